@@ -1,0 +1,32 @@
+"""The calling convention of an emitted kernel, said once for the emitter and for every launcher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from argus.ir.expr import Param
+from argus.ir.nodes import Kernel, Scalar, Tensor
+from argus.ir.types import DType, int32, int64
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of the entry point. `kind` "pointer" (device address of tensor `name`), "size" (int32),
+    "stride" (int64, elements) or "scalar"."""
+
+    name: str
+    kind: str
+    dtype: DType
+
+
+def arguments(kernel: Kernel) -> tuple[Argument, ...]:
+    """Tensors, then sizes, then symbolic strides, then scalars; each in order of declaration, each name once."""
+    pointers = [Argument(t.name, "pointer", t.dtype) for t in kernel.tensors]
+    sizes = [Argument(name, "size", int32) for name in kernel.sizes]
+    strides = {s.name: Argument(s.name, "stride", int64) for t in kernel.tensors for s in _symbolic(t)}
+    scalars = [Argument(p.name, "scalar", p.dtype) for p in kernel.params if isinstance(p, Scalar)]
+    return (*pointers, *sizes, *strides.values(), *scalars)
+
+
+def _symbolic(tensor: Tensor) -> list[Param]:
+    return [s for s in tensor.strides if isinstance(s, Param)]

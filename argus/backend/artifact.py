@@ -1,0 +1,34 @@
+"""What a build makes: source, machine code, resources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from argus.ir.nodes import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """As the target's compiler reports them. None: that compiler does not say.
+
+    `registers` is 32-bit registers a thread (gfx942: VGPRs plus AGPRs), `shared_bytes` a block's, `spill_bytes`
+    a thread's spills or scratch.
+    """
+
+    registers: int | None
+    shared_bytes: int
+    spill_bytes: int | None
+    occupancy_blocks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A compiled kernel. `binary` is a cubin, a code object, or a host shared library; None without a compiler."""
+
+    kernel: Kernel
+    target: str
+    entry: str
+    source: str
+    binary: bytes | None
+    resources: Resources | None
+    assumptions: tuple[str, ...] = ()

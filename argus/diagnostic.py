@@ -1,0 +1,105 @@
+"""Diagnostics as values, and the documented exception classes that carry them to a caller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from argus.source import NO_SPAN, Span
+
+
+class Verdict(Enum):
+    """What is known of a kernel or an obligation. `UNKNOWN` never counts as proved."""
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+class Severity(Enum):
+    """`ERROR` stops the build; `WARNING` (speed) does not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A secondary message, with its own place in the source when it has one."""
+
+    message: str
+    span: Span = NO_SPAN
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """One concrete failure: the smallest sizes found, who meets it, what arrived and what should have.
+
+    `sizes` holds every symbolic size and integer parameter. `iteration` maps loop variables to their values.
+    `logical` is the element's coordinate, `physical` a byte offset ("shared+0x80", "global a+0x10") or a
+    register ("r3"). `provenance` is the way the value came, first hop first. `other` describes the second
+    party of a race or overlap (block, thread, iteration, statement).
+    `failing` is the failing set, generalised; `unique` tells whether this witness is the only one.
+    """
+
+    sizes: dict[str, int]
+    block: tuple[int, ...]
+    thread: int | None = None
+    warp: int | None = None
+    lane: int | None = None
+    iteration: dict[str, int] = field(default_factory=dict)
+    object: str = ""
+    logical: tuple[int, ...] = ()
+    physical: str = ""
+    arrived: str = ""
+    expected: str = ""
+    provenance: tuple[Note, ...] = ()
+    other: dict[str, Any] | None = None
+    failing: str = ""
+    unique: bool | None = None
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding. `code` is stable kebab-case and names the page `docs/errors/<code>.md`.
+
+    `property` is a row of the property table ("tags", "bounds", "races", ...) or "syntax", "types", "launch",
+    "toolchain" for what comes before proving. `label` stands beside the caret. `help` says what to do.
+    """
+
+    code: str
+    message: str
+    span: Span = NO_SPAN
+    property: str = "syntax"
+    severity: Severity = Severity.ERROR
+    verdict: Verdict | None = None
+    label: str = ""
+    notes: tuple[Note, ...] = ()
+    help: str = ""
+    witness: Witness | None = None
+
+
+class ArgusError(Exception):
+    """Base of every exception that Argus raises for bad input; `diagnostics` says what is wrong."""
+
+    def __init__(self, *diagnostics: Diagnostic) -> None:
+        self.diagnostics = diagnostics
+        super().__init__("\n".join(f"{d.span}: {d.code}: {d.message}" for d in diagnostics))
+
+
+class SourceError(ArgusError):
+    """The kernel's text is outside the language, or ill-typed. Carries every error of the file."""
+
+
+class VerificationError(ArgusError):
+    """A property is refuted, or could not be decided, and the build was therefore refused."""
+
+
+class LaunchError(ArgusError, ValueError):
+    """The arguments of a call break a precondition: dtype, device, shape, stride, alignment, `requires`."""
+
+
+class ToolchainError(ArgusError, RuntimeError):
+    """A compiler is missing or failed, or the driver refused what it made."""

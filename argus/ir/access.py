@@ -1,0 +1,138 @@
+"""The access relation of each operation, read off its fields: what it reads and writes, where, in which order.
+
+The verifier reasons on these relations, the simulator executes the same fields, the emitter prints them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+from argus.ir.expr import Expr, elements
+from argus.ir.instruction import INSTRUCTIONS, Order
+from argus.ir.nodes import (
+    Access,
+    Accumulate,
+    AssertTags,
+    Barrier,
+    CommitGroup,
+    Copy,
+    For,
+    If,
+    Map,
+    Mma,
+    Spec,
+    Stage,
+    Stmt,
+    Tag,
+    WaitGroup,
+)
+from argus.layout import FragmentLayout
+
+
+class Mode(Enum):
+    """How a cell is touched. Accumulations into one cell commute with each other."""
+
+    READ = "read"
+    WRITE = "write"
+    ACCUMULATE = "accumulate"
+
+
+class Holders(Enum):
+    """Which holders of an element touch the cell: every replica, the primary one, or its whole warp together."""
+
+    ALL = "all"
+    PRIMARY = "primary"
+    WARP = "warp"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """{(iteration, element of `shape`) -> `obj[index]` | `guard`}, by the threads that `layout` gives an element.
+
+    `layout` is over the domain `shape`; None for `Mma`, whose operands are spread by their own fragments.
+    `order` is the ordering class under which the access completes.
+    """
+
+    obj: str
+    mode: Mode
+    shape: tuple[int, ...]
+    index: tuple[Expr, ...]
+    guard: Expr | None
+    layout: FragmentLayout | None
+    holders: Holders
+    order: Order
+
+
+def relations(stmt: Stmt) -> tuple[Relation, ...]:
+    """All accesses of one statement (not of nested ones): reads first, then the write or accumulation."""
+    match stmt:
+        case Copy():
+            return _copy(stmt)
+        case Map(dst=dst, value=value, shape=shape, layout=layout, scope=scope):
+            holders = Holders.WARP if scope == "warp" else Holders.ALL
+            reads = _elements(value, None, shape, layout, holders)
+            return (*reads, _access(dst, Mode.WRITE, shape, None, layout, Holders.ALL))
+        case Accumulate(dst=dst, value=value, shape=shape, mask=mask, layout=layout, scope=scope, instr=instr):
+            holders = Holders.WARP if scope == "warp" else Holders.ALL
+            to_memory = instr is not None
+            reads = _elements(value, mask, shape, layout, holders)
+            if mask is not None:
+                reads = (*reads, *_elements(mask, None, shape, layout, holders))
+            target = Holders.PRIMARY if to_memory else holders
+            indices = tuple(r for e in dst.index for r in _elements(e, mask, shape, layout, holders))
+            return (*reads, *indices, _access(dst, Mode.ACCUMULATE, shape, mask, layout, target))
+        case Mma(d=d, a=a, b=b, shape=shape):
+            return (
+                _access(a, Mode.READ, shape, None, None, Holders.WARP),
+                _access(b, Mode.READ, shape, None, None, Holders.WARP),
+                _access(d, Mode.ACCUMULATE, shape, None, None, Holders.WARP),
+            )
+        case For() | If() | Barrier() | CommitGroup() | WaitGroup() | Stage() | Tag() | AssertTags() | Spec():
+            return ()
+        case _:
+            assert_never(stmt)
+
+
+def _copy(stmt: Copy) -> tuple[Relation, ...]:
+    row = INSTRUCTIONS[stmt.instr] if stmt.instr is not None else None
+    order = row.order if row is not None else Order.SYNC
+    collective = row is not None and row.collective
+    shape, layout, mask = stmt.shape, stmt.layout, stmt.mask
+    to_memory = row is not None and row.writes_memory
+    reader = Holders.WARP if collective else Holders.PRIMARY if to_memory else Holders.ALL
+    writer = Holders.WARP if collective else Holders.PRIMARY if to_memory else Holders.ALL
+    guard_reads = _elements(mask, None, shape, layout, Holders.ALL) if mask is not None else ()
+    index_reads = tuple(
+        r
+        for e in (*stmt.src.index, *stmt.dst.index)
+        for r in _elements(e, mask, shape, layout, Holders.ALL)
+    )
+    keeps = mask is not None and stmt.other is None
+    return (
+        *guard_reads,
+        *index_reads,
+        _access(stmt.src, Mode.READ, shape, mask, layout, reader, order),
+        _access(stmt.dst, Mode.WRITE, shape, mask if keeps else None, layout, writer, order),
+    )
+
+
+def _access(
+    access: Access,
+    mode: Mode,
+    shape: tuple[int, ...],
+    guard: Expr | None,
+    layout: FragmentLayout | None,
+    holders: Holders,
+    order: Order = Order.SYNC,
+) -> Relation:
+    return Relation(access.obj, mode, shape, access.index, guard, layout, holders, order)
+
+
+def _elements(
+    expr: Expr, guard: Expr | None, shape: tuple[int, ...], layout: FragmentLayout | None, holders: Holders
+) -> tuple[Relation, ...]:
+    return tuple(
+        Relation(e.obj, Mode.READ, shape, e.index, guard, layout, holders, Order.SYNC) for e in elements(expr)
+    )

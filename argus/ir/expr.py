@@ -1,0 +1,259 @@
+"""Expressions: pure, typed, over launch-time scalars, program ids, loop counters, tile coordinates and registers.
+
+A tile's element is an expression in `Coord(0) ... Coord(rank-1)`, the coordinates of the statement's domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Union
+
+from argus.ir.types import DType, boolean, int32
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A literal. Infinities are allowed for floats."""
+
+    value: int | float | bool
+    dtype: DType = int32
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A launch-time scalar, the same for the whole grid: a size ("M"), a stride ("a.stride0"), a scalar argument."""
+
+    name: str
+    dtype: DType = int32
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramId:
+    """The block's index along a grid axis (CUDA's blockIdx)."""
+
+    axis: int
+    dtype: DType = int32
+
+
+@dataclass(frozen=True, slots=True)
+class LoopVar:
+    """The counter of the enclosing `For` of that name."""
+
+    name: str
+    dtype: DType = int32
+
+
+@dataclass(frozen=True, slots=True)
+class Coord:
+    """The element's coordinate along one axis of the statement's domain (or a quantified variable of an assertion)."""
+
+    axis: int
+    dtype: DType = int32
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """The thread's index within its block. A warp is `thread // warp_size`."""
+
+    dtype: DType = int32
+
+
+@dataclass(frozen=True, slots=True)
+class Elem:
+    """The element of a memory object at a logical coordinate.
+
+    In a statement the object is a fragment (a register read); in a specification it is a tensor.
+    """
+
+    obj: str
+    index: tuple[Expr, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An operator of `OPERATORS` applied to arguments. `cast` converts its one argument to `dtype`."""
+
+    op: str
+    args: tuple[Expr, ...]
+    dtype: DType
+
+
+Expr = Union[Const, Param, ProgramId, LoopVar, Coord, Thread, Elem, Op]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A row of the operator table. `result` is "same" (dtype of the arguments), "bool", or "given" (cast)."""
+
+    name: str
+    arity: int
+    result: str
+    symbol: str | None = None
+    commutative: bool = False
+
+
+OPERATORS: dict[str, Operator] = {
+    o.name: o
+    for o in (
+        Operator("add", 2, "same", "+", True),
+        Operator("sub", 2, "same", "-"),
+        Operator("mul", 2, "same", "*", True),
+        Operator("truediv", 2, "same", "/"),
+        Operator("floordiv", 2, "same", "//"),  # rounds toward minus infinity, as Python's
+        Operator("mod", 2, "same", "%"),  # sign of the divisor, as Python's
+        Operator("neg", 1, "same", "-"),
+        Operator("abs", 1, "same"),
+        Operator("minimum", 2, "same", None, True),  # propagates NaN, as torch.minimum
+        Operator("maximum", 2, "same", None, True),
+        Operator("and", 2, "same", "&", True),  # bitwise on integers, logical on bool
+        Operator("or", 2, "same", "|", True),
+        Operator("xor", 2, "same", "^", True),
+        Operator("not", 1, "same", "~"),
+        Operator("shl", 2, "same", "<<"),
+        Operator("shr", 2, "same", ">>"),  # arithmetic
+        Operator("eq", 2, "bool", "==", True),
+        Operator("ne", 2, "bool", "!=", True),
+        Operator("lt", 2, "bool", "<"),
+        Operator("le", 2, "bool", "<="),
+        Operator("gt", 2, "bool", ">"),
+        Operator("ge", 2, "bool", ">="),
+        Operator("where", 3, "same"),  # (bool, x, y)
+        Operator("cast", 1, "given"),
+        Operator("exp", 1, "same"),
+        Operator("exp2", 1, "same"),
+        Operator("log", 1, "same"),
+        Operator("log2", 1, "same"),
+        Operator("sqrt", 1, "same"),
+        Operator("rsqrt", 1, "same"),
+        Operator("tanh", 1, "same"),
+        Operator("erf", 1, "same"),
+        Operator("sigmoid", 1, "same"),
+        Operator("floor", 1, "same"),
+        Operator("ceil", 1, "same"),
+    )
+}
+
+REDUCTIONS: dict[str, Callable[[DType], int | float]] = {
+    "add": lambda dtype: 0,
+    "maximum": lambda dtype: float("-inf") if dtype.is_float else -(2 ** (dtype.bits - 1)),
+    "minimum": lambda dtype: float("inf") if dtype.is_float else 2 ** (dtype.bits - 1) - 1,
+}
+"""Associative, commutative operators that `Accumulate` takes, with their identity element."""
+
+TRUE = Const(True, boolean)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct sub-expressions."""
+    match expr:
+        case Elem(index=index):
+            return index
+        case Op(args=args):
+            return args
+        case _:
+            return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """`expr` and everything in it, parents first."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """Bottom-up replacement: `change` gives the new node, or None to keep it."""
+    match expr:
+        case Elem(index=index):
+            new = tuple(rewrite(e, change) for e in index)
+            expr = expr if new == index else replace(expr, index=new)
+        case Op(args=args):
+            new = tuple(rewrite(e, change) for e in args)
+            expr = expr if new == args else replace(expr, args=new)
+        case _:
+            pass
+    changed = change(expr)
+    return expr if changed is None else changed
+
+
+def substitute_coords(expr: Expr, values: tuple[Expr, ...]) -> Expr:
+    """`expr` with every `Coord(i)` replaced by `values[i]`."""
+
+    def change(e: Expr) -> Expr | None:
+        return values[e.axis] if isinstance(e, Coord) else None
+
+    return rewrite(expr, change)
+
+
+def coords(rank: int) -> tuple[Expr, ...]:
+    """`(Coord(0), ..., Coord(rank - 1))`."""
+    return tuple(Coord(axis) for axis in range(rank))
+
+
+def elements(expr: Expr) -> Iterator[Elem]:
+    """Every register (or tensor) element that `expr` reads."""
+    return (e for e in walk(expr) if isinstance(e, Elem))
+
+
+_FOLD: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "xor": lambda a, b: a ^ b,
+    "minimum": min,
+    "maximum": max,
+}
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}
+
+
+def op(name: str, *args: Expr) -> Expr:
+    """An integer or boolean operator application with constants folded; dtype from the table."""
+    dtype = boolean if OPERATORS[name].result == "bool" else args[-1].dtype
+    if len(args) == 2 and isinstance(args[0], Const) and isinstance(args[1], Const) and dtype.kind != "float":
+        a, b = int(args[0].value), int(args[1].value)
+        if name in _FOLD and not (name in ("floordiv", "mod") and b == 0):
+            return Const(_FOLD[name](a, b), dtype)
+        if name in _COMPARE and args[0].dtype.kind != "float":
+            return Const(_COMPARE[name](a, b), boolean)
+    zero, one = Const(0, dtype), Const(1, dtype)
+    match name, args:
+        case "add", (x, y) if y == zero:
+            return x
+        case "add", (x, y) if x == zero:
+            return y
+        case "sub", (x, y) if y == zero:
+            return x
+        case "mul", (x, y) if y == one:
+            return x
+        case "mul", (x, y) if x == one:
+            return y
+        case "mul", (x, y) if not dtype.is_float and zero in (x, y):
+            return zero
+        case "floordiv", (x, y) if y == one:
+            return x
+        case "and", (x, y) if dtype is boolean and x == TRUE:
+            return y
+        case "and", (x, y) if dtype is boolean and y == TRUE:
+            return x
+        case _:
+            return Op(name, args, dtype)
+
+
+def conjunction(conditions: list[Expr]) -> Expr | None:
+    """All of `conditions`, or None for no condition."""
+    result: Expr | None = None
+    for condition in conditions:
+        if condition != TRUE:
+            result = condition if result is None else op("and", result, condition)
+    return result

@@ -1,0 +1,13 @@
+"""Instructions are data: one table per vendor, one row per instruction. Adding one is adding a row and its test."""
+
+from argus.ir.instruction.amd import AMD
+from argus.ir.instruction.nvidia import NVIDIA
+from argus.ir.instruction.row import CopyRow, MmaRow, Order, Row
+
+INSTRUCTIONS: dict[str, CopyRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinstance(r, CopyRow)}
+"""Copy instructions of all targets, by name."""
+
+MMA: dict[str, MmaRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinstance(r, MmaRow)}
+"""Matrix instructions of all targets, by name."""
+
+__all__ = ["INSTRUCTIONS", "MMA", "CopyRow", "MmaRow", "Order", "Row"]

@@ -1,0 +1,65 @@
+"""The columns of the instruction tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Union
+
+from argus.ir.types import DType
+from argus.layout import FragmentLayout
+
+
+class Order(Enum):
+    """How an access is ordered with what follows in its thread."""
+
+    SYNC = "sync"  # program order
+    ASYNC_GROUP = "async-group"  # complete after the wait that covers its commit group (cp.async)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRow:
+    """A data-movement instruction: spaces, allowed vector sizes in bytes, ordering class, source document.
+
+    `collective`: the lanes of a warp act together, and lanes may address for one another.
+    `alignment`: the address of each access is a multiple of its vector size, or of this many bytes if not 0.
+    `sources`/targets are the architectures that have it.
+    """
+
+    name: str
+    src: str
+    dst: str
+    vector_bytes: tuple[int, ...]
+    order: Order
+    collective: bool
+    architectures: tuple[str, ...]
+    document: str
+    alignment: int = 0
+    dtypes_bits: tuple[int, ...] = (8, 16, 32, 64)
+
+    @property
+    def writes_memory(self) -> bool:
+        """Whether the destination is shared or global memory."""
+        return self.dst != "fragment"
+
+
+@dataclass(frozen=True, slots=True)
+class MmaRow:
+    """A matrix instruction on one warp: shape, operand and accumulator types, fragment layouts.
+
+    `a` is over (m, k), `b` over (n, k), `c` over (m, n); each of one warp's threads.
+    """
+
+    name: str
+    shape: tuple[int, int, int]
+    operands: tuple[DType, ...]
+    accumulator: DType
+    a: FragmentLayout
+    b: FragmentLayout
+    c: FragmentLayout
+    warp_size: int
+    architectures: tuple[str, ...]
+    document: str
+
+
+Row = Union[CopyRow, MmaRow]

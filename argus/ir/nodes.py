@@ -1,0 +1,415 @@
+"""The whole IR on one page: memory objects, statements, kernels.
+
+A kernel is an imperative block program: every statement is executed by all threads of a block that reach it,
+over a *domain*, a box of element coordinates `shape`. Two stages share these nodes:
+
+- *tile* IR, as the frontend makes it: `layout`, `instr`, `scope`, shared `offset` may be None, and the policy
+  statements `Stage` and `For(kind="pipelined")` may occur;
+- *explicit* IR, as the passes leave it: everything is filled in, no policy statement is left. This is what is
+  proved, simulated and emitted.
+
+Registers, shared tiles and global tensors are all mutable memory objects addressed by logical coordinates.
+Which cells a statement touches is said once, by its `Access`es and `Elem`s; `argus.ir.access` reads it off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Union
+
+from argus.ir.expr import Const, Elem, Expr
+from argus.ir.types import DType
+from argus.layout import AnyLayout, FragmentLayout
+from argus.source import NO_SPAN, Span
+
+
+def _span() -> Span:
+    return field(default=NO_SPAN, compare=False, repr=False)
+
+
+# ---------------------------------------------------------------------------- memory objects
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A global tensor parameter. `shape` and `strides` (in elements) are `Param`s or `Const`s.
+
+    `alignment` (bytes, a power of two up to 16) divides the base address, every stride other than 1, and the
+    extent of the stride-1 dimension, each times the item size. It is a precondition, checked at launch.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    alignment: int
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A scalar launch parameter, read as `Param(name)`."""
+
+    name: str
+    dtype: DType
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A tile in the block's shared memory (LDS). `layout` maps logical coordinates to element offsets from
+    byte `offset` of the block's shared memory; tiles whose byte ranges overlap alias on purpose."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    layout: AnyLayout | None = None
+    offset: int | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A tile in registers, spread over the block's threads by `layout`. Replicas always hold equal values."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    layout: FragmentLayout | None = None
+    span: Span = _span()
+
+
+MemoryObject = Union[Tensor, Shared, Fragment]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The cell `obj[index]`, one expression per dimension of `obj`, over the statement's `Coord`s."""
+
+    obj: str
+    index: tuple[Expr, ...]
+
+
+# ---------------------------------------------------------------------------- statements
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`dst[...] = src[...]` for every element of `shape` under `mask`; between any two spaces, same dtype.
+
+    Where `mask` is false: a fragment or shared destination gets `other` (None: keeps its old value), a global
+    destination is left alone. `instr` is a row of the instruction table ("ld.global", "st.global", "ld.shared",
+    "st.shared", "ldmatrix", "stmatrix", "cp.async", ...), which fixes the ordering class. `layout` spreads the
+    elements over threads; `vector` consecutive value digits move at once. A destination in memory is written
+    by each element's primary holder only.
+    """
+
+    dst: Access
+    src: Access
+    shape: tuple[int, ...]
+    mask: Expr | None = None
+    other: Const | None = None
+    layout: FragmentLayout | None = None
+    instr: str | None = None
+    vector: int = 1
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """`dst[...] = value` elementwise into a fragment; `value` is over `Coord`s, scalars and fragment `Elem`s.
+
+    All reads of one element precede its write. `scope` "thread": every register read is the thread's own;
+    "warp": registers of other lanes of the warp are read (a shuffle; `value` is then a single `Elem`).
+    """
+
+    dst: Access
+    value: Expr
+    shape: tuple[int, ...]
+    layout: FragmentLayout | None = None
+    scope: str | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """`dst[...] = dst[...] op value` over the domain; many elements may meet in one cell (a reduction).
+
+    `op` is a key of `REDUCTIONS`. Into a fragment: `scope` "thread" adds the thread's own registers, "warp"
+    adds across the lanes that hold the domain (every lane that holds the cell gets the total), None (tile IR)
+    leaves that open. Into global memory it is atomic, at device scope, relaxed, one per primary holder
+    (`instr` "red.global"). `mask` false: that element contributes nothing.
+    """
+
+    dst: Access
+    value: Expr
+    op: str
+    shape: tuple[int, ...]
+    mask: Expr | None = None
+    layout: FragmentLayout | None = None
+    scope: str | None = None
+    instr: str | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Mma:
+    """`d[m, n] += sum over k of a[m, k] * b[n, k]`, domain `shape` = (M, N, K) with Coords (m, n, k).
+
+    `d` is a fragment; `a`, `b` are fragments in explicit IR (tile IR: shared tiles as well). `instr` is a row
+    of the instruction table; `warps` = (along M, along N) tells how warps share the tile.
+    """
+
+    d: Access
+    a: Access
+    b: Access
+    shape: tuple[int, int, int]
+    instr: str | None = None
+    warps: tuple[int, int] | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All threads of the block meet; shared and global accesses before it are ordered before those after it."""
+
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitGroup:
+    """Closes the executing thread's current group of asynchronous copies (cp.async.commit_group)."""
+
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitGroup:
+    """Waits until at most `pending` of the thread's most recent groups are unfinished (cp.async.wait_group)."""
+
+    pending: int
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Policy: bring a global tile into the shared tile `dst` and make it visible to the whole block."""
+
+    dst: str
+    src: Access
+    shape: tuple[int, ...]
+    mask: Expr | None = None
+    other: Const | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`for var in range(start, stop, step)`; `step` is a positive constant. Bounds are uniform over the block.
+
+    `kind` "dynamic" is a plain loop; "pipelined" (policy) asks for `stages` buffers per `Stage` inside.
+    """
+
+    var: str
+    start: Expr
+    stop: Expr
+    step: int
+    body: tuple[Stmt, ...]
+    kind: str = "dynamic"
+    stages: int = 1
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Runs `then` or `orelse`. `cond` may read `Thread()`, and is then divergent."""
+
+    cond: Expr
+    then: tuple[Stmt, ...]
+    orelse: tuple[Stmt, ...] = ()
+    span: Span = _span()
+
+
+# ---------------------------------------------------------------------------- tags: cost nothing, emit nothing
+
+
+@dataclass(frozen=True, slots=True)
+class TagField:
+    """Field of the tag that `elem` carries, by name, or by position if `name` is an int."""
+
+    elem: Elem
+    name: str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A set of contributions: every integer of [lo, hi) exactly once."""
+
+    lo: Expr
+    hi: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class DataValue:
+    """The integer that an index tensor holds at a coordinate, as an uninterpreted value."""
+
+    tensor: str
+    index: tuple[Expr, ...]
+
+
+TagTerm = Union[TagField, Once, DataValue, Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class TagEqual:
+    """`left == right`; both scalar, or one a contribution set and the other `Once`."""
+
+    left: TagTerm
+    right: TagTerm
+
+
+@dataclass(frozen=True, slots=True)
+class TagTuple:
+    """`tag(elem) == (terms...)`: same number of fields, equal one by one."""
+
+    elem: Elem
+    terms: tuple[TagTerm, ...]
+
+
+TagCondition = Union[TagEqual, TagTuple]
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """From here on `obj[c0, c1, ...]` carries the tag `fields`, over the `Coord`s of `obj`.
+
+    On a tensor: of the elements in memory, for the whole kernel. On a fragment or shared tile: of what the tile
+    holds at this point; a field may use the tag that an element carried (`TagField`).
+    """
+
+    obj: str
+    shape: tuple[Expr, ...]
+    fields: tuple[tuple[str, TagTerm], ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class AssertTags:
+    """All `conditions` hold here for every value of the quantified `Coord`s in the box `shape`."""
+
+    shape: tuple[int, ...]
+    names: tuple[str, ...]
+    conditions: tuple[TagCondition, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class SpecReduce:
+    """`op` over `Coord(axis)` in [0, extent) of `body`: a bound variable of a specification."""
+
+    op: str
+    axis: int
+    extent: Expr
+    body: SpecTerm
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class SpecOp:
+    """An operator over specification terms."""
+
+    op: str
+    args: tuple[SpecTerm, ...]
+    dtype: DType
+
+
+SpecTerm = Union[SpecReduce, SpecOp, Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """`output[c0, ...] = value` at the end of the kernel, for every element; casts are transparent."""
+
+    output: str
+    names: tuple[str, ...]
+    value: SpecTerm
+    span: Span = _span()
+
+
+Stmt = Union[
+    Copy, Map, Accumulate, Mma, Barrier, CommitGroup, WaitGroup, Stage, For, If, Tag, AssertTags, Spec
+]
+
+# ---------------------------------------------------------------------------- the kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Requires:
+    """A precondition on launch-time scalars, checked at launch."""
+
+    cond: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class InRange:
+    """A precondition on an index tensor's contents: lo <= every element < hi. Checked at launch on request."""
+
+    tensor: str
+    lo: Expr
+    hi: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Assume:
+    """An author's unproved assumption; printed in the artefact."""
+
+    cond: Expr
+    reason: str
+    span: Span = _span()
+
+
+Precondition = Union[Requires, InRange, Assume]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel after constexpr parameters are fixed.
+
+    `grid` holds the number of blocks along each axis as expressions in the sizes, or None if undeclared.
+    `sizes` are the symbolic extents, in order of appearance: each `Param(name, int32)` in [0, MAX_EXTENT].
+    Output tensors (those written) overlap no other tensor: a precondition, checked at launch.
+    `target` is "cpu", "sm_80", "sm_90a", "gfx942" in explicit IR.
+    """
+
+    name: str
+    params: tuple[Tensor | Scalar, ...]
+    sizes: tuple[str, ...]
+    constexprs: tuple[tuple[str, object], ...]
+    grid: tuple[Expr, ...] | None
+    num_warps: int
+    warp_size: int
+    preconditions: tuple[Precondition, ...]
+    shared: tuple[Shared, ...]
+    fragments: tuple[Fragment, ...]
+    body: tuple[Stmt, ...]
+    target: str | None = None
+    span: Span = _span()
+
+    @property
+    def num_threads(self) -> int:
+        """Threads in a block."""
+        return self.num_warps * self.warp_size
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensor parameters, in order."""
+        return tuple(p for p in self.params if isinstance(p, Tensor))
+
+    def object(self, name: str) -> MemoryObject:
+        """The memory object called `name`; KeyError if there is none."""
+        for candidate in (*self.tensors, *self.shared, *self.fragments):
+            if candidate.name == name:
+                return candidate
+        raise KeyError(name)

@@ -1,0 +1,33 @@
+"""Targets: what a machine is, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`architectures` lists the instruction-table keys usable here; sizes in bytes, registers of 32 bits.
+
+    `shared_bytes` is the most that one block may use; `registers` the most that one thread may use.
+    """
+
+    name: str
+    vendor: str
+    warp_size: int
+    shared_bytes: int
+    registers: int
+    architectures: tuple[str, ...]
+    max_threads: int = 1024
+
+
+TARGETS: dict[str, Target] = {
+    t.name: t
+    for t in (
+        # The CPU runs the choreography of sm_80, lanes as fibers.
+        Target("cpu", "cpu", 32, 166912, 255, ("sm_80",)),
+        Target("sm_80", "nvidia", 32, 166912, 255, ("sm_80",)),  # CUDA C++ guide, table of compute capabilities
+        Target("sm_90a", "nvidia", 32, 232448, 255, ("sm_80", "sm_90a")),
+        Target("gfx942", "amd", 64, 65536, 512, ("gfx942",)),  # CDNA3 ISA: 64 KiB LDS, 512 VGPRs with AGPRs
+    )
+}

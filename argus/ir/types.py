@@ -1,0 +1,63 @@
+"""Element types, with PyTorch's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """An element type. `kind` is "float", "int" (two's complement), "uint" or "bool"; `bits` is its storage size.
+
+    `max_exponent`-style facts live where they are used; identity is the name.
+    """
+
+    name: str
+    kind: str
+    bits: int
+
+    @property
+    def bytes(self) -> int:
+        """Storage size in bytes."""
+        return self.bits // 8
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_int(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+float32 = DType("float32", "float", 32)
+tfloat32 = DType("tfloat32", "float", 32)
+float16 = DType("float16", "float", 16)
+bfloat16 = DType("bfloat16", "float", 16)
+float8_e4m3fn = DType("float8_e4m3fn", "float", 8)
+float8_e5m2 = DType("float8_e5m2", "float", 8)
+float8_e4m3fnuz = DType("float8_e4m3fnuz", "float", 8)
+float8_e5m2fnuz = DType("float8_e5m2fnuz", "float", 8)
+int8 = DType("int8", "int", 8)
+uint8 = DType("uint8", "uint", 8)
+int32 = DType("int32", "int", 32)
+int64 = DType("int64", "int", 64)
+boolean = DType("bool", "bool", 8)
+
+DTYPES: dict[str, DType] = {
+    d.name: d
+    for d in (
+        float32, tfloat32, float16, bfloat16, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz,
+        int8, uint8, int32, int64, boolean,
+    )
+}  # fmt: skip
+
+MAX_EXTENT = 2**31 - 2**20
+"""Largest extent of one tensor dimension and largest value of an integer size parameter, checked at launch.
+
+Index arithmetic is 32-bit; the head-room lets `offset + block` expressions past the end stay in range.
+Addresses are computed in 64 bits, so a tensor as a whole may have far more elements.
+"""
