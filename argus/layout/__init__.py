@@ -1,0 +1,53 @@
+"""Integer layout algebra: `shape:stride`, swizzles, register tiles, and their F2 and ISL forms.
+
+Imports nothing else of argus.
+"""
+
+from argus.layout.algebra import (
+    blocked_product,
+    coalesce,
+    complement,
+    composition,
+    filter_zeros,
+    left_inverse,
+    logical_divide,
+    logical_product,
+    raked_product,
+    right_inverse,
+    tile_to_shape,
+    tiled_divide,
+    zipped_divide,
+    zipped_product,
+)
+from argus.layout.core import Layout, column_major, layout, row_major
+from argus.layout.inttuple import IntTuple, LayoutError
+from argus.layout.notation import parse
+from argus.layout.swizzle import AnyLayout, Swizzle, SwizzledLayout, table
+
+__all__ = [
+    "AnyLayout",
+    "IntTuple",
+    "Layout",
+    "LayoutError",
+    "Swizzle",
+    "SwizzledLayout",
+    "blocked_product",
+    "coalesce",
+    "column_major",
+    "complement",
+    "composition",
+    "filter_zeros",
+    "layout",
+    "left_inverse",
+    "logical_divide",
+    "logical_product",
+    "parse",
+    "raked_product",
+    "right_inverse",
+    "row_major",
+    "table",
+    "tile_to_shape",
+    "tiled_divide",
+    "zipped_divide",
+    "zipped_product",
+]
