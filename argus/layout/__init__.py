@@ -20,32 +20,50 @@ from argus.layout.algebra import (
     zipped_product,
 )
 from argus.layout.core import Layout, column_major, layout, row_major
+from argus.layout.fragment import (
+    FragmentLayout,
+    Mode,
+    blocked,
+    from_cute,
+    parse_fragment,
+    replicate,
+    tile,
+    tile_groups,
+)
 from argus.layout.inttuple import IntTuple, LayoutError
 from argus.layout.notation import parse
 from argus.layout.swizzle import AnyLayout, Swizzle, SwizzledLayout, table
 
 __all__ = [
     "AnyLayout",
+    "FragmentLayout",
     "IntTuple",
     "Layout",
     "LayoutError",
+    "Mode",
     "Swizzle",
     "SwizzledLayout",
+    "blocked",
     "blocked_product",
     "coalesce",
     "column_major",
     "complement",
     "composition",
     "filter_zeros",
+    "from_cute",
     "layout",
     "left_inverse",
     "logical_divide",
     "logical_product",
     "parse",
+    "parse_fragment",
     "raked_product",
+    "replicate",
     "right_inverse",
     "row_major",
     "table",
+    "tile",
+    "tile_groups",
     "tile_to_shape",
     "tiled_divide",
     "zipped_divide",

@@ -117,8 +117,8 @@ def _composition(a: Layout, b: Tiler) -> Layout:
     for (extent, _), most in zip(modes[:-1], reach[:-1], strict=True):
         if most >= extent:
             raise LayoutError(
-                f"composition of {a} with {b} is not a layout: modes of the second add up to {most} in an extent "
-                f"of {extent} of the first, so they carry into each other; reorder or split the modes"
+                f"composition of {a} with {b} is not a layout: modes of the second add up to {most} in an "
+                f"extent of {extent} of the first, so they carry into each other; reorder or split the modes"
             )
     return result
 
@@ -137,7 +137,7 @@ def _compose_mode(
 ) -> Layout:
     """`i -> A(i*step)` for `i < extent`, adding to `reach[k]` the largest digit used in mode k of A."""
     if step < 0:
-        raise LayoutError(f"{what}: the second has the negative stride {step}, but it indexes the first, from 0")
+        raise LayoutError(f"{what}: the second has the stride {step}, but indexes the first, from 0")
     if extent == 1 or step == 0:
         return Layout(extent, 0)
     result: list[tuple[int, int]] = []
@@ -216,7 +216,8 @@ def right_inverse(layout: Layout) -> Layout:
 def left_inverse(layout: Layout) -> Layout:
     """`R` with `R(L(i)) == i` for all `i < L.size()`, for an injective `L`.
 
-    At offsets outside the image `R` has any value. Raises `LayoutError` when `L` has no complement (it is not injective), or repeats a cell.
+    At offsets outside the image `R` has any value. Raises `LayoutError` when `L` has no complement (it is
+    not injective), or repeats a cell.
     """
     if any(extent != 1 and step == 0 for extent, step in flat_modes(layout)):
         raise LayoutError(f"layout {layout} repeats a cell (stride 0), so it has no left inverse; filter it")

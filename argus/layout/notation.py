@@ -9,7 +9,7 @@ from argus.layout.core import Layout, column_major
 from argus.layout.inttuple import IntTuple, LayoutError
 from argus.layout.swizzle import Swizzle, SwizzledLayout
 
-_TOKEN = re.compile(r"\s*(?:(?P<int>-?\d+)|(?P<word>[A-Za-z_]\w*)|(?P<mark>\S))")
+_TOKEN = re.compile(r"\s*(?:(?P<int>-?\d+)|(?P<word>[A-Za-z]+)|(?P<mark>\S))")
 
 
 class Scanner:
