@@ -1,0 +1,49 @@
+"""How the warps of a block share one matrix multiplication: the register layouts of its three operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from argus.ir.instruction.row import MmaRow
+from argus.layout import FragmentLayout, LayoutError, Mode, tile_groups
+
+
+@dataclass(frozen=True, slots=True)
+class TiledMma:
+    """Register layouts of a block-wide product: `a` over (M, K), `b` over (N, K), `c` over (M, N).
+
+    `shape` is (M, N, K); `warps` = (WM, WN) are the groups of warps along M and N.
+    """
+
+    instr: str
+    shape: tuple[int, int, int]
+    warps: tuple[int, int]
+    a: FragmentLayout
+    b: FragmentLayout
+    c: FragmentLayout
+
+
+def tiled_mma(row: MmaRow, shape: tuple[int, int, int], warps: tuple[int, int]) -> TiledMma:
+    """Spread an (M, N, K) product over WM x WN warps; warp w = wm * WN + wn stands at (wm, wn).
+
+    Warps stand side by side in units of the atom. Operand `a` is spread over the WM groups and replicated
+    over WN, `b` the other way round, `c` is spread over both. What is left of the tile is repetition: value
+    digits after the atom's own, the last dimension fastest. Raises `LayoutError` when the instruction's
+    shape times the warps does not divide the tile.
+    """
+    for what, extent, atom, groups in zip("MNK", shape, row.shape, (*warps, 1), strict=True):
+        if groups < 1 or extent < 1 or extent % (atom * groups):
+            raise LayoutError(
+                f"{row.name} with warps {warps} takes steps of {atom * groups} along {what}, which does not "
+                f"divide the tile's {extent}: choose {what} as a multiple of {atom * groups}, or other warps"
+            )
+    m, n, k = shape
+    along_m, along_n = warps
+    return TiledMma(
+        row.name,
+        shape,
+        warps,
+        tile_groups(row.a, (Mode(along_n, None), Mode(along_m, 0)), (m, k)),
+        tile_groups(row.b, (Mode(along_n, 0), Mode(along_m, None)), (n, k)),
+        tile_groups(row.c, (Mode(along_n, 1), Mode(along_m, 0)), (m, n)),
+    )
