@@ -295,11 +295,12 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class AssertTags:
-    """All `conditions` hold here for every value of the quantified `Coord`s in the box `shape`."""
+    """All `conditions` hold here for every value of the quantified `Coord`s in the box `shape` under `where`."""
 
     shape: tuple[int, ...]
     names: tuple[str, ...]
     conditions: tuple[TagCondition, ...]
+    where: Expr | None = None
     span: Span = _span()
 
 
