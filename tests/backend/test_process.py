@@ -1,0 +1,61 @@
+"""Compilers are run with limits, and their failures are diagnostics."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+
+from argus.backend.process import run, trimmed
+from argus.diagnostic import ToolchainError
+
+
+def code(error: pytest.ExceptionInfo[ToolchainError]) -> str:
+    return error.value.diagnostics[0].code
+
+
+def test_success_gives_both_streams() -> None:
+    done = run("python", [sys.executable, "-c", "import sys; print('out'); print('err', file=sys.stderr)"])
+    assert (done.stdout, done.stderr) == ("out\n", "err\n")
+
+
+def test_a_failing_program_is_reported_with_its_log() -> None:
+    program = "import sys; print('k.cu(3): error: bad', file=sys.stderr); sys.exit(2)"
+    with pytest.raises(ToolchainError) as error:
+        run("python", [sys.executable, "-c", program])
+    assert code(error) == "compiler-failed"
+    diagnostic = error.value.diagnostics[0]
+    assert "status 2" in diagnostic.message
+    assert diagnostic.notes[0].message == "k.cu(3): error: bad"
+
+
+def test_a_crash_is_reported_as_one() -> None:
+    with pytest.raises(ToolchainError) as error:
+        run("python", [sys.executable, "-c", "import os; os.abort()"])
+    assert code(error) == "compiler-failed"
+    assert "signal 6" in error.value.diagnostics[0].message
+
+
+def test_a_missing_program_is_reported() -> None:
+    with pytest.raises(ToolchainError) as error:
+        run("clang", ["/no/such/program"])
+    assert code(error) == "compiler-missing"
+
+
+def test_a_slow_program_and_its_children_are_ended() -> None:
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    start = time.monotonic()
+    with pytest.raises(ToolchainError) as error:
+        run("python", [sys.executable, "-c", child], timeout_s=0.5)
+    assert time.monotonic() - start < 20
+    assert code(error) == "compiler-failed"
+    assert "0.5 s" in error.value.diagnostics[0].message
+
+
+def test_long_logs_start_at_the_first_error() -> None:
+    log = "\n".join([*(f"warning {i}" for i in range(50)), *(f"error {i}" for i in range(100))])
+    short = trimmed(log, lines=10).splitlines()
+    assert short[0] == "error 0"
+    assert short[9] == "error 9"
+    assert short[10] == "... 90 more lines"
