@@ -20,7 +20,7 @@ class Argument:
 
 
 def arguments(kernel: Kernel) -> tuple[Argument, ...]:
-    """Tensors, then sizes, then symbolic strides, then scalars; each in order of declaration, each name once."""
+    """Tensors, sizes, symbolic strides, scalars; each in order of declaration, each name once."""
     pointers = [Argument(t.name, "pointer", t.dtype) for t in kernel.tensors]
     sizes = [Argument(name, "size", int32) for name in kernel.sizes]
     strides = {s.name: Argument(s.name, "stride", int64) for t in kernel.tensors for s in _symbolic(t)}
@@ -30,3 +30,13 @@ def arguments(kernel: Kernel) -> tuple[Argument, ...]:
 
 def _symbolic(tensor: Tensor) -> list[Param]:
     return [s for s in tensor.strides if isinstance(s, Param)]
+
+
+def shared_bytes(kernel: Kernel) -> int:
+    """Bytes of shared memory that a block of the explicit kernel needs: what a launcher asks for."""
+    ends = [
+        s.offset + s.layout.cosize() * s.dtype.bytes
+        for s in kernel.shared
+        if s.offset is not None and s.layout is not None
+    ]
+    return max(ends, default=0)

@@ -11,8 +11,8 @@ from argus.ir.nodes import Kernel
 class Resources:
     """As the target's compiler reports them. None: that compiler does not say.
 
-    `registers` is 32-bit registers a thread (gfx942: VGPRs plus AGPRs), `shared_bytes` a block's, `spill_bytes`
-    a thread's spills or scratch.
+    `registers` is 32-bit registers a thread (gfx942: VGPRs plus AGPRs), `shared_bytes` a block's,
+    `spill_bytes` a thread's spills or scratch.
     """
 
     registers: int | None
@@ -23,7 +23,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A compiled kernel. `binary` is a cubin, a code object, or a host shared library; None without a compiler."""
+    """A compiled kernel. `binary` is a cubin, a code object, or a host library; None without a compiler."""
 
     kernel: Kernel
     target: str

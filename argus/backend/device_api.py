@@ -1,0 +1,204 @@
+"""The device library as data: every name that emitted text may use, and that each target's header defines.
+
+Emitted text is one C++17 dialect. A target's header (`cuda/argus_cuda.h`, `hip/argus_hip.h`,
+`cpu/argus_cpu.h`) is put in front of it at compilation; the text then needs nothing else. All are of
+namespace `argus`; `T*` arguments that are not tensors point into fragments, which are plain C arrays aligned
+to 16 bytes and indexed by constants once the loops around them are unrolled.
+
+Conventions:
+- global memory is `(base, offset)`: a tensor's pointer (plus what is uniform over the block) and an `i64`
+  offset in elements; shared memory is `(smem, offset)`: what `ARGUS_SHARED` declared and an `int` offset in
+  bytes;
+- `N` is a number of elements that move at once; N * sizeof(T) is 1, 2, 4, 8 or 16, and the address in memory
+  is a multiple of it, as is the offset in the fragment array;
+- no pointer aliases another: tensors are `__restrict__`, and `const` where the kernel never writes them;
+- functions marked `warp` must be reached by all lanes of a warp together.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from argus.ir.instruction import MMA, MmaRow
+from argus.ir.types import DType
+
+ALL = ("cpu", "cuda", "hip")
+_NVIDIA = ("cpu", "cuda")
+
+TYPES: dict[str, str] = {
+    "float32": "float",
+    "tfloat32": "argus::tf32",
+    "float16": "argus::f16",
+    "bfloat16": "argus::bf16",
+    "float8_e4m3fn": "argus::e4m3fn",
+    "float8_e5m2": "argus::e5m2",
+    "float8_e4m3fnuz": "argus::e4m3fnuz",
+    "float8_e5m2fnuz": "argus::e5m2fnuz",
+    "int8": "argus::i8",
+    "uint8": "argus::u8",
+    "int32": "int",
+    "int64": "argus::i64",
+    "bool": "bool",
+}
+"""C++ spelling of each element type. The structs hold their bits in a public member `bits` (unsigned short,
+unsigned char; tf32: unsigned), are trivially copyable and have a trivial default constructor; conversions are
+`cast` only. bf16 and f16 have + - * / (unary -) and comparisons: computed in float, rounded once."""
+
+MACROS: dict[str, str] = {
+    "ARGUS_KERNEL(name, threads)": "everything before the parameter list of the entry point: extern C, "
+    "void, launch bounds of `threads` threads a block",
+    "ARGUS_SHARED(smem, bytes)": "declares `const argus::shared_t smem`, the block's `bytes` bytes of "
+    "shared memory, aligned to 1024. CUDA: dynamic; a launcher passes `abi.shared_bytes(kernel)`",
+    "ARGUS_WARP_SIZE": "32 or 64; on the CPU given by the compiler's command line",
+    "ARGUS_RESTRICT": "the target's spelling of restrict",
+}
+"""Macros that a header defines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One device function. `rows` are the rows of the instruction tables that it serves."""
+
+    name: str
+    template: str
+    result: str
+    parameters: str
+    meaning: str
+    rows: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ALL
+    warp: bool = False
+
+    @property
+    def signature(self) -> str:
+        """As in C++."""
+        head = f"template <{self.template}> " if self.template else ""
+        return f"{head}{self.result} {self.name}({self.parameters})"
+
+
+_GLOBAL = "const T* base, i64 offset"
+_SHARED = "shared_t smem, int offset"
+
+
+def _f(
+    name: str,
+    template: str,
+    result: str,
+    parameters: str,
+    meaning: str,
+    rows: str = "",
+    targets: tuple[str, ...] = ALL,
+    warp: bool = False,
+) -> Function:
+    return Function(name, template, result, parameters, meaning, tuple(rows.split()), targets, warp)
+
+
+_IDS = (
+    _f("thread_id", "", "int", "", "the thread's index in its block"),
+    _f("block_id", "int AXIS", "int", "", "the block's index along grid axis 0, 1 or 2"),
+)
+
+_LOAD, _STORE = "ld.global buffer_load", "st.global buffer_store"
+
+_COPIES = (
+    _f("load_global", "int N, class T", "void", f"{_GLOBAL}, T* dst", "dst[0..N) = base[offset..]", _LOAD),
+    _f("load_global_if", "int N, class T", "void", f"bool p, {_GLOBAL}, T* dst",
+       "the same where p; else dst keeps its values and nothing is read", _LOAD),
+    _f("load_global_or", "int N, class T", "void", f"bool p, {_GLOBAL}, T* dst, T other",
+       "the same where p; else every dst[i] = other and nothing is read", _LOAD),
+    _f("store_global", "int N, class T", "void", "T* base, i64 offset, const T* src",
+       "base[offset..] = src[0..N)", _STORE),
+    _f("store_global_if", "int N, class T", "void", "bool p, T* base, i64 offset, const T* src",
+       "the same where p; else nothing is written", _STORE),
+    _f("load_shared", "int N, class T", "void", f"{_SHARED}, T* dst",
+       "dst[0..N) from smem + offset", "ld.shared ds_read"),
+    _f("store_shared", "int N, class T", "void", f"{_SHARED}, const T* src",
+       "src[0..N) to smem + offset", "st.shared ds_write"),
+    _f("cp_async", "int BYTES, class T", "void", f"{_SHARED}, const T* base, i64 source",
+       "starts copying BYTES (4, 8, 16) from base + source (elements) to smem + offset; part of the thread's "
+       "current group", "cp.async", _NVIDIA),
+    _f("cp_async_or_zero", "int BYTES, class T", "void", f"{_SHARED}, const T* base, i64 source, bool p",
+       "the same where p; else writes zeros and reads nothing", "cp.async", _NVIDIA),
+    _f("cp_async_commit", "", "void", "", "closes the thread's current group", "cp.async", _NVIDIA),
+    _f("cp_async_wait", "int PENDING", "void", "",
+       "waits until at most PENDING of the thread's latest groups are unfinished", "cp.async", _NVIDIA),
+    *(
+        _f(f"ldmatrix_x{n}{trans}", "class T", "void", f"{_SHARED}, T* dst",
+           f"{n} 8x8 matrices of 16-bit elements{' transposed' if trans else ''}; lane 8 * i + r gives the "
+           "address of row r of matrix i; dst[2 * i .. 2 * i + 2) is the lane's part of matrix i",
+           "ldmatrix", _NVIDIA, True)
+        for n in (1, 2, 4) for trans in ("", "_trans")
+    ),
+    *(
+        _f(f"stmatrix_x{n}{trans}", "class T", "void", f"{_SHARED}, const T* src",
+           f"the inverse of ldmatrix_x{n}{trans}; sm_90 and later", "stmatrix", _NVIDIA, True)
+        for n in (1, 2, 4) for trans in ("", "_trans")
+    ),
+)  # fmt: skip
+
+_WARP = (
+    _f("barrier", "", "void", "", "all threads of the block meet; orders shared and global accesses"),
+    _f("shuffle", "class T", "T", "T value, int lane", "`value` of lane `lane` (any T)", warp=True),
+    _f("shuffle_xor", "class T", "T", "T value, int mask", "`value` of lane (own ^ mask)", warp=True),
+)
+
+_ATOMICS = tuple(
+    _f(f"atomic_{name}", "class T", "void", "T* base, i64 offset, T value",
+       f"base[offset] {what} value, atomic at device scope, relaxed; T: float, int, i64",
+       "red.global global_atomic")
+    for name, what in (("add", "+="), ("maximum", "= max with"), ("minimum", "= min with"))
+)  # fmt: skip
+
+_MATH = (
+    _f("cast", "class To, class From", "To", "From x",
+       "conversion; to floats round to nearest, ties to even (tf32: ties away), overflow as PyTorch "
+       "(infinity, or NaN where the type has none); float to integer truncates, saturates, NaN gives 0; "
+       "integers wrap; to bool: x != 0"),
+    _f("where", "class T", "T", "bool c, T x, T y", "c ? x : y"),
+    _f("minimum", "class T", "T", "T x, T y", "NaN if either is; all types"),
+    _f("maximum", "class T", "T", "T x, T y", "NaN if either is; all types"),
+    _f("absolute", "class T", "T", "T x", "all types"),
+    _f("floordiv", "class T", "T", "T x, T y", "rounds toward minus infinity; integers and floats"),
+    _f("floormod", "class T", "T", "T x, T y", "sign of the divisor; integers and floats"),
+    _f("add_wrap", "class T", "T", "T x, T y", "integers of any width, modulo 2^bits"),
+    _f("sub_wrap", "class T", "T", "T x, T y", "integers of any width, modulo 2^bits"),
+    _f("mul_wrap", "class T", "T", "T x, T y", "integers of any width, modulo 2^bits"),
+    _f("neg_wrap", "class T", "T", "T x", "integers of any width, modulo 2^bits"),
+    _f("shl", "class T", "T", "T x, T y", "x << y, modulo 2^bits; 0 <= y < bits"),
+    _f("shr", "class T", "T", "T x, T y", "arithmetic (logical for u8); 0 <= y < bits"),
+    *(
+        _f(name, "class T", "T", "T x", f"{name} of float, and of f16 and bf16 through float")
+        for name in ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "floor", "ceil")
+    ),
+    _f("infinity", "class T", "T", "", "positive infinity of float, f16, bf16, e5m2"),
+    _f("not_a_number", "class T", "T", "", "a quiet NaN of any float type"),
+)  # fmt: skip
+
+FUNCTIONS: tuple[Function, ...] = (*_IDS, *_COPIES, *_WARP, *_ATOMICS, *_MATH)
+"""Every device function but those of the matrix instructions."""
+
+
+def mma_function(row: MmaRow) -> Function:
+    """The device function of a matrix instruction: d[m, n] += sum over k of a[m, k] * b[n, k] for one warp.
+
+    `d`, `a`, `b` point to the lane's values in the order of the row's fragment layouts; it is overloaded, or
+    a template, over the row's operand types.
+    """
+    accumulator = TYPES[row.accumulator.name]
+    types = ", ".join(TYPES[t.name] for t in row.operands)
+    target = "hip" if "gfx942" in row.architectures else "cuda"
+    return Function(
+        re.sub(r"\W", "_", row.name), "class A, class B", "void", f"{accumulator}* d, const A* a, const B* b",
+        f"d += a * b for A, B of: {types}", (row.name,), ("cpu", target), True,
+    )  # fmt: skip
+
+
+def functions(target: str) -> tuple[Function, ...]:
+    """What the header of `target` ("cpu", "cuda", "hip") defines, matrix instructions included."""
+    rows = tuple(mma_function(row) for row in MMA.values())
+    return tuple(f for f in (*FUNCTIONS, *rows) if target in f.targets)
+
+
+def cpp_type(dtype: DType) -> str:
+    """How `dtype` is spelled in emitted text."""
+    return TYPES[dtype.name]

@@ -1,0 +1,30 @@
+"""The device library's table: names are unique, and every row of the instruction tables is served."""
+
+from __future__ import annotations
+
+from argus.backend.device_api import FUNCTIONS, TYPES, functions, mma_function
+from argus.ir.instruction import INSTRUCTIONS, MMA
+from argus.ir.types import DTYPES
+
+
+def test_every_type_has_a_spelling() -> None:
+    assert set(TYPES) == set(DTYPES)
+
+
+def test_names_are_unique() -> None:
+    names = [f.name for f in FUNCTIONS]
+    assert len(names) == len(set(names))
+
+
+def test_every_copy_row_is_served_on_its_target() -> None:
+    for row in INSTRUCTIONS.values():
+        target = "hip" if "gfx942" in row.architectures else "cuda"
+        for where in ("cpu", target):
+            assert any(row.name in f.rows for f in functions(where)), (row.name, where)
+
+
+def test_every_mma_row_is_a_function_of_cpu_and_its_target() -> None:
+    for row in MMA.values():
+        function = mma_function(row)
+        assert function.name.isidentifier()
+        assert function in functions("cpu")
