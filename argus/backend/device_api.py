@@ -124,15 +124,15 @@ _COPIES = (
        "waits until at most PENDING of the thread's latest groups are unfinished", "cp.async", _NVIDIA),
     *(
         _f(f"ldmatrix_x{n}{trans}", "class T", "void", f"{_SHARED}, T* dst",
-           f"{n} 8x8 matrices of 16-bit elements{' transposed' if trans else ''}; lane 8 * i + r gives the "
-           "address of row r of matrix i; dst[2 * i .. 2 * i + 2) is the lane's part of matrix i",
-           "ldmatrix", _NVIDIA, True)
+           f"{n} matrices of 8 rows of 16 bytes{', transposed as 16-bit elements' if trans else ''}; lane "
+           "8 * i + r gives the address of row r of matrix i; dst gets 4 bytes of matrix i after i * 4 bytes",
+           "ldmatrix.trans" if trans else "ldmatrix", _NVIDIA, True)
         for n in (1, 2, 4) for trans in ("", "_trans")
     ),
     *(
-        _f(f"stmatrix_x{n}{trans}", "class T", "void", f"{_SHARED}, const T* src",
-           f"the inverse of ldmatrix_x{n}{trans}; sm_90 and later", "stmatrix", _NVIDIA, True)
-        for n in (1, 2, 4) for trans in ("", "_trans")
+        _f(f"stmatrix_x{n}", "class T", "void", f"{_SHARED}, const T* src",
+           f"the inverse of ldmatrix_x{n}; sm_90 and later", "stmatrix", _NVIDIA, True)
+        for n in (1, 2, 4)
     ),
 )  # fmt: skip
 
