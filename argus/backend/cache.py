@@ -1,0 +1,186 @@
+"""The disk cache: content-addressed entries of JSON and raw bytes, each with a digest of its own.
+
+An entry is found by a key, the SHA-256 of everything that could change it, and is trusted only if its digest
+and its recorded key are right and the file belongs to this user (or to root): anything else is a miss, and is
+rebuilt and overwritten. Nothing in an entry is ever run by reading it. Files are written whole, under a
+temporary name, and renamed into place, so concurrent processes see an old entry, a new one, or none.
+
+Layout of a file, integers little-endian::
+
+    8 bytes   magic and version of this layout
+    32 bytes  SHA-256 of everything that follows
+    4 bytes   length of the header
+    header    UTF-8 JSON {"key": ..., "data": ..., "blobs": [[name, length], ...]}
+    blobs     one after the other
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import struct
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+_MAGIC = b"ARGUSC01"
+_PREFIX = struct.Struct("<8s32sI")
+_SUFFIX = ".entry"
+_TEMPORARY = ".partial-"
+_ABANDONED_S = 3600.0
+
+DEFAULT_LIMIT = 2 * 2**30
+"""Bytes that a cache directory may hold before the entries unused for longest are dropped."""
+
+
+class CacheWarning(UserWarning):
+    """The cache directory cannot be written; compiled kernels are not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is kept under a key. `data` is a JSON value; `blobs` are raw bytes by name."""
+
+    data: Any
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class DiskCache:
+    """Entries in `directory`, at most `limit` bytes of them. `directory` None: nothing is kept.
+
+    Safe under concurrent processes. A directory that cannot be read or written is a cache that misses: no
+    error is raised, and one `CacheWarning` is given.
+    """
+
+    def __init__(self, directory: Path | None, limit: int = DEFAULT_LIMIT) -> None:
+        self.directory = directory
+        self.limit = limit
+        self._warned = False
+
+    def get(self, key: str) -> Entry | None:
+        """The entry under `key`, or None if there is none that can be trusted."""
+        if self.directory is None:
+            return None
+        path = self._path(self.directory, key)
+        try:
+            with open(path, "rb") as file:
+                if os.fstat(file.fileno()).st_uid not in (os.getuid(), 0):
+                    return None
+                content = file.read()
+        except OSError:
+            return None
+        entry = _decode(key, content)
+        if entry is not None:
+            with suppress(OSError):  # a read-only cache still serves; it only loses the order of use
+                os.utime(path)
+        return entry
+
+    def put(self, key: str, entry: Entry) -> None:
+        """Keeps `entry` under `key`, in place of what was there, and drops old entries beyond the limit."""
+        if self.directory is None:
+            return
+        content = _encode(key, entry)
+        path = self._path(self.directory, key)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _write_whole(path, content)
+        except OSError as error:
+            self._warn(error)
+            return
+        _evict(self.directory, self.limit, keep=path)
+
+    @staticmethod
+    def _path(directory: Path, key: str) -> Path:
+        return directory / (key + _SUFFIX)
+
+    def _warn(self, error: OSError) -> None:
+        if not self._warned:
+            self._warned = True
+            reason = error.strerror or str(error)
+            warnings.warn(
+                f"the kernel cache {self.directory} cannot be written ({reason}): compiled kernels are not "
+                "kept. Set ARGUS_CACHE_DIR to a directory that can be written.",
+                CacheWarning,
+                stacklevel=2,
+            )
+
+
+def cache_key(parts: Any) -> str:
+    """The hexadecimal SHA-256 of `parts`, a JSON value; dictionaries count as unordered."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return sha256(text.encode()).hexdigest()
+
+
+def _encode(key: str, entry: Entry) -> bytes:
+    blobs = [[name, len(blob)] for name, blob in entry.blobs.items()]
+    header = json.dumps({"key": key, "data": entry.data, "blobs": blobs}, allow_nan=False).encode()
+    payload = b"".join((struct.pack("<I", len(header)), header, *entry.blobs.values()))
+    return _MAGIC + sha256(payload).digest() + payload
+
+
+def _decode(key: str, content: bytes) -> Entry | None:
+    if len(content) < _PREFIX.size:
+        return None
+    magic, digest, length = _PREFIX.unpack_from(content)
+    payload = memoryview(content)[_PREFIX.size - 4 :]
+    if magic != _MAGIC or sha256(payload).digest() != digest:
+        return None
+    position = _PREFIX.size + length
+    try:
+        header = json.loads(content[_PREFIX.size : position])
+        if header["key"] != key:  # another key's entry, renamed
+            return None
+        blobs: dict[str, bytes] = {}
+        for name, size in header["blobs"]:
+            blobs[name] = content[position : position + size]
+            position += size
+        return Entry(header["data"], blobs)
+    except (ValueError, LookupError, TypeError):  # a right digest over what no Argus wrote
+        return None
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _evict(directory: Path, limit: int, keep: Path) -> None:
+    """Drops the entries unused for longest until `limit` bytes are left, and abandoned temporary files.
+
+    `keep` stays. Another process may drop the same files at the same time.
+    """
+    entries: list[tuple[float, int, str]] = []
+    now = time.time()
+    with suppress(OSError), os.scandir(directory) as files:
+        for file in files:
+            with suppress(OSError):
+                status = file.stat(follow_symlinks=False)
+                if not stat.S_ISREG(status.st_mode):
+                    continue
+                if file.name.startswith(_TEMPORARY):
+                    if now - status.st_mtime > _ABANDONED_S:
+                        os.unlink(file.path)
+                elif file.name.endswith(_SUFFIX):
+                    entries.append((status.st_mtime, status.st_size, file.path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, name in sorted(entries):
+        if total <= limit:
+            return
+        if name != str(keep):
+            with suppress(OSError):
+                os.unlink(name)
+            total -= size
