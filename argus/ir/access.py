@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import assert_never
+
+from typing_extensions import assert_never
 
 from argus.ir.expr import Expr, elements
 from argus.ir.instruction import INSTRUCTIONS, Order

@@ -410,7 +410,8 @@ class Kernel:
 
     def object(self, name: str) -> MemoryObject:
         """The memory object called `name`; KeyError if there is none."""
-        for candidate in (*self.tensors, *self.shared, *self.fragments):
+        candidates: tuple[MemoryObject, ...] = (*self.tensors, *self.shared, *self.fragments)
+        for candidate in candidates:
             if candidate.name == name:
                 return candidate
         raise KeyError(name)
