@@ -1,0 +1,415 @@
+"""Reading the text form of the IR (`argus/ir/text.lark`) back into nodes."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from importlib.resources import files
+from typing import cast
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedInput
+
+from argus.diagnostic import Diagnostic, SourceError
+from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
+from argus.ir.nodes import (
+    Access,
+    Accumulate,
+    AssertTags,
+    Assume,
+    Barrier,
+    CommitGroup,
+    Copy,
+    DataValue,
+    For,
+    Fragment,
+    If,
+    InRange,
+    Kernel,
+    Map,
+    Mma,
+    Once,
+    Precondition,
+    Requires,
+    Scalar,
+    Shared,
+    Spec,
+    SpecOp,
+    SpecReduce,
+    SpecTerm,
+    Stage,
+    Stmt,
+    Tag,
+    TagCondition,
+    TagEqual,
+    TagField,
+    TagTerm,
+    TagTuple,
+    Tensor,
+    WaitGroup,
+)
+from argus.ir.text_printer import EMPTY_SCOPE, Scope, inferred, scope_of
+from argus.ir.types import DTYPES, DType, boolean, float32, int32
+from argus.layout import AnyLayout, FragmentLayout, parse, parse_fragment
+from argus.source import SourceFile, Span
+
+Node = Tree[Token] | Token
+Term = TagTerm | SpecTerm
+
+_INFIX = {row.symbol: row.name for row in OPERATORS.values() if row.symbol and row.arity == 2}
+_PREFIX = {row.symbol: row.name for row in OPERATORS.values() if row.symbol and row.arity == 1}
+_CLAUSES = frozenset(
+    {"mask", "other", "fragment_layout", "via", "vector", "scope", "warp_grid", "kind", "stages"}
+)
+_COORD = re.compile(r"c\d+")
+
+
+@cache
+def _grammar() -> Lark:
+    text = files("argus.ir").joinpath("text.lark").read_text(encoding="utf-8")
+    return Lark(text, parser="lalr", lexer="contextual", maybe_placeholders=True)
+
+
+def parse_kernel(text: str) -> Kernel:
+    """The kernel that `text` describes. Raises `SourceError` (code `ir-syntax`) where it is none."""
+    try:
+        return _kernel(_grammar().parse(text))
+    except UnexpectedInput as error:
+        line, column = max(error.line, 1), max(error.column, 1)
+        span = Span(SourceFile("<ir>", text), line, column, line, column + 1)
+        message = f"this is not the text of a kernel: unexpected {text[error.pos_in_stream or 0 :][:20]!r}"
+        raise SourceError(Diagnostic("ir-syntax", message, span)) from error
+
+
+def _kernel(tree: Tree[Token]) -> Kernel:
+    parts = [child for child in tree.children if isinstance(child, Tree)]
+    of = {kind: [p for p in parts if p.data == kind] for kind in {str(p.data) for p in parts}}
+
+    def children(kind: str) -> list[list[Node]]:
+        return [list(p.children) for p in of.get(kind, [])]
+
+    params = tuple(_param(p) for p in parts if p.data in ("tensor", "scalar"))
+    shared = tuple(_shared(c) for c in children("shared"))
+    fragments = tuple(_fragment(c) for c in children("fragment"))
+    scope = scope_of(params, (*shared, *fragments))
+    grid = children("grid")
+    target = children("target")
+    warps = children("warps")[0]
+    return Kernel(
+        name=_name(parts[0]),
+        params=params,
+        sizes=tuple(_name(c[0]) for c in children("size")),
+        constexprs=tuple((_name(name), _literal(value)) for name, value in children("constexpr")),
+        grid=_exprs(grid[0][0], scope) if grid else None,
+        num_warps=_int(warps[0]),
+        warp_size=_int(warps[1]),
+        preconditions=tuple(
+            _precondition(p, scope) for p in parts if p.data in ("requires", "in_range", "assume")
+        ),
+        shared=shared,
+        fragments=fragments,
+        body=_block(_tree(of["body_line"][0].children[0]), scope),
+        target=_name(target[0][0]) if target else None,
+    )
+
+
+# ---------------------------------------------------------------------------- words
+
+
+def _tree(node: Node) -> Tree[Token]:
+    assert isinstance(node, Tree), node
+    return node
+
+
+def _int(node: Node) -> int:
+    return int(cast(Token, node))
+
+
+def _name(node: Node) -> str:
+    text = str(node if isinstance(node, Token) else node.children[0])
+    return text.strip("`")
+
+
+def _dtype(node: Node) -> DType:
+    dtype = DTYPES.get(str(node))
+    if dtype is None:
+        raise SourceError(Diagnostic("ir-syntax", f"`{node}` is not an element type"))
+    return dtype
+
+
+def _shape(node: Node) -> tuple[int, ...]:
+    return () if node == "()" else tuple(int(extent) for extent in str(node).split("x"))
+
+
+def _string(node: Node) -> str:
+    return str(json.loads(str(node)))
+
+
+def _literal(node: Node) -> object:
+    tree = _tree(node)
+    match str(tree.data):
+        case "text":
+            return _string(tree.children[0])
+        case "word":
+            word = str(tree.children[0])
+            words: dict[str, object] = {"true": True, "false": False, "none": None}
+            return words[word] if word in words else _dtype(tree.children[0])
+        case "number":
+            text = str(tree.children[0])
+            return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+        case _:
+            return tuple(_literal(child) for child in tree.children)
+
+
+# ---------------------------------------------------------------------------- declarations
+
+
+def _param(tree: Tree[Token]) -> Tensor | Scalar:
+    match str(tree.data), list(tree.children):
+        case "tensor", [name, dtype, shape, strides, alignment]:
+            extents, steps = _exprs(shape, EMPTY_SCOPE), _exprs(strides, EMPTY_SCOPE)
+            return Tensor(_name(name), _dtype(dtype), extents, steps, _int(alignment))
+        case _, [name, dtype, *_]:
+            return Scalar(_name(name), _dtype(dtype))
+        case _:
+            raise AssertionError(tree)
+
+
+def _shared(children: list[Node]) -> Shared:
+    name, dtype, shape, layout, offset = cast("list[Node | None]", children)
+    assert name is not None and dtype is not None and shape is not None
+    parsed: AnyLayout | None = None if layout is None else parse(str(layout))
+    at = None if offset is None else _int(offset)
+    return Shared(_name(name), _dtype(dtype), _shape(shape), parsed, at)
+
+
+def _fragment(children: list[Node]) -> Fragment:
+    name, dtype, shape, layout = cast("list[Node | None]", children)
+    assert name is not None and dtype is not None and shape is not None
+    return Fragment(_name(name), _dtype(dtype), _shape(shape), _fragment_layout(layout))
+
+
+def _fragment_layout(node: Node | None) -> FragmentLayout | None:
+    return None if node is None else parse_fragment(str(node))
+
+
+def _precondition(tree: Tree[Token], scope: Scope) -> Precondition:
+    match str(tree.data), list(tree.children):
+        case "requires", [cond]:
+            return Requires(_expr(cond, scope))
+        case "in_range", [tensor, lo, hi]:
+            return InRange(_name(tensor), _expr(lo, scope), _expr(hi, scope))
+        case "assume", [cond, reason]:
+            return Assume(_expr(cond, scope), _string(reason))
+        case _:
+            raise AssertionError(tree)
+
+
+# ---------------------------------------------------------------------------- statements
+
+
+def _block(tree: Tree[Token], scope: Scope) -> tuple[Stmt, ...]:
+    return tuple(_stmt(_tree(child), scope) for child in tree.children)
+
+
+def _access(node: Node, scope: Scope) -> Access:
+    name, index = _tree(node).children
+    return Access(_name(name), _exprs(index, scope))
+
+
+def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
+    kids = cast("list[Node]", list(tree.children))
+    options = {str(k.data): k.children[0] for k in kids if isinstance(k, Tree) and k.data in _CLAUSES}
+
+    def text(key: str) -> str | None:
+        return _name(options[key]) if key in options else None
+
+    mask = _expr(options["mask"], scope) if "mask" in options else None
+    other = cast(Const, _expr(options["other"], scope)) if "other" in options else None
+    layout = _fragment_layout(options.get("fragment_layout"))
+    match str(tree.data):
+        case "copy":
+            dst, src, vector = _access(kids[0], scope), _access(kids[2], scope), options.get("vector")
+            width = 1 if vector is None else _int(vector)
+            return Copy(dst, src, _shape(kids[3]), mask, other, layout, text("via"), width)
+        case "map":
+            dst, value = _access(kids[0], scope), _expr(kids[1], scope)
+            return Map(dst, value, _shape(kids[2]), layout, text("scope"))
+        case "accumulate":
+            dst, value, shape = _access(kids[0], scope), _expr(kids[2], scope), _shape(kids[3])
+            return Accumulate(dst, value, str(kids[1]), shape, mask, layout, text("scope"), text("via"))
+        case "mma":
+            d, a, b = (_access(k, scope) for k in kids if isinstance(k, Tree) and k.data == "access")
+            m, n, k = _shape(next(k for k in kids if isinstance(k, Token) and k.type == "SHAPE_TEXT"))
+            grid = _shape(options["warp_grid"]) if "warp_grid" in options else None
+            return Mma(d, a, b, (m, n, k), text("via"), None if grid is None else (grid[0], grid[1]))
+        case "stage":
+            return Stage(_name(kids[0]), _access(kids[2], scope), _shape(kids[3]), mask, other)
+        case "barrier":
+            return Barrier()
+        case "commit":
+            return CommitGroup()
+        case "wait":
+            return WaitGroup(_int(kids[0]))
+        case "for":
+            return _for(kids, options, scope)
+        case "if":
+            orelse = kids[2] if len(kids) > 2 else None
+            then = _block(_tree(kids[1]), scope)
+            return If(_expr(kids[0], scope), then, () if orelse is None else _block(_tree(orelse), scope))
+        case _:
+            return _annotation(tree, kids, scope)
+
+
+def _for(kids: list[Node], options: dict[str, Node], scope: Scope) -> For:
+    var, start, stop = _name(kids[0]), _expr(kids[1], scope), _expr(kids[2], scope)
+    body = _block(_tree(kids[-1]), scope.enter(var))
+    kind = _name(options["kind"]) if "kind" in options else "dynamic"
+    stages = _int(options["stages"]) if "stages" in options else 1
+    return For(var, start, stop, _int(kids[3]), body, kind, stages)
+
+
+def _annotation(tree: Tree[Token], kids: list[Node], scope: Scope) -> Stmt:
+    """The statements that cost nothing."""
+    match str(tree.data):
+        case "tag":
+            fields = tuple(_field(_tree(k), scope) for k in kids[2:] if k is not None)
+            return Tag(_name(kids[0]), _exprs(kids[1], scope), fields)
+        case "assert":
+            at = next(i for i, k in enumerate(kids) if isinstance(k, Token) and k.type == "SHAPE_TEXT")
+            names = tuple(_name(k) for k in kids[:at] if k is not None)
+            conditions = tuple(_condition(_tree(k), scope) for k in kids[at + 1 :] if k is not None)
+            return AssertTags(_shape(kids[at]), names, conditions)
+        case "spec":
+            names = tuple(_name(k) for k in kids[1:-1] if k is not None)
+            return Spec(_name(kids[0]), names, cast(SpecTerm, _term(kids[-1], scope)))
+        case _:
+            raise AssertionError(tree)
+
+
+def _field(tree: Tree[Token], scope: Scope) -> tuple[str, TagTerm]:
+    name, term = tree.children
+    return _name(name), cast(TagTerm, _term(term, scope))
+
+
+def _condition(tree: Tree[Token], scope: Scope) -> TagCondition:
+    match str(tree.data), list(tree.children):
+        case "tag_equal", [left, _, right]:
+            return TagEqual(cast(TagTerm, _term(left, scope)), cast(TagTerm, _term(right, scope)))
+        case _, [elem, terms]:
+            listed = tuple(cast(TagTerm, _term(t, scope)) for t in _tree(terms).children)
+            return TagTuple(_elem(_tree(elem), scope), listed)
+        case _:
+            raise AssertionError(tree)
+
+
+# ---------------------------------------------------------------------------- expressions
+
+
+def _exprs(node: Node, scope: Scope) -> tuple[Expr, ...]:
+    return tuple(_expr(child, scope) for child in _tree(node).children if child is not None)
+
+
+def _expr(node: Node, scope: Scope) -> Expr:
+    return cast(Expr, _term(node, scope))
+
+
+def _elem(tree: Tree[Token], scope: Scope) -> Elem:
+    obj = _name(tree.children[0])
+    return Elem(obj, _exprs(tree.children[1], scope), scope.elements.get(obj, int32))
+
+
+def _term(node: Node, scope: Scope, dtype: DType | None = None) -> Term:
+    """An expression or term; `dtype` is the type written beside it, if any."""
+    tree = _tree(node)
+    kids = cast("list[Node]", list(tree.children))
+    match str(tree.data):
+        case "ascribed":
+            return _term(kids[0], scope, _dtype(kids[1]))
+        case "paren":
+            term = _term(kids[0], scope)
+            return term if dtype is None else Op(cast(Op, term).op, cast(Op, term).args, dtype)
+        case "int":
+            return Const(_int(kids[0]), dtype or int32)
+        case "float":
+            return Const(float(str(kids[0])), dtype or float32)
+        case "bare":
+            return _bare(str(kids[0]), scope, dtype)
+        case "param":
+            name = _name(kids[0])
+            return Param(name, dtype or scope.params.get(name, int32))
+        case "elem":
+            elem = _elem(tree, scope)
+            return elem if dtype is None else Elem(elem.obj, elem.index, dtype)
+        case "tag_field":
+            field = int(str(kids[1])) if isinstance(kids[1], Token) else _name(kids[1])
+            return TagField(_elem(_tree(kids[0]), scope), field)
+        case "unary":
+            return _unary(kids, scope)
+        case "binary":
+            left, right = _expr(kids[0], scope), _expr(kids[2], scope)
+            return _operation(_INFIX[str(kids[1])], (left, right), None)
+        case "spec_op":
+            return _spec_op(kids, scope, dtype)
+        case "call":
+            return _call(kids, scope, dtype)
+        case _:
+            raise AssertionError(tree)
+
+
+def _bare(name: str, scope: Scope, dtype: DType | None) -> Expr:
+    if name in ("true", "false"):
+        return Const(name == "true", dtype or boolean)
+    if name in ("inf", "nan"):
+        return Const(float(name), dtype or float32)
+    if name == "thread":
+        return Thread(dtype or int32)
+    if _COORD.fullmatch(name):
+        return Coord(int(name[1:]), dtype or int32)
+    if name in scope.loops:
+        return LoopVar(name, dtype or int32)
+    return Param(name, dtype or scope.params.get(name, int32))
+
+
+def _unary(kids: list[Node], scope: Scope) -> Expr:
+    operand = _tree(kids[1])
+    literal = _tree(operand.children[0]) if operand.data == "ascribed" else operand
+    value = _expr(operand, scope)
+    if isinstance(value, Const) and literal.data != "paren" and not isinstance(value.value, bool):
+        return Const(-value.value, value.dtype)
+    return _operation(_PREFIX[str(kids[0])], (value,), None)
+
+
+def _operation(op: str, args: tuple[Expr, ...], dtype: DType | None) -> Op:
+    given = dtype or inferred(op, tuple(a.dtype for a in args))
+    assert given is not None
+    return Op(op, args, given)
+
+
+def _spec_op(kids: list[Node], scope: Scope, dtype: DType | None) -> SpecTerm:
+    name, args = str(kids[0]), tuple(cast(SpecTerm, _term(k, scope)) for k in kids[1:])
+    given = dtype or float32
+    if name.startswith("reduce_"):
+        axis, extent, body = args
+        return SpecReduce(name.removeprefix("reduce_"), cast(Coord, axis).axis, cast(Expr, extent), body, given)
+    return SpecOp(name, args, given)
+
+
+def _call(kids: list[Node], scope: Scope, dtype: DType | None) -> Term:
+    name, args = str(kids[0]), tuple(_expr(k, scope) for k in kids[1:])
+    match name, args:
+        case "program_id", (Const(value=axis),):
+            return ProgramId(int(axis), dtype or int32)
+        case "loop", (Param(name=var),):
+            return LoopVar(var, dtype or int32)
+        case "once", (lo, hi):
+            return Once(lo, hi)
+        case "data", (Elem(obj=tensor, index=index),):
+            return DataValue(tensor, index)
+        case _ if name in DTYPES:
+            return Op("cast", args, DTYPES[name])
+        case _ if name in OPERATORS:
+            return _operation(name, args, dtype)
+        case _:
+            raise SourceError(Diagnostic("ir-syntax", f"`{name}` is not an operator of the IR"))
