@@ -170,7 +170,8 @@ def complement(layout: Layout, size: int | Layout = 1) -> Layout:
 
     Laws, with `R = complement(L, n)`: strides of `R` are positive and increasing (ordered);
     `L(i) != R(j)` for all `i` and all `0 < j < R.size()` (disjoint); `R.cosize() <= n` rounded up to
-    a multiple of `L.cosize()`, and `L.size() * R.size() >= n` for an `L` without repetition (bounded).
+    a multiple of the largest `extent * stride` of `L` (bounded); and when the strides of `L` nest, the
+    sums `L(i) + R(j)` reach at least `n` different offsets (complete).
 
     Raises `LayoutError` when two different coordinates of `L` reach one offset through non-zero strides, or
     a stride is negative.
@@ -216,12 +217,31 @@ def right_inverse(layout: Layout) -> Layout:
 def left_inverse(layout: Layout) -> Layout:
     """`R` with `R(L(i)) == i` for all `i < L.size()`, for an injective `L`.
 
-    At offsets outside the image `R` has any value. Raises `LayoutError` when `L` has no complement (it is
-    not injective), or repeats a cell.
+    Offsets that `L` skips are numbered from `L.size()` on, in increasing order, where its strides nest.
+    Raises `LayoutError` when `L` repeats a cell or its strides do not nest (neither divides the other).
     """
-    if any(extent != 1 and step == 0 for extent, step in flat_modes(layout)):
-        raise LayoutError(f"layout {layout} repeats a cell (stride 0), so it has no left inverse; filter it")
-    return right_inverse(join((layout, complement(layout))))
+    result: list[tuple[int, int]] = []
+    covered, previous, spare, place = 1, 1, layout.size(), 1
+    entries: list[tuple[int, int, int]] = []
+    for extent, step in flat_modes(layout):
+        if extent != 1:
+            entries.append((step, extent, place))
+        place *= extent
+    for step, extent, place in sorted(entries):
+        if step < covered or step % previous:
+            raise LayoutError(
+                f"layout {layout} has no left inverse that is a layout: its stride {step} repeats a cell or "
+                "does not nest with the smaller strides; make every stride a multiple of the one below"
+            )
+        gap, uneven = divmod(step, covered)
+        if uneven:
+            result[-1] = (step // previous, result[-1][1])
+        elif gap > 1:
+            result.append((gap, spare))
+            spare *= gap
+        result.append((extent, place))
+        covered, previous = step * extent, step
+    return from_flat(coalesced_modes(tuple(result)))
 
 
 # Division

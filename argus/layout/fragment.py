@@ -418,7 +418,7 @@ def tile(
         across = gcd(grid_threads[dim], counts[dim])
         if across not in (grid_threads[dim], counts[dim]):
             raise LayoutError(
-                f"{grid_threads[dim]} groups of threads cannot share {counts[dim]} atoms along dimension {dim} "
+                f"{grid_threads[dim]} groups of threads cannot share {counts[dim]} atoms along dim {dim} "
                 f"of the tile {shape} (atom {atom.shape}): one number must divide the other"
             )
         groups += [Mode(across, dim), Mode(grid_threads[dim] // across, None)]
