@@ -1,0 +1,22 @@
+"""Softmax of every row; a block holds one row in registers."""
+
+import argus
+import argus.language as al
+
+
+@argus.kernel
+def softmax(
+    x: al.Tensor[al.float32, "M N"],
+    out: al.Tensor[al.float32, "M N"],
+    BLOCK: al.constexpr = 1024,
+):
+    M, N = x.shape
+    al.requires(N <= BLOCK)
+    al.tag(x, lambda m, n: (m, n))
+    row = al.grid(M)
+    cols = al.arange(BLOCK)
+    mask = cols < N
+    scores = al.load(x[row, cols], mask=mask, other=-float("inf"))
+    weights = al.exp(scores - al.max(scores, axis=0))
+    total = al.sum(weights, axis=0)
+    al.store(out[row, cols], weights / total, mask=mask)
