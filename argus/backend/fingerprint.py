@@ -68,6 +68,4 @@ def constant(value: object) -> Any:
         case tuple():
             return ["tuple", *(constant(item) for item in value)]
         case _:
-            raise TypeError(
-                f"a constexpr is an int, float, bool, str, dtype or tuple, not {type(value).__name__}"
-            )
+            raise TypeError(f"a constexpr is an int, float, bool, str, dtype or tuple, not {type(value).__name__}")

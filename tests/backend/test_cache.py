@@ -162,9 +162,7 @@ print(seen)
 
 def test_processes_that_race_for_one_key_never_see_a_torn_entry(tmp_path: Path) -> None:
     workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", _WORKER, str(tmp_path), KEY, str(n)], stdout=subprocess.PIPE, text=True
-        )
+        subprocess.Popen([sys.executable, "-c", _WORKER, str(tmp_path), KEY, str(n)], stdout=subprocess.PIPE, text=True)
         for n in range(3)
     ]
     outputs = [worker.communicate(timeout=60)[0] for worker in workers]
@@ -174,12 +172,7 @@ def test_processes_that_race_for_one_key_never_see_a_torn_entry(tmp_path: Path) 
 
 
 CONSTANTS = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text()
-    | st.sampled_from([float16, bfloat16]),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from([float16, bfloat16]),
     lambda inner: st.lists(inner, max_size=3).map(tuple),
 )
 
@@ -195,9 +188,7 @@ def test_constants_share_a_key_only_if_they_are_the_same(a: object, b: object) -
     assert (cache_key(constant(a)) == cache_key(constant(b))) == same(a, b)
 
 
-@pytest.mark.parametrize(
-    ("a", "b"), [(1, True), (1, 1.0), (0.0, -0.0), (1, "1"), ((1,), 1), (float16, "float16")]
-)
+@pytest.mark.parametrize(("a", "b"), [(1, True), (1, 1.0), (0.0, -0.0), (1, "1"), ((1,), 1), (float16, "float16")])
 def test_values_that_python_confuses_have_their_own_keys(a: object, b: object) -> None:
     assert cache_key(constant(a)) != cache_key(constant(b))
 

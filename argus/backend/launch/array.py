@@ -1,0 +1,124 @@
+"""One view of what a caller may pass as a tensor: a PyTorch tensor or a NumPy array.
+
+PyTorch is never imported from here: its tensors are recognised only if the caller has imported it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from argus.diagnostic import Diagnostic, LaunchError
+
+_STAND_INS = {"uint16": "bfloat16", "float32": "tfloat32"}
+"""Element types of arrays that may be passed for another of the same bits: bfloat16 without ml_dtypes, tfloat32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A tensor argument. `strides` in elements, `pointer` the address of element (0, ..., 0), `device` as
+    PyTorch spells it ("cpu", "cuda:0"). `dtype` is the array's own name for its elements."""
+
+    dtype: str
+    itemsize: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    pointer: int
+    device: str
+    writable: bool
+    source: Any
+
+    def holds(self, dtype: str) -> bool:
+        """Whether the elements may be read as Argus's `dtype`."""
+        if self.dtype == dtype:
+            return True
+        return _STAND_INS.get(self.dtype) == dtype and not (self.dtype == "uint16" and is_torch(self.source))
+
+    def extent(self) -> tuple[int, int]:
+        """Half-open range of bytes that the elements occupy, relative to `pointer`; (0, 0) if there are none."""
+        if 0 in self.shape:
+            return 0, 0
+        spans = [(n - 1) * s * self.itemsize for n, s in zip(self.shape, self.strides, strict=True)]
+        return sum(min(s, 0) for s in spans), sum(max(s, 0) for s in spans) + self.itemsize
+
+    def injective(self) -> bool:
+        """Whether distinct coordinates have distinct addresses, by this sufficient rule: sorted by stride, each
+        dimension steps over all that the ones before it span."""
+        if 0 in self.shape:
+            return True
+        dims = sorted((abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
+        reach = 0
+        for stride, extent in dims:
+            if stride <= reach:
+                return False
+            reach += (extent - 1) * stride
+        return True
+
+
+def is_torch(value: object) -> bool:
+    """Whether `value` is a PyTorch tensor."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def is_array(value: object) -> bool:
+    """Whether `value` is a PyTorch tensor or a NumPy array."""
+    numpy = sys.modules.get("numpy")
+    return is_torch(value) or (numpy is not None and isinstance(value, numpy.ndarray))
+
+
+def array(name: str, value: Any) -> Array:
+    """The view of `value`, passed for the tensor parameter `name`. LaunchError "argument-type" if it is no array
+    whose elements lie in memory."""
+    if is_torch(value):
+        return _torch(name, value)
+    if is_array(value):
+        return _numpy(name, value)
+    raise _unusable(name, f"a {type(value).__name__}", "pass a PyTorch tensor or a NumPy array")
+
+
+def _torch(name: str, tensor: Any) -> Array:
+    torch = sys.modules["torch"]
+    if type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+        raise _unusable(name, f"a {type(tensor).__name__}, whose elements are not its own", "pass a plain tensor")
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+        raise _unusable(name, "a tensor without elements in memory", "pass a dense tensor (`to_dense()`)")
+    if tensor.is_neg() or tensor.is_conj():
+        raise _unusable(name, "a lazily negated or conjugated tensor", "call `resolve_neg()` first")
+    return Array(
+        str(tensor.dtype).removeprefix("torch."),
+        tensor.element_size(),
+        tuple(tensor.shape),
+        tensor.stride(),
+        tensor.data_ptr(),
+        str(tensor.device),
+        True,
+        tensor,
+    )
+
+
+def _numpy(name: str, value: Any) -> Array:
+    itemsize = value.dtype.itemsize
+    if not value.dtype.isnative or value.dtype.hasobject:
+        raise _unusable(name, f"an array of {value.dtype!r}", "pass an array of plain numbers in native byte order")
+    if any(s % itemsize for s, n in zip(value.strides, value.shape, strict=True) if n > 1):
+        raise _unusable(
+            name,
+            "an array whose strides are no multiples of its item size",
+            "pass a copy (`numpy.ascontiguousarray`)",
+        )
+    return Array(
+        value.dtype.name,
+        itemsize,
+        value.shape,
+        tuple(s // itemsize for s in value.strides),
+        value.ctypes.data,
+        "cpu",
+        value.flags.writeable,
+        value,
+    )
+
+
+def _unusable(name: str, what: str, help: str) -> LaunchError:
+    return LaunchError(Diagnostic("argument-type", f"argument `{name}` is {what}", property="launch", help=help))

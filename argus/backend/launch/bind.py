@@ -1,0 +1,353 @@
+"""Arguments against a signature: every precondition of the proof that does not depend on the address.
+
+What passes here is checked again only where a later call may differ: addresses (`Binding.apart`) and
+conditions over scalar arguments (`Binding.scalar_conditions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from argus.backend.launch.array import Array
+from argus.backend.launch.evaluate import Number, evaluate, names, show
+from argus.backend.launch.signature import Condition, ContentRange, Signature, TensorParam
+from argus.diagnostic import Diagnostic, LaunchError, Note
+from argus.ir.expr import Const, Expr, Param
+from argus.ir.types import MAX_EXTENT
+from argus.source import NO_SPAN, Span
+
+ALIGNMENTS = (16, 8, 4, 2, 1)
+"""What a tensor may be specialised to, in bytes."""
+
+_GRID_LIMITS = (2**31 - 1, 65535, 65535)  # CUDA C++ programming guide, "Technical Specifications per CC"
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Tensors `first` and `second` (positions among the tensors) overlap where low < address difference < high."""
+
+    first: int
+    second: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Checked arguments. `values` holds every size and symbolic stride by name; `grid` has three extents."""
+
+    values: Mapping[str, int]
+    grid: tuple[int, int, int]
+    device: str
+    apart: tuple[Apart, ...]
+    scalar_conditions: tuple[Condition, ...]
+
+
+def alignment(param: TensorParam, value: Array) -> int:
+    """The largest of `ALIGNMENTS` that `value` satisfies for `param`, in bytes."""
+    quantities = [value.pointer]
+    for extent, stride, declared in zip(value.shape, value.strides, param.strides, strict=False):
+        unit = isinstance(declared, Const) and declared.value == 1
+        quantities.append((extent if unit else stride) * value.itemsize)
+    return next(a for a in ALIGNMENTS if all(q % a == 0 for q in quantities))
+
+
+def bind(
+    signature: Signature,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, Number],
+    grid: Sequence[int] | None,
+) -> Binding:
+    """Checks one call. `arrays` and `scalars` hold every parameter by name; `grid` None: the declared one.
+
+    Raises LaunchError with every failed precondition.
+    """
+    problems: list[Diagnostic] = []
+    for param in signature.tensors:
+        problems += _tensor(param, arrays[param.name])
+    values = _values(signature, arrays, problems)
+    devices = {arrays[p.name].device: p.name for p in signature.tensors}
+    if len(devices) > 1:
+        where = ", ".join(f"`{name}` on {device}" for device, name in devices.items())
+        problems.append(
+            _problem(
+                "device-mismatch", f"the tensors are on several devices: {where}", NO_SPAN, "move them to one device"
+            )
+        )
+    if not problems:
+        problems += [p for t in signature.tensors if (p := _misaligned(t, arrays[t.name])) is not None]
+    if problems:
+        raise LaunchError(*problems)
+    known: dict[str, Number] = {**values, **scalars}
+    scalar_names = {p.name for p in signature.scalars}
+    over_scalars = tuple(c for c in signature.conditions if names(c.expr) & scalar_names)
+    check_conditions(signature.conditions, known)
+    apart = _apart(signature, arrays)
+    check_apart(signature, apart, [arrays[p.name].pointer for p in signature.tensors])
+    return Binding(values, _grid(signature, known, grid), next(iter(devices), "cpu"), apart, over_scalars)
+
+
+# ---------------------------------------------------------------------------- one tensor
+
+
+def _tensor(param: TensorParam, value: Array) -> list[Diagnostic]:
+    """What is wrong with one tensor by itself."""
+    name, span = param.name, param.span
+    if not value.holds(param.dtype):
+        return [
+            _problem(
+                "dtype-mismatch",
+                f"`{name}` holds {value.dtype}; the kernel takes {param.dtype}",
+                span,
+                f"pass `{name}` as {param.dtype}",
+            )
+        ]
+    if len(value.shape) != len(param.shape):
+        return [
+            _problem(
+                "shape-mismatch",
+                f"`{name}` has {len(value.shape)} dimensions, {list(value.shape)}; the kernel takes {len(param.shape)}",
+                span,
+                "reshape it",
+            )
+        ]
+    problems = []
+    for axis, extent in enumerate(value.shape):
+        if extent > MAX_EXTENT:
+            problems.append(
+                _problem(
+                    "extent-too-large",
+                    f"dimension {axis} of `{name}` has {extent} elements; the most is {MAX_EXTENT}",
+                    span,
+                    "split it: kernels index with 32 bits",
+                )
+            )
+    problems += _fixed_strides(param, value)
+    if param.written and not value.writable:
+        problems.append(
+            _problem(
+                "read-only-output",
+                f"`{name}` is written by the kernel, and is a read-only array",
+                span,
+                "pass a writable array",
+            )
+        )
+    if param.written and not value.injective():
+        problems.append(
+            _problem(
+                "output-overlaps-itself",
+                f"`{name}` is written by the kernel, and its strides "
+                f"{list(value.strides)} give several coordinates of {list(value.shape)} one address",
+                span,
+                "pass a tensor that was not made by `expand` or `as_strided`",
+            )
+        )
+    return problems
+
+
+def _misaligned(param: TensorParam, value: Array) -> Diagnostic | None:
+    have = alignment(param, value)
+    if have >= param.alignment:
+        return None
+    return _problem(
+        "misaligned-argument",
+        f"`{param.name}` is aligned to {have} bytes; the kernel was compiled for {param.alignment} (address, "
+        "strides, and extent of the contiguous dimension)",
+        param.span,
+        f"pad it, or compile with alignment {have}",
+    )
+
+
+def _fixed_strides(param: TensorParam, value: Array) -> list[Diagnostic]:
+    """Strides that differ from a constant in the annotation. The stride of a dimension of one element is free."""
+    if 0 in value.shape:
+        return []
+    return [
+        _problem(
+            "stride-mismatch",
+            f"dimension {axis} of `{param.name}` has stride {stride}; the kernel takes {declared.value}",
+            param.span,
+            "call `.contiguous()` on it, or declare its strides in the annotation",
+        )
+        for axis, (extent, stride, declared) in enumerate(zip(value.shape, value.strides, param.strides, strict=True))
+        if isinstance(declared, Const) and stride != declared.value and extent > 1
+    ]
+
+
+# ---------------------------------------------------------------------------- several tensors
+
+
+def _values(signature: Signature, arrays: Mapping[str, Array], problems: list[Diagnostic]) -> dict[str, int]:
+    """Sizes and strides by name; adds to `problems` where two uses of a name, or a constant, disagree."""
+    values: dict[str, int] = {}
+    origin: dict[str, str] = {}
+
+    def meet(declared: Expr, actual: int, place: str, span: Span) -> None:
+        match declared:
+            case Const(value=wanted) if actual != wanted:
+                problems.append(
+                    _problem(
+                        "shape-mismatch",
+                        f"{place} is {actual}; the kernel takes {wanted}",
+                        span,
+                        "pass a tensor of the declared shape",
+                    )
+                )
+            case Param(name=name) if values.setdefault(name, actual) != actual:
+                problems.append(
+                    _problem(
+                        "shape-mismatch",
+                        f"`{name}` is {values[name]} in {origin[name]} and {actual} in {place}",
+                        span,
+                        "the two must be equal",
+                    )
+                )
+            case Param(name=name):
+                origin.setdefault(name, place)
+            case _:
+                pass
+
+    for param in signature.tensors:
+        value = arrays[param.name]
+        if len(value.shape) != len(param.shape):
+            continue
+        for axis, (declared, actual) in enumerate(zip(param.shape, value.shape, strict=True)):
+            meet(declared, actual, f"`{param.name}.shape[{axis}]`", param.span)
+        for axis, (declared, actual) in enumerate(zip(param.strides, value.strides, strict=True)):
+            if isinstance(declared, Param):
+                meet(declared, actual, f"`{param.name}.stride({axis})`", param.span)
+    return values
+
+
+def _apart(signature: Signature, arrays: Mapping[str, Array]) -> tuple[Apart, ...]:
+    """One row for each pair of tensors of which one is written and that both have elements."""
+    rows = []
+    for (i, first), (j, second) in combinations(enumerate(signature.tensors), 2):
+        low1, high1 = arrays[first.name].extent()
+        low2, high2 = arrays[second.name].extent()
+        if (first.written or second.written) and low1 < high1 and low2 < high2:
+            # p + low1 < q + high2 and q + low2 < p + high1, for the addresses p and q
+            rows.append(Apart(i, j, low2 - high1, high2 - low1))
+    return tuple(rows)
+
+
+def check_apart(signature: Signature, apart: Sequence[Apart], pointers: Sequence[int]) -> None:
+    """Raises LaunchError "overlapping-output" if a written tensor shares a byte with another tensor."""
+    for row in apart:
+        if row.low < pointers[row.first] - pointers[row.second] < row.high:
+            first, second = signature.tensors[row.first], signature.tensors[row.second]
+            written, other = (first, second) if first.written else (second, first)
+            raise LaunchError(
+                _problem(
+                    "overlapping-output",
+                    f"`{written.name}` is written by the kernel, and overlaps `{other.name}` in memory",
+                    written.span,
+                    f"pass a tensor of its own for `{written.name}`",
+                )
+            )
+
+
+# ---------------------------------------------------------------------------- conditions, grid, contents
+
+
+def check_conditions(conditions: Sequence[Condition], values: Mapping[str, Number]) -> None:
+    """Raises LaunchError "precondition-failed" with every `requires` that does not hold."""
+    problems = []
+    for condition in conditions:
+        try:
+            holds = bool(evaluate(condition.expr, values))
+            said = "does not hold"
+        except (ArithmeticError, ValueError) as error:
+            holds, said = False, f"has no value ({error})"
+        if not holds:
+            used = ", ".join(f"{name} = {values[name]}" for name in sorted(names(condition.expr)))
+            problems.append(
+                _problem(
+                    "precondition-failed",
+                    f"requires `{show(condition.expr)}` {said} for {used}",
+                    condition.span,
+                    "the kernel is proved only for calls that meet it: pass other sizes, or pad the tensors",
+                )
+            )
+    if problems:
+        raise LaunchError(*problems)
+
+
+def _grid(signature: Signature, values: Mapping[str, Number], given: Sequence[int] | None) -> tuple[int, int, int]:
+    if given is not None and (not 1 <= len(given) <= 3 or any(not isinstance(n, int) or n < 0 for n in given)):
+        raise LaunchError(
+            _problem(
+                "grid-mismatch",
+                f"the grid {tuple(given)!r} is not one to three non-negative integers",
+                NO_SPAN,
+                "write kernel[(blocks_x, blocks_y)](...)",
+            )
+        )
+    if signature.grid is None and given is None:
+        raise LaunchError(
+            _problem(
+                "grid-missing",
+                f"kernel `{signature.name}` declares no grid, and the call gives none",
+                NO_SPAN,
+                "write kernel[grid](...), or declare it in the kernel with al.grid(...)",
+            )
+        )
+    declared = None if signature.grid is None else tuple(int(evaluate(e, values)) for e in signature.grid)
+    chosen = _three(declared if declared is not None else given or ())
+    if declared is not None and given is not None and _three(given) != chosen:
+        text = ", ".join(show(e) for e in signature.grid or ())
+        raise LaunchError(
+            _problem(
+                "grid-mismatch",
+                f"the call's grid is {tuple(given)}; the kernel declares ({text}), which is {declared} here",
+                NO_SPAN,
+                "leave the grid out: kernel(...)",
+            )
+        )
+    for axis, (extent, limit) in enumerate(zip(chosen, _GRID_LIMITS, strict=True)):
+        if extent > limit or extent < 0:
+            raise LaunchError(
+                _problem(
+                    "grid-too-large",
+                    f"axis {axis} of the grid has {extent} blocks; the most is {limit}",
+                    NO_SPAN,
+                    "use larger tiles, or put the longest axis first",
+                )
+            )
+    return chosen
+
+
+def _three(grid: Sequence[int]) -> tuple[int, int, int]:
+    x, y, z = (*grid, 1, 1, 1)[:3]
+    return x, y, z
+
+
+def check_contents(ranges: Sequence[ContentRange], arrays: Mapping[str, Array], values: Mapping[str, Number]) -> None:
+    """Raises LaunchError "index-out-of-range" if an index tensor holds a value outside of its declared range.
+
+    Reads the whole tensor: on a GPU this waits for the work before it.
+    """
+    for r in ranges:
+        source = arrays[r.tensor].source
+        if 0 in arrays[r.tensor].shape:
+            continue
+        lo, hi = int(evaluate(r.lo, values)), int(evaluate(r.hi, values))
+        least, most = int(source.min()), int(source.max())
+        if least < lo or most >= hi:
+            bad = least if least < lo else most
+            raise LaunchError(
+                Diagnostic(
+                    "index-out-of-range",
+                    f"`{r.tensor}` holds {bad}; its elements must be in [{lo}, {hi})",
+                    r.span,
+                    "launch",
+                    help="correct the indices: the kernel would read or write outside",
+                    notes=(Note(f"the bounds are {show(r.lo)} and {show(r.hi)}"),),
+                )
+            )
+
+
+def _problem(code: str, message: str, span: Span, help: str) -> Diagnostic:
+    return Diagnostic(code, message, span, "launch", help=help)

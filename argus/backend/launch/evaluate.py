@@ -1,0 +1,140 @@
+"""Launch-time expressions: evaluated on Python numbers, printed for a person, kept as JSON.
+
+They are over `Param`s and constants only: grids, bounds of index tensors, and conditions of `requires`.
+Integers are exact (no wrap-around), which is how the verifier reads a precondition.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from argus.ir.expr import OPERATORS, Const, Expr, Op, Param, walk
+from argus.ir.types import DTYPES, DType
+
+Number = int | float | bool
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+_FUNCTIONS: dict[str, Callable[..., Number]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "truediv": operator.truediv,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "neg": operator.neg,
+    "abs": abs,
+    "minimum": min,
+    "maximum": max,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "not": operator.invert,
+    "shl": operator.lshift,
+    "shr": operator.rshift,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "where": lambda condition, x, y: x if condition else y,
+    "exp": math.exp,
+    "exp2": lambda x: 2.0**x,
+    "log": math.log,
+    "log2": math.log2,
+    "sqrt": math.sqrt,
+    "rsqrt": lambda x: 1 / math.sqrt(x),
+    "tanh": math.tanh,
+    "erf": math.erf,
+    "sigmoid": _sigmoid,
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
+"""What each operator does to Python numbers; `cast` and the logical `not` depend on the dtype as well."""
+
+
+def evaluate(expr: Expr, values: Mapping[str, Number]) -> Number:
+    """The value of `expr`, with the value of every `Param` by name.
+
+    ArithmeticError or ValueError where there is none (division by zero, the logarithm of a negative number).
+    """
+    match expr:
+        case Const(value=value):
+            return value
+        case Param(name=name):
+            return values[name]
+        case Op(op="cast", args=(x,), dtype=dtype):
+            return _cast(evaluate(x, values), dtype)
+        case Op(op="not", args=(x,)) if x.dtype.kind == "bool":
+            return not evaluate(x, values)
+        case Op(op=op, args=args):
+            return _FUNCTIONS[op](*(evaluate(arg, values) for arg in args))
+        case _:
+            raise TypeError(f"{type(expr).__name__} has no value at launch")
+
+
+def _cast(value: Number, dtype: DType) -> Number:
+    if dtype.is_float:
+        return float(value)
+    return bool(value) if dtype.kind == "bool" else int(value)
+
+
+def names(expr: Expr) -> frozenset[str]:
+    """The names of the `Param`s in `expr`."""
+    return frozenset(e.name for e in walk(expr) if isinstance(e, Param))
+
+
+def show(expr: Expr) -> str:
+    """`expr` as an author would write it, fully parenthesised inside."""
+    return _show(expr, outer=True)
+
+
+def _show(expr: Expr, outer: bool = False) -> str:
+    match expr:
+        case Const(value=value):
+            return str(value)
+        case Param(name=name):
+            return name
+        case Op(op=op, args=args):
+            symbol = OPERATORS[op].symbol
+            if symbol is None:
+                return f"{op}({', '.join(_show(arg, outer=True) for arg in args)})"
+            parts = [_show(arg) for arg in args]
+            text = f"{parts[0]} {symbol} {parts[1]}" if len(parts) == 2 else symbol + parts[0]
+            return text if outer else f"({text})"
+        case _:
+            raise TypeError(f"{type(expr).__name__} has no value at launch")
+
+
+def to_json(expr: Expr) -> Any:
+    """`expr` as a JSON value: `[name, dtype]` for a `Param`, `[op, dtype, args...]`, `["const", dtype, text]`."""
+    match expr:
+        case Const(value=value, dtype=dtype):
+            return ["const", dtype.name, float(value).hex() if dtype.is_float else str(int(value))]
+        case Param(name=name, dtype=dtype):
+            return ["param", dtype.name, name]
+        case Op(op=op, args=args, dtype=dtype):
+            return [op, dtype.name, *(to_json(arg) for arg in args)]
+        case _:
+            raise TypeError(f"{type(expr).__name__} has no value at launch")
+
+
+def from_json(data: Any) -> Expr:
+    """The inverse of `to_json`."""
+    head, dtype = data[0], DTYPES[data[1]]
+    match head:
+        case "const" if dtype.is_float:
+            return Const(float.fromhex(data[2]), dtype)
+        case "const":
+            return Const(bool(int(data[2])) if dtype.kind == "bool" else int(data[2]), dtype)
+        case "param":
+            return Param(data[2], dtype)
+        case _:
+            return Op(head, tuple(from_json(arg) for arg in data[2:]), dtype)

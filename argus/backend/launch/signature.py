@@ -1,0 +1,242 @@
+"""What a launcher must know of a compiled kernel: parameters, preconditions, calling convention.
+
+It is read off the explicit kernel that was proved, and kept beside the binary, so that a cached kernel is
+launched without its IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from argus.backend.launch.evaluate import from_json, to_json
+from argus.ir.expr import Expr
+from argus.source import NO_SPAN, SourceFile, Span
+
+if TYPE_CHECKING:
+    from argus.ir.nodes import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class TensorParam:
+    """A tensor parameter. `shape` and `strides` (elements) are `Param`s or `Const`s; `dtype` an Argus name.
+
+    `alignment` (bytes) divides the address, every stride that is not the constant 1, and the extent of the
+    stride-1 dimension, each times the item size.
+    """
+
+    name: str
+    dtype: str
+    itemsize: int
+    shape: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    alignment: int
+    read: bool
+    written: bool
+    span: Span = NO_SPAN
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarParam:
+    """A scalar launch parameter."""
+
+    name: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A `requires` over sizes, strides and scalars."""
+
+    expr: Expr
+    span: Span = NO_SPAN
+
+
+@dataclass(frozen=True, slots=True)
+class ContentRange:
+    """`lo <= every element < hi` for the index tensor `tensor`."""
+
+    tensor: str
+    lo: Expr
+    hi: Expr
+    span: Span = NO_SPAN
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One argument of the entry point, as `argus.backend.abi.Argument`; `dtype` by name."""
+
+    name: str
+    kind: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """See the module. `grid` None: the launch says it. `shared_bytes` is what a block needs."""
+
+    name: str
+    params: tuple[TensorParam | ScalarParam, ...]
+    sizes: tuple[str, ...]
+    grid: tuple[Expr, ...] | None
+    conditions: tuple[Condition, ...]
+    ranges: tuple[ContentRange, ...]
+    slots: tuple[Slot, ...]
+    num_threads: int
+    shared_bytes: int
+
+    @property
+    def tensors(self) -> tuple[TensorParam, ...]:
+        """The tensor parameters, in order."""
+        return tuple(p for p in self.params if isinstance(p, TensorParam))
+
+    @property
+    def scalars(self) -> tuple[ScalarParam, ...]:
+        """The scalar parameters, in order."""
+        return tuple(p for p in self.params if isinstance(p, ScalarParam))
+
+
+def signature(kernel: Kernel, shared_bytes: int = 0) -> Signature:
+    """The signature of a kernel (tile or explicit IR) whose block needs `shared_bytes` of shared memory."""
+    from argus.backend.abi import arguments
+    from argus.ir.nodes import InRange, Requires, Tensor
+
+    read, written = _touched(kernel)
+    params: list[TensorParam | ScalarParam] = []
+    for p in kernel.params:
+        if isinstance(p, Tensor):
+            params.append(
+                TensorParam(
+                    p.name,
+                    p.dtype.name,
+                    p.dtype.bytes,
+                    p.shape,
+                    p.strides,
+                    p.alignment,
+                    p.name in read,
+                    p.name in written,
+                    p.span,
+                )
+            )
+        else:
+            params.append(ScalarParam(p.name, p.dtype.name))
+    conditions = tuple(Condition(p.cond, p.span) for p in kernel.preconditions if isinstance(p, Requires))
+    ranges = tuple(ContentRange(p.tensor, p.lo, p.hi, p.span) for p in kernel.preconditions if isinstance(p, InRange))
+    slots = tuple(Slot(a.name, a.kind, a.dtype.name) for a in arguments(kernel))
+    return Signature(
+        kernel.name,
+        tuple(params),
+        kernel.sizes,
+        kernel.grid,
+        conditions,
+        ranges,
+        slots,
+        kernel.num_threads,
+        shared_bytes,
+    )
+
+
+def _touched(kernel: Kernel) -> tuple[set[str], set[str]]:
+    """The objects that the body reads, and those that it writes (an accumulation does both)."""
+    from argus.ir.access import Mode, relations
+    from argus.ir.nodes import Stage
+    from argus.ir.visit import walk
+
+    read: set[str] = set()
+    written: set[str] = set()
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, Stage):
+            read.add(stmt.src.obj)
+        for relation in relations(stmt):
+            if relation.mode is not Mode.WRITE:
+                read.add(relation.obj)
+            if relation.mode is not Mode.READ:
+                written.add(relation.obj)
+    return read, written
+
+
+# ---------------------------------------------------------------------------- JSON
+
+
+def signature_to_json(value: Signature) -> Any:
+    """`value` as a JSON value."""
+    return {
+        "name": value.name,
+        "params": [_param_to_json(p) for p in value.params],
+        "sizes": list(value.sizes),
+        "grid": None if value.grid is None else _exprs(value.grid),
+        "conditions": [[to_json(c.expr), _span_to_json(c.span)] for c in value.conditions],
+        "ranges": [[r.tensor, to_json(r.lo), to_json(r.hi), _span_to_json(r.span)] for r in value.ranges],
+        "slots": [[s.name, s.kind, s.dtype] for s in value.slots],
+        "num_threads": value.num_threads,
+        "shared_bytes": value.shared_bytes,
+    }
+
+
+def signature_from_json(data: Any, files: Mapping[str, SourceFile]) -> Signature:
+    """The inverse of `signature_to_json`; spans find the text of their file in `files`, by path."""
+    return Signature(
+        data["name"],
+        tuple(_param_from_json(p, files) for p in data["params"]),
+        tuple(data["sizes"]),
+        None if data["grid"] is None else tuple(from_json(e) for e in data["grid"]),
+        tuple(Condition(from_json(e), _span_from_json(s, files)) for e, s in data["conditions"]),
+        tuple(
+            ContentRange(t, from_json(lo), from_json(hi), _span_from_json(s, files)) for t, lo, hi, s in data["ranges"]
+        ),
+        tuple(Slot(*slot) for slot in data["slots"]),
+        data["num_threads"],
+        data["shared_bytes"],
+    )
+
+
+def _param_to_json(p: TensorParam | ScalarParam) -> Any:
+    if isinstance(p, ScalarParam):
+        return ["scalar", p.name, p.dtype]
+    return [
+        "tensor",
+        p.name,
+        p.dtype,
+        p.itemsize,
+        _exprs(p.shape),
+        _exprs(p.strides),
+        p.alignment,
+        p.read,
+        p.written,
+        _span_to_json(p.span),
+    ]
+
+
+def _param_from_json(data: Any, files: Mapping[str, SourceFile]) -> TensorParam | ScalarParam:
+    if data[0] == "scalar":
+        return ScalarParam(*data[1:])
+    _, name, dtype, itemsize, shape, strides, alignment, read, written, span = data
+    return TensorParam(
+        name,
+        dtype,
+        itemsize,
+        tuple(from_json(e) for e in shape),
+        tuple(from_json(e) for e in strides),
+        alignment,
+        read,
+        written,
+        _span_from_json(span, files),
+    )
+
+
+def _exprs(exprs: tuple[Expr, ...]) -> list[Any]:
+    return [to_json(e) for e in exprs]
+
+
+def _span_to_json(span: Span) -> Any:
+    if span.file is None:
+        return None
+    return [span.file.path, span.line, span.column, span.end_line, span.end_column]
+
+
+def _span_from_json(data: Any, files: Mapping[str, SourceFile]) -> Span:
+    if data is None:
+        return NO_SPAN
+    path, *place = data
+    return Span(files.get(path, SourceFile(path, "")), *place)
