@@ -1,29 +1,47 @@
-"""Fixtures that every test may use."""
+"""What all tests share: golden files and their one flag, and the rule for tests that need a GPU."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from argus.environment import find_tool, variable
+Golden = Callable[[str, str], None]
 
 
-@pytest.fixture(scope="session")
-def require_tool() -> Callable[..., str]:
-    """`require_tool("clang-19", "clang")`: the path of the first program found.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
 
-    Without one the test is skipped with the reason; under `CI=true` it fails, so that a green run of the
-    continuous integration means that the test ran.
-    """
 
-    def require(*names: str) -> str:
-        path = find_tool(names)
-        if path is not None:
-            return path
-        reason = f"needs {' or '.join(names)} on PATH"
-        if variable("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+def _has_gpu() -> bool:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int(0)
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
 
-    return require
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked and not _has_gpu():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """`golden(name, text)` compares `text` with the file `golden/<name>` beside the test."""
+    folder = Path(str(request.node.path)).parent / "golden"
+
+    def compare(name: str, text: str) -> None:
+        path = folder / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.is_file(), f"{path} does not exist: run pytest with --update-golden and read what it writes"
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare

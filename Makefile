@@ -1,0 +1,47 @@
+# make demo   prove and run a kernel on this machine, then see a wrong one refuted
+# make test   everything: lint, types, all tests that need no GPU
+# make check  the quick loop: lint, types, the fast tests
+#
+# Each sets up what it needs in .venv. Wanted: Python 3.10 or newer, a C++ compiler, make.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= auto
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test check lint types clean
+
+demo: $(VENV)/run.stamp
+	$(BIN)/python -m argus demo
+
+test: $(VENV)/test.stamp lint types
+	$(BIN)/python -m pytest -n $(WORKERS) -rs
+
+check: $(VENV)/test.stamp lint types
+	$(BIN)/python -m pytest -n $(WORKERS) -q -m "not slow and not gpu"
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+
+types: $(VENV)/test.stamp
+	$(BIN)/mypy
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "argus needs Python 3.10 or newer: set PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "cannot make a virtual environment: on Debian, install python3-venv" >&2; exit 1; }
+
+# The stamps say that the environment follows these two files.
+$(VENV)/run.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[test]'
+	@touch $@ $(VENV)/run.stamp
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
