@@ -19,6 +19,7 @@ from argus.layout.algebra import (
     zipped_divide,
     zipped_product,
 )
+from argus.layout.analysis import bank_conflicts, equal, f2_matrix, is_injective, to_isl, vector_width
 from argus.layout.core import Layout, column_major, layout, row_major
 from argus.layout.fragment import (
     FragmentLayout,
@@ -43,14 +44,18 @@ __all__ = [
     "Mode",
     "Swizzle",
     "SwizzledLayout",
+    "bank_conflicts",
     "blocked",
     "blocked_product",
     "coalesce",
     "column_major",
     "complement",
     "composition",
+    "equal",
+    "f2_matrix",
     "filter_zeros",
     "from_cute",
+    "is_injective",
     "layout",
     "left_inverse",
     "logical_divide",
@@ -66,6 +71,8 @@ __all__ = [
     "tile_groups",
     "tile_to_shape",
     "tiled_divide",
+    "to_isl",
+    "vector_width",
     "zipped_divide",
     "zipped_product",
 ]
