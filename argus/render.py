@@ -1,0 +1,305 @@
+"""Diagnostics for people (text), for programs (JSON) and for code hosts (SARIF 2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.text import Text
+
+from argus.diagnostic import Diagnostic, Note, Severity, Verdict, Witness
+from argus.source import Span
+
+Json = dict[str, Any]
+
+_STYLES: Mapping[str, str] = {
+    "refuted": "bold red",
+    "error": "bold red",
+    "unknown": "bold yellow",
+    "warning": "bold yellow",
+    "proved": "bold green",
+}
+_GUTTER = "blue"
+_TAB = "    "
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is known of one kernel. `seconds` of wall time; `verdict` UNKNOWN also where nothing could be tried."""
+
+    kernel: str
+    verdict: Verdict
+    seconds: float
+    assumptions: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+# ---------------------------------------------------------------------------- text
+
+
+def outcome_text(outcome: Outcome) -> Text:
+    """One kernel's diagnostics, then its verdict with the assumptions that it rests on."""
+    text = Text()
+    for diagnostic in outcome.diagnostics:
+        text.append_text(diagnostic_text(diagnostic)).append("\n")
+    verdict = outcome.verdict.value
+    text.append(verdict, _STYLES[verdict]).append(f" {outcome.kernel}", "bold")
+    text.append(f"  {outcome.seconds:.2f} s\n", "dim")
+    for assumption in outcome.assumptions:
+        text.append("  assuming ", "dim").append(f"{assumption}\n")
+    return text
+
+
+def diagnostics_text(diagnostics: Iterable[Diagnostic]) -> Text:
+    """All of `diagnostics`, a blank line apart."""
+    return Text("\n").join(diagnostic_text(d) for d in diagnostics)
+
+
+def diagnostic_text(diagnostic: Diagnostic) -> Text:
+    """The message, the source line with a caret, the notes, the witness, and what to do; ends with a newline."""
+    word = _head(diagnostic)
+    text = Text()
+    text.append(f"{word}[{diagnostic.code}]", _STYLES[word]).append(f": {diagnostic.message}\n", "bold")
+    _place(text, diagnostic.span, diagnostic.label, _STYLES[word])
+    for note in diagnostic.notes:
+        _note(text, "note", note)
+    if diagnostic.witness is not None:
+        _witness(text, diagnostic.witness)
+    if diagnostic.help:
+        _hang(text, "help", "bold cyan", diagnostic.help)
+    return text
+
+
+def _head(diagnostic: Diagnostic) -> str:
+    if diagnostic.verdict is None or diagnostic.verdict is Verdict.PROVED:
+        return str(diagnostic.severity.value)
+    return str(diagnostic.verdict.value)
+
+
+def _hang(text: Text, word: str, style: str, message: str) -> None:
+    """`word: message`, further lines of the message under its first."""
+    first, *rest = message.splitlines() or [""]
+    text.append(word, style).append(f": {first}\n")
+    for line in rest:
+        text.append(f"{' ' * (len(word) + 2)}{line}\n")
+
+
+def _note(text: Text, word: str, note: Note) -> None:
+    _hang(text, word, "bold", note.message)
+    if note.span.known:
+        _place(text, note.span, "", _GUTTER)
+
+
+def _place(text: Text, span: Span, label: str, style: str) -> None:
+    """The source line of `span`, underlined, and the calls through which it was inlined."""
+    if span.file is None:
+        if label:
+            text.append(f"  = {label}\n")
+        return
+    number = str(span.line)
+    margin = " " * len(number)
+    text.append(f"{margin}--> ", _GUTTER).append(f"{span}\n")
+    line = span.file.line(span.line)
+    if line:
+        start = max(span.column - 1, 0)
+        # A span over several lines is underlined to the end of its first.
+        end = span.end_column - 1 if span.end_line == span.line else len(line)
+        before = line[:start].replace("\t", _TAB)
+        marked = line[start : max(end, start + 1)].replace("\t", _TAB)
+        text.append(f"{margin} |\n", _GUTTER)
+        text.append(f"{number} | ", _GUTTER).append(f"{line.replace(chr(9), _TAB)}\n")
+        text.append(f"{margin} | ", _GUTTER).append(" " * len(before)).append("^" * max(len(marked), 1), style)
+        text.append(f" {label}" if label else "", style).append("\n")
+    for call in _calls(span):
+        text.append(f"{margin} = ", _GUTTER).append(f"called from {call}: {_stripped(call)}\n")
+
+
+def _calls(span: Span) -> Iterator[Span]:
+    while span.call is not None:
+        span = span.call
+        yield span
+
+
+def _stripped(span: Span) -> str:
+    return span.file.line(span.line).strip() if span.file is not None else ""
+
+
+def _witness(text: Text, witness: Witness) -> None:
+    text.append("counterexample", "bold").append(f": {_where(witness)}\n")
+    element = f"{witness.object}[{_tuple(witness.logical)}]" if witness.object else ""
+    place = " at ".join(part for part in (element, witness.physical) if part)
+    if place:
+        text.append(f"  element   {place}\n")
+    if witness.arrived or witness.expected:
+        _columns(text, witness.arrived, witness.expected)
+    if witness.other is not None:
+        text.append("  against   ").append(f"{_pairs(witness.other)}\n")
+    if witness.provenance:
+        text.append("  the value came this way\n")
+        for index, hop in enumerate(witness.provenance, 1):
+            at = f"  ({hop.span})" if hop.span.known else ""
+            text.append(f"    {index}. {hop.message}").append(f"{at}\n", "dim")
+    if witness.failing:
+        only = " (no other)" if witness.unique else ""
+        text.append(f"  fails for {witness.failing}{only}\n")
+    if witness.replayed:
+        text.append("  replayed in the simulator at these sizes\n", "dim")
+
+
+def _where(witness: Witness) -> str:
+    parts = [_pairs(witness.sizes)] if witness.sizes else []
+    if witness.block:
+        parts.append(f"block ({_tuple(witness.block)})")
+    if witness.warp is not None and witness.lane is not None:
+        parts.append(f"warp {witness.warp} lane {witness.lane}")
+    if witness.thread is not None:
+        parts.append(f"thread {witness.thread}")
+    if witness.iteration:
+        parts.append(f"iteration {_pairs(witness.iteration)}")
+    return ", ".join(parts)
+
+
+def _columns(text: Text, arrived: str, expected: str) -> None:
+    """What arrived beside what should have, in two columns."""
+    left, right = ["arrived", *arrived.splitlines()], ["expected", *expected.splitlines()]
+    rows = max(len(left), len(right))
+    left += [""] * (rows - len(left))
+    right += [""] * (rows - len(right))
+    width = max(map(len, left))
+    for index, (a, b) in enumerate(zip(left, right, strict=True)):
+        style = "dim" if index == 0 else "bold"
+        text.append(f"  {a:<{width}}", style).append(" |", "dim").append(f" {b}".rstrip() + "\n", style)
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    def show(value: Any) -> str:
+        if isinstance(value, Mapping):
+            return f"({_pairs(value)})"
+        return f"({_tuple(value)})" if isinstance(value, (tuple, list)) else str(value)
+
+    return ", ".join(f"{name} = {show(value)}" for name, value in values.items())
+
+
+def _tuple(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, values))
+
+
+# ---------------------------------------------------------------------------- JSON
+
+
+def outcome_json(outcome: Outcome) -> Json:
+    """`kernel`, `verdict` ("proved", "refuted", "unknown"), `seconds`, `assumptions`, `diagnostics`."""
+    return {
+        "kernel": outcome.kernel,
+        "verdict": outcome.verdict.value,
+        "seconds": round(outcome.seconds, 6),
+        "assumptions": list(outcome.assumptions),
+        "diagnostics": [diagnostic_json(d) for d in outcome.diagnostics],
+    }
+
+
+def diagnostic_json(diagnostic: Diagnostic) -> Json:
+    """All fields of a diagnostic; `witness` only where there is one."""
+    result: Json = {
+        "code": diagnostic.code,
+        "property": diagnostic.property,
+        "severity": diagnostic.severity.value,
+        "verdict": diagnostic.verdict.value if diagnostic.verdict is not None else None,
+        "message": diagnostic.message,
+        "span": span_json(diagnostic.span),
+        "label": diagnostic.label,
+        "notes": [_note_json(note) for note in diagnostic.notes],
+        "help": diagnostic.help,
+    }
+    if diagnostic.witness is not None:
+        result["witness"] = witness_json(diagnostic.witness)
+    return result
+
+
+def span_json(span: Span) -> Json | None:
+    """`file`, `line`, `column` (from 1), `end_line`, `end_column` (exclusive), `call`; None for generated code."""
+    if span.file is None:
+        return None
+    return {
+        "file": span.file.path,
+        "line": span.line,
+        "column": span.column,
+        "end_line": span.end_line,
+        "end_column": span.end_column,
+        "call": span_json(span.call) if span.call is not None else None,
+    }
+
+
+def _note_json(note: Note) -> Json:
+    return {"message": note.message, "span": span_json(note.span)}
+
+
+def witness_json(witness: Witness) -> Json:
+    """All fields of a witness, its element under `element`; each hop of `provenance` is a span with a message."""
+    return {
+        "sizes": witness.sizes,
+        "block": list(witness.block),
+        "thread": witness.thread,
+        "warp": witness.warp,
+        "lane": witness.lane,
+        "iteration": witness.iteration,
+        "element": {
+            "object": witness.object,
+            "logical": list(witness.logical),
+            "physical": witness.physical,
+        },
+        "arrived": witness.arrived,
+        "expected": witness.expected,
+        "provenance": [{"message": hop.message, **(span_json(hop.span) or {})} for hop in witness.provenance],
+        "other": witness.other,
+        "failing": witness.failing,
+        "unique": witness.unique,
+        "replayed": witness.replayed,
+    }
+
+
+# ---------------------------------------------------------------------------- SARIF
+
+
+def sarif(outcomes: Iterable[Outcome], version: str) -> Json:
+    """A SARIF 2.1.0 log with one run; `version` is that of Argus. Document: OASIS SARIF 2.1.0."""
+    found = [(outcome, diagnostic) for outcome in outcomes for diagnostic in outcome.diagnostics]
+    codes = sorted({diagnostic.code for _, diagnostic in found})
+    driver = {"name": "argus", "version": version, "rules": [{"id": code} for code in codes]}
+    results = [_sarif_result(outcome, diagnostic, codes) for outcome, diagnostic in found]
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}],
+    }
+
+
+def _sarif_result(outcome: Outcome, diagnostic: Diagnostic, codes: list[str]) -> Json:
+    related = [note for note in diagnostic.notes if note.span.known]
+    if diagnostic.witness is not None:
+        related += [hop for hop in diagnostic.witness.provenance if hop.span.known]
+    result: Json = {
+        "ruleId": diagnostic.code,
+        "ruleIndex": codes.index(diagnostic.code),
+        "level": "warning" if diagnostic.severity is Severity.WARNING else "error",
+        "message": {"text": diagnostic_text(diagnostic).plain},
+        "locations": [_location(diagnostic.span)] if diagnostic.span.known else [],
+        "relatedLocations": [{**_location(n.span), "message": {"text": n.message}} for n in related],
+        "properties": {
+            "kernel": outcome.kernel,
+            "property": diagnostic.property,
+            "verdict": diagnostic.verdict.value if diagnostic.verdict is not None else None,
+        },
+    }
+    if diagnostic.witness is not None:
+        result["properties"]["witness"] = witness_json(diagnostic.witness)
+    return result
+
+
+def _location(span: Span) -> Json:
+    region = {"startLine": span.line, "startColumn": span.column}
+    if span.end_line >= span.line and span.end_column:
+        region |= {"endLine": span.end_line, "endColumn": span.end_column}
+    path = span.file.path if span.file is not None else ""
+    return {"physicalLocation": {"artifactLocation": {"uri": path.replace("\\", "/")}, "region": region}}

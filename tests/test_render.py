@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+
+from argus.diagnostic import Diagnostic, Note, Severity, Verdict, Witness
+from argus.render import Outcome, diagnostics_text, outcome_json, outcome_text, sarif
+from argus.source import SourceFile, Span
+from tests.conftest import Golden
+
+FILE = SourceFile("kernels/gemm.py", "at = stage(a)\n\tbt = stage(b)\nacc = al.mma(\n    at, bt, acc)\n", first_line=9)
+MMA = Span(FILE, 11, 7, 12, 17)
+STAGE = Span(FILE, 10, 7, 10, 15, call=Span(FILE, 11, 1, 11, 4, call=Span(FILE, 9, 1, 9, 3)))
+
+REFUTED = Diagnostic(
+    "tag-mismatch",
+    "the operands of this product differ in k",
+    MMA,
+    property="tags",
+    verdict=Verdict.REFUTED,
+    label="k of `at` meets another k of `bt`",
+    notes=(Note("`bt` was staged here", STAGE), Note("two lines\nof explanation")),
+    help="take both tiles at `k0`",
+    witness=Witness(
+        sizes={"M": 1, "K": 33},
+        block=(0, 1),
+        thread=37,
+        warp=1,
+        lane=5,
+        iteration={"k0": 32},
+        object="bt",
+        logical=(0, 1),
+        physical="shared+0x80",
+        arrived="n = 0\nk = 1",
+        expected="k = 33",
+        provenance=(Note("loaded from b[0, 1]", STAGE), Note("shared+0x80 to register r3")),
+        other={"thread": 3, "block": (0, 0), "iteration": {"k0": 0}},
+        failing="k0 >= 32",
+        unique=True,
+        replayed=True,
+    ),
+)
+UNKNOWN = Diagnostic("out-of-time", "no answer within 30 s", property="races", verdict=Verdict.UNKNOWN, label="why")
+WARNING = Diagnostic("bank-conflicts", "4 ways", Span(FILE, 9, 1, 9, 3), severity=Severity.WARNING)
+OUTCOME = Outcome("gemm", Verdict.REFUTED, 0.1234, ("M < N: always so here",), (REFUTED, UNKNOWN, WARNING))
+
+
+def test_text(golden: Golden) -> None:
+    golden("outcome.txt", outcome_text(OUTCOME).plain)
+
+
+def test_a_span_past_the_end_of_the_file_still_prints() -> None:
+    text = diagnostics_text([Diagnostic("x", "m", Span(FILE, 99, 4, 99, 6)), Diagnostic("y", "n")]).plain
+    assert text == "error[x]: m\n  --> kernels/gemm.py:99:4\n\nerror[y]: n\n"
+
+
+def test_json(golden: Golden) -> None:
+    golden("outcome.json", json.dumps(outcome_json(OUTCOME), indent=2) + "\n")
+
+
+def test_sarif(golden: Golden) -> None:
+    log = sarif([OUTCOME], "1.2.3")
+    assert [r["level"] for r in log["runs"][0]["results"]] == ["error", "error", "warning"]
+    golden("outcome.sarif", json.dumps(log, indent=2) + "\n")
