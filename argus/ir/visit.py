@@ -5,8 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from argus.ir.expr import Expr, rewrite
-from argus.ir.nodes import Access, Accumulate, Copy, For, If, Map, Mma, Stage, Stmt
+from argus.ir.expr import Elem, Expr, rewrite
+from argus.ir.nodes import (
+    Access,
+    Accumulate,
+    AssertTags,
+    Copy,
+    DataValue,
+    For,
+    If,
+    Map,
+    Mma,
+    Once,
+    Stage,
+    Stmt,
+    Tag,
+    TagCondition,
+    TagEqual,
+    TagField,
+    TagTerm,
+    TagTuple,
+)
 
 
 def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
@@ -44,7 +63,10 @@ def rewrite_body(
 
 
 def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr | None]) -> Stmt:
-    """`stmt` with `change` applied bottom-up to all of its own expressions (not those of nested statements)."""
+    """`stmt` with `change` applied bottom-up to all of its own expressions (not those of nested statements).
+
+    In a tag condition the element whose tag is meant must stay an `Elem`.
+    """
 
     def one(expr: Expr) -> Expr:
         return rewrite(expr, change)
@@ -70,5 +92,61 @@ def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr | None]) -> Stmt:
             return replace(stmt, start=one(start), stop=one(stop))
         case If(cond=cond):
             return replace(stmt, cond=one(cond))
+        case Tag(fields=fields):
+            return replace(stmt, fields=tuple((name, _map_term(term, one)) for name, term in fields))
+        case AssertTags(conditions=conditions, where=where):
+            return replace(
+                stmt, conditions=tuple(_map_condition(c, one) for c in conditions), where=maybe(where)
+            )
+        case _:
+            return stmt
+
+
+def _map_condition(condition: TagCondition, one: Callable[[Expr], Expr]) -> TagCondition:
+    match condition:
+        case TagEqual(left=left, right=right):
+            return TagEqual(_map_term(left, one), _map_term(right, one))
+        case TagTuple(elem=elem, terms=terms):
+            return TagTuple(_map_elem(elem, one), tuple(_map_term(t, one) for t in terms))
+
+
+def _map_term(term: TagTerm, one: Callable[[Expr], Expr]) -> TagTerm:
+    match term:
+        case TagField(elem=elem, name=name):
+            return TagField(_map_elem(elem, one), name)
+        case Once(lo=lo, hi=hi):
+            return Once(one(lo), one(hi))
+        case DataValue(tensor=tensor, index=index):
+            return DataValue(tensor, tuple(one(e) for e in index))
+        case _:
+            return one(term)
+
+
+def _map_elem(elem: Elem, one: Callable[[Expr], Expr]) -> Elem:
+    result = one(elem)
+    if not isinstance(result, Elem):
+        raise TypeError(f"the element of a tag condition became {result}")
+    return result
+
+
+def map_accesses(stmt: Stmt, change: Callable[[Access], Access]) -> Stmt:
+    """`stmt` with `change` applied to every access of its own: to memory, and (as `Elem`) to registers or tags."""
+
+    def register(expr: Expr) -> Expr | None:
+        if not isinstance(expr, Elem):
+            return None
+        new = change(Access(expr.obj, expr.index))
+        return Elem(new.obj, new.index, expr.dtype)
+
+    stmt = map_exprs(stmt, register)
+    match stmt:
+        case Copy(dst=dst, src=src):
+            return replace(stmt, dst=change(dst), src=change(src))
+        case Map(dst=dst) | Accumulate(dst=dst):
+            return replace(stmt, dst=change(dst))
+        case Mma(d=d, a=a, b=b):
+            return replace(stmt, d=change(d), a=change(a), b=change(b))
+        case Stage(src=src):
+            return replace(stmt, src=change(src))
         case _:
             return stmt
