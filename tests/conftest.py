@@ -1,13 +1,17 @@
-"""What all tests share: golden files and their one flag, and the rule for tests that need a GPU."""
+"""What all tests share: golden files and their one flag, and the rules for tests that need a GPU or a tool."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from argus.environment import find_tool, variable
+
+T = TypeVar("T")
 Golden = Callable[[str, str], None]
 
 
@@ -45,3 +49,21 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         assert text == path.read_text(encoding="utf-8")
 
     return compare
+
+
+def require(found: T | None, what: str) -> T:
+    """`found`, or if it is None the test is skipped with the reason "needs <what>".
+
+    Under `CI=true` it fails instead, so that a green run of the continuous integration means that the test ran.
+    """
+    if found is not None:
+        return found
+    if variable("CI") == "true":
+        pytest.fail(f"needs {what}")
+    pytest.skip(f"needs {what}")
+
+
+@pytest.fixture(scope="session")
+def require_tool() -> Callable[..., str]:
+    """`require_tool("clang-19", "clang")`: the path of the first program found; see `require`."""
+    return lambda *names: require(find_tool(names), f"{' or '.join(names)} on PATH")

@@ -1,0 +1,72 @@
+"""Compiles one file with NVRTC. Run as a program of its own: `nvrtc_worker.py LIBRARY SOURCE OUTPUT OPTION...`
+
+NVRTC works inside the calling process, where a crash or an endless compilation would be the user's. Here it
+is a program that can be ended. Status 0: OUTPUT is written, the log is on stderr. Status 1: the log says why.
+Imports nothing of ours, so that it starts at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+
+
+class Nvrtc:
+    """The few functions of NVRTC's C interface that are needed (NVRTC 12 and 13 agree on them)."""
+
+    def __init__(self, library: Path) -> None:
+        # The wheel has no RUNPATH: NVRTC finds its builtins only if they are loaded already.
+        for builtins in sorted(library.parent.glob("libnvrtc-builtins.so*")):
+            ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
+        self._library = ctypes.CDLL(str(library))
+        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        self._program = ctypes.c_void_p()
+
+    def _status(self, function: str, *args: object) -> int:
+        return int(getattr(self._library, function)(*args))
+
+    def _call(self, function: str, *args: object) -> None:
+        status = self._status(function, *args)
+        if status:
+            raise RuntimeError(f"{function}: {self._library.nvrtcGetErrorString(status).decode()}")
+
+    def create(self, text: bytes, name: bytes) -> None:
+        """Start a program from its source text."""
+        program = ctypes.byref(self._program)
+        self._call("nvrtcCreateProgram", program, text, name, ctypes.c_int(0), None, None)
+
+    def compile(self, options: list[bytes]) -> bool:
+        """Whether the program compiles; the log has the reasons."""
+        array = (ctypes.c_char_p * len(options))(*options)
+        return self._status("nvrtcCompileProgram", self._program, ctypes.c_int(len(options)), array) == 0
+
+    def _bytes(self, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"nvrtcGet{what}Size", self._program, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        self._call(f"nvrtcGet{what}", self._program, buffer)
+        return buffer.raw
+
+    def log(self) -> str:
+        """What the compiler said."""
+        return self._bytes("ProgramLog").rstrip(b"\0").decode(errors="replace")
+
+    def cubin(self) -> bytes:
+        """The machine code; the options must have named a real architecture (sm_*)."""
+        return self._bytes("CUBIN")
+
+
+def main(arguments: list[str]) -> int:
+    library, source, output, *options = arguments
+    nvrtc = Nvrtc(Path(library))
+    nvrtc.create(Path(source).read_bytes(), Path(source).name.encode())
+    compiled = nvrtc.compile([option.encode() for option in options])
+    print(nvrtc.log(), file=sys.stderr)
+    if compiled:
+        Path(output).write_bytes(nvrtc.cubin())
+    return 0 if compiled else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

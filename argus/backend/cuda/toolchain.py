@@ -1,0 +1,137 @@
+"""CUDA C++ to a cubin with NVRTC or nvcc. Needs no driver and no GPU."""
+
+from __future__ import annotations
+
+import ctypes.util
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from argus.backend import process
+from argus.backend.artifact import Resources
+from argus.environment import cuda_directories, find_tool, variable
+
+INCLUDE = (Path(__file__).parent, Path(__file__).parent.parent)
+"""Folders of the device library's headers."""
+
+_INSTALL = (
+    'install NVRTC 12.4 or newer: `pip install "nvidia-cuda-nvrtc>=13,<14"` (PyTorch\'s CUDA wheels bring it), '
+    "or a CUDA toolkit with nvcc on PATH; ARGUS_NVRTC and ARGUS_NVCC name one by its path"
+)
+_WORKER = Path(__file__).parent / "nvrtc_worker.py"
+
+
+def compile(source: str, arch: str, *, timeout_s: float = process.TIMEOUT_S) -> tuple[bytes, Resources]:
+    """Compile emitted text, the device header put in front of it, for `arch` ("sm_80", "sm_90a") to a cubin.
+
+    Uses NVRTC if there is one, else nvcc. `Resources` are ptxas's figures, of the kernel that uses most if
+    there are several; `shared_bytes` counts statically declared shared memory only. Raises `ToolchainError`:
+    "compiler-missing", "compiler-failed".
+    """
+    library = find_nvrtc()
+    nvcc = None if library is not None else find_nvcc()
+    if library is None and nvcc is None:
+        raise process.missing("CUDA compiler (NVRTC or nvcc)", _INSTALL)
+    with tempfile.TemporaryDirectory(prefix="argus-") as folder:
+        text = f'#include "argus_cuda.h"\n#line 1 "kernel.cu"\n{source}'
+        (Path(folder) / "kernel.cu").write_text(text, encoding="utf-8")
+        include = [f"-I{directory}" for directory in INCLUDE]
+        if library is not None:
+            command = [sys.executable, str(_WORKER), str(library), "kernel.cu", "kernel.cubin"]
+            options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", *include]
+        else:
+            command = [str(nvcc), "kernel.cu", "-cubin", "-o", "kernel.cubin", "-std=c++17", "-O3"]
+            options = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}", "-Xptxas", "-v", *include]
+        tool = "NVRTC" if library is not None else "nvcc"
+        done = process.run(tool, [*command, *options], cwd=Path(folder), timeout_s=timeout_s)
+        return (Path(folder) / "kernel.cubin").read_bytes(), parse_resources(done.stderr)
+
+
+def find_compiler() -> str | None:
+    """The path of the compiler that `compile` would use, for cache keys; None if there is none."""
+    library = find_nvrtc()
+    return str(library) if library is not None else find_nvcc()
+
+
+def disassemble(cubin: bytes) -> str:
+    """The machine code (SASS) of a cubin as text. Raises `ToolchainError` "compiler-missing"."""
+    tool = find_disassembler()
+    if tool is None:
+        help = "install a CUDA toolkit, `pip install nvidia-cuda-nvdisasm`, or Triton, which brings it"
+        raise process.missing("disassembler (nvdisasm)", help)
+    with tempfile.TemporaryDirectory(prefix="argus-") as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        return process.run("nvdisasm", [tool, "--print-code", str(path)]).stdout
+
+
+def find_disassembler() -> str | None:
+    """nvdisasm: on `PATH`, among Python packages, in a CUDA toolkit, or in Triton."""
+    return find_tool(["nvdisasm"], directories=_tool_directories())
+
+
+def find_nvrtc() -> Path | None:
+    """NVRTC's library: `ARGUS_NVRTC`, else of the newest release found among Python packages (PyTorch's CUDA
+    libraries are such), then in CUDA toolkits, then where the loader looks. `ARGUS_NVCC` rules it out."""
+    chosen = variable("ARGUS_NVRTC")
+    if chosen:
+        return Path(chosen) if Path(chosen).is_file() else None
+    if variable("ARGUS_NVCC"):
+        return None
+    folders = [*_package_directories("lib"), Path(sys.prefix) / "lib"]
+    folders += [path for bin in cuda_directories() for path in (bin.parent / "lib64", bin.parent / "lib")]
+    found = [path for folder in folders for path in folder.glob("libnvrtc.so.*") if _release(path)]
+    if found:
+        return max(found, key=_release)  # the first of equals: packages before toolkits
+    name = ctypes.util.find_library("nvrtc")
+    return next((path for path in _loader_paths(name) if path.is_file()), None) if name else None
+
+
+def find_nvcc() -> str | None:
+    """nvcc: `ARGUS_NVCC`, `PATH`, then CUDA toolkits. `ARGUS_NVRTC` rules it out."""
+    return None if variable("ARGUS_NVRTC") else find_tool(["nvcc"], "ARGUS_NVCC", cuda_directories())
+
+
+def parse_resources(log: str) -> Resources:
+    """Registers, shared memory and stack of the largest kernel in ptxas's verbose log.
+
+    A thread's stack holds its spills and any array indexed at run time; both cost memory traffic.
+    """
+
+    def largest(pattern: str) -> int | None:
+        return max((int(number) for number in re.findall(pattern, log)), default=None)
+
+    stack = largest(r"(\d+) bytes stack frame")
+    spilled = largest(r"(\d+) bytes spill stores")
+    return Resources(
+        registers=largest(r"Used (\d+) registers"),
+        shared_bytes=largest(r"(\d+) bytes smem") or 0,
+        spill_bytes=None if stack is None or spilled is None else max(stack, spilled),
+    )
+
+
+def _release(path: Path) -> tuple[int, ...]:
+    match = re.fullmatch(r"libnvrtc\.so\.(\d+(?:\.\d+)*)", path.name)
+    return tuple(int(part) for part in match[1].split(".")) if match else ()
+
+
+def _package_directories(leaf: str) -> Iterator[Path]:
+    """`leaf` folders of NVIDIA's Python packages (nvidia/cu13/lib, nvidia/cuda_nvrtc/lib, ...)."""
+    spec = find_spec("nvidia")
+    for root in spec.submodule_search_locations or () if spec is not None else ():
+        yield from sorted(Path(root).glob(f"*/{leaf}"))
+
+
+def _tool_directories() -> tuple[Path, ...]:
+    triton = find_spec("triton")
+    places = triton.submodule_search_locations or () if triton is not None else ()
+    bundled = [Path(place) / "backends" / "nvidia" / "bin" for place in places]
+    return (*_package_directories("bin"), *cuda_directories(), *bundled)
+
+
+def _loader_paths(name: str) -> Iterator[Path]:
+    for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"):
+        yield Path(folder) / name

@@ -1,0 +1,61 @@
+"""NVRTC and nvcc behind one function, and what they report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from argus.backend.artifact import Resources
+from argus.backend.cuda import toolchain
+from argus.diagnostic import ToolchainError
+from tests.conftest import require
+
+SOURCE = """
+ARGUS_KERNEL(scale, 128)(float* ARGUS_RESTRICT a) {
+    const int t = argus::thread_id();
+    a[t] = a[t] * 2.0f;
+}
+"""
+VERBOSE = """\
+ptxas info    : Compiling entry function 'k' for 'sm_90a'
+ptxas info    : Function properties for k
+    144 bytes stack frame, 96 bytes spill stores, 200 bytes spill loads
+ptxas info    : Used 168 registers, used 1 barriers, 144 bytes cumulative stack size, 49152 bytes smem
+"""
+
+
+def test_resources_are_read_from_the_log() -> None:
+    expected = Resources(registers=168, shared_bytes=49152, spill_bytes=144)
+    assert toolchain.parse_resources(VERBOSE) == expected
+    assert toolchain.parse_resources("") == Resources(None, 0, None)
+
+
+@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
+def test_both_compilers(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = toolchain.find_nvrtc() if compiler == "NVRTC" else toolchain.find_nvcc()
+    monkeypatch.setenv(f"ARGUS_{compiler.upper()}", str(require(found, compiler)))
+    cubin, resources = toolchain.compile(SOURCE, "sm_80")
+    assert cubin[:4] == b"\x7fELF"
+    assert resources.spill_bytes == 0
+    assert resources.registers in range(4, 33)
+
+
+@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
+def test_a_refused_text_names_its_line(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = toolchain.find_nvrtc() if compiler == "NVRTC" else toolchain.find_nvcc()
+    monkeypatch.setenv(f"ARGUS_{compiler.upper()}", str(require(found, compiler)))
+    with pytest.raises(ToolchainError) as error:
+        toolchain.compile(SOURCE.replace("2.0f", "two"), "sm_80")
+    diagnostic = error.value.diagnostics[0]
+    assert diagnostic.code == "compiler-failed"
+    assert 'kernel.cu(4): error: identifier "two" is undefined' in diagnostic.notes[0].message
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ARGUS_NVRTC", str(tmp_path / "absent.so"))
+    assert toolchain.find_compiler() is None
+    with pytest.raises(ToolchainError) as error:
+        toolchain.compile(SOURCE, "sm_80")
+    assert error.value.diagnostics[0].code == "compiler-missing"
+    assert "pip install" in error.value.diagnostics[0].help

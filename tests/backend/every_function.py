@@ -1,0 +1,178 @@
+"""Emitted-style text that uses every function of the device library, for the compile tests of all targets."""
+
+from __future__ import annotations
+
+from argus.backend.device_api import TYPES, cpp_type, mma_function
+from argus.ir.instruction import MMA
+
+FLOATS = ("float32", "float16", "bfloat16")
+INTEGERS = ("int8", "uint8", "int32", "int64")
+UNARY = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "floor", "ceil")
+
+
+def kernel(name: str, parameters: str, body: list[str], shared: int = 0) -> str:
+    """One entry point; `t` is the thread's index."""
+    head = [f"ARGUS_SHARED(smem, {shared});"] if shared else []
+    lines = "\n".join(f"    {line}" for line in [*head, "const int t = argus::thread_id();", *body])
+    return f"ARGUS_KERNEL({name}, 128)({parameters}) {{\n{lines}\n}}\n"
+
+
+def pointers(*types: str) -> str:
+    return ", ".join(f"{cpp_type_of(t)}* ARGUS_RESTRICT p{i}" for i, t in enumerate(types))
+
+
+def cpp_type_of(name: str) -> str:
+    return TYPES[name].removeprefix("const ")
+
+
+def copies() -> str:
+    """Global and shared accesses of every size, guarded and not."""
+    kernels = []
+    sizes = {"int8": (1, 2, 4, 8, 16), "bfloat16": (1, 2, 4, 8), "float32": (1, 2, 4), "int64": (1, 2)}
+    for name, widths in sizes.items():
+        for n in widths:
+            cpp = TYPES[name]
+            offset = f"argus::i64(t) * {n}"
+            body = [
+                f"alignas(16) {cpp} x[{n}], y[{n}], z[{n}];",
+                f"argus::load_global<{n}>(a, {offset}, x);",
+                f"for (int i = 0; i < {n}; ++i) y[i] = x[i];",
+                f"argus::load_global_if<{n}>(p > t, a, {offset} + 4096, y);",
+                f"argus::load_global_or<{n}>(p > t, a, {offset} + 8192, z, x[0]);",
+                f"argus::store_shared<{n}>(smem, t * 16, y);",
+                "argus::barrier();",
+                f"argus::load_shared<{n}>(smem, (t ^ 1) * 16, x);",
+                f"argus::store_global<{n}>(b, {offset}, x);",
+                f"argus::store_global_if<{n}>(p > t, b, {offset} + 4096, z);",
+            ]
+            parameters = f"const {cpp}* ARGUS_RESTRICT a, {cpp}* ARGUS_RESTRICT b, int p"
+            kernels.append(kernel(f"copies_{name}_{n}", parameters, body, 4096))
+    return "\n".join(kernels)
+
+
+def ids() -> str:
+    body = ["b[t] = argus::block_id<0>() + argus::block_id<1>() * 3 + argus::block_id<2>() * 5 + ARGUS_WARP_SIZE;"]
+    return kernel("ids", "int* ARGUS_RESTRICT b", body)
+
+
+def asynchronous() -> str:
+    body = [
+        *(f"argus::cp_async<{n}>(smem, t * 16, a, argus::i64(t) * 4);" for n in (4, 8, 16)),
+        *(f"argus::cp_async_or_zero<{n}>(smem, 2048 + t * 16, a, argus::i64(t) * 4, p > t);" for n in (4, 8, 16)),
+        "argus::cp_async_commit();",
+        "argus::cp_async_wait<1>();",
+        "argus::cp_async_wait<0>();",
+        "argus::barrier();",
+        "alignas(16) float x[4];",
+        "argus::load_shared<4>(smem, (t ^ 5) * 16, x);",
+        "argus::store_global<4>(b, t * 4, x);",
+    ]
+    parameters = "const float* ARGUS_RESTRICT a, float* ARGUS_RESTRICT b, int p"
+    return kernel("asynchronous", parameters, body, 8192)
+
+
+def matrices(store: bool) -> str:
+    """ldmatrix of every form, and stmatrix where the architecture has it."""
+    body = ["alignas(16) argus::bf16 x[8], y[8];"]
+    for n in (1, 2, 4):
+        for at, trans in enumerate(("", "_trans")):
+            body += [
+                f"argus::ldmatrix_x{n}{trans}(smem, t * 16, x);",
+                f"argus::store_global<{2 * n}>(b, {(2 * n + at) * 1024} + t * 8, x);",
+            ]
+        if store:
+            body += [f"argus::load_global<{2 * n}>(b, t * 8, y);", f"argus::stmatrix_x{n}(smem, t * 16, y);"]
+    return kernel("matrices", "argus::bf16* ARGUS_RESTRICT b", body, 4096)
+
+
+def products(architectures: tuple[str, ...]) -> str:
+    """Every matrix instruction of `architectures`, with every pair of operand types it takes."""
+    kernels = []
+    for row in MMA.values():
+        if not set(row.architectures) & set(architectures):
+            continue
+        function = mma_function(row).name
+        mixed = "fp8" in row.name
+        pairs = [(a, b) for a in row.operands for b in row.operands if a == b or mixed]
+        for a, b in pairs:
+            na, nb, nd = row.a.num_values, row.b.num_values, row.c.num_values
+            d = cpp_type(row.accumulator)
+            body = [
+                f"alignas(16) {cpp_type(a)} x[{na}];",
+                f"alignas(16) {cpp_type(b)} y[{nb}];",
+                f"alignas(16) {d} z[{nd}] = {{}};",
+                f"for (int i = 0; i < {na}; ++i) x[i] = a[t * {na} + i];",
+                f"for (int i = 0; i < {nb}; ++i) y[i] = b[t * {nb} + i];",
+                f"argus::{function}(z, x, y);",
+                f"for (int i = 0; i < {nd}; ++i) d[t * {nd} + i] = z[i];",
+            ]
+            types = (f"const {cpp_type(a)}* a", f"const {cpp_type(b)}* b", f"{d}* d")
+            parameters = ", ".join(t.replace("* ", "* ARGUS_RESTRICT ") for t in types)
+            kernels.append(kernel(f"{function}_{a.name}_{b.name}", parameters, body))
+    return "\n".join(kernels)
+
+
+def exchanges() -> str:
+    """Shuffles of every type, atomics of the types that have them."""
+    kernels = []
+    for name, cpp in TYPES.items():
+        body = [f"{cpp} x = a[t];", "x = argus::shuffle(x, (t + 1) % ARGUS_WARP_SIZE);"]
+        body += [f"x = argus::shuffle_xor(x, {1 << i});" for i in range(5)] + ["b[t] = x;"]
+        kernels.append(kernel(f"exchanges_{name}", f"const {cpp}* ARGUS_RESTRICT a, {cpp}* ARGUS_RESTRICT b", body))
+    for name in ("float32", "int32", "int64"):
+        cpp = TYPES[name]
+        body = [f"argus::atomic_{op}(b, t % 8, a[t]);" for op in ("add", "maximum", "minimum")]
+        kernels.append(kernel(f"atomics_{name}", f"const {cpp}* ARGUS_RESTRICT a, {cpp}* ARGUS_RESTRICT b", body))
+    return "\n".join(kernels)
+
+
+def casts() -> str:
+    """Every type to every type."""
+    kernels = []
+    for name, cpp in TYPES.items():
+        body = [f"b{i}[t] = argus::cast<{to}>(a[t]);" for i, to in enumerate(TYPES.values())]
+        outputs = ", ".join(f"{to}* ARGUS_RESTRICT b{i}" for i, to in enumerate(TYPES.values()))
+        kernels.append(kernel(f"casts_{name}", f"const {cpp}* ARGUS_RESTRICT a, {outputs}", body))
+    return "\n".join(kernels)
+
+
+def arithmetic() -> str:
+    """Elementwise functions and operators."""
+    kernels = []
+    for name in (*FLOATS, *INTEGERS):
+        cpp = TYPES[name]
+        results = [
+            "argus::where(x < y, x, y)",
+            "argus::minimum(x, y)",
+            "argus::maximum(x, y)",
+            "argus::absolute(x)",
+            "argus::floordiv(x, y)",
+            "argus::floormod(x, y)",
+        ]
+        if name in FLOATS:
+            results += [f"argus::{f}(x)" for f in UNARY]
+            results += ["x + y", "x - y", "x * y", "x / y", "-x"]
+            results += [f"argus::infinity<{cpp}>()", f"argus::not_a_number<{cpp}>()"]
+            results += [f"argus::where(x {op} y, x, y)" for op in ("==", "!=", "<", "<=", ">", ">=")]
+        else:
+            results += [f"argus::{f}(x, y)" for f in ("add_wrap", "sub_wrap", "mul_wrap", "shl", "shr")]
+            results += ["argus::neg_wrap(x)"]
+        body = [f"const {cpp} x = a[t], y = b[t];"]
+        body += [f"c[{i} * 128 + t] = {result};" for i, result in enumerate(results)]
+        parameters = ", ".join(
+            [
+                f"const {cpp}* ARGUS_RESTRICT a",
+                f"const {cpp}* ARGUS_RESTRICT b",
+                f"{cpp}* ARGUS_RESTRICT c",
+            ]
+        )
+        kernels.append(kernel(f"arithmetic_{name}", parameters, body))
+    return "\n".join(kernels)
+
+
+def source(target: str, architectures: tuple[str, ...]) -> str:
+    """All of it for one target: "cuda" or "hip", with the instruction-table keys of the architecture."""
+    parts = [ids(), copies(), exchanges(), casts(), arithmetic(), products(architectures)]
+    if target == "cuda":
+        parts += [asynchronous(), matrices(store="sm_90a" in architectures)]
+    return "\n".join(parts)
