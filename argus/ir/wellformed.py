@@ -1,0 +1,271 @@
+"""What a legal kernel is at each stage. A finding here is a mistake of the frontend or a pass, not of an author."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from typing_extensions import assert_never
+
+from argus.diagnostic import Diagnostic
+from argus.ir.expr import REDUCTIONS, Elem, Expr
+from argus.ir.nodes import (
+    Access,
+    Accumulate,
+    AssertTags,
+    Assume,
+    Barrier,
+    CommitGroup,
+    Copy,
+    DataValue,
+    For,
+    Fragment,
+    If,
+    InRange,
+    Kernel,
+    Map,
+    Mma,
+    Once,
+    Requires,
+    Shared,
+    Spec,
+    SpecOp,
+    SpecReduce,
+    SpecTerm,
+    Stage,
+    Stmt,
+    Tag,
+    TagEqual,
+    TagField,
+    TagTerm,
+    TagTuple,
+    Tensor,
+    WaitGroup,
+)
+from argus.ir.target import TARGETS
+from argus.ir.types import DType, boolean
+from argus.ir.typing_rules import Scope, expr_problems, index_problems, scope_of
+from argus.ir.wellformed_explicit import explicit_problems
+from argus.source import Span
+
+_ANY = (Tensor, Shared, Fragment)
+Problem = tuple[str, Span]
+
+
+def check_tile(kernel: Kernel) -> tuple[Diagnostic, ...]:
+    """Violations of the rules that hold at every stage: names, ranks, types, scopes."""
+    return _diagnostics(_tile(kernel))
+
+
+def check_explicit(kernel: Kernel) -> tuple[Diagnostic, ...]:
+    """Violations of the rules of explicit IR: those of `check_tile`, and everything filled in and consistent."""
+    problems = list(_tile(kernel))
+    # The layout rules take for granted that names and ranks are right.
+    return _diagnostics(problems or explicit_problems(kernel))
+
+
+def _diagnostics(problems: Iterable[Problem]) -> tuple[Diagnostic, ...]:
+    return tuple(Diagnostic("ill-formed-ir", message, span, property="types") for message, span in problems)
+
+
+def _tile(kernel: Kernel) -> Iterator[Problem]:
+    declared = [*(p.name for p in kernel.params), *(s.name for s in kernel.shared), *(f.name for f in kernel.fragments)]
+    for name, count in Counter(declared).items():
+        if count > 1:
+            yield f"`{name}` is declared {count} times", kernel.span
+    if kernel.target is not None and kernel.target not in TARGETS:
+        yield f"there is no target `{kernel.target}`", kernel.span
+    if kernel.num_warps < 1 or kernel.warp_size not in (32, 64):
+        yield f"{kernel.num_warps} warps of {kernel.warp_size} threads make no block", kernel.span
+    scope = scope_of(kernel)
+    launch = replace(scope, launch=True)
+    for tensor in kernel.tensors:
+        if len(tensor.strides) != len(tensor.shape):
+            yield f"`{tensor.name}` has {len(tensor.shape)} extents and {len(tensor.strides)} strides", tensor.span
+        if tensor.alignment not in (1, 2, 4, 8, 16) or tensor.alignment < tensor.dtype.bytes:
+            yield f"`{tensor.name}` cannot be aligned to {tensor.alignment} bytes", tensor.span
+        yield from _exprs((*tensor.shape, *tensor.strides), launch, tensor.span)
+    tiles: tuple[Shared | Fragment, ...] = (*kernel.shared, *kernel.fragments)
+    for tile in tiles:
+        if any(extent < 1 for extent in tile.shape):
+            yield f"`{tile.name}` has an empty shape {tile.shape}", tile.span
+    if kernel.grid is not None:
+        if not 1 <= len(kernel.grid) <= 3:
+            yield f"a grid has 1 to 3 axes, not {len(kernel.grid)}", kernel.span
+        yield from _exprs(kernel.grid, launch, kernel.span)
+    for precondition in kernel.preconditions:
+        match precondition:
+            case Requires(cond=cond, span=span) | Assume(cond=cond, span=span):
+                yield from _typed("a precondition", cond, boolean, launch, span)
+            case InRange(tensor=name, lo=lo, hi=hi, span=span):
+                if not isinstance(scope.objects.get(name), Tensor):
+                    yield f"`{name}` is not a tensor", span
+                yield from _exprs((lo, hi), launch, span)
+            case _:
+                assert_never(precondition)
+    yield from _body(kernel.body, scope)
+
+
+def _body(body: tuple[Stmt, ...], scope: Scope) -> Iterator[Problem]:
+    for stmt in body:
+        yield from _stmt(stmt, scope)
+
+
+def _stmt(stmt: Stmt, scope: Scope) -> Iterator[Problem]:
+    match stmt:
+        case Copy():
+            yield from _copy(stmt, scope.over(len(stmt.shape)))
+        case Map(dst=dst, value=value, shape=shape, span=span):
+            inner = scope.over(len(shape))
+            yield from _access(dst, inner, (Fragment,), span)
+            yield from _typed(f"the value for `{dst.obj}`", value, _dtype(dst.obj, scope), inner, span)
+        case Accumulate(dst=dst, value=value, op=op, shape=shape, mask=mask, span=span):
+            inner = scope.over(len(shape))
+            if op not in REDUCTIONS:
+                yield f"`{op}` is not a reduction", span
+            yield from _access(dst, inner, (Fragment, Tensor), span)
+            yield from _typed(f"the value for `{dst.obj}`", value, _dtype(dst.obj, scope), inner, span)
+            yield from _mask(mask, inner, span)
+        case Mma(d=d, a=a, b=b, shape=shape, span=span):
+            inner = scope.over(3)
+            yield from _access(d, inner, (Fragment,), span)
+            yield from _access(a, inner, (Fragment, Shared), span)
+            yield from _access(b, inner, (Fragment, Shared), span)
+            if _dtype(a.obj, scope) != _dtype(b.obj, scope):
+                yield f"`{a.obj}` and `{b.obj}` have different types", span
+        case Stage(dst=dst, src=src, shape=shape, mask=mask, other=other, span=span):
+            inner = scope.over(len(shape))
+            tile = scope.objects.get(dst)
+            if not isinstance(tile, Shared) or tile.shape != shape:
+                yield f"`{dst}` is not a shared tile of shape {shape}", span
+            yield from _access(src, inner, (Tensor,), span)
+            yield from _mask(mask, inner, span)
+            if other is not None and other.dtype != _dtype(dst, scope):
+                yield f"padding of type {other.dtype} does not fit `{dst}`", span
+        case For(var=var, start=start, stop=stop, step=step, body=body, kind=kind, stages=stages, span=span):
+            if step < 1 or stages < 1 or kind not in ("dynamic", "pipelined"):
+                yield f"a {kind} loop with step {step} and {stages} stages is none", span
+            if var in scope.loops:
+                yield f"a loop inside the loop over `{var}` has the same counter", span
+            yield from _exprs((start, stop), scope, span)
+            yield from _body(body, replace(scope, loops=scope.loops | {var}))
+        case If(cond=cond, then=then, orelse=orelse, span=span):
+            yield from _typed("a condition", cond, boolean, scope, span)
+            yield from _body((*then, *orelse), scope)
+        case Barrier() | CommitGroup():
+            pass
+        case WaitGroup(pending=pending, span=span):
+            if pending < 0:
+                yield f"cannot wait for {pending} pending groups", span
+        case Tag() | AssertTags() | Spec():
+            yield from _annotation(stmt, replace(scope, kinds=_ANY))
+        case _:
+            assert_never(stmt)
+
+
+def _copy(stmt: Copy, scope: Scope) -> Iterator[Problem]:
+    yield from _access(stmt.dst, scope, _ANY, stmt.span)
+    yield from _access(stmt.src, scope, _ANY, stmt.span)
+    yield from _mask(stmt.mask, scope, stmt.span)
+    held, moved = _dtype(stmt.dst.obj, scope), _dtype(stmt.src.obj, scope)
+    if held != moved:
+        yield f"`{stmt.src.obj}` holds {moved}, `{stmt.dst.obj}` {held}: a copy does not convert", stmt.span
+    if stmt.other is not None and stmt.other.dtype != held:
+        yield f"padding of type {stmt.other.dtype} does not fit `{stmt.dst.obj}`", stmt.span
+    if stmt.vector < 1:
+        yield f"a vector of {stmt.vector} elements is none", stmt.span
+
+
+def _annotation(stmt: Tag | AssertTags | Spec, scope: Scope) -> Iterator[Problem]:
+    match stmt:
+        case Tag(obj=obj, shape=shape, fields=fields, span=span):
+            target = scope.objects.get(obj)
+            if target is None or len(target.shape) != len(shape):
+                yield f"there is no memory object `{obj}` of {len(shape)} dimensions", span
+            names = [name for name, _ in fields]
+            if len(set(names)) != len(names):
+                yield f"the tag of `{obj}` has two fields of one name", span
+            for _, term in fields:
+                yield from _tag_term(term, scope.over(len(shape)), span)
+        case AssertTags(shape=shape, names=names, conditions=conditions, span=span):
+            if len(names) != len(shape):
+                yield f"{len(names)} names for {len(shape)} quantified variables", span
+            inner = scope.over(len(shape))
+            for condition in conditions:
+                match condition:
+                    case TagEqual(left=left, right=right):
+                        yield from _tag_term(left, inner, span)
+                        yield from _tag_term(right, inner, span)
+                    case TagTuple(elem=elem, terms=terms):
+                        yield from _exprs((elem,), inner, span)
+                        for term in terms:
+                            yield from _tag_term(term, inner, span)
+                    case _:
+                        assert_never(condition)
+        case Spec(output=output, names=names, value=value, span=span):
+            target = scope.objects.get(output)
+            if not isinstance(target, Tensor) or len(target.shape) != len(names):
+                yield f"`{output}` is not a tensor of {len(names)} dimensions", span
+            yield from _spec_term(value, replace(scope, kinds=(Tensor,)).over(len(names)), span)
+        case _:
+            assert_never(stmt)
+
+
+def _tag_term(term: TagTerm, scope: Scope, span: Span) -> Iterator[Problem]:
+    match term:
+        case TagField(elem=elem):
+            yield from _exprs((elem,), scope, span)
+        case Once(lo=lo, hi=hi):
+            yield from _exprs((lo, hi), scope, span)
+        case DataValue(tensor=tensor, index=index):
+            yield from _access(Access(tensor, index), scope, (Tensor,), span)
+        case _:
+            yield from _exprs((term,), scope, span)
+
+
+def _spec_term(term: SpecTerm, scope: Scope, span: Span) -> Iterator[Problem]:
+    match term:
+        case SpecReduce(op=op, axis=axis, extent=extent, body=body):
+            if op not in REDUCTIONS:
+                yield f"`{op}` is not a reduction", span
+            if axis in scope.axes:
+                yield f"the bound variable c{axis} is bound already", span
+            yield from _exprs((extent,), scope, span)
+            yield from _spec_term(body, replace(scope, axes=scope.axes | {axis}), span)
+        case SpecOp(args=args):
+            for arg in args:
+                yield from _spec_term(arg, scope, span)
+        case _:
+            yield from _exprs((term,), scope, span)
+
+
+def _dtype(obj: str, scope: Scope) -> DType | None:
+    target = scope.objects.get(obj)
+    return None if target is None else target.dtype
+
+
+def _access(access: Access, scope: Scope, kinds: tuple[type, ...], span: Span) -> Iterator[Problem]:
+    for message in index_problems(access.obj, access.index, scope):
+        yield message, span
+    target = scope.objects.get(access.obj)
+    if target is not None and not isinstance(target, kinds):
+        yield f"`{access.obj}` is a {type(target).__name__.lower()}, which cannot stand here", span
+    yield from _exprs(access.index, scope, span)
+
+
+def _mask(mask: Expr | None, scope: Scope, span: Span) -> Iterator[Problem]:
+    if mask is not None:
+        yield from _typed("a mask", mask, boolean, scope, span)
+
+
+def _typed(what: str, expr: Expr, dtype: DType | None, scope: Scope, span: Span) -> Iterator[Problem]:
+    yield from _exprs((expr,), scope, span)
+    if dtype is not None and expr.dtype != dtype:
+        yield f"{what} has type {expr.dtype}, not {dtype}", span
+
+
+def _exprs(exprs: Iterable[Expr | Elem], scope: Scope, span: Span) -> Iterator[Problem]:
+    for expr in exprs:
+        for message in expr_problems(expr, scope):
+            yield message, span
