@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from argus.ir.nodes import Kernel
+if TYPE_CHECKING:  # a cached build is launched without loading the IR
+    from argus.ir.nodes import Kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ conditions over scalar arguments (`Binding.scalar_conditions`).
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 from argus.backend.launch.array import Array
 from argus.backend.launch.evaluate import Number, evaluate, names, show
@@ -24,8 +26,19 @@ ALIGNMENTS = (16, 8, 4, 2, 1)
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)  # CUDA C++ programming guide, "Technical Specifications per CC"
 
 
-@dataclass(frozen=True, slots=True)
-class Apart:
+SCALAR_FORMATS = {
+    "bool": "?7x",
+    "int8": "b7x",
+    "uint8": "B7x",
+    "int32": "i4x",
+    "int64": "q",
+    "float16": "e6x",
+    "float32": "f4x",
+}
+"""How `struct` packs a scalar of each dtype, little-endian, into the eight bytes that an argument takes."""
+
+
+class Apart(NamedTuple):
     """Tensors `first` and `second` (positions among the tensors) overlap where low < address difference < high."""
 
     first: int
@@ -64,7 +77,7 @@ def bind(
 
     Raises LaunchError with every failed precondition.
     """
-    problems: list[Diagnostic] = []
+    problems: list[Diagnostic] = _scalars(signature, scalars)
     for param in signature.tensors:
         problems += _tensor(param, arrays[param.name])
     values = _values(signature, arrays, problems)
@@ -89,7 +102,26 @@ def bind(
     return Binding(values, _grid(signature, known, grid), next(iter(devices), "cpu"), apart, over_scalars)
 
 
-# ---------------------------------------------------------------------------- one tensor
+# ---------------------------------------------------------------------------- one argument
+
+
+def check_scalars(signature: Signature, scalars: Mapping[str, Number]) -> None:
+    """Raises LaunchError "scalar-argument" for every scalar that its parameter cannot hold."""
+    problems = _scalars(signature, scalars)
+    if problems:
+        raise LaunchError(*problems)
+
+
+def _scalars(signature: Signature, scalars: Mapping[str, Number]) -> list[Diagnostic]:
+    problems = []
+    for param in signature.scalars:
+        value = scalars[param.name]
+        try:
+            struct.pack("<" + SCALAR_FORMATS[param.dtype], value)
+        except (struct.error, OverflowError, TypeError, ValueError):
+            message = f"`{param.name}` is {value!r}, which is no {param.dtype}"
+            problems.append(_problem("scalar-argument", message, NO_SPAN, "pass a number in its range"))
+    return problems
 
 
 def _tensor(param: TensorParam, value: Array) -> list[Diagnostic]:

@@ -6,7 +6,6 @@ launched without its IR.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -97,9 +96,9 @@ class Signature:
         return tuple(p for p in self.params if isinstance(p, ScalarParam))
 
 
-def signature(kernel: Kernel, shared_bytes: int = 0) -> Signature:
-    """The signature of a kernel (tile or explicit IR) whose block needs `shared_bytes` of shared memory."""
-    from argus.backend.abi import arguments
+def signature(kernel: Kernel) -> Signature:
+    """The signature of a kernel in tile or explicit IR (in tile IR, shared memory is not laid out: 0 bytes)."""
+    from argus.backend.abi import arguments, shared_bytes
     from argus.ir.nodes import InRange, Requires, Tensor
 
     read, written = _touched(kernel)
@@ -133,7 +132,7 @@ def signature(kernel: Kernel, shared_bytes: int = 0) -> Signature:
         ranges,
         slots,
         kernel.num_threads,
-        shared_bytes,
+        shared_bytes(kernel),
     )
 
 
@@ -160,7 +159,7 @@ def _touched(kernel: Kernel) -> tuple[set[str], set[str]]:
 
 
 def signature_to_json(value: Signature) -> Any:
-    """`value` as a JSON value."""
+    """`value` as a JSON value; of spans, the place without the file."""
     return {
         "name": value.name,
         "params": [_param_to_json(p) for p in value.params],
@@ -174,16 +173,16 @@ def signature_to_json(value: Signature) -> Any:
     }
 
 
-def signature_from_json(data: Any, files: Mapping[str, SourceFile]) -> Signature:
-    """The inverse of `signature_to_json`; spans find the text of their file in `files`, by path."""
+def signature_from_json(data: Any, file: SourceFile) -> Signature:
+    """The inverse of `signature_to_json`; the kernel stands in `file`."""
     return Signature(
         data["name"],
-        tuple(_param_from_json(p, files) for p in data["params"]),
+        tuple(_param_from_json(p, file) for p in data["params"]),
         tuple(data["sizes"]),
         None if data["grid"] is None else tuple(from_json(e) for e in data["grid"]),
-        tuple(Condition(from_json(e), _span_from_json(s, files)) for e, s in data["conditions"]),
+        tuple(Condition(from_json(e), _span_from_json(s, file)) for e, s in data["conditions"]),
         tuple(
-            ContentRange(t, from_json(lo), from_json(hi), _span_from_json(s, files)) for t, lo, hi, s in data["ranges"]
+            ContentRange(t, from_json(lo), from_json(hi), _span_from_json(s, file)) for t, lo, hi, s in data["ranges"]
         ),
         tuple(Slot(*slot) for slot in data["slots"]),
         data["num_threads"],
@@ -208,7 +207,7 @@ def _param_to_json(p: TensorParam | ScalarParam) -> Any:
     ]
 
 
-def _param_from_json(data: Any, files: Mapping[str, SourceFile]) -> TensorParam | ScalarParam:
+def _param_from_json(data: Any, file: SourceFile) -> TensorParam | ScalarParam:
     if data[0] == "scalar":
         return ScalarParam(*data[1:])
     _, name, dtype, itemsize, shape, strides, alignment, read, written, span = data
@@ -221,7 +220,7 @@ def _param_from_json(data: Any, files: Mapping[str, SourceFile]) -> TensorParam 
         alignment,
         read,
         written,
-        _span_from_json(span, files),
+        _span_from_json(span, file),
     )
 
 
@@ -232,11 +231,10 @@ def _exprs(exprs: tuple[Expr, ...]) -> list[Any]:
 def _span_to_json(span: Span) -> Any:
     if span.file is None:
         return None
-    return [span.file.path, span.line, span.column, span.end_line, span.end_column]
+    return [span.line, span.column, span.end_line, span.end_column]
 
 
-def _span_from_json(data: Any, files: Mapping[str, SourceFile]) -> Span:
+def _span_from_json(data: Any, file: SourceFile) -> Span:
     if data is None:
         return NO_SPAN
-    path, *place = data
-    return Span(files.get(path, SourceFile(path, "")), *place)
+    return Span(file, *data)

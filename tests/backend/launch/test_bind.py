@@ -21,10 +21,11 @@ from argus.backend.launch.bind import (
 from argus.backend.launch.signature import Signature, signature, signature_from_json, signature_to_json
 from argus.diagnostic import LaunchError
 from argus.ir.types import MAX_EXTENT
+from argus.source import SourceFile
 from tests.backend.launch.samples import REQUIRES_SPAN, SOURCE, gather, gemm, tensor
 
 GEMM = signature(gemm(alignment=2))
-GATHER = signature(gather(), shared_bytes=1024)
+GATHER = signature(gather())
 
 
 def bf16(*shape: int) -> Any:
@@ -84,14 +85,15 @@ def test_the_calling_convention_is_the_abis() -> None:
 
 @pytest.mark.parametrize("s", [GEMM, GATHER])
 def test_json_keeps_a_signature(s: Signature) -> None:
-    back = signature_from_json(json.loads(json.dumps(signature_to_json(s))), {SOURCE.path: SOURCE})
+    back = signature_from_json(json.loads(json.dumps(signature_to_json(s))), SOURCE)
     assert back == s
     assert [c.span for c in back.conditions] == [c.span for c in s.conditions]
 
 
-def test_a_span_without_its_file_keeps_its_place() -> None:
-    back = signature_from_json(signature_to_json(GEMM), {})
-    assert str(back.conditions[0].span) == str(REQUIRES_SPAN) == "gemm.py:2:5"
+def test_a_span_follows_a_file_that_moved() -> None:
+    back = signature_from_json(signature_to_json(GEMM), SourceFile("moved.py", SOURCE.text))
+    assert str(REQUIRES_SPAN) == "gemm.py:2:5"
+    assert str(back.conditions[0].span) == "moved.py:2:5"
 
 
 # ---------------------------------------------------------------------------- what passes

@@ -1,0 +1,70 @@
+"""Loads and launches a kernel that was compiled to a host shared library."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from argus.backend.launch.plan import Arguments
+from argus.diagnostic import Diagnostic, LaunchError, ToolchainError
+
+_MESSAGE_BYTES = 1024
+
+
+class CpuFunction:
+    """A kernel in a host shared library. `workers` host threads share the blocks of a launch."""
+
+    def __init__(self, binary: bytes, workers: int | None = None) -> None:
+        self._launch = _entry(binary)
+        self._workers = workers or os.cpu_count() or 1
+
+    def prepare(
+        self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int
+    ) -> Callable[[], None]:
+        """As `argus.backend.launch.plan.Function`; the call returns when the kernel has ended."""
+        launch = self._launch
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        # Converted once: a call then passes ready C values.
+        values = (
+            arguments,
+            (ctypes.c_int * 3)(*grid),
+            ctypes.c_int(threads),
+            ctypes.c_int(shared_bytes),
+            ctypes.c_int(self._workers),
+            message,
+            ctypes.c_int(_MESSAGE_BYTES),
+        )
+
+        def go() -> None:
+            if launch(*values):
+                raise LaunchError(
+                    Diagnostic(
+                        "kernel-failed",
+                        f"the kernel stopped: {message.value.decode(errors='replace')}",
+                        property="launch",
+                        help="a proved kernel does not do this: report it with the kernel's text and the arguments",
+                    )
+                )
+
+        return go
+
+
+def _entry(binary: bytes) -> Callable[..., int]:
+    """The library's `argus_cpu_launch`. The file is only needed until the library is mapped."""
+    with tempfile.TemporaryDirectory(prefix="argus-") as folder:
+        path = Path(folder) / "kernel.so"
+        path.write_bytes(binary)
+        try:
+            return ctypes.CDLL(str(path)).argus_cpu_launch
+        except (OSError, AttributeError) as error:
+            raise ToolchainError(
+                Diagnostic(
+                    "module-not-loaded",
+                    f"the compiled kernel could not be loaded: {error}",
+                    property="toolchain",
+                    help="if the temporary directory forbids running programs, set TMPDIR to one that allows it",
+                )
+            ) from None

@@ -1,0 +1,188 @@
+"""Loads and launches cubins through the CUDA driver's C interface (libcuda), without any binding package.
+
+Names and numbers are those of cuda.h, CUDA driver API reference, which NVIDIA keeps stable.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from argus.backend.launch.plan import Arguments
+from argus.diagnostic import Diagnostic, LaunchError, ToolchainError
+
+_LIBRARY = "libcuda.so.1"
+_INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_MAX_THREADS = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+_SHARED_OPTIN = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+
+_CONFIG = struct.Struct("=7I4xQQI4x")  # CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number
+_STREAM_AT = 32
+
+
+class Driver:
+    """The driver library. `check` turns its status codes into errors."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+
+    def check(self, status: int, doing: str) -> None:
+        """Raises ToolchainError "driver-failed" unless `status` is success."""
+        if status:
+            raise ToolchainError(
+                Diagnostic(
+                    "driver-failed",
+                    f"the CUDA driver could not {doing}: {self.describe(status)}",
+                    property="toolchain",
+                    help="check that `nvidia-smi` works, and that the driver is as new as the CUDA compiler",
+                )
+            )
+
+    def describe(self, status: int) -> str:
+        """The driver's name and words for a status code."""
+        texts = []
+        for function in (self.library.cuGetErrorName, self.library.cuGetErrorString):
+            text = ctypes.c_char_p()
+            function(ctypes.c_int(status), ctypes.byref(text))
+            texts.append((text.value or b"?").decode())
+        return f"{texts[1]} ({texts[0]})"
+
+    def primary_context(self, device: int) -> ctypes.c_void_p:
+        """The context that PyTorch and the CUDA runtime use on a device; retained for the process's life."""
+        self.check(self.library.cuInit(ctypes.c_uint(0)), "start")
+        handle, context = ctypes.c_int(), ctypes.c_void_p()
+        self.check(self.library.cuDeviceGet(ctypes.byref(handle), ctypes.c_int(device)), f"find device {device}")
+        retain = self.library.cuDevicePrimaryCtxRetain
+        self.check(retain(ctypes.byref(context), handle), f"use device {device}")
+        return context
+
+    def enter(self, context: ctypes.c_void_p) -> None:
+        """Makes `context` the calling thread's current one."""
+        self.check(self.library.cuCtxSetCurrent(context), "select the device")
+
+    def shared_limit(self, device: int) -> int:
+        """Bytes of shared memory that one block may use on a device."""
+        value, handle = ctypes.c_int(), ctypes.c_int()
+        self.check(self.library.cuDeviceGet(ctypes.byref(handle), ctypes.c_int(device)), f"find device {device}")
+        get = self.library.cuDeviceGetAttribute
+        self.check(get(ctypes.byref(value), ctypes.c_int(_SHARED_OPTIN), handle), f"ask device {device}")
+        return value.value
+
+
+@lru_cache(maxsize=1)
+def driver() -> Driver:
+    """The installed driver. ToolchainError "driver-missing" if there is none."""
+    try:
+        return Driver(ctypes.CDLL(_LIBRARY))
+    except OSError:
+        raise ToolchainError(
+            Diagnostic(
+                "driver-missing",
+                f"no CUDA driver was found ({_LIBRARY})",
+                property="toolchain",
+                help="install NVIDIA's driver, or pass CPU tensors: the CPU target needs no GPU",
+            )
+        ) from None
+
+
+class CudaFunction:
+    """A kernel of a cubin, loaded on one device.
+
+    `stream()` gives the handle of the stream to launch into; `foreign()` whether another device is current.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        binary: bytes,
+        entry: str,
+        device: int,
+        stream: Callable[[], int],
+        current_device: Callable[[], int] | None,
+    ) -> None:
+        self._driver, self._device, self._stream, self._current_device = driver, device, stream, current_device
+        self._context = driver.primary_context(device)
+        self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
+        with _Current(driver, self._context):
+            load, find = driver.library.cuModuleLoadData, driver.library.cuModuleGetFunction
+            driver.check(load(ctypes.byref(self._module), ctypes.c_char_p(binary)), "load the kernel")
+            found = find(ctypes.byref(self._function), self._module, ctypes.c_char_p(entry.encode()))
+            driver.check(found, f"find the entry point {entry}")
+
+    def prepare(
+        self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int
+    ) -> Callable[[], None]:
+        """As `argus.backend.launch.plan.Function`; the call returns as soon as the launch is queued."""
+        self._claim(threads, shared_bytes)
+        config = ctypes.create_string_buffer(_CONFIG.size)
+        _CONFIG.pack_into(config, 0, *grid, threads, 1, 1, shared_bytes, 0, 0, 0)
+        return self._call(config, arguments)
+
+    def _claim(self, threads: int, shared_bytes: int) -> None:
+        """Asks for the block's shared memory, and refuses what the device cannot run."""
+        limit = self._driver.shared_limit(self._device)
+        if shared_bytes > limit:
+            raise _refused(
+                f"a block needs {shared_bytes} bytes of shared memory; device {self._device} has {limit}",
+                "use smaller tiles or fewer stages",
+            )
+        library, value = self._driver.library, ctypes.c_int()
+        with _Current(self._driver, self._context):
+            status = library.cuFuncSetAttribute(
+                self._function, ctypes.c_int(_MAX_DYNAMIC_SHARED), ctypes.c_int(shared_bytes)
+            )
+            self._driver.check(status, f"set aside {shared_bytes} bytes of shared memory")
+            status = library.cuFuncGetAttribute(ctypes.byref(value), ctypes.c_int(_MAX_THREADS), self._function)
+            self._driver.check(status, "ask for the kernel's limits")
+        if threads > value.value:
+            raise _refused(
+                f"a block has {threads} threads; the compiled kernel can run at most {value.value} on this device",
+                "use fewer warps or smaller tiles",
+            )
+
+    def _call(self, config: ctypes.Array[ctypes.c_char], arguments: Arguments) -> Callable[[], None]:
+        """Launches; keeps all that the driver's structures point to alive. Few bytecodes: every launch pays."""
+        launch = self._driver.library.cuLaunchKernelEx
+        stream, current_device, device = self._stream, self._current_device, self._device
+        put_stream = struct.Struct("=Q").pack_into
+        values = (ctypes.byref(config), self._function, arguments, None)
+
+        def go() -> None:
+            put_stream(config, _STREAM_AT, stream())
+            if current_device is not None and current_device() != device:
+                with _Current(self._driver, self._context):
+                    status = launch(*values)
+            else:
+                status = launch(*values)
+            if status == _INVALID_CONTEXT:  # a thread's first CUDA call
+                self._driver.enter(self._context)
+                status = launch(*values)
+            if status:
+                raise _refused(
+                    f"the CUDA driver refused the launch: {self._driver.describe(status)}",
+                    "an earlier kernel may have failed: errors of a launch are reported by later calls",
+                )
+
+        return go
+
+
+class _Current:
+    """`with _Current(driver, context):` makes `context` current, and puts back what was."""
+
+    def __init__(self, driver: Driver, context: ctypes.c_void_p) -> None:
+        self._driver, self._context = driver, context
+
+    def __enter__(self) -> None:
+        push = self._driver.library.cuCtxPushCurrent_v2
+        self._driver.check(push(self._context), "select the device")
+
+    def __exit__(self, *_: object) -> None:
+        self._driver.library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+
+
+def _refused(message: str, help: str) -> LaunchError:
+    return LaunchError(Diagnostic("launch-refused", message, property="launch", help=help))

@@ -1,0 +1,53 @@
+/* Stands in for libcuda: the structures are laid out by the C compiler, and what a launch gets is kept. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    unsigned grid[3], block[3], shared;
+    void* stream;
+    void* attributes;
+    unsigned number;
+} CUlaunchConfig;
+
+CUlaunchConfig last;
+uint64_t last_pointer;
+int32_t last_size;
+long launches, depth, current;
+int fail_next_launch, max_threads = 1024, shared_limit = 232448, shared_claimed = -1;
+
+int cuInit(unsigned flags) { return flags != 0; }
+int cuDeviceGet(int* device, int ordinal) { *device = ordinal; return ordinal > 1 ? 101 : 0; }
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+    *value = shared_limit;
+    return attribute == 97 && device < 2 ? 0 : 1;
+}
+int cuDevicePrimaryCtxRetain(void** context, int device) { *context = (void*)(intptr_t)(100 + device); return 0; }
+int cuCtxSetCurrent(void* context) { current = (intptr_t)context; return 0; }
+int cuCtxPushCurrent_v2(void* context) { ++depth; current = (intptr_t)context; return 0; }
+int cuCtxPopCurrent_v2(void** context) { *context = (void*)current; --depth; current = 0; return 0; }
+int cuModuleLoadData(void** module, const char* image) { *module = (void*)7; return memcmp(image, "ELF", 3) ? 200 : 0; }
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+    *function = (void*)9;
+    return module == (void*)7 && !strcmp(name, "gemm") ? 0 : 500;
+}
+int cuFuncSetAttribute(void* function, int attribute, int value) {
+    shared_claimed = value;
+    return function == (void*)9 && attribute == 8 ? 0 : 1;
+}
+int cuFuncGetAttribute(int* value, int attribute, void* function) {
+    *value = max_threads;
+    return function == (void*)9 && attribute == 0 ? 0 : 1;
+}
+int cuLaunchKernelEx(const CUlaunchConfig* config, void* function, void** arguments, void** extra) {
+    const int status = fail_next_launch;
+    fail_next_launch = 0;
+    if (status) return status;
+    last = *config;
+    last_pointer = *(uint64_t*)arguments[0];
+    last_size = *(int32_t*)arguments[3];
+    ++launches;
+    return function == (void*)9 && !extra ? 0 : 1;
+}
+int cuGetErrorName(int status, const char** text) { *text = status == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR"; return 0; }
+int cuGetErrorString(int status, const char** text) { *text = status == 700 ? "an illegal memory access" : "an error"; return 0; }

@@ -1,0 +1,139 @@
+"""The launcher against a stand-in for libcuda, compiled by the C compiler: structures, contexts, errors."""
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from argus.backend.cuda import driver as module
+from argus.backend.cuda.driver import CudaFunction, Driver
+from argus.backend.launch.array import array
+from argus.backend.launch.bind import bind
+from argus.backend.launch.plan import Plan
+from argus.diagnostic import LaunchError, ToolchainError
+from tests.backend.launch.test_plan import GEMM, operands, values
+
+
+class Config(ctypes.Structure):
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_uint64),
+        ("attributes", ctypes.c_uint64),
+        ("number", ctypes.c_uint),
+    ]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    path = tmp_path_factory.mktemp("driver") / "libcuda.so"
+    source = Path(__file__).parent / "fake_driver.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", path, source], check=True)
+    return ctypes.CDLL(str(path))
+
+
+@pytest.fixture
+def driver(library: Any) -> Iterator[Driver]:
+    yield Driver(library)
+    for name, value in (("fail_next_launch", 0), ("max_threads", 1024), ("shared_limit", 232448)):
+        ctypes.c_int.in_dll(library, name).value = value
+
+
+def state(driver: Driver, name: str, kind: Any = ctypes.c_int) -> Any:
+    return kind.in_dll(driver.library, name)
+
+
+def function(driver: Driver, **overrides: Any) -> CudaFunction:
+    arguments = {"binary": b"ELF", "entry": "gemm", "device": 0, "stream": lambda: 0, "current_device": None}
+    return CudaFunction(driver, **(arguments | overrides))
+
+
+def plan(function: CudaFunction, tensors: list[Any]) -> Plan:
+    arrays = {n: array(n, t) for n, t in zip("abc", tensors, strict=True)}
+    return Plan(GEMM, bind(GEMM, arrays, {"alpha": 1.0}, None), function)
+
+
+def test_a_launch_reaches_the_driver_whole(driver: Driver) -> None:
+    tensors = operands()
+    plan(function(driver, stream=lambda: 2**63 + 5), tensors).run(values(tensors))
+    last = state(driver, "last", Config)
+    assert list(last.grid) == [2, 2, 1]
+    assert list(last.block) == [128, 1, 1]
+    assert (last.shared, last.stream, last.attributes, last.number) == (0, 2**63 + 5, 0, 0)
+    assert state(driver, "last_pointer", ctypes.c_uint64).value == tensors[0].ctypes.data
+    assert state(driver, "last_size").value == 100
+    assert state(driver, "depth", ctypes.c_long).value == 0
+
+
+def test_the_stream_is_asked_on_every_call(driver: Driver) -> None:
+    tensors, streams = operands(), iter([3, 4])
+    p = plan(function(driver, stream=lambda: next(streams)), tensors)
+    for expected in (3, 4):
+        p.run(values(tensors))
+        assert state(driver, "last", Config).stream == expected
+
+
+def test_shared_memory_is_claimed(driver: Driver) -> None:
+    function(driver).prepare((ctypes.c_void_p * 1)(), (1, 1, 1), 128, 100_000)
+    assert state(driver, "shared_claimed").value == 100_000
+
+
+def test_too_much_shared_memory_and_too_many_threads(driver: Driver) -> None:
+    with pytest.raises(LaunchError, match=r"232449 bytes of shared memory; device 0 has 232448"):
+        function(driver).prepare((ctypes.c_void_p * 1)(), (1, 1, 1), 128, 232449)
+    state(driver, "max_threads").value = 64
+    with pytest.raises(LaunchError, match=r"128 threads.*at most 64"):
+        function(driver).prepare((ctypes.c_void_p * 1)(), (1, 1, 1), 128, 0)
+
+
+def test_another_current_device(driver: Driver) -> None:
+    tensors, current = operands(), [0]
+    p = plan(function(driver, device=1, current_device=lambda: current[0]), tensors)
+    before = state(driver, "launches", ctypes.c_long).value
+    for current[0] in (0, 1):
+        p.run(values(tensors))
+    assert state(driver, "launches", ctypes.c_long).value == before + 2
+    assert state(driver, "depth", ctypes.c_long).value == 0
+
+
+def test_a_threads_first_call_selects_the_device(driver: Driver) -> None:
+    tensors = operands()
+    p = plan(function(driver, device=1), tensors)
+    state(driver, "fail_next_launch").value = 201
+    p.run(values(tensors))
+    assert state(driver, "current", ctypes.c_long).value == 101
+    assert state(driver, "last_pointer", ctypes.c_uint64).value == tensors[0].ctypes.data
+
+
+def test_a_failed_launch_is_said_in_words(driver: Driver) -> None:
+    tensors = operands()
+    p = plan(function(driver), tensors)
+    state(driver, "fail_next_launch").value = 700
+    with pytest.raises(LaunchError, match=r"an illegal memory access.*ILLEGAL_ADDRESS") as caught:
+        p.run(values(tensors))
+    assert caught.value.diagnostics[0].code == "launch-refused"
+    p.run(values(tensors))
+
+
+@pytest.mark.parametrize("wrong", [{"binary": b"text"}, {"entry": "other"}, {"device": 5}])
+def test_what_cannot_be_loaded(driver: Driver, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        function(driver, **wrong)
+    assert caught.value.diagnostics[0].code == "driver-failed"
+    assert state(driver, "depth", ctypes.c_long).value == 0
+
+
+def test_a_machine_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LIBRARY", "libcuda-that-is-not-there.so")
+    module.driver.cache_clear()
+    with pytest.raises(ToolchainError) as caught:
+        module.driver()
+    assert caught.value.diagnostics[0].code == "driver-missing"
