@@ -21,7 +21,7 @@ ARGUS_FN float with_sign(float magnitude, float sign) {
 ARGUS_FN float tanh(float x) {
     constexpr float near_zero[] = {-0.333332986f, 0.133319587f, -0.0537866764f, 0.0208053645f, -0.00590584660f};
     const float size = detail::magnitude(x), square = x * x;
-    if (size < 0.6f) return fused(polynomial(near_zero, square) * square, x, x);
+    if (size < 0.6f) return with_sign(fused(polynomial(near_zero, square) * square, size, size), x);
     const float large = 1.0f - 2.0f / (target::exp(2.0f * size) + 1.0f);
     return x != x ? x : with_sign(large, x);
 }

@@ -62,7 +62,8 @@ template <class T> using wide = typename Unsigned<sizeof(T)>::type;
 
 ARGUS_FN float magnitude(float x) { return target::float_of(target::bits_of(x) & 0x7fffffffu); }
 
-// ---- float8 in integer arithmetic (OCP 8-bit floating point specification; "fnuz": one zero, one NaN, 0x80)
+// ---- narrow floats in integer arithmetic, for targets without an instruction
+// (OCP 8-bit floating point specification; "fnuz": one zero, and 0x80 is the one NaN)
 
 // `code` is a magnitude of a format with M mantissa bits: its bits are those of a float whose exponent is too small.
 template <int M, int BIAS> ARGUS_FN float scaled(unsigned code) {
@@ -91,6 +92,10 @@ ARGUS_FN unsigned char encode(float x) {
     return static_cast<unsigned char>(unsigned_zero && code == 0 ? 0u : code | sign);
 }
 
+ARGUS_FN unsigned short encode_bf16(float x) {
+    const unsigned bits = target::bits_of(x);
+    return static_cast<unsigned short>(x != x ? 0x7fc0u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
 ARGUS_FN unsigned char encode_e4m3fn(float x) { return encode<3, 7, 0x7e, 0x7e, 0x7f>(x); }
 ARGUS_FN unsigned char encode_e5m2(float x) { return encode<2, 15, 0x7b, 0x7c, 0x7f>(x); }
 

@@ -1,0 +1,268 @@
+// The device library for AMD GPUs (gfx942): clang builtins, no headers and no libraries of ROCm.
+// Functions and their meanings: argus/backend/device_api.py. Document: CDNA3 ISA reference guide.
+//
+// Order. Accesses are plain C++ through pointers that say their address space; barriers are fences, from which the
+// compiler derives the waits. `may_alias`: a fragment is an array of elements, and moves as words.
+#pragma once
+
+#define ARGUS_FN inline __attribute__((device, always_inline))
+#define ARGUS_WARP_SIZE 64
+#define ARGUS_RESTRICT __restrict__
+#define ARGUS_KERNEL(name, threads) \
+    extern "C" __attribute__((global, amdgpu_flat_work_group_size(threads, threads))) void name
+#define ARGUS_SHARED(smem, bytes)                                                   \
+    __attribute__((shared, aligned(1024))) static unsigned char argus_block[bytes]; \
+    const argus::shared_t smem = (argus::shared_t)argus_block
+
+#include "argus_numeric.h"
+
+namespace argus::target {
+ARGUS_FN unsigned bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
+ARGUS_FN float float_of(unsigned bits) { return __builtin_bit_cast(float, bits); }
+}  // namespace argus::target
+
+#include "argus_math.h"
+
+namespace argus {
+
+using shared_t = __attribute__((address_space(3))) unsigned char*;
+
+namespace target {
+
+ARGUS_FN float f16_to_float(unsigned short bits) {
+    return static_cast<float>(__builtin_bit_cast(_Float16, bits));
+}
+ARGUS_FN unsigned short float_to_f16(float x) {
+    return __builtin_bit_cast(unsigned short, static_cast<_Float16>(x));
+}
+// gfx942 has no instruction for bfloat16, and those for float8 are of the "fnuz" formats and saturate.
+ARGUS_FN unsigned short float_to_bf16(float x) { return detail::encode_bf16(x); }
+ARGUS_FN float e4m3fn_to_float(unsigned char bits) { return detail::decode_e4m3fn(bits); }
+ARGUS_FN unsigned char float_to_e4m3fn(float x) { return detail::encode_e4m3fn(x); }
+ARGUS_FN unsigned char float_to_e5m2(float x) { return detail::encode_e5m2(x); }
+
+ARGUS_FN int float_to_int(float x) {
+    int whole;
+    asm("v_cvt_i32_f32 %0, %1" : "=v"(whole) : "v"(x));
+    return whole;
+}
+ARGUS_FN i64 float_to_i64(float x) {
+    if (x != x) return 0;
+    constexpr i64 largest = 0x7fffffffffffffff;
+    return x >= 0x1p63f ? largest : x < -0x1p63f ? -largest - 1 : static_cast<i64>(x);
+}
+
+ARGUS_FN float minimum(float x, float y) { return x != x ? x : y != y ? y : __builtin_fminf(x, y); }
+ARGUS_FN float maximum(float x, float y) { return x != x ? x : y != y ? y : __builtin_fmaxf(x, y); }
+
+// clang expands these in place, with subnormal numbers.
+ARGUS_FN float exp(float x) { return __builtin_expf(x); }
+ARGUS_FN float exp2(float x) { return __builtin_exp2f(x); }
+ARGUS_FN float log(float x) { return __builtin_logf(x); }
+ARGUS_FN float log2(float x) { return __builtin_log2f(x); }
+ARGUS_FN float sqrt(float x) { return __builtin_sqrtf(x); }
+ARGUS_FN float rsqrt(float x) {
+    const bool tiny = x < 0x1p-100f;  // the instruction takes subnormal numbers for zero
+    return __builtin_amdgcn_rsqf(tiny ? x * 0x1p100f : x) * (tiny ? 0x1p50f : 1.0f);
+}
+ARGUS_FN float modulo(float x, float y) { return formula::modulo(x, y); }
+ARGUS_FN float tanh(float x) { return formula::tanh(x); }
+ARGUS_FN float erf(float x) { return formula::erf(x); }
+ARGUS_FN float sigmoid(float x) { return formula::sigmoid(x); }
+ARGUS_FN float floor(float x) { return __builtin_floorf(x); }
+ARGUS_FN float ceil(float x) { return __builtin_ceilf(x); }
+
+// What moves BYTES at once.
+template <int BYTES> struct Word;
+template <> struct Word<1> { typedef unsigned char __attribute__((may_alias)) type; };
+template <> struct Word<2> { typedef unsigned short __attribute__((may_alias)) type; };
+template <> struct Word<4> { typedef unsigned __attribute__((may_alias)) type; };
+template <> struct Word<8> { typedef unsigned __attribute__((ext_vector_type(2), may_alias)) type; };
+template <> struct Word<16> { typedef unsigned __attribute__((ext_vector_type(4), may_alias)) type; };
+
+template <int N, class T> using word = typename Word<N * static_cast<int>(sizeof(T))>::type;
+template <class W> using global = __attribute__((address_space(1))) W*;
+template <class W> using lds = __attribute__((address_space(3))) W*;
+
+}  // namespace target
+
+// ---- ids
+
+ARGUS_FN int thread_id() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
+template <int AXIS> ARGUS_FN int block_id() {
+    if constexpr (AXIS == 0) return static_cast<int>(__builtin_amdgcn_workgroup_id_x());
+    else if constexpr (AXIS == 1) return static_cast<int>(__builtin_amdgcn_workgroup_id_y());
+    else return static_cast<int>(__builtin_amdgcn_workgroup_id_z());
+}
+
+// ---- global memory
+
+template <int N, class T> ARGUS_FN void load_global(const T* base, i64 offset, T* dst) {
+    using W = target::word<N, T>;
+    *(W*)dst = *(target::global<const W>)(base + offset);
+}
+template <int N, class T> ARGUS_FN void load_global_if(bool p, const T* base, i64 offset, T* dst) {
+    if (p) load_global<N>(base, offset, dst);
+}
+template <int N, class T> ARGUS_FN void load_global_or(bool p, const T* base, i64 offset, T* dst, T other) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) dst[i] = other;
+    load_global_if<N>(p, base, offset, dst);
+}
+template <int N, class T> ARGUS_FN void store_global(T* base, i64 offset, const T* src) {
+    using W = target::word<N, T>;
+    *(target::global<W>)(base + offset) = *(const W*)src;
+}
+template <int N, class T> ARGUS_FN void store_global_if(bool p, T* base, i64 offset, const T* src) {
+    if (p) store_global<N>(base, offset, src);
+}
+
+// ---- shared memory (LDS)
+
+template <int N, class T> ARGUS_FN void load_shared(shared_t smem, int offset, T* dst) {
+    using W = target::word<N, T>;
+    *(W*)dst = *(target::lds<const W>)(smem + offset);
+}
+template <int N, class T> ARGUS_FN void store_shared(shared_t smem, int offset, const T* src) {
+    using W = target::word<N, T>;
+    *(target::lds<W>)(smem + offset) = *(const W*)src;
+}
+
+// ---- matrix products: d += a * b
+
+namespace target {
+typedef short __attribute__((ext_vector_type(4), may_alias)) bf16x4;
+typedef _Float16 __attribute__((ext_vector_type(4), may_alias)) f16x4;
+typedef long __attribute__((may_alias)) bytes8;
+typedef float __attribute__((ext_vector_type(4), may_alias)) f32x4;
+typedef float __attribute__((ext_vector_type(16), may_alias, aligned(16))) f32x16;
+typedef int __attribute__((ext_vector_type(4), may_alias)) i32x4;
+typedef int __attribute__((ext_vector_type(16), may_alias, aligned(16))) i32x16;
+
+template <class V, class T> ARGUS_FN V as(const T* p) { return *(const V*)p; }
+}  // namespace target
+
+#define ARGUS_MFMA_16BIT(NAME, BF16, F16, D)                                                                       \
+    template <class A, class B> ARGUS_FN void NAME(float* d, const A* a, const B* b) {                             \
+        using namespace target;                                                                                    \
+        static_assert(detail::same<A, B> && (detail::same<A, bf16> || detail::same<A, f16>), "bf16 or f16");       \
+        if constexpr (detail::same<A, bf16>) *(D*)d = BF16(as<bf16x4>(a), as<bf16x4>(b), as<D>(d), 0, 0, 0);       \
+        else *(D*)d = F16(as<f16x4>(a), as<f16x4>(b), as<D>(d), 0, 0, 0);                                          \
+    }
+ARGUS_MFMA_16BIT(mfma_f32_32x32x8, __builtin_amdgcn_mfma_f32_32x32x8bf16_1k, __builtin_amdgcn_mfma_f32_32x32x8f16,
+                 f32x16)
+ARGUS_MFMA_16BIT(mfma_f32_16x16x16, __builtin_amdgcn_mfma_f32_16x16x16bf16_1k, __builtin_amdgcn_mfma_f32_16x16x16f16,
+                 f32x4)
+#undef ARGUS_MFMA_16BIT
+
+// "fp8" is e4m3fnuz and "bf8" e5m2fnuz on this architecture.
+#define ARGUS_MFMA_FP8(NAME, BUILTIN, D)                                                                           \
+    template <class A, class B> ARGUS_FN void NAME(float* d, const A* a, const B* b) {                             \
+        using namespace target;                                                                                    \
+        constexpr bool a4 = detail::same<A, e4m3fnuz>, b4 = detail::same<B, e4m3fnuz>;                             \
+        static_assert((a4 || detail::same<A, e5m2fnuz>) && (b4 || detail::same<B, e5m2fnuz>), "fnuz types");       \
+        const long x = as<bytes8>(a), y = as<bytes8>(b);                                                           \
+        if constexpr (a4 && b4) *(D*)d = BUILTIN##_fp8_fp8(x, y, as<D>(d), 0, 0, 0);                               \
+        else if constexpr (a4) *(D*)d = BUILTIN##_fp8_bf8(x, y, as<D>(d), 0, 0, 0);                                \
+        else if constexpr (b4) *(D*)d = BUILTIN##_bf8_fp8(x, y, as<D>(d), 0, 0, 0);                                \
+        else *(D*)d = BUILTIN##_bf8_bf8(x, y, as<D>(d), 0, 0, 0);                                                  \
+    }
+ARGUS_MFMA_FP8(mfma_f32_32x32x16_fp8, __builtin_amdgcn_mfma_f32_32x32x16, f32x16)
+ARGUS_MFMA_FP8(mfma_f32_16x16x32_fp8, __builtin_amdgcn_mfma_f32_16x16x32, f32x4)
+#undef ARGUS_MFMA_FP8
+
+#define ARGUS_MFMA_I8(NAME, BUILTIN, D)                                                                            \
+    template <class A, class B> ARGUS_FN void NAME(int* d, const A* a, const B* b) {                               \
+        using namespace target;                                                                                    \
+        static_assert(detail::same<A, i8> && detail::same<B, i8>, "operands: i8");                                 \
+        *(D*)d = BUILTIN(as<bytes8>(a), as<bytes8>(b), as<D>(d), 0, 0, 0);                                         \
+    }
+ARGUS_MFMA_I8(mfma_i32_32x32x16, __builtin_amdgcn_mfma_i32_32x32x16_i8, i32x16)
+ARGUS_MFMA_I8(mfma_i32_16x16x32, __builtin_amdgcn_mfma_i32_16x16x32_i8, i32x4)
+#undef ARGUS_MFMA_I8
+
+// ---- threads of a block
+
+ARGUS_FN void barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+
+namespace target {
+// `step` exchanges 32 bits between lanes; values of 8 bytes take two steps.
+template <class T, class F> ARGUS_FN T exchanged(T value, F step) {
+    if constexpr (sizeof(T) == 8) {
+        const auto bits = static_cast<unsigned long long>(value);
+        const unsigned low = step(static_cast<unsigned>(bits)), high = step(static_cast<unsigned>(bits >> 32));
+        return static_cast<T>(static_cast<unsigned long long>(high) << 32 | low);
+    } else if constexpr (detail::same<T, float>) {
+        return float_of(step(bits_of(value)));
+    } else if constexpr (detail::is_float<T>) {
+        return T{static_cast<decltype(value.bits)>(step(value.bits))};
+    } else {
+        return static_cast<T>(step(static_cast<unsigned>(value)));
+    }
+}
+
+ARGUS_FN int lane_id() { return static_cast<int>(__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u))); }
+
+ARGUS_FN unsigned gathered(unsigned value, int lane) {
+    return static_cast<unsigned>(__builtin_amdgcn_ds_bpermute(lane * 4, static_cast<int>(value)));
+}
+
+// Within 16 lanes data-parallel primitives move registers without LDS's crossbar; `ds_swizzle` needs no address.
+ARGUS_FN unsigned exchanged_xor(unsigned value, int mask) {
+    const int v = static_cast<int>(value);
+    int result;
+    if (__builtin_constant_p(mask) && mask == 1) result = __builtin_amdgcn_mov_dpp(v, 0xb1, 0xf, 0xf, true);
+    else if (__builtin_constant_p(mask) && mask == 2) result = __builtin_amdgcn_mov_dpp(v, 0x4e, 0xf, 0xf, true);
+    else if (__builtin_constant_p(mask) && mask == 4) result = __builtin_amdgcn_ds_swizzle(v, 4 << 10 | 0x1f);
+    else if (__builtin_constant_p(mask) && mask == 8) result = __builtin_amdgcn_mov_dpp(v, 0x128, 0xf, 0xf, true);
+    else if (__builtin_constant_p(mask) && mask == 16) result = __builtin_amdgcn_ds_swizzle(v, 16 << 10 | 0x1f);
+    else return gathered(value, lane_id() ^ mask);
+    return static_cast<unsigned>(result);
+}
+}  // namespace target
+
+template <class T> ARGUS_FN T shuffle(T value, int lane) {
+    return target::exchanged(value, [lane](unsigned v) __attribute__((always_inline)) { return target::gathered(v, lane); });
+}
+template <class T> ARGUS_FN T shuffle_xor(T value, int mask) {
+    return target::exchanged(
+        value, [mask](unsigned v) __attribute__((always_inline)) { return target::exchanged_xor(v, mask); });
+}
+
+// ---- atomics: relaxed, device scope
+
+template <class T> ARGUS_FN void atomic_add(T* base, i64 offset, T value) {
+    __hip_atomic_fetch_add((target::global<T>)(base + offset), value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+
+namespace target {
+// No instruction keeps NaN: exchange until memory holds the result, which it mostly does at once.
+template <class F> ARGUS_FN void atomic_float(float* address, float value, F combine) {
+    typedef unsigned __attribute__((may_alias)) bits32;
+    const auto memory = (global<bits32>)address;
+    unsigned seen = __hip_atomic_load(memory, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+    for (;;) {
+        const unsigned wanted = bits_of(combine(float_of(seen), value));
+        if (wanted == seen || __hip_atomic_compare_exchange_strong(memory, &seen, wanted, __ATOMIC_RELAXED,
+                                                                   __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT))
+            return;
+    }
+}
+}  // namespace target
+
+#define ARGUS_ATOMIC(NAME, BUILTIN)                                                                                \
+    template <class T> ARGUS_FN void atomic_##NAME(T* base, i64 offset, T value) {                                 \
+        if constexpr (detail::same<T, float>)                                                                      \
+            target::atomic_float(base + offset, value, [](float x, float y) { return target::NAME(x, y); });       \
+        else                                                                                                       \
+            BUILTIN((target::global<T>)(base + offset), value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);        \
+    }
+ARGUS_ATOMIC(maximum, __hip_atomic_fetch_max)
+ARGUS_ATOMIC(minimum, __hip_atomic_fetch_min)
+#undef ARGUS_ATOMIC
+
+}  // namespace argus

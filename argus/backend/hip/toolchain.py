@@ -1,0 +1,84 @@
+"""HIP C++ to a code object for AMD GPUs with clang alone: no ROCm, no driver, no GPU."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+from argus.backend import process
+from argus.backend.artifact import Resources
+from argus.environment import find_tool, llvm_directories
+
+INCLUDE = (Path(__file__).parent, Path(__file__).parent.parent)
+"""Folders of the device library's headers."""
+
+_RELEASES = (19, 20, 21, 22, 18, 17)  # the one tested first; those before 17 do not know gfx942
+_INSTALL = (
+    "install clang 17 or newer with lld (Debian and Ubuntu: clang-19 lld-19), or ROCm; "
+    "ARGUS_CLANG names one by its path"
+)
+_FLAGS = (
+    "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpulib", "-nogpuinc", "-std=c++17", "-O3",
+    "-munsafe-fp-atomics",  # float additions in memory by one instruction; tensors are ordinary device memory
+    "-Rpass-analysis=kernel-resource-usage",
+)  # fmt: skip
+
+
+def compile(source: str, arch: str, *, timeout_s: float = process.TIMEOUT_S) -> tuple[bytes, Resources]:
+    """Compile emitted text, the device header put in front of it, for `arch` ("gfx942") to a code object.
+
+    `Resources` are clang's figures, of the kernel that uses most if there are several. Raises
+    `ToolchainError`: "compiler-missing", "compiler-failed".
+    """
+    clang = find_compiler()
+    if clang is None:
+        raise process.missing("compiler for AMD GPUs (clang)", _INSTALL)
+    with tempfile.TemporaryDirectory(prefix="argus-") as folder:
+        text = f'#include "argus_hip.h"\n#line 1 "kernel.hip"\n{source}'
+        (Path(folder) / "kernel.hip").write_text(text, encoding="utf-8")
+        include = [f"-I{directory}" for directory in INCLUDE]
+        command = [clang, *_FLAGS, f"--offload-arch={arch}", *include, "kernel.hip", "-o", "kernel.co"]
+        done = process.run("clang", command, cwd=Path(folder), timeout_s=timeout_s)
+        return (Path(folder) / "kernel.co").read_bytes(), parse_resources(done.stderr)
+
+
+def find_compiler() -> str | None:
+    """clang: `ARGUS_CLANG`, else a release that knows gfx942 on `PATH`, else ROCm's."""
+    names = [*(f"clang-{release}" for release in _RELEASES), "amdclang", "clang"]
+    return find_tool(names, "ARGUS_CLANG", llvm_directories())
+
+
+def find_disassembler() -> str | None:
+    """llvm-objdump on `PATH` or in ROCm."""
+    names = [*(f"llvm-objdump-{release}" for release in _RELEASES), "llvm-objdump"]
+    return find_tool(names, directories=llvm_directories())
+
+
+def disassemble(code_object: bytes) -> str:
+    """The machine code of a code object as text. Raises `ToolchainError` "compiler-missing"."""
+    tool = find_disassembler()
+    if tool is None:
+        raise process.missing("disassembler (llvm-objdump)", "install LLVM 17 or newer (Debian: llvm-19), or ROCm")
+    with tempfile.TemporaryDirectory(prefix="argus-") as folder:
+        path = Path(folder) / "kernel.co"
+        path.write_bytes(code_object)
+        return process.run("llvm-objdump", [tool, "--disassemble", str(path)]).stdout
+
+
+def parse_resources(remarks: str) -> Resources:
+    """The figures of clang's remarks: vector registers (both files), LDS, scratch.
+
+    Scratch is a lane's stack in memory: spills, and arrays indexed at run time.
+    """
+
+    def largest(label: str) -> int | None:
+        found = re.findall(rf"remark:.*?\s{re.escape(label)}: (\d+)", remarks)
+        return max((int(number) for number in found), default=None)
+
+    vector, accumulation = largest("VGPRs"), largest("AGPRs")
+    return Resources(
+        registers=None if vector is None else vector + (accumulation or 0),
+        shared_bytes=largest("LDS Size [bytes/block]") or 0,
+        spill_bytes=largest("ScratchSize [bytes/lane]"),
+    )

@@ -1,0 +1,102 @@
+// The target-independent part of the GPU headers, compiled for the host: the tests call it through C functions.
+#define ARGUS_FN static inline
+#include "argus_numeric.h"
+
+namespace argus::target {
+unsigned bits_of(float x) {
+    unsigned bits;
+    __builtin_memcpy(&bits, &x, 4);
+    return bits;
+}
+float float_of(unsigned bits) {
+    float x;
+    __builtin_memcpy(&x, &bits, 4);
+    return x;
+}
+}  // namespace argus::target
+
+#include "argus_math.h"
+
+namespace argus::target {
+float f16_to_float(unsigned short bits) {
+    const unsigned code = bits & 0x7fffu;
+    const float value = code < 0x7c00u    ? detail::scaled<10, 15>(code)
+                        : code == 0x7c00u ? float_of(0x7f800000u)
+                                          : float_of(0x7fc00000u);
+    return bits & 0x8000u ? -value : value;
+}
+unsigned short float_to_f16(float) { return 0; }
+unsigned short float_to_bf16(float x) { return detail::encode_bf16(x); }
+float e4m3fn_to_float(unsigned char bits) { return detail::decode_e4m3fn(bits); }
+unsigned char float_to_e4m3fn(float x) { return detail::encode_e4m3fn(x); }
+unsigned char float_to_e5m2(float x) { return detail::encode_e5m2(x); }
+int float_to_int(float x) {
+    return x != x ? 0 : x >= 0x1p31f ? 0x7fffffff : x < -0x1p31f ? -0x7fffffff - 1 : static_cast<int>(x);
+}
+i64 float_to_i64(float) { return 0; }
+float minimum(float x, float y) { return x != x || x < y ? x : y; }
+float maximum(float x, float y) { return x != x || x > y ? x : y; }
+float modulo(float x, float y) { return formula::modulo(x, y); }
+float exp(float x) { return __builtin_expf(x); }
+float exp2(float x) { return __builtin_exp2f(x); }
+float log(float x) { return __builtin_logf(x); }
+float log2(float x) { return __builtin_log2f(x); }
+float sqrt(float x) { return __builtin_sqrtf(x); }
+float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
+float tanh(float x) { return formula::tanh(x); }
+float erf(float x) { return formula::erf(x); }
+float sigmoid(float x) { return formula::sigmoid(x); }
+float floor(float x) { return __builtin_floorf(x); }
+float ceil(float x) { return __builtin_ceilf(x); }
+}  // namespace argus::target
+
+#define UNARY(NAME) \
+    extern "C" void f_##NAME(const float* x, float* y, int n) { for (int i = 0; i < n; ++i) y[i] = argus::NAME(x[i]); }
+UNARY(tanh)
+UNARY(erf)
+UNARY(sigmoid)
+
+#define CAST(NAME, TYPE)                                                                                       \
+    extern "C" void encode_##NAME(const float* x, float* y, int n) {                                           \
+        for (int i = 0; i < n; ++i) y[i] = static_cast<float>(argus::cast<argus::TYPE>(x[i]).bits);            \
+    }                                                                                                          \
+    extern "C" void decode_##NAME(const float* x, float* y, int n) {                                           \
+        for (int i = 0; i < n; ++i) {                                                                          \
+            argus::TYPE narrow;                                                                                \
+            narrow.bits = static_cast<decltype(narrow.bits)>(x[i]);                                            \
+            y[i] = argus::cast<float>(narrow);                                                                 \
+        }                                                                                                      \
+    }
+CAST(bfloat16, bf16)
+CAST(float8_e4m3fn, e4m3fn)
+CAST(float8_e5m2, e5m2)
+CAST(float8_e4m3fnuz, e4m3fnuz)
+CAST(float8_e5m2fnuz, e5m2fnuz)
+
+extern "C" void round_tf32(const float* x, float* y, int n) {
+    for (int i = 0; i < n; ++i) y[i] = argus::cast<float>(argus::cast<argus::tf32>(x[i]));
+}
+extern "C" void to_int8(const float* x, float* y, int n) {
+    for (int i = 0; i < n; ++i) y[i] = argus::cast<argus::i8>(x[i]);
+}
+extern "C" void to_uint8(const float* x, float* y, int n) {
+    for (int i = 0; i < n; ++i) y[i] = argus::cast<argus::u8>(x[i]);
+}
+
+#define BINARY(NAME)                                                                                           \
+    extern "C" void i_##NAME(const int* x, const int* y, int* z, int n) {                                      \
+        for (int i = 0; i < n; ++i) z[i] = argus::NAME(x[i], y[i]);                                            \
+    }
+BINARY(floordiv)
+BINARY(floormod)
+BINARY(add_wrap)
+BINARY(sub_wrap)
+BINARY(mul_wrap)
+BINARY(minimum)
+BINARY(maximum)
+extern "C" void f_floormod(const float* x, const float* y, float* z, int n) {
+    for (int i = 0; i < n; ++i) z[i] = argus::floormod(x[i], y[i]);
+}
+extern "C" void f_modulo(const float* x, const float* y, float* z, int n) {
+    for (int i = 0; i < n; ++i) z[i] = argus::target::modulo(x[i], y[i]);
+}

@@ -1,0 +1,155 @@
+"""What the GPU headers share, run on the host: narrow floats for all their codes, functions within their error."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable
+from math import erf
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import argus.backend
+
+Floats = NDArray[np.float32]
+NARROW = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+
+
+@pytest.fixture(scope="module")
+def library(require_tool: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    compiler = require_tool("c++", "g++", "clang++", "clang++-19")
+    output = tmp_path_factory.mktemp("formulas") / "formulas.so"
+    source = Path(__file__).parent / "host_formulas.cpp"
+    include = Path(argus.backend.__file__).parent
+    flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", f"-I{include}"]
+    subprocess.run([compiler, *flags, str(source), "-o", str(output), "-lm"], check=True, timeout=120)
+    return ctypes.CDLL(str(output))
+
+
+def call(library: ctypes.CDLL, name: str, *arrays: NDArray[np.generic]) -> NDArray[np.generic]:
+    result = np.zeros_like(arrays[0])
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arrays, result)]
+    getattr(library, name)(*pointers, ctypes.c_int(result.size))
+    return result
+
+
+def interesting() -> Floats:
+    """Every float whose low 12 bits are 0, 1 or all ones, a half of an ulp of each narrow type among them."""
+    high = np.arange(1 << 20, dtype=np.uint32) << 12
+    return np.concatenate([high, high | 1, high | 0xFFF]).view(np.float32)
+
+
+def same(got: NDArray[np.generic], expected: NDArray[np.generic]) -> None:
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", *NARROW])
+def test_narrow_floats_are_pytorchs(library: ctypes.CDLL, name: str) -> None:
+    torch = pytest.importorskip("torch")
+    dtype, bits = getattr(torch, name), (np.uint16 if name == "bfloat16" else np.uint8)
+    values = interesting()
+    if name == "float8_e4m3fn" and torch.tensor(480.0).to(dtype).float().isnan():
+        values = values[~(np.abs(values) > 464)]  # PyTorch before 2.12 gives NaN for what is too large
+    values = values[~np.isnan(values)]
+    integer = {2: torch.int16, 1: torch.uint8}[np.dtype(bits).itemsize]
+    expected = torch.from_numpy(values).to(dtype).view(integer).numpy().view(bits)
+    same(call(library, f"encode_{name}", values), expected.astype(np.float32))
+    codes = np.arange(1 << (8 * np.dtype(bits).itemsize)).astype(bits)
+    decoded = torch.from_numpy(codes.view(np.int16 if bits is np.uint16 else bits)).view(dtype).float().numpy()
+    same(call(library, f"decode_{name}", codes.astype(np.float32)), decoded)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", *NARROW])
+def test_nan_stays_nan(library: ctypes.CDLL, name: str) -> None:
+    nans = np.array([0x7F800001, 0x7FC00000, 0x7FFFFFFF, 0xFF800001, 0xFFFFFFFF], np.uint32).view(np.float32)
+    assert np.isnan(call(library, f"decode_{name}", call(library, f"encode_{name}", nans))).all()
+
+
+def test_largest_values(library: ctypes.CDLL) -> None:
+    """The rule without PyTorch: e4m3fn saturates, e5m2 has infinities, the others turn into NaN."""
+    huge = np.array([448, 465, 1e30, np.inf, -np.inf, 61439, 61440], np.float32)
+    same(call(library, "encode_float8_e4m3fn", huge), np.array([126, 126, 126, 126, 254, 126, 126], np.float32))
+    expected = np.array([0x5F, 0x5F, 0x7C, 0x7C, 0xFC, 0x7B, 0x7C], np.float32)
+    same(call(library, "encode_float8_e5m2", huge), expected)
+    same(call(library, "encode_float8_e4m3fnuz", huge), np.full(7, 128, np.float32))
+
+
+def test_tf32_keeps_ten_bits_ties_away(library: ctypes.CDLL) -> None:
+    one = np.float32(1)
+    ulp = np.float32(2**-10)
+    values = np.array([1, 1 + 2**-11, 1 + 2**-11 - 2**-23, -1 - 2**-11, np.inf, -np.inf, 0], np.float32)
+    expected = np.array([1, one + ulp, 1, -one - ulp, np.inf, -np.inf, 0], np.float32)
+    same(call(library, "round_tf32", values), expected)
+    nans = np.array([0x7F800001, 0x7FFFFFFF, 0xFFFFFFFF], np.uint32).view(np.float32)
+    assert np.isnan(call(library, "round_tf32", nans)).all()
+
+
+def test_floats_to_small_integers_saturate(library: ctypes.CDLL) -> None:
+    values = np.array([1.9, -1.9, 127.9, 128, -129, 256, np.inf, -np.inf, np.nan, 1e20], np.float32)
+    same(call(library, "to_int8", values), np.array([1, -1, 127, 127, -128, 127, 127, -128, 0, 127], np.float32))
+    same(call(library, "to_uint8", values), np.array([1, 0, 127, 128, 0, 255, 255, 0, 0, 255], np.float32))
+
+
+def ulps(got: Floats, exact: NDArray[np.float64]) -> float:
+    """Largest error in units of the last place of the float nearest to `exact`."""
+    spacing = np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
+    return float((np.abs(got.astype(np.float64) - exact) / spacing).max())
+
+
+@pytest.mark.parametrize("name", ["tanh", "erf", "sigmoid"])
+def test_functions_are_within_two_ulp(library: ctypes.CDLL, name: str) -> None:
+    generator = np.random.default_rng(0)
+    spread = generator.uniform(-12, 12, 200_000)
+    tiny = np.ldexp(generator.uniform(-1, 1, 20_000), generator.integers(-140, 0, 20_000))
+    values = np.concatenate([spread, tiny]).astype(np.float32)
+    exact = {
+        "tanh": lambda x: np.tanh(x),
+        "erf": lambda x: np.array([erf(v) for v in x]),
+        "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    }[name](values.astype(np.float64))
+    assert ulps(call(library, f"f_{name}", values), exact) <= 2
+
+
+@pytest.mark.parametrize("name", ["tanh", "erf", "sigmoid"])
+def test_limits(library: ctypes.CDLL, name: str) -> None:
+    values = np.array([0.0, -0.0, np.inf, -np.inf, 100, -1e30], np.float32)
+    low, middle = (0.0, 0.5) if name == "sigmoid" else (-1.0, 0.0)
+    got = call(library, f"f_{name}", values)
+    same(got, np.array([middle, middle, 1, low, 1, low], np.float32))
+    assert np.isnan(call(library, f"f_{name}", np.array([np.nan, -np.nan], np.float32))).all()
+    assert name == "sigmoid" or np.signbit(got[1])
+
+
+def test_integer_division_rounds_down(library: ctypes.CDLL) -> None:
+    x, y = (a.reshape(-1).astype(np.int32) for a in np.meshgrid(np.arange(-20, 21), [-7, -3, -1, 1, 2, 5, 2**30]))
+    same(call(library, "i_floordiv", x, y), x // y)
+    same(call(library, "i_floormod", x, y), x % y)
+
+
+def test_integer_arithmetic_wraps(library: ctypes.CDLL) -> None:
+    generator = np.random.default_rng(1)
+    x, y = (generator.integers(-(2**31), 2**31, 1000).astype(np.int32) for _ in range(2))
+    for name, function in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply)):
+        same(call(library, f"i_{name}_wrap", x, y), function(x, y))
+    same(call(library, "i_minimum", x, y), np.minimum(x, y))
+    same(call(library, "i_maximum", x, y), np.maximum(x, y))
+
+
+def test_float_modulo_is_exact(library: ctypes.CDLL) -> None:
+    generator = np.random.default_rng(2)
+    x, y = (
+        np.ldexp(generator.uniform(-1, 1, 5000), generator.integers(-148, 120, 5000)).astype(np.float32)
+        for _ in range(2)
+    )
+    with np.errstate(invalid="ignore"):
+        x[:6], y[:6] = (
+            [np.inf, 1, np.nan, 1, -0.0, 5],
+            [1, 0, 1, np.inf, 3, np.nan],
+        )
+        same(call(library, "f_modulo", x, y), np.fmod(x, y))
+    x, y = (generator.uniform(low, 50, 5000).astype(np.float32) for low in (-50, 0.5))
+    for sign in (1, -1):
+        same(call(library, "f_floormod", x, sign * y), np.mod(x, sign * y))
