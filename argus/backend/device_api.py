@@ -151,9 +151,9 @@ _ATOMICS = tuple(
 
 _MATH = (
     _f("cast", "class To, class From", "To", "From x",
-       "conversion; to floats round to nearest, ties to even (tf32: ties away), overflow as PyTorch "
-       "(infinity, or NaN where the type has none); float to integer truncates, saturates, NaN gives 0; "
-       "integers wrap; to bool: x != 0"),
+       "conversion; to floats round to nearest, ties to even (tf32: ties away), overflow as PyTorch 2.13 and the "
+       "hardware (infinity; e4m3fn stays at 448, infinities too; fnuz types go to NaN); float to integer "
+       "truncates, saturates, NaN gives 0; integers wrap; to bool: x != 0"),
     _f("where", "class T", "T", "bool c, T x, T y", "c ? x : y"),
     _f("minimum", "class T", "T", "T x, T y", "NaN if either is; all types"),
     _f("maximum", "class T", "T", "T x, T y", "NaN if either is; all types"),
