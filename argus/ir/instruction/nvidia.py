@@ -14,26 +14,18 @@ from argus.ir.types import (
     int32,
     tfloat32,
 )
-from argus.layout import parse_fragment
+from argus.layout.atoms import MMA_M16N8K8_TF32, MMA_M16N8K16, MMA_M16N8K32_8BIT, MmaAtom
 
 _ALL = ("sm_80",)
 _HOPPER = ("sm_90a",)
-_ACCUMULATOR = "[16x8 | t 4@1*2 8@0 | v 2@1 2@0*8]"
 
 
 def _mma(
-    name: str,
-    k: int,
-    operands: tuple[DType, ...],
-    accumulator: DType,
-    a: str,
-    b: str,
-    architectures: tuple[str, ...],
-    document: str,
+    name: str, atom: MmaAtom, operands: tuple[DType, ...], accumulator: DType, architectures: tuple[str, ...]
 ) -> MmaRow:
-    """A row of shape 16x8xk: all of them share the accumulator's layout."""
-    layouts = (parse_fragment(a), parse_fragment(b), parse_fragment(_ACCUMULATOR))
-    return MmaRow(name, (16, 8, k), operands, accumulator, *layouts, 32, architectures, document)
+    assert atom.a is not None and atom.b is not None  # mma.sync reads registers only
+    shape = (atom.m, atom.n, atom.k)
+    return MmaRow(name, shape, operands, accumulator, atom.a, atom.b, atom.c, 32, architectures, atom.source)
 
 
 # ldmatrix: `vector` value digits of a lane (4, 8 or 16 bytes) are 1, 2 or 4 matrices of 8 rows of 16 bytes:
@@ -53,16 +45,9 @@ NVIDIA: tuple[Row, ...] = (
     CopyRow("stmatrix", "fragment", "shared", (4, 8, 16), Order.SYNC, True, _HOPPER, "PTX ISA, stmatrix",
             alignment=16, dtypes_bits=(8, 16, 32)),
     CopyRow("cp.async", "global", "shared", (4, 8, 16), Order.ASYNC_GROUP, False, _ALL, "PTX ISA, cp.async"),
-    _mma("mma_m16n8k16", 16, (bfloat16, float16), float32,
-         "[16x16 | t 4@1*2 8@0 | v 2@1 2@0*8 2@1*8]", "[8x16 | t 4@1*2 8@0 | v 2@1 2@1*8]",
-         _ALL, "PTX ISA, fragments for mma.m16n8k16 with floating point type"),
-    _mma("mma_m16n8k8", 8, (tfloat32,), float32,
-         "[16x8 | t 4@1 8@0 | v 2@0*8 2@1*4]", "[8x8 | t 4@1 8@0 | v 2@1*4]",
-         _ALL, "PTX ISA, fragments for mma.m16n8k8, .tf32"),
-    _mma("mma_m16n8k32", 32, (int8,), int32,
-         "[16x32 | t 4@1*4 8@0 | v 4@1 2@0*8 2@1*16]", "[8x32 | t 4@1*4 8@0 | v 4@1 2@1*16]",
-         _ALL, "PTX ISA, fragments for mma.m16n8k32"),
-    _mma("mma_m16n8k32_fp8", 32, (float8_e4m3fn, float8_e5m2), float32,
-         "[16x32 | t 4@1*4 8@0 | v 4@1 2@0*8 2@1*16]", "[8x32 | t 4@1*4 8@0 | v 4@1 2@1*16]",
-         _HOPPER, "PTX ISA, fragments for mma.m16n8k32 (.e4m3, .e5m2 need sm_89)"),
+    _mma("mma_m16n8k16", MMA_M16N8K16, (bfloat16, float16), float32, _ALL),
+    _mma("mma_m16n8k8", MMA_M16N8K8_TF32, (tfloat32,), float32, _ALL),
+    _mma("mma_m16n8k32", MMA_M16N8K32_8BIT, (int8,), int32, _ALL),
+    # Any 8-bit float times any other; needs sm_89, of which sm_90a is the only one among our targets.
+    _mma("mma_m16n8k32_fp8", MMA_M16N8K32_8BIT, (float8_e4m3fn, float8_e5m2), float32, _HOPPER),
 )  # fmt: skip

@@ -1,0 +1,303 @@
+"""Gives every fragment and statement its register layout, and moves data where two of them disagree.
+
+    map y[c0, c1] = f(x[c0, c1])            ->  sx[...] = x[...]  (layout of x); barrier
+       (x is spread differently)                x1[...] = sx[...] (layout of y)
+                                                map y[c0, c1] = f(x1[c0, c1])
+
+A tile that is written once is moved right after that, once; others before each use. A tile computed from
+coordinates alone is computed again instead. Inside of loops another barrier keeps the scratch tile from being
+overwritten early.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from argus.diagnostic import Diagnostic
+from argus.ir.expr import Elem, Expr, coords, elements
+from argus.ir.nodes import (
+    Access,
+    Accumulate,
+    Barrier,
+    Copy,
+    Fragment,
+    Kernel,
+    Map,
+    Mma,
+    Shared,
+    Stmt,
+    Tensor,
+)
+from argus.ir.visit import map_accesses, walk
+from argus.layout import FragmentLayout
+from argus.passes.context import Context, rewrite_in_context
+from argus.passes.fresh import Fresh, identity
+from argus.passes.infer import Layouts, Work, infer, memory_domain, operands, register_reads, tiled
+from argus.passes.layouts import fills, holds, lift, project, warp_holds
+from argus.passes.moves import contiguous_axis, target_of
+from argus.passes.report import LoweringError, problem
+from argus.passes.tiles import tile_layout
+from argus.source import Span
+
+
+def assign_layouts(kernel: Kernel) -> Kernel:
+    """Fill in `layout` of fragments, copies, maps and accumulations, and `scope` of maps."""
+    state = infer(kernel)
+    kernel = replace(
+        kernel, fragments=tuple(replace(f, layout=f.layout or state.fragments[f.name]) for f in kernel.fragments)
+    )
+    state.kernel = kernel
+    filling = _Filling(state, Fresh(kernel))
+    body = rewrite_in_context(kernel.body, filling.change)
+    if filling.problems:
+        raise LoweringError(*filling.problems)
+
+    def follow(stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
+        extra = filling.after.get(id(stmt))
+        return None if extra is None else (stmt, *extra)
+
+    return filling.fresh.finish(rewrite_in_context(body, follow))
+
+
+@dataclass
+class _Filling:
+    """One walk over the kernel. `after` holds the moves that follow a (rewritten) statement, by its identity."""
+
+    state: Layouts
+    fresh: Fresh
+    problems: list[Diagnostic] = field(default_factory=list)
+    moved: dict[tuple[str, FragmentLayout], str] = field(default_factory=dict)
+    writers: dict[str, list[tuple[Stmt, Context]]] = field(default_factory=dict)
+    after: dict[int, list[Stmt]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        for stmt in walk(self.state.kernel.body):
+            for name in _written(stmt):
+                self.counts[name] = self.counts.get(name, 0) + 1
+
+    def change(self, stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
+        before: list[Stmt] = []
+        match stmt:
+            case Copy() | Map() | Accumulate():
+                result = self._work(stmt, context, before)
+            case Mma():
+                result = (self._product(stmt, context, before),)
+            case _:
+                return None
+        for done in result:
+            for name in _written(done):
+                self.writers.setdefault(name, []).append((done, context))
+        return (*before, *result)
+
+    # ---------------------------------------------------------------- statements
+
+    def _work(self, stmt: Work, context: Context, before: list[Stmt]) -> tuple[Stmt, ...]:
+        domain = self.state.domains[id(stmt)]
+        if isinstance(stmt, Copy):
+            staged = self._stage_store(stmt, domain, context, before)
+            if staged is not None:
+                return (staged,)
+        scope = "thread"
+        renamed: dict[Access, str] = {}
+        for access in register_reads(stmt):
+            fragment = self.state.fragment(access.obj)
+            if fragment is None or holds(self._layout(fragment.name), domain, access.index):
+                continue
+            if self._shuffles(stmt, fragment, domain):
+                scope = "warp"
+                continue
+            new = self._moved(fragment, project(domain, access.index, fragment.shape), stmt.span, context, before)
+            if new is not None:
+                renamed[access] = new
+        if renamed:
+            stmt = _reading(stmt, renamed)
+        if isinstance(stmt, Copy):
+            stmt = replace(stmt, layout=domain)
+        else:
+            stmt = replace(stmt, layout=domain, scope=scope if isinstance(stmt, Map) else stmt.scope)
+        return self._write(stmt, domain, context)
+
+    def _shuffles(self, stmt: Work, fragment: Fragment, domain: FragmentLayout) -> bool:
+        """Whether `stmt` is an exchange between the lanes of a warp: a single element at another coordinate."""
+        if not isinstance(stmt, Map) or not isinstance(stmt.value, Elem):
+            return False
+        if project(domain, stmt.value.index, fragment.shape) is not None:
+            return False
+        return warp_holds(self._layout(fragment.name), domain, stmt.value.index, self.state.kernel.warp_size)
+
+    def _write(self, stmt: Work, domain: FragmentLayout, context: Context) -> tuple[Stmt, ...]:
+        """`stmt`, through a tile of the right layout if its destination has another."""
+        fragment = self.state.fragment(stmt.dst.obj)
+        if fragment is None or fills(self._layout(fragment.name), domain, stmt.dst.index):
+            return (stmt,)
+        layout = project(domain, stmt.dst.index, fragment.shape)
+        if layout is None:
+            self.problems.append(_elsewhere(fragment.name, stmt.span))
+            return (stmt,)
+        name = self.fresh.fragment(f"{fragment.name}_out", fragment.dtype, fragment.shape, layout)
+        index = coords(len(fragment.shape))
+        result: list[Stmt] = []
+        if isinstance(stmt, Accumulate):
+            zero = identity(stmt.op, fragment.dtype)
+            result.append(Map(Access(name, index), zero, fragment.shape, layout, "thread", stmt.span))
+        elif isinstance(stmt, Copy) and stmt.mask is not None and stmt.other is None:
+            self.problems.append(_elsewhere(fragment.name, stmt.span))
+        result.append(replace(stmt, dst=Access(name, stmt.dst.index)))
+        target = self._layout(fragment.name)
+        if not isinstance(stmt, Accumulate):
+            return (*result, *self._through_shared(name, fragment.name, target, stmt.span, context))
+        back = self.fresh.fragment(f"{fragment.name}_back", fragment.dtype, fragment.shape, target)
+        result += self._through_shared(name, back, target, stmt.span, context)
+        value = Elem(back, index, fragment.dtype)
+        result.append(
+            Accumulate(Access(fragment.name, index), value, stmt.op, fragment.shape, None, target, span=stmt.span)
+        )
+        return tuple(result)
+
+    def _product(self, stmt: Mma, context: Context, before: list[Stmt]) -> Mma:
+        needed = tiled(stmt).c
+        if self._layout(stmt.d.obj).simplify() != needed.simplify():
+            has = f"accumulator {stmt.d.obj} has the layout {self._layout(stmt.d.obj)}"
+            what = f"{has}, but {stmt.instr} needs {needed}"
+            help_text = "leave its layout open, or take it from tiled_mma"
+            self.problems.append(problem("matrix-layout", what, stmt.span, help_text))
+        names: list[Access] = []
+        for access, domain, index in operands(stmt):
+            fragment = self.state.fragment(access.obj)
+            if fragment is not None and not holds(self._layout(fragment.name), domain, index):
+                new = self._moved(fragment, project(domain, index, fragment.shape), stmt.span, context, before)
+                access = replace(access, obj=new or access.obj)
+            names.append(access)
+        return replace(stmt, a=names[0], b=names[1])
+
+    def _layout(self, name: str) -> FragmentLayout:
+        return self.state.fragments[name]
+
+    # ---------------------------------------------------------------- moves
+
+    def _moved(
+        self, source: Fragment, layout: FragmentLayout | None, span: Span, context: Context, before: list[Stmt]
+    ) -> str | None:
+        """A copy of `source` in `layout`, made after its only write or before this use."""
+        if layout is None:
+            self.problems.append(_elsewhere(source.name, span))
+            return None
+        writers = self.writers.get(source.name, [])
+        once = self.counts.get(source.name) == 1 and len(writers) == 1
+        if once and (source.name, layout) in self.moved:
+            return self.moved[source.name, layout]
+        name = self.fresh.fragment(f"{source.name}_moved", source.dtype, source.shape, layout)
+        self.state.fragments[name] = layout
+        if not once:
+            before += self._through_shared(source.name, name, layout, span, context)
+            return name
+        self.moved[source.name, layout] = name
+        writer, where = writers[0]
+        again = _recomputed(writer, name, layout)
+        moves_it = (again,) if again is not None else self._through_shared(source.name, name, layout, span, where)
+        self.after.setdefault(id(writer), []).extend(moves_it)
+        return name
+
+    def _through_shared(
+        self, source: str, target: str, layout: FragmentLayout, span: Span, context: Context
+    ) -> tuple[Stmt, ...]:
+        fragment = next(f for f in (*self.state.kernel.fragments, *self.fresh.fragments) if f.name == source)
+        assert fragment.layout is not None
+        if context.divergent:
+            what = f"tile {source} must change its layout here, which needs all threads of the block"
+            self.problems.append(
+                problem("barrier-in-divergent-branch", what, span, "use it before the branch, or give it a layout")
+            )
+        scratch = self._scratch(source, fragment)
+        index = coords(len(fragment.shape))
+        again = (Barrier(span),) if context.loops else ()
+        return (
+            *again,
+            Copy(Access(scratch, index), Access(source, index), fragment.shape, None, None, fragment.layout, span=span),
+            Barrier(span),
+            Copy(Access(target, index), Access(scratch, index), fragment.shape, None, None, layout, span=span),
+        )
+
+    def _scratch(self, base: str, fragment: Fragment) -> str:
+        layout = tile_layout(fragment.shape, fragment.dtype.bytes)
+        return self.fresh.tile(f"{base}_scratch", fragment.dtype, fragment.shape, layout)
+
+    def _stage_store(self, stmt: Copy, domain: FragmentLayout, context: Context, before: list[Stmt]) -> Copy | None:
+        """A store to global memory through shared memory, if that makes its accesses wide and consecutive."""
+        fragment, tensor = self.state.fragment(stmt.src.obj), self.state.kernel.object(stmt.dst.obj)
+        if fragment is None or not isinstance(tensor, Tensor) or stmt.instr is not None or context.divergent:
+            return None
+        if len(stmt.shape) < 2 or any(True for e in (*stmt.dst.index, *_mask(stmt)) for _ in elements(e)):
+            return None
+        if lift(self._layout(fragment.name), stmt.src.index, stmt.shape) is None:
+            return None
+        wanted = memory_domain(self.state, stmt)
+        axis = contiguous_axis(tensor, stmt.dst.index)
+        enough = min(stmt.shape[axis] if axis is not None else 0, _SEGMENT // tensor.dtype.bytes)
+        if axis is None or _run(domain, axis) >= min(enough, _run(wanted, axis)):
+            return None
+        scratch = prod(fragment.shape) * fragment.dtype.bytes
+        if self._shared_bytes() + scratch > target_of(self.state.kernel).shared_bytes:
+            return None
+        layout = project(wanted, stmt.src.index, fragment.shape)
+        if layout is None:
+            return None
+        name = self.fresh.fragment(f"{fragment.name}_rows", fragment.dtype, fragment.shape, layout)
+        self.state.fragments[name] = layout
+        before += self._through_shared(fragment.name, name, layout, stmt.span, context)
+        return replace(stmt, src=Access(name, stmt.src.index), layout=wanted)
+
+    def _shared_bytes(self) -> int:
+        tiles: list[Shared] = [*self.state.kernel.shared, *self.fresh.shared]
+        return sum(t.dtype.bytes * (t.layout.cosize() if t.layout else prod(t.shape)) for t in tiles)
+
+
+_SEGMENT = 64  # bytes: consecutive bytes per warp access below which a store is worth rearranging
+
+
+def _run(layout: FragmentLayout, axis: int) -> int:
+    """Consecutive elements along `axis` that neighbouring threads access together."""
+    run = layout.vector_width(axis)
+    for mode in layout.threads:
+        if mode.dim != axis or mode.stride != run:
+            break
+        run *= mode.extent
+    return run
+
+
+def _mask(stmt: Copy) -> tuple[Expr, ...]:
+    return () if stmt.mask is None else (stmt.mask,)
+
+
+def _written(stmt: Stmt) -> tuple[str, ...]:
+    match stmt:
+        case Copy(dst=dst) | Map(dst=dst) | Accumulate(dst=dst) | Mma(d=dst):
+            return (dst.obj,)
+        case _:
+            return ()
+
+
+def _reading(stmt: Work, renamed: dict[Access, str]) -> Work:
+    """`stmt` with some of its register reads directed to other tiles; what it writes stays."""
+    result = map_accesses(stmt, lambda a: Access(renamed[a], a.index) if a in renamed else a)
+    assert isinstance(result, Copy | Map | Accumulate)
+    return replace(result, dst=Access(stmt.dst.obj, result.dst.index))
+
+
+def _recomputed(writer: Stmt, name: str, layout: FragmentLayout) -> Map | None:
+    """The map that made a tile from coordinates alone, into another tile of `layout`."""
+    if not isinstance(writer, Map) or any(True for _ in elements(writer.value)):
+        return None
+    domain = lift(layout, writer.dst.index, writer.shape)
+    return None if domain is None else replace(writer, dst=Access(name, writer.dst.index), layout=domain)
+
+
+def _elsewhere(name: str, span: Span) -> Diagnostic:
+    return problem(
+        "register-elsewhere",
+        f"elements of tile {name} are needed by threads that do not hold them, at computed coordinates",
+        span,
+        "store the tile to shared memory and load it from there, or give it a layout that keeps the exchange in a warp",
+    )

@@ -1,0 +1,68 @@
+"""Rewriting with the surroundings of each statement in view: loops and divergent branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from argus.ir.expr import Thread, walk
+from argus.ir.nodes import CommitGroup, For, If, Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What encloses a statement: the loops, outermost first, and whether threads may have parted ways."""
+
+    loops: tuple[For, ...] = ()
+    divergent: bool = False
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether an enclosing loop keeps asynchronous copies going from one iteration to the next."""
+        return any(isinstance(s, CommitGroup) for loop in self.loops for s in loop.body)
+
+
+def rewrite_bodies(
+    body: tuple[Stmt, ...],
+    change: Callable[[tuple[Stmt, ...], Context], tuple[Stmt, ...]],
+    context: Context | None = None,
+) -> tuple[Stmt, ...]:
+    """`change` applied to every list of statements, inner ones first, with its context in the original body."""
+    context = Context() if context is None else context
+    result: list[Stmt] = []
+    for stmt in body:
+        match stmt:
+            case For(body=inner):
+                inside = replace(context, loops=(*context.loops, stmt))
+                stmt = replace(stmt, body=rewrite_bodies(inner, change, inside))
+            case If(then=then, orelse=orelse):
+                inside = replace(context, divergent=context.divergent or reads_thread(stmt))
+                stmt = replace(
+                    stmt,
+                    then=rewrite_bodies(then, change, inside),
+                    orelse=rewrite_bodies(orelse, change, inside),
+                )
+            case _:
+                pass
+        result.append(stmt)
+    return change(tuple(result), context)
+
+
+def reads_thread(branch: If) -> bool:
+    """Whether threads of one block may take different ways."""
+    return any(isinstance(e, Thread) for e in walk(branch.cond))
+
+
+def rewrite_in_context(
+    body: tuple[Stmt, ...], change: Callable[[Stmt, Context], tuple[Stmt, ...] | None]
+) -> tuple[Stmt, ...]:
+    """Replacement of single statements, inner ones first: `change` gives the new ones, or None to keep one."""
+
+    def every(statements: tuple[Stmt, ...], context: Context) -> tuple[Stmt, ...]:
+        result: list[Stmt] = []
+        for stmt in statements:
+            changed = change(stmt, context)
+            result.extend((stmt,) if changed is None else changed)
+        return tuple(result)
+
+    return rewrite_bodies(body, every)

@@ -1,0 +1,79 @@
+"""New memory objects, under names that the kernel does not use yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from argus.ir.expr import REDUCTIONS, Const, coords
+from argus.ir.nodes import Access, For, Fragment, Kernel, Shared, Stage, Stmt
+from argus.ir.types import DType
+from argus.ir.visit import map_accesses, walk
+from argus.layout import AnyLayout, FragmentLayout
+
+
+@dataclass
+class Fresh:
+    """The objects that one pass adds to `kernel`. Names follow the object that they stand for."""
+
+    kernel: Kernel
+    shared: list[Shared] = field(default_factory=list)
+    fragments: list[Fragment] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        kernel = self.kernel
+        self._names = {p.name for p in kernel.params} | set(kernel.sizes)
+        self._names |= {s.name for s in kernel.shared} | {f.name for f in kernel.fragments}
+        self._names |= {s.var for s in walk(kernel.body) if isinstance(s, For)}
+
+    def name(self, base: str) -> str:
+        """`base`, or `base` with the first free number."""
+        candidate, number = base, 0
+        while candidate in self._names:
+            number += 1
+            candidate = f"{base}{number}"
+        self._names.add(candidate)
+        return candidate
+
+    def fragment(self, base: str, dtype: DType, shape: tuple[int, ...], layout: FragmentLayout | None = None) -> str:
+        """A new register tile; returns its name."""
+        name = self.name(base)
+        self.fragments.append(Fragment(name, dtype, shape, layout))
+        return name
+
+    def tile(self, base: str, dtype: DType, shape: tuple[int, ...], layout: AnyLayout | None = None) -> str:
+        """A new shared tile; returns its name."""
+        name = self.name(base)
+        self.shared.append(Shared(name, dtype, shape, layout))
+        return name
+
+    def finish(self, body: tuple[Stmt, ...]) -> Kernel:
+        """The kernel with `body` and the new objects."""
+        return replace(
+            self.kernel,
+            body=body,
+            shared=(*self.kernel.shared, *self.shared),
+            fragments=(*self.kernel.fragments, *self.fragments),
+        )
+
+
+def whole(name: str, rank: int) -> Access:
+    """`name[c0, c1, ...]`."""
+    return Access(name, coords(rank))
+
+
+def identity(op: str, dtype: DType) -> Const:
+    """The value that a reduction by `op` starts from."""
+    value = REDUCTIONS[op](dtype)
+    return Const(float(value) if dtype.is_float else value, dtype)
+
+
+def names(stmt: Stmt) -> set[str]:
+    """The memory objects that a statement itself (not a nested one) names."""
+    found: set[str] = {stmt.dst} if isinstance(stmt, Stage) else set()
+
+    def note(access: Access) -> Access:
+        found.add(access.obj)
+        return access
+
+    map_accesses(stmt, note)
+    return found

@@ -1,0 +1,220 @@
+"""Which register layout each fragment and each statement gets.
+
+Layouts spread from anchors: those that the author wrote, and the accumulators of matrix products. A statement takes
+the layout of an operand that has all of its elements; a tile takes the part of the statement's layout that its
+indices select (`project`): a row maximum lives in all threads that work on its row. Where nothing is known
+the largest domain is decided first, by its global access: consecutive threads on consecutive vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from argus.ir.expr import Coord, Expr, elements, rewrite
+from argus.ir.instruction import INSTRUCTIONS, MMA
+from argus.ir.instruction.tiled import TiledMma, tiled_mma
+from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Map, Mma, Shared, Tensor
+from argus.ir.visit import walk
+from argus.layout import FragmentLayout
+from argus.layout.swizzle import SwizzledLayout
+from argus.passes.affine import Facts, facts
+from argus.passes.layouts import complete, default, everywhere, lift, project
+from argus.passes.moves import contiguous_axis, moves, target_of, vector_width
+
+Work = Copy | Map | Accumulate
+"""Statements with a layout of their own."""
+
+_VECTOR = 16  # bytes: the widest access of all targets
+
+
+@dataclass
+class Layouts:
+    """What is known so far: of fragments by name, of statements by identity (equal ones may stand in two places)."""
+
+    kernel: Kernel
+    known: Facts
+    fragments: dict[str, FragmentLayout] = field(default_factory=dict)
+    domains: dict[int, FragmentLayout] = field(default_factory=dict)
+
+    def fragment(self, name: str) -> Fragment | None:
+        """The fragment called `name`; None for another object."""
+        obj = self.kernel.object(name)
+        return obj if isinstance(obj, Fragment) else None
+
+
+def infer(kernel: Kernel) -> Layouts:
+    """Layouts of all fragments and of all statements with a domain."""
+    state = Layouts(kernel, facts(kernel))
+    work = [s for s in walk(kernel.body) if isinstance(s, Copy | Map | Accumulate)]
+    products = [s for s in walk(kernel.body) if isinstance(s, Mma)]
+    for fragment in kernel.fragments:
+        if fragment.layout is not None:
+            state.fragments[fragment.name] = fragment.layout
+        elif prod(fragment.shape) == 1:
+            state.fragments[fragment.name] = _single(fragment.shape, kernel.num_threads)
+    for stmt in work:
+        if stmt.layout is not None:
+            state.domains[id(stmt)] = stmt.layout
+    for product in products:
+        state.fragments.setdefault(product.d.obj, tiled(product).c)
+    _propagate(state, work)
+    for product in products:
+        for access, domain, index in operands(product):
+            operand = state.fragment(access.obj)
+            if operand is not None and operand.name not in state.fragments:
+                layout = project(domain, index, operand.shape)
+                if layout is not None:
+                    state.fragments[operand.name] = domain if layout == domain.simplify() else layout
+                    _propagate(state, work)
+    _default_rest(state, work)
+    for fragment in kernel.fragments:
+        state.fragments.setdefault(fragment.name, default(fragment.shape, kernel.num_threads))
+    return state
+
+
+def tiled(product: Mma) -> TiledMma:
+    """The operand layouts of a product whose instruction and warps are chosen."""
+    assert product.instr is not None and product.warps is not None
+    return tiled_mma(MMA[product.instr], product.shape, product.warps)
+
+
+def operands(product: Mma) -> tuple[tuple[Access, FragmentLayout, tuple[Expr, ...]], ...]:
+    """Operands a and b: the access, the layout over (m, k) or (n, k) that is needed, the index over that domain."""
+    layouts = tiled(product)
+    return (
+        (product.a, layouts.a, _over(product.a.index, {0: 0, 2: 1})),
+        (product.b, layouts.b, _over(product.b.index, {1: 0, 2: 1})),
+    )
+
+
+def _over(index: Sequence[Expr], axes: dict[int, int]) -> tuple[Expr, ...]:
+    def change(e: Expr) -> Expr | None:
+        return Coord(axes[e.axis]) if isinstance(e, Coord) and e.axis in axes else None
+
+    return tuple(rewrite(e, change) for e in index)
+
+
+def register_reads(stmt: Work) -> tuple[Access, ...]:
+    """The register tiles that a statement reads, with their indices."""
+    exprs: list[Expr] = []
+    match stmt:
+        case Copy(src=src, dst=dst, mask=mask):
+            exprs = [*src.index, *dst.index]
+        case Map(value=value, dst=dst):
+            mask = None
+            exprs = [value, *dst.index]
+        case Accumulate(value=value, dst=dst, mask=mask):
+            exprs = [value, *dst.index]
+    if mask is not None:
+        exprs.append(mask)
+    reads = [Access(e.obj, e.index) for expr in exprs for e in elements(expr)]
+    if isinstance(stmt, Copy):
+        reads.insert(0, stmt.src)
+    return tuple(reads)
+
+
+def _accesses(state: Layouts, stmt: Work) -> list[tuple[Access, Fragment]]:
+    """Fragment accesses: the written one first, except by a reduction, whose result is the smaller side."""
+    reads = register_reads(stmt)
+    order = (*reads, stmt.dst) if isinstance(stmt, Accumulate) else (stmt.dst, *reads)
+    return [(a, f) for a in order if (f := state.fragment(a.obj)) is not None]
+
+
+def _propagate(state: Layouts, work: list[Work]) -> None:
+    """Spread what is known until nothing changes."""
+    changed = True
+    while changed:
+        changed = False
+        for stmt in work:
+            changed |= _visit(state, stmt)
+
+
+def _visit(state: Layouts, stmt: Work) -> bool:
+    accesses = _accesses(state, stmt)
+    changed = False
+    if id(stmt) not in state.domains:
+        for access, fragment in accesses:
+            layout = state.fragments.get(fragment.name)
+            found = None if layout is None else lift(layout, access.index, stmt.shape)
+            if found is not None:
+                state.domains[id(stmt)] = found
+                changed = True
+                break
+    domain = state.domains.get(id(stmt))
+    if domain is None:
+        return changed
+    for access, fragment in accesses:
+        if fragment.name not in state.fragments:
+            layout = project(domain, access.index, fragment.shape)
+            if layout is not None:
+                state.fragments[fragment.name] = layout
+                changed = True
+    return changed
+
+
+def _default_rest(state: Layouts, work: list[Work]) -> None:
+    """Decide what no anchor reaches: the largest domain first, global accesses before others."""
+
+    def rank(entry: tuple[int, Work]) -> tuple[int, int, int]:
+        position, stmt = entry
+        moves_global = isinstance(stmt, Copy) and any(
+            isinstance(state.kernel.object(a.obj), Tensor) for a in (stmt.src, stmt.dst)
+        )
+        return (-prod(stmt.shape), 0 if moves_global else 1, position)
+
+    for _, stmt in sorted(enumerate(work), key=rank):
+        if id(stmt) not in state.domains:
+            state.domains[id(stmt)] = _default_domain(state, stmt)
+            _propagate(state, work)
+
+
+def _default_domain(state: Layouts, stmt: Work) -> FragmentLayout:
+    threads = state.kernel.num_threads
+    if prod(stmt.shape) == 1:
+        return _single(stmt.shape, threads)
+    if isinstance(stmt, Copy):
+        return memory_domain(state, stmt)
+    vector = _VECTOR // state.kernel.object(stmt.dst.obj).dtype.bytes
+    partial = [(a, f) for a, f in _accesses(state, stmt) if f.name in state.fragments and prod(f.shape) > 1]
+    for access, fragment in sorted(partial, key=lambda e: -prod(e[1].shape)):
+        found = complete(state.fragments[fragment.name], access.index, stmt.shape, vector)
+        if found is not None:
+            return found
+    return default(stmt.shape, threads, vector=vector)
+
+
+def memory_domain(state: Layouts, copy: Copy) -> FragmentLayout:
+    """The layout that suits the memory side of `copy`: widest vectors, consecutive threads side by side."""
+    kernel = state.kernel
+    names = moves(target_of(kernel))
+    memory = [(a, kernel.object(a.obj)) for a in (copy.src, copy.dst)]
+    access, obj = next(((a, o) for a, o in memory if isinstance(o, Tensor)), memory[0])
+    if isinstance(obj, Fragment):
+        access, obj = memory[1]
+    axis = contiguous_axis(obj, access.index) if isinstance(obj, Tensor) else _tile_axis(obj, access)
+    size = obj.dtype.bytes
+    order = None
+    if axis is not None:
+        order = (axis, *(d for d in reversed(range(len(copy.shape))) if d != axis))
+    row = INSTRUCTIONS[names.load_global if isinstance(obj, Tensor) else names.load_shared]
+    layout = default(copy.shape, kernel.num_threads, order, _VECTOR // size)
+    width = max(1, vector_width(kernel, copy, layout, row, state.known))
+    return default(copy.shape, kernel.num_threads, order, width)
+
+
+def _tile_axis(obj: Shared | Fragment, access: Access) -> int | None:
+    """The axis along which a shared tile is contiguous."""
+    if isinstance(obj, Fragment) or obj.layout is None:
+        return None
+    inner = obj.layout.inner if isinstance(obj.layout, SwizzledLayout) else obj.layout
+    strides = inner.stride if isinstance(inner.stride, tuple) else (inner.stride,)
+    for index, stride in zip(access.index, strides, strict=True):
+        if stride == 1 and isinstance(index, Coord):
+            return index.axis
+    return None
+
+
+def _single(shape: tuple[int, ...], threads: int) -> FragmentLayout:
+    return FragmentLayout(shape, everywhere(threads).threads, ())

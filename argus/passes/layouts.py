@@ -1,0 +1,166 @@
+"""Register layouts of statements and of the tiles that they touch: how one follows from the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd, prod
+
+import numpy as np
+
+from argus.ir.expr import Const, Coord, Expr
+from argus.ir.locality import cells, foreign, holders
+from argus.layout import FragmentLayout, LayoutError, Mode, blocked
+
+
+def axes_of(index: Sequence[Expr]) -> tuple[int | None, ...] | None:
+    """The domain axis of each index that is a bare `Coord`, None for a constant; None if there is any other."""
+    result: list[int | None] = []
+    for expr in index:
+        match expr:
+            case Coord(axis=axis) if axis not in result:
+                result.append(axis)
+            case Const():
+                result.append(None)
+            case _:
+                return None
+    return tuple(result)
+
+
+def project(domain: FragmentLayout, index: Sequence[Expr], shape: tuple[int, ...]) -> FragmentLayout | None:
+    """The layout of a tile of `shape` in which every thread holds what it needs for its elements of `domain`.
+
+    `[128x64 | t 8@1*8 16@0 | v 8@1]` read at `(c0,)` gives `[128 | t 8@_ 16@0 | v]`. None unless every index is
+    a coordinate that runs through its whole dimension, or 0 in a dimension of extent 1.
+    """
+    axes = axes_of(index)
+    if axes is None or not _whole(axes, index, shape, domain.shape):
+        return None
+    place = {axis: dim for dim, axis in enumerate(axes) if axis is not None}
+
+    def moved(mode: Mode) -> Mode:
+        dim = None if mode.dim is None else place.get(mode.dim)
+        return Mode(mode.extent, dim, mode.stride) if dim is not None else Mode(mode.extent, None)
+
+    values = tuple(moved(m) for m in domain.values if m.dim in place)
+    return FragmentLayout(shape, tuple(moved(m) for m in domain.threads), values).simplify()
+
+
+def lift(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...]) -> FragmentLayout | None:
+    """The layout of a domain in which every thread works on the elements `index` that it holds of the tile.
+
+    None unless the access visits each element of the tile exactly once.
+    """
+    axes = axes_of(index)
+    if axes is None or not _whole(axes, index, tile.shape, domain):
+        return None
+    if any(extent > 1 and axis not in axes for axis, extent in enumerate(domain)):
+        return None
+
+    def moved(mode: Mode) -> Mode:
+        axis = None if mode.dim is None else axes[mode.dim]
+        return Mode(mode.extent, axis, mode.stride) if axis is not None else Mode(mode.extent, None)
+
+    values = tuple(m for m in tile.values if m.dim is not None and axes[m.dim] is not None)
+    return FragmentLayout(domain, tuple(moved(m) for m in tile.threads), tuple(moved(m) for m in values)).simplify()
+
+
+def _whole(axes: tuple[int | None, ...], index: Sequence[Expr], tile: tuple[int, ...], domain: tuple[int, ...]) -> bool:
+    for axis, expr, extent in zip(axes, index, tile, strict=True):
+        if axis is None:
+            if extent != 1 or expr != Const(0):
+                return False
+        elif domain[axis] != extent:
+            return False
+    return True
+
+
+def complete(
+    partial: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...], vector: int
+) -> FragmentLayout | None:
+    """A layout of `domain` whose projection at `index` is `partial`: its replicated threads share the other axes.
+
+    A row maximum `[128 | t 8@_ 16@0 | v]` read at `(c0,)` in a domain 128x64 gives
+    `[128x64 | t 8@1*8 16@0 | v 8@1]` with `vector` 8. None if the threads do not fit.
+    """
+    axes = axes_of(index)
+    if axes is None or not _whole(axes, index, partial.shape, domain):
+        return None
+    free = [axis for axis in reversed(range(len(domain))) if axis not in axes and domain[axis] > 1]
+    if not free:
+        return None
+    start = {axis: gcd(vector, domain[axis]) if axis == free[0] else 1 for axis in free}
+    values = [Mode(start[free[0]], free[0])]
+    threads: list[Mode] = []
+    for mode in partial.threads:
+        if mode.dim is not None and axes[mode.dim] is not None:
+            threads.append(Mode(mode.extent, axes[mode.dim], mode.stride))
+            continue
+        left = mode.extent
+        for axis in free:
+            take = gcd(left, domain[axis] // start[axis])
+            threads.append(Mode(take, axis, start[axis]))
+            start[axis] *= take
+            left //= take
+        threads.append(Mode(left, None))
+    kept = [Mode(m.extent, axes[m.dim], m.stride) for m in partial.values if m.dim is not None]
+    rest = [Mode(domain[axis] // start[axis], axis, start[axis]) for axis in free]
+    return FragmentLayout(domain, tuple(threads), (*values, *rest, *kept)).simplify()
+
+
+def default(
+    shape: tuple[int, ...], num_threads: int, order: tuple[int, ...] | None = None, vector: int = 1
+) -> FragmentLayout:
+    """`blocked` with at most `vector` elements in a row, fewer when that keeps more threads busy.
+
+    Shapes that the threads cannot share evenly fall back on as many threads as divide them.
+    """
+    size = prod(shape)
+    while vector > 1 and size // vector < num_threads:
+        vector //= 2
+    try:
+        return blocked(shape, num_threads, order, vector).simplify()
+    except LayoutError:
+        return _uneven(shape, num_threads, order or tuple(reversed(range(len(shape)))))
+
+
+def _uneven(shape: tuple[int, ...], num_threads: int, order: tuple[int, ...]) -> FragmentLayout:
+    threads: list[Mode] = []
+    values: list[Mode] = []
+    left = num_threads
+    for dim in order:
+        across = gcd(left, shape[dim])
+        threads.append(Mode(across, dim))
+        values.append(Mode(shape[dim] // across, dim, across))
+        left //= across
+    threads.append(Mode(left, None))
+    return FragmentLayout(shape, tuple(threads), tuple(values)).simplify()
+
+
+def everywhere(num_threads: int) -> FragmentLayout:
+    """The layout of a scalar: all threads hold it."""
+    return FragmentLayout((), (Mode(num_threads, None),), ())
+
+
+def holds(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...]) -> bool:
+    """Whether every thread itself holds all elements `tile[index]` of its part of `domain`."""
+    if project(domain, index, tile.shape) == tile.simplify():
+        return True
+    return cells(index, tile.shape, domain) is not None and foreign(domain, index, tile, None) is None
+
+
+def warp_holds(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...], warp_size: int) -> bool:
+    """Whether the lanes of each thread's warp together hold all elements `tile[index]` that it needs."""
+    return cells(index, tile.shape, domain) is not None and foreign(domain, index, tile, warp_size) is None
+
+
+def fills(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...]) -> bool:
+    """Whether a write of `tile[index]` over `domain` reaches every holder of each element that it writes."""
+    if project(domain, index, tile.shape) == tile.simplify():
+        return True
+    touched = cells(index, tile.shape, domain)
+    if touched is None or not holds(tile, domain, index):
+        return False
+    written = np.zeros((tile.num_threads, tile.size), dtype=np.bool_)
+    written[np.arange(tile.num_threads)[:, None], touched] = True
+    some = np.asarray(written.any(axis=0))
+    return bool((written == (holders(tile) & some[None, :])).all())

@@ -1,0 +1,66 @@
+"""Tile IR to explicit IR, pass after pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from argus.ir.nodes import Kernel
+from argus.ir.target import TARGETS
+from argus.passes.allocate import allocate_shared
+from argus.passes.assign import assign_layouts
+from argus.passes.matrix import choose_matrix_instructions
+from argus.passes.pipeline import pipeline
+from argus.passes.reduce import split_reductions
+from argus.passes.registers import check_registers
+from argus.passes.report import LoweringError, problem
+from argus.passes.select import select_instructions
+from argus.passes.slices import slice_products
+from argus.passes.staging import stage_tiles
+from argus.passes.through_registers import copy_through_registers
+from argus.passes.tiles import lay_out_tiles
+
+Pass = Callable[[Kernel], Kernel]
+
+PASSES: tuple[Pass, ...] = (
+    choose_matrix_instructions,  # mma: instruction, warps
+    lay_out_tiles,  # shared tiles: layout
+    pipeline,  # pipelined loops: buffers, copies, waits, barriers
+    stage_tiles,  # stage: copies, barriers
+    copy_through_registers,  # memory to memory: two copies
+    assign_layouts,  # registers: layout of tiles and statements, moves between layouts
+    slice_products,  # mma: operands in registers
+    split_reductions,  # accumulate: thread, warp, block
+    select_instructions,  # copies: instruction, vector
+    allocate_shared,  # shared tiles: offset
+    check_registers,
+)
+"""In order. After each of them the kernel is well-formed tile IR; after the last one, explicit IR."""
+
+
+def lower(kernel: Kernel, target: str) -> Kernel:
+    """The explicit choreography of `kernel` on `target`, a name of `TARGETS`.
+
+    What is already explicit stays as it is. Raises `LoweringError` with everything that the failing pass found:
+    instructions that the target does not have, shapes that no instruction takes, shared memory or registers
+    that do not suffice, block-wide steps in divergent branches.
+    """
+    kernel = for_target(kernel, target)
+    for run in PASSES:
+        kernel = run(kernel)
+    return kernel
+
+
+def for_target(kernel: Kernel, target: str) -> Kernel:
+    """`kernel` with its target, if that can run it."""
+    machine = TARGETS.get(target)
+    if machine is None:
+        names = ", ".join(TARGETS)
+        raise LoweringError(problem("unknown-target", f"there is no target {target}", kernel.span, f"one of {names}"))
+    if machine.warp_size != kernel.warp_size:
+        what = f"{kernel.name} was checked for warps of {kernel.warp_size} threads; {target} has {machine.warp_size}"
+        raise LoweringError(problem("warp-size", what, kernel.span, f"check the kernel with the target {target}"))
+    if kernel.num_threads > machine.max_threads:
+        what = f"{kernel.num_threads} threads are too many for a block of {target}, which has {machine.max_threads}"
+        raise LoweringError(problem("block-size", what, kernel.span, "use fewer warps"))
+    return replace(kernel, target=target)

@@ -1,0 +1,184 @@
+"""Chooses the matrix instruction of every product, and how the warps share it.
+
+    mma acc += sa * sb                      ->  mma acc += sa * sb  instr mma_m16n8k16  warps (2, 2)
+
+Products into the same accumulator agree. Warps form the grid that reads least from shared memory. Where rows of an
+accumulator are reduced, or become the operand of another product, all warps stand along M: then a row stays
+in one warp, and on NVIDIA an accumulator is an operand without moving.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from argus.diagnostic import Diagnostic
+from argus.ir.expr import Coord, elements
+from argus.ir.instruction import MMA, MmaRow
+from argus.ir.instruction.tiled import tiled_mma
+from argus.ir.nodes import Accumulate, Fragment, Kernel, Map, Mma, Stmt
+from argus.ir.target import Target
+from argus.ir.types import DType
+from argus.ir.visit import rewrite_body, walk
+from argus.layout import LayoutError
+from argus.passes.moves import target_of
+from argus.passes.report import LoweringError, problem
+
+
+def choose_matrix_instructions(kernel: Kernel) -> Kernel:
+    """Fill in `instr` and `warps` of every `Mma`. Raises `LoweringError` where no instruction fits."""
+    by_row = _along_rows(kernel)
+    chosen: dict[str, tuple[str, tuple[int, int]]] = {}
+    problems: list[Diagnostic] = []
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, Mma) and stmt.d.obj not in chosen:
+            result = _choose(kernel, stmt, stmt.d.obj in by_row)
+            if isinstance(result, Diagnostic):
+                problems.append(result)
+            else:
+                chosen[stmt.d.obj] = result
+    if problems:
+        raise LoweringError(*problems)
+
+    def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
+        if not isinstance(stmt, Mma):
+            return None
+        instr, warps = chosen[stmt.d.obj]
+        return (replace(stmt, instr=stmt.instr or instr, warps=stmt.warps or warps),)
+
+    return replace(kernel, body=rewrite_body(kernel.body, change))
+
+
+def _choose(kernel: Kernel, first: Mma, by_row: bool) -> tuple[str, tuple[int, int]] | Diagnostic:
+    """The instruction and warp grid for all products into the accumulator of `first`."""
+    target = target_of(kernel)
+    all_into = [s for s in walk(kernel.body) if isinstance(s, Mma) and s.d.obj == first.d.obj]
+    named = next((s for s in all_into if s.instr is not None), first)
+    a, b, d = (kernel.object(x.obj).dtype for x in (named.a, named.b, named.d))
+    if named.instr is not None:
+        row = MMA.get(named.instr)
+        fault = _named_fault(row, named, target, (a, b, d))
+        if row is None or fault is not None:
+            return fault or problem("unknown-instruction", f"there is no matrix instruction {named.instr}", named.span)
+        rows = [row]
+    else:
+        rows = [r for r in MMA.values() if _usable(r, target) and _takes(r, a, b, d)]
+        if not rows:
+            return problem(
+                "no-matrix-instruction",
+                f"{target.name} has no matrix instruction for {a} times {b} into {d}",
+                first.span,
+                "it has " + "; ".join(_signature(r) for r in MMA.values() if _usable(r, target)),
+            )
+    for row in rows:
+        grids = [w for w in _grids(kernel.num_warps) if all(_divides(row, s, w) for s in all_into)]
+        grids = [w for w in grids if all(s.warps in (None, w) for s in all_into)]
+        grids = [w for w in grids if _fits_layouts(kernel, row, all_into, w)]
+        if grids:
+            return row.name, min(grids, key=lambda w: _cost(first.shape, w, by_row))
+    shapes = " or ".join("x".join(str(n) for n in r.shape) for r in rows)
+    return problem(
+        "matrix-shape",
+        f"{kernel.num_warps} warps cannot share a product of shape {_text(first.shape)} in steps of {shapes}",
+        first.span,
+        "make M, N and K multiples of the instruction's shape times the warps along them, or use fewer warps",
+    )
+
+
+def _named_fault(
+    row: MmaRow | None, stmt: Mma, target: Target, dtypes: tuple[DType, DType, DType]
+) -> Diagnostic | None:
+    usable = ", ".join(r.name for r in MMA.values() if _usable(r, target))
+    if row is None:
+        what = f"there is no matrix instruction {stmt.instr}"
+        return problem("unknown-instruction", what, stmt.span, f"{target.name} has {usable}")
+    if not _usable(row, target):
+        return problem(
+            "instruction-target",
+            f"{row.name} is an instruction of {', '.join(row.architectures)}, not of {target.name}",
+            stmt.span,
+            f"{target.name} has {usable}",
+        )
+    if not _takes(row, *dtypes):
+        a, b, d = dtypes
+        return problem(
+            "matrix-types",
+            f"{row.name} does not multiply {a} by {b} into {d}",
+            stmt.span,
+            f"it computes {_signature(row)}",
+        )
+    return None
+
+
+def _usable(row: MmaRow, target: Target) -> bool:
+    return any(a in target.architectures for a in row.architectures)
+
+
+def _takes(row: MmaRow, a: DType, b: DType, d: DType) -> bool:
+    mixed = a.is_float and a.bits == 8  # the 8-bit float instructions take two different formats
+    return a in row.operands and b in row.operands and (a == b or mixed) and d == row.accumulator
+
+
+def _signature(row: MmaRow) -> str:
+    return f"{row.name}: {' or '.join(str(d) for d in row.operands)} into {row.accumulator}"
+
+
+def _grids(num_warps: int) -> list[tuple[int, int]]:
+    return [(m, num_warps // m) for m in range(1, num_warps + 1) if num_warps % m == 0]
+
+
+def _divides(row: MmaRow, stmt: Mma, warps: tuple[int, int]) -> bool:
+    steps = (row.shape[0] * warps[0], row.shape[1] * warps[1], row.shape[2])
+    return all(extent % step == 0 for extent, step in zip(stmt.shape, steps, strict=True))
+
+
+def _fits_layouts(kernel: Kernel, row: MmaRow, products: list[Mma], warps: tuple[int, int]) -> bool:
+    """Whether the layouts that the author gave to operands are those of this grid."""
+    for stmt in products:
+        try:
+            tiled = tiled_mma(row, stmt.shape, warps)
+        except LayoutError:
+            return False
+        for access, needed in ((stmt.a, tiled.a), (stmt.b, tiled.b), (stmt.d, tiled.c)):
+            obj = kernel.object(access.obj)
+            given = obj.layout if isinstance(obj, Fragment) else None
+            if given is not None and given.shape == needed.shape and given.simplify() != needed.simplify():
+                return False
+    return True
+
+
+def _cost(shape: tuple[int, int, int], warps: tuple[int, int], by_row: bool) -> tuple[int, int, int]:
+    """Rows and columns of operands that a warp reads; by rows, the warps along N come first."""
+    m, n, _ = shape
+    return (warps[1] if by_row else 0, m // warps[0] + n // warps[1], warps[0])
+
+
+def _along_rows(kernel: Kernel) -> set[str]:
+    """Accumulators of which a row is reduced, or becomes an operand, and those of the products that it enters."""
+    statements = list(walk(kernel.body))
+    products = [s for s in statements if isinstance(s, Mma)]
+    result: set[str] = set()
+    for product in products:
+        reach = {product.d.obj}
+        for _ in statements:  # as many rounds as could be needed; stops when nothing is added
+            more = {
+                s.dst.obj for s in statements if isinstance(s, Map) and any(e.obj in reach for e in elements(s.value))
+            }
+            if more <= reach:
+                break
+            reach |= more
+        reduces = any(
+            isinstance(s, Accumulate)
+            and s.instr is None
+            and len(s.shape) == 2
+            and Coord(1) not in s.dst.index
+            and any(e.obj in reach for e in elements(s.value))
+            for s in statements
+        )
+        enters = [p.d.obj for p in products if p.a.obj in reach]
+        if reduces or enters:
+            result |= {product.d.obj, *enters}
+    return result
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    return "x".join(str(n) for n in shape)

@@ -1,0 +1,199 @@
+"""Which instruction moves data between two spaces on a target, and how many elements it can move at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argus.ir.expr import Const, Coord, Expr
+from argus.ir.instruction import CopyRow
+from argus.ir.locality import cells
+from argus.ir.nodes import Access, Copy, Fragment, Kernel, MemoryObject, Shared, Tensor
+from argus.ir.target import TARGETS, Target
+from argus.layout import FragmentLayout
+from argus.layout.swizzle import table
+from argus.passes.affine import Facts, depends_on, linear, uniform
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Names of a vendor's instructions. `load_matrix` are tried in order before `load_shared`."""
+
+    load_global: str
+    store_global: str
+    load_shared: str
+    store_shared: str
+    reduce_global: str
+    load_matrix: tuple[str, ...] = ()
+    asynchronous: str | None = None
+
+
+_NVIDIA = Moves(
+    "ld.global", "st.global", "ld.shared", "st.shared", "red.global", ("ldmatrix", "ldmatrix.trans"), "cp.async"
+)
+_AMD = Moves("buffer_load", "buffer_store", "ds_read", "ds_write", "global_atomic")
+
+
+def moves(target: Target) -> Moves:
+    """The instructions of `target`; the CPU runs NVIDIA's."""
+    return _AMD if target.vendor == "amd" else _NVIDIA
+
+
+def target_of(kernel: Kernel) -> Target:
+    """The target of a kernel that has one."""
+    assert kernel.target is not None
+    return TARGETS[kernel.target]
+
+
+def space(obj: MemoryObject) -> str:
+    """The space of a memory object, in the words of the instruction table."""
+    match obj:
+        case Tensor():
+            return "global"
+        case Shared():
+            return "shared"
+        case Fragment():
+            return "fragment"
+
+
+def select(kernel: Kernel, copy: Copy) -> str | None:
+    """The synchronous, non-collective instruction between the spaces of `copy`; None if there is none."""
+    names = moves(target_of(kernel))
+    match space(kernel.object(copy.src.obj)), space(kernel.object(copy.dst.obj)):
+        case "global", "fragment":
+            return names.load_global
+        case "fragment", "global":
+            return names.store_global
+        case "shared", "fragment":
+            return names.load_shared
+        case "fragment", "shared":
+            return names.store_shared
+        case _:
+            return None
+
+
+def contiguous_dim(tensor: Tensor) -> int | None:
+    """The last dimension of stride 1."""
+    for dim in reversed(range(len(tensor.strides))):
+        stride = tensor.strides[dim]
+        if isinstance(stride, Const) and stride.value == 1:
+            return dim
+    return None
+
+
+def contiguous_axis(tensor: Tensor, index: Sequence[Expr]) -> int | None:
+    """The domain axis along which `tensor[index]` steps through consecutive elements."""
+    dim = contiguous_dim(tensor)
+    if dim is None:
+        return None
+    steps = [e.axis for e, c in linear(index[dim]).terms if isinstance(e, Coord) and c == 1]
+    others = [e for d, e in enumerate(index) if d != dim]
+    for axis in sorted(steps, reverse=True):
+        rest = linear(index[dim]).without(Coord(axis))
+        if not rest.depends_on(axis) and not any(depends_on(e, axis) for e in others):
+            return axis
+    return None
+
+
+def vector_width(kernel: Kernel, copy: Copy, layout: FragmentLayout, row: CopyRow, known: Facts) -> int:
+    """The most elements that one access of `row` can move for `copy` spread by `layout`; 0 if none is allowed."""
+    memory = [o for a in (copy.src, copy.dst) if not isinstance(o := kernel.object(a.obj), Fragment)]
+    size = memory[0].dtype.bytes
+    for allowed in sorted(row.vector_bytes, reverse=True):
+        width = allowed // size
+        if width < 1 or allowed % size:
+            continue
+        if all(_fits(kernel, a, copy, layout, width, known) for a in (copy.src, copy.dst)):
+            return width
+    return 0
+
+
+def _fits(kernel: Kernel, access: Access, copy: Copy, layout: FragmentLayout, width: int, known: Facts) -> bool:
+    """Whether `width` values at a time are consecutive, aligned elements of the accessed object."""
+    obj = kernel.object(access.obj)
+    if isinstance(obj, Tensor) and width * obj.dtype.bytes > max(obj.alignment, obj.dtype.bytes):
+        return False
+    if width == 1 or isinstance(obj, Fragment):
+        return True
+    axis = _fast_axis(layout, width)
+    if axis is None or not uniform(copy.mask, axis, width, known):
+        return False
+    moving = [dim for dim, e in enumerate(access.index) if depends_on(e, axis)]
+    if len(moving) != 1:
+        return False
+    place = linear(access.index[moving[0]])
+    rest = place.without(Coord(axis))
+    if place.coefficient(Coord(axis)) != 1 or rest.depends_on(axis):
+        return False
+    if any(c * known.divisor(e) % width for e, c in rest.terms) or rest.const % width:
+        return False
+    if isinstance(obj, Tensor):
+        return moving[0] == contiguous_dim(obj)
+    return obj.layout is not None and _runs(table(obj.layout, obj.shape), moving[0], width)
+
+
+def _fast_axis(layout: FragmentLayout, width: int) -> int | None:
+    """The axis along which every aligned run of `width` values is consecutive and starts at a multiple of it."""
+    axis = next((m.dim for m in layout.values if m.extent > 1), None)
+    if axis is None or layout.vector_width(axis) % width:
+        return None
+    rest = [m for m in (*layout.threads, *layout.values) if m.dim == axis and m.extent > 1 and m.stride > 1]
+    return axis if all(m.stride % width == 0 for m in rest) else None
+
+
+def _runs(offsets: NDArray[np.int64], dim: int, width: int) -> bool:
+    """Whether aligned runs of `width` coordinates along `dim` have consecutive offsets, the first aligned."""
+    if offsets.shape[dim] % width:
+        return False
+    runs = np.moveaxis(offsets, dim, -1).reshape(-1, width)
+    return bool((runs[:, 0] % width == 0).all() and (runs == runs[:, :1] + np.arange(width)).all())
+
+
+def matrix_width(shared: Shared, index: Sequence[Expr], layout: FragmentLayout, row: CopyRow) -> int:
+    """The elements a lane that one `ldmatrix` brings for a read of `shared[index]` spread by `layout`; 0: none.
+
+    Every group of four bytes of a lane must stand where the instruction's 8 rows of 16 bytes put it.
+    """
+    bits = shared.dtype.bits
+    if bits not in row.dtypes_bits or shared.layout is None or layout.num_threads % 32:
+        return 0
+    group = 32 // bits
+    if layout.num_values % group:
+        return 0
+    offsets = table(shared.layout, shared.shape).reshape(-1)
+    for touched in _touched(shared, index, layout):
+        if touched is None or bool((touched < 0).any()):
+            return 0
+        if not _rows(offsets[touched], group, row.name.endswith(".trans")):
+            return 0
+    count = layout.num_values // group
+    return group * next(n for n in (4, 2, 1) if count % n == 0)
+
+
+def _touched(shared: Shared, index: Sequence[Expr], layout: FragmentLayout) -> list[NDArray[np.int64] | None]:
+    """The cells touched, for every value of the one index that may depend on a loop counter (the stage)."""
+    rank = len(layout.shape)
+    fixed = [not any(depends_on(e, axis) for axis in range(rank)) and not isinstance(e, Const) for e in index]
+    if sum(fixed) > 1:
+        return [None]
+    places = range(shared.shape[fixed.index(True)]) if any(fixed) else range(1)
+    return [
+        cells(tuple(Const(p) if f else e for e, f in zip(index, fixed, strict=True)), shared.shape, layout)
+        for p in places
+    ]
+
+
+def _rows(offsets: NDArray[np.int64], group: int, trans: bool) -> bool:
+    """Whether offsets `[threads, values]` are those that matrices of 8 rows of 16 bytes give."""
+    by_lane = offsets.reshape(-1, 32, offsets.shape[1] // group, group)
+    lane = np.arange(32)[:, None]
+    part = np.arange(group)[None, :]
+    along, across = lane % 4 * group + part, lane // 4 + 0 * part
+    row, column = (along, across) if trans else (across, along)
+    start = by_lane.transpose(0, 2, 1, 3) - column
+    first = np.zeros((*start.shape[:2], 8), dtype=np.int64)
+    first[:, :, row] = start
+    return bool((first[:, :, row] == start).all() and (first % (4 * group) == 0).all())

@@ -1,0 +1,225 @@
+"""Software pipelining: `For(kind="pipelined")` with `Stage`s becomes a multi-buffered loop.
+
+    for k in pipelined(lo, hi, step), stages S:        if lo + 0*step < hi: at[0] <~ a[.., lo + 0*step ..]
+        stage at <- a[.., k ..]                        commit                               (S - 1 times: prologue)
+        mma acc += at * ...                      ->    for k in range(lo, hi, step):        i = (k - lo) // step
+                                                           wait S - 2; barrier
+                                                           if k + (S-1)*step < hi:
+                                                               at[(i + S-1) % S] <~ a[.., k + (S-1)*step ..]
+                                                           commit
+                                                           mma acc += at[i % S] * ...
+
+The one barrier of an iteration makes the awaited tile visible to all, and keeps the next copy out of the
+buffer that others still read in the iteration before. All copies that run do so for a k inside of the range, so
+nothing is left to drain. Tiles that cannot be copied asynchronously go through registers with two buffers:
+loaded at the top of iteration i for i + 1, stored to the other buffer at its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from argus.diagnostic import Diagnostic
+from argus.ir.expr import Const, Expr, LoopVar, coords, op
+from argus.ir.nodes import (
+    Access,
+    Accumulate,
+    Barrier,
+    CommitGroup,
+    Copy,
+    For,
+    If,
+    Kernel,
+    Map,
+    Mma,
+    Shared,
+    Stage,
+    Stmt,
+    Tag,
+    WaitGroup,
+)
+from argus.ir.visit import map_accesses, map_exprs, rewrite_body, walk
+from argus.passes.affine import Facts, facts
+from argus.passes.context import Context, rewrite_in_context
+from argus.passes.fresh import Fresh, names, whole
+from argus.passes.report import LoweringError, problem
+from argus.passes.stages import asynchronous_copy, padded, plain_copy, reads
+from argus.passes.tiles import staged
+
+
+@dataclass(frozen=True, slots=True)
+class Buffered:
+    """A tile with `buffers` copies; its `register` tile on the way, or None if it is copied asynchronously."""
+
+    stage: Stage
+    buffers: int
+    register: str | None
+
+
+def pipeline(kernel: Kernel) -> Kernel:
+    """Expand every pipelined loop. Its `Stage`s that cannot run ahead stay, for `stage_tiles`."""
+    fresh = Fresh(kernel)
+    plans: dict[int, tuple[Buffered, ...]] = {}
+    problems: list[Diagnostic] = []
+    grown: dict[str, Shared] = {}
+    known = facts(kernel)
+    for loop in walk(kernel.body):
+        if isinstance(loop, For) and loop.kind == "pipelined":
+            stages = _ahead(kernel, loop) if loop.stages > 1 else ()
+            problems += _misuse(kernel, loop, stages)
+            plan = tuple(_plan(kernel, fresh, s, loop.stages, known) for s in stages)
+            plans[_key(loop)] = plan
+            grown |= {b.stage.dst: _grow(kernel, b) for b in plan}
+    if problems:
+        raise LoweringError(*problems)
+    shared = tuple(grown.get(s.name, s) for s in kernel.shared)
+    fresh.kernel = replace(kernel, shared=shared)
+
+    def change(stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
+        if not isinstance(stmt, For) or stmt.kind != "pipelined":
+            return None
+        plan = plans[_key(stmt)]
+        if not plan:
+            return (replace(stmt, kind="dynamic", stages=1),)
+        if context.divergent:
+            what = "a pipelined loop needs all threads of the block, but only some of them get here"
+            help_text = "move the loop out of the branch"
+            raise LoweringError(problem("barrier-in-divergent-branch", what, stmt.span, help_text))
+        again: tuple[Stmt, ...] = (Barrier(stmt.span),) if context.loops else ()
+        return (*again, *_expand(fresh.kernel, stmt, plan, known))
+
+    return fresh.finish(rewrite_in_context(kernel.body, change))
+
+
+def _key(loop: For) -> int:
+    """Identifies a loop by its stages: rebuilding a loop keeps the statements directly in it."""
+    return next((id(s) for s in loop.body if isinstance(s, Stage)), 0)
+
+
+def _ahead(kernel: Kernel, loop: For) -> tuple[Stage, ...]:
+    """The stages of the loop whose copies may be issued in earlier iterations."""
+    written: set[str] = set()
+    for stmt in walk(loop.body):
+        written |= _writes(stmt)
+    mine = [s for s in loop.body if isinstance(s, Stage)]
+    once = [s for s in mine if [t.dst for t in mine].count(s.dst) == 1]
+    return tuple(
+        padded(s, kernel) for s in once if s.src.obj not in written and not any(e.obj in written for e in reads(s))
+    )
+
+
+def _writes(stmt: Stmt) -> set[str]:
+    match stmt:
+        case Copy(dst=dst) | Map(dst=dst) | Accumulate(dst=dst) | Mma(d=dst):
+            return {dst.obj}
+        case _:
+            return set()
+
+
+def _misuse(kernel: Kernel, loop: For, stages: tuple[Stage, ...]) -> list[Diagnostic]:
+    """Uses of the loop's tiles that buffering would break: after the loop, and tags on one buffer."""
+    tiles = {s.dst for s in stages}
+    inside = {id(s) for s in walk(loop.body)}
+    result: list[Diagnostic] = []
+    for stmt in walk(kernel.body):
+        if id(stmt) not in inside and tiles & names(stmt):
+            what = f"tile {min(tiles & names(stmt))} lives in buffers of a pipelined loop, but is used outside of it"
+            help_text = "stage the tile again, or bind it with al.load in the loop"
+            result.append(problem("staged-tile-escapes", what, stmt.span, help_text))
+        if id(stmt) in inside and isinstance(stmt, Tag) and stmt.obj in tiles:
+            what = f"tile {stmt.obj} is one of several buffers: a tag on it would mark those of other iterations"
+            result.append(problem("tag-on-buffer", what, stmt.span, "tag the tensor that the tile is staged from"))
+    return result
+
+
+def _plan(kernel: Kernel, fresh: Fresh, stage: Stage, stages: int, known: Facts) -> Buffered:
+    rank = len(stage.shape)
+    if asynchronous_copy(kernel, stage, whole(stage.dst, rank), known) is not None:
+        return Buffered(stage, stages, None)
+    dtype = kernel.object(stage.dst).dtype
+    return Buffered(stage, 2, fresh.fragment(f"{stage.dst}_next", dtype, stage.shape))
+
+
+def _grow(kernel: Kernel, plan: Buffered) -> Shared:
+    tile = kernel.object(plan.stage.dst)
+    assert isinstance(tile, Shared) and tile.layout is not None
+    return replace(tile, shape=(plan.buffers, *tile.shape), layout=staged(tile.layout, plan.buffers))
+
+
+def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts) -> tuple[Stmt, ...]:
+    """Prologue and steady state of `loop`."""
+    direct = [b for b in plan if b.register is None]
+    through = [b for b in plan if b.register is not None]
+    k = LoopVar(loop.var)
+    iteration = op("floordiv", op("sub", k, loop.start), Const(loop.step))
+    later = op("add", k, Const((loop.stages - 1) * loop.step))
+    following = op("add", k, Const(loop.step))
+
+    prologue: list[Stmt] = []
+    for ahead in range(loop.stages - 1 if direct else 0):
+        place = op("add", loop.start, Const(ahead * loop.step))
+        copies = [_issue(kernel, loop, b, place, Const(ahead), known) for b in direct]
+        prologue += [_within(loop, place, copies), CommitGroup(loop.span)]
+    if through:
+        first = [s for b in through for s in (_fetch(loop, b, loop.start), _deposit(b, Const(0)))]
+        prologue.append(_within(loop, loop.start, first))
+
+    top: list[Stmt] = [WaitGroup(loop.stages - 2, loop.span)] if direct else []
+    top.append(Barrier(loop.span))
+    if direct:
+        target = op("mod", op("add", iteration, Const(loop.stages - 1)), Const(loop.stages))
+        top += [
+            _within(loop, later, [_issue(kernel, loop, b, later, target, known) for b in direct]),
+            CommitGroup(loop.span),
+        ]
+    bottom: list[Stmt] = []
+    if through:
+        top.append(_within(loop, following, [_fetch(loop, b, following) for b in through]))
+        target = op("mod", op("add", iteration, Const(1)), Const(2))
+        bottom.append(_within(loop, following, [_deposit(b, target) for b in through]))
+
+    copied = {id(s) for s in loop.body if isinstance(s, Stage) and s.dst in {b.stage.dst for b in plan}}
+    rest = tuple(s for s in loop.body if id(s) not in copied)
+    place_now = {b.stage.dst: op("mod", iteration, Const(b.buffers)) for b in plan}
+    body = (*top, *_in_buffers(rest, place_now), *bottom)
+    return (*prologue, replace(loop, body=body, kind="dynamic", stages=1))
+
+
+def _within(loop: For, k: Expr, body: list[Stmt]) -> Stmt:
+    """`body` if iteration `k` exists."""
+    return If(op("lt", k, loop.stop), tuple(body), (), loop.span)
+
+
+def _at_iteration(loop: For, stage: Stage, k: Expr) -> Stage:
+    moved = map_exprs(stage, lambda e: k if e == LoopVar(loop.var) else None)
+    assert isinstance(moved, Stage)
+    return moved
+
+
+def _issue(kernel: Kernel, loop: For, plan: Buffered, k: Expr, buffer: Expr, known: Facts) -> Stmt:
+    place = Access(plan.stage.dst, (buffer, *coords(len(plan.stage.shape))))
+    copy = asynchronous_copy(kernel, _at_iteration(loop, plan.stage, k), place, known)
+    assert copy is not None  # buffers and whole steps move no address off its alignment
+    return copy
+
+
+def _fetch(loop: For, plan: Buffered, k: Expr) -> Stmt:
+    assert plan.register is not None
+    return plain_copy(_at_iteration(loop, plan.stage, k), whole(plan.register, len(plan.stage.shape)))
+
+
+def _deposit(plan: Buffered, buffer: Expr) -> Stmt:
+    assert plan.register is not None
+    stage, here = plan.stage, coords(len(plan.stage.shape))
+    return Copy(Access(stage.dst, (buffer, *here)), Access(plan.register, here), stage.shape, span=stage.span)
+
+
+def _in_buffers(body: tuple[Stmt, ...], buffers: dict[str, Expr]) -> tuple[Stmt, ...]:
+    """`body` with every access to a tile directed to its buffer of this iteration."""
+
+    def change(access: Access) -> Access:
+        if access.obj not in buffers:
+            return access
+        return Access(access.obj, (buffers[access.obj], *access.index))
+
+    return rewrite_body(body, lambda stmt: (map_accesses(stmt, change),))

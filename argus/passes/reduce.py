@@ -1,0 +1,217 @@
+"""Reductions over threads: first each thread's own registers, then the lanes of a warp, then the warps.
+
+    accumulate m[c0] max= x[c0, c1]         ->  map p[...] = -inf
+       (c1 spread over 8 lanes, 2 warps)        accumulate p[c0, warp(c1), lane(c1)] max= x[c0, c1]   thread
+                                                map q[...] = -inf
+                                                accumulate q[c0, c1] max= p[c0, c1, c2]               warp
+                                                s[...] = q[...]; barrier; r[...] = s[...]
+                                                accumulate m[c0] max= r[c0, c1]                       thread
+
+`lane(c1)` and `warp(c1)` number the lanes and warps that share axis c1, by division and remainder of the
+coordinate, so that each partial result has one holder (and its replicas), and every term enters once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd
+
+from argus.diagnostic import Diagnostic
+from argus.ir.expr import Const, Coord, Elem, Expr, coords, op, rewrite
+from argus.ir.nodes import Access, Accumulate, Barrier, Copy, Fragment, Kernel, Map, Stmt, Tensor
+from argus.layout import FragmentLayout, Mode
+from argus.passes.context import Context, rewrite_in_context
+from argus.passes.fresh import Fresh, identity
+from argus.passes.layouts import axes_of
+from argus.passes.moves import moves, target_of
+from argus.passes.report import LoweringError, problem
+from argus.passes.tiles import tile_layout
+
+
+def split_reductions(kernel: Kernel) -> Kernel:
+    """Give every `Accumulate` without a scope one, splitting those that cross threads."""
+    fresh = Fresh(kernel)
+    atomic = moves(target_of(kernel)).reduce_global
+
+    def change(stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
+        if not isinstance(stmt, Accumulate) or stmt.scope is not None:
+            return None
+        if isinstance(kernel.object(stmt.dst.obj), Tensor):
+            return (replace(stmt, scope="thread", instr=stmt.instr or atomic),)
+        plan = _plan(kernel, stmt)
+        if not plan.lanes and not plan.warps:
+            return (replace(stmt, scope="thread"),)
+        return _expand(kernel, fresh, stmt, plan, context)
+
+    return fresh.finish(rewrite_in_context(kernel.body, change))
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """`extent` positions of lanes or warps along the reduced `axis`, one each `stride` elements."""
+
+    axis: int
+    stride: int
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the threads share a reduced domain: the axes kept, and the digits of lanes and of warps, fastest first."""
+
+    layout: FragmentLayout
+    kept: tuple[int, ...]
+    lanes: tuple[Digit, ...]
+    warps: tuple[Digit, ...]
+
+
+def _plan(kernel: Kernel, stmt: Accumulate) -> Plan:
+    assert stmt.layout is not None
+    axes = axes_of(stmt.dst.index)
+    kept = tuple(sorted(a for a in axes or () if a is not None))
+    reduced = [axis for axis in range(len(stmt.shape)) if axis not in kept]
+    for axis in reduced:
+        _check_chain(stmt, stmt.layout, axis)
+    lanes: list[Digit] = []
+    warps: list[Digit] = []
+    place = 1
+    for mode in stmt.layout.threads:
+        inside = gcd(mode.extent, max(1, kernel.warp_size // place))
+        if place < kernel.warp_size and place * inside not in (kernel.warp_size, place * mode.extent):
+            raise LoweringError(_uneven(stmt))
+        if mode.dim in reduced:
+            if inside > 1:
+                lanes.append(Digit(mode.dim, mode.stride, inside))
+            if mode.extent > inside:
+                warps.append(Digit(mode.dim, mode.stride * inside, mode.extent // inside))
+        place *= mode.extent
+    return Plan(stmt.layout, kept, tuple(lanes), tuple(warps))
+
+
+def _check_chain(stmt: Accumulate, layout: FragmentLayout, axis: int) -> None:
+    """A reduced axis must be split evenly: else two registers could hold, and add, the same element."""
+    covered = 1
+    for mode in sorted((m for m in (*layout.threads, *layout.values) if m.dim == axis), key=lambda m: m.stride):
+        if mode.extent > 1 and mode.stride != covered:
+            raise LoweringError(_uneven(stmt))
+        covered *= mode.extent
+    if covered != layout.shape[axis] or any(m.dim is None and m.extent > 1 for m in layout.values):
+        raise LoweringError(_uneven(stmt))
+
+
+def _uneven(stmt: Accumulate) -> Diagnostic:
+    return problem(
+        "reduction-layout",
+        f"the layout {stmt.layout} does not split the reduced axis evenly over threads and registers",
+        stmt.span,
+        "leave the layout of the operand open, or choose one whose modes nest",
+    )
+
+
+def _expand(kernel: Kernel, fresh: Fresh, stmt: Accumulate, plan: Plan, context: Context) -> tuple[Stmt, ...]:
+    """The steps for a reduction that crosses lanes, warps, or both."""
+    target = kernel.object(stmt.dst.obj)
+    assert isinstance(target, Fragment)
+    span, dtype = stmt.span, target.dtype
+    rank = len(plan.kept)
+    kept = {axis: Coord(place) for place, axis in enumerate(plan.kept)}
+    final = tuple(rewrite(e, lambda x: kept.get(x.axis) if isinstance(x, Coord) else None) for e in stmt.dst.index)
+    zero = identity(stmt.op, dtype)
+
+    def start(name: str, layout: FragmentLayout) -> Map:
+        return Map(Access(name, coords(len(layout.shape))), zero, layout.shape, layout, "thread", span)
+
+    def value(name: str, layout: FragmentLayout) -> Elem:
+        return Elem(name, coords(len(layout.shape)), dtype)
+
+    layout = _partial(plan, bool(plan.warps), bool(plan.lanes))
+    partial = fresh.fragment(f"{target.name}_partial", dtype, layout.shape, layout)
+    index = (*(Coord(axis) for axis in plan.kept), *_numbers(plan))
+    result: list[Stmt] = [start(partial, layout), replace(stmt, dst=Access(partial, index), scope="thread")]
+    if not plan.warps:
+        total = Access(target.name, final)
+        last = Accumulate(total, value(partial, layout), stmt.op, layout.shape, None, layout, "warp", span=span)
+        return (*result, last)
+    if plan.lanes:
+        across = _partial(plan, True, False)
+        warp = fresh.fragment(f"{target.name}_warp", dtype, across.shape, across)
+        step = Accumulate(
+            Access(warp, coords(rank + 1)), value(partial, layout), stmt.op, layout.shape, None, layout, "warp"
+        )
+        result += [start(warp, across), replace(step, span=span)]
+        partial, layout = warp, across
+    if context.divergent:
+        what = "this reduction crosses warps, which needs all threads of the block"
+        raise LoweringError(problem("barrier-in-divergent-branch", what, span, "reduce before the branch"))
+    result += _across_warps(fresh, stmt, partial, layout, Access(target.name, final), context)
+    return tuple(result)
+
+
+def _across_warps(
+    fresh: Fresh, stmt: Accumulate, partial: str, layout: FragmentLayout, target: Access, context: Context
+) -> list[Stmt]:
+    """Every warp's result through shared memory to all threads that need it."""
+    dtype = stmt.value.dtype
+    shape, index, span = layout.shape, coords(len(layout.shape)), stmt.span
+    scratch = fresh.tile(f"{target.obj}_scratch", dtype, shape, tile_layout(shape, dtype.bytes))
+    axis = len(shape) - 1
+    together = FragmentLayout(
+        shape,
+        tuple(Mode(m.extent, None) if m.dim == axis else m for m in layout.threads),
+        (*layout.values, Mode(shape[axis], axis)),
+    ).simplify()
+    all_warps = fresh.fragment(f"{target.obj}_warps", dtype, shape, together)
+    again: list[Stmt] = [Barrier(span)] if context.loops else []
+    return [
+        *again,
+        Copy(Access(scratch, index), Access(partial, index), shape, None, None, layout, span=span),
+        Barrier(span),
+        Copy(Access(all_warps, index), Access(scratch, index), shape, None, None, together, span=span),
+        Accumulate(target, Elem(all_warps, index, dtype), stmt.op, shape, None, together, "thread", span=span),
+    ]
+
+
+def _partial(plan: Plan, warps: bool, lanes: bool) -> FragmentLayout:
+    """The layout of partial results: kept axes, then warp numbers, then lane numbers, as asked for."""
+    place = {axis: dim for dim, axis in enumerate(plan.kept)}
+    shape = [plan.layout.shape[axis] for axis in plan.kept]
+    digits: dict[Digit, Mode] = {}
+    for wanted, group in ((warps, plan.warps), (lanes, plan.lanes)):
+        step = 1
+        for digit in group:
+            digits[digit] = Mode(digit.extent, len(shape) if wanted else None, step)
+            step *= digit.extent
+        if wanted:
+            shape.append(step)
+    threads: list[Mode] = []
+    for mode in plan.layout.threads:
+        if mode.dim is None or mode.dim in place:
+            threads.append(Mode(mode.extent, None if mode.dim is None else place[mode.dim], mode.stride))
+            continue
+        mine = [d for d in (*plan.lanes, *plan.warps) if d.axis == mode.dim and _inside(d, mode)]
+        threads += [digits[d] for d in mine]
+    values = tuple(Mode(m.extent, place[m.dim], m.stride) for m in plan.layout.values if m.dim in place)
+    return FragmentLayout(tuple(shape), tuple(threads), values).simplify()
+
+
+def _inside(digit: Digit, mode: Mode) -> bool:
+    """Whether a digit is (a part of) a thread mode of the same axis."""
+    return mode.stride <= digit.stride < mode.stride * mode.extent
+
+
+def _numbers(plan: Plan) -> tuple[Expr, ...]:
+    """The warp number and the lane number of an element, as expressions of its coordinates."""
+    result: list[Expr] = []
+    for group in (plan.warps, plan.lanes):
+        if not group:
+            continue
+        total: Expr = Const(0)
+        step = 1
+        for digit in group:
+            place = op("floordiv", Coord(digit.axis), Const(digit.stride))
+            if digit.stride * digit.extent < plan.layout.shape[digit.axis]:
+                place = op("mod", place, Const(digit.extent))
+            total = op("add", total, op("mul", place, Const(step)))
+            step *= digit.extent
+        result.append(total)
+    return tuple(result)

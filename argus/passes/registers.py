@@ -1,0 +1,76 @@
+"""The register budget: what the tiles that live at one time take in a thread."""
+
+from __future__ import annotations
+
+from argus.diagnostic import Note
+from argus.ir.nodes import For, If, Kernel, Stmt
+from argus.passes.fresh import names
+from argus.passes.moves import target_of
+from argus.passes.report import LoweringError, problem
+from argus.source import Span
+
+_REGISTER = 4  # bytes
+
+
+def check_registers(kernel: Kernel) -> Kernel:
+    """The kernel itself. Raises `LoweringError` if its register tiles cannot fit, whatever the compiler does.
+
+    A tile lives from its first to its last mention; one that is mentioned outside of a loop and in it lives
+    through the whole loop.
+    """
+    target = target_of(kernel)
+    sizes = {f.name: f.layout.num_values * f.dtype.bytes for f in kernel.fragments if f.layout is not None}
+    lives = _lives(kernel, set(sizes))
+    worst, holding = 0, frozenset[str]()
+    for point in sorted({first for first, _ in lives.values()}):
+        living = frozenset(n for n, (first, last) in lives.items() if first <= point <= last)
+        total = sum(sizes[n] for n in living)
+        if total > worst:
+            worst, holding = total, living
+    if worst > target.registers * _REGISTER:
+        largest = sorted(holding, key=lambda n: -sizes[n])[:4]
+        raise LoweringError(
+            problem(
+                "register-budget",
+                f"tiles that live together take {-(-worst // _REGISTER)} registers a thread, and {target.name} has "
+                f"{target.registers}",
+                kernel.span,
+                "use smaller tiles, or more warps to share them",
+                tuple(Note(f"{n}: {-(-sizes[n] // _REGISTER)} registers", _span(kernel, n)) for n in largest),
+            )
+        )
+    return kernel
+
+
+def _lives(kernel: Kernel, wanted: set[str]) -> dict[str, tuple[int, int]]:
+    """First and last position of every tile's life, statements counted in program order."""
+    lives: dict[str, tuple[int, int]] = {}
+    position = 0
+
+    def note(used: set[str], first: int, last: int) -> None:
+        for name in used & wanted:
+            old = lives.get(name, (first, last))
+            lives[name] = (min(old[0], first), max(old[1], last))
+
+    def visit(body: tuple[Stmt, ...]) -> None:
+        nonlocal position
+        for stmt in body:
+            position += 1
+            note(names(stmt), position, position)
+            match stmt:
+                case For(body=inner):
+                    before, start = set(lives), position
+                    visit(inner)
+                    note({n for n in before if lives[n][1] > start}, start, position)
+                case If(then=then, orelse=orelse):
+                    visit(then)
+                    visit(orelse)
+                case _:
+                    pass
+
+    visit(kernel.body)
+    return lives
+
+
+def _span(kernel: Kernel, name: str) -> Span:
+    return next(f.span for f in kernel.fragments if f.name == name)

@@ -1,0 +1,156 @@
+"""Names the instruction of every copy, and how many elements it moves at once.
+
+    copy x[c0] = a[128 * pid(0) + c0]       ->  copy x[c0] = a[128 * pid(0) + c0]  instr ld.global  vector 4
+
+A vector is as wide as layout, alignment, index and mask allow. Matrix loads are taken where the register layout
+is theirs and single loads would be narrower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from argus.diagnostic import Diagnostic
+from argus.ir.expr import coords
+from argus.ir.instruction import INSTRUCTIONS, CopyRow
+from argus.ir.nodes import Accumulate, Copy, Fragment, Kernel, Shared, Stmt, Tensor
+from argus.ir.target import Target
+from argus.ir.visit import rewrite_body
+from argus.passes.affine import Facts, facts
+from argus.passes.moves import matrix_width, moves, select, space, target_of, vector_width
+from argus.passes.report import LoweringError, problem
+
+_WIDEST = 16
+
+
+def select_instructions(kernel: Kernel) -> Kernel:
+    """Fill in `instr` and `vector` of every copy; check the instructions that the author named."""
+    known = facts(kernel)
+    problems: list[Diagnostic] = []
+
+    def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
+        result: Stmt | Diagnostic
+        match stmt:
+            case Copy():
+                result = _choose(kernel, stmt, known) if stmt.instr is None else _checked(kernel, stmt, known)
+            case Accumulate(instr=str()):
+                result = _atomic(kernel, stmt)
+            case _:
+                return None
+        if isinstance(result, Diagnostic):
+            problems.append(result)
+            return None
+        return (result,)
+
+    body = rewrite_body(kernel.body, change)
+    if problems:
+        raise LoweringError(*problems)
+    return replace(kernel, body=body)
+
+
+def _choose(kernel: Kernel, copy: Copy, known: Facts) -> Copy | Diagnostic:
+    assert copy.layout is not None
+    name = select(kernel, copy)
+    assert name is not None  # copies between two places in memory went through registers before
+    row = INSTRUCTIONS[name]
+    width = vector_width(kernel, copy, copy.layout, row, known)
+    size = kernel.object(copy.src.obj).dtype.bytes
+    if width * size < _WIDEST:
+        for matrix in moves(target_of(kernel)).load_matrix:
+            found = _matrix(kernel, copy, INSTRUCTIONS[matrix])
+            if found > width:
+                return replace(copy, instr=matrix, vector=found)
+    if width == 0:
+        return problem(
+            "copy-width",
+            f"{name} cannot move elements of {kernel.object(copy.src.obj).dtype}",
+            copy.span,
+            f"it moves {_sizes(row)} bytes at a time",
+        )
+    return replace(copy, instr=name, vector=width)
+
+
+def _matrix(kernel: Kernel, copy: Copy, row: CopyRow) -> int:
+    """Elements a lane that the matrix load `row` brings for `copy`; 0 if it does not fit."""
+    source, target = kernel.object(copy.src.obj), kernel.object(copy.dst.obj)
+    if not isinstance(source, Shared) or not isinstance(target, Fragment) or copy.mask is not None:
+        return 0
+    if copy.layout is None or target.layout is None or copy.dst.index != coords(len(copy.shape)):
+        return 0
+    return matrix_width(source, copy.src.index, copy.layout, row)
+
+
+def _checked(kernel: Kernel, copy: Copy, known: Facts) -> Copy | Diagnostic:
+    """A copy whose instruction the author named."""
+    target = target_of(kernel)
+    row = INSTRUCTIONS.get(copy.instr or "")
+    if row is None or not _usable(row, target):
+        usable = ", ".join(r.name for r in INSTRUCTIONS.values() if _usable(r, target))
+        known_elsewhere = "" if row is None else f"; it is one of {', '.join(row.architectures)}"
+        code = "unknown-instruction" if row is None else "instruction-target"
+        what = f"{target.name} has no copy instruction {copy.instr}{known_elsewhere}"
+        return problem(code, what, copy.span, f"{target.name} has {usable}")
+    source, destination = kernel.object(copy.src.obj), kernel.object(copy.dst.obj)
+    if (row.src, row.dst) != (space(source), space(destination)):
+        return problem(
+            "instruction-spaces",
+            f"{row.name} moves data from {row.src} to {row.dst}, not from {space(source)} to {space(destination)}",
+            copy.span,
+            "name an instruction between these spaces, or leave it open",
+        )
+    return _fitted(kernel, copy, row, known)
+
+
+def _fitted(kernel: Kernel, copy: Copy, row: CopyRow, known: Facts) -> Copy | Diagnostic:
+    assert copy.layout is not None
+    zero_fill = copy.mask is None or copy.other is None or copy.other.value == 0
+    if row.name == "cp.async" and not zero_fill:
+        what = f"{row.name} fills masked elements with zero, not with {copy.other.value if copy.other else None}"
+        return problem("instruction-fill", what, copy.span, "use other=0, or load to registers and store")
+    source = kernel.object(copy.src.obj)
+    if row.name.startswith("ldmatrix"):
+        rows = [INSTRUCTIONS[n] for n in ("ldmatrix", "ldmatrix.trans")] if row.name == "ldmatrix" else [row]
+        for candidate in rows:
+            width = _matrix(kernel, copy, candidate)
+            if width:
+                return replace(copy, instr=candidate.name, vector=width)
+        what = f"{row.name} cannot bring tile {source.name} into the layout {copy.layout}"
+        help_text = "each lane must hold 4 bytes of rows of 16 bytes: use a layout of tiled_mma, and aligned rows"
+        return problem("instruction-layout", what, copy.span, help_text)
+    if row.collective:
+        return problem("instruction-layout", f"{row.name} cannot do this copy", copy.span, "leave the instruction open")
+    width = vector_width(kernel, copy, copy.layout, row, known)
+    if width == 0:
+        return problem(
+            "instruction-alignment",
+            f"{row.name} moves {_sizes(row)} bytes at a time, and this copy cannot be proved to be aligned for that",
+            copy.span,
+            "declare the alignment of the tensor, state requires(size % n == 0) for its contiguous dimension, "
+            "and keep masks the same over each vector",
+        )
+    return replace(copy, vector=width)
+
+
+def _atomic(kernel: Kernel, stmt: Accumulate) -> Accumulate | Diagnostic:
+    target = target_of(kernel)
+    tensor = kernel.object(stmt.dst.obj)
+    row = INSTRUCTIONS.get(stmt.instr or "")
+    if row is None or not _usable(row, target):
+        what = f"{target.name} has no atomic instruction {stmt.instr}"
+        return problem("instruction-target", what, stmt.span, f"leave it open, or use {moves(target).reduce_global}")
+    if isinstance(tensor, Tensor) and tensor.dtype.bytes not in row.vector_bytes:
+        return problem(
+            "atomic-type",
+            f"{row.name} works on {_sizes(row)} bytes, and {tensor.name} holds {tensor.dtype}",
+            stmt.span,
+            "accumulate into a float32 or int32 tensor",
+        )
+    return stmt
+
+
+def _usable(row: CopyRow, target: Target) -> bool:
+    return any(a in target.architectures for a in row.architectures)
+
+
+def _sizes(row: CopyRow) -> str:
+    return ", ".join(str(n) for n in row.vector_bytes)

@@ -1,0 +1,88 @@
+"""Matrix products read registers: operands are brought there one instruction step of K at a time.
+
+    mma acc += sa[c0, c2] * sb[c1, c2]      ->  copy a[c0, c1] = sa[c0, 0 + c1];  copy b[c0, c1] = sb[c0, 0 + c1]
+       (shape 128x128x32)                       mma acc += a[c0, c2] * b[c1, c2]        (shape 128x128x16)
+                                                copy a[c0, c1] = sa[c0, 16 + c1];  ...
+
+Register operands are sliced by maps, which move nothing. The steps are straight-line code: the target's compiler
+overlaps the loads of a step with the products of the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from argus.ir.expr import Const, Coord, Elem, Expr, op, rewrite
+from argus.ir.instruction import MMA
+from argus.ir.instruction.tiled import tiled_mma
+from argus.ir.nodes import Access, Copy, Fragment, Kernel, Map, Mma, Shared, Stmt
+from argus.ir.visit import rewrite_body
+from argus.layout import FragmentLayout
+from argus.passes.fresh import Fresh
+from argus.passes.infer import tiled
+
+_K = 2  # the coordinate of a product that its operands share
+
+
+def slice_products(kernel: Kernel) -> Kernel:
+    """Expand every product whose operands are not both registers, spread as its instruction needs them."""
+    fresh = Fresh(kernel)
+
+    def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
+        if not isinstance(stmt, Mma) or _ready(kernel, stmt):
+            return None
+        return _expand(kernel, fresh, stmt)
+
+    return fresh.finish(rewrite_body(kernel.body, change))
+
+
+def _ready(kernel: Kernel, stmt: Mma) -> bool:
+    layouts = tiled(stmt)
+    a, b = kernel.object(stmt.a.obj), kernel.object(stmt.b.obj)
+    return (
+        _spread(a, layouts.a)
+        and _spread(b, layouts.b)
+        and stmt.a.index == (Coord(0), Coord(_K))
+        and stmt.b.index == (Coord(1), Coord(_K))
+    )
+
+
+def _spread(obj: object, layout: FragmentLayout) -> bool:
+    if not isinstance(obj, Fragment) or obj.layout is None:
+        return False
+    return obj.layout == layout
+
+
+def _expand(kernel: Kernel, fresh: Fresh, stmt: Mma) -> tuple[Stmt, ...]:
+    assert stmt.instr is not None and stmt.warps is not None
+    row = MMA[stmt.instr]
+    m, n, k = stmt.shape
+    step = row.shape[_K]
+    part = tiled_mma(row, (m, n, step), stmt.warps)
+    dtypes = [kernel.object(access.obj).dtype for access in (stmt.a, stmt.b)]
+    a = fresh.fragment(f"{stmt.a.obj}_a", dtypes[0], (m, step), part.a)
+    b = fresh.fragment(f"{stmt.b.obj}_b", dtypes[1], (n, step), part.b)
+    result: list[Stmt] = []
+    for start in range(0, k, step):
+        result.append(_bring(kernel, a, stmt.a, part.a, (0, _K), start, stmt))
+        result.append(_bring(kernel, b, stmt.b, part.b, (1, _K), start, stmt))
+        operands = Access(a, (Coord(0), Coord(_K))), Access(b, (Coord(1), Coord(_K)))
+        result.append(replace(stmt, a=operands[0], b=operands[1], shape=(m, n, step)))
+    return tuple(result)
+
+
+def _bring(
+    kernel: Kernel, name: str, source: Access, layout: FragmentLayout, axes: tuple[int, int], start: int, stmt: Mma
+) -> Stmt:
+    """`name[c0, c1] = source` with the product's coordinates `axes` read as c0 and `start` + c1."""
+    here = Access(name, (Coord(0), Coord(1)))
+    index = _shifted(source.index, {axes[0]: Coord(0), axes[1]: op("add", Const(start), Coord(1))})
+    obj = kernel.object(source.obj)
+    if isinstance(obj, Shared):
+        return Copy(here, Access(source.obj, index), layout.shape, None, None, layout, span=stmt.span)
+    return Map(here, Elem(source.obj, index, obj.dtype), layout.shape, layout, "thread", stmt.span)
+
+
+def _shifted(index: Sequence[Expr], places: dict[int, Expr]) -> tuple[Expr, ...]:
+    return tuple(rewrite(e, lambda x: places.get(x.axis) if isinstance(x, Coord) else None) for e in index)

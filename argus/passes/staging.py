@@ -1,0 +1,59 @@
+"""`Stage` outside of a pipeline: copy, and wait until the whole block sees the tile.
+
+    stage at <- a[...]                  ->  barrier              (only if a tile may still be read)
+    stage bt <- b[...]                      at <~ a[...]; bt <~ b[...]
+                                            commit; wait 0       (only if copies are asynchronous)
+                                            barrier
+
+Stages that follow one another share the barriers. Where asynchronous copies are in flight the copies are
+synchronous: waiting for them would wait for the others too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby
+
+from argus.ir.nodes import Barrier, CommitGroup, Kernel, Stage, Stmt, WaitGroup
+from argus.ir.visit import walk
+from argus.passes.affine import Facts, facts
+from argus.passes.context import Context, rewrite_bodies
+from argus.passes.fresh import names, whole
+from argus.passes.report import LoweringError, problem
+from argus.passes.stages import asynchronous_copy, padded, plain_copy
+
+
+def stage_tiles(kernel: Kernel) -> Kernel:
+    """Expand every `Stage` that is left."""
+    known = facts(kernel)
+    order = list(walk(kernel.body))
+
+    def change(body: tuple[Stmt, ...], context: Context) -> tuple[Stmt, ...]:
+        result: list[Stmt] = []
+        for staging, run in groupby(body, lambda s: isinstance(s, Stage)):
+            group = [s for s in run if isinstance(s, Stage) or not staging]
+            stages = [s for s in group if isinstance(s, Stage)]
+            result += _expand(kernel, order, stages, context, known) if staging else group
+        return tuple(result)
+
+    return replace(kernel, body=rewrite_bodies(kernel.body, change))
+
+
+def _expand(kernel: Kernel, order: list[Stmt], stages: list[Stage], context: Context, known: Facts) -> tuple[Stmt, ...]:
+    span = stages[0].span
+    if context.divergent:
+        what = "staging a tile needs all threads of the block, but only some of them get here"
+        raise LoweringError(problem("barrier-in-divergent-branch", what, span, "stage the tile before the branch"))
+    tiles = {s.dst for s in stages}
+    first = next(i for i, s in enumerate(order) if s is stages[0])
+    again = bool(context.loops) or any(tiles & names(s) for s in order[:first])
+    before = (Barrier(span),) if again else ()
+    copies: list[Stmt] = []
+    wait: tuple[Stmt, ...] = ()
+    for stage in stages:
+        filled = padded(stage, kernel)
+        place = whole(stage.dst, len(stage.shape))
+        copy = None if context.in_flight else asynchronous_copy(kernel, filled, place, known)
+        copies.append(copy or plain_copy(filled, place))
+        wait = wait if copy is None else (CommitGroup(span), WaitGroup(0, span))
+    return (*before, *copies, *wait, Barrier(span))
