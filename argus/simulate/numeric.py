@@ -1,0 +1,162 @@
+"""How numbers are carried: every float as float32 that the element type can hold, every integer in its own width.
+
+Rounding is to nearest, ties to even. Overflow follows PyTorch's casts: float16, bfloat16 and float8_e5m2 go to
+infinity, float8_e4m3fn stays at its largest value (as the hardware's saturating conversion), "fnuz" goes to NaN. The float8 formats are those of the OCP 8-bit floating
+point specification, and for "fnuz" of Graphcore's and AMD's 8-bit formats (one zero, NaN at 0x80, larger bias).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argus.ir.types import DType
+
+Array: TypeAlias = NDArray[Any]
+Bits: TypeAlias = NDArray[Any]
+"""Unsigned integers of the element's storage width."""
+
+
+def carrier(dtype: DType) -> np.dtype[Any]:
+    """The NumPy type that carries `dtype` here: float32 for every float, else the type of the same name."""
+    if dtype.is_float:
+        return np.dtype(np.float32)
+    return np.dtype(np.bool_ if dtype.kind == "bool" else dtype.name)
+
+
+def round_to(values: Array, dtype: DType) -> Array:
+    """`values` as the carrier of `dtype`, each rounded to the nearest value that `dtype` holds.
+
+    Integers wrap to the width of `dtype`; floats become integers by truncation, as C's casts.
+    """
+    if not dtype.is_float:
+        if dtype.kind == "bool":
+            return values != 0
+        if values.dtype.kind == "f":
+            finite = np.nan_to_num(np.trunc(values.astype(np.float64)), posinf=2.0**62, neginf=-(2.0**62))
+            limit = np.iinfo(carrier(dtype))
+            return np.clip(finite, limit.min, limit.max).astype(carrier(dtype))
+        return values.astype(carrier(dtype))
+    values = values.astype(np.float32)
+    match dtype.name:
+        case "float32":
+            return values
+        case "float16":
+            with np.errstate(over="ignore"):
+                return values.astype(np.float16).astype(np.float32)
+        case "bfloat16":
+            return _drop_mantissa(values, 16)
+        case "tfloat32":
+            return _drop_mantissa(values, 13)
+        case _:
+            return from_bits(to_bits(values, dtype), dtype)
+
+
+def _drop_mantissa(values: Array, bits: int) -> Array:
+    """Float32 rounded to nearest even with `bits` fewer mantissa bits."""
+    raw = values.view(np.uint32)
+    half = np.uint32((1 << (bits - 1)) - 1)
+    keep = np.uint32((0xFFFFFFFF << bits) & 0xFFFFFFFF)
+    with np.errstate(over="ignore"):
+        rounded = (raw + (half + ((raw >> np.uint32(bits)) & np.uint32(1)))) & keep
+    quiet = np.uint32(0x7FC00000)
+    return np.where(np.isnan(values), quiet, rounded).astype(np.uint32).view(np.float32)
+
+
+def bf16_to_bits(values: Array) -> Bits:
+    """uint16 bit patterns of float32 values, rounded to bfloat16."""
+    return (_drop_mantissa(values.astype(np.float32), 16).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+
+
+def bits_to_bf16(bits: Bits) -> Array:
+    """float32 values of uint16 bfloat16 bit patterns."""
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def to_bits(values: Array, dtype: DType) -> Bits:
+    """Unsigned storage bits of carried `values`, rounded to `dtype` first."""
+    match dtype.name:
+        case "bfloat16":
+            return bf16_to_bits(values)
+        case "float16":
+            with np.errstate(over="ignore"):
+                return values.astype(np.float32).astype(np.float16).view(np.uint16)
+        case "float32" | "tfloat32":
+            return round_to(values, dtype).view(np.uint32)
+        case "bool":
+            return values.astype(np.uint8)
+        case _ if dtype.is_float:
+            return _float8(dtype.name).encode(values.astype(np.float32))
+        case _:
+            return values.astype(carrier(dtype)).view(f"uint{dtype.bits}")
+
+
+def from_bits(bits: Bits, dtype: DType) -> Array:
+    """Carried values of storage bits. Law: `to_bits(from_bits(b)) == b` except that NaNs may be made quiet."""
+    match dtype.name:
+        case "bfloat16":
+            return bits_to_bf16(bits)
+        case "float16":
+            return bits.astype(np.uint16).view(np.float16).astype(np.float32)
+        case "float32" | "tfloat32":
+            return bits.astype(np.uint32).view(np.float32)
+        case "bool":
+            return bits != 0
+        case _ if dtype.is_float:
+            return _float8(dtype.name).values[bits]
+        case _:
+            return bits.view(carrier(dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class _Float8:
+    """Tables of one 8-bit format: all 256 values, midpoints between neighbours, what overflow becomes."""
+
+    values: Array
+    midpoints: Array
+    overflow: int
+    nan: int
+    negative_zero: bool
+
+    def encode(self, values: Array) -> Bits:
+        magnitude = np.abs(values)
+        low = np.searchsorted(self.midpoints, magnitude, side="left")
+        high = np.searchsorted(self.midpoints, magnitude, side="right")
+        # On a midpoint the two searches differ by one; the even code wins.
+        code = np.where(low % 2 == 0, low, high).astype(np.int64)
+        code = np.where(code >= len(self.midpoints), self.overflow, code)
+        negative = np.signbit(values) & ((code != 0) | self.negative_zero) & (code != 0x80)
+        code = np.where(negative, code | 0x80, code)
+        return np.where(np.isnan(values), self.nan, code).astype(np.uint8)
+
+
+@lru_cache(maxsize=8)
+def _float8(name: str) -> _Float8:
+    exponent_bits = 5 if "e5m2" in name else 4
+    mantissa_bits = 7 - exponent_bits
+    unsigned_zero = name.endswith("fnuz")
+    bias = 2 ** (exponent_bits - 1) - (0 if unsigned_zero else 1)
+    codes = np.arange(128)
+    exponent, mantissa = codes >> mantissa_bits, codes & (2**mantissa_bits - 1)
+    subnormal = exponent == 0
+    scale = np.exp2(np.where(subnormal, 1, exponent) - bias - mantissa_bits)
+    positive = (mantissa + np.where(subnormal, 0, 2**mantissa_bits)) * scale
+    # Codes from `finite` on are not finite numbers; the value that follows the largest one bounds its rounding.
+    finite = {"float8_e4m3fn": 127, "float8_e5m2": 124}.get(name, 128)
+    past = positive[finite] if finite < 128 else 2 * positive[-1] - positive[-2]
+    neighbours = np.append(positive[:finite], past)
+    midpoints = ((neighbours[1:] + neighbours[:-1]) / 2).astype(np.float32)
+    values = np.concatenate([positive, -positive]).astype(np.float32)
+    match name:
+        case "float8_e4m3fn":
+            values[[127, 255]], overflow, nan = np.nan, 126, 127
+        case "float8_e5m2":
+            values[[124, 252]], values[[125, 126, 127, 253, 254, 255]] = (np.inf, -np.inf), np.nan
+            overflow, nan = 124, 126
+        case _:
+            values[128], overflow, nan = np.nan, 128, 128
+    return _Float8(values, midpoints, overflow, nan, not unsigned_zero)
