@@ -1,8 +1,9 @@
 """How numbers are carried: every float as float32 that the element type can hold, every integer in its own width.
 
 Rounding is to nearest, ties to even. Overflow follows PyTorch's casts: float16, bfloat16 and float8_e5m2 go to
-infinity, float8_e4m3fn stays at its largest value (as the hardware's saturating conversion), "fnuz" goes to NaN. The float8 formats are those of the OCP 8-bit floating
-point specification, and for "fnuz" of Graphcore's and AMD's 8-bit formats (one zero, NaN at 0x80, larger bias).
+infinity, float8_e4m3fn stays at its largest value (as the hardware's saturating conversion), "fnuz" goes to NaN.
+The float8 formats are those of the OCP 8-bit floating point specification, and for "fnuz" Graphcore's and AMD's
+(one zero, NaN at 0x80, larger bias).
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ def round_to(values: Array, dtype: DType) -> Array:
     """
     if not dtype.is_float:
         if dtype.kind == "bool":
-            return values != 0
+            truth: Array = values != 0
+            return truth
         if values.dtype.kind == "f":
             finite = np.nan_to_num(np.trunc(values.astype(np.float64)), posinf=2.0**62, neginf=-(2.0**62))
             limit = np.iinfo(carrier(dtype))
-            return np.clip(finite, limit.min, limit.max).astype(carrier(dtype))
+            result: Array = np.clip(finite, limit.min, limit.max).astype(carrier(dtype))
+            return result
         return values.astype(carrier(dtype))
     values = values.astype(np.float32)
     match dtype.name:
@@ -64,17 +67,20 @@ def _drop_mantissa(values: Array, bits: int) -> Array:
     with np.errstate(over="ignore"):
         rounded = (raw + (half + ((raw >> np.uint32(bits)) & np.uint32(1)))) & keep
     quiet = np.uint32(0x7FC00000)
-    return np.where(np.isnan(values), quiet, rounded).astype(np.uint32).view(np.float32)
+    result: Array = np.where(np.isnan(values), quiet, rounded).astype(np.uint32).view(np.float32)
+    return result
 
 
 def bf16_to_bits(values: Array) -> Bits:
     """uint16 bit patterns of float32 values, rounded to bfloat16."""
-    return (_drop_mantissa(values.astype(np.float32), 16).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    result: Array = (_drop_mantissa(values.astype(np.float32), 16).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    return result
 
 
 def bits_to_bf16(bits: Bits) -> Array:
     """float32 values of uint16 bfloat16 bit patterns."""
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    result: Array = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return result
 
 
 def to_bits(values: Array, dtype: DType) -> Bits:
@@ -105,7 +111,8 @@ def from_bits(bits: Bits, dtype: DType) -> Array:
         case "float32" | "tfloat32":
             return bits.astype(np.uint32).view(np.float32)
         case "bool":
-            return bits != 0
+            result: Array = bits != 0
+            return result
         case _ if dtype.is_float:
             return _float8(dtype.name).values[bits]
         case _:

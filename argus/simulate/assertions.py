@@ -1,0 +1,219 @@
+"""`Tag` and `AssertTags`: giving tags to tiles, and comparing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from argus.ir.expr import Elem
+from argus.ir.nodes import AssertTags, Tag, TagCondition, TagEqual, TagField, TagTuple
+from argus.simulate.machine import Block, Frame, Place, Step
+from argus.simulate.memory import GlobalTensor, Registers, SharedTile
+from argus.simulate.numeric import Array
+from argus.simulate.provenance import way
+from argus.simulate.tagset import BOTTOM, CONSTANT, NEUTRAL, TAGGED, TOP, Field, Tags
+from argus.simulate.terms import Term, field_text, ghost, of_place, select, tag_text, term
+
+_CHUNK = 1 << 19
+"""Elements of an assertion's box that are looked at together."""
+
+
+# ---------------------------------------------------------------------------- Tag
+
+
+def tag(block: Block, stmt: Tag, frame: Frame) -> None:
+    """Give a tile's elements new tags; those of tensors hold for the whole kernel and are evaluated when read."""
+    memory = block.memories[stmt.obj]
+    if block.run.schemas is None or isinstance(memory, GlobalTensor) or memory.tags is None:
+        return
+    if isinstance(memory, Registers):
+        step = block.step(stmt, frame, memory.layout)
+        cell = np.arange(step.domain.size)
+        at = np.flatnonzero(step.on)
+    else:
+        assert isinstance(memory, SharedTile)
+        coords = tuple(c.reshape(-1) for c in np.indices(memory.shape))
+        step = block.box(stmt, coords, len(memory.cells), frame)
+        cell = memory.cells
+        at = np.arange(len(cell))
+    old = memory.tags.take(cell)
+    new = Tags.uniform(len(cell), TAGGED, block.run.schemas)
+    new.schema[:] = block.run.schemas.number(tuple(name for name, _ in stmt.fields))
+    for name, value in stmt.fields:
+        side = term(block, value, step)
+        new.fields[name] = side.field
+        _lacking(block, stmt, side, new, step, name)
+    new.summed[:] = old.summed
+    new.status[old.status == BOTTOM] = BOTTOM
+    memory.tags.put(cell[at], new.take(at))
+
+
+def _lacking(block: Block, stmt: Tag, side: Term, new: Tags, step: Step, name: str) -> None:
+    """A field that is to be copied from an element that has none: the result is mixed."""
+    bad = (side.kind != TAGGED) & step.on
+    if bad.any() and side.place is not None:
+        schemas = new.schemas
+        new.mix(bad, schemas.reason(f"field `{name}` was taken from an element that does not carry it"))
+
+
+# ---------------------------------------------------------------------------- AssertTags
+
+
+def check(block: Block, stmt: AssertTags, frame: Frame) -> None:
+    """Compare at every coordinate of the box under `where`, for every replica of every element."""
+    if block.run.schemas is None:
+        return
+    for coords in _boxes(stmt.shape):
+        n = len(coords[0]) if coords else 1
+        step = block.box(stmt, coords, n, frame)
+        if stmt.where is not None:
+            keep = block.value(stmt.where, step, step.on)
+            if not keep.any():
+                continue
+            coords = tuple(c[keep] for c in coords)
+            step = block.box(stmt, coords, int(keep.sum()), frame)
+        for condition in stmt.conditions:
+            for replica in range(_most_replicas(block, condition)):
+                if isinstance(condition, TagEqual):
+                    _equal(block, condition, step, replica)
+                else:
+                    _tuple(block, condition, step, replica)
+
+
+def _boxes(shape: tuple[int, ...]) -> Iterator[tuple[Array, ...]]:
+    """The coordinates of a box, in pieces along the first axis."""
+    if not shape:
+        yield ()
+        return
+    rest = int(np.prod(shape[1:], dtype=np.int64))
+    rows = max(1, _CHUNK // max(1, rest))
+    for start in range(0, shape[0], rows):
+        piece = np.indices((min(rows, shape[0] - start), *shape[1:])).reshape(len(shape), -1)
+        yield (piece[0] + start, *piece[1:])
+
+
+def _most_replicas(block: Block, condition: TagCondition) -> int:
+    """The most registers that hold one element of a fragment that the condition names."""
+    elems: list[Elem] = [condition.elem] if isinstance(condition, TagTuple) else []
+    sides = condition.terms if isinstance(condition, TagTuple) else (condition.left, condition.right)
+    elems += [s.elem for s in sides if isinstance(s, TagField)]
+    most = 1
+    for elem in elems:
+        memory = block.memories[elem.obj]
+        if isinstance(memory, Registers):
+            most = max(most, int(memory.layout.counts().max()))
+    return most
+
+
+def _equal(block: Block, condition: TagEqual, step: Step, replica: int) -> None:
+    left = term(block, condition.left, step, replica)
+    right = term(block, condition.right, step, replica)
+    shown = left if left.place is not None else right
+    judged = _usable(block, left, step) & _usable(block, right, step)
+    _compare(block, step, left, right, judged, shown, _name_of(condition))
+
+
+def _name_of(condition: TagEqual) -> str:
+    sides = (condition.left, condition.right)
+    return next((f"field `{s.name}`" for s in sides if isinstance(s, TagField)), "tag")
+
+
+def _tuple(block: Block, condition: TagTuple, step: Step, replica: int) -> None:
+    place = ghost(block, condition.elem, step, replica)
+    tags = of_place(block, place, step)
+    tags.status[~place.ok] = NEUTRAL
+    whole = Term(Field.blank(step.domain.size), tags.status, place, tags)
+    judged = _usable(block, whole, step)
+    count = len(condition.terms)
+    lengths = np.array([len(names) for names in tags.schemas.names] or [0])
+    wrong = judged & (tags.status == TAGGED) & (lengths[tags.schema] != count)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        _mismatch(block, step, whole, at, int(wrong.sum()), tag_text(tags, at), f"{count} fields")
+    judged &= ~wrong
+    for position, value in enumerate(condition.terms):
+        right = term(block, value, step, replica)
+        left = select(tags, position, place)
+        usable = judged & _usable(block, right, step)
+        _compare(block, step, left, right, usable, whole, f"field {position}")
+
+
+def _usable(block: Block, side: Term, step: Step) -> Array:
+    """Where a side can be compared; what cannot be is reported."""
+    if side.place is None or side.tags is None:
+        return np.ones(step.domain.size, dtype=np.bool_)
+    name = side.place.memory.name
+    kind = side.kind
+    never = (kind == CONSTANT) & (name not in block.run.taggable)
+    reports = (
+        (kind == BOTTOM, "initialisation", "uninitialised-read", f"an element of {name} is used that nothing wrote"),
+        (kind == TOP, "tags", "mixed-tag", f"an element of {name} carries no definite tag"),
+        (
+            ((kind == NEUTRAL) | never) & side.place.ok,
+            "tags",
+            "vacuous-assertion",
+            f"an element of {name} carries no tag that the assertion could compare",
+        ),
+    )
+    for bad, prop, code, text in reports:
+        if bad.any():
+            at = int(np.argmax(bad))
+            tags = side.tags
+            arrived = tag_text(tags, at)
+            _report(block, step, prop, code, text, side.place, at, int(bad.sum()), arrived, "a tag")
+    result: Array = side.place.ok & ((kind == TAGGED) | ((kind == CONSTANT) & ~never))
+    return result
+
+
+def _compare(block: Block, step: Step, left: Term, right: Term, judged: Array, shown: Term, what: str) -> None:
+    """Report where two sides differ. A cell without contributions is the empty set, or any single integer."""
+    if left.once or right.once:
+        same = (left.field.size == right.field.size) & (left.field.print == right.field.print)
+    else:
+        same = left.field.same(right.field) | (left.kind == CONSTANT) | (right.kind == CONSTANT)
+    bad = judged & ~same
+    if bad.any():
+        at = int(np.argmax(bad))
+        arrived, expected = (left, right) if left.place is not None else (right, left)
+        came, wanted = field_text(arrived.field, at), field_text(expected.field, at)
+        _mismatch(block, step, shown, at, int(bad.sum()), f"{what} = {came}", wanted)
+
+
+def _mismatch(block: Block, step: Step, shown: Term, at: int, count: int, arrived: str, expected: str) -> None:
+    assert shown.place is not None
+    name = shown.place.memory.name
+    text = f"an element of {name} carries another tag than asserted"
+    _report(block, step, "tags", "tag-mismatch", text, shown.place, at, count, arrived, expected)
+
+
+def _report(
+    block: Block,
+    step: Step,
+    prop: str,
+    code: str,
+    text: str,
+    place: Place,
+    at: int,
+    count: int,
+    arrived: str,
+    expected: str,
+) -> None:
+    cell = int(place.cell[at])
+    memory = place.memory
+    if not block.run.log.wants(step.stmt, code, memory.name):
+        return
+    thread = cell // memory.per_thread if isinstance(memory, Registers) else None
+    block.report(
+        step,
+        prop,
+        code,
+        text,
+        thread,
+        memory,
+        cell,
+        arrived=arrived,
+        expected=expected,
+        count=count,
+        provenance=way(block, memory.name, cell),
+    )

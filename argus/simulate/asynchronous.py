@@ -1,0 +1,87 @@
+"""Asynchronous copies (cp.async): the data lands as late as the rules allow, at the wait that covers its group.
+
+Completion is known to the waiting thread only, so landing counts as a write by that thread at the time of its
+wait: other threads need a barrier after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from argus.simulate.machine import Block, Landing, Place, Step
+from argus.simulate.numeric import Array
+from argus.simulate.order import NOBODY, Touch
+from argus.simulate.provenance import hop
+from argus.simulate.tagset import Tags
+
+
+def issue(block: Block, source: Place, target: Place, values: Array, tags: Tags | None, step: Step) -> None:
+    """Start the copy. It may write at any time from here on, so earlier accesses must be ordered before it."""
+    memory, at = target.memory, np.flatnonzero(target.ok)
+    cell, thread = target.cell[at], step.domain.thread[at]
+    if block.run.checks and memory.order is not None:
+        grain = memory.grains(cell)
+        holder = np.repeat(thread, len(grain) // max(1, len(thread)))
+        block.check_pending(memory, Touch.WRITE, grain, holder, step)
+        found = memory.order.check(Touch.WRITE, grain, holder, block.now(step))
+        if found is not None:
+            block.report_race(memory, Touch.WRITE, grain, holder, found, step)
+        memory.order.pending_write[grain] = step.event
+    block.flying.append(
+        Landing(
+            step.event,
+            memory,
+            source.memory,
+            thread,
+            block.groups[thread],
+            cell,
+            values[at],
+            tags.take(at) if tags is not None else None,
+            np.where(source.ok[at], source.cell[at], -1),
+        )
+    )
+
+
+def wait(block: Block, pending: int, step: Step) -> None:
+    """Land what the executing threads' groups brought, all but the last `pending` groups of each thread."""
+    due = np.where(step.frame.active, block.groups - pending, 0)
+    flying: list[Landing] = []
+    for landing in block.flying:
+        done = landing.group < due[landing.thread]
+        if done.any():
+            _land(block, landing, np.flatnonzero(done), step)
+        if not done.all():
+            flying.append(_rest(landing, np.flatnonzero(~done)))
+    block.flying[:] = flying
+
+
+def _land(block: Block, landing: Landing, at: Array, step: Step) -> None:
+    memory, cell, thread = landing.memory, landing.cell[at], landing.thread[at]
+    source = landing.source_cell[at]
+    if memory.order is not None:
+        grain = memory.grains(cell)
+        memory.order.pending_write[grain] = NOBODY
+        # Whoever broke the order was reported when the copy was issued, or when he touched a pending cell.
+        now = replace(block.now(step), event=landing.event)
+        memory.order.tracks[Touch.WRITE].touch(grain, np.repeat(thread, len(grain) // len(thread)), now, False)
+    order = landing.source.order
+    if order is not None and len(order.pending_read):
+        order.pending_read[source[source >= 0]] = NOBODY
+    memory.store(cell, landing.values[at])
+    if landing.tags is not None and memory.tags is not None:
+        memory.tags.put(cell, landing.tags.take(at))
+        hop(block, landing.event, memory.name, cell, ((landing.source.name, source),))
+
+
+def _rest(landing: Landing, at: Array) -> Landing:
+    return replace(
+        landing,
+        thread=landing.thread[at],
+        group=landing.group[at],
+        cell=landing.cell[at],
+        values=landing.values[at],
+        tags=landing.tags.take(at) if landing.tags is not None else None,
+        source_cell=landing.source_cell[at],
+    )

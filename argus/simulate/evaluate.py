@@ -1,0 +1,157 @@
+"""Values of expressions, vectorised: NumPy arrays that broadcast to the domain's `[threads, values]`.
+
+Integers are evaluated in 64 bits. In an *index* expression (indices, masks, bounds, conditions) a 32-bit
+operation whose exact result does not fit is reported; in a *value* it wraps, as two's complement hardware does.
+Floats are evaluated in float32 and rounded to the operation's type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from typing_extensions import assert_never
+
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
+from argus.ir.types import DType
+from argus.simulate.numeric import Array, carrier, round_to
+
+Number = int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What an expression can see.
+
+    `coords[i]` is the int64 array of `Coord(i)`, `thread` that of `Thread()`; both broadcast to the domain.
+    `element` reads a register. `fault(code, expr, bad)` is told where an index operation overflows 32 bits
+    ("index-overflow") or divides by zero ("division-by-zero"); `index` selects that.
+    """
+
+    params: Mapping[str, Number]
+    block: tuple[int, ...]
+    loops: Mapping[str, int]
+    coords: tuple[Array, ...]
+    thread: Array
+    element: Callable[[Elem], Array]
+    fault: Callable[[str, Expr, Array], None]
+    index: bool = False
+
+
+def evaluate(expr: Expr, scope: Scope) -> Array:
+    """The values of `expr`: int64 for integers, bool, or float32."""
+    match expr:
+        case Const(value=value, dtype=dtype):
+            return _constant(value, dtype)
+        case Param(name=name, dtype=dtype):
+            return _constant(scope.params[name], dtype)
+        case ProgramId(axis=axis):
+            return np.asarray(scope.block[axis], dtype=np.int64)
+        case LoopVar(name=name):
+            return np.asarray(scope.loops[name], dtype=np.int64)
+        case Coord(axis=axis):
+            return scope.coords[axis]
+        case Thread():
+            return scope.thread
+        case Elem():
+            return widen(scope.element(expr))
+        case Op(op=name, args=args, dtype=dtype):
+            return _apply(expr, name, [evaluate(a, scope) for a in args], dtype, scope)
+        case _:
+            assert_never(expr)
+
+
+def widen(values: Array) -> Array:
+    """Carried values as `evaluate` computes with them: integers as int64."""
+    return values.astype(np.int64) if values.dtype.kind in "iu" else values
+
+
+def _constant(value: Number, dtype: DType) -> Array:
+    if dtype.is_float:
+        return round_to(np.asarray(value, dtype=np.float64), dtype)
+    return np.asarray(bool(value) if dtype.kind == "bool" else int(value))
+
+
+def _apply(expr: Op, name: str, args: list[Array], dtype: DType, scope: Scope) -> Array:
+    if name in ("floordiv", "mod", "truediv") and args[1].dtype.kind != "f":
+        zero = args[1] == 0
+        if np.any(zero):
+            if scope.index:
+                scope.fault("division-by-zero", expr, zero)
+            args = [args[0], np.where(zero, 1, args[1])]
+    with np.errstate(all="ignore"):
+        result = _cast(args[0], dtype) if name == "cast" else FUNCTIONS[name](*args)
+        if result.dtype.kind == "b":
+            return result
+        if dtype.is_float:
+            return round_to(result, dtype)
+    return _fit(expr, np.asarray(result), dtype, scope)
+
+
+def _fit(expr: Op, result: Array, dtype: DType, scope: Scope) -> Array:
+    """The integer result in the range of `dtype`: reported, then wrapped, where it is outside."""
+    if dtype.bits >= 64 or result.size == 0:
+        return result
+    limit = np.iinfo(carrier(dtype))
+    if result.min() >= limit.min and result.max() <= limit.max:
+        return result
+    if scope.index:
+        scope.fault("index-overflow", expr, (result < limit.min) | (result > limit.max))
+    return result.astype(carrier(dtype)).astype(np.int64)
+
+
+def _cast(values: Array, dtype: DType) -> Array:
+    if dtype.is_float:
+        return values.astype(np.float32)
+    return (
+        widen(round_to(values, dtype)) if values.dtype.kind == "f" or dtype.kind == "bool" else values.astype(np.int64)
+    )
+
+
+def _logical(boolean: Callable[..., Any], bitwise: Callable[..., Any], *args: Array) -> Array:
+    result: Array = boolean(*args) if args[0].dtype.kind == "b" else bitwise(*args)
+    return result
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float32])
+
+FUNCTIONS: dict[str, Callable[..., Array]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+    "neg": np.negative,
+    "abs": np.abs,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "and": partial(_logical, np.logical_and, np.bitwise_and),
+    "or": partial(_logical, np.logical_or, np.bitwise_or),
+    "xor": partial(_logical, np.logical_xor, np.bitwise_xor),
+    "not": partial(_logical, np.logical_not, np.bitwise_not),
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "where": np.where,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "log2": np.log2,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
+    "tanh": np.tanh,
+    "erf": _erf,
+    "sigmoid": lambda x: np.float32(1) / (np.float32(1) + np.exp(-x)),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}

@@ -1,0 +1,59 @@
+"""Events of a run and the violations they cause."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from argus.diagnostic import Note
+from argus.ir.nodes import Stmt
+from argus.simulate.outcome import Stopped, Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One execution of a statement."""
+
+    stmt: Stmt
+    block: tuple[int, ...]
+    loops: dict[str, int]
+
+
+@dataclass(slots=True)
+class Log:
+    """Collects violations: the first of each statement, code and object. `stop` ends the run at the first."""
+
+    stop: bool
+    violations: list[Violation] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    _seen: set[tuple[int, str, str]] = field(default_factory=set)
+
+    def event(self, stmt: Stmt, block: tuple[int, ...], loops: dict[str, int]) -> int:
+        """A number for this execution of `stmt`."""
+        self.events.append(Event(stmt, block, loops))
+        return len(self.events) - 1
+
+    def wants(self, stmt: Stmt | None, code: str, obj: str) -> bool:
+        """Whether this would be the first violation of its kind."""
+        return (id(stmt), code, obj) not in self._seen
+
+    def add(self, violation: Violation) -> None:
+        """Record a violation unless its kind was met before; raise `Stopped` where the first one ends the run."""
+        key = (id(violation.statement), violation.code, violation.object)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        self.violations.append(violation)
+        if self.stop:
+            raise Stopped
+
+    def party(self, event: int, thread: int, what: str) -> dict[str, Any]:
+        """The second party of a race, as `Violation.other` holds it."""
+        e = self.events[event]
+        return {"statement": e.stmt, "block": e.block, "thread": thread, "iteration": dict(e.loops), "access": what}
+
+    def note(self, event: int, text: str) -> Note:
+        """A hop of a value's way, at the statement of an event."""
+        e = self.events[event]
+        at = ", ".join(f"{name}={value}" for name, value in e.loops.items())
+        return Note(f"{text} at {at}" if at else text, e.stmt.span)

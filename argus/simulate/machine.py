@@ -1,0 +1,471 @@
+"""The state of a running block, and the checked access to its memories that all statements share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+
+from argus.ir.expr import Const, Coord, Elem, Expr, Op, walk
+from argus.ir.nodes import Kernel, Stmt, Tag
+from argus.layout import FragmentLayout
+from argus.simulate.evaluate import Number, Scope, evaluate
+from argus.simulate.log import Log
+from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedMemory, SharedTile
+from argus.simulate.numeric import Array
+from argus.simulate.order import NOBODY, Conflict, Moment, Touch
+from argus.simulate.outcome import Violation
+from argus.simulate.tagset import Schemas, Tags
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The threads that execute (bool `[T]`), and the loop counters."""
+
+    active: Array
+    loops: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A statement's elements as registers see them: everything of n = T * V elements, thread by thread."""
+
+    shape: tuple[int, int]
+    coords: tuple[Array, ...]
+    thread: Array
+    primary: Array
+    layout: FragmentLayout | None
+
+    @property
+    def size(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    def flat(self, values: Array) -> Array:
+        """Broadcast to all n elements."""
+        return np.broadcast_to(values, self.shape).reshape(-1)
+
+
+@lru_cache(maxsize=256)
+def domain_of(layout: FragmentLayout | None, threads: int) -> Domain:
+    """The domain that `layout` spreads over the block; None: one element a thread, without coordinates."""
+    if layout is None:
+        thread = np.arange(threads)
+        return Domain((threads, 1), (), thread, np.ones(threads, dtype=np.bool_), None)
+    table = layout.coordinates().astype(np.int64)
+    shape = (table.shape[0], table.shape[1])
+    thread = np.repeat(np.arange(shape[0]), shape[1])
+    coords = tuple(np.ascontiguousarray(table[:, :, axis]) for axis in range(layout.rank))
+    return Domain(shape, coords, thread, layout.primary().reshape(-1), layout)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One execution of a statement: its threads, domain and event number."""
+
+    stmt: Stmt
+    frame: Frame
+    domain: Domain
+    event: int
+    on: Array
+    """bool `[n]`: the elements of executing threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Cells of an access: `cell[i]` for the elements `ok[i]`; `coords` are logical, one array a dimension."""
+
+    memory: Memory
+    cell: Array
+    coords: tuple[Array, ...]
+    ok: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where values came from, for the way of a witness: `cells[i]` of `target` from `sources` at position i."""
+
+    event: int
+    target: str
+    cells: Array
+    sources: tuple[tuple[str, Array], ...]
+
+
+@dataclass(slots=True)
+class Run:
+    """What all blocks of one simulation share. `tags`: tensors' tag statements by name."""
+
+    kernel: Kernel
+    params: Mapping[str, Number]
+    tensors: dict[str, GlobalTensor]
+    inputs: dict[str, Array]
+    """Contents before the kernel, where a specification needs them."""
+    log: Log
+    checks: bool
+    schemas: Schemas | None
+    tags: dict[str, Tag]
+    taggable: frozenset[str]
+    """Objects whose elements may carry a tag at all."""
+    iterations: int
+    epoch: int = 0
+
+
+@dataclass(slots=True)
+class Landing:
+    """An asynchronous copy on its way: data, and who waits for which of its groups."""
+
+    event: int
+    memory: Memory
+    source: Memory
+    thread: Array
+    group: Array
+    cell: Array
+    values: Array
+    tags: Tags | None
+    source_cell: Array
+    """The source's cell of each element, or -1 for a fill value."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """Cells of an access that are the same in every iteration. Holds what its key names by identity."""
+
+    index: tuple[Expr, ...]
+    layout: FragmentLayout | None
+    cell: Array
+    coords: tuple[Array, ...]
+
+
+@dataclass(slots=True)
+class Block:
+    """One block: registers, shared memory, asynchronous copies."""
+
+    run: Run
+    index: tuple[int, ...]
+    number: int
+    memories: dict[str, Memory]
+    groups: Array
+    """Commit groups closed by each thread."""
+    flying: list[Landing] = field(default_factory=list)
+    trace: list[Moved] = field(default_factory=list)
+    traced: int = 0
+    """Elements in `trace`."""
+    _static: dict[tuple[int, int, bool], _Fixed] = field(default_factory=dict)
+
+    @staticmethod
+    def start(run: Run, index: tuple[int, ...], number: int) -> Block:
+        """A fresh block: nothing in registers or shared memory."""
+        kernel = run.kernel
+        shared = SharedMemory(kernel.shared, run.schemas)
+        memories: dict[str, Memory] = dict(run.tensors)
+        memories |= {s.name: SharedTile(s, shared) for s in kernel.shared}
+        for f in kernel.fragments:
+            if f.layout is None:
+                raise ValueError(f"fragment {f.name} has no layout: lower the kernel first")
+            memories[f.name] = Registers(f, f.layout, kernel.num_threads, kernel.warp_size, run.schemas)
+        run.epoch += 1
+        return Block(run, index, number, memories, np.zeros(kernel.num_threads, dtype=np.int64))
+
+    def step(self, stmt: Stmt, frame: Frame, layout: FragmentLayout | None) -> Step:
+        """Begin the execution of a statement over the domain of `layout`."""
+        domain = domain_of(layout, self.run.kernel.num_threads)
+        on = np.repeat(frame.active, domain.shape[1])
+        return Step(stmt, frame, domain, self.run.log.event(stmt, self.index, frame.loops), on)
+
+    def box(self, stmt: Stmt, coords: tuple[Array, ...], n: int, frame: Frame | None = None) -> Step:
+        """A domain of n elements that no thread holds: the elements of a tag assertion or of a memory tile."""
+        if frame is None:
+            frame = Frame(np.ones(self.run.kernel.num_threads, dtype=np.bool_), {})
+        everything = np.ones(n, dtype=np.bool_)
+        thread = np.zeros(n, dtype=np.int64)
+        domain = Domain((1, n), tuple(c[None, :] for c in coords), thread, everything, None)
+        return Step(stmt, frame, domain, NOBODY, everything)
+
+    def holder(self, memory: Memory, cell: int) -> str:
+        """Whose register a cell is, for a person."""
+        return f" of thread {cell // memory.per_thread}" if isinstance(memory, Registers) else ""
+
+    def now(self, step: Step) -> Moment:
+        """The time of accesses that `step` makes."""
+        return Moment(self.number, self.run.epoch, step.event)
+
+    # ------------------------------------------------------------------ expressions
+
+    def value(self, expr: Expr, step: Step, on: Array, index: bool = True, warp: bool = False) -> Array:
+        """`expr` at all n elements; registers are read (and checked) where `on`."""
+        read: dict[Elem, Array] = {}
+
+        def element(elem: Elem) -> Array:
+            if elem not in read:
+                place = self.locate(elem.obj, elem.index, step, on, warp)
+                read[elem] = self.read(place, step, warp=warp).reshape(step.domain.shape)
+            return read[elem]
+
+        def fault(code: str, expr: Expr, bad: Array) -> None:
+            self.arithmetic_fault(code, expr, step, step.domain.flat(bad) & step.on)
+
+        domain, frame = step.domain, step.frame
+        scope = Scope(
+            self.run.params,
+            self.index,
+            frame.loops,
+            domain.coords,
+            domain.thread[:: max(1, domain.shape[1]), None],
+            element,
+            fault,
+            index,
+        )
+        return domain.flat(evaluate(expr, scope))
+
+    def arithmetic_fault(self, code: str, expr: Expr, step: Step, bad: Array) -> None:
+        """Report an index operation that has no 32-bit result."""
+        if bad.any():
+            at = int(np.argmax(bad))
+            text = {
+                "index-overflow": "a 32-bit index expression leaves the range of int32",
+                "division-by-zero": "an index expression divides by zero",
+            }[code]
+            coords = tuple(int(c.reshape(-1)[at]) for c in step.domain.coords)
+            self.report(step, "bounds", code, text, int(step.domain.thread[at]), logical=coords, count=int(bad.sum()))
+
+    # ------------------------------------------------------------------ cells
+
+    def locate(self, name: str, index: tuple[Expr, ...], step: Step, on: Array, warp: bool = False) -> Place:
+        """The cells of `name[index]` at the elements `on`; those outside its shape, or not held, are reported.
+
+        `warp`: registers of the thread's whole warp may be meant.
+        """
+        memory = self.memories[name]
+        key = (id(index), id(step.domain.layout), warp)
+        fixed = step.domain.layout is not None and not isinstance(memory, GlobalTensor)
+        if fixed and key in self._static:
+            kept = self._static[key]
+            cell, coords = kept.cell, kept.coords
+        else:
+            coords = tuple(np.ascontiguousarray(self.value(e, step, on)) for e in index)
+            cell = self._cells(memory, coords, step, on, warp)
+            if fixed and all(_static(e) for e in index):
+                self._static[key] = _Fixed(index, step.domain.layout, cell, coords)
+        ok = on & (cell >= 0)
+        if not ok.all() and (on & ~ok).any():
+            self._misplaced(memory, coords, step, on & ~ok)
+        return Place(memory, cell, coords, ok)
+
+    def _cells(self, memory: Memory, coords: tuple[Array, ...], step: Step, on: Array, warp: bool) -> Array:
+        """Cells at all elements, -1 where there is none; of tensors only at the elements `on`."""
+        n = step.domain.size
+        inside = np.ones(n, dtype=np.bool_)
+        for coord, extent in zip(coords, memory.shape, strict=True):
+            inside &= (coord >= 0) & (coord < extent)
+        cell = np.full(n, -1, dtype=np.int64)
+        if isinstance(memory, GlobalTensor):
+            at = np.flatnonzero(inside & on)
+            if len(at):
+                cell[at] = memory.cells(tuple(c[at] for c in coords))
+            return cell
+        element = np.zeros(n, dtype=np.int64)
+        for coord, extent in zip(coords, memory.shape, strict=True):
+            element = element * extent + coord
+        at = np.flatnonzero(inside)
+        if isinstance(memory, SharedTile):
+            cell[at] = memory.cells[element[at]]
+        elif isinstance(memory, Registers):
+            find = memory.holders.warp if warp else memory.holders.own
+            cell[at] = find(step.domain.thread[at], element[at])
+        return cell
+
+    def _misplaced(self, memory: Memory, coords: tuple[Array, ...], step: Step, bad: Array) -> None:
+        at = int(np.argmax(bad))
+        logical = tuple(int(c[at]) for c in coords)
+        thread, count = int(step.domain.thread[at]), int(bad.sum())
+        inside = all(0 <= c < extent for c, extent in zip(logical, memory.shape, strict=True))
+        if inside:
+            what, code = f"no register that the statement may touch holds this element of {memory.name}", "not-held"
+            self.report(step, "convergence", code, what, thread, memory, logical=logical, count=count)
+            return
+        what = f"index {list(logical)} is outside of {memory.name}, of shape {list(memory.shape)}"
+        self.report(
+            step,
+            "bounds",
+            "out-of-bounds",
+            what,
+            thread,
+            memory,
+            logical=logical,
+            count=count,
+            arrived=str(list(logical)),
+            expected=f"below {list(memory.shape)}",
+        )
+
+    # ------------------------------------------------------------------ reads and writes
+
+    def read(self, place: Place, step: Step, *, warp: bool = False, asynchronous: bool = False) -> Array:
+        """Values at all n elements: what the cells hold where `place.ok`, zero elsewhere."""
+        memory, at = place.memory, np.flatnonzero(place.ok)
+        cell = place.cell[at]
+        values = memory.load(cell)
+        if self.run.checks:
+            thread = step.domain.thread[at]
+            written = memory.written(cell)
+            if not written.all():
+                self._uninitialised(memory, cell, thread, ~written, step)
+            self._ordered(memory, Touch.READ, cell, thread, step, warp)
+            if asynchronous and memory.order is not None:
+                memory.order.pending_read[memory.grains(cell)] = step.event
+        if len(at) == step.domain.size:
+            return values
+        result = np.zeros(step.domain.size, dtype=values.dtype)
+        result[at] = values
+        return result
+
+    def write(self, place: Place, values: Array, step: Step, touch: Touch = Touch.WRITE, *, warp: bool = False) -> None:
+        """Store `values[i]` in the cells of the elements `place.ok[i]`."""
+        at = np.flatnonzero(place.ok)
+        cell = place.cell[at]
+        if self.run.checks:
+            self._ordered(place.memory, touch, cell, step.domain.thread[at], step, warp)
+        if isinstance(place.memory, GlobalTensor) and touch is Touch.WRITE:
+            np.add.at(place.memory.writes, cell, 1)
+        place.memory.store(cell, values[at])
+
+    def atomic(self, place: Place, step: Step) -> None:
+        """Check and record atomic accumulations into the cells of a tensor."""
+        if self.run.checks:
+            at = np.flatnonzero(place.ok)
+            self._ordered(place.memory, Touch.ACCUMULATE, place.cell[at], step.domain.thread[at], step, False)
+
+    def initialised(self, memory: Memory, cell: Array, step: Step) -> None:
+        """Report registers that an accumulation changes though nothing was written to them before."""
+        if self.run.checks and isinstance(memory, Registers):
+            missing = ~memory.written(cell)
+            if missing.any():
+                self._uninitialised(memory, cell, cell // memory.per_thread, missing, step)
+
+    def _uninitialised(self, memory: Memory, cell: Array, thread: Array, bad: Array, step: Step) -> None:
+        at = int(np.argmax(bad))
+        text = f"an element of {memory.name} is read that nothing has written"
+        self.report(
+            step,
+            "initialisation",
+            "uninitialised-read",
+            text,
+            int(thread[at]),
+            memory,
+            int(cell[at]),
+            arrived="an uninitialised value",
+            expected="a written value",
+            count=int(bad.sum()),
+        )
+
+    def _ordered(self, memory: Memory, touch: Touch, cell: Array, thread: Array, step: Step, warp: bool) -> None:
+        order = memory.order
+        if order is None or len(cell) == 0:
+            return
+        grain = memory.grains(cell)
+        if len(grain) != len(thread):
+            thread = np.repeat(thread, len(grain) // len(thread))
+        if len(order.pending_write):
+            self.check_pending(memory, touch, grain, thread, step)
+        found = order.access(touch, grain, thread, self.now(step), warp)
+        if found is not None:
+            self.report_race(memory, touch, grain, thread, found, step)
+
+    def check_pending(self, memory: Memory, touch: Touch, grain: Array, thread: Array, step: Step) -> None:
+        """Report touches of cells that an asynchronous copy has yet to write, and writes of those it has to read."""
+        order = memory.order
+        assert order is not None
+        flying = order.pending_write[grain]
+        if touch is not Touch.READ:
+            flying = np.maximum(flying, order.pending_read[grain])
+        bad = flying != NOBODY
+        if not bad.any():
+            return
+        at = int(np.argmax(bad))
+        reading = touch is Touch.READ
+        text = (
+            f"an element of {memory.name} is {'read' if reading else 'written'} "
+            "while an asynchronous copy that touches it may still be under way"
+        )
+        event = int(flying[at])
+        self.report(
+            step,
+            "initialisation" if reading else "races",
+            "stale-read" if reading else "async-overwrite",
+            text,
+            int(thread[at]),
+            memory,
+            int(grain[at]),
+            arrived="possibly what was there before the copy",
+            expected="what the copy brings: wait for its group first",
+            other=self.run.log.party(event, int(thread[at]), "asynchronous copy"),
+            count=int(bad.sum()),
+        )
+
+    def together(self, step: Step, what: str) -> None:
+        """Report a collective that some lanes of a warp do not take part in."""
+        lanes: Array = step.frame.active.reshape(-1, self.run.kernel.warp_size)
+        split = np.asarray(lanes.any(axis=1) & ~lanes.all(axis=1))
+        if split.any():
+            thread = int(np.argmax((lanes & split[:, None]).reshape(-1)))
+            text = f"{what} needs all lanes of its warp, but only some execute it"
+            self.report(step, "convergence", "divergent-collective", text, thread)
+
+    def report_race(
+        self, memory: Memory, touch: Touch, grain: Array, thread: Array, found: Conflict, step: Step
+    ) -> None:
+        """Report that nothing orders an access after an earlier one."""
+        at = int(np.argmax(found.bad))
+        across = found.block != self.number
+        text = (
+            f"{touch.value} of an element of {memory.name} has no order with "
+            f"{'another block' if across else 'another thread'}'s {found.earlier.value}"
+        )
+        self.report(
+            step,
+            "races",
+            "race-across-blocks" if across else "race",
+            text,
+            int(thread[at]),
+            memory,
+            int(grain[at]),
+            expected="a barrier between the two" if not across else "no two blocks touch one element",
+            other=self.run.log.party(found.event, found.thread, found.earlier.value),
+            count=int(found.bad.sum()),
+        )
+
+    # ------------------------------------------------------------------ reports
+
+    def report(
+        self,
+        step: Step,
+        prop: str,
+        code: str,
+        message: str,
+        thread: int | None,
+        memory: Memory | None = None,
+        cell: int | None = None,
+        *,
+        logical: tuple[int, ...] = (),
+        **details: object,
+    ) -> None:
+        """Record a violation at a cell of `memory`, or at a coordinate that has none."""
+        violation = Violation(
+            prop,
+            code,
+            message,
+            step.stmt,
+            self.index,
+            thread,
+            dict(step.frame.loops),
+            memory.name if memory is not None else "",
+            memory.logical(cell) if memory is not None and cell is not None else logical,
+            memory.physical(cell) if memory is not None and cell is not None else "",
+        )
+        self.run.log.add(replace(violation, **details))  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=4096)
+def _static(expr: Expr) -> bool:
+    """Whether an expression depends on nothing but the element's coordinate."""
+    return all(isinstance(e, Coord | Const | Op) for e in walk(expr))

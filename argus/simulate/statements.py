@@ -1,0 +1,222 @@
+"""Executing statements, all threads of a group at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+from typing_extensions import assert_never
+
+from argus.ir.instruction import INSTRUCTIONS, Order
+from argus.ir.nodes import (
+    Accumulate,
+    AssertTags,
+    Barrier,
+    CommitGroup,
+    Copy,
+    For,
+    If,
+    Map,
+    Mma,
+    Spec,
+    Stage,
+    Stmt,
+    Tag,
+    WaitGroup,
+)
+from argus.simulate import assertions, asynchronous, tagging, vectors
+from argus.simulate.machine import Block, Frame, Place, Step
+from argus.simulate.matrix import multiply
+from argus.simulate.memory import GlobalTensor, Registers
+from argus.simulate.numeric import Array, round_to
+from argus.simulate.outcome import NotReplayable
+
+UFUNCS: dict[str, np.ufunc] = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
+
+
+def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[tuple[Barrier, Frame]]:
+    """Run `body` for the threads of `frame`; yields where they wait at a barrier."""
+    for stmt in body:
+        if not frame.active.any():
+            return
+        match stmt:
+            case Barrier():
+                yield stmt, frame
+            case For():
+                yield from _loop(block, stmt, frame)
+            case If(cond=cond, then=then, orelse=orelse):
+                step = block.step(stmt, frame, None)
+                taken = block.value(cond, step, step.on)
+                yield from execute(block, then, replace(frame, active=frame.active & taken))
+                yield from execute(block, orelse, replace(frame, active=frame.active & ~taken))
+            case Copy():
+                copy(block, stmt, block.step(stmt, frame, stmt.layout))
+            case Map():
+                map_(block, stmt, block.step(stmt, frame, stmt.layout))
+            case Accumulate():
+                accumulate(block, stmt, block.step(stmt, frame, stmt.layout))
+            case Mma():
+                multiply(block, stmt, block.step(stmt, frame, None))
+            case CommitGroup():
+                block.groups[frame.active] += 1
+            case WaitGroup(pending=pending):
+                asynchronous.wait(block, pending, block.step(stmt, frame, None))
+            case Tag():
+                assertions.tag(block, stmt, frame)
+            case AssertTags():
+                assertions.check(block, stmt, frame)
+            case Spec():
+                pass
+            case Stage():
+                raise ValueError("a policy statement is left: lower the kernel first")
+            case _:
+                assert_never(stmt)
+
+
+def _loop(block: Block, stmt: For, frame: Frame) -> Iterator[tuple[Barrier, Frame]]:
+    step = block.step(stmt, frame, None)
+    bounds = []
+    for expr in (stmt.start, stmt.stop):
+        values = block.value(expr, step, step.on)[step.on]
+        if values.min() != values.max():
+            other = int(np.flatnonzero(step.on)[np.argmax(values != values[0])])
+            block.report(
+                step,
+                "convergence",
+                "divergent-loop",
+                "the bounds of a loop differ between threads of the block",
+                other,
+                arrived=f"{int(values.min())} and {int(values.max())}",
+                expected="one value for all threads",
+            )
+        bounds.append(int(values[0]))
+    trips = range(bounds[0], bounds[1], stmt.step)
+    if len(trips) > block.run.iterations:
+        raise NotReplayable(f"the loop over `{stmt.var}` takes {len(trips)} iterations")
+    for i in trips:
+        yield from execute(block, stmt.body, replace(frame, loops={**frame.loops, stmt.var: i}))
+
+
+# ---------------------------------------------------------------------------- copies
+
+
+def copy(block: Block, stmt: Copy, step: Step) -> None:
+    """`dst = src` under `mask`; `other` where it is false."""
+    row = INSTRUCTIONS[stmt.instr] if stmt.instr is not None else None
+    dst = block.memories[stmt.dst.obj]
+    collective = row is not None and row.collective
+    later = row is not None and row.order is Order.ASYNC_GROUP
+    if collective:
+        block.together(step, stmt.instr or "")
+    on = step.on
+    mask = block.value(stmt.mask, step, on) if stmt.mask is not None else None
+    inside = on if mask is None else on & mask
+    source = block.locate(stmt.src.obj, stmt.src.index, step, inside)
+    fills = mask is not None and stmt.other is not None and not isinstance(dst, GlobalTensor)
+    target = block.locate(stmt.dst.obj, stmt.dst.index, step, on if fills else inside)
+    if not isinstance(dst, Registers) and not collective:
+        primary = step.domain.primary
+        source, target = replace(source, ok=source.ok & primary), replace(target, ok=target.ok & primary)
+    if block.run.checks:
+        vectors.check(block, row, stmt.vector, source, target, step)
+    values = block.read(source, step, warp=collective, asynchronous=later)
+    if fills and stmt.other is not None:
+        other = round_to(np.asarray(stmt.other.value), dst.dtype)
+        values = np.where(inside, values, other)
+    tags = tagging.copied(block, source, step, inside if fills else None)
+    if later:
+        asynchronous.issue(block, source, target, values, tags, step)
+        return
+    block.write(target, values, step, warp=collective)
+    tagging.store(block, target, tags, step, (source,))
+
+
+def map_(block: Block, stmt: Map, step: Step) -> None:
+    """`dst = value`, elementwise into registers."""
+    warp = stmt.scope == "warp"
+    if warp:
+        block.together(step, "a shuffle")
+    values = block.value(stmt.value, step, step.on, index=False, warp=warp)
+    tags, sources = tagging.computed(block, stmt.value, step, step.on, warp)
+    target = block.locate(stmt.dst.obj, stmt.dst.index, step, step.on)
+    block.write(target, values, step)
+    tagging.store(block, target, tags, step, sources)
+
+
+# ---------------------------------------------------------------------------- accumulations
+
+
+def accumulate(block: Block, stmt: Accumulate, step: Step) -> None:
+    """`dst = dst op value` over the domain."""
+    dst = block.memories[stmt.dst.obj]
+    warp = stmt.scope == "warp"
+    if warp:
+        block.together(step, "a reduction over a warp")
+    on = step.on
+    if stmt.mask is not None:
+        on = on & block.value(stmt.mask, step, on, warp=warp)
+    values = round_to(block.value(stmt.value, step, on, index=False, warp=warp), dst.dtype)
+    tags, sources = tagging.computed(block, stmt.value, step, on, warp)
+    if isinstance(dst, GlobalTensor):
+        target = block.locate(stmt.dst.obj, stmt.dst.index, step, on & step.domain.primary)
+        at = np.flatnonzero(target.ok)
+        cells, group = np.unique(target.cell[at], return_inverse=True)
+        block.atomic(target, step)
+    elif warp:
+        target = block.locate(stmt.dst.obj, stmt.dst.index, step, on, warp=True)
+        at, cells, group = _over_warps(block, target, step)
+    else:
+        target = block.locate(stmt.dst.obj, stmt.dst.index, step, on)
+        at = np.flatnonzero(target.ok)
+        cells, group = np.unique(target.cell[at], return_inverse=True)
+        block.initialised(dst, cells, step)
+    before = dst.load(cells)
+    dst.store(cells, reduce(before, values[at], group, stmt.op, lambda x: round_to(x, dst.dtype)))
+    tagging.accumulated(block, stmt, dst, cells, before, tags, values, at, group, step, sources)
+
+
+def _over_warps(block: Block, target: Place, step: Step) -> tuple[Array, Array, Array]:
+    """Elements that count (one holder a warp), all registers of a warp that get its total, and which get which.
+
+    Contributions are repeated for every register that receives them: (element, cell, group of the cell).
+    """
+    memory = target.memory
+    assert isinstance(memory, Registers) and step.domain.layout is not None
+    size = block.run.kernel.warp_size
+    warp = step.domain.thread // size
+    element = step.domain.layout.linear().reshape(-1)
+    ok = np.flatnonzero(target.ok)
+    _, first = np.unique(warp[ok] * step.domain.layout.size + element[ok], return_index=True)
+    at = ok[np.sort(first)]
+    # The registers of each warp that hold the cell that an element goes to.
+    total = memory.holders.by_warp[0]
+    registers = memory.holders.by_warp[1]
+    linear = memory.layout.linear().reshape(-1)
+    key = warp[at] * memory.holders.size + linear[target.cell[at]]
+    low, high = np.searchsorted(total, key, "left"), np.searchsorted(total, key, "right")
+    copies = high - low
+    start = np.repeat(low - np.cumsum(copies) + copies, copies)
+    receiver = registers[start + np.arange(int(copies.sum()))]
+    block.initialised(memory, np.unique(receiver), step)
+    cells, group = np.unique(receiver, return_inverse=True)
+    return np.repeat(at, copies), cells, group
+
+
+def reduce(before: Array, values: Array, group: Array, op: str, rounded: Callable[[Array], Array]) -> Array:
+    """`before[g] op values[i] ...` for all i with `group[i] == g`, in order; rounded after every step."""
+    ufunc = UFUNCS[op]
+    result: Array = before.copy()
+    third = np.full(1, 1 / 3, dtype=np.float32)
+    if before.dtype.kind != "f" or rounded(third)[0] == third[0]:
+        with np.errstate(all="ignore"):
+            ufunc.at(result, group, values.astype(before.dtype))
+        return result
+    # One contribution of each group at a time.
+    order = np.argsort(group, kind="stable")
+    ranked = group[order]
+    rank = np.arange(len(order)) - np.searchsorted(ranked, ranked, "left")
+    for r in range(int(rank.max(initial=-1)) + 1):
+        now = order[rank == r]
+        result[group[now]] = rounded(ufunc(result[group[now]], values[now]))
+    return result

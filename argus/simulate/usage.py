@@ -1,0 +1,83 @@
+"""How a kernel uses its tensors, read off the access relations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from argus.ir.access import Mode, relations
+from argus.ir.expr import Elem, Expr, elements
+from argus.ir.instruction import Order
+from argus.ir.nodes import Accumulate, AssertTags, Copy, Kernel, Map, Mma, Stmt, Tag, TagEqual, TagField, TagTuple
+from argus.ir.visit import walk
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tensor names by what the kernel does with them. `written` includes `accumulated`; `fetched`: read by
+    asynchronous copies; `asserted`: named in tag assertions."""
+
+    read: frozenset[str]
+    stored: frozenset[str]
+    accumulated: frozenset[str]
+    fetched: frozenset[str]
+    asserted: frozenset[str]
+
+    @property
+    def written(self) -> frozenset[str]:
+        """Tensors that the kernel changes."""
+        return self.stored | self.accumulated
+
+
+def usage(kernel: Kernel) -> Usage:
+    """What the kernel does with each tensor."""
+    tensors = {t.name for t in kernel.tensors}
+    found = [r for stmt in walk(kernel.body) for r in relations(stmt)]
+    asserted = {e.obj for stmt in walk(kernel.body) if isinstance(stmt, AssertTags) for e in _compared(stmt)}
+
+    def names(mode: Mode) -> frozenset[str]:
+        return frozenset(r.obj for r in found if r.mode is mode) & tensors
+
+    return Usage(
+        names(Mode.READ),
+        names(Mode.WRITE),
+        names(Mode.ACCUMULATE),
+        frozenset(r.obj for r in found if r.mode is Mode.READ and r.order is Order.ASYNC_GROUP) & tensors,
+        frozenset(asserted & tensors),
+    )
+
+
+def _compared(stmt: AssertTags) -> list[Elem]:
+    sides = []
+    for condition in stmt.conditions:
+        match condition:
+            case TagTuple(elem=elem, terms=terms):
+                sides += [elem, *(t.elem for t in terms if isinstance(t, TagField))]
+            case TagEqual(left=left, right=right):
+                sides += [t.elem for t in (left, right) if isinstance(t, TagField)]
+    return sides
+
+
+def taggable(kernel: Kernel) -> frozenset[str]:
+    """Objects whose elements may carry a tag: those with a `Tag`, and all that data from them reaches."""
+    found = {stmt.obj for stmt in walk(kernel.body) if isinstance(stmt, Tag)}
+    flows = [flow for stmt in walk(kernel.body) for flow in _flows(stmt)]
+    before = -1
+    while len(found) != before:
+        before = len(found)
+        found |= {target for source, target in flows if source in found}
+    return frozenset(found)
+
+
+def _flows(stmt: Stmt) -> list[tuple[str, str]]:
+    def reads(expr: Expr) -> list[str]:
+        return [e.obj for e in elements(expr)]
+
+    match stmt:
+        case Copy(dst=dst, src=src):
+            return [(src.obj, dst.obj)]
+        case Map(dst=dst, value=value) | Accumulate(dst=dst, value=value):
+            return [(source, dst.obj) for source in reads(value)]
+        case Mma(d=d, a=a, b=b):
+            return [(a.obj, d.obj), (b.obj, d.obj)]
+        case _:
+            return []

@@ -1,0 +1,98 @@
+"""Vector accesses and matrix loads: addresses must be consecutive, aligned, and under one mask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from argus.ir.instruction import CopyRow
+from argus.simulate.machine import Block, Place, Step
+from argus.simulate.memory import GlobalTensor, Memory, SharedTile
+from argus.simulate.numeric import Array
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Elements that must be consecutive in memory, `[rows, length]` positions in the domain; bytes of alignment."""
+
+    positions: Array
+    alignment: int
+
+
+def check(block: Block, row: CopyRow | None, vector: int, source: Place, target: Place, step: Step) -> None:
+    """Report vectors that are misaligned, not consecutive in memory, or cut by a mask."""
+    for place in (source, target):
+        memory = place.memory
+        if isinstance(memory, GlobalTensor | SharedTile):
+            rows = _rows(row, vector, memory, step)
+            if rows is not None:
+                _check(block, memory, place, rows, step)
+
+
+def _rows(row: CopyRow | None, vector: int, memory: Memory, step: Step) -> _Rows | None:
+    threads, values = step.domain.shape
+    item = memory.dtype.bytes
+    position = np.arange(threads * values)
+    if row is None or not row.collective:
+        if vector == 1:
+            return None
+        return _Rows(position.reshape(-1, vector), vector * item)
+    # Matrices of 8 rows of 16 bytes: lane i of 8 x 4 holds four bytes of each (argus/ir/instruction/nvidia.py).
+    each = 4 // item
+    if threads % 32 or values % each:
+        return None
+    lanes = position.reshape(-1, 8, 4, values // each, each)
+    # The elements of one 16-byte row last: those of 4 neighbouring lanes, or one of each eighth lane.
+    order = (0, 2, 3, 4, 1) if row.name.endswith(".trans") else (0, 1, 3, 2, 4)
+    return _Rows(lanes.transpose(order).reshape(-1, 16 // item), row.alignment)
+
+
+def _check(block: Block, memory: Memory, place: Place, rows: _Rows, step: Step) -> None:
+    moved = place.ok[rows.positions]
+    any_, all_ = moved.any(axis=1), moved.all(axis=1)
+    length = rows.positions.shape[1]
+    if (any_ & ~all_).any():
+        at = int(rows.positions[int(np.argmax(any_ & ~all_))][0])
+        text = f"a mask cuts through a vector of {length} elements of {memory.name}, which moves as a whole"
+        _report(block, step, "split-vector", text, place, at, int((any_ & ~all_).sum()))
+    if not all_.any():
+        return
+    first = rows.positions[all_]
+    address = _addresses(memory, place, first.reshape(-1)).reshape(first.shape)
+    apart = (address != address[:, :1] + np.arange(length) * memory.dtype.bytes).any(axis=1)
+    if apart.any():
+        at = int(first[int(np.argmax(apart))][0])
+        text = f"the {length} elements of a vector are not consecutive in {memory.name}"
+        _report(block, step, "scattered-vector", text, place, at, int(apart.sum()))
+    skewed = address[:, 0] % rows.alignment != 0
+    if isinstance(memory, GlobalTensor) and rows.alignment > memory.alignment:
+        skewed = np.ones_like(skewed)  # the base address may be anything that the declared alignment allows
+    if skewed.any():
+        at = int(first[int(np.argmax(skewed))][0])
+        text = f"a vector of {memory.name} may start at a byte that is not a multiple of {rows.alignment}"
+        _report(block, step, "misaligned-vector", text, place, at, int(skewed.sum()))
+
+
+def _addresses(memory: Memory, place: Place, at: Array) -> Array:
+    if isinstance(memory, GlobalTensor):
+        return memory.addresses(tuple(c[at] for c in place.coords))
+    assert isinstance(memory, SharedTile)
+    return place.cell[at] * memory.memory.grain
+
+
+def _report(block: Block, step: Step, code: str, text: str, place: Place, at: int, count: int) -> None:
+    cell = int(place.cell[at])
+    thread = int(step.domain.thread[at])
+    logical = tuple(int(c[at]) for c in place.coords)
+    block.report(
+        step,
+        "machine rules",
+        code,
+        text,
+        thread,
+        place.memory,
+        cell if cell >= 0 else None,
+        logical=logical,
+        count=count,
+    )
