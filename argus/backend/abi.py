@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from argus.ir.expr import Param
@@ -40,3 +41,8 @@ def shared_bytes(kernel: Kernel) -> int:
         if s.offset is not None and s.layout is not None
     ]
     return max(ends, default=0)
+
+
+def entry(kernel: Kernel) -> str:
+    """The symbol of the kernel's entry point. The prefix keeps it apart from what C libraries declare."""
+    return "argus_" + re.sub(r"\W", "_", kernel.name)

@@ -1,0 +1,242 @@
+// The device library on a host: the text for any target runs through it, with the target's warp size.
+#pragma once
+
+#include "types.h"
+
+#include "fibers.h"
+
+#include <tuple>
+#include <utility>
+
+#include "matrix.h"
+
+#define ARGUS_RESTRICT __restrict__
+#define ARGUS_KERNEL(name, threads) extern "C" void name
+#define ARGUS_SHARED(smem, bytes) const argus::shared_t smem = argus::detail::self().block->shared
+
+namespace argus {
+
+using shared_t = char*;
+
+inline int thread_id() { return detail::self().thread; }
+template <int AXIS> int block_id() { return detail::self().block->index[AXIS]; }
+inline int lane_id() { return thread_id() % ARGUS_WARP_SIZE; }
+
+namespace detail {
+
+template <int BYTES> void check_aligned(const void* address, const char* what) {
+    if (reinterpret_cast<std::uintptr_t>(address) % BYTES)
+        fail(std::string(what) + ": the address is no multiple of " + std::to_string(BYTES) + " bytes");
+}
+
+template <int BYTES> void check_shared(int offset, const char* what) {
+    const int size = self().block->shared_bytes;
+    if (offset < 0 || offset + BYTES > size)
+        fail(std::string(what) + ": byte " + std::to_string(offset) + " is outside of the block's " +
+             std::to_string(size) + " bytes of shared memory");
+}
+
+template <int BYTES> void move(void* to, const void* from) { std::memcpy(to, from, BYTES); }
+
+}  // namespace detail
+
+// ---------------------------------------------------------------- memory
+
+template <int N, class T> void load_global(const T* base, i64 offset, T* dst) {
+    detail::check_aligned<N * sizeof(T)>(base + offset, "load_global");
+    detail::move<N * sizeof(T)>(dst, base + offset);
+}
+template <int N, class T> void load_global_if(bool p, const T* base, i64 offset, T* dst) {
+    if (p) load_global<N>(base, offset, dst);
+}
+template <int N, class T> void load_global_or(bool p, const T* base, i64 offset, T* dst, T other) {
+    if (p) load_global<N>(base, offset, dst);
+    else for (int i = 0; i < N; ++i) dst[i] = other;
+}
+template <int N, class T> void store_global(T* base, i64 offset, const T* src) {
+    detail::check_aligned<N * sizeof(T)>(base + offset, "store_global");
+    detail::move<N * sizeof(T)>(base + offset, src);
+}
+template <int N, class T> void store_global_if(bool p, T* base, i64 offset, const T* src) {
+    if (p) store_global<N>(base, offset, src);
+}
+template <int N, class T> void load_shared(shared_t smem, int offset, T* dst) {
+    detail::check_shared<N * sizeof(T)>(offset, "load_shared");
+    detail::check_aligned<N * sizeof(T)>(smem + offset, "load_shared");
+    detail::move<N * sizeof(T)>(dst, smem + offset);
+}
+template <int N, class T> void store_shared(shared_t smem, int offset, const T* src) {
+    detail::check_shared<N * sizeof(T)>(offset, "store_shared");
+    detail::check_aligned<N * sizeof(T)>(smem + offset, "store_shared");
+    detail::move<N * sizeof(T)>(smem + offset, src);
+}
+
+// ---------------------------------------------------------------- cp.async: as late as its wait allows
+
+namespace detail {
+
+inline void perform(const PendingCopy& copy) {
+    if (copy.from) std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
+    else std::memset(copy.to, 0, static_cast<std::size_t>(copy.bytes));
+}
+
+template <int BYTES> void start_copy(shared_t smem, int offset, const void* from) {
+    check_shared<BYTES>(offset, "cp_async");
+    check_aligned<BYTES>(smem + offset, "cp_async");
+    check_aligned<BYTES>(from, "cp_async");
+    const PendingCopy copy{smem + offset, static_cast<const char*>(from), BYTES, self().group};
+#ifdef ARGUS_CPU_EAGER_COPIES
+    perform(copy);
+#else
+    self().copies->push_back(copy);
+#endif
+}
+
+}  // namespace detail
+
+template <int BYTES, class T> void cp_async(shared_t smem, int offset, const T* base, i64 source) {
+    detail::start_copy<BYTES>(smem, offset, base + source);
+}
+template <int BYTES, class T> void cp_async_or_zero(shared_t smem, int offset, const T* base, i64 source, bool p) {
+    detail::start_copy<BYTES>(smem, offset, p ? base + source : nullptr);
+}
+inline void cp_async_commit() { ++detail::self().group; }
+template <int PENDING> void cp_async_wait() {
+    detail::Fiber& fiber = detail::self();
+    auto& copies = *fiber.copies;
+    while (fiber.first_copy < copies.size() && copies[fiber.first_copy].group + PENDING < fiber.group)
+        detail::perform(copies[fiber.first_copy++]);
+    if (fiber.first_copy == copies.size()) {
+        copies.clear();
+        fiber.first_copy = 0;
+    }
+}
+
+// ---------------------------------------------------------------- block and warp
+
+inline void barrier() {
+    detail::Block& block = *detail::self().block;
+    detail::meet(block.barrier, 64, static_cast<unsigned>(block.threads), "a barrier", nullptr, [](void**) {});
+}
+
+namespace detail {
+
+template <class T> struct Exchange { const T* value; T* result; int lane; };
+
+template <class T> T exchange(const char* kind, T value, int lane) {
+    T result{};
+    Exchange<T> mine{&value, &result, lane & (ARGUS_WARP_SIZE - 1)};
+    meet_warp(kind, &mine, [](void** lanes) {
+        for (int i = 0; i < ARGUS_WARP_SIZE; ++i) {
+            auto* to = static_cast<Exchange<T>*>(lanes[i]);
+            *to->result = *static_cast<Exchange<T>*>(lanes[to->lane])->value;
+        }
+    });
+    return result;
+}
+
+struct MatrixRow { char* row; char* values; };
+
+// Moves between rows of 16 bytes in shared memory and 4 bytes a lane and matrix. FUNCTION(cell, register, bytes).
+template <int COUNT, bool TRANS, class Move>
+void matrix_rows(const char* kind, shared_t smem, int offset, void* values, Move move_one) {
+    check_shared<16>(offset, kind);
+    check_aligned<16>(smem + offset, kind);
+    MatrixRow mine{smem + offset, static_cast<char*>(values)};
+    meet_warp(kind, &mine, [move_one](void** lanes) {
+        for (int lane = 0; lane < 32; ++lane)
+            for (int matrix = 0; matrix < COUNT; ++matrix) {
+                auto row = [&](int r) { return static_cast<MatrixRow*>(lanes[8 * matrix + r])->row; };
+                char* to = static_cast<MatrixRow*>(lanes[lane])->values + 4 * matrix;
+                if (TRANS) {
+                    move_one(row(2 * (lane % 4)) + 2 * (lane / 4), to, 2);
+                    move_one(row(2 * (lane % 4) + 1) + 2 * (lane / 4), to + 2, 2);
+                } else {
+                    move_one(row(lane / 4) + 4 * (lane % 4), to, 4);
+                }
+            }
+    });
+}
+
+template <int COUNT, bool TRANS, class T> void ldmatrix(const char* kind, shared_t smem, int offset, T* dst) {
+    matrix_rows<COUNT, TRANS>(kind, smem, offset, dst, [](const char* cell, char* to, int bytes) {
+        std::memcpy(to, cell, static_cast<std::size_t>(bytes));
+    });
+}
+template <int COUNT, class T> void stmatrix(const char* kind, shared_t smem, int offset, const T* src) {
+    matrix_rows<COUNT, false>(kind, smem, offset, const_cast<T*>(src), [](char* cell, const char* from, int bytes) {
+        std::memcpy(cell, from, static_cast<std::size_t>(bytes));
+    });
+}
+
+}  // namespace detail
+
+template <class T> T shuffle(T value, int lane) { return detail::exchange("shuffle", value, lane); }
+template <class T> T shuffle_xor(T value, int mask) {
+    return detail::exchange("shuffle_xor", value, lane_id() ^ mask);
+}
+
+#define ARGUS_LDMATRIX(name, count, trans)                                                                       \
+    template <class T> void name(shared_t smem, int offset, T* dst) {                                            \
+        detail::ldmatrix<count, trans>(#name, smem, offset, dst);                                                \
+    }
+ARGUS_LDMATRIX(ldmatrix_x1, 1, false)
+ARGUS_LDMATRIX(ldmatrix_x2, 2, false)
+ARGUS_LDMATRIX(ldmatrix_x4, 4, false)
+ARGUS_LDMATRIX(ldmatrix_x1_trans, 1, true)
+ARGUS_LDMATRIX(ldmatrix_x2_trans, 2, true)
+ARGUS_LDMATRIX(ldmatrix_x4_trans, 4, true)
+#undef ARGUS_LDMATRIX
+template <class T> void stmatrix_x1(shared_t smem, int offset, const T* src) {
+    detail::stmatrix<1>("stmatrix_x1", smem, offset, src);
+}
+template <class T> void stmatrix_x2(shared_t smem, int offset, const T* src) {
+    detail::stmatrix<2>("stmatrix_x2", smem, offset, src);
+}
+template <class T> void stmatrix_x4(shared_t smem, int offset, const T* src) {
+    detail::stmatrix<4>("stmatrix_x4", smem, offset, src);
+}
+
+// ---------------------------------------------------------------- atomics
+
+namespace detail {
+template <class T, class F> void atomically(T* address, F change) {
+    check_aligned<sizeof(T)>(address, "atomic");
+    T old, changed;
+    __atomic_load(address, &old, __ATOMIC_RELAXED);
+    do changed = change(old);
+    while (!__atomic_compare_exchange(address, &old, &changed, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+}  // namespace detail
+
+template <class T> void atomic_add(T* base, i64 offset, T value) {
+    detail::atomically(base + offset, [=](T old) { return T(old + value); });
+}
+template <class T> void atomic_maximum(T* base, i64 offset, T value) {
+    detail::atomically(base + offset, [=](T old) { return maximum(old, value); });
+}
+template <class T> void atomic_minimum(T* base, i64 offset, T value) {
+    detail::atomically(base + offset, [=](T old) { return minimum(old, value); });
+}
+
+// ---------------------------------------------------------------- entry
+
+namespace detail {
+template <class... A, std::size_t... I>
+void call(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
+    kernel(*static_cast<A*>(arguments[I])...);
+}
+template <class... A> void call(void (*kernel)(A...), void** arguments) {
+    call(kernel, arguments, std::index_sequence_for<A...>());
+}
+}  // namespace detail
+
+}  // namespace argus
+
+// What the loader calls: the arguments are pointers to values, as a CUDA launch takes them.
+#define ARGUS_CPU_EXPORT(name)                                                                                   \
+    extern "C" int argus_cpu_launch(void** arguments, const int* grid, int threads, int shared_bytes,            \
+                                    int workers, char* message, int message_bytes) {                             \
+        return argus::detail::launch([](void** values) { argus::detail::call(name, values); }, arguments, grid,  \
+                                     threads, shared_bytes, workers, message, message_bytes);                    \
+    }

@@ -1,0 +1,222 @@
+"""Elementwise statements, reductions and shuffles."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from argus.backend.device_api import cpp_type
+from argus.backend.emit.address import global_address
+from argus.backend.emit.copy import domain_of, holders, reads
+from argus.backend.emit.expression import Printer, bare, literal, reduction
+from argus.backend.emit.problem import problem
+from argus.backend.emit.registers import Ints, counters, evaluate, fit, register_layout
+from argus.backend.emit.scope import Domain, Writer
+from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Thread, op
+from argus.ir.nodes import Accumulate, Fragment, Map, Tensor
+from argus.layout import FragmentLayout, Mode
+
+
+def emit_map(stmt: Map, writer: Writer) -> None:
+    """`dst = value` elementwise, in the thread's own registers or by a shuffle."""
+    domain = domain_of(stmt.layout, 1, writer, stmt.span)
+    if stmt.scope == "warp":
+        _shuffle(stmt, domain, writer)
+        return
+    for each in domain.iterations([stmt.dst, *reads(stmt.value)]):
+        printer = Printer(writer, each)
+        writer.line(f"{printer.register(stmt.dst)} = {bare(printer.text(stmt.value))};")
+
+
+# ---------------------------------------------------------------------------- shuffles
+
+
+def _holder(modes: tuple[Mode, ...], index: tuple[Expr, ...], own: bool) -> Expr:
+    """The thread (or value) number that holds the element `index`, digit by digit of the layout.
+
+    Digits that move nowhere are the thread's own, or 0.
+    """
+    total: Expr = Const(0)
+    weight = 1
+    for mode in modes:
+        if mode.dim is not None:
+            digit = op("mod", op("floordiv", index[mode.dim], Const(mode.stride)), Const(mode.extent))
+        else:
+            digit = (
+                op("mod", op("floordiv", Thread(), Const(weight)), Const(mode.extent)) if own else Const(0)
+            )
+        total = op("add", total, op("mul", digit, Const(weight)))
+        weight *= mode.extent
+    return total
+
+
+def _shuffle(stmt: Map, domain: Domain, writer: Writer) -> None:
+    """`dst[c] = src[index(c)]` where lanes of the same warp hold the source."""
+    value = stmt.value
+    source = writer.fragment(value.obj) if isinstance(value, Elem) else None
+    if source is None or not isinstance(value, Elem):
+        raise problem("shuffle-form", "a shuffle moves one register tile and computes nothing", stmt.span)
+    layout, warp = register_layout(source), writer.kernel.warp_size
+    thread, number = _holder(layout.threads, value.index, True), _holder(layout.values, value.index, False)
+    lane = op("mod", thread, Const(warp))
+    threads, numbers = (_tabulate(e, domain) for e in (thread, number))
+    _check_source(layout, value, threads, numbers, domain)
+    masks = (threads ^ domain.threads) % warp
+    same = (masks == masks[0, 0]).all() and (numbers == numbers[:1]).all()
+    if same and value.obj != stmt.dst.obj and fit(numbers[0], domain.loops) is not None:
+        for each in domain.iterations([stmt.dst, value]):
+            printer, form = Printer(writer, each), fit(numbers[0], domain.loops)
+            chosen = (
+                str(int(numbers[0, each.combination()]))
+                if each.fixed is not None or form is None
+                else form.text()
+            )
+            call = f"argus::shuffle_xor({writer.names[source.name]}[{chosen}], {int(masks[0, 0])})"
+            writer.line(f"{printer.register(stmt.dst)} = {call};")
+        return
+    _shuffle_written_out(stmt, source, domain, (lane, number), numbers)
+
+
+def _shuffle_written_out(
+    stmt: Map, source: Fragment, domain: Domain, holder: tuple[Expr, Expr], numbers: Ints
+) -> None:
+    """All lanes exchange every register that some lane wants, then each takes its own."""
+    writer, name = domain.writer, domain.writer.names[source.name]
+    count = prod(d.extent for d in domain.loops)
+    table = counters(domain.loops)
+    with writer.braces():
+        writer.line(f"{cpp_type(source.dtype)} value[{count}];")
+        results: list[str] = []
+        for i in range(count):
+            fixed = {k: int(column[i]) for k, column in table.items()}
+            printer = Printer(writer, Domain(writer, domain.layout, domain.loops, domain.span, fixed))
+            lane, number = (bare(printer.text(e)) for e in holder)
+            for choice in sorted(set(numbers[:, i].tolist())):
+                moved = f"argus::shuffle({name}[{choice}], {lane})"
+                if (numbers[:, i] == choice).all():
+                    writer.line(f"value[{i}] = {moved};")
+                else:
+                    writer.line(
+                        f"{{ const auto moved = {moved}; if ({number} == {choice}) value[{i}] = moved; }}"
+                    )
+            results.append(f"{printer.register(stmt.dst)} = value[{i}];")
+        for line in results:
+            writer.line(line)
+
+
+def _tabulate(expr: Expr, domain: Domain) -> Ints:
+    """`[threads, combinations]`."""
+    shape = (domain.threads.shape[0], prod(d.extent for d in domain.loops))
+    return np.broadcast_to(evaluate(expr, domain.coordinates(), domain.threads, domain.span), shape)
+
+
+def _check_source(layout: FragmentLayout, value: Elem, threads: Ints, numbers: Ints, domain: Domain) -> None:
+    warp = domain.writer.kernel.warp_size
+    if (threads // warp != domain.threads // warp).any():
+        raise problem("shuffle-crosses-warps", f"elements of `{value.obj}` move between warps", domain.span,
+                      "shuffles stay within a warp: move the tile through shared memory")  # fmt: skip
+    table = layout.coordinates()
+    for d, expr in enumerate(value.index):
+        if (table[threads, numbers, d] != _tabulate(expr, domain)).any():
+            raise problem("shuffle-form", f"`{value.obj}` has a layout that no shuffle can read: {layout}",
+                          domain.span, "use a layout whose digits do not overlap")  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- reductions
+
+
+def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
+    """`dst = dst op value`: in the thread's registers, across a warp, or atomically in memory."""
+    domain = domain_of(stmt.layout, 1, writer, stmt.span)
+    target = writer.kernel.object(stmt.dst.obj)
+    match target:
+        case Tensor():
+            _atomic(stmt, target, domain, writer)
+        case Fragment() if stmt.scope == "warp":
+            _across_warp(stmt, target, domain, writer)
+        case Fragment():
+            combine = reduction(stmt.op, target.dtype)
+            for each in domain.iterations([stmt.dst, *reads(stmt.value, stmt.mask)]):
+                printer = Printer(writer, each)
+                cell = printer.register(stmt.dst)
+                guard = "" if stmt.mask is None else f"if ({bare(printer.text(stmt.mask))}) "
+                writer.line(f"{guard}{cell} = {combine(cell, printer.text(stmt.value))};")
+        case _:
+            raise problem("accumulate-unsupported", f"`{target.name}` cannot be accumulated into", stmt.span,
+                          "accumulate into registers or global memory")  # fmt: skip
+
+
+def _atomic(stmt: Accumulate, tensor: Tensor, domain: Domain, writer: Writer) -> None:
+    with writer.block(holders(domain.layout, writer, stmt.span)):
+        for each in domain.iterations(reads(stmt.value, stmt.mask, *stmt.dst.index)):
+            printer = Printer(writer, each)
+            base, offset = global_address(tensor, stmt.dst.index, each)
+            guard = "" if stmt.mask is None else f"if ({bare(printer.text(stmt.mask))}) "
+            value = bare(printer.text(stmt.value))
+            writer.line(f"{guard}argus::atomic_{stmt.op}({base}, {offset}, {value});")
+
+
+def _across_warp(stmt: Accumulate, target: Fragment, domain: Domain, writer: Writer) -> None:
+    """Each lane reduces its own elements, then lanes exchange along the bits that the reduction crosses."""
+    bits = crossed_bits(stmt, target, domain)
+    combine = reduction(stmt.op, target.dtype)
+    count = register_layout(target).num_values
+    used = sorted(set(domain.registers(target, stmt.dst.index).tolist()))
+    identity = literal(REDUCTIONS[stmt.op](target.dtype), target.dtype)
+    name = writer.names[target.name]
+
+    def every(text: str) -> None:
+        if used == list(range(count)) and count > 1:
+            writer.line("#pragma unroll")
+            writer.line(f"for (int r = 0; r < {count}; ++r) {text.format('r')}")
+        else:
+            for number in used:
+                writer.line(text.format(number))
+
+    with writer.braces():
+        writer.line(f"{cpp_type(target.dtype)} total[{count}];")
+        every(f"total[{{0}}] = {identity};")
+        for each in domain.iterations([stmt.dst, *reads(stmt.value, stmt.mask)]):
+            printer = Printer(writer, each)
+            cell = "total" + printer.register(stmt.dst).removeprefix(name)
+            guard = "" if stmt.mask is None else f"if ({bare(printer.text(stmt.mask))}) "
+            writer.line(f"{guard}{cell} = {combine(cell, printer.text(stmt.value))};")
+        for bit in bits:
+            every(f"total[{{0}}] = {combine('total[{0}]', f'argus::shuffle_xor(total[{{0}}], {bit})')};")
+        every(f"{name}[{{0}}] = {combine(f'{name}[{{0}}]', 'total[{0}]')};")
+
+
+def crossed_bits(stmt: Accumulate, target: Fragment, domain: Domain) -> list[int]:
+    """The bits of the lane along which elements of one cell are spread.
+
+    Raises `ArgusError` "reduction-layout" if exchanging along whole bits does not bring a cell's elements
+    together, "reduction-crosses-warps" if other warps hold some of them.
+    """
+    shape = (domain.threads.shape[0], prod(d.extent for d in domain.loops))
+    element, cell = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for coordinate, extent in zip(domain.coordinates(), domain.layout.shape, strict=True):
+        element = element * extent + coordinate
+    for expr, extent in zip(stmt.dst.index, target.shape, strict=True):
+        cell = cell * extent + _tabulate(expr, domain)
+    bits: list[int] = []
+    bit = 1
+    while bit < domain.writer.kernel.warp_size:
+        other = np.arange(shape[0]) ^ bit
+        moved, same = element != element[other], cell == cell[other]
+        crossing = moved & same
+        if crossing.any() and not crossing.all():
+            raise problem("reduction-layout", f"lanes share the elements of a cell of `{target.name}` unevenly",
+                          stmt.span, "use powers of two along the reduced dimension")  # fmt: skip
+        if crossing.all():
+            bits.append(bit)
+        bit *= 2
+    whole = np.bincount(
+        cell.reshape(-1)[np.unique(element, return_index=True)[1]], minlength=int(cell.max()) + 1
+    )
+    own = np.array([np.bincount(row, minlength=whole.size) for row in cell])
+    together = own << len(bits)
+    if ((own > 0) & (together != whole[None, :])).any():
+        raise problem("reduction-crosses-warps", f"elements of one cell of `{target.name}` lie in several warps",
+                      stmt.span, "reduce within warps, then through shared memory")  # fmt: skip
+    return bits

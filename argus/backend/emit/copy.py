@@ -1,0 +1,287 @@
+"""Copies: loads, stores, asynchronous copies, and the matrix moves between shared memory and registers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argus.backend.emit.address import global_address, shared_address, split
+from argus.backend.emit.expression import Printer
+from argus.backend.emit.problem import problem
+from argus.backend.emit.registers import cut, digits
+from argus.backend.emit.scope import Domain, Writer
+from argus.ir.expr import Const, Coord, Elem, Expr, elements, walk
+from argus.ir.instruction import INSTRUCTIONS
+from argus.ir.nodes import Access, Copy, Fragment, Shared, Tensor
+from argus.ir.types import DType
+from argus.layout import FragmentLayout, Mode, SwizzledLayout
+from argus.layout.core import flat_modes
+from argus.source import Span
+
+_MATRIX = {
+    "ldmatrix": ("ldmatrix", ""),
+    "ldmatrix.trans": ("ldmatrix", "_trans"),
+    "stmatrix": ("stmatrix", ""),
+}
+
+
+def emit_copy(stmt: Copy, writer: Writer) -> None:
+    """One copy statement."""
+    dst, src = writer.kernel.object(stmt.dst.obj), writer.kernel.object(stmt.src.obj)
+    match dst, src:
+        case Fragment(), Fragment():
+            _move(stmt, writer)
+        case (Fragment() as f, Shared() as s) | (Shared() as s, Fragment() as f) if stmt.instr in _MATRIX:
+            _matrix_move(stmt, f, s, writer)
+        case (Fragment() as f, Tensor() | Shared() as m):
+            _between(stmt, f, m, True, writer)
+        case (Tensor() | Shared() as m, Fragment() as f):
+            _between(stmt, f, m, False, writer)
+        case Shared(), Tensor() if stmt.instr == "cp.async":
+            _asynchronous(stmt, dst, src, writer)
+        case _:
+            raise problem("copy-unsupported", f"no instruction copies `{src.name}` to `{dst.name}` directly",
+                          stmt.span, "go through registers: load, then store")  # fmt: skip
+
+
+def domain_of(layout: FragmentLayout | None, vector: int, writer: Writer, span: Span) -> Domain:
+    """The domain of a statement of explicit IR."""
+    if layout is None:
+        raise problem("not-explicit", "the statement has no layout", span)
+    return Domain(writer, layout, digits(layout, vector), span)
+
+
+def reads(*expressions: Expr | None) -> list[Elem]:
+    """All registers that the expressions read."""
+    return [e for expr in expressions if expr is not None for e in elements(expr)]
+
+
+def holders(layout: FragmentLayout, writer: Writer, span: Span, lanes: int = 1) -> str:
+    """`if (...)` for the primary holders of a replicated tile; "" if no element is replicated across threads.
+
+    Replicas must be whole groups of `lanes` threads.
+    """
+    threads = np.arange(layout.num_threads)
+    values = np.arange(layout.num_values)
+    first = _zero_digits(layout.threads, threads)[:, None] & _zero_digits(layout.values, values)[None, :]
+    if not np.array_equal(first, layout.primary()):
+        raise problem("layout-overlaps", f"two moving digits of {layout} meet in one element",
+                      span, "replicate with digits that move nowhere (`@_`)")  # fmt: skip
+    conditions = []
+    weight = 1
+    for mode in FragmentLayout(layout.shape, layout.threads, ()).simplify().threads:
+        if mode.dim is None:
+            if weight % lanes:
+                raise problem("layout-replicates", f"{layout} replicates elements within a warp", span,
+                              "a matrix store needs a layout without replicas within the warp")  # fmt: skip
+            text = "thread" if weight == 1 else f"thread / {weight}"
+            whole = weight * mode.extent >= writer.kernel.num_threads
+            conditions.append(f"{text} == 0" if whole else f"{text} % {mode.extent} == 0")
+        weight *= mode.extent
+    return f"if ({' && '.join(conditions)})" if conditions else ""
+
+
+def _zero_digits(modes: tuple[Mode, ...], index: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[
+    tuple[int], np.dtype[np.bool_]
+]:  # fmt: skip
+    result = np.ones(index.shape, dtype=np.bool_)
+    for mode in modes:
+        if mode.dim is None:
+            result &= index % mode.extent == 0
+        index = index // mode.extent
+    return result
+
+
+# ---------------------------------------------------------------------------- registers and registers
+
+
+def _move(stmt: Copy, writer: Writer) -> None:
+    domain = domain_of(stmt.layout, 1, writer, stmt.span)
+    used = [stmt.dst, stmt.src, *reads(stmt.mask)]
+    for each in domain.iterations(used):
+        printer = Printer(writer, each)
+        dst, src = (printer.register(a) for a in (stmt.dst, stmt.src))
+        if stmt.mask is None:
+            writer.line(f"{dst} = {src};")
+        else:
+            other = dst if stmt.other is None else printer.text(stmt.other)
+            writer.line(f"{dst} = {printer.text(stmt.mask)} ? {src} : {other};")
+
+
+# ---------------------------------------------------------------------------- registers and memory
+
+
+def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool, writer: Writer) -> None:
+    register, cell = (stmt.dst, stmt.src) if load else (stmt.src, stmt.dst)
+    domain = domain_of(stmt.layout, stmt.vector, writer, stmt.span)
+    _check_vector(domain.layout, stmt.vector, cell, memory, stmt.span)
+    _check_registers(domain, fragment, register, stmt.vector)
+    used = [register, *reads(stmt.mask, *cell.index)]
+    with writer.block("" if load else holders(domain.layout, writer, stmt.span)):
+        for each in domain.iterations(used):
+            printer = Printer(writer, each)
+            mask = None if stmt.mask is None else printer.text(stmt.mask)
+            other = None if stmt.other is None else printer.text(stmt.other)
+            pointer = f"&{printer.register(register)}"
+            if isinstance(memory, Tensor):
+                base, offset = global_address(memory, cell.index, each)
+                writer.line(_global(load, stmt.vector, mask, f"{base}, {offset}", pointer, other))
+            else:
+                address = shared_address(memory, cell.index, each)
+                call = (
+                    f"argus::{'load' if load else 'store'}_shared<{stmt.vector}>(smem, {address}, {pointer});"
+                )
+                _guarded(writer, mask, call)
+                if load and mask is not None and other is not None:
+                    first = printer.register(register)
+                    _guarded(writer, f"!{mask}", _fill(first, other, stmt.vector))
+
+
+def _global(load: bool, vector: int, mask: str | None, place: str, pointer: str, other: str | None) -> str:
+    name = "load" if load else "store"
+    if mask is None:
+        return f"argus::{name}_global<{vector}>({place}, {pointer});"
+    if load and other is not None:
+        return f"argus::load_global_or<{vector}>({mask}, {place}, {pointer}, {other});"
+    return f"argus::{name}_global_if<{vector}>({mask}, {place}, {pointer});"
+
+
+def _guarded(writer: Writer, mask: str | None, call: str) -> None:
+    writer.line(call if mask is None else f"if ({mask}) {call}")
+
+
+def _fill(first: str, other: str, vector: int) -> str:
+    if vector == 1:
+        return f"{first} = {other};"
+    return f"for (int i = 0; i < {vector}; ++i) (&{first})[i] = {other};"
+
+
+def _check_registers(domain: Domain, fragment: Fragment, register: Access, vector: int) -> None:
+    start = domain.registers(fragment, register.index)
+    for i in range(1, vector):
+        if (domain.registers(fragment, register.index, i) != start + i).any():
+            raise problem(
+                "vector-registers",
+                f"the {vector} elements of one access do not lie in consecutive registers of `{fragment.name}`",
+                domain.span, "lower `vector`, or give the register tile the layout of the copy",
+            )  # fmt: skip
+
+
+def _check_vector(
+    layout: FragmentLayout, vector: int, cell: Access, memory: Tensor | Shared, span: Span
+) -> None:
+    _check_run(cut(layout.values, 1, vector), vector, cell, memory, span)
+
+
+def _check_run(
+    modes: tuple[Mode, ...], count: int, cell: Access, memory: Tensor | Shared, span: Span
+) -> None:
+    """One access is `count` elements that the digits `modes` run through: they must be neighbours in
+    memory.
+    """
+    if count == 1:
+        return
+    run = FragmentLayout((1 << 30,) * (1 + max((m.dim or 0 for m in modes), default=0)), (), modes).simplify()
+    dim = run.values[0].dim if len(run.values) == 1 and run.values[0].stride == 1 else None
+    moved = [
+        i for i, e in enumerate(cell.index) if any(isinstance(c, Coord) and c.axis == dim for c in walk(e))
+    ]
+    if dim is not None and len(moved) == 1:
+        parts = split(cell.index[moved[0]])
+        simple = not any(isinstance(c, Coord) and c.axis == dim for _, e in parts.mixed for c in walk(e))
+        if simple and parts.coords.get(dim) == 1 and _unit_run(memory, moved[0], count):
+            return
+    raise problem(
+        "vector-not-contiguous", f"the {count} elements of one access are not neighbours in `{memory.name}`",
+        span, "lower `vector`, or let consecutive elements follow the dimension of stride 1",
+    )  # fmt: skip
+
+
+def _unit_run(memory: Tensor | Shared, dim: int, count: int) -> bool:
+    """Whether aligned runs of `count` along `dim` are consecutive cells."""
+    if isinstance(memory, Tensor):
+        stride = memory.strides[dim]
+        return isinstance(stride, Const) and stride.value == 1
+    layout = memory.layout
+    if isinstance(layout, SwizzledLayout):
+        swizzle = layout.swizzle
+        if (swizzle.source_mask | swizzle.target_mask) & (count - 1) or layout.offset % count:
+            return False
+        layout = layout.inner
+    if layout is None:
+        return False
+    extent, stride = flat_modes(layout[dim])[0]
+    return stride == 1 and extent % count == 0
+
+
+# ---------------------------------------------------------------------------- cp.async
+
+
+def _asynchronous(stmt: Copy, dst: Shared, src: Tensor, writer: Writer) -> None:
+    domain = domain_of(stmt.layout, stmt.vector, writer, stmt.span)
+    for access, memory in ((stmt.dst, dst), (stmt.src, src)):
+        _check_vector(domain.layout, stmt.vector, access, memory, stmt.span)
+    if stmt.other is not None and stmt.other.value != 0:
+        raise problem("cp-async-other", "cp.async fills masked elements with zeros only", stmt.span,
+                      "use `other=0`, or load to registers and store")  # fmt: skip
+    size = stmt.vector * dst.dtype.bytes
+    with writer.block(holders(domain.layout, writer, stmt.span)):
+        for each in domain.iterations(reads(stmt.mask, *stmt.src.index, *stmt.dst.index)):
+            mask = None if stmt.mask is None else Printer(writer, each).text(stmt.mask)
+            to = shared_address(dst, stmt.dst.index, each)
+            base, offset = global_address(src, stmt.src.index, each)
+            if mask is not None and stmt.other is not None:
+                writer.line(f"argus::cp_async_or_zero<{size}>(smem, {to}, {base}, {offset}, {mask});")
+            else:
+                _guarded(writer, mask, f"argus::cp_async<{size}>(smem, {to}, {base}, {offset});")
+
+
+# ---------------------------------------------------------------------------- ldmatrix, stmatrix
+
+
+def matrix_rows(layout: FragmentLayout, dtype: DType, vector: int, trans: bool) -> FragmentLayout:
+    """The layout by which lanes address rows: lane 8 * i + r stands at the first element of row r of matrix
+    i.
+
+    In `layout` lane l holds four bytes of row l / 4 of each matrix, at l % 4 times four bytes; transposed:
+    elements 2 * (l % 4) and the next of column l / 4. So the row number is made of digits of the lane (and of
+    the value, if transposed), the matrix number of the value's next digits, and the address has no others.
+    """
+    each = 4 // dtype.bytes
+    threads, values = layout.threads, layout.values
+    rows = (*cut(values, 1, each), *cut(threads, 1, 4)) if trans else cut(threads, 4, 32)
+    count = vector // each
+    idle = () if count == 4 else (Mode(4 // count, None),)
+    lanes = (*rows, *cut(values, each, vector), *idle, *cut(threads, 32))
+    return FragmentLayout(layout.shape, lanes, cut(values, vector))
+
+
+def _matrix_move(stmt: Copy, fragment: Fragment, shared: Shared, writer: Writer) -> None:
+    assert stmt.instr is not None
+    name, suffix = _MATRIX[stmt.instr]
+    load = not INSTRUCTIONS[stmt.instr].writes_memory
+    register, cell = (stmt.dst, stmt.src) if load else (stmt.src, stmt.dst)
+    domain = domain_of(stmt.layout, stmt.vector, writer, stmt.span)
+    layout, each = domain.layout, 4 // fragment.dtype.bytes
+    if stmt.mask is not None:
+        raise problem("matrix-move-masked", f"{stmt.instr} moves whole matrices: it takes no mask", stmt.span,
+                      "use plain shared loads and stores, or mask the values in registers")  # fmt: skip
+    try:
+        rows = matrix_rows(layout, fragment.dtype, stmt.vector, bool(suffix))
+        run = (
+            cut(layout.threads, 4, 32)
+            if suffix
+            else (*cut(layout.values, 1, each), *cut(layout.threads, 1, 4))
+        )
+    except ValueError as error:
+        raise problem(
+            "matrix-move-layout", f"{layout} is no layout of {stmt.instr}: {error}", stmt.span
+        ) from None
+    _check_run(run, 16 // fragment.dtype.bytes, cell, shared, stmt.span)
+    _check_registers(domain, fragment, register, stmt.vector)
+    count = stmt.vector // each
+    with writer.block("" if load else holders(layout, writer, stmt.span, 32)):
+        for one in domain.iterations([register]):
+            at = Domain(writer, rows, digits(rows), stmt.span, one.fixed)
+            pointer = f"&{Printer(writer, one).register(register)}"
+            address = shared_address(shared, cell.index, at)
+            writer.line(f"argus::{name}_x{count}{suffix}(smem, {address}, {pointer});")

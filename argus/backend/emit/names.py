@@ -1,0 +1,41 @@
+"""Identifiers: every name of a kernel gets one C++ identifier that collides with nothing."""
+
+from __future__ import annotations
+
+import re
+
+from argus.backend.abi import arguments
+from argus.ir import visit
+from argus.ir.nodes import For, Kernel
+
+_RESERVED = """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t
+    class compl concept const consteval constexpr constinit const_cast continue co_await co_return co_yield
+    decltype default delete do double dynamic_cast else enum explicit export extern false float for friend
+    goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
+    protected public register reinterpret_cast requires return short signed sizeof static static_assert
+    static_cast struct switch template this thread_local throw true try typedef typeid typename union unsigned
+    using virtual void volatile wchar_t while xor xor_eq argus thread smem value total asm EOF NULL INFINITY
+    NAN HUGE_VAL OVERFLOW UNDERFLOW DOMAIN blockIdx threadIdx blockDim gridDim warpSize"""
+_GENERATED = re.compile(r"[tvpr]\d+(_\d+)?|argus_.*|ARGUS_.*|_.*|.*__.*", re.IGNORECASE)
+
+
+def identifiers(kernel: Kernel) -> dict[str, str]:
+    """C++ identifiers of the kernel's arguments, shared tiles, fragments and loop counters, by their names.
+
+    A name stays as it is where it can; `a.stride0` reads `a_stride0`; a reserved word, or a name of the form
+    that the emitter uses for its own variables, gets `_` behind it, and so does a second use.
+    """
+    names = [a.name for a in arguments(kernel)]
+    names += [s.name for s in kernel.shared] + [f.name for f in kernel.fragments]
+    names += [s.var for s in visit.walk(kernel.body) if isinstance(s, For)]
+    result: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in dict.fromkeys(names):
+        spelled = re.sub(r"\W", "_", name)
+        if _GENERATED.fullmatch(spelled):
+            spelled = "x" + spelled
+        while spelled in _RESERVED.split() or spelled in taken:
+            spelled += "_"
+        taken.add(spelled)
+        result[name] = spelled
+    return result

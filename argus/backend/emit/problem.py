@@ -1,0 +1,11 @@
+"""What the emitter says when explicit IR is not explicit enough to be printed."""
+
+from __future__ import annotations
+
+from argus.diagnostic import ArgusError, Diagnostic
+from argus.source import Span
+
+
+def problem(code: str, message: str, span: Span, help: str = "") -> ArgusError:
+    """The exception for a statement that has no C++."""
+    return ArgusError(Diagnostic(code, message, span, property="machine rules", help=help))

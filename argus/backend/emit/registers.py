@@ -1,0 +1,204 @@
+"""Digits of register tiles, and which register of a fragment holds an element: by enumeration of the
+layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argus.backend.emit.problem import problem
+from argus.ir.expr import Const, Coord, Expr, Op, Thread
+from argus.ir.nodes import Fragment
+from argus.layout import FragmentLayout, Mode
+from argus.source import Span
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """One unrolled loop of a statement: counter `name` in [0, extent), `stride` elements along `dim` a
+    step.
+    """
+
+    name: str
+    extent: int
+    dim: int
+    stride: int
+    weight: int
+
+
+def cut(modes: tuple[Mode, ...], low: int, high: int | None = None) -> tuple[Mode, ...]:
+    """The digits of weight `low` up to (not including) `high` of a mixed-radix index, modes split where
+    needed.
+
+    Raises ValueError if a digit cannot be split there.
+    """
+    result: list[Mode] = []
+    weight = 1
+    for mode in modes:
+        end = weight * mode.extent
+        start, stop = max(weight, low), end if high is None else min(end, high)
+        if start < stop:
+            if start % weight or stop % start or end % stop:
+                raise ValueError(f"mode {mode} cannot be split at {low} and {high}")
+            step = mode.stride * (start // weight) if mode.dim is not None else 1
+            result.append(Mode(stop // start, mode.dim, step))
+        weight = end
+    return tuple(result)
+
+
+def digits(layout: FragmentLayout, vector: int = 1) -> tuple[Digit, ...]:
+    """The loops over the vectors of a thread, slowest first. Replicated digits stay 0, so there is none for
+    them.
+    """
+    result: list[Digit] = []
+    weight = vector
+    for mode in cut(FragmentLayout(layout.shape, (), layout.values).simplify().values, vector):
+        if mode.dim is not None:
+            result.append(Digit(f"v{len(result)}", mode.extent, mode.dim, mode.stride, weight))
+        weight *= mode.extent
+    return tuple(reversed(result))
+
+
+def counters(loops: tuple[Digit, ...]) -> dict[str, Ints]:
+    """Every combination of counters: arrays `[combinations]` by name, the last loop fastest."""
+    extents = [d.extent for d in loops]
+    grids = np.unravel_index(np.arange(prod(extents)), extents) if loops else ()
+    return {d.name: np.asarray(g, dtype=np.int64) for d, g in zip(loops, grids, strict=True)}
+
+
+def coordinates(layout: FragmentLayout, loops: tuple[Digit, ...], inner: int = 0) -> tuple[Ints, ...]:
+    """Per dimension, `[threads, combinations]`: coordinates of value `inner` of the vector at the loops'
+    counters.
+    """
+    values = sum(
+        (c * d.weight for d, c in zip(loops, counters(loops).values(), strict=True)), np.int64(inner)
+    )
+    index = np.broadcast_to(values, prod(d.extent for d in loops))
+    table = layout.coordinates()
+    return tuple(table[:, index, d].astype(np.int64) for d in range(layout.rank))
+
+
+_NUMPY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "floordiv": np.floor_divide, "mod": np.mod,
+    "minimum": np.minimum, "maximum": np.maximum, "xor": np.bitwise_xor, "and": np.bitwise_and,
+    "or": np.bitwise_or, "shl": np.left_shift, "shr": np.right_shift, "eq": np.equal, "ne": np.not_equal,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+
+
+def evaluate(expr: Expr, at: tuple[Ints, ...], threads: Ints, span: Span) -> Ints:
+    """An index expression at element coordinates `at`, for `threads` (broadcast against them).
+
+    Raises `ArgusError` "register-dynamic" if it depends on anything that is only known at run time.
+    """
+    match expr:
+        case Const(value=value):
+            return np.asarray(int(value))
+        case Coord(axis=axis):
+            return at[axis]
+        case Thread():
+            return threads
+        case Op(op="where", args=(c, x, y)):
+            parts = [evaluate(e, at, threads, span) for e in (c, x, y)]
+            return np.where(parts[0] != 0, parts[1], parts[2])
+        case Op(op="neg", args=(x,)):
+            return -evaluate(x, at, threads, span)
+        case Op(op="cast", args=(x,)) if expr.dtype.is_int:
+            return evaluate(x, at, threads, span)
+        case Op(op=name, args=(x, y)) if name in _NUMPY:
+            return np.asarray(_NUMPY[name](evaluate(x, at, threads, span), evaluate(y, at, threads, span)))
+        case _:
+            raise problem(
+                "register-dynamic", "a register tile is indexed by a run-time value", span,
+                "registers have no addresses: index the tile by constants, or keep it in shared memory",
+            )  # fmt: skip
+
+
+def locate(
+    fragment: Fragment, index: tuple[Expr, ...], at: tuple[Ints, ...], threads: Ints, span: Span
+) -> Ints:
+    """`[threads, combinations]`: the register of each thread that holds `fragment[index]`, or -1."""
+    layout = register_layout(fragment)
+    wanted = np.zeros((1, 1), dtype=np.int64)
+    inside: NDArray[np.bool_] = np.ones((1, 1), dtype=np.bool_)
+    for expr, extent in zip(index, fragment.shape, strict=True):
+        coordinate = evaluate(expr, at, threads, span)
+        inside = inside & (coordinate >= 0) & (coordinate < extent)
+        wanted = wanted * extent + coordinate
+    size = prod(fragment.shape)
+    first = threads * size
+    held = layout.linear()[threads[:, 0]] + first
+    order = np.argsort(held, axis=None, kind="stable")
+    keys = held.reshape(-1)[order]
+    shape = np.broadcast_shapes(wanted.shape, first.shape)
+    target = np.where(inside, wanted, -1) + first
+    target = np.broadcast_to(target, shape)
+    place = np.minimum(np.searchsorted(keys, target), keys.size - 1)
+    found = np.broadcast_to(inside, shape) & (keys[place] == target)
+    return np.where(found, order[place] % layout.num_values, -1)
+
+
+def uniform_registers(
+    fragment: Fragment, index: tuple[Expr, ...], at: tuple[Ints, ...], threads: Ints, span: Span
+) -> Ints:
+    """`[combinations]`: the register that holds the element, the same in every thread.
+
+    Raises `ArgusError` "register-missing" if a thread does not hold what it uses, "register-varies" if the
+    number of the register depends on the thread.
+    """
+    found = locate(fragment, index, at, threads, span)
+    if (found < 0).any():
+        thread = int(threads[int(np.argwhere(found < 0)[0][0]), 0])
+        raise problem(
+            "register-missing", f"thread {thread} does not hold each element of `{fragment.name}` it uses",
+            span, "give both tiles the same layout, or move the values through shared memory",
+        )  # fmt: skip
+    if (found != found[:1]).any():
+        raise problem(
+            "register-varies", f"the threads hold elements of `{fragment.name}` in different registers",
+            span, "give both tiles the same layout, or move the values through shared memory",
+        )  # fmt: skip
+    return np.asarray(found[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """`base + sum of factors[name] * name` over loop counters."""
+
+    base: int
+    factors: Mapping[str, int]
+
+    def text(self) -> str:
+        """As C++; factors of zero left out."""
+        terms = [n if f == 1 else f"{f} * {n}" for n, f in self.factors.items() if f]
+        if self.base or not terms:
+            terms.append(str(self.base))
+        return " + ".join(terms)
+
+
+def fit(values: Ints, loops: tuple[Digit, ...]) -> Affine | None:
+    """The affine form of `values[combination]` over the counters, or None if it has none."""
+    names = counters(loops)
+    base = int(values[0])
+    factors: dict[str, int] = {}
+    predicted = np.full(values.shape, base, dtype=np.int64)
+    step = prod(d.extent for d in loops)
+    for digit in loops:
+        step //= digit.extent
+        factors[digit.name] = int(values[step]) - base if digit.extent > 1 else 0
+        predicted = predicted + names[digit.name] * factors[digit.name]
+    return Affine(base, factors) if (predicted == values).all() else None
+
+
+def register_layout(fragment: Fragment) -> FragmentLayout:
+    """The layout of a fragment of explicit IR."""
+    if fragment.layout is None:
+        raise problem("not-explicit", f"register tile `{fragment.name}` has no layout", fragment.span)
+    return fragment.layout

@@ -1,0 +1,187 @@
+"""What is being printed: the text so far, the variables of the prologue, and the coordinates of one
+statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from argus.backend.emit import registers
+from argus.backend.emit.registers import Affine, Digit, Ints
+from argus.ir.expr import Elem, Expr
+from argus.ir.nodes import Access, Fragment, Kernel
+from argus.layout import FragmentLayout, Mode
+from argus.source import Span
+
+
+@dataclass
+class Writer:
+    """The text of one kernel. `prologue` holds what depends on the thread alone, computed once: text ->
+    name.
+    """
+
+    kernel: Kernel
+    names: Mapping[str, str]
+    natural: set[str]
+    lines: list[str] = field(default_factory=list)
+    prologue: dict[tuple[str, str], str] = field(default_factory=dict)
+    depth: int = 1
+
+    def line(self, text: str) -> None:
+        """Append one line at the present depth."""
+        self.lines.append("    " * self.depth + text if text else "")
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """`head {` ... `}`; nothing around it if `head` is empty."""
+        if not head:
+            yield
+            return
+        self.line(head + " {")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line("}")
+
+    @contextmanager
+    def braces(self) -> Iterator[None]:
+        """A scope for local variables."""
+        self.line("{")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line("}")
+
+    @contextmanager
+    def loops(self, digits: tuple[Digit, ...]) -> Iterator[None]:
+        """Unrolled loops over the counters."""
+        for d in digits:
+            self.line("#pragma unroll")
+            self.line(f"for (int {d.name} = 0; {d.name} < {d.extent}; ++{d.name}) {{")
+            self.depth += 1
+        yield
+        for _ in digits:
+            self.depth -= 1
+            self.line("}")
+
+    def hoist(self, ctype: str, text: str, letter: str) -> str:
+        """The prologue's variable for `text`, which depends on the thread alone. Constants stay as they
+        are.
+        """
+        if text.isdigit():
+            return text
+        key = (ctype, text)
+        if key not in self.prologue:
+            number = sum(name[0] == letter for name in self.prologue.values())
+            self.prologue[key] = f"{letter}{number}"
+        return self.prologue[key]
+
+    def fragment(self, name: str) -> Fragment | None:
+        """The register tile of that name, if it is one."""
+        return next((f for f in self.kernel.fragments if f.name == name), None)
+
+
+def digit_text(modes: tuple[Mode, ...], dim: int | None, threads: int, variable: str = "thread") -> str:
+    """The part of `variable`'s mixed-radix digits that moves along `dim`, as C++; "0" if there is none."""
+    terms: list[str] = []
+    weight = 1
+    for mode in modes:
+        if mode.dim == dim and mode.extent > 1:
+            text = variable if weight == 1 else f"{variable} / {weight}"
+            text = text if weight * mode.extent >= threads else f"{text} % {mode.extent}"
+            terms.append(text if mode.stride == 1 else f"{text} * {mode.stride}")
+        weight *= mode.extent
+    return " + ".join(terms) or "0"
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The elements of one statement as its text sees them: a layout, and the counters of its unrolled loops.
+
+    `fixed` gives counters their values where the loops are written out instead.
+    """
+
+    writer: Writer
+    layout: FragmentLayout
+    loops: tuple[Digit, ...]
+    span: Span
+    fixed: Mapping[str, int] | None = None
+
+    @property
+    def threads(self) -> Ints:
+        """int64 `[threads, 1]`."""
+        return np.arange(self.writer.kernel.num_threads, dtype=np.int64)[:, None]
+
+    def coordinates(self, inner: int = 0) -> tuple[Ints, ...]:
+        """Per dimension `[threads, combinations]`."""
+        return registers.coordinates(self.layout, self.loops, inner)
+
+    def thread_part(self, dim: int) -> str:
+        """The thread's share of the coordinate along `dim`: a variable of the prologue, or "0"."""
+        text = digit_text(self.layout.threads, dim, self.writer.kernel.num_threads)
+        return self.writer.hoist("int", text, "t")
+
+    def counter(self, digit: Digit) -> str:
+        """The counter of a loop, or its value."""
+        return digit.name if self.fixed is None else str(self.fixed[digit.name])
+
+    def coordinate(self, dim: int) -> str:
+        """The coordinate along `dim` as C++."""
+        terms = [self.thread_part(dim)]
+        known = 0
+        for d in self.loops:
+            if d.dim != dim:
+                continue
+            if self.fixed is not None:
+                known += self.fixed[d.name] * d.stride
+            else:
+                terms.append(d.name if d.stride == 1 else f"{d.name} * {d.stride}")
+        if known:
+            terms.append(str(known))
+        return " + ".join(t for t in terms if t != "0") or "0"
+
+    def combination(self) -> int:
+        """The position of `fixed` among all combinations of counters."""
+        index = 0
+        for d in self.loops:
+            index = index * d.extent + (self.fixed or {})[d.name]
+        return index
+
+    def registers(self, fragment: Fragment, index: tuple[Expr, ...], inner: int = 0) -> Ints:
+        """`[combinations]`: the register of `fragment[index]` at value `inner` of each vector."""
+        at = self.coordinates(inner)
+        found = registers.uniform_registers(fragment, index, at, self.threads, self.span)
+        return np.broadcast_to(found, prod(d.extent for d in self.loops))
+
+    def register(self, fragment: Fragment, index: tuple[Expr, ...]) -> str:
+        """`name[number]`, the register that holds `fragment[index]` at the counters."""
+        found = self.registers(fragment, index)
+        name = self.writer.names[fragment.name]
+        if self.fixed is not None:
+            return f"{name}[{int(found[self.combination()])}]"
+        form = registers.fit(found, self.loops)
+        assert form is not None, "`unrolled` writes such loops out"
+        return f"{name}[{form.text()}]"
+
+    def affine(self, elems: list[tuple[Fragment, tuple[Expr, ...]]]) -> bool:
+        """Whether every register number is affine in the counters, so that the loops can stay loops."""
+        return all(
+            isinstance(registers.fit(self.registers(f, index), self.loops), Affine) for f, index in elems
+        )
+
+    def iterations(self, cells: Sequence[Elem | Access]) -> Iterator[Domain]:
+        """The statement's text is written once in loops, or once a combination where registers need it."""
+        used = [(f, e.index) for e in cells if (f := self.writer.fragment(e.obj)) is not None]
+        if self.affine(used):
+            with self.writer.loops(self.loops):
+                yield self
+            return
+        table = registers.counters(self.loops)
+        for i in range(prod(d.extent for d in self.loops)):
+            fixed = {name: int(column[i]) for name, column in table.items()}
+            yield Domain(self.writer, self.layout, self.loops, self.span, fixed)
