@@ -28,17 +28,13 @@ class Completed:
 
 def missing(tool: str, help: str) -> ToolchainError:
     """The error for a compiler that is not installed; `help` says what to install."""
-    return ToolchainError(
-        Diagnostic("compiler-missing", f"no {tool} was found", property="toolchain", help=help)
-    )
+    return ToolchainError(Diagnostic("compiler-missing", f"no {tool} was found", property="toolchain", help=help))
 
 
 def failed(tool: str, what: str, log: str, help: str = "") -> ToolchainError:
     """The error for a compiler that refused its input, with the end of what it said."""
     notes = (Note(trimmed(log)),) if log.strip() else ()
-    return ToolchainError(
-        Diagnostic("compiler-failed", f"{tool} {what}", property="toolchain", notes=notes, help=help)
-    )
+    return ToolchainError(Diagnostic("compiler-failed", f"{tool} {what}", property="toolchain", notes=notes, help=help))
 
 
 def trimmed(log: str, lines: int = _LOG_LINES) -> str:
@@ -74,9 +70,7 @@ def run(
             start_new_session=True,
         )
     except OSError as error:
-        raise missing(
-            tool, f"{command[0]} could not be started ({error.strerror}); check its installation"
-        ) from None
+        raise missing(tool, f"{command[0]} could not be started ({error.strerror}); check its installation") from None
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:

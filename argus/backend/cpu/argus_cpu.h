@@ -1,7 +1,7 @@
 // The device library on a host: the text for any target runs through it, with the target's warp size.
 #pragma once
 
-#include "types.h"
+#include "scalar.h"
 
 #include "fibers.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "fibers.h"
-#include "types.h"
+#include "scalar.h"
 
 namespace argus {
 namespace detail {
@@ -13,7 +13,7 @@ struct At { int row, column; };  // operands: (m or n, k); result: (m, n)
 template <class A, class B, class D> struct MatrixLane { const A* a; const B* b; D* d; };
 
 template <class D, class T> D widen(T x) {
-    if constexpr (std::is_same_v<D, int>) return static_cast<int>(x);
+    if constexpr (same<D, int>) return static_cast<int>(x);
     else return to_float(x);
 }
 

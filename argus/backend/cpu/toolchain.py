@@ -6,15 +6,16 @@ import tempfile
 from pathlib import Path
 
 from argus.backend import process
+from argus.backend.artifact import Resources
 from argus.environment import find_tool
 
-INCLUDE = Path(__file__).parent
-"""Folder of the host's device library, argus_cpu.h."""
+INCLUDE = (Path(__file__).parent, Path(__file__).parent.parent)
+"""Folders of the device library's headers."""
 
 _COMPILERS = ("g++", "clang++", "c++", "clang++-19", "clang++-18", "clang++-17", "clang++-16")
 _INSTALL = "install g++ (9 or newer) or clang++ (10 or newer), or name one by the environment variable CXX"
 _FLAGS = (
-    "-std=c++17", "-O2", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden",
+    "-std=c++17", "-O2", "-shared", "-fPIC", "-pthread",
     # Integers wrap on every GPU, and so they do here.
     "-fwrapv",
     # A product and a sum stay two roundings: figures then do not depend on the host's instruction set.
@@ -31,34 +32,26 @@ def compile(
     *,
     eager_copies: bool = False,
     timeout_s: float = process.TIMEOUT_S,
-) -> bytes:
-    """The shared library of emitted text whose kernel is `entry`, for warps of 32 or 64 lanes.
+) -> tuple[bytes, Resources]:
+    """Compile emitted text of any target, whose kernel is `entry`, for warps of 32 or 64 lanes.
 
-    Asynchronous copies are performed as late as the waits allow, or at once with `eager_copies`: a kernel
-    whose result depends on it lacks a wait. Raises `ToolchainError`: "compiler-missing", "compiler-failed".
+    Asynchronous copies are performed as late as the waits allow, or at once with `eager_copies`: a kernel whose
+    result depends on it lacks a wait. Raises `ToolchainError`: "compiler-missing", "compiler-failed".
     """
-    with tempfile.TemporaryDirectory(prefix="argus-") as folder:
-        text, library = Path(folder) / "kernel.cpp", Path(folder) / "kernel.so"
-        text.write_text(
-            f'#include "argus_cpu.h"\n#line 1\n{source}\nARGUS_CPU_EXPORT({entry})\n', encoding="utf-8"
-        )
-        defines = [f"-DARGUS_WARP_SIZE={warp_size}", *(["-DARGUS_CPU_EAGER_COPIES"] if eager_copies else [])]
-        command = [_compiler(), *_FLAGS, *defines, f"-I{INCLUDE}", "-o", str(library), str(text)]
-        process.run("C++ compiler", command, timeout_s=timeout_s)
-        return library.read_bytes()
-
-
-def identity() -> str:
-    """Which compiler `compile` would use, for cache keys; "" if there is none."""
-    tool = find_tool(_COMPILERS, "CXX")
-    if tool is None:
-        return ""
-    status = Path(tool).stat()
-    return f"{tool}:{status.st_size}:{status.st_mtime_ns}"
-
-
-def _compiler() -> str:
-    tool = find_tool(_COMPILERS, "CXX")
+    tool = find_compiler()
     if tool is None:
         raise process.missing("C++ compiler", _INSTALL)
-    return tool
+    with tempfile.TemporaryDirectory(prefix="argus-") as folder:
+        text = f'#include "argus_cpu.h"\n#line 1 "kernel.cpp"\n{source}\nARGUS_CPU_EXPORT({entry})\n'
+        (Path(folder) / "kernel.cpp").write_text(text, encoding="utf-8")
+        defines = [f"-DARGUS_WARP_SIZE={warp_size}", *(["-DARGUS_CPU_EAGER_COPIES"] if eager_copies else [])]
+        include = [f"-I{directory}" for directory in INCLUDE]
+        command = [tool, *_FLAGS, *defines, *include, "kernel.cpp", "-o", "kernel.so"]
+        process.run("C++ compiler", command, cwd=Path(folder), timeout_s=timeout_s)
+        binary = (Path(folder) / "kernel.so").read_bytes()
+    return binary, Resources(registers=None, shared_bytes=0, spill_bytes=None)
+
+
+def find_compiler() -> str | None:
+    """g++ or clang++: `CXX`, else the first on `PATH`."""
+    return find_tool(_COMPILERS, "CXX")

@@ -15,7 +15,7 @@ from math import gcd
 import numpy as np
 
 from argus.backend.device_api import cpp_type
-from argus.backend.emit.expression import Printer
+from argus.backend.emit.expression import ATOM, Printer
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import Ints, evaluate
 from argus.backend.emit.scope import Domain
@@ -94,9 +94,9 @@ def global_address(tensor: Tensor, index: tuple[Expr, ...], domain: Domain) -> t
     base, rest = [], []
     for expr, stride in zip(index, tensor.strides, strict=True):
         parts = split(expr)
-        uniform = _sum([_times(printer.text(e), f) for f, e in parts.uniform] + [str(parts.constant)])
-        own = [_times(printer.text(Coord(axis)), f) for axis, f in parts.coords.items() if f]
-        own += [_times(printer.text(e), f) for f, e in (*parts.threads, *parts.mixed)]
+        uniform = _sum([printer.times(e, f) for f, e in parts.uniform] + [str(parts.constant)])
+        own = [printer.times(Coord(axis), f) for axis, f in parts.coords.items() if f]
+        own += [printer.times(e, f) for f, e in (*parts.threads, *parts.mixed)]
         base.append(_scaled(uniform, stride, printer))
         rest.append(_scaled(_sum(own), stride, printer))
     name = domain.writer.names[tensor.name]
@@ -110,7 +110,7 @@ def _scaled(text: str, stride: Expr, printer: Printer) -> str:
         return "0"
     if isinstance(stride, Const) and stride.value == 1:
         return text
-    return f"argus::i64({text}) * {printer.text(stride)}"
+    return f"argus::i64({text}) * {printer.factor(stride)}"
 
 
 # ---------------------------------------------------------------------------- shared memory
@@ -173,7 +173,7 @@ def _split_offset(parts: Parts, swizzle: Swizzle | None, size: int, domain: Doma
     pieces = _pieces(parts, domain)
     own = [_times(domain.thread_part(axis), f) if domain.thread_part(axis) != "0" else "0"
            for axis, f in parts.coords.items() if f]  # fmt: skip
-    own += [_times(printer.text(e), f) for f, e in parts.threads]
+    own += [printer.times(e, f) for f, e in parts.threads]
     thread = _sum(own)
     if swizzle is None:
         hoisted = domain.writer.hoist("int", _bytes(thread, size), "p")
@@ -204,17 +204,18 @@ def _split_offset(parts: Parts, swizzle: Swizzle | None, size: int, domain: Doma
 
 
 def _bytes(text: str, size: int) -> str:
-    if size == 1 or text == "0":
+    if text == "0" or (size == 1 and "^" not in text):
         return text
-    return f"({text}) * {size}" if " " in text else f"{text} * {size}"
+    enclosed = f"({text})" if " " in text else text
+    return enclosed if size == 1 else f"{enclosed} * {size}"
 
 
 def _uniform(parts: Parts, printer: Printer, size: int) -> list[str]:
-    return [_times(printer.text(e), f * size) for f, e in parts.uniform]
+    return [printer.times(e, f * size) for f, e in parts.uniform]
 
 
 def _sum_mixed(parts: Parts, printer: Printer, size: int) -> list[str]:
-    return [_times(printer.text(e), f * size) for f, e in parts.mixed]
+    return [printer.times(e, f * size) for f, e in parts.mixed]
 
 
 def _thread_values(parts: Parts, domain: Domain) -> Ints:
@@ -225,9 +226,7 @@ def _thread_values(parts: Parts, domain: Domain) -> Ints:
     for axis, factor in parts.coords.items():
         total = total + zero[:, axis].astype(np.int64) * factor
     for factor, expr in parts.threads:
-        total = (
-            total + np.broadcast_to(evaluate(expr, (), threads, domain.span), threads.shape)[:, 0] * factor
-        )
+        total = total + np.broadcast_to(evaluate(expr, (), threads, domain.span), threads.shape)[:, 0] * factor
     return total
 
 
@@ -246,13 +245,13 @@ def _disjoint(groups: list[Ints]) -> bool:
 
 
 def _xor(text: str, support: int, swizzle: Swizzle) -> str:
-    """`swizzle(text)` in elements for a text whose values have bits of `support` only."""
+    """`swizzle(text)` in elements, not enclosed, for an enclosed text with bits of `support` only."""
     mask = swizzle.source_mask & support
     if not mask:
         return text
     read = text if mask == support else f"({text} & {mask})"
     moved = f"{read} >> {swizzle.shift}" if swizzle.shift >= 0 else f"{read} << {-swizzle.shift}"
-    return f"({text} ^ ({moved}))"
+    return f"{text} ^ ({moved})"
 
 
 def _swizzled_thread(thread: str, support: int, swizzle: Swizzle, size: int, domain: Domain) -> str:
@@ -282,7 +281,7 @@ def _whole_offset(
     printer = Printer(domain.writer, domain)
     terms = [str(start)]
     for expr, mode in zip(index, modes, strict=True):
-        coordinate = printer.text(expr)
+        coordinate = printer.text(expr, ATOM)
         weight = 1
         leaves = _leaves(mode)
         for n, (extent, stride) in enumerate(leaves):

@@ -9,7 +9,7 @@ import numpy as np
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.address import global_address
 from argus.backend.emit.copy import domain_of, holders, reads
-from argus.backend.emit.expression import Printer, bare, literal, reduction
+from argus.backend.emit.expression import Printer, literal, reduction
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import Ints, counters, evaluate, fit, register_layout
 from argus.backend.emit.scope import Domain, Writer
@@ -26,7 +26,7 @@ def emit_map(stmt: Map, writer: Writer) -> None:
         return
     for each in domain.iterations([stmt.dst, *reads(stmt.value)]):
         printer = Printer(writer, each)
-        writer.line(f"{printer.register(stmt.dst)} = {bare(printer.text(stmt.value))};")
+        writer.line(f"{printer.register(stmt.dst)} = {printer.text(stmt.value)};")
 
 
 # ---------------------------------------------------------------------------- shuffles
@@ -43,9 +43,7 @@ def _holder(modes: tuple[Mode, ...], index: tuple[Expr, ...], own: bool) -> Expr
         if mode.dim is not None:
             digit = op("mod", op("floordiv", index[mode.dim], Const(mode.stride)), Const(mode.extent))
         else:
-            digit = (
-                op("mod", op("floordiv", Thread(), Const(weight)), Const(mode.extent)) if own else Const(0)
-            )
+            digit = op("mod", op("floordiv", Thread(), Const(weight)), Const(mode.extent)) if own else Const(0)
         total = op("add", total, op("mul", digit, Const(weight)))
         weight *= mode.extent
     return total
@@ -67,20 +65,14 @@ def _shuffle(stmt: Map, domain: Domain, writer: Writer) -> None:
     if same and value.obj != stmt.dst.obj and fit(numbers[0], domain.loops) is not None:
         for each in domain.iterations([stmt.dst, value]):
             printer, form = Printer(writer, each), fit(numbers[0], domain.loops)
-            chosen = (
-                str(int(numbers[0, each.combination()]))
-                if each.fixed is not None or form is None
-                else form.text()
-            )
+            chosen = str(int(numbers[0, each.combination()])) if each.fixed is not None or form is None else form.text()
             call = f"argus::shuffle_xor({writer.names[source.name]}[{chosen}], {int(masks[0, 0])})"
             writer.line(f"{printer.register(stmt.dst)} = {call};")
         return
     _shuffle_written_out(stmt, source, domain, (lane, number), numbers)
 
 
-def _shuffle_written_out(
-    stmt: Map, source: Fragment, domain: Domain, holder: tuple[Expr, Expr], numbers: Ints
-) -> None:
+def _shuffle_written_out(stmt: Map, source: Fragment, domain: Domain, holder: tuple[Expr, Expr], numbers: Ints) -> None:
     """All lanes exchange every register that some lane wants, then each takes its own."""
     writer, name = domain.writer, domain.writer.names[source.name]
     count = prod(d.extent for d in domain.loops)
@@ -91,15 +83,13 @@ def _shuffle_written_out(
         for i in range(count):
             fixed = {k: int(column[i]) for k, column in table.items()}
             printer = Printer(writer, Domain(writer, domain.layout, domain.loops, domain.span, fixed))
-            lane, number = (bare(printer.text(e)) for e in holder)
+            lane, number = (printer.text(e) for e in holder)
             for choice in sorted(set(numbers[:, i].tolist())):
                 moved = f"argus::shuffle({name}[{choice}], {lane})"
                 if (numbers[:, i] == choice).all():
                     writer.line(f"value[{i}] = {moved};")
                 else:
-                    writer.line(
-                        f"{{ const auto moved = {moved}; if ({number} == {choice}) value[{i}] = moved; }}"
-                    )
+                    writer.line(f"{{ const auto moved = {moved}; if ({number} == {choice}) value[{i}] = moved; }}")
             results.append(f"{printer.register(stmt.dst)} = value[{i}];")
         for line in results:
             writer.line(line)
@@ -140,8 +130,8 @@ def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
             for each in domain.iterations([stmt.dst, *reads(stmt.value, stmt.mask)]):
                 printer = Printer(writer, each)
                 cell = printer.register(stmt.dst)
-                guard = "" if stmt.mask is None else f"if ({bare(printer.text(stmt.mask))}) "
-                writer.line(f"{guard}{cell} = {combine(cell, printer.text(stmt.value))};")
+                guard = "" if stmt.mask is None else f"if ({printer.text(stmt.mask)}) "
+                writer.line(f"{guard}{cell} = {combine(cell, printer.factor(stmt.value))};")
         case _:
             raise problem("accumulate-unsupported", f"`{target.name}` cannot be accumulated into", stmt.span,
                           "accumulate into registers or global memory")  # fmt: skip
@@ -152,8 +142,8 @@ def _atomic(stmt: Accumulate, tensor: Tensor, domain: Domain, writer: Writer) ->
         for each in domain.iterations(reads(stmt.value, stmt.mask, *stmt.dst.index)):
             printer = Printer(writer, each)
             base, offset = global_address(tensor, stmt.dst.index, each)
-            guard = "" if stmt.mask is None else f"if ({bare(printer.text(stmt.mask))}) "
-            value = bare(printer.text(stmt.value))
+            guard = "" if stmt.mask is None else f"if ({printer.text(stmt.mask)}) "
+            value = printer.text(stmt.value)
             writer.line(f"{guard}argus::atomic_{stmt.op}({base}, {offset}, {value});")
 
 
@@ -180,8 +170,8 @@ def _across_warp(stmt: Accumulate, target: Fragment, domain: Domain, writer: Wri
         for each in domain.iterations([stmt.dst, *reads(stmt.value, stmt.mask)]):
             printer = Printer(writer, each)
             cell = "total" + printer.register(stmt.dst).removeprefix(name)
-            guard = "" if stmt.mask is None else f"if ({bare(printer.text(stmt.mask))}) "
-            writer.line(f"{guard}{cell} = {combine(cell, printer.text(stmt.value))};")
+            guard = "" if stmt.mask is None else f"if ({printer.text(stmt.mask)}) "
+            writer.line(f"{guard}{cell} = {combine(cell, printer.factor(stmt.value))};")
         for bit in bits:
             every(f"total[{{0}}] = {combine('total[{0}]', f'argus::shuffle_xor(total[{{0}}], {bit})')};")
         every(f"{name}[{{0}}] = {combine(f'{name}[{{0}}]', 'total[{0}]')};")
@@ -211,9 +201,7 @@ def crossed_bits(stmt: Accumulate, target: Fragment, domain: Domain) -> list[int
         if crossing.all():
             bits.append(bit)
         bit *= 2
-    whole = np.bincount(
-        cell.reshape(-1)[np.unique(element, return_index=True)[1]], minlength=int(cell.max()) + 1
-    )
+    whole = np.bincount(cell.reshape(-1)[np.unique(element, return_index=True)[1]], minlength=int(cell.max()) + 1)
     own = np.array([np.bincount(row, minlength=whole.size) for row in cell])
     together = own << len(bits)
     if ((own > 0) & (together != whole[None, :])).any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from argus.backend.emit.address import global_address, shared_address, split
-from argus.backend.emit.expression import Printer
+from argus.backend.emit.expression import COMPARISON, Printer
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import cut, digits
 from argus.backend.emit.scope import Domain, Writer
@@ -96,7 +96,7 @@ def _zero_digits(modes: tuple[Mode, ...], index: np.ndarray[tuple[int], np.dtype
 
 def _move(stmt: Copy, writer: Writer) -> None:
     domain = domain_of(stmt.layout, 1, writer, stmt.span)
-    used = [stmt.dst, stmt.src, *reads(stmt.mask)]
+    used: list[Access | Elem] = [stmt.dst, stmt.src, *reads(stmt.mask)]
     for each in domain.iterations(used):
         printer = Printer(writer, each)
         dst, src = (printer.register(a) for a in (stmt.dst, stmt.src))
@@ -104,7 +104,7 @@ def _move(stmt: Copy, writer: Writer) -> None:
             writer.line(f"{dst} = {src};")
         else:
             other = dst if stmt.other is None else printer.text(stmt.other)
-            writer.line(f"{dst} = {printer.text(stmt.mask)} ? {src} : {other};")
+            writer.line(f"{dst} = {printer.text(stmt.mask, COMPARISON)} ? {src} : {other};")
 
 
 # ---------------------------------------------------------------------------- registers and memory
@@ -115,7 +115,7 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
     domain = domain_of(stmt.layout, stmt.vector, writer, stmt.span)
     _check_vector(domain.layout, stmt.vector, cell, memory, stmt.span)
     _check_registers(domain, fragment, register, stmt.vector)
-    used = [register, *reads(stmt.mask, *cell.index)]
+    used: list[Access | Elem] = [register, *reads(stmt.mask, *cell.index)]
     with writer.block("" if load else holders(domain.layout, writer, stmt.span)):
         for each in domain.iterations(used):
             printer = Printer(writer, each)
@@ -127,13 +127,11 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
                 writer.line(_global(load, stmt.vector, mask, f"{base}, {offset}", pointer, other))
             else:
                 address = shared_address(memory, cell.index, each)
-                call = (
-                    f"argus::{'load' if load else 'store'}_shared<{stmt.vector}>(smem, {address}, {pointer});"
-                )
+                call = f"argus::{'load' if load else 'store'}_shared<{stmt.vector}>(smem, {address}, {pointer});"
                 _guarded(writer, mask, call)
                 if load and mask is not None and other is not None:
                     first = printer.register(register)
-                    _guarded(writer, f"!{mask}", _fill(first, other, stmt.vector))
+                    _guarded(writer, f"!({mask})", _fill(first, other, stmt.vector))
 
 
 def _global(load: bool, vector: int, mask: str | None, place: str, pointer: str, other: str | None) -> str:
@@ -166,15 +164,11 @@ def _check_registers(domain: Domain, fragment: Fragment, register: Access, vecto
             )  # fmt: skip
 
 
-def _check_vector(
-    layout: FragmentLayout, vector: int, cell: Access, memory: Tensor | Shared, span: Span
-) -> None:
+def _check_vector(layout: FragmentLayout, vector: int, cell: Access, memory: Tensor | Shared, span: Span) -> None:
     _check_run(cut(layout.values, 1, vector), vector, cell, memory, span)
 
 
-def _check_run(
-    modes: tuple[Mode, ...], count: int, cell: Access, memory: Tensor | Shared, span: Span
-) -> None:
+def _check_run(modes: tuple[Mode, ...], count: int, cell: Access, memory: Tensor | Shared, span: Span) -> None:
     """One access is `count` elements that the digits `modes` run through: they must be neighbours in
     memory.
     """
@@ -182,9 +176,7 @@ def _check_run(
         return
     run = FragmentLayout((1 << 30,) * (1 + max((m.dim or 0 for m in modes), default=0)), (), modes).simplify()
     dim = run.values[0].dim if len(run.values) == 1 and run.values[0].stride == 1 else None
-    moved = [
-        i for i, e in enumerate(cell.index) if any(isinstance(c, Coord) and c.axis == dim for c in walk(e))
-    ]
+    moved = [i for i, e in enumerate(cell.index) if any(isinstance(c, Coord) and c.axis == dim for c in walk(e))]
     if dim is not None and len(moved) == 1:
         parts = split(cell.index[moved[0]])
         simple = not any(isinstance(c, Coord) and c.axis == dim for _, e in parts.mixed for c in walk(e))
@@ -209,8 +201,8 @@ def _unit_run(memory: Tensor | Shared, dim: int, count: int) -> bool:
         layout = layout.inner
     if layout is None:
         return False
-    extent, stride = flat_modes(layout[dim])[0]
-    return stride == 1 and extent % count == 0
+    extent, step = flat_modes(layout[dim])[0]
+    return step == 1 and extent % count == 0
 
 
 # ---------------------------------------------------------------------------- cp.async
@@ -267,15 +259,9 @@ def _matrix_move(stmt: Copy, fragment: Fragment, shared: Shared, writer: Writer)
                       "use plain shared loads and stores, or mask the values in registers")  # fmt: skip
     try:
         rows = matrix_rows(layout, fragment.dtype, stmt.vector, bool(suffix))
-        run = (
-            cut(layout.threads, 4, 32)
-            if suffix
-            else (*cut(layout.values, 1, each), *cut(layout.threads, 1, 4))
-        )
+        run = cut(layout.threads, 4, 32) if suffix else (*cut(layout.values, 1, each), *cut(layout.threads, 1, 4))
     except ValueError as error:
-        raise problem(
-            "matrix-move-layout", f"{layout} is no layout of {stmt.instr}: {error}", stmt.span
-        ) from None
+        raise problem("matrix-move-layout", f"{layout} is no layout of {stmt.instr}: {error}", stmt.span) from None
     _check_run(run, 16 // fragment.dtype.bytes, cell, shared, stmt.span)
     _check_registers(domain, fragment, register, stmt.vector)
     count = stmt.vector // each

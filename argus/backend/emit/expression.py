@@ -80,6 +80,14 @@ def literal(value: float, dtype: DType) -> str:
     return text if dtype.name == "float32" else f"argus::cast<{cpp_type(dtype)}>({text})"
 
 
+TERNARY, LOGICAL, COMPARISON, SUM, PRODUCT, ATOM = range(6)
+
+
+def enclosed(text: str, binds: int, needed: int) -> str:
+    """`text`, whose outermost operator binds as `binds`, in parentheses where at least `needed` is asked for."""
+    return f"({text})" if binds < needed else text
+
+
 class Printer:
     """Prints expressions: of launch-time scalars anywhere, of coordinates and registers within a `Domain`."""
 
@@ -87,25 +95,33 @@ class Printer:
         self.writer = writer
         self.domain = domain
 
-    def text(self, expr: Expr) -> str:
-        """`expr` as C++, in parentheses where an operator beside it could take it apart."""
+    def text(self, expr: Expr, needed: int = TERNARY) -> str:
+        """`expr` as C++, in parentheses if its outermost operator binds less than `needed`."""
         match expr:
             case Const(value=value, dtype=dtype):
                 text = literal(value, dtype)
-                return f"({text})" if text.startswith("-") else text
+                return enclosed(text, SUM if text.startswith("-") else ATOM, needed)
             case Param(name=name) | LoopVar(name=name):
                 return self.writer.names[name]
             case ProgramId(axis=axis):
-                return f"argus::block_id<{axis}>()"
+                return self.writer.block_id(axis)
             case Thread():
                 return "thread"
             case Coord(axis=axis):
                 text = self._domain().coordinate(axis)
-                return f"({text})" if " " in text else text
+                return enclosed(text, SUM if " + " in text else PRODUCT if " " in text else ATOM, needed)
             case Elem():
                 return self.register(expr)
             case Op():
-                return self._op(expr)
+                return self._op(expr, needed)
+
+    def factor(self, expr: Expr) -> str:
+        """`expr` as the factor of a product."""
+        return self.text(expr, PRODUCT)
+
+    def times(self, expr: Expr, factor: int) -> str:
+        """`expr * factor` as the term of a sum."""
+        return self.text(expr, SUM) if factor == 1 else f"{self.factor(expr)} * {factor}"
 
     def register(self, cell: Elem | Access) -> str:
         """The register that holds a cell of a register tile."""
@@ -121,36 +137,48 @@ class Printer:
                           NO_SPAN)  # fmt: skip
         return self.domain
 
-    def _op(self, expr: Op) -> str:
-        name, dtype = expr.op, expr.dtype
-        operand = expr.args[-1].dtype
+    def _op(self, expr: Op, needed: int) -> str:
+        name, dtype, args = expr.op, expr.dtype, expr.args
+        operand = args[-1].dtype
         data = operand.is_int and any(True for _ in elements(expr))
-        args = [self.text(a) for a in expr.args]
         if name == "cast":
-            return args[0] if operand == dtype else f"argus::cast<{cpp_type(dtype)}>({args[0]})"
+            inner = self.text(args[0], needed if operand == dtype else TERNARY)
+            return inner if operand == dtype else f"argus::cast<{cpp_type(dtype)}>({inner})"
         if name == "where":
-            return f"({args[0]} ? {args[1]} : {args[2]})"
+            c, x, y = (self.text(a, COMPARISON) for a in args)
+            return enclosed(f"{c} ? {x} : {y}", TERNARY, needed)
         if data and name in _WRAP:
-            return f"argus::{_WRAP[name]}({', '.join(args)})"
+            return f"argus::{_WRAP[name]}({', '.join(self._same_type(expr, TERNARY))})"
         if name in ("floordiv", "mod") and operand.is_int and self._plain_division(expr):
-            return f"({args[0]} {'/' if name == 'floordiv' else '%'} {args[1]})"
+            symbol = "/" if name == "floordiv" else "%"
+            text = f"{self.text(args[0], PRODUCT)} {symbol} {self.text(args[1], ATOM)}"
+            return enclosed(text, PRODUCT, needed)
         if name == "neg":
-            return f"(-{args[0]})"
+            return enclosed(f"-{self.text(args[0], ATOM)}", PRODUCT, needed)
         if name == "not":
-            return f"(!{args[0]})" if operand.kind == "bool" else self._narrow(dtype, f"(~{args[0]})")
-        symbol = _logical(name) if operand.kind == "bool" else OPERATORS[name].symbol
-        if symbol is not None and name not in _CALLS and len(args) == 2:
-            left, right = self._same_type(expr, args)
-            text = f"({left} {symbol} {right})"
-            return text if dtype.kind == "bool" else self._narrow(dtype, text)
-        return f"argus::{_CALLS.get(name, name)}({', '.join(self._same_type(expr, args))})"
+            text = f"{'!' if operand.kind == 'bool' else '~'}{self.text(args[0], ATOM)}"
+            return self._narrow(dtype, text, PRODUCT, needed)
+        infix = _logical(name) if operand.kind == "bool" else OPERATORS[name].symbol
+        if infix is None or name in _CALLS:
+            return f"argus::{_CALLS.get(name, name)}({', '.join(self._same_type(expr, TERNARY))})"
+        return self._infix(expr, infix, needed)
 
-    def _same_type(self, expr: Op, args: list[str]) -> list[str]:
+    def _infix(self, expr: Op, symbol: str, needed: int) -> str:
+        binds, left, right = _BINDING.get(symbol, (LOGICAL, ATOM, ATOM))
+        if symbol in ("&&", "||") and isinstance(expr.args[0], Op) and expr.args[0].op == expr.op:
+            left = LOGICAL
+        if symbol == "+" and expr.dtype.is_int:
+            right = SUM
+        x = self._same_type(expr, left)[0]
+        y = self._same_type(expr, right)[1]
+        return self._narrow(expr.dtype, f"{x} {symbol} {y}", binds, needed)
+
+    def _same_type(self, expr: Op, needed: int) -> list[str]:
         """Arguments of one C++ type: templates and mixed widths need it spelled out."""
         widest = max((a.dtype for a in expr.args), key=lambda d: d.bits)
         return [
-            text if arg.dtype == widest else f"argus::cast<{cpp_type(widest)}>({text})"
-            for arg, text in zip(expr.args, args, strict=True)
+            self.text(a, needed) if a.dtype == widest else f"argus::cast<{cpp_type(widest)}>({self.text(a)})"
+            for a in expr.args
         ]
 
     def _plain_division(self, expr: Op) -> bool:
@@ -159,21 +187,23 @@ class Printer:
         return positive and natural(x, self.writer.natural)
 
     @staticmethod
-    def _narrow(dtype: DType, text: str) -> str:
+    def _narrow(dtype: DType, text: str, binds: int, needed: int) -> str:
         """C++ computes narrow integers as int; bring the result back."""
-        return f"{cpp_type(dtype)}({text})" if dtype.is_int and dtype.bits < 32 else text
+        if dtype.is_int and dtype.bits < 32:
+            return f"{cpp_type(dtype)}({text})"
+        return enclosed(text, binds, needed)
 
 
-def bare(text: str) -> str:
-    """`text` without parentheses around the whole of it."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return text
-    depth = 0
-    for i, c in enumerate(text):
-        depth += (c == "(") - (c == ")")
-        if depth == 0 and i < len(text) - 1:
-            return text
-    return text[1:-1]
+_BINDING: dict[str, tuple[int, int, int]] = {
+    "+": (SUM, SUM, PRODUCT),
+    "-": (SUM, SUM, PRODUCT),
+    "*": (PRODUCT, PRODUCT, ATOM),
+    "/": (PRODUCT, PRODUCT, ATOM),
+    "&&": (LOGICAL, COMPARISON, COMPARISON),
+    "||": (LOGICAL, COMPARISON, COMPARISON),
+    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), (COMPARISON, SUM, SUM)),
+}
+"""Of an infix operator: how it binds, and what its operands must bind as. All others enclose their operands."""
 
 
 def _logical(name: str) -> str | None:

@@ -9,7 +9,7 @@ from argus.backend.device_api import cpp_type
 from argus.backend.emit.address import pointer_type
 from argus.backend.emit.compute import emit_accumulate, emit_map
 from argus.backend.emit.copy import emit_copy
-from argus.backend.emit.expression import Printer, bare, natural
+from argus.backend.emit.expression import SUM, Printer, natural
 from argus.backend.emit.matrix import emit_mma
 from argus.backend.emit.names import identifiers
 from argus.backend.emit.problem import problem
@@ -110,7 +110,7 @@ def _loop(stmt: For, writer: Writer) -> None:
     if stmt.kind != "dynamic":
         raise problem("not-explicit", f"a {stmt.kind} loop is a policy: lower the kernel first", stmt.span)
     printer, name = Printer(writer), writer.names[stmt.var]
-    start, stop = bare(printer.text(stmt.start)), printer.text(stmt.stop)
+    start, stop = printer.text(stmt.start), printer.text(stmt.stop, SUM)
     fresh = stmt.var not in writer.natural and natural(stmt.start, writer.natural)
     if fresh:
         writer.natural.add(stmt.var)
@@ -122,7 +122,7 @@ def _loop(stmt: For, writer: Writer) -> None:
 
 
 def _branch(stmt: If, writer: Writer) -> None:
-    with writer.block(f"if ({bare(Printer(writer).text(stmt.cond))})"):
+    with writer.block(f"if ({Printer(writer).text(stmt.cond)})"):
         for inner in stmt.then:
             _statement(inner, writer)
     if stmt.orelse:

@@ -53,9 +53,7 @@ def emit_mma(stmt: Mma, writer: Writer) -> None:
         writer.line(f"{call}({', '.join(texts)});")
 
 
-def _operand(
-    access: Access, atom: FragmentLayout, axes: tuple[int, int], writer: Writer, stmt: Mma
-) -> _Operand:
+def _operand(access: Access, atom: FragmentLayout, axes: tuple[int, int], writer: Writer, stmt: Mma) -> _Operand:
     fragment = writer.fragment(access.obj)
     if fragment is None:
         raise problem("mma-operand", f"operand `{access.obj}` is no register tile", stmt.span,
@@ -72,9 +70,7 @@ def _loops(operand: _Operand, axis: int | None, first: str) -> tuple[Digit, ...]
     number, weight = int(first[1:]), operand.atom.num_values
     for mode in cut(FragmentLayout(layout.shape, (), layout.values).simplify().values, weight):
         if mode.dim is not None and axis in (None, operand.axes[mode.dim]):
-            result.append(
-                Digit(f"v{number + len(result)}", mode.extent, operand.axes[mode.dim], mode.stride, weight)
-            )
+            result.append(Digit(f"v{number + len(result)}", mode.extent, operand.axes[mode.dim], mode.stride, weight))
         weight *= mode.extent
     return tuple(reversed(result))
 
@@ -94,9 +90,7 @@ def _blocks(
         own[digit.dim] = own[digit.dim] + counter[None, :] * digit.stride
     shape = (first.shape[0], prod(digit.extent for digit in loops))
     m, n, k = (np.broadcast_to(o, shape) for o in own)
-    covered = prod(atom) * len(
-        {(int(x), int(y), int(z)) for x, y, z in zip(m.flat, n.flat, k.flat, strict=True)}
-    )
+    covered = prod(atom) * len({(int(x), int(y), int(z)) for x, y, z in zip(m.flat, n.flat, k.flat, strict=True)})
     if covered != prod(stmt.shape):
         raise problem("mma-layout", "the instructions of the warps do not cover the matrix product", stmt.span,
                       "give the operands the layouts of `al.tiled_mma`")  # fmt: skip

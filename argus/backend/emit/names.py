@@ -16,7 +16,7 @@ _RESERVED = """alignas alignof and and_eq asm auto bitand bitor bool break case 
     static_cast struct switch template this thread_local throw true try typedef typeid typename union unsigned
     using virtual void volatile wchar_t while xor xor_eq argus thread smem value total asm EOF NULL INFINITY
     NAN HUGE_VAL OVERFLOW UNDERFLOW DOMAIN blockIdx threadIdx blockDim gridDim warpSize"""
-_GENERATED = re.compile(r"[tvpr]\d+(_\d+)?|argus_.*|ARGUS_.*|_.*|.*__.*", re.IGNORECASE)
+_GENERATED = re.compile(r"[tvpr]\d+|block\d|argus_.*|ARGUS_.*|_.*|.*__.*", re.IGNORECASE)
 
 
 def identifiers(kernel: Kernel) -> dict[str, str]:

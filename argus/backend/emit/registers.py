@@ -77,9 +77,7 @@ def coordinates(layout: FragmentLayout, loops: tuple[Digit, ...], inner: int = 0
     """Per dimension, `[threads, combinations]`: coordinates of value `inner` of the vector at the loops'
     counters.
     """
-    values = sum(
-        (c * d.weight for d, c in zip(loops, counters(loops).values(), strict=True)), np.int64(inner)
-    )
+    values = sum((c * d.weight for d, c in zip(loops, counters(loops).values(), strict=True)), np.int64(inner))
     index = np.broadcast_to(values, prod(d.extent for d in loops))
     table = layout.coordinates()
     return tuple(table[:, index, d].astype(np.int64) for d in range(layout.rank))
@@ -121,9 +119,7 @@ def evaluate(expr: Expr, at: tuple[Ints, ...], threads: Ints, span: Span) -> Int
             )  # fmt: skip
 
 
-def locate(
-    fragment: Fragment, index: tuple[Expr, ...], at: tuple[Ints, ...], threads: Ints, span: Span
-) -> Ints:
+def locate(fragment: Fragment, index: tuple[Expr, ...], at: tuple[Ints, ...], threads: Ints, span: Span) -> Ints:
     """`[threads, combinations]`: the register of each thread that holds `fragment[index]`, or -1."""
     layout = register_layout(fragment)
     wanted = np.zeros((1, 1), dtype=np.int64)

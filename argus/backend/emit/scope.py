@@ -4,6 +4,7 @@ statement.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -77,9 +78,13 @@ class Writer:
             return text
         key = (ctype, text)
         if key not in self.prologue:
-            number = sum(name[0] == letter for name in self.prologue.values())
+            number = sum(bool(re.fullmatch(rf"{letter}\d+", name)) for name in self.prologue.values())
             self.prologue[key] = f"{letter}{number}"
         return self.prologue[key]
+
+    def block_id(self, axis: int) -> str:
+        """The prologue's variable for the block's index along an axis of the grid."""
+        return self.prologue.setdefault(("int", f"argus::block_id<{axis}>()"), f"block{axis}")
 
     def fragment(self, name: str) -> Fragment | None:
         """The register tile of that name, if it is one."""
@@ -170,9 +175,7 @@ class Domain:
 
     def affine(self, elems: list[tuple[Fragment, tuple[Expr, ...]]]) -> bool:
         """Whether every register number is affine in the counters, so that the loops can stay loops."""
-        return all(
-            isinstance(registers.fit(self.registers(f, index), self.loops), Affine) for f, index in elems
-        )
+        return all(isinstance(registers.fit(self.registers(f, index), self.loops), Affine) for f, index in elems)
 
     def iterations(self, cells: Sequence[Elem | Access]) -> Iterator[Domain]:
         """The statement's text is written once in loops, or once a combination where registers need it."""

@@ -1,0 +1,40 @@
+"""From explicit IR to an artifact: emit, then compile with the target's toolchain."""
+
+from __future__ import annotations
+
+from argus.backend import abi
+from argus.backend.artifact import Artifact, Resources
+from argus.backend.cpu import toolchain as cpu
+from argus.backend.cuda import toolchain as cuda
+from argus.backend.emit import emit
+from argus.backend.hip import toolchain as hip
+from argus.ir.nodes import Assume, Kernel
+from argus.ir.target import TARGETS
+
+
+def build(
+    kernel: Kernel, target: str, source: str | None = None, *, compile: bool = True, arch: str | None = None
+) -> Artifact:
+    """Emit the explicit `kernel` (or take `source`, its text) and compile it for `target`, a key of `TARGETS`.
+
+    `compile=False` stops at the text. `arch` is the machine to compile for if it differs from the target's name
+    (code of sm_80 for a later GPU). Raises `ArgusError` from the emitter, `ToolchainError` from the compiler.
+    """
+    text = emit(kernel) if source is None else source
+    binary, resources = _compile(kernel, target, text, arch or target) if compile else (None, None)
+    assumptions = tuple(p.reason for p in kernel.preconditions if isinstance(p, Assume))
+    return Artifact(kernel, target, abi.entry(kernel), text, binary, resources, assumptions)
+
+
+def _compile(kernel: Kernel, target: str, text: str, arch: str) -> tuple[bytes, Resources]:
+    match TARGETS[target].vendor:
+        case "cpu":
+            binary, resources = cpu.compile(text, abi.entry(kernel), kernel.warp_size)
+        case "nvidia":
+            binary, resources = cuda.compile(text, arch)
+        case _:
+            binary, resources = hip.compile(text, arch)
+    # Shared memory is dynamic on some targets: their compilers do not see it.
+    return binary, Resources(
+        resources.registers, max(resources.shared_bytes, abi.shared_bytes(kernel)), resources.spill_bytes
+    )
