@@ -25,12 +25,12 @@ from argus.ir.nodes import (
     Kernel,
     Map,
     Mma,
-    Shared,
     Stmt,
     Tensor,
 )
 from argus.ir.visit import map_accesses, walk
 from argus.layout import FragmentLayout
+from argus.passes.allocate import tile_bytes, tile_lives
 from argus.passes.context import Context, rewrite_in_context
 from argus.passes.fresh import Fresh, identity
 from argus.passes.infer import Layouts, Work, infer, memory_domain, operands, register_reads, tiled
@@ -239,7 +239,7 @@ class _Filling:
         if axis is None or _run(domain, axis) >= min(enough, _run(wanted, axis)):
             return None
         scratch = prod(fragment.shape) * fragment.dtype.bytes
-        if self._shared_bytes() + scratch > target_of(self.state.kernel).shared_bytes:
+        if self._shared_bytes(stmt) + scratch > target_of(self.state.kernel).shared_bytes:
             return None
         layout = project(wanted, stmt.src.index, fragment.shape)
         if layout is None:
@@ -249,9 +249,13 @@ class _Filling:
         before += self._through_shared(fragment.name, name, layout, stmt.span, context)
         return replace(stmt, src=Access(name, stmt.src.index), layout=wanted)
 
-    def _shared_bytes(self) -> int:
-        tiles: list[Shared] = [*self.state.kernel.shared, *self.fresh.shared]
-        return sum(t.dtype.bytes * (t.layout.cosize() if t.layout else prod(t.shape)) for t in tiles)
+    def _shared_bytes(self, stmt: Copy) -> int:
+        """Bytes of the tiles that a scratch tile for `stmt` cannot share memory with."""
+        kernel = self.state.kernel
+        here = next(i for i, top in enumerate(kernel.body) if any(s is stmt for s in walk((top,))))
+        lives = tile_lives(kernel)
+        living = [s for s in kernel.shared if lives[s.name][0] <= here <= lives[s.name][1]]
+        return sum(tile_bytes(s) for s in (*living, *self.fresh.shared))
 
 
 _SEGMENT = 64  # bytes: consecutive bytes per warp access below which a store is worth rearranging

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from argus.diagnostic import Diagnostic
-from argus.ir.expr import Const, Expr, LoopVar, coords, op
+from argus.ir.expr import Const, Expr, LoopVar, Op, coords, op
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -191,7 +191,16 @@ def _within(loop: For, k: Expr, body: list[Stmt]) -> Stmt:
 
 
 def _at_iteration(loop: For, stage: Stage, k: Expr) -> Stage:
-    moved = map_exprs(stage, lambda e: k if e == LoopVar(loop.var) else None)
+    def change(e: Expr) -> Expr | None:
+        match e:
+            case LoopVar(name=loop.var):
+                return k
+            case Op(op=name, args=args, dtype=dtype) if dtype.is_int and name != "cast":
+                return op(name, *args)  # folds what became constant
+            case _:
+                return None
+
+    moved = map_exprs(stage, change)
     assert isinstance(moved, Stage)
     return moved
 
