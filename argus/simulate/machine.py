@@ -151,7 +151,7 @@ class Block:
     trace: list[Moved] = field(default_factory=list)
     traced: int = 0
     """Elements in `trace`."""
-    _static: dict[tuple[int, int, bool], _Fixed] = field(default_factory=dict)
+    _static: dict[tuple[str, int, int, bool], _Fixed] = field(default_factory=dict)
 
     @staticmethod
     def start(run: Run, index: tuple[int, ...], number: int) -> Block:
@@ -237,7 +237,7 @@ class Block:
         `warp`: registers of the thread's whole warp may be meant.
         """
         memory = self.memories[name]
-        key = (id(index), id(step.domain.layout), warp)
+        key = (name, id(index), id(step.domain.layout), warp)
         fixed = step.domain.layout is not None and not isinstance(memory, GlobalTensor)
         if fixed and key in self._static:
             kept = self._static[key]
