@@ -10,6 +10,7 @@ from argus.ir.nodes import (
     Copy,
     For,
     Fragment,
+    InRange,
     Kernel,
     Map,
     Mma,
@@ -152,6 +153,142 @@ def gemm(
         shared=(Shared("at", dtype, (m, k)), Shared("bt", dtype, b_tile)),
         fragments=(Fragment("acc", acc_dtype, (m, n)), Fragment("ct", bfloat16, (m, n))),
         grid=tuple(op("floordiv", op("add", s, Const(t - 1)), Const(t)) for s, t in ((M, m), (N, n))),
+        num_warps=num_warps,
+        warp_size=warp_size,
+    )  # fmt: skip
+
+
+def transpose(
+    block: int = 32, dtype: DType = float32, alignment: int = 16, *, num_warps: int = 4, warp_size: int = 32
+) -> Kernel:
+    """out = x.T through registers."""
+    row = op("add", op("mul", ProgramId(0), Const(block)), C0)
+    column = op("add", op("mul", ProgramId(1), Const(block)), C1)
+    out_row = op("add", op("mul", ProgramId(1), Const(block)), C0)
+    out_column = op("add", op("mul", ProgramId(0), Const(block)), C1)
+    shape = (block, block)
+    return kernel(
+        "transpose",
+        (matrix("x", dtype, M, N, alignment), matrix("out", dtype, N, M, alignment)),
+        (
+            Copy(Access("t", (C0, C1)), Access("x", (row, column)), shape, both(lt(row, M), lt(column, N)),
+                 Const(0.0, dtype)),
+            Map(Access("u", (C0, C1)), Elem("t", (C1, C0), dtype), shape),
+            Copy(Access("out", (out_row, out_column)), Access("u", (C0, C1)), shape,
+                 both(lt(out_row, N), lt(out_column, M))),
+        ),
+        fragments=(Fragment("t", dtype, shape), Fragment("u", dtype, shape)),
+        grid=tuple(op("floordiv", op("add", s, Const(block - 1)), Const(block)) for s in (M, N)),
+        num_warps=num_warps,
+        warp_size=warp_size,
+    )  # fmt: skip
+
+
+def column_sums(block: int = 64, *, num_warps: int = 4, warp_size: int = 32) -> Kernel:
+    """total[n] = sum of x[:, n] over a loop of row blocks; each block of columns has one thread block."""
+    column = op("add", op("mul", ProgramId(0), Const(block)), C1)
+    row = op("add", LoopVar("r"), C0)
+    shape = (32, block)
+    place = op("add", op("mul", ProgramId(0), Const(block)), C0)
+    return kernel(
+        "column_sums",
+        (matrix("x", float32, M, N), vector("total", float32, N)),
+        (
+            Map(Access("sums", (C0,)), Const(0.0, float32), (block,)),
+            For("r", Const(0), M, 32, (
+                Copy(Access("t", (C0, C1)), Access("x", (row, column)), shape, both(lt(row, M), lt(column, N)),
+                     Const(0.0, float32)),
+                Accumulate(Access("sums", (C1,)), Elem("t", (C0, C1), float32), "add", shape),
+            )),
+            Copy(Access("total", (place,)), Access("sums", (C0,)), (block,), lt(place, N)),
+        ),
+        fragments=(Fragment("t", float32, shape), Fragment("sums", float32, (block,))),
+        grid=(op("floordiv", op("add", N, Const(block - 1)), Const(block)),),
+        num_warps=num_warps,
+        warp_size=warp_size,
+    )  # fmt: skip
+
+
+def gather(block: int = 64, *, num_warps: int = 4, warp_size: int = 32) -> Kernel:
+    """out[m, :] = table[rows[m], :]: an index tile read in a two-dimensional domain, and a scalar loaded twice."""
+    row = op("add", op("mul", ProgramId(0), Const(16)), C0)
+    inside = lt(row, M)
+    mask = both(inside, lt(C1, N))
+    shape = (16, block)
+    chosen = Elem("index", (C0,), DType("int32", "int", 32))
+    return kernel(
+        "gather",
+        (vector("rows", DType("int32", "int", 32), M), matrix("table", float32, K, N), matrix("out", float32, M, N)),
+        (
+            Copy(Access("index", (C0,)), Access("rows", (row,)), (16,), inside, Const(0)),
+            Copy(Access("t", (C0, C1)), Access("table", (chosen, C1)), shape, mask, Const(0.0, float32)),
+            Copy(Access("out", (row, C1)), Access("t", (C0, C1)), shape, mask),
+        ),
+        preconditions=(InRange("rows", Const(0), K),),
+        fragments=(Fragment("index", DType("int32", "int", 32), (16,)), Fragment("t", float32, shape)),
+        grid=(op("floordiv", op("add", M, Const(15)), Const(16)),),
+        num_warps=num_warps,
+        warp_size=warp_size,
+    )
+
+
+def attention(
+    rows: int = 64, keys: int = 32, depth: int = 32, stages: int = 2, *, num_warps: int = 4, warp_size: int = 32
+) -> Kernel:
+    """out = softmax(q @ k.T) @ v of one head, online; q of [M, depth], k and v of [N, depth]."""
+    row = op("add", op("mul", ProgramId(0), Const(rows)), C0)
+    j = LoopVar("j")
+    key = op("add", j, C0)
+    d = Const(depth)
+    low = Const(float("-inf"), float32)
+    zero, none = Const(0.0, bfloat16), Const(0.0, float32)
+    tile, scores = (rows, depth), (rows, keys)
+    s, p = Elem("s", (C0, C1), float32), Elem("p", (C0, C1), float32)
+    old, new, scale = (Elem(n, (C0,), float32) for n in ("top", "new", "scale"))
+    sum_, acc = Elem("sum", (C0,), float32), Elem("acc", (C0, C1), float32)
+    masked = op("where", lt(op("add", j, C1), N), s, low)
+
+    def f(name: str, *args: Expr) -> Expr:
+        return Op(name, args, float32)
+
+    return kernel(
+        "attention",
+        (matrix("q", bfloat16, M, d), matrix("k", bfloat16, N, d), matrix("v", bfloat16, N, d),
+         matrix("out", float32, M, d)),
+        (
+            Stage("qt", Access("q", (row, C1)), tile, lt(row, M), zero),
+            Map(Access("top", (C0,)), Const(-1e30, float32), (rows,)),
+            Map(Access("sum", (C0,)), none, (rows,)),
+            Map(Access("acc", (C0, C1)), none, tile),
+            For("j", Const(0), N, keys, (
+                Stage("kt", Access("k", (key, C1)), (keys, depth), lt(key, N), zero),
+                Stage("vt", Access("v", (key, C1)), (keys, depth), lt(key, N), zero),
+                Map(Access("s", (C0, C1)), none, scores),
+                Mma(Access("s", (C0, C1)), Access("qt", (C0, C2)), Access("kt", (C1, C2)), (rows, keys, depth)),
+                Map(Access("s", (C0, C1)), masked, scores),
+                Map(Access("new", (C0,)), old, (rows,)),
+                Accumulate(Access("new", (C0,)), s, "maximum", scores),
+                Map(Access("scale", (C0,)), f("exp", f("sub", old, new)), (rows,)),
+                Map(Access("p", (C0, C1)), f("exp", f("sub", s, new)), scores),
+                Map(Access("sum", (C0,)), f("mul", sum_, scale), (rows,)),
+                Accumulate(Access("sum", (C0,)), p, "add", scores),
+                Map(Access("acc", (C0, C1)), f("mul", acc, scale), tile),
+                Map(Access("pb", (C0, C1)), Op("cast", (p,), bfloat16), scores),
+                Mma(Access("acc", (C0, C1)), Access("pb", (C0, C2)), Access("vt", (C2, C1)), (rows, depth, keys)),
+                Map(Access("top", (C0,)), new, (rows,)),
+            ), "pipelined", stages),
+            Map(Access("o", (C0, C1)), f("truediv", acc, sum_), tile),
+            Copy(Access("out", (row, C1)), Access("o", (C0, C1)), tile, lt(row, M)),
+        ),
+        shared=(Shared("qt", bfloat16, tile), Shared("kt", bfloat16, (keys, depth)),
+                Shared("vt", bfloat16, (keys, depth))),
+        fragments=(
+            *(Fragment(n, float32, (rows,)) for n in ("top", "new", "scale", "sum")),
+            *(Fragment(n, float32, scores) for n in ("s", "p")),
+            Fragment("pb", bfloat16, scores),
+            *(Fragment(n, float32, tile) for n in ("acc", "o")),
+        ),
+        grid=(op("floordiv", op("add", M, Const(rows - 1)), Const(rows)),),
         num_warps=num_warps,
         warp_size=warp_size,
     )  # fmt: skip
