@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import gcd, prod
+from math import gcd
 from typing import Protocol
 
 import numpy as np
@@ -305,11 +305,9 @@ class Generator(Protocol):
 
 
 class Sparse:
-    """Only the elements that were touched; the others are what `fill` says. `size` elements in all, below 2^63."""
+    """Only the elements that were touched; the others are what `fill` says. At most 2^63 elements in all."""
 
-    def __init__(self, dtype: DType, shape: tuple[int, ...], fill: Generator) -> None:
-        if prod(shape) >= 2**63:
-            raise ValueError(f"a tensor of shape {shape} is too large to be addressed by 64-bit indices")
+    def __init__(self, dtype: DType, fill: Generator) -> None:
         self.fill = fill
         self.values = np.zeros(0, dtype=carrier(dtype))
         self._indices = np.zeros(0, dtype=np.int64)  # by cell

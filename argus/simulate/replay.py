@@ -1,0 +1,146 @@
+"""Replaying a witness: a few blocks at given sizes, on generated inputs, without allocating what the sizes say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from argus.diagnostic import LaunchError
+from argus.ir.expr import Const, Param
+from argus.ir.nodes import InRange, Kernel, Scalar, Tensor
+from argus.ir.types import DType
+from argus.simulate import launch
+from argus.simulate.evaluate import Number
+from argus.simulate.memory import Contents, Dense, Sparse
+from argus.simulate.numeric import Array, carrier, round_to
+from argus.simulate.outcome import NotReplayable, Violation
+from argus.simulate.run import grid_of, prepare, run_blocks
+from argus.simulate.tagset import hashed
+
+Values = Array | Mapping[tuple[int, ...], int | float]
+"""A whole tensor, or some of its elements by coordinate."""
+
+_DENSE = 1 << 20
+_MOST_BLOCKS = 1 << 12
+
+
+def replay(
+    kernel: Kernel,
+    sizes: Mapping[str, int | float],
+    blocks: Sequence[tuple[int, ...]] | None,
+    tensors: Mapping[str, Values] | None = None,
+    *,
+    tags: bool = True,
+    iterations: int = 1 << 12,
+    schedule: str = "program",
+) -> tuple[Violation, ...]:
+    """Run `blocks` (None: the whole grid, then also coverage) of the explicit kernel and return what it breaks.
+
+    `sizes`: the value of every size and scalar parameter; symbolic strides may be given too, and are otherwise
+    those of a contiguous tensor. Tensors hold small pseudo-random values that depend on the name and the coordinate
+    only; integer tensors hold values within their declared `InRange`; `tensors` replaces them, wholly or at
+    single coordinates. Elements are made when touched, so sizes may be as large as they like.
+
+    Raises `LaunchError` when the sizes break a precondition, `NotReplayable` when a loop takes more than
+    `iterations` iterations, the grid more than 4096 blocks, or a tensor has 2^63 elements.
+    """
+    given = dict(tensors or {})
+    params = _params(kernel, sizes)
+    contents = {t.name: _contents(kernel, t, params, given.get(t.name)) for t in kernel.tensors}
+    run = prepare(kernel, params, contents, True, tags, False, iterations)
+    grid = grid_of(kernel, params, None, blocks)
+    if blocks is None and grid is not None and prod(grid) > _MOST_BLOCKS:
+        raise NotReplayable(f"the grid has {prod(grid)} blocks")
+    return run_blocks(run, blocks, grid, schedule).violations
+
+
+def _params(kernel: Kernel, sizes: Mapping[str, int | float]) -> dict[str, Number]:
+    params: dict[str, Number] = {name: 1.0 for name in _floats(kernel)}
+    params |= sizes
+    missing = [n for n in (*kernel.sizes, *(p.name for p in kernel.params if isinstance(p, Scalar))) if n not in params]
+    if missing:
+        raise ValueError(f"no value for {', '.join(missing)}")
+    problems = []
+    for t in kernel.tensors:
+        shape = tuple(int(launch.scalar(e, params)) for e in t.shape)
+        strides = _strides(t, shape, params)
+        problems += launch.bind_shape(t, shape, strides, params)
+    problems += launch.unmet(kernel, params)
+    if problems:
+        raise LaunchError(*problems)
+    return params
+
+
+def _floats(kernel: Kernel) -> list[str]:
+    return [p.name for p in kernel.params if isinstance(p, Scalar) and p.dtype.is_float]
+
+
+def _strides(tensor: Tensor, shape: tuple[int, ...], params: Mapping[str, Number]) -> tuple[int, ...]:
+    """Given strides, and for the others those of a contiguous tensor, padded to the declared alignment."""
+    unit = max(1, tensor.alignment // tensor.dtype.bytes)
+    result = [0] * len(shape)
+    step = 1
+    fastest = [axis for axis, s in enumerate(tensor.strides) if isinstance(s, Const) and s.value == 1]
+    rest = [axis for axis in reversed(range(len(shape))) if axis not in fastest]
+    for axis in (*fastest, *rest):
+        stride = tensor.strides[axis]
+        if isinstance(stride, Param):
+            result[axis] = int(params.get(stride.name, -(-step // unit) * unit))
+        else:
+            result[axis] = int(launch.scalar(stride, params))
+        step = max(1, result[axis]) * max(1, shape[axis])
+    return tuple(result)
+
+
+def _contents(kernel: Kernel, tensor: Tensor, params: Mapping[str, Number], given: Values | None) -> Contents:
+    shape, _ = launch.extents(tensor, params)
+    if isinstance(given, np.ndarray):
+        return Dense(round_to(given, tensor.dtype))
+    fill = _Fill(tensor.name, tensor.dtype, *_range(kernel, tensor, params), shape, given or {})
+    if prod(shape) <= _DENSE:
+        return Dense(fill(np.arange(prod(shape), dtype=np.int64)))
+    if prod(shape) >= 2**63:
+        raise NotReplayable(f"tensor {tensor.name} has {prod(shape)} elements")
+    return Sparse(tensor.dtype, fill)
+
+
+def _range(kernel: Kernel, tensor: Tensor, params: Mapping[str, Number]) -> tuple[int, int]:
+    """The integers that a tensor may hold: [low, high)."""
+    for condition in kernel.preconditions:
+        if isinstance(condition, InRange) and condition.tensor == tensor.name:
+            return int(launch.scalar(condition.lo, params)), int(launch.scalar(condition.hi, params))
+    return (1, 8) if not tensor.dtype.is_float else (-6, 7)
+
+
+class _Fill:
+    """The generated contents of one tensor."""
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType,
+        low: int,
+        high: int,
+        shape: tuple[int, ...],
+        given: Mapping[tuple[int, ...], int | float],
+    ) -> None:
+        self.dtype, self.low, self.high = dtype, low, high
+        self.seed = int.from_bytes(name.encode()[-7:].ljust(7, b"\0"), "little")
+        self.given = {_linear(index, shape): value for index, value in given.items()}
+
+    def __call__(self, index: Array) -> Array:
+        count = max(1, self.high - self.low)
+        values = (hashed(index ^ np.int64(self.seed)) % np.uint64(count)).astype(np.int64) + self.low
+        result = round_to(values, self.dtype).astype(carrier(self.dtype))
+        for at, value in self.given.items():
+            result[index == at] = value
+        return result
+
+
+def _linear(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    total = 0
+    for i, extent in zip(index, shape, strict=True):
+        total = total * extent + i
+    return total
