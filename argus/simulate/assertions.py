@@ -13,7 +13,7 @@ from argus.simulate.memory import GlobalTensor, Registers, SharedTile
 from argus.simulate.numeric import Array
 from argus.simulate.provenance import way
 from argus.simulate.tagset import BOTTOM, CONSTANT, NEUTRAL, TAGGED, TOP, Field, Tags
-from argus.simulate.terms import Term, field_text, ghost, of_place, select, tag_text, term
+from argus.simulate.terms import MISSING, Term, field_text, ghost, of_place, select, tag_text, term
 
 _CHUNK = 1 << 19
 """Elements of an assertion's box that are looked at together."""
@@ -44,7 +44,6 @@ def tag(block: Block, stmt: Tag, frame: Frame) -> None:
         side = term(block, value, step)
         new.fields[name] = side.field
         _lacking(block, stmt, side, new, step, name)
-    new.summed[:] = old.summed
     new.status[old.status == BOTTOM] = BOTTOM
     memory.tags.put(cell[at], new.take(at))
 
@@ -110,13 +109,11 @@ def _equal(block: Block, condition: TagEqual, step: Step, replica: int) -> None:
     left = term(block, condition.left, step, replica)
     right = term(block, condition.right, step, replica)
     shown = left if left.place is not None else right
+    if shown.place is None:
+        return
     judged = _usable(block, left, step) & _usable(block, right, step)
-    _compare(block, step, left, right, judged, shown, _name_of(condition))
-
-
-def _name_of(condition: TagEqual) -> str:
-    sides = (condition.left, condition.right)
-    return next((f"field `{s.name}`" for s in sides if isinstance(s, TagField)), "tag")
+    name = next(s.name for s in (condition.left, condition.right) if isinstance(s, TagField))
+    _compare(block, step, left, right, judged, shown, f"field `{name}`")
 
 
 def _tuple(block: Block, condition: TagTuple, step: Step, replica: int) -> None:
@@ -135,43 +132,36 @@ def _tuple(block: Block, condition: TagTuple, step: Step, replica: int) -> None:
     for position, value in enumerate(condition.terms):
         right = term(block, value, step, replica)
         left = select(tags, position, place)
-        usable = judged & _usable(block, right, step)
-        _compare(block, step, left, right, usable, whole, f"field {position}")
+        _compare(block, step, left, right, judged & _usable(block, right, step), whole, f"field {position}")
 
 
 def _usable(block: Block, side: Term, step: Step) -> Array:
     """Where a side can be compared; what cannot be is reported."""
     if side.place is None or side.tags is None:
         return np.ones(step.domain.size, dtype=np.bool_)
-    name = side.place.memory.name
-    kind = side.kind
-    never = (kind == CONSTANT) & (name not in block.run.taggable)
+    name, kind, ok = side.place.memory.name, side.kind, side.place.ok
+    never = ok & (kind <= NEUTRAL) & (name not in block.run.taggable)
+    unwritten = f"the tag of an element of {name} is used that nothing has written"
     reports = (
-        (kind == BOTTOM, "initialisation", "uninitialised-read", f"an element of {name} is used that nothing wrote"),
-        (kind == TOP, "tags", "mixed-tag", f"an element of {name} carries no definite tag"),
-        (
-            ((kind == NEUTRAL) | never) & side.place.ok,
-            "tags",
-            "vacuous-assertion",
-            f"an element of {name} carries no tag that the assertion could compare",
-        ),
+        (ok & (kind == BOTTOM), "initialisation", "uninitialised-read", unwritten),
+        (kind == TOP, "tags", "tag-mismatch", f"an element of {name} carries no definite tag"),
+        (kind == MISSING, "tags", "tag-mismatch", f"an element of {name} has no field of that name"),
+        (never & (kind != BOTTOM), "tags", "vacuous-assertion", f"no element of {name} ever carries a tag"),
     )
     for bad, prop, code, text in reports:
         if bad.any():
             at = int(np.argmax(bad))
-            tags = side.tags
-            arrived = tag_text(tags, at)
+            arrived = tag_text(side.tags, at)
             _report(block, step, prop, code, text, side.place, at, int(bad.sum()), arrived, "a tag")
-    result: Array = side.place.ok & ((kind == TAGGED) | ((kind == CONSTANT) & ~never))
-    return result
+    return np.asarray(ok & np.isin(kind, (TAGGED, CONSTANT, NEUTRAL)) & ~never)
 
 
 def _compare(block: Block, step: Step, left: Term, right: Term, judged: Array, shown: Term, what: str) -> None:
-    """Report where two sides differ. A cell without contributions is the empty set, or any single integer."""
+    """Report where two sides differ. An untagged element stands for the empty set, and for any single integer."""
     if left.once or right.once:
         same = (left.field.size == right.field.size) & (left.field.print == right.field.print)
     else:
-        same = left.field.same(right.field) | (left.kind == CONSTANT) | (right.kind == CONSTANT)
+        same = left.field.same(right.field) | (left.kind != TAGGED) | (right.kind != TAGGED)
     bad = judged & ~same
     if bad.any():
         at = int(np.argmax(bad))

@@ -1,4 +1,4 @@
-"""Coverage: after all blocks, every element of each stored tensor was written exactly once."""
+"""Coverage: every element of each output is written exactly once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from argus.simulate.outcome import Violation
 from argus.simulate.usage import usage
 
 
-def check_coverage(run: Run) -> None:
-    """Report elements that no thread wrote, or that were written twice."""
-    for name in sorted(usage(run.kernel).stored):
+def check_coverage(run: Run, complete: bool) -> None:
+    """Report elements that were written twice and, after all blocks, those that no thread wrote.
+
+    Outputs are the tensors that are written by plain stores only: what is also read or accumulated into is updated
+    in place, and has no once.
+    """
+    used = usage(run.kernel)
+    for name in sorted(used.stored - used.read - used.accumulated):
         tensor = run.tensors[name]
-        if tensor.dense:
-            _report(run, tensor, tensor.writes == 0, "never-written", "is never written")
-            _report(run, tensor, tensor.writes > 1, "written-twice", "is written more than once")
+        if tensor.dense and complete:
+            _report(run, tensor, tensor.writes == 0, "output-not-covered", "is never written")
+        _report(run, tensor, tensor.writes > 1, "output-written-twice", "is written more than once")
 
 
 def _report(run: Run, tensor: GlobalTensor, bad: np.ndarray, code: str, what: str) -> None:

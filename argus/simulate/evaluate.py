@@ -1,7 +1,7 @@
 """Values of expressions, vectorised: NumPy arrays that broadcast to the domain's `[threads, values]`.
 
-Integers are evaluated in 64 bits. In an *index* expression (indices, masks, bounds, conditions) a 32-bit
-operation whose exact result does not fit is reported; in a *value* it wraps, as two's complement hardware does.
+Integers are evaluated in 64 bits; what happens to an operation whose result its 32-bit (or narrower) type cannot
+hold is told by `Overflow`.
 Floats are evaluated in float32 and rounded to the operation's type.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,16 @@ from argus.ir.types import DType
 from argus.simulate.numeric import Array, carrier, round_to
 
 Number = int | float | bool
+Fault = Callable[[str, Expr, Array], None]
+
+
+class Overflow(Enum):
+    """`REPORT`: a fault of the program (indices, masks, bounds, integer values), then wrapped. `WRAP`: as two's
+    complement hardware does. `IGNORE`: integers are mathematical (tags, specifications)."""
+
+    REPORT = "report"
+    WRAP = "wrap"
+    IGNORE = "ignore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +39,8 @@ class Scope:
     """What an expression can see.
 
     `coords[i]` is the int64 array of `Coord(i)`, `thread` that of `Thread()`; both broadcast to the domain.
-    `element` reads a register. `fault(code, expr, bad)` is told where an index operation overflows 32 bits
-    ("index-overflow") or divides by zero ("division-by-zero"); `index` selects that.
+    `element` reads a register. `fault(code, expr, bad)` is told where an operation overflows ("int32-overflow") or
+    divides by zero ("division-by-zero") if `overflow` is `REPORT`.
     """
 
     params: Mapping[str, Number]
@@ -38,8 +49,8 @@ class Scope:
     coords: tuple[Array, ...]
     thread: Array
     element: Callable[[Elem], Array]
-    fault: Callable[[str, Expr, Array], None]
-    index: bool = False
+    fault: Fault
+    overflow: Overflow = Overflow.WRAP
 
 
 def evaluate(expr: Expr, scope: Scope) -> Array:
@@ -80,7 +91,7 @@ def _apply(expr: Op, name: str, args: list[Array], dtype: DType, scope: Scope) -
     if name in ("floordiv", "mod", "truediv") and args[1].dtype.kind != "f":
         zero = args[1] == 0
         if np.any(zero):
-            if scope.index:
+            if scope.overflow is Overflow.REPORT:
                 scope.fault("division-by-zero", expr, zero)
             args = [args[0], np.where(zero, 1, args[1])]
     with np.errstate(all="ignore"):
@@ -94,13 +105,13 @@ def _apply(expr: Op, name: str, args: list[Array], dtype: DType, scope: Scope) -
 
 def _fit(expr: Op, result: Array, dtype: DType, scope: Scope) -> Array:
     """The integer result in the range of `dtype`: reported, then wrapped, where it is outside."""
-    if dtype.bits >= 64 or result.size == 0:
+    if dtype.bits >= 64 or result.size == 0 or scope.overflow is Overflow.IGNORE:
         return result
     limit = np.iinfo(carrier(dtype))
     if result.min() >= limit.min and result.max() <= limit.max:
         return result
-    if scope.index:
-        scope.fault("index-overflow", expr, (result < limit.min) | (result > limit.max))
+    if scope.overflow is Overflow.REPORT:
+        scope.fault("int32-overflow", expr, (result < limit.min) | (result > limit.max))
     return result.astype(carrier(dtype)).astype(np.int64)
 
 

@@ -12,7 +12,7 @@ from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.expr import Const, Expr, Param
 from argus.ir.nodes import Assume, InRange, Kernel, Requires, Scalar, Tensor
 from argus.ir.types import MAX_EXTENT
-from argus.simulate.evaluate import Number, Scope, evaluate
+from argus.simulate.evaluate import Fault, Number, Overflow, Scope, evaluate
 from argus.simulate.numeric import Array, carrier
 from argus.simulate.usage import usage
 from argus.source import Span
@@ -156,8 +156,8 @@ def check_ranges(kernel: Kernel, arguments: Mapping[str, Argument], params: Mapp
         raise LaunchError(*problems)
 
 
-def scalar(expr: Expr, params: Mapping[str, Number]) -> Number:
-    """The value of an expression over launch-time scalars."""
+def scalar(expr: Expr, params: Mapping[str, Number], fault: Fault | None = None) -> Number:
+    """The value of an expression over launch-time scalars; `fault` is told of 32-bit overflow."""
     none = np.zeros(1, dtype=np.int64)
 
     def nothing(*_: object) -> Array:
@@ -166,7 +166,8 @@ def scalar(expr: Expr, params: Mapping[str, Number]) -> Number:
     def ignore(code: str, expr: Expr, bad: Array) -> None:
         return None
 
-    value: Number = evaluate(expr, Scope(params, (), {}, (), none, nothing, ignore)).item()
+    overflow = Overflow.IGNORE if fault is None else Overflow.REPORT
+    value: Number = evaluate(expr, Scope(params, (), {}, (), none, nothing, fault or ignore, overflow)).item()
     return value
 
 

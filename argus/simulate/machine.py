@@ -11,7 +11,7 @@ import numpy as np
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, walk
 from argus.ir.nodes import Kernel, Stmt, Tag
 from argus.layout import FragmentLayout
-from argus.simulate.evaluate import Number, Scope, evaluate
+from argus.simulate.evaluate import Number, Overflow, Scope, evaluate
 from argus.simulate.log import Log
 from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedMemory, SharedTile
 from argus.simulate.numeric import Array
@@ -99,8 +99,6 @@ class Run:
     kernel: Kernel
     params: Mapping[str, Number]
     tensors: dict[str, GlobalTensor]
-    inputs: dict[str, Array]
-    """Contents before the kernel, where a specification needs them."""
     log: Log
     checks: bool
     schemas: Schemas | None
@@ -192,7 +190,9 @@ class Block:
 
     # ------------------------------------------------------------------ expressions
 
-    def value(self, expr: Expr, step: Step, on: Array, index: bool = True, warp: bool = False) -> Array:
+    def value(
+        self, expr: Expr, step: Step, on: Array, overflow: Overflow = Overflow.REPORT, warp: bool = False
+    ) -> Array:
         """`expr` at all n elements; registers are read (and checked) where `on`."""
         read: dict[Elem, Array] = {}
 
@@ -214,17 +214,17 @@ class Block:
             domain.thread[:: max(1, domain.shape[1]), None],
             element,
             fault,
-            index,
+            overflow if step.event != NOBODY else Overflow.IGNORE,
         )
         return domain.flat(evaluate(expr, scope))
 
     def arithmetic_fault(self, code: str, expr: Expr, step: Step, bad: Array) -> None:
-        """Report an index operation that has no 32-bit result."""
+        """Report an integer operation without a result."""
         if bad.any():
             at = int(np.argmax(bad))
             text = {
-                "index-overflow": "a 32-bit index expression leaves the range of int32",
-                "division-by-zero": "an index expression divides by zero",
+                "int32-overflow": "a 32-bit integer expression leaves the range of int32",
+                "division-by-zero": "an integer expression divides by zero",
             }[code]
             coords = tuple(int(c.reshape(-1)[at]) for c in step.domain.coords)
             self.report(step, "bounds", code, text, int(step.domain.thread[at]), logical=coords, count=int(bad.sum()))
@@ -281,8 +281,8 @@ class Block:
         thread, count = int(step.domain.thread[at]), int(bad.sum())
         inside = all(0 <= c < extent for c, extent in zip(logical, memory.shape, strict=True))
         if inside:
-            what, code = f"no register that the statement may touch holds this element of {memory.name}", "not-held"
-            self.report(step, "convergence", code, what, thread, memory, logical=logical, count=count)
+            what = f"no register that the statement may touch holds this element of {memory.name}"
+            self.report(step, "machine", "register-not-held", what, thread, memory, logical=logical, count=count)
             return
         what = f"index {list(logical)} is outside of {memory.name}, of shape {list(memory.shape)}"
         self.report(
@@ -390,7 +390,7 @@ class Block:
         event = int(flying[at])
         self.report(
             step,
-            "initialisation" if reading else "races",
+            "races",
             "stale-read" if reading else "async-overwrite",
             text,
             int(thread[at]),
@@ -424,7 +424,7 @@ class Block:
         self.report(
             step,
             "races",
-            "race-across-blocks" if across else "race",
+            "block-race" if across else "data-race",
             text,
             int(thread[at]),
             memory,

@@ -264,7 +264,7 @@ class GlobalTensor:
         return np.ones(len(cell), dtype=np.bool_)
 
     def logical(self, cell: int) -> tuple[int, ...]:
-        index = self.contents.index(cell)
+        index = int(self.contents.index(np.asarray(cell)))
         return tuple(int(i) for i in np.unravel_index(index, self.shape)) if self.shape else ()
 
     def physical(self, cell: int) -> str:
@@ -279,14 +279,16 @@ class Contents(Protocol):
 
     def __len__(self) -> int: ...
     def cells(self, index: Array) -> Array: ...
-    def index(self, cell: int) -> int: ...
+    def index(self, cell: Array) -> Array: ...
+    def initial(self, index: Array) -> Array: ...
 
 
 class Dense:
-    """All elements, in row-major order."""
+    """All elements, in row-major order. `keep`: what they were before the kernel is needed at the end."""
 
-    def __init__(self, values: Array) -> None:
+    def __init__(self, values: Array, keep: bool = False) -> None:
         self.values = np.array(values).reshape(-1)
+        self._before = self.values.copy() if keep else self.values
 
     def __len__(self) -> int:
         return len(self.values)
@@ -294,8 +296,11 @@ class Dense:
     def cells(self, index: Array) -> Array:
         return index
 
-    def index(self, cell: int) -> int:
+    def index(self, cell: Array) -> Array:
         return cell
+
+    def initial(self, index: Array) -> Array:
+        return self._before[index]
 
 
 class Generator(Protocol):
@@ -328,5 +333,8 @@ class Sparse:
             self._sorted = self._indices[self._cell]
         return self._cell[np.searchsorted(self._sorted, index)]
 
-    def index(self, cell: int) -> int:
-        return int(self._indices[cell])
+    def index(self, cell: Array) -> Array:
+        return self._indices[cell]
+
+    def initial(self, index: Array) -> Array:
+        return self.fill(index).astype(self.values.dtype)

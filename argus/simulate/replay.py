@@ -7,7 +7,6 @@ from math import prod
 
 import numpy as np
 
-from argus.diagnostic import LaunchError
 from argus.ir.expr import Const, Param
 from argus.ir.nodes import InRange, Kernel, Scalar, Tensor
 from argus.ir.types import DType
@@ -43,21 +42,21 @@ def replay(
     only; integer tensors hold values within their declared `InRange`; `tensors` replaces them, wholly or at
     single coordinates. Elements are made when touched, so sizes may be as large as they like.
 
-    Raises `LaunchError` when the sizes break a precondition, `NotReplayable` when a loop takes more than
-    `iterations` iterations, the grid more than 4096 blocks, or a tensor has 2^63 elements.
+    Raises `NotReplayable` when the sizes break a precondition, a loop takes more than `iterations` iterations, the
+    grid more than 4096 blocks, or a tensor has 2^63 elements.
     """
     given = dict(tensors or {})
     params = _params(kernel, sizes)
     contents = {t.name: _contents(kernel, t, params, given.get(t.name)) for t in kernel.tensors}
     run = prepare(kernel, params, contents, True, tags, False, iterations)
-    grid = grid_of(kernel, params, None, blocks)
+    grid = grid_of(run, None, blocks)
     if blocks is None and grid is not None and prod(grid) > _MOST_BLOCKS:
         raise NotReplayable(f"the grid has {prod(grid)} blocks")
     return run_blocks(run, blocks, grid, schedule).violations
 
 
 def _params(kernel: Kernel, sizes: Mapping[str, int | float]) -> dict[str, Number]:
-    params: dict[str, Number] = {name: 1.0 for name in _floats(kernel)}
+    params: dict[str, Number] = dict.fromkeys(_floats(kernel), 1.0)
     params |= sizes
     missing = [n for n in (*kernel.sizes, *(p.name for p in kernel.params if isinstance(p, Scalar))) if n not in params]
     if missing:
@@ -69,7 +68,7 @@ def _params(kernel: Kernel, sizes: Mapping[str, int | float]) -> dict[str, Numbe
         problems += launch.bind_shape(t, shape, strides, params)
     problems += launch.unmet(kernel, params)
     if problems:
-        raise LaunchError(*problems)
+        raise NotReplayable(problems[0].message)
     return params
 
 
@@ -97,10 +96,10 @@ def _strides(tensor: Tensor, shape: tuple[int, ...], params: Mapping[str, Number
 def _contents(kernel: Kernel, tensor: Tensor, params: Mapping[str, Number], given: Values | None) -> Contents:
     shape, _ = launch.extents(tensor, params)
     if isinstance(given, np.ndarray):
-        return Dense(round_to(given, tensor.dtype))
+        return Dense(round_to(given, tensor.dtype), keep=True)
     fill = _Fill(tensor.name, tensor.dtype, *_range(kernel, tensor, params), shape, given or {})
     if prod(shape) <= _DENSE:
-        return Dense(fill(np.arange(prod(shape), dtype=np.int64)))
+        return Dense(fill(np.arange(prod(shape), dtype=np.int64)), keep=True)
     if prod(shape) >= 2**63:
         raise NotReplayable(f"tensor {tensor.name} has {prod(shape)} elements")
     return Sparse(tensor.dtype, fill)

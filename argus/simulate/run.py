@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 
 from argus.diagnostic import Diagnostic, LaunchError
+from argus.ir.expr import Expr
 from argus.ir.nodes import Barrier, Kernel, Spec, Tag
 from argus.ir.visit import walk
 from argus.simulate import launch
@@ -20,7 +21,7 @@ from argus.simulate.machine import Block, Frame, Run
 from argus.simulate.memory import Contents, Dense, GlobalTensor
 from argus.simulate.numeric import Array, round_to
 from argus.simulate.order import Order, Touch
-from argus.simulate.outcome import Outcome, Stopped
+from argus.simulate.outcome import Outcome, Stopped, Violation
 from argus.simulate.specification import check_spec
 from argus.simulate.statements import execute
 from argus.simulate.tagset import BOTTOM, Schemas, Tags
@@ -56,11 +57,16 @@ def simulate(
     """
     params = launch.bind(kernel, arguments)
     launch.check_ranges(kernel, arguments, params)
+    keep = bool(_specifications(kernel))
     contents: dict[str, Contents] = {
-        t.name: Dense(round_to(np.asarray(arguments[t.name]), t.dtype)) for t in kernel.tensors
+        t.name: Dense(round_to(np.asarray(arguments[t.name]), t.dtype), keep) for t in kernel.tensors
     }
     run = prepare(kernel, params, contents, checks, tags, stop_at_first, MOST_ITERATIONS)
-    return run_blocks(run, blocks, grid_of(kernel, params, grid, blocks), schedule)
+    return run_blocks(run, blocks, grid_of(run, grid, blocks), schedule)
+
+
+def _specifications(kernel: Kernel) -> list[Spec]:
+    return [s for s in walk(kernel.body) if isinstance(s, Spec)]
 
 
 def prepare(
@@ -84,10 +90,8 @@ def prepare(
         tensors[t.name] = memory
     names = {t.name for t in kernel.tensors}
     declared = {s.obj: s for s in walk(kernel.body) if isinstance(s, Tag) and s.obj in names}
-    specified = any(isinstance(s, Spec) for s in walk(kernel.body))
-    inputs = {n: t.contents.values.reshape(t.shape).copy() for n, t in tensors.items() if specified and t.dense}
     log = Log(stop_at_first)
-    return Run(kernel, params, tensors, inputs, log, checks, schemas, declared, taggable(kernel), iterations)
+    return Run(kernel, params, tensors, log, checks, schemas, declared, taggable(kernel), iterations)
 
 
 def _order(name: str, used: Usage, cells: int) -> Order | None:
@@ -97,19 +101,20 @@ def _order(name: str, used: Usage, cells: int) -> Order | None:
     return Order(cells, tuple(touch for touch, names in ways if name in names), name in used.fetched)
 
 
-def grid_of(
-    kernel: Kernel,
-    params: Mapping[str, Number],
-    grid: tuple[int, ...] | None,
-    blocks: Sequence[tuple[int, ...]] | None,
-) -> tuple[int, ...] | None:
+def grid_of(run: Run, grid: tuple[int, ...] | None, blocks: Sequence[tuple[int, ...]] | None) -> tuple[int, ...] | None:
     """The grid's extents; None if only `blocks` tell what is to run."""
-    if kernel.grid is not None:
-        return tuple(max(0, int(launch.scalar(e, params))) for e in kernel.grid)
-    if grid is None and blocks is None:
-        text = f"kernel `{kernel.name}` declares no grid: pass `grid`"
-        raise LaunchError(Diagnostic("missing-grid", text, kernel.span, property="launch"))
-    return grid
+    kernel = run.kernel
+    if kernel.grid is None:
+        if grid is None and blocks is None:
+            text = f"kernel `{kernel.name}` declares no grid: pass `grid`"
+            raise LaunchError(Diagnostic("missing-grid", text, kernel.span, property="launch"))
+        return grid
+
+    def fault(code: str, expr: Expr, bad: Array) -> None:
+        text = "the number of blocks cannot be computed in 32 bits"
+        run.log.add(Violation("bounds", code, text, None, ()))
+
+    return tuple(max(0, int(launch.scalar(e, run.params, fault))) for e in kernel.grid)
 
 
 def run_blocks(
@@ -122,11 +127,10 @@ def run_blocks(
     try:
         for number, index in enumerate(chosen):
             run_block(Block.start(run, index, number), order)
-        if complete and run.checks:
-            check_coverage(run)
-            for stmt in walk(run.kernel.body):
-                if isinstance(stmt, Spec):
-                    check_spec(run, stmt)
+        if run.checks:
+            check_coverage(run, complete)
+            for stmt in _specifications(run.kernel):
+                check_spec(run, stmt)
     except Stopped:
         complete = False
     tensors = {name: t.contents.values.reshape(t.shape) for name, t in run.tensors.items() if t.dense}

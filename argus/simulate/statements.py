@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from typing_extensions import assert_never
 
+from argus.ir.expr import Expr
 from argus.ir.instruction import INSTRUCTIONS, Order
 from argus.ir.nodes import (
     Accumulate,
@@ -26,12 +27,14 @@ from argus.ir.nodes import (
     WaitGroup,
 )
 from argus.simulate import assertions, asynchronous, tagging, vectors
+from argus.simulate.evaluate import Overflow
 from argus.simulate.machine import Block, Frame, Place, Step
 from argus.simulate.matrix import multiply
 from argus.simulate.memory import GlobalTensor, Registers
 from argus.simulate.numeric import Array, round_to
 from argus.simulate.outcome import NotReplayable
 
+_LARGEST_INT = 2**31 - 1
 UFUNCS: dict[str, np.ufunc] = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
 
 
@@ -91,6 +94,9 @@ def _loop(block: Block, stmt: For, frame: Frame) -> Iterator[tuple[Barrier, Fram
                 expected="one value for all threads",
             )
         bounds.append(int(values[0]))
+    if bounds[1] - 1 + stmt.step > _LARGEST_INT:
+        text = f"the counter `{stmt.var}` leaves the range of int32 after the last iteration"
+        block.report(step, "bounds", "int32-overflow", text, None, arrived=str(bounds[1] - 1 + stmt.step))
     trips = range(bounds[0], bounds[1], stmt.step)
     if len(trips) > block.run.iterations:
         raise NotReplayable(f"the loop over `{stmt.var}` takes {len(trips)} iterations")
@@ -137,11 +143,16 @@ def map_(block: Block, stmt: Map, step: Step) -> None:
     warp = stmt.scope == "warp"
     if warp:
         block.together(step, "a shuffle")
-    values = block.value(stmt.value, step, step.on, index=False, warp=warp)
+    values = block.value(stmt.value, step, step.on, _overflow(stmt.value), warp)
     tags, sources = tagging.computed(block, stmt.value, step, step.on, warp)
     target = block.locate(stmt.dst.obj, stmt.dst.index, step, step.on)
     block.write(target, values, step)
     tagging.store(block, target, tags, step, sources)
+
+
+def _overflow(value: Expr) -> Overflow:
+    """Integers and conditions must be exact; integers inside of a float's computation wrap."""
+    return Overflow.WRAP if value.dtype.is_float else Overflow.REPORT
 
 
 # ---------------------------------------------------------------------------- accumulations
@@ -155,9 +166,9 @@ def accumulate(block: Block, stmt: Accumulate, step: Step) -> None:
         block.together(step, "a reduction over a warp")
     on = step.on
     if stmt.mask is not None:
-        on = on & block.value(stmt.mask, step, on, warp=warp)
-    values = round_to(block.value(stmt.value, step, on, index=False, warp=warp), dst.dtype)
-    tags, sources = tagging.computed(block, stmt.value, step, on, warp)
+        on = on & block.value(stmt.mask, step, on)
+    values = round_to(block.value(stmt.value, step, on, _overflow(stmt.value)), dst.dtype)
+    tags, sources = tagging.computed(block, stmt.value, step, on, warp=False)
     if isinstance(dst, GlobalTensor):
         target = block.locate(stmt.dst.obj, stmt.dst.index, step, on & step.domain.primary)
         at = np.flatnonzero(target.ok)

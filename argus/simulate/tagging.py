@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op, children
+from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op
 from argus.ir.nodes import Accumulate
 from argus.simulate.machine import Block, Place, Step
 from argus.simulate.memory import GlobalTensor, Memory
@@ -21,6 +19,7 @@ def copied(block: Block, source: Place, step: Step, inside: Array | None) -> Tag
     if block.run.schemas is None:
         return None
     tags = of_place(block, source, step)
+    tags.summed[:] = False  # an accumulation onto a copy starts from a value that carries a tag
     if inside is not None:
         tags.status[~inside] = CONSTANT
     return tags
@@ -30,27 +29,36 @@ def computed(block: Block, value: Expr, step: Step, on: Array, warp: bool) -> tu
     """Tags of an elementwise expression, and where its operands are."""
     if block.run.schemas is None:
         return None, ()
-    n = step.domain.size
-    leaves = list(_operands(value))
-    places = [block.locate(e.obj, e.index, step, on, warp) for e in leaves if isinstance(e, Elem)]
-    operands = [of_place(block, place, step) for place in places]
-    if any(not isinstance(e, Elem | Const) for e in leaves):
-        operands.append(Tags.uniform(n, NEUTRAL, block.run.schemas))
-    return join(operands, n, block.run.schemas), tuple(places)
+    places: dict[Elem, Place] = {}
+    return _of(block, value, step, on, warp, places), tuple(places.values())
 
 
-def _operands(expr: Expr) -> Iterator[Expr]:
-    """The leaves that an elementwise value is computed from; of a condition only that it is no constant."""
-    match expr:
-        case Op(op="where", args=(condition, *rest)):
-            yield from (e for e in _operands(condition) if not isinstance(e, Elem | Const))
-            for e in rest:
-                yield from _operands(e)
-        case Op():
-            for e in children(expr):
-                yield from _operands(e)
+def _of(block: Block, value: Expr, step: Step, on: Array, warp: bool, places: dict[Elem, Place]) -> Tags:
+    """Rule 2. Constants survive being moved and cast, not arithmetic; conditions carry nothing."""
+    n, schemas = step.domain.size, block.run.schemas
+    assert schemas is not None
+
+    def of(e: Expr) -> Tags:
+        return _of(block, e, step, on, warp, places)
+
+    match value:
+        case Const():
+            return Tags.uniform(n, CONSTANT, schemas)
+        case Elem(obj=obj, index=index):
+            places.setdefault(value, block.locate(obj, index, step, on, warp))
+            tags = of_place(block, places[value], step)
+            tags.summed[:] = False
+            return tags
+        case Op(op="cast", args=(inner,)):
+            return of(inner)
+        case Op(op="where", args=(_, x, y)):
+            return join([of(x), of(y)], n, schemas)
+        case Op(op="lt" | "le" | "gt" | "ge" | "eq" | "ne"):
+            return Tags.uniform(n, NEUTRAL, schemas)
+        case Op(args=args):
+            return join([*(of(e) for e in args), Tags.uniform(n, NEUTRAL, schemas)], n, schemas)
         case _:
-            yield expr
+            return Tags.uniform(n, NEUTRAL, schemas)
 
 
 def store(block: Block, target: Place, tags: Tags | None, step: Step, sources: tuple[Place, ...]) -> None:

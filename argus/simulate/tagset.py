@@ -156,12 +156,12 @@ class Schemas:
 
 
 def join(operands: list[Tags], n: int, schemas: Schemas) -> Tags:
-    """Rule 2: the elementwise combination of operands; without operands, a constant."""
-    if not operands:
-        return Tags.uniform(n, CONSTANT, schemas)
+    """Rule 2: the elementwise combination of one or more operands; a constant is then known no more."""
     result = operands[0].take(np.arange(n))
     for other in operands[1:]:
         _join(result, other)
+    if len(operands) > 1:
+        result.status[result.status == CONSTANT] = NEUTRAL
     result.mix(result.status == BOTTOM, schemas.reason("computed from an uninitialised value"))
     return result
 
@@ -174,14 +174,12 @@ def _join(result: Tags, other: Tags) -> None:
     result.status[(other.status == BOTTOM) & (result.status != TOP)] = BOTTOM
     both = (result.status == TAGGED) & (other.status == TAGGED)
     only = (result.status <= NEUTRAL) & (result.status != BOTTOM) & (other.status == TAGGED)
-    plain = (result.status == CONSTANT) & (other.status == NEUTRAL)
     if both.any():
         for number in np.unique(result.schema[both]):
             _agree(result, other, both & (result.schema == number), schemas.names[int(number)])
     if only.any():
         at = np.flatnonzero(only)
         result.put(at, other.take(at))
-    result.status[plain] = NEUTRAL
 
 
 def _agree(result: Tags, other: Tags, where: Array, names: Schema) -> None:

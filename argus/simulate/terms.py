@@ -13,13 +13,16 @@ from argus.simulate.memory import GlobalTensor, Registers, SharedTile
 from argus.simulate.numeric import Array
 from argus.simulate.tagset import BOTTOM, NAMES, NEUTRAL, TAGGED, TOP, Field, Tags, hashed
 
+MISSING = 5
+"""Kind of a side whose element is tagged, without the field that is asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
     """The values of one side at n elements.
 
-    `kind` is TAGGED where there is a value, CONSTANT where no contribution has arrived (a set without members,
-    anything as a single integer), and NEUTRAL, TOP or BOTTOM where there is nothing to compare. `place` and `tags`
+    `kind` is TAGGED where there is a value, CONSTANT or NEUTRAL where no contribution has arrived (a set without
+    members, anything as a single integer), TOP, BOTTOM or MISSING where there is nothing to compare. `place` and `tags`
     say where the side comes from, None for what is no tag. `once`: the side is a set, so multiplicities count.
     """
 
@@ -63,7 +66,7 @@ def select(tags: Tags, name: str | int, place: Place) -> Term:
         if chosen in names:
             field.put(here, tags.field(chosen).take(here))
         else:
-            kind[here] = NEUTRAL
+            kind[here] = MISSING
     return Term(field, kind, place, tags)
 
 

@@ -64,20 +64,22 @@ def taggable(kernel: Kernel) -> frozenset[str]:
     before = -1
     while len(found) != before:
         before = len(found)
-        found |= {target for source, target in flows if source in found}
+        found |= {target for source, target, partner in flows if source in found and partner in found}
     return frozenset(found)
 
 
-def _flows(stmt: Stmt) -> list[tuple[str, str]]:
+def _flows(stmt: Stmt) -> list[tuple[str, str, str]]:
+    """(source, target, partner): tags reach the target if both others carry them (a product needs two)."""
+
     def reads(expr: Expr) -> list[str]:
         return [e.obj for e in elements(expr)]
 
     match stmt:
         case Copy(dst=dst, src=src):
-            return [(src.obj, dst.obj)]
+            return [(src.obj, dst.obj, src.obj)]
         case Map(dst=dst, value=value) | Accumulate(dst=dst, value=value):
-            return [(source, dst.obj) for source in reads(value)]
+            return [(source, dst.obj, source) for source in reads(value)]
         case Mma(d=d, a=a, b=b):
-            return [(a.obj, d.obj), (b.obj, d.obj)]
+            return [(a.obj, d.obj, b.obj)]
         case _:
             return []

@@ -87,7 +87,7 @@ def _report(block: Block, step: Step, code: str, text: str, place: Place, at: in
     logical = tuple(int(c[at]) for c in place.coords)
     block.report(
         step,
-        "machine rules",
+        "machine",
         code,
         text,
         thread,
