@@ -135,20 +135,17 @@ class Domain:
         """The counter of a loop, or its value."""
         return digit.name if self.fixed is None else str(self.fixed[digit.name])
 
+    def counted(self, dim: int) -> list[str]:
+        """The loops' share of the coordinate along `dim`: terms of a sum."""
+        along = [d for d in self.loops if d.dim == dim]
+        if self.fixed is not None:
+            known = sum(self.fixed[d.name] * d.stride for d in along)
+            return [str(known)] if known else []
+        return [d.name if d.stride == 1 else f"{d.name} * {d.stride}" for d in along]
+
     def coordinate(self, dim: int) -> str:
         """The coordinate along `dim` as C++."""
-        terms = [self.thread_part(dim)]
-        known = 0
-        for d in self.loops:
-            if d.dim != dim:
-                continue
-            if self.fixed is not None:
-                known += self.fixed[d.name] * d.stride
-            else:
-                terms.append(d.name if d.stride == 1 else f"{d.name} * {d.stride}")
-        if known:
-            terms.append(str(known))
-        return " + ".join(t for t in terms if t != "0") or "0"
+        return " + ".join(t for t in (self.thread_part(dim), *self.counted(dim)) if t != "0") or "0"
 
     def combination(self) -> int:
         """The position of `fixed` among all combinations of counters."""
