@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from argus.ir.types import DType
+from argus.ir.types import DTYPES, DType
 
 FORMAT = 1
 """Version of what the entries under a key hold. Raise it when their meaning changes."""
@@ -44,13 +44,6 @@ def tree_digest(directory: Path) -> str:
     return digest.hexdigest()
 
 
-def file_identity(path: str | os.PathLike[str]) -> list[str | int]:
-    """Real path, size and modification time (ns) of a tool: who compiles, without running it."""
-    real = os.path.realpath(path)
-    status = os.stat(real)
-    return [real, status.st_size, status.st_mtime_ns]
-
-
 def constant(value: object) -> Any:
     """A constexpr value as JSON, such that equal JSON means the same value of the same type.
 
@@ -69,3 +62,18 @@ def constant(value: object) -> Any:
             return ["tuple", *(constant(item) for item in value)]
         case _:
             raise TypeError(f"a constexpr is an int, float, bool, str, dtype or tuple, not {type(value).__name__}")
+
+
+def value_of(data: Any) -> object:
+    """The inverse of `constant`."""
+    match data:
+        case ["int", text]:
+            return int(text)
+        case ["float", text]:
+            return float.fromhex(text)
+        case ["dtype", name]:
+            return DTYPES[name]
+        case ["tuple", *items]:
+            return tuple(value_of(item) for item in items)
+        case _:
+            return data

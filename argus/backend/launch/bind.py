@@ -6,6 +6,7 @@ conditions over scalar arguments (`Binding.scalar_conditions`).
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -308,7 +309,7 @@ def check_conditions(conditions: Sequence[Condition], values: Mapping[str, Numbe
 
 
 def _grid(signature: Signature, values: Mapping[str, Number], given: Sequence[int] | None) -> tuple[int, int, int]:
-    if given is not None and (not 1 <= len(given) <= 3 or any(not isinstance(n, int) or n < 0 for n in given)):
+    if given is not None and (not 1 <= len(given) <= 3 or any(not _is_count(extent) for extent in given)):
         raise LaunchError(
             _problem(
                 "grid-mismatch",
@@ -349,6 +350,13 @@ def _grid(signature: Signature, values: Mapping[str, Number], given: Sequence[in
                 )
             )
     return chosen
+
+
+def _is_count(extent: object) -> bool:
+    try:
+        return operator.index(extent) >= 0  # type: ignore[arg-type]
+    except TypeError:
+        return False
 
 
 def _three(grid: Sequence[int]) -> tuple[int, int, int]:

@@ -62,7 +62,9 @@ class Plan:
             if low < values[first] - values[second] < high:
                 check_apart(self._signature, self._apart, [int(v) for v in values[: len(self._signature.tensors)]])
         if self._conditions:
-            check_conditions(self._conditions, {**self._binding.values, **self._scalars(values)})
+            scalars = self._scalars(values)
+            check_scalars(self._signature, scalars)
+            check_conditions(self._conditions, {**self._binding.values, **scalars})
         with self._lock:
             try:
                 self._pack(self._buffer, 0, *values)

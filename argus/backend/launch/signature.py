@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from argus.backend.fingerprint import constant, value_of
 from argus.backend.launch.evaluate import from_json, to_json
 from argus.ir.expr import Expr
 from argus.source import NO_SPAN, SourceFile, Span
@@ -76,6 +77,7 @@ class Signature:
     """See the module. `grid` None: the launch says it. `shared_bytes` is what a block needs."""
 
     name: str
+    constexprs: tuple[tuple[str, object], ...]
     params: tuple[TensorParam | ScalarParam, ...]
     sizes: tuple[str, ...]
     grid: tuple[Expr, ...] | None
@@ -125,6 +127,7 @@ def signature(kernel: Kernel) -> Signature:
     slots = tuple(Slot(a.name, a.kind, a.dtype.name) for a in arguments(kernel))
     return Signature(
         kernel.name,
+        kernel.constexprs,
         tuple(params),
         kernel.sizes,
         kernel.grid,
@@ -162,6 +165,7 @@ def signature_to_json(value: Signature) -> Any:
     """`value` as a JSON value; of spans, the place without the file."""
     return {
         "name": value.name,
+        "constexprs": [[name, constant(v)] for name, v in value.constexprs],
         "params": [_param_to_json(p) for p in value.params],
         "sizes": list(value.sizes),
         "grid": None if value.grid is None else _exprs(value.grid),
@@ -177,6 +181,7 @@ def signature_from_json(data: Any, file: SourceFile) -> Signature:
     """The inverse of `signature_to_json`; the kernel stands in `file`."""
     return Signature(
         data["name"],
+        tuple((name, value_of(v)) for name, v in data["constexprs"]),
         tuple(_param_from_json(p, file) for p in data["params"]),
         tuple(data["sizes"]),
         None if data["grid"] is None else tuple(from_json(e) for e in data["grid"]),

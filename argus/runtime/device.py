@@ -1,0 +1,51 @@
+"""Where arguments live, what that target is called, and its driver."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+
+from argus.backend.launch.plan import Function
+from argus.diagnostic import Diagnostic, LaunchError
+from argus.runtime.executable import Executable
+
+
+def target_of(device: str) -> str:
+    """The target of a PyTorch device ("cpu", "cuda:1"). LaunchError "unsupported-device" if there is none."""
+    kind, _, index = device.partition(":")
+    if kind == "cpu":
+        return "cpu"
+    if kind != "cuda":
+        raise _unsupported(f"device {device}", "pass tensors on the CPU or on an NVIDIA GPU")
+    torch = sys.modules["torch"]
+    if torch.version.hip is not None:
+        raise _unsupported(f"{device}, an AMD GPU", "kernels are compiled for gfx942, but not yet launched on it")
+    major, minor = torch.cuda.get_device_capability(int(index))
+    # A cubin runs on its own major version only; sm_90a's on 9.0 only.
+    if (major, minor) == (9, 0):
+        return "sm_90a"
+    if major == 8:
+        return "sm_80"
+    raise _unsupported(
+        f"{device}, of compute capability {major}.{minor}", "use a GPU of compute capability 8.x or 9.0, or the CPU"
+    )
+
+
+def load(executable: Executable, device: str) -> Function:
+    """The kernel, loaded on a device. Raises ToolchainError."""
+    if executable.target == "cpu":
+        from argus.backend.cpu.driver import CpuFunction
+
+        return CpuFunction(executable.binary)
+    from argus.backend.cuda.driver import CudaFunction, driver
+
+    torch = sys.modules["torch"]
+    index = int(device.partition(":")[2])
+    stream: Callable[[], int] = partial(torch._C._cuda_getCurrentRawStream, index)
+    current = torch._C._cuda_getDevice if torch.cuda.device_count() > 1 else None
+    return CudaFunction(driver(), executable.binary, executable.entry, index, stream, current)
+
+
+def _unsupported(what: str, help: str) -> LaunchError:
+    return LaunchError(Diagnostic("unsupported-device", f"the tensors are on {what}", property="launch", help=help))

@@ -1,0 +1,208 @@
+"""Kernels as a launcher needs them: proved and built once, then kept in the disk cache.
+
+What is found in the cache is used without loading the compiler: no parser, no solver, no IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from argus.backend.cache import DiskCache, Entry, cache_key
+from argus.backend.fingerprint import FORMAT, compiler, constant
+from argus.backend.launch.signature import Signature, TensorParam, signature, signature_from_json, signature_to_json
+from argus.diagnostic import Diagnostic, LaunchError
+from argus.frontend.options import Options
+from argus.source import SourceFile
+
+Json = Any
+
+TENSOR, SCALAR, CONSTEXPR = "tensor", "scalar", "constexpr"
+
+
+class KernelText(Protocol):
+    """A kernel as written: function `name` of `file`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def file(self) -> SourceFile: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter as declared; `kind` is `TENSOR`, `SCALAR` or `CONSTEXPR`."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """A kernel that was proved and built for `options`.
+
+    `report` holds the verdict, the seconds it took, `timings` (property, engine, seconds), and warnings;
+    `resources` the compiler's figures, by the names of `argus.backend.artifact.Resources`.
+    """
+
+    signature: Signature
+    target: str
+    entry: str
+    source: str
+    binary: bytes
+    resources: Mapping[str, int | None] | None
+    assumptions: tuple[str, ...]
+    report: Mapping[str, Json]
+
+
+class Source(Protocol):
+    """What a launcher asks a kernel for. All may raise SourceError."""
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters in order of declaration."""
+
+    def interface(self, options: Options) -> Signature:
+        """The signature before anything is lowered, which asks for no alignment."""
+
+    def executable(self, options: Options) -> Executable:
+        """The kernel, proved and built. Raises VerificationError, ToolchainError as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class CachedSource:
+    """Kernel `text`, compiled unless `cache` has it."""
+
+    text: KernelText
+    cache: DiskCache
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """See `Source`."""
+
+        def make() -> Entry:
+            from argus.compile import declared
+
+            return Entry([[name, kind] for name, kind in declared(self.text.file, self.text.name)])
+
+        return tuple(Parameter(name, kind) for name, kind in self._entry("parameters", {}, make).data)
+
+    def interface(self, options: Options) -> Signature:
+        """See `Source`."""
+
+        def make() -> Entry:
+            from argus.compile import elaborate
+
+            return Entry(signature_to_json(signature(elaborate(self.text.file, self.text.name, options))))
+
+        entry = self._entry("interface", _options(options), make)
+        return unaligned(signature_from_json(entry.data, self.text.file))
+
+    def executable(self, options: Options) -> Executable:
+        """See `Source`."""
+
+        def make() -> Entry:
+            from argus.compile import compile
+
+            return _entry(compile(self.text.file, self.text.name, options))
+
+        parts = {**_options(options), "toolchain": _toolchain(options.target)}
+        return _executable(self._entry("executable", parts, make), self.text.file)
+
+    def _entry(self, kind: str, parts: Mapping[str, Json], make: Callable[[], Entry]) -> Entry:
+        what = {"kind": kind, "text": self.text.file.text, "name": self.text.name}
+        key = cache_key({"format": FORMAT, "compiler": compiler(), **what, **parts})
+        entry = self.cache.get(key)
+        if entry is None:
+            entry = make()
+            self.cache.put(key, entry)
+        return entry
+
+
+def unaligned(signature: Signature) -> Signature:
+    """`signature`, asking for no alignment."""
+    params = (replace(p, alignment=1) if isinstance(p, TensorParam) else p for p in signature.params)
+    return replace(signature, params=tuple(params))
+
+
+# ---------------------------------------------------------------------------- keys
+
+
+def _options(options: Options) -> dict[str, Json]:
+    constexprs = {}
+    for name, value in options.constexprs.items():
+        try:
+            constexprs[name] = constant(value)
+        except TypeError as error:
+            raise LaunchError(
+                Diagnostic("constexpr-argument", f"`{name}`: {error}", property="launch", help="pass a constant")
+            ) from None
+    return {
+        "target": options.target,
+        "num_warps": options.num_warps,
+        "constexprs": constexprs,
+        "alignment": dict(options.alignment),
+        "default_alignment": options.default_alignment,
+    }
+
+
+def _toolchain(target: str) -> str:
+    """Which compiler builds for `target`."""
+    if target == "cpu":
+        from argus.backend.cpu import toolchain as cpu
+
+        return cpu.identity()
+    if target.startswith("gfx"):
+        from argus.backend.hip import toolchain as hip
+
+        return hip.identity()
+    from argus.backend.cuda import toolchain as cuda
+
+    return cuda.identity()
+
+
+# ---------------------------------------------------------------------------- entries
+
+
+def _entry(compiled: Any) -> Entry:
+    """What is kept of an `argus.compile.Compiled`."""
+    from argus.render import diagnostic_json
+
+    artifact, report = compiled.artifact, compiled.report
+    r = artifact.resources
+    data = {
+        "signature": signature_to_json(signature(artifact.kernel)),
+        "target": artifact.target,
+        "entry": artifact.entry,
+        "resources": None
+        if r is None
+        else {
+            "registers": r.registers,
+            "shared_bytes": r.shared_bytes,
+            "spill_bytes": r.spill_bytes,
+            "occupancy_blocks": r.occupancy_blocks,
+        },
+        "assumptions": list(artifact.assumptions),
+        "report": {
+            "verdict": report.verdict.value,
+            "seconds": report.seconds,
+            "timings": [[t.property, t.engine, t.seconds] for t in report.timings],
+            "assumptions": list(report.assumptions),
+            "diagnostics": [diagnostic_json(d) for d in report.diagnostics],
+        },
+    }
+    return Entry(data, {"source": artifact.source.encode(), "binary": artifact.binary})
+
+
+def _executable(entry: Entry, file: SourceFile) -> Executable:
+    data = entry.data
+    return Executable(
+        signature_from_json(data["signature"], file),
+        data["target"],
+        data["entry"],
+        entry.blobs["source"].decode(),
+        entry.blobs["binary"],
+        data["resources"],
+        tuple(data["assumptions"]),
+        data["report"],
+    )

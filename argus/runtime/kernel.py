@@ -1,0 +1,114 @@
+"""The callable kernel: `kernel[grid](a, b, c, BLOCK=128)`, or `kernel(a, b, c)` on the grid that it declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from argus.backend.launch.plan import Plan
+from argus.runtime.executable import CONSTEXPR, Executable, Source
+from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, grid_of
+from argus.runtime.reader import Reader, reader
+
+_MAX_PLANS = 4096
+"""Prepared launches that a kernel keeps, about two kilobytes each; one more, and all are prepared anew."""
+
+ComputedGrid = Callable[[dict[str, object]], "Grid | int"]
+
+
+class JitKernel:
+    """A kernel that is proved, built and launched when it is called.
+
+    `kernel(*arguments)` launches the declared grid; `kernel[grid](*arguments)` one to three numbers of blocks,
+    or what `grid(constants)` returns. Arguments are PyTorch tensors on one device, or NumPy arrays (which run
+    on the CPU), and Python numbers; constexpr parameters usually by keyword. Two keywords are no parameters:
+    `num_warps=` overrides the decorator's; `check_index_tensors=True` reads every index tensor whose range the
+    kernel requires, and checks it. Nothing is returned: the kernel writes to its output tensors. On a GPU it is
+    queued on PyTorch's current stream.
+
+    The first call for each combination of constants, `num_warps`, device and alignment proves and builds the
+    kernel, unless the disk cache has it. A kernel that is not proved is not launched.
+
+    Raises SourceError, VerificationError, ToolchainError, and LaunchError for arguments that break a
+    precondition.
+    """
+
+    def __init__(self, name: str, source: Source) -> None:
+        self.__name__ = name
+        self._planner = Planner(source)
+        self._plans: dict[object, Plan] = {}
+        self._readers: dict[int, Reader] = {}
+        self._constants: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"<argus kernel {self.__name__}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Launches the declared grid."""
+        self._call(None, args, kwargs)
+
+    def __getitem__(self, grid: Grid | int | ComputedGrid) -> Callable[..., None]:
+        """The kernel on `grid`."""
+        if grid.__class__ is tuple:
+            return partial(self._on, grid)
+        if callable(grid):
+            return partial(self._on_computed, grid)
+        return partial(self._on, grid_of(grid))
+
+    def build(
+        self,
+        target: str,
+        *,
+        alignment: Mapping[str, int] | None = None,
+        num_warps: int | None = None,
+        **constexprs: object,
+    ) -> Executable:
+        """Proves and builds without launching; `alignment` in bytes by tensor, 16 where it says nothing.
+
+        Raises SourceError, VerificationError, ToolchainError.
+        """
+        call = Call({}, constexprs, num_warps, False)
+        tensors = self._planner.interface(call, target).tensors
+        return self._planner.executable(call, target, {t.name: (alignment or {}).get(t.name, 16) for t in tensors})
+
+    def _on(self, grid: Grid, *args: Any, **kwargs: Any) -> None:
+        self._call(grid, args, kwargs)
+
+    def _on_computed(self, grid: ComputedGrid, *args: Any, **kwargs: Any) -> None:
+        constants = self._planner.constants(self._planner.arrange(args, kwargs))
+        self._call(grid_of(grid(constants)), args, kwargs)
+
+    def _call(self, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The way of every launch, written for few bytecodes."""
+        try:
+            values, key = self._readers[len(args)](grid, *args)
+        except (KeyError, AttributeError, RuntimeError):
+            return self._call_slowly(grid, args, kwargs)
+        if kwargs:
+            if not self._constants.issuperset(kwargs):
+                return self._call_slowly(grid, args, kwargs)
+            # Compared as text, because 1, 1.0 and True are equal, and so are 0.0 and -0.0.
+            key = (*key, repr(kwargs))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._planner.plan(grid, self._planner.arrange(args, kwargs))
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            self._plans[key] = plan
+        plan.run(values)
+
+    def _call_slowly(self, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The first call with so many arguments, tensors by keyword, NumPy arrays, and whatever is wrong."""
+        call = self._planner.arrange(args, kwargs)
+        declared = self._planner.parameters
+        if len(args) not in self._readers:
+            self._constants = frozenset({NUM_WARPS, *(p.name for p in declared if p.kind == CONSTEXPR)})
+            self._readers[len(args)] = reader(tuple(p.kind for p in declared[: len(args)]))
+            return self._call(grid, args, kwargs)
+        constants = {name: value for name, value in kwargs.items() if name in self._constants}
+        runtime = tuple(call.runtime)
+        leading = runtime == tuple(p.name for p in declared[: len(runtime)])
+        if leading and len(args) < len(runtime) and not call.check_contents:
+            return self._call(grid, tuple(call.runtime.values()), constants)
+        self._planner.launch(grid, call)

@@ -1,0 +1,163 @@
+"""From a call's arguments to a prepared launch, the slow way: names, signature, proof, build, checks."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, TypeVar
+
+from argus.backend.launch.array import Array, array
+from argus.backend.launch.bind import alignment, bind, check_contents
+from argus.backend.launch.evaluate import Number
+from argus.backend.launch.plan import Function, Plan
+from argus.backend.launch.signature import Signature
+from argus.diagnostic import Diagnostic, LaunchError
+from argus.frontend.options import Options
+from argus.runtime.device import load, target_of
+from argus.runtime.executable import CONSTEXPR, TENSOR, Executable, Parameter, Source
+
+NUM_WARPS, CHECK_INDEX_TENSORS = "num_warps", "check_index_tensors"
+"""Keywords of a call that are no parameters."""
+
+Grid = tuple[int, ...]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call's arguments by name: launch arguments in order of declaration, constants, and the call's options."""
+
+    runtime: Mapping[str, Any]
+    constexprs: Mapping[str, object]
+    num_warps: int | None
+    check_contents: bool
+
+    @property
+    def constants(self) -> Hashable:
+        """What of the call fixes the text that is compiled."""
+        return (repr(sorted(self.constexprs.items())), self.num_warps)
+
+
+class Planner:
+    """Prepares launches of one kernel, and keeps what later calls share. Safe under threads."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lock = RLock()
+        self._parameters: tuple[Parameter, ...] | None = None
+        self._interfaces: dict[Hashable, Signature] = {}
+        self._executables: dict[Hashable, Executable] = {}
+        self._functions: dict[Hashable, Function] = {}
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The kernel's parameters. Raises SourceError."""
+        with self._lock:
+            if self._parameters is None:
+                self._parameters = self._source.parameters()
+            return self._parameters
+
+    def arrange(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+        """Arguments by name. LaunchError "argument-count" where they do not fit the parameters."""
+        declared = {p.name: p for p in self.parameters}
+        options = {k: v for k, v in kwargs.items() if k in (NUM_WARPS, CHECK_INDEX_TENSORS) and k not in declared}
+        given = dict(zip(declared, args, strict=False))
+        problems = []
+        if len(args) > len(declared):
+            problems.append(f"takes {len(declared)} arguments, {len(args)} were given")
+        for name in kwargs.keys() - options.keys():
+            if name not in declared:
+                problems.append(f"has no parameter `{name}`")
+            elif name in given:
+                problems.append(f"got `{name}` twice")
+        given |= {name: kwargs[name] for name in declared if name in kwargs}
+        runtime = {name: given[name] for name, p in declared.items() if p.kind != CONSTEXPR and name in given}
+        problems += [f"misses `{n}`" for n, p in declared.items() if p.kind != CONSTEXPR and n not in given]
+        if problems:
+            names = ", ".join(declared)
+            raise LaunchError(
+                Diagnostic(
+                    "argument-count",
+                    f"the call {'; '.join(problems)}",
+                    property="launch",
+                    help=f"its parameters are {names}",
+                )
+            )
+        constexprs = {name: value for name, value in given.items() if declared[name].kind == CONSTEXPR}
+        return Call(runtime, constexprs, options.get(NUM_WARPS), bool(options.get(CHECK_INDEX_TENSORS)))
+
+    def constants(self, call: Call) -> dict[str, object]:
+        """The value of every constexpr parameter, defaults included."""
+        arrays, _ = self._split(call)
+        return dict(self.interface(call, _target(arrays)).constexprs)
+
+    def launch(self, grid: Grid | None, call: Call) -> None:
+        """Prepares, looks into index tensors if asked to, and launches."""
+        plan = self.plan(grid, call)
+        arrays, scalars = self._split(call)
+        if call.check_contents:
+            found = self.interface(call, _target(arrays))
+            check_contents(found.ranges, arrays, {**bind(found, arrays, scalars, grid).values, **scalars})
+        plan.run((*(a.pointer for a in arrays.values()), *scalars.values()))
+
+    def plan(self, grid: Grid | None, call: Call) -> Plan:
+        """A launch that serves every call of the same shapes, types, devices and constants. All errors of a call."""
+        arrays, scalars = self._split(call)
+        target = _target(arrays)
+        with self._lock:
+            unaligned = self.interface(call, target)
+            # Before anything is built: wrong arguments should not cost a build.
+            device = bind(unaligned, arrays, scalars, grid).device
+            alignments = {t.name: alignment(t, arrays[t.name]) for t in unaligned.tensors}
+            built = self.executable(call, target, alignments)
+            function = self._function(built, device)
+        return Plan(built.signature, bind(built.signature, arrays, scalars, grid), function)
+
+    def interface(self, call: Call, target: str) -> Signature:
+        """The signature for a call's constants, asking for no alignment. Raises SourceError."""
+        options = Options(target, call.num_warps, call.constexprs)
+        return _kept(self._interfaces, (call.constants, target), lambda: self._source.interface(options))
+
+    def executable(self, call: Call, target: str, alignments: Mapping[str, int]) -> Executable:
+        """The kernel for a call's constants and these alignments in bytes, by tensor."""
+        options = Options(target, call.num_warps, call.constexprs, alignments)
+        key = (call.constants, target, tuple(alignments.values()))
+        return _kept(self._executables, key, lambda: self._source.executable(options))
+
+    def _function(self, built: Executable, device: str) -> Function:
+        return _kept(self._functions, (id(built), device), lambda: load(built, device))
+
+    def _split(self, call: Call) -> tuple[dict[str, Array], dict[str, Number]]:
+        """Tensors and scalars by name. LaunchError "argument-type"."""
+        tensors = {p.name for p in self.parameters if p.kind == TENSOR}
+        arrays = {name: array(name, value) for name, value in call.runtime.items() if name in tensors}
+        return arrays, {name: value for name, value in call.runtime.items() if name not in tensors}
+
+
+def grid_of(grid: object) -> Grid:
+    """A grid as a tuple: of an integer or a sequence of integers. LaunchError "grid-mismatch"."""
+    try:
+        if isinstance(grid, (tuple, list)):
+            return tuple(operator.index(extent) for extent in grid)
+        return (operator.index(grid),)  # type: ignore[arg-type]
+    except TypeError:
+        raise LaunchError(
+            Diagnostic(
+                "grid-mismatch",
+                f"the grid {grid!r} is not one to three integers",
+                property="launch",
+                help="write kernel[(blocks_x, blocks_y)](...)",
+            )
+        ) from None
+
+
+def _target(arrays: Mapping[str, Array]) -> str:
+    return target_of(next((a.device for a in arrays.values()), "cpu"))
+
+
+def _kept(memory: dict[Hashable, _T], key: Hashable, make: Callable[[], _T]) -> _T:
+    if key not in memory:
+        memory[key] = make()
+    return memory[key]
