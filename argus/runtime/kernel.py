@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from argus.backend.launch.plan import Plan
+from argus.backend.launch.signature import Signature
 from argus.runtime.executable import CONSTEXPR, Executable, Source
 from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, grid_of
 from argus.runtime.reader import Reader, reader
@@ -72,6 +73,24 @@ class JitKernel:
         tensors = self._planner.interface(call, target).tensors
         return self._planner.executable(call, target, {t.name: (alignment or {}).get(t.name, 16) for t in tensors})
 
+    def as_torch_op(
+        self,
+        name: str,
+        *,
+        functional: bool = False,
+        outputs: Mapping[str, Callable[..., Any]] | None = None,
+        num_warps: int | None = None,
+        **constexprs: object,
+    ) -> Any:
+        """Registers the kernel as the PyTorch operator `name` ("namespace::name"): see `argus.torch.register`."""
+        from argus.torch import register
+
+        return register(self, name, functional=functional, outputs=outputs, num_warps=num_warps, constexprs=constexprs)
+
+    def declaration(self, *, num_warps: int | None = None, **constexprs: object) -> Signature:
+        """Parameters, sizes and grid, with what is read and written; nothing is proved. Raises SourceError."""
+        return self._planner.interface(Call({}, constexprs, num_warps, False), "cpu")
+
     def _on(self, grid: Grid, *args: Any, **kwargs: Any) -> None:
         self._call(grid, args, kwargs)
 
@@ -83,14 +102,14 @@ class JitKernel:
         """The way of every launch, written for few bytecodes."""
         try:
             values, key = self._readers[len(args)](grid, *args)
-        except (KeyError, AttributeError, RuntimeError):
+            if kwargs:
+                if not self._constants.issuperset(kwargs):
+                    return self._call_slowly(grid, args, kwargs)
+                # Compared as text, because 1, 1.0 and True are equal, and so are 0.0 and -0.0.
+                key = (*key, repr(kwargs))
+            plan = self._plans.get(key)
+        except (KeyError, AttributeError, RuntimeError, TypeError):
             return self._call_slowly(grid, args, kwargs)
-        if kwargs:
-            if not self._constants.issuperset(kwargs):
-                return self._call_slowly(grid, args, kwargs)
-            # Compared as text, because 1, 1.0 and True are equal, and so are 0.0 and -0.0.
-            key = (*key, repr(kwargs))
-        plan = self._plans.get(key)
         if plan is None:
             plan = self._planner.plan(grid, self._planner.arrange(args, kwargs))
             if len(self._plans) >= _MAX_PLANS:

@@ -16,19 +16,19 @@ from argus.runtime.executable import CONSTEXPR, SCALAR, TENSOR, Executable, Para
 from argus.runtime.kernel import JitKernel
 from tests.backend.launch.samples import gather, gemm
 
-# Writes what it was launched with into c: grid, M, N, K, threads, and the build's number.
-TEXT = r"""
-int argus_cpu_launch(void** a, const int* grid, int threads, int shared, int workers, char* message, int n) {
-    unsigned short* c = *(unsigned short**)a[2];
-    c[0] = grid[0]; c[1] = grid[1]; c[2] = *(int*)a[3]; c[3] = *(int*)a[5]; c[4] = *(int*)a[4];
-    c[5] = threads; c[6] = NUMBER; c[7] = (unsigned short)*(float*)a[9];
-    return 0;
-}
-"""
-
 
 class HandMade:
     """The `gemm` sample, "compiled" by the C compiler; every build has a number."""
+
+    # Writes what it was launched with into c: grid, M, N, K, threads, the build's number, alpha.
+    TEXT = r"""
+    int argus_cpu_launch(void** a, const int* grid, int threads, int shared, int workers, char* message, int n) {
+        unsigned short* c = *(unsigned short**)a[2];
+        c[0] = grid[0]; c[1] = grid[1]; c[2] = *(int*)a[3]; c[3] = *(int*)a[5]; c[4] = *(int*)a[4];
+        c[5] = threads; c[6] = NUMBER; c[7] = (unsigned short)*(float*)a[9];
+        return 0;
+    }
+    """
 
     def __init__(self, folder: Any, s: Signature | None = None) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class HandMade:
     def executable(self, options: Options) -> Executable:
         self.built.append(options)
         source, library = self.folder / f"{len(self.built)}.c", self.folder / f"{len(self.built)}.so"
-        source.write_text(TEXT.replace("NUMBER", str(len(self.built))))
+        source.write_text(self.TEXT.replace("NUMBER", str(len(self.built))))
         compiler = shutil.which("gcc") or shutil.which("cc")
         if compiler is None:
             pytest.skip("needs a C compiler")
@@ -187,7 +187,7 @@ def test_wrong_numbers_of_arguments(kernel: JitKernel) -> None:
         assert caught.value.diagnostics[0].code == "argument-count"
 
 
-@pytest.mark.parametrize("grid", ["2", 1.5, None, (1, "2")])
+@pytest.mark.parametrize("grid", ["2", 1.5, None, (1, "2"), (1, [2])])
 def test_what_is_no_grid(kernel: JitKernel, grid: Any) -> None:
     with pytest.raises(LaunchError) as caught:
         kernel[grid](*numpy_operands(), 1.0)
