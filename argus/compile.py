@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from argus.backend.artifact import Artifact
 from argus.backend.build import build
 from argus.diagnostic import Verdict, VerificationError
 from argus.frontend import Options, check, parse
+from argus.frontend.surface import Attribute, Expression, Name, Subscript
 from argus.ir.nodes import Kernel
 from argus.passes import lower
 from argus.source import SourceFile
@@ -20,6 +22,26 @@ class Compiled:
 
     artifact: Artifact
     report: Report
+
+
+def declared(source: SourceFile, name: str) -> tuple[tuple[str, str], ...]:
+    """Name and kind ("tensor", "scalar", "constexpr") of each parameter of kernel `name`. Raises SourceError."""
+    module = parse(source)
+    function = module.function(name)
+    aliases = dict(module.aliases)
+    return tuple((p.name, _kind(p.annotation, aliases)) for p in function.params) if function is not None else ()
+
+
+def _kind(annotation: Expression | None, aliases: Mapping[str, str]) -> str:
+    match annotation:
+        case Subscript():
+            return "tensor"
+        case Attribute(name="constexpr"):
+            return "constexpr"
+        case Name(id=name) if aliases.get(name, "").endswith(".constexpr"):
+            return "constexpr"
+        case _:
+            return "scalar"
 
 
 def elaborate(source: SourceFile, name: str, options: Options) -> Kernel:

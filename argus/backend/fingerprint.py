@@ -44,6 +44,13 @@ def tree_digest(directory: Path) -> str:
     return digest.hexdigest()
 
 
+def file_identity(path: str) -> list[str | int]:
+    """Real path, size and modification time (ns) of a tool: who compiles, without running it."""
+    real = os.path.realpath(path)
+    status = os.stat(real)
+    return [real, status.st_size, status.st_mtime_ns]
+
+
 def constant(value: object) -> Any:
     """A constexpr value as JSON, such that equal JSON means the same value of the same type.
 

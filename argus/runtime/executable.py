@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from argus.backend.cache import DiskCache, Entry, cache_key
-from argus.backend.fingerprint import FORMAT, compiler, constant
+from argus.backend.fingerprint import FORMAT, compiler, constant, file_identity
 from argus.backend.launch.signature import Signature, TensorParam, signature, signature_from_json, signature_to_json
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.frontend.options import Options
+from argus.ir.target import TARGETS
 from argus.source import SourceFile
 
 Json = Any
@@ -146,19 +147,17 @@ def _options(options: Options) -> dict[str, Json]:
     }
 
 
-def _toolchain(target: str) -> str:
-    """Which compiler builds for `target`."""
-    if target == "cpu":
-        from argus.backend.cpu import toolchain as cpu
-
-        return cpu.identity()
-    if target.startswith("gfx"):
-        from argus.backend.hip import toolchain as hip
-
-        return hip.identity()
-    from argus.backend.cuda import toolchain as cuda
-
-    return cuda.identity()
+def _toolchain(target: str) -> Json:
+    """Which compiler builds for `target`; None if there is none."""
+    match TARGETS[target].vendor:
+        case "cpu":
+            from argus.backend.cpu.toolchain import find_compiler
+        case "nvidia":
+            from argus.backend.cuda.toolchain import find_compiler
+        case _:
+            from argus.backend.hip.toolchain import find_compiler
+    path = find_compiler()
+    return None if path is None else file_identity(path)
 
 
 # ---------------------------------------------------------------------------- entries

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argus.backend.cache import CacheWarning, DiskCache, Entry, cache_key
-from argus.backend.fingerprint import compiler, constant, tree_digest, value_of
+from argus.backend.fingerprint import compiler, constant, file_identity, tree_digest, value_of
 from argus.ir.types import bfloat16, float16
 
 KEY = cache_key({"text": "kernel"})
@@ -224,6 +224,17 @@ def test_the_tree_digest_sees_names_contents_and_headers(tmp_path: Path) -> None
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "__pycache__" / "a.pyc").write_bytes(b"compiled")
     assert tree_digest(tmp_path) in seen
+
+
+def test_a_tool_is_known_by_its_file(tmp_path: Path) -> None:
+    tool = tmp_path / "cc"
+    tool.write_text("1")
+    link = tmp_path / "link"
+    link.symlink_to(tool)
+    before = file_identity(str(link))
+    assert before == file_identity(str(tool))
+    tool.write_text("12")
+    assert file_identity(str(link)) != before
 
 
 def test_the_compilers_fingerprint_names_what_proves() -> None:

@@ -1,0 +1,1 @@
+"""Benchmarks: one command a table, printed with the machine it came from."""

@@ -1,0 +1,58 @@
+"""`python -m benchmarks launch|gemm|verify [--json FILE]`, from the repository's root."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from argus.diagnostic import ArgusError
+from benchmarks.table import show
+
+
+def main() -> int:
+    """Runs one benchmark and prints its table. Returns the exit status."""
+    arguments = _parser().parse_args()
+    try:
+        match arguments.command:
+            case "launch":
+                from benchmarks import launch
+
+                results = launch.run(arguments.size, arguments.calls)
+            case "gemm":
+                from benchmarks import gemm
+
+                results = gemm.run(gemm.read_shapes(arguments.shapes), arguments.constants or [""], arguments.batches)
+            case _:
+                from benchmarks import verify
+
+                results = verify.run(arguments.target, arguments.kernels, arguments.repeats)
+    except ArgusError as error:
+        print(error)
+        return 1
+    show(results, arguments.json)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Figures of Argus, one table a command.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    launch = commands.add_parser("launch", help="host time of one launch, beside Triton and PyTorch")
+    launch.add_argument("--size", type=int, default=1024, help="elements of each of the three tensors")
+    launch.add_argument("--calls", type=int, default=200, help="launches in one measurement")
+    gemm = commands.add_parser("gemm", help="bfloat16 matrix products beside cuBLAS, with errors")
+    gemm.add_argument("--shapes", type=Path, help='file with one "M N K" a line')
+    gemm.add_argument(
+        "--constants", action="append", help='"BLOCK_M=128,STAGES=4,num_warps=8"; repeat for several rows a shape'
+    )
+    gemm.add_argument("--batches", type=int, default=30, help="measurements of each product")
+    verify = commands.add_parser("verify", help="verification time by property and engine")
+    verify.add_argument("--target", default="sm_80")
+    verify.add_argument("--kernels", type=Path, default=Path("examples"), help="folder of kernel files")
+    verify.add_argument("--repeats", type=int, default=3)
+    for command in (launch, gemm, verify):
+        command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

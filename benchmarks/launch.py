@@ -1,0 +1,79 @@
+"""Host time of one launch: from the call to its return, the work on the device left aside.
+
+Vector addition of three tensors, with one warm build, in turns with Triton's and PyTorch's. Measurements are
+batches of launches with a synchronisation between batches, outside of the time, so that the device's queue
+never fills up; the figure is the median batch divided by its launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from benchmarks.table import Results
+
+_BATCHES = 50
+
+
+def run(size: int, calls: int) -> Results:
+    """Rows "what", "median us", "least us". Without a GPU only what needs none."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    synchronize = torch.cuda.synchronize if device == "cuda" else _nothing
+    candidates = _candidates(torch, size, device)
+    for call in candidates.values():  # builds, and prepares
+        for _ in range(10):
+            call()
+    synchronize()
+    times: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(_BATCHES):
+        for name, call in candidates.items():
+            times[name].append(_batch(call, calls))
+            synchronize()
+    rows = [{"what": name, "median us": 1e6 * median(t), "least us": 1e6 * min(t)} for name, t in times.items()]
+    return Results(
+        f"Host time of one launch, {size} elements on {device}",
+        rows,
+        (f"{_BATCHES} batches of {calls} launches each, in turns", "empty grid: all of the host's work but the driver"),
+    )
+
+
+def _batch(call: Callable[[], object], calls: int) -> float:
+    start = perf_counter()
+    for _ in range(calls):
+        call()
+    return (perf_counter() - start) / calls
+
+
+def _candidates(torch: Any, size: int, device: str) -> dict[str, Callable[[], object]]:
+    from examples.vector_add import vector_add
+
+    x, y = torch.rand(size, device=device), torch.rand(size, device=device)
+    out = torch.empty_like(x)
+    none = [torch.empty(0, device=device) for _ in range(3)]
+    grid = (-(-size // 1024),)
+    found: dict[str, Callable[[], object]] = {
+        "argus, empty grid": lambda: vector_add(*none),
+        "argus, kernel(...)": lambda: vector_add(x, y, out),
+        "argus, kernel[grid](..., BLOCK=1024)": lambda: vector_add[grid](x, y, out, BLOCK=1024),
+        "torch.add(..., out=)": lambda: torch.add(x, y, out=out),
+    }
+    if device == "cuda" and (launch := _triton(grid)) is not None:
+        found["triton, kernel[grid](..., BLOCK=1024)"] = lambda: launch(x, y, out, size)
+    return found
+
+
+def _triton(grid: tuple[int, ...]) -> Callable[..., object] | None:
+    """The same addition in Triton, or None where Triton is not installed."""
+    try:
+        from benchmarks.triton_kernels import vector_add
+    except ImportError:
+        return None
+    return lambda x, y, out, n: vector_add[grid](x, y, out, n, BLOCK=1024)
+
+
+def _nothing() -> None:
+    """There is no device to wait for."""

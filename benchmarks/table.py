@@ -1,0 +1,56 @@
+"""A table of figures: for a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.machine import machine
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Results:
+    """Rows share their keys; a key is a column's heading, with the unit in it. `notes` say how it was measured."""
+
+    title: str
+    rows: Sequence[Mapping[str, Cell]]
+    notes: Sequence[str] = field(default=())
+
+
+def show(results: Results, file: Path | None) -> None:
+    """Prints `results` with the machine's description; writes them to `file` as JSON as well, if there is one."""
+    facts = machine()
+    console = Console()
+    table = Table(title=results.title)
+    headings = list(results.rows[0]) if results.rows else []
+    for heading in headings:
+        numbers = all(not isinstance(row[heading], str) for row in results.rows)
+        table.add_column(heading, justify="right" if numbers else "left")
+    for row in results.rows:
+        table.add_row(*(_text(row[heading]) for heading in headings))
+    console.print(table)
+    for note in results.notes:
+        console.print(f"  {note}", highlight=False)
+    console.print("  " + "; ".join(f"{name}: {value}" for name, value in facts.items()), style="dim", highlight=False)
+    if file is not None:
+        content = {"title": results.title, "machine": facts, "notes": list(results.notes), "rows": list(results.rows)}
+        file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _text(cell: Cell) -> str:
+    match cell:
+        case None:
+            return "–"
+        case float() if cell != 0 and (abs(cell) < 0.01 or abs(cell) >= 1e5):
+            return f"{cell:.2e}"
+        case float():
+            return f"{cell:.3g}" if abs(cell) < 100 else f"{cell:.1f}"
+        case _:
+            return str(cell)
