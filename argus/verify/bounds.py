@@ -1,0 +1,339 @@
+"""Bounds: every access in range under its mask, and every 32-bit index expression in range.
+
+Intervals with constant ends decide most obligations; z3 over mathematical integers decides the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import z3
+
+from argus.diagnostic import Verdict
+from argus.ir.access import Relation
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, rewrite, walk
+from argus.ir.nodes import (
+    AssertTags,
+    Assume,
+    Copy,
+    For,
+    If,
+    InRange,
+    Kernel,
+    Map,
+    Requires,
+    Spec,
+    Tag,
+    Tensor,
+)
+from argus.ir.types import MAX_EXTENT, boolean
+from argus.verify.findings import Finding, Place, integer_parameters, unknown
+from argus.verify.program import Site
+from argus.verify.solver import Answer, Solver
+
+Interval = tuple[int, int]
+_INT32 = (-(2**31), 2**31 - 1)
+_WIDE = (-(2**63), 2**63 - 1)
+_ARITHMETIC = ("add", "sub", "mul", "neg", "shl", "abs")
+
+
+class BoundsChecker:
+    """Checks all sites of one kernel; `findings` collects what fails."""
+
+    def __init__(self, kernel: Kernel, sites: tuple[Site, ...], solver: Solver) -> None:
+        self.kernel, self.sites, self.solver = kernel, sites, solver
+        self.findings: list[Finding] = []
+        self._checked: set[tuple[object, ...]] = set()
+        for fact in self._context():
+            solver.assume(fact)
+
+    # ------------------------------------------------------------------ what is known
+
+    def _context(self) -> Iterator[z3.BoolRef]:
+        kernel, solver = self.kernel, self.solver
+        for name in kernel.sizes:
+            size = solver.integer(Param(name))
+            yield z3.And(size >= 0, size <= MAX_EXTENT)
+        for axis in range(3):
+            pid = solver.integer(ProgramId(axis))
+            if kernel.grid is None:
+                yield z3.And(pid >= 0, pid < 2**31 - 1)
+            elif axis < len(kernel.grid):
+                yield z3.And(pid >= 0, pid < solver.integer(kernel.grid[axis]))
+            else:
+                yield pid == 0
+        thread = solver.integer(Thread())
+        yield z3.And(thread >= 0, thread < kernel.num_threads)
+        for tensor in kernel.tensors:
+            yield from self._alignment(tensor)
+        for precondition in kernel.preconditions:
+            if isinstance(precondition, (Requires, Assume)):
+                yield solver.condition(precondition.cond)
+
+    def _alignment(self, tensor: Tensor) -> Iterator[z3.BoolRef]:
+        lanes = max(1, tensor.alignment // tensor.dtype.bytes)
+        for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
+            if lanes > 1 and stride == Const(1, stride.dtype):
+                yield self.solver.integer(extent) % lanes == 0
+
+    def facts(self, site: Site) -> list[z3.BoolRef]:
+        """Loop ranges, branch conditions and element ranges of a site."""
+        solver, result = self.solver, []
+        for loop in site.loops:
+            var, start = solver.integer(LoopVar(loop.var)), solver.integer(loop.start)
+            result.append(z3.And(var >= start, var < solver.integer(loop.stop)))
+            if loop.step != 1:
+                result.append((var - start) % loop.step == 0)
+        result += [solver.condition(guard) for guard in site.guards]
+        for axis, extent in enumerate(site.shape):
+            coord = solver.integer(Coord(axis))
+            result.append(z3.And(coord >= 0, coord < extent))
+        return result
+
+    def data_facts(self, site: Site, exprs: list[Expr]) -> list[z3.BoolRef]:
+        """Ranges of index data: registers that were loaded from an index tensor with a declared range."""
+        result = []
+        for elem in {e for expr in exprs for e in walk(expr) if isinstance(e, Elem)}:
+            fact = self._elem_fact(site, elem)
+            if fact is not None:
+                result.append(fact)
+        return result
+
+    def _elem_fact(self, site: Site, elem: Elem) -> z3.BoolRef | None:
+        """The fact on a register whose only writer is a load that runs earlier in the same iteration."""
+        writers = [s for s in self.sites if any(a.obj == elem.obj and a.mode.value != "read" for a in s.accesses)]
+        if len(writers) != 1:
+            return None
+        writer = writers[0]
+        if writer.loops != site.loops[: len(writer.loops)] or writer.index >= site.index:
+            return None
+        if not set(writer.guards) <= set(site.guards):
+            return None
+        stmt, solver = writer.stmt, self.solver
+        if isinstance(stmt, Map):
+            if stmt.dst.index != tuple(Coord(i) for i in range(len(stmt.shape))):
+                return None
+            value = _at(stmt.value, elem.index)
+            inner = [f for e in walk(value) if isinstance(e, Elem) and (f := self._elem_fact(writer, e)) is not None]
+            if not value.dtype.is_int:
+                return None
+            return z3.And(solver.integer(elem) == solver.integer(value), *inner)
+        if not isinstance(stmt, Copy) or stmt.dst.index != tuple(Coord(i) for i in range(len(stmt.shape))):
+            return None
+        ranges = [p for p in self.kernel.preconditions if isinstance(p, InRange) and p.tensor == stmt.src.obj]
+        value = solver.integer(elem)
+        parts = [
+            z3.And(value >= solver.integer(p.lo), value < solver.integer(p.hi)) for p in ranges
+        ]  # fmt: skip
+        if not parts:
+            return None
+        if stmt.mask is None:
+            return z3.And(*parts)
+        if stmt.other is None:
+            return None
+        mask = solver.condition(_at(stmt.mask, elem.index))
+        return z3.If(mask, z3.And(*parts), value == int(stmt.other.value))
+
+    # ------------------------------------------------------------------ obligations
+
+    def run(self) -> list[Finding]:
+        """All obligations of all sites."""
+        for axis, extent in enumerate(self.kernel.grid or ()):
+            self._overflow(self.sites[0] if self.sites else None, extent, f"the grid extent of axis {axis}")
+        for site in self.sites:
+            if isinstance(site.stmt, (Tag, AssertTags, Spec)):
+                continue
+            for expr in _evaluated(site):
+                self._overflow(site, expr, "an index expression")
+            if isinstance(site.stmt, For):
+                last = op("add", op("sub", site.stmt.stop, Const(1)), Const(site.stmt.step))
+                self._overflow(site, last, f"the last increment of the loop counter '{site.stmt.var}'")
+            for relation in site.accesses:
+                self._access(site, relation)
+        return self.findings
+
+    def _access(self, site: Site, relation: Relation) -> None:
+        obj = self.kernel.object(relation.obj)
+        extents = [e if not isinstance(e, int) else Const(e) for e in obj.shape]
+        key = (relation.obj, relation.index, relation.guard, site.loops, site.guards, site.shape)
+        if key in self._checked:
+            return
+        self._checked.add(key)
+        open_dims = [
+            axis
+            for axis, (index, extent) in enumerate(zip(relation.index, extents, strict=True))
+            if not self._inside(site, index, extent)
+        ]
+        if not open_dims:
+            return
+        solver = self.solver
+        exprs = [*relation.index, *([relation.guard] if relation.guard is not None else [])]
+        facts = self.facts(site) + self.data_facts(site, exprs)
+        if relation.guard is not None:
+            facts.append(solver.condition(relation.guard))
+        for axis in open_dims:
+            index, extent = solver.integer(relation.index[axis]), solver.integer(extents[axis])
+            goal = z3.And(index >= 0, index < extent)
+            answer = solver.holds(goal, facts)
+            if answer.verdict is Verdict.REFUTED:
+                answer = solver.shrink(goal, facts, self._order(site), answer)
+            if answer.verdict is not Verdict.PROVED:
+                self.findings.append(self._out_of_bounds(site, relation, axis, answer))
+                return
+
+    def _inside(self, site: Site, index: Expr, extent: Expr) -> bool:
+        low, high = self.interval(index, site)
+        return isinstance(extent, Const) and low >= 0 and high < int(extent.value)
+
+    def _overflow(self, site: Site | None, expr: Expr, what: str) -> None:
+        for part in walk(expr):
+            if not isinstance(part, Op) or part.op not in _ARITHMETIC or part.dtype.name != "int32":
+                continue
+            low, high = self.interval(part, site)
+            if low >= _INT32[0] and high <= _INT32[1]:
+                continue
+            key = (part, site.loops if site else (), site.guards if site else ())
+            if key in self._checked:
+                continue
+            self._checked.add(key)
+            value = self.solver.integer(part)
+            goal = z3.And(value >= _INT32[0], value <= _INT32[1])
+            facts = self.facts(site) + self.data_facts(site, [part]) if site else []
+            answer = self.solver.holds(goal, facts)
+            if answer.verdict is Verdict.REFUTED:
+                answer = self.solver.shrink(goal, facts, self._order(site), answer)
+            if answer.verdict is not Verdict.PROVED:
+                self.findings.append(self._overflows(site, part, what, answer))
+                return
+
+    # ------------------------------------------------------------------ intervals
+
+    def interval(self, expr: Expr, site: Site | None) -> Interval:
+        """Constant bounds of an integer expression at a site, in unbounded arithmetic."""
+        match expr:
+            case Const(value=value) if not isinstance(value, float):
+                return int(value), int(value)
+            case Param(name=name) if name in self.kernel.sizes:
+                return 0, MAX_EXTENT
+            case Param(dtype=dtype) if dtype.is_int:
+                return (_INT32 if dtype.bits == 32 else _WIDE)
+            case ProgramId(axis=axis):
+                grid = self.kernel.grid
+                if grid is None:
+                    return 0, 2**31 - 2
+                return (0, max(0, self.interval(grid[axis], None)[1] - 1)) if axis < len(grid) else (0, 0)
+            case LoopVar(name=name) if site is not None:
+                loop = next((loop for loop in site.loops if loop.var == name), None)
+                if loop is None:
+                    return _WIDE
+                return self.interval(loop.start, site)[0], self.interval(loop.stop, site)[1] - 1
+            case Coord(axis=axis) if site is not None and axis < len(site.shape):
+                return 0, site.shape[axis] - 1
+            case Thread():
+                return 0, self.kernel.num_threads - 1
+            case Elem(dtype=dtype) if dtype.is_int:
+                return (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+            case Op(op=name, args=args) if expr.dtype.is_int and all(a.dtype.is_int for a in args):
+                return _operate(name, [self.interval(a, site) for a in args])
+            case Op(op="where", args=(_, a, b)):
+                x, y = self.interval(a, site), self.interval(b, site)
+                return min(x[0], y[0]), max(x[1], y[1])
+            case _:
+                return _WIDE
+
+    # ------------------------------------------------------------------ findings
+
+    def _order(self, site: Site | None) -> list[Expr]:
+        names: list[Expr] = [Param(n) for n in integer_parameters(self.kernel)]
+        pids: list[Expr] = [ProgramId(axis) for axis in range(3)]
+        loops: list[Expr] = [LoopVar(v) for v in site.iterators] if site else []
+        coords: list[Expr] = [Coord(axis) for axis in range(len(site.shape))] if site else []
+        return [*names, *pids, *loops, *coords]
+
+    def _place(self, site: Site | None, answer: Answer) -> Place:
+        axes = len(self.kernel.grid) if self.kernel.grid is not None else 1
+        model = answer.model
+        return Place(
+            sizes={n: model.get(Param(n), 1) for n in integer_parameters(self.kernel)},
+            block=tuple(model.get(ProgramId(axis), 0) for axis in range(axes)),
+            iteration={v: model.get(LoopVar(v), 0) for v in site.iterators} if site else {},
+            element=tuple(model.get(Coord(axis), 0) for axis in range(len(site.shape))) if site else (),
+        )
+
+    def _out_of_bounds(self, site: Site, relation: Relation, axis: int, answer: Answer) -> Finding:
+        space = "tensor" if isinstance(self.kernel.object(relation.obj), Tensor) else "tile"
+        what = f"{relation.mode.value} of {space} '{relation.obj}' out of bounds along dimension {axis}"
+        help = (
+            f"mask the access with boundary_check=({axis},) or mask=..., or state the needed relation with al.requires"
+        )
+        if answer.verdict is Verdict.UNKNOWN:
+            return unknown("bounds-unknown", "bounds", site.stmt.span, f"cannot decide: {what} ({answer.reason})", help)
+        return Finding(
+            "out-of-bounds", "bounds", Verdict.REFUTED, what, site.stmt.span,
+            label="this access leaves the " + space, help=help, place=self._place(site, answer),
+        )  # fmt: skip
+
+    def _overflows(self, site: Site | None, part: Op, what: str, answer: Answer) -> Finding:
+        span = site.stmt.span if site is not None else self.kernel.span
+        help = "bound the sizes with al.requires, or compute in al.int64"
+        if answer.verdict is Verdict.UNKNOWN:
+            return unknown("overflow-unknown", "bounds", span, f"cannot decide the range of {what}: {answer.reason}", help)
+        return Finding(
+            "int32-overflow", "bounds", Verdict.REFUTED, f"{what} leaves the range of 32-bit integers", span,
+            label="computed in 32 bits here", help=help, place=self._place(site, answer),
+        )  # fmt: skip
+
+
+def _evaluated(site: Site) -> Iterator[Expr]:
+    """Every expression that a site computes, masked or not."""
+    stmt = site.stmt
+    if isinstance(stmt, For):
+        yield stmt.start
+        yield stmt.stop
+    elif isinstance(stmt, If):
+        yield stmt.cond
+    for relation in site.accesses:
+        yield from relation.index
+        if relation.guard is not None:
+            yield relation.guard
+    if isinstance(stmt, Map) and (stmt.value.dtype.is_int or stmt.value.dtype == boolean):
+        yield stmt.value
+    if isinstance(stmt, Copy) and stmt.mask is not None:
+        yield stmt.mask
+
+
+def _at(expr: Expr, index: tuple[Expr, ...]) -> Expr:
+    return rewrite(expr, lambda e: index[e.axis] if isinstance(e, Coord) else None)
+
+
+def _operate(name: str, args: list[Interval]) -> Interval:
+    """Interval arithmetic on constants."""
+    match name, args:
+        case "add", [(a, b), (c, d)]:
+            return a + c, b + d
+        case "sub", [(a, b), (c, d)]:
+            return a - d, b - c
+        case "mul", [(a, b), (c, d)]:
+            products = (a * c, a * d, b * c, b * d)
+            return min(products), max(products)
+        case "neg", [(a, b)]:
+            return -b, -a
+        case "cast", [interval]:
+            return interval
+        case "minimum", [(a, b), (c, d)]:
+            return min(a, c), min(b, d)
+        case "maximum", [(a, b), (c, d)]:
+            return max(a, c), max(b, d)
+        case "floordiv", [(a, b), (c, d)] if c == d and c > 0:
+            return a // c, b // c
+        case "mod", [(a, b), (c, d)] if c > 0:
+            return (a, b) if 0 <= a and b < c else (0, d - 1)
+        case "shl", [(a, b), (c, d)] if c == d and 0 <= c < 63:
+            return a << c, b << c
+        case "shr", [(a, b), (c, d)] if c == d and 0 <= c < 63:
+            return a >> c, b >> c
+        case "and", [(a, b), (c, d)] if a >= 0 and c >= 0:
+            return 0, min(b, d)
+        case "xor" | "or", [(a, b), (c, d)] if a >= 0 and c >= 0:
+            return 0, (1 << max(b.bit_length(), d.bit_length())) - 1
+        case _:
+            return _WIDE

@@ -1,0 +1,97 @@
+"""Coverage: every element of every output is written exactly once.
+
+Outputs are the tensors that are written by plain stores and never read; a tensor that is read and written is
+updated in place, one that is accumulated into has no once.
+"""
+
+from __future__ import annotations
+
+import islpy as isl
+
+from argus.diagnostic import Note, Verdict
+from argus.ir.access import Mode
+from argus.ir.nodes import Tensor
+from argus.verify.findings import Finding, Place, integer_parameters, place_of, unknown
+from argus.verify.races import by_block
+from argus.verify.relations import Cells, Model, identifier, smallest
+
+
+def check(model: Model) -> list[Finding]:
+    """Missing and repeated writes of all outputs."""
+    findings: list[Finding] = []
+    for tensor in model.kernel.tensors:
+        accesses = model.accesses_of(tensor.name)
+        if not accesses or any(c.relation.mode is not Mode.WRITE for c in accesses):
+            continue
+        findings += _missing(model, tensor, accesses)
+        findings += _repeated(model, tensor, accesses)
+    return findings
+
+
+def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Finding]:
+    span = accesses[-1].site.stmt.span
+    if model.kernel.grid is None:
+        help = "declare the launch grid with al.grid(...), so that the blocks that run are known"
+        return [unknown("coverage-unknown", "coverage", span, f"cannot tell whether '{tensor.name}' is written whole: "
+                        "the kernel declares no grid", help)]  # fmt: skip
+    inexact = [c.reason for c in accesses if not c.exact]
+    written = by_block(model, accesses[0]).range()
+    for cells in accesses[1:]:
+        written = written.union(by_block(model, cells).range())
+    missing = _whole(model, tensor).subtract(written)
+    if missing.is_empty():
+        if inexact:
+            help = "write the output through affine indices, or state al.requires on the index tensor"
+            text = f"cannot tell whether every element of '{tensor.name}' is written: {inexact[0]}"
+            return [unknown("coverage-unknown", "coverage", span, text, help)]
+        return []
+    point = smallest(missing)
+    message = f"element {list(point.values)} of output '{tensor.name}' is never written"
+    help = "make the grid and the tiles cover the whole tensor (al.cdiv for the grid, boundary_check for the tails)"
+    kernel = model.kernel
+    place = Place(
+        sizes={n: point.parameters.get(identifier(n), 1) for n in integer_parameters(kernel)},
+        block=(), element=point.values,
+    )  # fmt: skip
+    return [
+        Finding(
+            "output-not-covered", "coverage", Verdict.REFUTED, message, span, label="the last store to it",
+            help=help, place=place, arrived="⊥ (never written)",
+        )  # fmt: skip
+    ]
+
+
+def _whole(model: Model, tensor: Tensor) -> isl.Set:
+    """All elements of a tensor, under what is known of the sizes."""
+    dims = [f"e{axis}" for axis in range(len(tensor.shape))]
+    bounds = [f"0 <= {d} < {model.translator.integer(e, ())}" for d, e in zip(dims, tensor.shape, strict=True)]
+    text = f"{{ {identifier(tensor.name)}[{', '.join(dims)}] : {' and '.join(bounds) or 'true'} }}"
+    sizes = model.size_context
+    return model.parse_set(text).intersect_params(sizes)
+
+
+def _repeated(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Finding]:
+    """Two writes of one element by one block; two blocks are a race (see `races`)."""
+    for number, first in enumerate(accesses):
+        for second in accesses[number:]:
+            twice = first.map.apply_range(second.map.reverse())
+            if first is second:
+                twice = twice.subtract(isl.Map.identity(twice.get_space()))
+            if twice.is_empty():
+                continue
+            span = second.site.stmt.span
+            message = f"an element of output '{tensor.name}' is written twice"
+            help = "write each element once: keep the value in registers until it is final"
+            if not (first.exact and second.exact):
+                reason = first.reason or second.reason
+                text = f"cannot exclude that {message} ({reason})"
+                return [unknown("coverage-unknown", "coverage", span, text, help)]
+            point = smallest(twice.range())
+            return [
+                Finding(
+                    "output-written-twice", "coverage", Verdict.REFUTED, message, span, label="written here",
+                    notes=(Note("and here", first.site.stmt.span),), help=help,
+                    place=place_of(model.kernel, point, second.site),
+                )  # fmt: skip
+            ]
+    return []

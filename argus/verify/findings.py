@@ -1,0 +1,71 @@
+"""Findings: what a property check has to say, before a witness is replayed and shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from argus.diagnostic import Note, Severity, Verdict
+from argus.ir.nodes import Kernel
+from argus.source import NO_SPAN, Span
+from argus.verify.relations import Point, identifier
+from argus.verify.program import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Concrete values of everything symbolic at a failure: sizes and integer arguments, block, iteration, element."""
+
+    sizes: dict[str, int]
+    block: tuple[int, ...]
+    iteration: dict[str, int] = field(default_factory=dict)
+    element: tuple[int, ...] = ()
+    other_block: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One refuted or undecided obligation. `place` is None where there is nothing to replay."""
+
+    code: str
+    property: str
+    verdict: Verdict
+    message: str
+    span: Span = NO_SPAN
+    label: str = ""
+    help: str = ""
+    notes: tuple[Note, ...] = ()
+    severity: Severity = Severity.ERROR
+    place: Place | None = None
+    arrived: str = ""
+    expected: str = ""
+    failing: str = ""
+
+
+def unknown(code: str, prop: str, span: Span, message: str, help: str) -> Finding:
+    """An undecided obligation: never a pass."""
+    return Finding(code, prop, Verdict.UNKNOWN, message, span, help=help)
+
+
+def place_of(kernel: Kernel, point: Point, site: Site | None) -> Place:
+    """The concrete place that a sampled instance stands for; unconstrained sizes get 1, or 0 program ids."""
+    loops = site.iterators if site is not None else ()
+    return Place(
+        sizes={name: point.parameters.get(identifier(name), 1) for name in integer_parameters(kernel)},
+        block=block_of(kernel, point.parameters),
+        iteration=dict(zip(loops, point.values[: len(loops)], strict=False)),
+        element=point.values[len(loops) :],
+    )
+
+
+def integer_parameters(kernel: Kernel) -> tuple[str, ...]:
+    """Sizes and integer scalar arguments."""
+    from argus.ir.nodes import Scalar
+
+    scalars = tuple(p.name for p in kernel.params if isinstance(p, Scalar) and p.dtype.is_int)
+    return (*kernel.sizes, *scalars)
+
+
+def block_of(kernel: Kernel, parameters: dict[str, int], suffix: str = "") -> tuple[int, ...]:
+    """Program ids, one an axis of the grid (one axis if none is declared)."""
+    axes = len(kernel.grid) if kernel.grid is not None else 1
+    return tuple(parameters.get(f"pid{axis}{suffix}", 0) for axis in range(axes))

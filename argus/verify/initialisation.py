@@ -1,0 +1,44 @@
+"""Initialisation: every register and shared cell that is read was written before, in every iteration.
+
+Whether the write is also *visible* to the reader is the question of `races`.
+"""
+
+from __future__ import annotations
+
+from argus.diagnostic import Verdict
+from argus.ir.nodes import Fragment, Shared
+from argus.verify.findings import Finding, place_of, unknown
+from argus.verify.relations import Flow, Model, set_parts, smallest
+
+
+def check(model: Model, flows: dict[str, Flow]) -> list[Finding]:
+    """One finding for each site that may read what nothing wrote."""
+    findings: list[Finding] = []
+    for name, flow in flows.items():
+        obj = model.kernel.object(name)
+        if isinstance(obj, (Fragment, Shared)) and not flow.uncovered.is_empty():
+            findings += _uncovered(model, obj, flow)
+    return findings
+
+
+def _uncovered(model: Model, obj: Fragment | Shared, flow: Flow) -> list[Finding]:
+    findings = []
+    space = "registers" if isinstance(obj, Fragment) else "shared tile"
+    for part in set_parts(flow.uncovered):
+        point = smallest(part)
+        site = model.sites[int(point.name[1:].split("_")[0])]
+        message = f"{space} '{obj.name}' read before anything was written there"
+        help = f"write '{obj.name}' (al.zeros, al.load, al.copy) on every path that leads here"
+        if not flow.exact:
+            text = f"cannot decide whether {space} '{obj.name}' is written before it is read: {flow.reason}"
+            findings.append(unknown("initialisation-unknown", "initialisation", site.stmt.span, text, help))
+            continue
+        findings.append(
+            Finding(
+                "uninitialised-read", "initialisation", Verdict.REFUTED, message, site.stmt.span,
+                label="reads what nothing wrote", help=help, place=place_of(model.kernel, point, site),
+                arrived="⊥ (never written)",
+            )  # fmt: skip
+        )
+    return findings
+

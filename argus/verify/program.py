@@ -1,0 +1,130 @@
+"""A kernel as a list of sites: each statement with its loops, its guards and its place in program order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from argus.ir.access import Holders, Mode, Order, Relation, relations
+from argus.ir.expr import Coord, Elem, Expr, LoopVar, Thread, op, walk
+from argus.ir.nodes import (
+    AssertTags,
+    Barrier,
+    For,
+    If,
+    Kernel,
+    Mma,
+    Stmt,
+    Tag,
+    TagEqual,
+    TagField,
+    TagTuple,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One statement. `loops` are outermost first; `guards` are the conditions of the enclosing branches.
+
+    `position` is the schedule: static positions and loop counters in turns, `(p0, "k", p1, ...)`.
+    `tag_reads` are the elements whose tags a tag statement looks at; the machine never reads them.
+    """
+
+    index: int
+    stmt: Stmt
+    loops: tuple[For, ...]
+    guards: tuple[Expr, ...]
+    position: tuple[int | str, ...]
+    accesses: tuple[Relation, ...]
+    tag_reads: tuple[Relation, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the statement's instance space."""
+        return f"S{self.index}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the element domain; () for statements without one."""
+        shape = getattr(self.stmt, "shape", ())
+        return tuple(e for e in shape if isinstance(e, int))
+
+    @property
+    def iterators(self) -> tuple[str, ...]:
+        """Loop variables, outermost first."""
+        return tuple(loop.var for loop in self.loops)
+
+
+def sites(kernel: Kernel) -> tuple[Site, ...]:
+    """All statements of an explicit kernel in program order, `For` and `If` included."""
+    result: list[Site] = []
+
+    def visit(
+        body: tuple[Stmt, ...], loops: tuple[For, ...], guards: tuple[Expr, ...], prefix: tuple[int | str, ...]
+    ) -> None:
+        for number, stmt in enumerate(body):
+            position = (*prefix, number)
+            result.append(Site(len(result), stmt, loops, guards, position, relations(stmt), tag_reads(stmt)))
+            match stmt:
+                case For(var=var, body=inner):
+                    visit(inner, (*loops, stmt), guards, (*position, var))
+                case If(cond=cond, then=then, orelse=orelse):
+                    # The branches share one static position: the second follows the first.
+                    visit(then, loops, (*guards, cond), position)
+                    visit(orelse, loops, (*guards, op("not", cond)), (*prefix, number, len(then)))
+                case _:
+                    pass
+
+    visit(kernel.body, (), (), ())
+    return tuple(result)
+
+
+def is_uniform(expr: Expr) -> bool:
+    """Whether all threads of a block compute the same value: no thread index, coordinate or register in it."""
+    return not any(isinstance(e, (Thread, Coord, Elem)) for e in walk(expr))
+
+
+def is_launch_constant(expr: Expr) -> bool:
+    """Whether the value is fixed for a block: uniform and free of loop counters."""
+    return is_uniform(expr) and not any(isinstance(e, LoopVar) for e in walk(expr))
+
+
+def is_collective(site: Site) -> bool:
+    """Whether lanes of a warp (or all threads of the block) must meet here."""
+    return isinstance(site.stmt, (Barrier, Mma)) or any(a.holders is Holders.WARP for a in site.accesses)
+
+
+def tagged_elements(stmt: Stmt) -> tuple[Elem, ...]:
+    """The elements whose tags a statement looks at, in order of mention."""
+    found: list[Elem] = []
+
+    def term(value: object) -> None:
+        if isinstance(value, TagField) and value.elem not in found:
+            found.append(value.elem)
+
+    match stmt:
+        case AssertTags(conditions=conditions):
+            for condition in conditions:
+                match condition:
+                    case TagEqual(left=left, right=right):
+                        term(left)
+                        term(right)
+                    case TagTuple(elem=elem, terms=terms):
+                        term(TagField(elem, 0))
+                        for value in terms:
+                            term(value)
+        case Tag(fields=fields):
+            for _, value in fields:
+                term(value)
+        case _:
+            pass
+    return tuple(found)
+
+
+def tag_reads(stmt: Stmt) -> tuple[Relation, ...]:
+    """The relations of `tagged_elements(stmt)`, in the same order."""
+    shape = tuple(e for e in getattr(stmt, "shape", ()) if isinstance(e, int))
+    where = getattr(stmt, "where", None)
+    return tuple(
+        Relation(e.obj, Mode.READ, shape, e.index, where, None, Holders.ALL, Order.SYNC)
+        for e in tagged_elements(stmt)
+    )

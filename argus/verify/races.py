@@ -1,0 +1,185 @@
+"""Races: two threads touch one cell, one of them writing, with no order between them.
+
+Within a block the order is that of `order.Ordering`; a warp's lanes are not ordered among themselves. Blocks
+are never ordered. First all instance pairs are compared without threads; only what is left is refined by
+the threads that hold the elements.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+
+import islpy as isl
+
+from argus.diagnostic import Note, Verdict
+from argus.ir.access import Holders, Mode, Order
+from argus.ir.nodes import Shared, Tensor
+from argus.verify.findings import Finding, Place, integer_parameters, place_of, unknown
+from argus.verify.order import Ordering
+from argus.verify.relations import (
+    Cells,
+    Map,
+    Model,
+    NonAffine,
+    Set,
+    holder_condition,
+    identifier,
+    smallest,
+)
+
+
+def check(model: Model, ordering: Ordering) -> list[Finding]:
+    """All races within a block and across blocks."""
+    findings: list[Finding] = []
+    for obj in (*model.kernel.shared, *model.kernel.tensors):
+        accesses = model.accesses_of(obj.name)
+        if all(c.relation.mode is Mode.READ for c in accesses):
+            continue
+        for first, second in combinations_with_replacement(accesses, 2):
+            if not _conflicting(first, second):
+                continue
+            pairs = [(first, second)] if first is second else [(first, second), (second, first)]
+            for a, b in pairs:
+                finding = _within_block(model, ordering, obj, a, b)
+                if finding is not None:
+                    findings.append(finding)
+                    break
+            if isinstance(obj, Tensor):
+                across = _across_blocks(model, obj, first, second)
+                if across is not None:
+                    findings.append(across)
+    return findings
+
+
+def _conflicting(a: Cells, b: Cells) -> bool:
+    modes = {a.relation.mode, b.relation.mode}
+    return modes != {Mode.READ} and modes != {Mode.ACCUMULATE}
+
+
+# ---------------------------------------------------------------------------- within a block
+
+
+def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cells, b: Cells) -> Finding | None:
+    time_a, time_b = model.schedule(a.site), model.schedule(b.site)
+    same_cell = a.map.apply_range(b.map.reverse())
+    conflict = same_cell.apply_domain(time_a).apply_range(time_b)
+    asynchronous = a.relation.order is Order.ASYNC_GROUP
+    loose = conflict.intersect(ordering.later).subtract(ordering.ordered(asynchronous))
+    if a.site is b.site:
+        space = loose.get_space()
+        loose = loose.union(conflict.intersect(isl.Map.identity(space)))
+    if loose.is_empty():
+        return None
+    pairs = _different_threads(model, a, b, loose, same_cell)
+    if pairs.is_empty() and asynchronous:
+        # The issuing thread itself must have waited for its copy.
+        unwaited = conflict.intersect(ordering.later).subtract(ordering.ordered_in_thread(True))
+        pairs = _pairs_at(model, a, b, same_cell, unwaited)
+    if pairs.is_empty():
+        return None
+    return _race(model, obj, a, b, pairs, exact=a.exact and b.exact, reason=a.reason or b.reason)
+
+
+def _pairs_at(model: Model, a: Cells, b: Cells, pairs: Map, times: Map) -> Map:
+    """The instance pairs whose times are in `times`."""
+    within = times.apply_domain(model.schedule(a.site).reverse()).apply_range(model.schedule(b.site).reverse())
+    return pairs.intersect(within)
+
+
+def _different_threads(model: Model, a: Cells, b: Cells, loose: Map, same_cell: Map) -> Map:
+    """The pairs of `same_cell` at unordered times in which two different threads take part."""
+    pairs = _pairs_at(model, a, b, same_cell, loose)
+    threads_a, threads_b = thread_map(model, a), thread_map(model, b)
+    if threads_a is None or threads_b is None:
+        return pairs
+    different = threads_a.apply_range(isl.Map("{ [t] -> [u] : t != u }")).apply_range(threads_b.reverse())
+    return pairs.intersect(different)
+
+
+def thread_map(model: Model, cells: Cells) -> Map | None:
+    """{instance -> thread} for the threads that make an access, or None when any thread may."""
+    relation, site = cells.relation, cells.site
+    if relation.layout is None:
+        return None
+    coords = model.coords(len(relation.shape))
+    text = holder_condition(relation.layout, coords, "t", primary=relation.holders is Holders.PRIMARY)
+    result = model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [t] : {text} }}")
+    if relation.holders is Holders.WARP:
+        size = model.kernel.warp_size
+        result = result.apply_range(isl.Map(f"{{ [t] -> [u] : floor(t / {size}) = floor(u / {size}) }}"))
+    for guard in site.guards:
+        try:
+            condition = model.translator.condition(guard, coords)
+        except NonAffine:
+            continue
+        if "thread" in condition:
+            condition = condition.replace("thread", "t")
+            result = result.intersect(model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [t] : {condition} }}"))
+    return result
+
+
+def _race(model: Model, obj: Shared | Tensor, a: Cells, b: Cells, pairs: Map, exact: bool, reason: str) -> Finding:
+    kinds = f"{_verb(a)} and {_verb(b)}"
+    space = "shared tile" if isinstance(obj, Shared) else "tensor"
+    message = f"{kinds} of {space} '{obj.name}' by two threads with no order between them"
+    help = "put al.barrier() between the two"
+    if a.relation.order is Order.ASYNC_GROUP:
+        message = f"asynchronous {kinds} of {space} '{obj.name}': nothing makes the copy complete and visible first"
+        help = "al.cp_async_commit(), al.cp_async_wait(...) and then al.barrier() belong between the copy and this"
+    if not exact:
+        return unknown("races-unknown", "races", b.site.stmt.span, f"cannot exclude: {message} ({reason})", help)
+    point = smallest(pairs.range())
+    return Finding(
+        "data-race", "races", Verdict.REFUTED, message, b.site.stmt.span, label=f"second: {_verb(b)}",
+        notes=(Note(f"first: {_verb(a)}", a.site.stmt.span),), help=help,
+        place=place_of(model.kernel, point, b.site),
+    )  # fmt: skip
+
+
+def _verb(cells: Cells) -> str:
+    return {Mode.READ: "read", Mode.WRITE: "write", Mode.ACCUMULATE: "atomic update"}[cells.relation.mode]
+
+
+# ---------------------------------------------------------------------------- across blocks
+
+
+def by_block(model: Model, cells: Cells) -> Map:
+    """{[pid0, pid1, pid2] -> cell}: the program ids of a block as dimensions instead of parameters."""
+    touched = isl.Map.from_range(cells.map.range())
+    for axis in range(3):
+        position = touched.find_dim_by_name(isl.dim_type.param, f"pid{axis}")
+        if position < 0:
+            touched = touched.add_dims(isl.dim_type.param, 1)
+            position = touched.dim(isl.dim_type.param) - 1
+            touched = touched.set_dim_name(isl.dim_type.param, position, f"pid{axis}")
+        touched = touched.move_dims(isl.dim_type.in_, axis, isl.dim_type.param, position, 1)
+    return touched
+
+
+def _across_blocks(model: Model, obj: Tensor, a: Cells, b: Cells) -> Finding | None:
+    cells_a, cells_b = by_block(model, a), by_block(model, b)
+    pairs = cells_a.apply_range(cells_b.reverse())
+    pairs = pairs.subtract(isl.Map.identity(pairs.get_space()))
+    if pairs.is_empty():
+        return None
+    message = f"{_verb(a)} and {_verb(b)} of tensor '{obj.name}' by two blocks"
+    help = "give each block its own part of the tensor, or use al.atomic_add"
+    opaque = bool(model.translator.opaque) and any("opaque" in str(c.map) for c in (a, b))
+    if not (a.exact and b.exact) or opaque:
+        reason = a.reason or b.reason or "an index is not affine in the program ids"
+        text = f"cannot exclude: {message} ({reason})"
+        return unknown("block-races-unknown", "races", b.site.stmt.span, text, help)
+    flat: Set = pairs.wrap().flatten()
+    point = smallest(flat)
+    kernel = model.kernel
+    axes = len(kernel.grid) if kernel.grid is not None else 1
+    place = Place(
+        sizes={n: point.parameters.get(identifier(n), 1) for n in integer_parameters(kernel)},
+        block=point.values[3 : 3 + axes],
+        other_block=point.values[:axes],
+    )
+    return Finding(
+        "block-race", "races", Verdict.REFUTED, message, b.site.stmt.span, label="blocks meet here",
+        help=help, place=place,
+    )  # fmt: skip
+

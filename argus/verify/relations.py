@@ -1,0 +1,458 @@
+"""Integer relations: the only use of islpy.
+
+Statement instances are points `S3[k, c0, c1]` (loop counters, then element coordinates) over parameters (sizes,
+program ids, integer arguments). What cannot be written as a quasi-affine formula raises `NonAffine`; a
+uniform, loop-free sub-expression of that kind becomes an *opaque* parameter instead.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import islpy as isl
+
+from argus.ir.access import Mode, Relation
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
+from argus.ir.nodes import Assume, Kernel, Requires
+from argus.ir.types import MAX_EXTENT
+from argus.layout import FragmentLayout
+from argus.verify.program import Site, is_launch_constant, sites
+
+Map = isl.Map
+Set = isl.Set
+UnionMap = isl.UnionMap
+UnionSet = isl.UnionSet
+
+
+class NonAffine(Exception):
+    """An expression outside of quasi-affine arithmetic; the message names it."""
+
+
+_COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
+
+
+def identifier(name: str) -> str:
+    """`name` as an isl identifier."""
+    return "p_" + re.sub(r"\W", "_", name)
+
+
+def counter(name: str) -> str:
+    """A loop counter as an isl identifier."""
+    return "i_" + re.sub(r"\W", "_", name)
+
+
+@dataclass
+class Translator:
+    """Expressions to isl text. `opaque` collects the parameters made for non-affine launch constants."""
+
+    opaque: dict[Expr, str] = field(default_factory=dict)
+    parameters: dict[str, Expr] = field(default_factory=dict)
+
+    def integer(self, expr: Expr, coords: tuple[str, ...]) -> str:
+        """Text of an integer expression; `coords[i]` is the text for `Coord(i)`."""
+        match expr:
+            case Const(value=value):
+                return str(int(value))
+            case Param(name=name):
+                return self._parameter(identifier(name), expr)
+            case ProgramId(axis=axis):
+                return self._parameter(f"pid{axis}", expr)
+            case LoopVar(name=name):
+                return counter(name)
+            case Coord(axis=axis):
+                return coords[axis]
+            case Thread():
+                return "thread"
+            case Elem(obj=obj):
+                raise NonAffine(f"the index depends on data held in '{obj}'")
+            case Op():
+                try:
+                    return self._operator(expr, coords)
+                except NonAffine:
+                    if not is_launch_constant(expr):
+                        raise
+                    name = self.opaque.setdefault(expr, f"opaque{len(self.opaque)}")
+                    return self._parameter(name, expr)
+
+    def _parameter(self, name: str, expr: Expr) -> str:
+        self.parameters[name] = expr
+        return name
+
+    def _operator(self, expr: Op, coords: tuple[str, ...]) -> str:
+        args = expr.args
+        if expr.op in ("add", "sub"):
+            sign = "+" if expr.op == "add" else "-"
+            return f"({self.integer(args[0], coords)} {sign} {self.integer(args[1], coords)})"
+        if expr.op == "neg":
+            return f"(-{self.integer(args[0], coords)})"
+        if expr.op == "cast" and expr.dtype.is_int and args[0].dtype.is_int:
+            return self.integer(args[0], coords)
+        if expr.op in ("minimum", "maximum"):
+            name = expr.op[:3]
+            return f"{name}({self.integer(args[0], coords)}, {self.integer(args[1], coords)})"
+        if len(args) == 2:
+            return self._with_constant(expr, coords)
+        raise NonAffine(f"'{expr.op}' is not affine")
+
+    def _with_constant(self, expr: Op, coords: tuple[str, ...]) -> str:
+        left, right = expr.args
+        if expr.op in ("mul", "xor", "and") and isinstance(left, Const):
+            left, right = right, left
+        if not isinstance(right, Const):
+            raise NonAffine(f"'{expr.op}' of two values that are not constant")
+        constant, text = int(right.value), self.integer(left, coords)
+        match expr.op:
+            case "mul":
+                return f"({constant} * {text})"
+            case "shl":
+                return f"({2**constant} * {text})"
+            case "floordiv" if constant > 0:
+                return f"floor(({text}) / {constant})"
+            case "shr":
+                return f"floor(({text}) / {2**constant})"
+            case "mod" if constant > 0:
+                return f"(({text}) mod {constant})"
+            case "and" if constant >= 0 and constant & (constant + 1) == 0:
+                return f"(({text}) mod {constant + 1})"
+            case "xor" if constant >= 0:
+                return _xor(text, constant)
+            case _:
+                raise NonAffine(f"'{expr.op}' by {constant}")
+
+    def condition(self, expr: Expr, coords: tuple[str, ...]) -> str:
+        """Text of a boolean expression."""
+        match expr:
+            case Const(value=value):
+                return "true" if value else "false"
+            case Op(op="and", args=(a, b)):
+                return f"({self.condition(a, coords)} and {self.condition(b, coords)})"
+            case Op(op="or", args=(a, b)):
+                return f"({self.condition(a, coords)} or {self.condition(b, coords)})"
+            case Op(op="not", args=(a,)):
+                return f"(not {self.condition(a, coords)})"
+            case Op(op="xor" | "ne", args=(a, b)) if a.dtype.kind == "bool":
+                x, y = self.condition(a, coords), self.condition(b, coords)
+                return f"(({x} and not {y}) or (not {x} and {y}))"
+            case Op(op=name, args=(a, b)) if name in _COMPARISONS and a.dtype.is_int:
+                return f"({self.integer(a, coords)} {_COMPARISONS[name]} {self.integer(b, coords)})"
+            case _:
+                raise NonAffine("the condition depends on data or is not affine")
+
+
+def _xor(text: str, mask: int) -> str:
+    """x ^ mask for x >= 0: flip each bit of the mask."""
+    flips = [
+        f"{2**bit} * (1 - 2 * (floor(({text}) / {2**bit}) mod 2))"
+        for bit in range(mask.bit_length())
+        if mask >> bit & 1
+    ]
+    return "(" + " + ".join([text, *flips]) + ")"
+
+
+def holder_condition(
+    layout: FragmentLayout, coords: tuple[str, ...], thread: str, primary: bool = False
+) -> str:
+    """isl text: `thread` holds the element at `coords`; with `primary`, replicas after the first are left out."""
+    digits, conditions = [], []
+    sums: list[list[str]] = [[] for _ in layout.shape]
+    weights, weight = [], 1
+    for number, mode in enumerate((*layout.threads, *layout.values)):
+        digit = f"d{number}"
+        digits.append(digit)
+        extent = 1 if primary and mode.dim is None else mode.extent
+        conditions.append(f"0 <= {digit} < {extent}")
+        if mode.dim is not None:
+            sums[mode.dim].append(f"{mode.stride} * {digit}")
+        if number < len(layout.threads):
+            weights.append(f"{weight} * {digit}")
+            weight *= mode.extent
+    conditions += [f"{c} = {' + '.join(s) or '0'}" for c, s in zip(coords, sums, strict=True)]
+    conditions.append(f"{thread} = {' + '.join(weights) or '0'}")
+    inner = " and ".join(conditions)
+    return f"(exists {', '.join(digits)}: {inner})" if digits else f"({inner})"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """An access as a relation: instances -> cells of `relation.obj`. Not `exact`: an over-approximation."""
+
+    site: Site
+    relation: Relation
+    number: int
+    map: Map
+    exact: bool
+    reason: str
+
+
+class Model:
+    """A kernel in relations: instance sets, schedules, accesses, and the context of its sizes."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.translator = Translator()
+        self.sites = sites(kernel)
+        self.depth = max((len(s.position) for s in self.sites), default=1)
+        self.unmodelled: list[str] = []
+        self.size_context = isl.Set("{ : }")
+        self._context = self._make_context()
+        self._domains: dict[int, tuple[Set, bool, str]] = {}
+
+    # ------------------------------------------------------------------ sets
+
+    def coords(self, rank: int) -> tuple[str, ...]:
+        return tuple(f"c{axis}" for axis in range(rank))
+
+    def header(self) -> str:
+        """The parameter list of a set or map text; call after all text is translated."""
+        return "[" + ", ".join(self.translator.parameters) + "] -> "
+
+    def parse_set(self, text: str) -> Set:
+        return isl.Set(self.header() + text)
+
+    def parse_map(self, text: str) -> Map:
+        return isl.Map(self.header() + text)
+
+    @property
+    def context(self) -> Set:
+        """Parameter set: what is known of the sizes and program ids."""
+        return self._context
+
+    def _make_context(self) -> Set:
+        kernel, conditions = self.kernel, []
+        for name in kernel.sizes:
+            conditions.append(f"0 <= {self.translator.integer(Param(name), ())} <= {MAX_EXTENT}")
+        for tensor in kernel.tensors:
+            lanes = max(1, tensor.alignment // tensor.dtype.bytes)
+            for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
+                if stride == Const(1, stride.dtype) and lanes > 1:
+                    conditions.append(f"({self.translator.integer(extent, ())}) mod {lanes} = 0")
+        for precondition in kernel.preconditions:
+            match precondition:
+                case Requires(cond=cond) | Assume(cond=cond):
+                    try:
+                        conditions.append(self.translator.condition(cond, ()))
+                    except NonAffine as error:
+                        self.unmodelled.append(str(error))
+                case _:
+                    pass
+        self.size_context = self.parse_set(f"{{ : {' and '.join(conditions) or 'true'} }}")
+        return self.size_context.intersect(self.parse_set(f"{{ : {' and '.join(self._block_range())} }}"))
+
+    def _block_range(self) -> list[str]:
+        """The program ids that run."""
+        conditions = []
+        for axis in range(3):
+            pid = self.translator.integer(ProgramId(axis), ())
+            if self.kernel.grid is None:
+                conditions.append(f"0 <= {pid} < {2**31 - 1}")
+            elif axis < len(self.kernel.grid):
+                extent = self.translator.integer(self.kernel.grid[axis], ())
+                conditions.append(f"0 <= {pid} < {extent}")
+            else:
+                conditions.append(f"{pid} = 0")
+        return conditions
+
+    def domain(self, site: Site) -> tuple[Set, bool, str]:
+        """Instances of a site under its loops and branches, as (set, exact, reason)."""
+        if site.index not in self._domains:
+            self._domains[site.index] = self._make_domain(site)
+        return self._domains[site.index]
+
+    def _make_domain(self, site: Site) -> tuple[Set, bool, str]:
+        coords = self.coords(len(site.shape))
+        conditions = [f"0 <= {c} < {n}" for c, n in zip(coords, site.shape, strict=True)]
+        exact, reason = True, ""
+        for loop in site.loops:
+            var = counter(loop.var)
+            try:
+                start, stop = (self.translator.integer(e, ()) for e in (loop.start, loop.stop))
+                conditions.append(f"{start} <= {var} < {stop} and ({var} - {start}) mod {loop.step} = 0")
+            except NonAffine as error:
+                exact, reason = False, str(error)
+        for guard in site.guards:
+            try:
+                conditions.append(self.guard_text(site, guard, coords))
+            except NonAffine as error:
+                exact, reason = False, str(error)
+        text = f"{{ {self.tuple_text(site, coords)} : {' and '.join(conditions) or 'true'} }}"
+        return self.parse_set(text).intersect_params(self._context), exact, reason
+
+    def guard_text(self, site: Site, guard: Expr, coords: tuple[str, ...]) -> str:
+        """A branch condition for an element; a condition on the thread becomes one on the element's holders."""
+        text = self.translator.condition(guard, coords)
+        if not re.search(r"\bthread\b", text):
+            return text
+        layout = getattr(site.stmt, "layout", None)
+        if layout is None:
+            raise NonAffine("the branch depends on the thread")
+        return f"(exists thread: {holder_condition(layout, coords, 'thread')} and {text})"
+
+    def tuple_text(self, site: Site, coords: tuple[str, ...], name: str | None = None) -> str:
+        dims = ", ".join((*(counter(v) for v in site.iterators), *coords))
+        return f"{name or site.name}[{dims}]"
+
+    # ------------------------------------------------------------------ accesses
+
+    def cells(self, site: Site, number: int) -> Cells:
+        """The access `site.accesses[number]` (tag reads count on), its instances named `S<site>`."""
+        relation = (*site.accesses, *site.tag_reads)[number]
+        domain, exact, reason = self.domain(site)
+        coords = self.coords(len(relation.shape))
+        rank = len(relation.index)
+        outputs, conditions = [], []
+        for axis, index in enumerate(relation.index):
+            try:
+                outputs.append(self.translator.integer(index, coords))
+            except NonAffine as error:
+                exact, reason = False, str(error)
+                outputs.append(f"x{axis}")
+                conditions.append(self._extent_text(relation.obj, axis))
+        if relation.guard is not None:
+            try:
+                conditions.append(self.guard_text(site, relation.guard, coords))
+            except NonAffine as error:
+                exact, reason = False, str(error)
+        assert len(outputs) == rank
+        text = f"{{ {self.tuple_text(site, coords)} -> {identifier(relation.obj)}[{', '.join(outputs)}]"
+        text += f" : {' and '.join(conditions)} }}" if conditions else " }"
+        return Cells(site, relation, number, self.parse_map(text).intersect_domain(domain), exact, reason)
+
+    def _extent_text(self, obj: str, axis: int) -> str:
+        extent = self.kernel.object(obj).shape[axis]
+        upper = str(extent) if isinstance(extent, int) else self.translator.integer(extent, ())
+        return f"0 <= x{axis} < {upper}"
+
+    def accesses_of(self, obj: str, tags: bool = False) -> list[Cells]:
+        """Every access to a memory object, in program order; with `tags`, what tag statements look at too."""
+        return [
+            self.cells(site, number)
+            for site in self.sites
+            for number, relation in enumerate((*site.accesses, *site.tag_reads) if tags else site.accesses)
+            if relation.obj == obj
+        ]
+
+    # ------------------------------------------------------------------ time
+
+    def schedule(self, site: Site, elements: bool = True) -> Map:
+        """Instances -> time vectors; elements of one instance are simultaneous."""
+        coords = self.coords(len(site.shape)) if elements else ()
+        time = [counter(p) if isinstance(p, str) else str(p) for p in site.position]
+        time += ["0"] * (self.depth - len(time))
+        return isl.Map(f"{{ {self.tuple_text(site, coords)} -> [{', '.join(time)}] }}")
+
+    def times(self, site: Site) -> Set:
+        """The set of times at which a site runs."""
+        domain, _, _ = self.domain(site)
+        return domain.apply(self.schedule(site))
+
+    def before(self, strict: bool = True) -> Map:
+        """{time -> later time}."""
+        space = isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, self.depth, self.depth)
+        set_space = space.domain()
+        return isl.Map.lex_lt(set_space) if strict else isl.Map.lex_le(set_space)
+
+
+# ---------------------------------------------------------------------- data flow
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Which instances' values reach the reads of one object.
+
+    `sources` maps sink instances to source instances: all accumulations since the last write, and that write.
+    Sinks are named `R<site>_<access>`, sources `S<site>`. `uncovered` are sinks no write precedes.
+    """
+
+    sources: UnionMap
+    uncovered: UnionSet
+    exact: bool
+    reason: str
+
+
+def sink_name(site: Site, number: int) -> str:
+    """The name of a read's instance space."""
+    return f"R{site.index}_{number}"
+
+
+def data_flow(model: Model, accesses: list[Cells]) -> Flow:
+    """Exact array data-flow over one object's accesses (Feautrier 1991; isl's `compute_flow`).
+
+    Accumulations are may-sources, so all of them since the last write reach a read, and so does that write.
+    """
+    empty = isl.UnionMap("{ }")
+    sinks, musts, mays, schedule = empty, empty, empty, empty
+    exact, reason = True, ""
+    for cells in accesses:
+        site, mode = cells.site, cells.relation.mode
+        if not cells.exact:
+            exact, reason = False, cells.reason
+        own = model.schedule(site)
+        if mode is not Mode.WRITE:
+            name = sink_name(site, cells.number)
+            sinks = sinks.union(cells.map.set_tuple_name(isl.dim_type.in_, name).to_union_map())
+            schedule = schedule.union(own.set_tuple_name(isl.dim_type.in_, name).to_union_map())
+        if mode is Mode.WRITE and cells.exact:
+            musts = musts.union(cells.map.to_union_map())
+        elif mode is not Mode.READ:
+            mays = mays.union(cells.map.to_union_map())
+        if mode is not Mode.READ:
+            schedule = schedule.union(own.to_union_map())
+    info = isl.UnionAccessInfo.from_sink(sinks).set_must_source(musts).set_may_source(mays)
+    sources = info.set_schedule_map(schedule).compute_flow().get_may_dependence().reverse()
+    written = sources.intersect_range(musts.domain()).domain()
+    return Flow(sources, sinks.domain().subtract(written), exact, reason)
+
+
+# ---------------------------------------------------------------------- points
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A sample: parameter values by identifier, the tuple's name, and its coordinates."""
+
+    parameters: dict[str, int]
+    name: str
+    values: tuple[int, ...]
+
+
+def empty_set() -> UnionSet:
+    """The empty union set."""
+    return isl.UnionSet("{ }")
+
+
+def empty_map() -> UnionMap:
+    """The empty union map."""
+    return isl.UnionMap("{ }")
+
+
+def set_parts(union: UnionSet) -> list[Set]:
+    """The non-empty sets of a union, one a space."""
+    listed = union.get_set_list()
+    parts = [listed.get_at(i) for i in range(listed.n_set())]
+    return [part for part in parts if not part.is_empty()]
+
+
+def map_parts(union: UnionMap) -> list[Map]:
+    """The non-empty maps of a union, one a space."""
+    listed = union.get_map_list()
+    parts = [listed.get_at(i) for i in range(listed.n_map())]
+    return [part for part in parts if not part.is_empty()]
+
+
+def smallest(candidates: Set) -> Point:
+    """A small point of a non-empty set: parameters in order, each as small as can be, then the coordinates."""
+    name = candidates.get_tuple_name() or ""
+    for position in reversed(range(candidates.dim(isl.dim_type.param))):
+        if not candidates.involves_dims(isl.dim_type.param, position, 1):
+            candidates = candidates.project_out(isl.dim_type.param, position, 1)
+    count = candidates.dim(isl.dim_type.param)
+    names = [candidates.get_dim_name(isl.dim_type.param, i) for i in range(count)]
+    flat = candidates.reset_tuple_id().move_dims(isl.dim_type.set, 0, isl.dim_type.param, 0, count)
+    try:
+        point = flat.lexmin().sample_point()
+    except isl.Error:  # unbounded below: any point will do
+        point = flat.sample_point()
+    size = flat.dim(isl.dim_type.set)
+    values = [int(point.get_coordinate_val(isl.dim_type.set, i).to_python()) for i in range(size)]
+    return Point(dict(zip(names, values[:count], strict=True)), name, tuple(values[count:]))

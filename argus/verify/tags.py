@@ -1,0 +1,330 @@
+"""Tags: what every read carries, by exact data-flow, and the assertions on it."""
+
+from __future__ import annotations
+
+import islpy as isl
+
+from argus.ir.access import Holders, Mode, Order, Relation
+from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, rewrite
+from argus.ir.nodes import (
+    Accumulate,
+    Copy,
+    DataValue,
+    Map,
+    Mma,
+    Tag,
+    TagField,
+    TagTerm,
+    Tensor,
+)
+from argus.verify.program import Site, tagged_elements
+from argus.verify.relations import (
+    Cells,
+    Flow,
+    Model,
+    NonAffine,
+    UnionMap,
+    UnionSet,
+    data_flow,
+    empty_map,
+    empty_set,
+    identifier,
+    map_parts,
+    sink_name,
+)
+from argus.verify.tagvalue import (
+    NEUTRAL,
+    Contributions,
+    Tagged,
+    Value,
+    accumulate,
+    contract,
+    join,
+    merge,
+    pull,
+    restrict,
+)
+
+_TRANSPARENT_CONDITIONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+class TagAnalysis:
+    """Values by statement, computed on demand and kept."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.kernel = model.kernel
+        self._flows: dict[str, Flow] = {}
+        self._values: dict[int, Value] = {}
+        self._active: set[int] = set()
+        self._tensor_tags = {
+            s.stmt.obj: s.stmt
+            for s in model.sites
+            if isinstance(s.stmt, Tag) and isinstance(self.kernel.object(s.stmt.obj), Tensor)
+        }
+
+    # ------------------------------------------------------------------ reads
+
+    def flow(self, obj: str) -> Flow:
+        """The data-flow of one object, tag statements included: a `Tag` on a tile re-labels it, so it writes."""
+        if obj not in self._flows:
+            cells = self.model.accesses_of(obj, tags=True)
+            cells += [self._retag(s) for s in self.model.sites if isinstance(s.stmt, Tag) and s.stmt.obj == obj]
+            self._flows[obj] = data_flow(self.model, cells)
+        return self._flows[obj]
+
+    def _retag(self, site: Site) -> Cells:
+        stmt = site.stmt
+        assert isinstance(stmt, Tag)
+        coords = tuple(Coord(i) for i in range(len(site.shape)))
+        relation = Relation(stmt.obj, Mode.WRITE, site.shape, coords, None, None, Holders.ALL, Order.SYNC)
+        domain, exact, reason = self.model.domain(site)
+        names = self.model.coords(len(site.shape))
+        text = f"{{ {self.model.tuple_text(site, names)} -> {identifier(stmt.obj)}[{', '.join(names)}] }}"
+        return Cells(site, relation, -1, self.model.parse_map(text).intersect_domain(domain), exact, reason)
+
+    def read(self, site: Site, number: int) -> Value:
+        """What the access `number` of a site (tag reads count on) receives, over the site's instances."""
+        relation = (*site.accesses, *site.tag_reads)[number]
+        obj = self.kernel.object(relation.obj)
+        cells = self.model.cells(site, number)
+        domain = cells.map.domain().to_union_set()
+        if isinstance(obj, Tensor) and not self._is_written(obj.name):
+            return restrict(self._initial(site, obj, number), domain)
+        flow = self.flow(obj.name)
+        if not flow.exact or not cells.exact:
+            reason = flow.reason or cells.reason
+            return Value((), (), ((domain, f"the data-flow of '{obj.name}' is not known exactly: {reason}"),), False)
+        name = sink_name(site, number)
+        sources = [
+            part.set_tuple_name(isl.dim_type.in_, site.name)
+            for part in map_parts(flow.sources)
+            if part.get_tuple_name(isl.dim_type.in_) == name
+        ]
+        plain, collected = [], []
+        for part in sources:
+            source = self.model.sites[int(part.get_tuple_name(isl.dim_type.out)[1:])]
+            along = part.to_union_map()
+            if isinstance(source.stmt, (Accumulate, Mma)):
+                collected.append(self._contributions(source, along))
+            else:
+                plain.append(pull(self.value(source), along))
+        base = merge(plain)
+        if isinstance(obj, Tensor):
+            covered = empty_set()
+            for part in sources:
+                covered = covered.union(part.domain().to_union_set())
+            base = merge([base, restrict(self._initial(site, obj, number), domain.subtract(covered))])
+        return accumulate(base, collected, domain) if collected else base
+
+    def _is_written(self, name: str) -> bool:
+        return any(a.obj == name and a.mode is not Mode.READ for s in self.model.sites for a in s.accesses)
+
+    def _contributions(self, source: Site, along: UnionMap) -> Contributions:
+        stmt = source.stmt
+        assert isinstance(stmt, (Accumulate, Mma))
+        if isinstance(stmt, Mma):
+            return Contributions(along, self.value(source), 0.0)
+        return Contributions(along, self.value(source), float(REDUCTIONS[stmt.op](stmt.value.dtype)))
+
+    def _initial(self, site: Site, tensor: Tensor, number: int) -> Value:
+        """A load of what the tensor held at launch: its tag function at the coordinates read."""
+        tag = self._tensor_tags.get(tensor.name)
+        if tag is None:
+            return NEUTRAL
+        relation = (*site.accesses, *site.tag_reads)[number]
+        cells = self.model.cells(site, number)
+        domain = cells.map.domain().to_union_set()
+        try:
+            values = {name: self.term(site, _at(term, relation.index)) for name, term in tag.fields}
+        except NonAffine as error:
+            return Value((), (), ((domain, str(error)),), False)
+        names = tuple(name for name, _ in tag.fields)
+        limited = {n: m.intersect_domain(domain) for n, m in values.items()}
+        return Value((), (Tagged(domain, names, limited),), ())
+
+    # ------------------------------------------------------------------ statements
+
+    def value(self, site: Site) -> Value:
+        """What a statement writes (or contributes), over its instances."""
+        if site.index in self._values:
+            return self._values[site.index]
+        domain = self.model.domain(site)[0].to_union_set()
+        if site.index in self._active:
+            return Value((), (), ((domain, "a value carried from one iteration to the next by other than accumulation"),))
+        self._active.add(site.index)
+        try:
+            result = self._value(site, domain)
+        finally:
+            self._active.discard(site.index)
+        self._values[site.index] = result
+        return result
+
+    def _value(self, site: Site, domain: UnionSet) -> Value:
+        stmt = site.stmt
+        match stmt:
+            case Copy():
+                return self._copy(site, stmt, domain)
+            case Map(value=value):
+                return restrict(self.of_expr(site, value), domain)
+            case Accumulate(value=value, mask=mask):
+                inside = domain
+                if mask is not None:
+                    inside = inside.intersect(self._where(site, mask))
+                return restrict(self.of_expr(site, value), inside)
+            case Mma():
+                return restrict(contract(self.read(site, 0), self.read(site, 1)), domain)
+            case Tag():
+                return self._tag(site, stmt, domain)
+            case _:
+                return NEUTRAL
+
+    def _copy(self, site: Site, stmt: Copy, domain: UnionSet) -> Value:
+        number = next(
+            i
+            for i, a in enumerate(site.accesses)
+            if a.obj == stmt.src.obj and a.mode is Mode.READ and a.index == stmt.src.index
+        )
+        value = self.read(site, number)
+        if stmt.mask is None or stmt.other is None:
+            return restrict(value, domain)
+        try:
+            inside = self._where(site, stmt.mask)
+        except NonAffine as error:
+            return Value((), (), ((domain, str(error)),), False)
+        padding = Value(((domain.subtract(inside), stmt.other),))
+        return merge([restrict(value, domain.intersect(inside)), padding])
+
+    def _where(self, site: Site, mask: Expr) -> UnionSet:
+        """The instances at which a mask holds."""
+        coords = self.model.coords(len(site.shape))
+        text = self.model.guard_text(site, mask, coords)
+        return self.model.parse_set(f"{{ {self.model.tuple_text(site, coords)} : {text} }}").to_union_set()
+
+    def _tag(self, site: Site, stmt: Tag, domain: UnionSet) -> Value:
+        try:
+            values = {name: self.term(site, term).intersect_domain(domain) for name, term in stmt.fields}
+        except NonAffine as error:
+            return Value((), (), ((domain, str(error)),), False)
+        covered = domain
+        for image in values.values():
+            covered = covered.intersect(image.domain())
+        parts = ((domain.subtract(covered), "a tag rule that uses an element without a tag"),)
+        return Value((), (Tagged(covered, tuple(values), values),), parts)
+
+    # ------------------------------------------------------------------ expressions
+
+    def of_expr(self, site: Site, expr: Expr) -> Value:
+        """Rule 2 over a value expression: the join of all registers that it reads, conditions left out."""
+        match expr:
+            case Const():
+                everything = self.model.domain(site)[0].to_union_set()
+                return Value(((everything, expr),))
+            case Elem():
+                return self.read(site, self._number(site, expr))
+            case Op(op="cast" | "neg", args=(inner,)):
+                value = self.of_expr(site, inner)
+                return value if expr.op == "cast" else Value((), value.tagged, value.mixed, value.exact)
+            case Op(op="where", args=(_, a, b)):
+                return join(self.of_expr(site, a), self.of_expr(site, b))
+            case Op(op=name) if name in _TRANSPARENT_CONDITIONS:
+                return NEUTRAL
+            case Op(args=args):
+                result = NEUTRAL
+                for arg in args:
+                    result = join(result, self.of_expr(site, arg))
+                return result
+            case _:
+                return NEUTRAL
+
+    def _number(self, site: Site, elem: Elem) -> int:
+        """The position of a register read among the site's relations."""
+        everything = (*site.accesses, *site.tag_reads)
+        return next(
+            i
+            for i, a in enumerate(everything)
+            if a.obj == elem.obj and a.index == elem.index and a.mode is Mode.READ
+        )
+
+    def term(self, site: Site, term: TagTerm) -> UnionMap:
+        """{instance -> value} of a tag term: an integer, uninterpreted index data, or a field of a tag."""
+        match term:
+            case TagField(elem=elem, name=name):
+                return self.field(site, elem, name)
+            case DataValue(tensor=tensor, index=index):
+                return self._data(site, tensor, index)
+            case Const() | Coord() | Op() | Elem():
+                return self.integer(site, term)
+            case _:
+                return self.integer(site, term)  # type: ignore[arg-type]
+
+    def field(self, site: Site, elem: Elem, name: str | int) -> UnionMap:
+        """The single-valued field of an element, over the instances at which it is tagged."""
+        number = len(site.accesses) + tagged_elements(site.stmt).index(elem)
+        result = empty_map()
+        for tagged in self.read(site, number).tagged:
+            key = tagged.names[name] if isinstance(name, int) and name < len(tagged.names) else name
+            if key in tagged.values:
+                result = result.union(tagged.values[str(key)])
+        return result
+
+    def _data(self, site: Site, tensor: str, index: tuple[Expr, ...]) -> UnionMap:
+        coords = self.model.coords(len(site.shape))
+        texts = ", ".join(self.model.translator.integer(e, coords) for e in index)
+        source = self.model.tuple_text(site, coords)
+        domain = self.model.domain(site)[0]
+        text = f"{{ {source} -> data_{identifier(tensor)}[{texts}] }}"
+        return self.model.parse_map(text).intersect_domain(domain).to_union_map()
+
+    def integer(self, site: Site, expr: Expr) -> UnionMap:
+        """{instance -> [v]} of an affine expression, or {instance -> data_t[c]} of a value loaded from `t`."""
+        if isinstance(expr, Elem):
+            return self._loaded(site, self._number(site, expr))
+        coords = self.model.coords(len(site.shape))
+        text = f"{{ {self.model.tuple_text(site, coords)} -> [{self.model.translator.integer(expr, coords)}] }}"
+        return self.model.parse_map(text).intersect_domain(self.model.domain(site)[0]).to_union_map()
+
+    def _loaded(self, site: Site, number: int) -> UnionMap:
+        """The index data that a register read receives."""
+        relation = site.accesses[number]
+        flow = self.flow(relation.obj)
+        if not flow.exact:
+            raise NonAffine(flow.reason)
+        result = empty_map()
+        for part in map_parts(flow.sources):
+            if part.get_tuple_name(isl.dim_type.in_) != sink_name(site, number):
+                continue
+            along = part.set_tuple_name(isl.dim_type.in_, site.name).to_union_map()
+            source = self.model.sites[int(part.get_tuple_name(isl.dim_type.out)[1:])]
+            result = result.union(along.apply_range(self._written_integer(source)))
+        return result
+
+    def _written_integer(self, source: Site) -> UnionMap:
+        stmt = source.stmt
+        if isinstance(stmt, Map):
+            return self.integer(source, stmt.value)
+        if isinstance(stmt, Copy) and isinstance(self.kernel.object(stmt.src.obj), Tensor):
+            values = self._data(source, stmt.src.obj, stmt.src.index)
+            if stmt.mask is None:
+                return values
+            inside = self._where(source, stmt.mask)
+            domain = self.model.domain(source)[0].to_union_set()
+            padding = empty_map()
+            if stmt.other is not None:
+                padding = self.integer(source, stmt.other).intersect_domain(domain.subtract(inside))
+            return values.intersect_domain(inside).union(padding)
+        if isinstance(stmt, Copy):
+            number = next(i for i, a in enumerate(source.accesses) if a.index == stmt.src.index)
+            return self._loaded(source, number)
+        raise NonAffine("an index computed by other than loads and arithmetic")
+
+
+def _at(term: TagTerm, index: tuple[Expr, ...]) -> TagTerm:
+    """A tag function's field at the coordinates `index`."""
+    if isinstance(term, DataValue):
+        return DataValue(term.tensor, tuple(_replace(e, index) for e in term.index))
+    return _replace(term, index)  # type: ignore[arg-type]
+
+
+def _replace(expr: Expr, index: tuple[Expr, ...]) -> Expr:
+    return rewrite(expr, lambda e: index[e.axis] if isinstance(e, Coord) else None)
