@@ -55,6 +55,7 @@ class TagAnalysis:
         self.model = model
         self.kernel = model.kernel
         self._flows: dict[str, Flow] = {}
+        self._value_flows: dict[str, Flow] = {}
         self._values: dict[int, Value] = {}
         self._active: set[int] = set()
         self._tensor_tags = {
@@ -73,6 +74,26 @@ class TagAnalysis:
             self._flows[obj] = data_flow(self.model, cells)
         return self._flows[obj]
 
+    def value_flow(self, obj: str) -> Flow:
+        """The data-flow of what an object holds, whatever its labels."""
+        if obj not in self._value_flows:
+            self._value_flows[obj] = data_flow(self.model, self.model.accesses_of(obj))
+        return self._value_flows[obj]
+
+    def indirect_cells(self, site: Site, number: int) -> UnionMap:
+        """{instance -> cell}, each coordinate an integer or index data, for an access through an index tensor."""
+        relation = (*site.accesses, *site.tag_reads)[number]
+        result: UnionMap | None = None
+        for index in relation.index:
+            image = self.integer(site, index)
+            result = image if result is None else result.range_product(image)
+        if result is None:
+            raise NonAffine("an access without an index")
+        domain = self.model.domain(site)[0].to_union_set()
+        if relation.guard is not None:
+            domain = domain.intersect(self.where(site, relation.guard))
+        return result.intersect_domain(domain)
+
     def _retag(self, site: Site) -> Cells:
         stmt = site.stmt
         assert isinstance(stmt, Tag)
@@ -89,7 +110,7 @@ class TagAnalysis:
         obj = self.kernel.object(relation.obj)
         cells = self.model.cells(site, number)
         domain = cells.map.domain().to_union_set()
-        if isinstance(obj, Tensor) and not self._is_written(obj.name):
+        if isinstance(obj, Tensor) and not self.is_written(obj.name):
             return restrict(self._initial(site, obj, number), domain)
         flow = self.flow(obj.name)
         if not flow.exact or not cells.exact:
@@ -117,7 +138,7 @@ class TagAnalysis:
             base = merge([base, restrict(self._initial(site, obj, number), domain.subtract(covered))])
         return accumulate(base, collected, domain) if collected else base
 
-    def _is_written(self, name: str) -> bool:
+    def is_written(self, name: str) -> bool:
         return any(a.obj == name and a.mode is not Mode.READ for s in self.model.sites for a in s.accesses)
 
     def _contributions(self, source: Site, along: UnionMap) -> Contributions:
@@ -170,7 +191,7 @@ class TagAnalysis:
             case Accumulate(value=value, mask=mask):
                 inside = domain
                 if mask is not None:
-                    inside = inside.intersect(self._where(site, mask))
+                    inside = inside.intersect(self.where(site, mask))
                 return restrict(self.of_expr(site, value), inside)
             case Mma():
                 return restrict(contract(self.read(site, 0), self.read(site, 1)), domain)
@@ -180,22 +201,25 @@ class TagAnalysis:
                 return NEUTRAL
 
     def _copy(self, site: Site, stmt: Copy, domain: UnionSet) -> Value:
-        number = next(
-            i
-            for i, a in enumerate(site.accesses)
-            if a.obj == stmt.src.obj and a.mode is Mode.READ and a.index == stmt.src.index
-        )
-        value = self.read(site, number)
+        value = self.read(site, self.source_number(site, stmt))
         if stmt.mask is None or stmt.other is None:
             return restrict(value, domain)
         try:
-            inside = self._where(site, stmt.mask)
+            inside = self.where(site, stmt.mask)
         except NonAffine as error:
             return Value((), (), ((domain, str(error)),), False)
         padding = Value(((domain.subtract(inside), stmt.other),))
         return merge([restrict(value, domain.intersect(inside)), padding])
 
-    def _where(self, site: Site, mask: Expr) -> UnionSet:
+    def source_number(self, site: Site, stmt: Copy) -> int:
+        """The position of a copy's source among the site's relations."""
+        return next(
+            i
+            for i, a in enumerate(site.accesses)
+            if a.obj == stmt.src.obj and a.mode is Mode.READ and a.index == stmt.src.index
+        )
+
+    def where(self, site: Site, mask: Expr) -> UnionSet:
         """The instances at which a mask holds."""
         coords = self.model.coords(len(site.shape))
         text = self.model.guard_text(site, mask, coords)
@@ -221,7 +245,7 @@ class TagAnalysis:
                 everything = self.model.domain(site)[0].to_union_set()
                 return Value(((everything, expr),))
             case Elem():
-                return self.read(site, self._number(site, expr))
+                return self.read(site, self.number(site, expr))
             case Op(op="cast" | "neg", args=(inner,)):
                 value = self.of_expr(site, inner)
                 return value if expr.op == "cast" else Value((), value.tagged, value.mixed, value.exact)
@@ -237,7 +261,7 @@ class TagAnalysis:
             case _:
                 return NEUTRAL
 
-    def _number(self, site: Site, elem: Elem) -> int:
+    def number(self, site: Site, elem: Elem) -> int:
         """The position of a register read among the site's relations."""
         everything = (*site.accesses, *site.tag_reads)
         return next(
@@ -279,7 +303,7 @@ class TagAnalysis:
     def integer(self, site: Site, expr: Expr) -> UnionMap:
         """{instance -> [v]} of an affine expression, or {instance -> data_t[c]} of a value loaded from `t`."""
         if isinstance(expr, Elem):
-            return self._loaded(site, self._number(site, expr))
+            return self._loaded(site, self.number(site, expr))
         coords = self.model.coords(len(site.shape))
         text = f"{{ {self.model.tuple_text(site, coords)} -> [{self.model.translator.integer(expr, coords)}] }}"
         return self.model.parse_map(text).intersect_domain(self.model.domain(site)[0]).to_union_map()
@@ -307,15 +331,14 @@ class TagAnalysis:
             values = self._data(source, stmt.src.obj, stmt.src.index)
             if stmt.mask is None:
                 return values
-            inside = self._where(source, stmt.mask)
+            inside = self.where(source, stmt.mask)
             domain = self.model.domain(source)[0].to_union_set()
             padding = empty_map()
             if stmt.other is not None:
                 padding = self.integer(source, stmt.other).intersect_domain(domain.subtract(inside))
             return values.intersect_domain(inside).union(padding)
         if isinstance(stmt, Copy):
-            number = next(i for i, a in enumerate(source.accesses) if a.index == stmt.src.index)
-            return self._loaded(source, number)
+            return self._loaded(source, self.source_number(source, stmt))
         raise NonAffine("an index computed by other than loads and arithmetic")
 
 

@@ -1,0 +1,260 @@
+"""Machine rules: instructions used as their documents allow, within the target's budgets.
+
+Alignment and contiguity of vector accesses are proved for all sizes (z3); register and shared layouts are
+concrete and are compared as tables.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import z3
+
+from argus.diagnostic import Verdict
+from argus.ir.expr import Const, Coord, LoopVar, Param, ProgramId
+from argus.ir.instruction import INSTRUCTIONS, MMA
+from argus.ir.instruction.tiled import tiled_mma
+from argus.ir.nodes import Access, Copy, Fragment, Mma, Shared, Tensor
+from argus.ir.target import TARGETS
+from argus.layout import FragmentLayout, LayoutError
+from argus.layout.analysis import is_injective
+from argus.source import Span
+from argus.verify.bounds import BoundsChecker
+from argus.verify.findings import Finding, Place, integer_parameters, unknown
+from argus.verify.physical import offsets
+from argus.verify.program import Site
+
+
+def check(bounds: BoundsChecker) -> list[Finding]:
+    """All machine rules of one kernel."""
+    return [*_memory(bounds), *_registers(bounds), *_statements(bounds)]
+
+
+def _refuse(code: str, span: Span, message: str, help: str) -> Finding:
+    """A rule broken for every launch: there is no element to point at, the kernel as a whole is refused."""
+    return Finding(code, "machine", Verdict.REFUTED, message, span, help=help)
+
+
+# ---------------------------------------------------------------------------- budgets
+
+
+def _memory(bounds: BoundsChecker) -> list[Finding]:
+    kernel, findings = bounds.kernel, []
+    target = TARGETS[kernel.target or "sm_80"]
+    spans: list[tuple[int, int, Shared]] = []
+    for tile in kernel.shared:
+        assert tile.layout is not None and tile.offset is not None
+        if not is_injective(tile.layout):
+            findings.append(_refuse("shared-layout-overlaps", tile.span,
+                f"the layout {tile.layout} of '{tile.name}' puts two elements at one address",
+                "choose an injective layout"))  # fmt: skip
+        end = tile.offset + int(tile.layout.cosize()) * tile.dtype.bytes
+        spans.append((tile.offset, end, tile))
+        if end > target.shared_bytes:
+            findings.append(_refuse("shared-memory-exceeded", tile.span,
+                f"shared memory ends at byte {end}; {target.name} gives a block {target.shared_bytes}",
+                "use smaller tiles or fewer stages"))  # fmt: skip
+    for (a0, a1, first), (b0, b1, second) in combinations(spans, 2):
+        if a0 < b1 and b0 < a1:
+            findings.append(unknown("shared-tiles-alias", "machine", second.span,
+                f"shared tiles '{first.name}' and '{second.name}' share bytes; what one holds is not tracked in the other",
+                "give the tiles byte ranges of their own"))  # fmt: skip
+    if kernel.num_threads > target.max_threads:
+        findings.append(_refuse("too-many-threads", kernel.span,
+            f"{kernel.num_threads} threads in a block; {target.name} allows {target.max_threads}",
+            "use fewer warps"))  # fmt: skip
+    return findings
+
+
+def _registers(bounds: BoundsChecker) -> list[Finding]:
+    kernel = bounds.kernel
+    target = TARGETS[kernel.target or "sm_80"]
+    largest = max(kernel.fragments, key=_words, default=None)
+    if largest is not None and _words(largest) > target.registers:
+        return [_refuse("register-budget-exceeded", largest.span,
+            f"'{largest.name}' alone takes {_words(largest)} registers a thread; {target.name} has {target.registers}",
+            "use a smaller tile or more warps")]  # fmt: skip
+    return []
+
+
+def _words(fragment: Fragment) -> int:
+    assert fragment.layout is not None
+    return -(-fragment.layout.num_values * fragment.dtype.bytes // 4)
+
+
+# ---------------------------------------------------------------------------- statements
+
+
+def _statements(bounds: BoundsChecker) -> list[Finding]:
+    findings = []
+    for site in bounds.sites:
+        match site.stmt:
+            case Copy():
+                findings += _copy(bounds, site, site.stmt)
+            case Mma():
+                findings += _mma(bounds, site, site.stmt)
+            case _:
+                pass
+    return findings
+
+
+def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
+    kernel = bounds.kernel
+    if stmt.instr is None or stmt.layout is None:
+        return []
+    row, target = INSTRUCTIONS[stmt.instr], TARGETS[kernel.target or "sm_80"]
+    if not set(row.architectures) & set(target.architectures):
+        return [_refuse("instruction-not-available", stmt.span, f"{target.name} has no {row.name}",
+            f"{row.name} needs {' or '.join(row.architectures)}")]  # fmt: skip
+    dtype = kernel.object(stmt.dst.obj).dtype
+    width = stmt.vector * dtype.bytes
+    if dtype.bits not in row.dtypes_bits or width not in row.vector_bytes:
+        allowed = ", ".join(map(str, row.vector_bytes))
+        return [_refuse("vector-width", stmt.span,
+            f"{row.name} moves {allowed} bytes of {'/'.join(map(str, row.dtypes_bits))}-bit elements at a time; "
+            f"here {stmt.vector} x {dtype} = {width} bytes", "choose another layout or dtype")]  # fmt: skip
+    findings = []
+    for access in (stmt.src, stmt.dst):
+        obj = kernel.object(access.obj)
+        if isinstance(obj, Shared) and row.collective:
+            findings += _matrix_rows(bounds, site, stmt, access, obj)
+        elif isinstance(obj, Shared) and stmt.vector > 1:
+            findings += _shared_vector(bounds, site, stmt, access, obj)
+        elif isinstance(obj, Tensor) and stmt.vector > 1:
+            findings += _global_vector(bounds, site, stmt, access, obj)
+    return findings
+
+
+def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tensor: Tensor) -> list[Finding]:
+    """Vector elements are consecutive along the stride-1 dimension, aligned, and masked alike."""
+    vector, layout = stmt.vector, stmt.layout
+    assert layout is not None
+    unit = [i for i, s in enumerate(tensor.strides) if s == Const(1, s.dtype)]
+    dims = [d for d in range(layout.rank) if layout.vector_width(d) >= vector]
+    help = "choose a layout whose vectors run along the tensor's contiguous dimension, or vector 1"
+    if not unit or not dims or tensor.alignment < vector * tensor.dtype.bytes:
+        return [_refuse("misaligned-vector", stmt.span,
+            f"{vector}-element access of '{tensor.name}' (alignment {tensor.alignment} bytes) cannot be one vector",
+            help)]  # fmt: skip
+    solver, dim = bounds.solver, dims[0]
+    step = z3.FreshInt("step")
+    facts = [*bounds.facts(site), solver.integer(Coord(dim)) % vector == 0, step >= 0, step < vector]
+    goals = []
+    shift = (solver.integer(Coord(dim)), solver.integer(Coord(dim)) + step)
+    for axis, index in enumerate(access.index):
+        here = solver.integer(index)
+        there = z3.substitute(here, shift)
+        moved = step if axis == unit[0] else z3.IntVal(0)
+        goals.append(there == here + moved)
+    goals.append(solver.integer(access.index[unit[0]]) % vector == 0)
+    if stmt.mask is not None:
+        mask = solver.condition(stmt.mask)
+        goals.append(z3.substitute(mask, shift) == mask)
+    answer = solver.holds(z3.And(*goals), facts)
+    if answer.verdict is Verdict.PROVED:
+        return []
+    text = f"the {vector}-element vectors of '{tensor.name}' are not aligned, contiguous and masked alike"
+    if answer.verdict is Verdict.UNKNOWN:
+        return [unknown("vector-unknown", "machine", stmt.span, f"cannot decide whether {text}: {answer.reason}", help)]
+    axes = len(bounds.kernel.grid) if bounds.kernel.grid is not None else 1
+    place = Place(
+        sizes={n: answer.model.get(Param(n), 1) for n in integer_parameters(bounds.kernel)},
+        block=tuple(answer.model.get(ProgramId(a), 0) for a in range(axes)),
+        iteration={v: answer.model.get(LoopVar(v), 0) for v in site.iterators},
+        element=tuple(answer.model.get(Coord(a), 0) for a in range(len(site.shape))),
+    )
+    return [Finding("misaligned-vector", "machine", Verdict.REFUTED, text, stmt.span, help=help, place=place)]
+
+
+def _shared_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:
+    """The elements of each vector are consecutive and aligned in the tile's layout, swizzle included."""
+    found = offsets(bounds.kernel, site, access, tile)
+    help = "choose a shared layout that keeps the vector's elements together"
+    if found is None:
+        return [unknown("vector-unknown", "machine", stmt.span,
+            f"cannot tell the addresses of the vectors of '{tile.name}'", help)]  # fmt: skip
+    assert stmt.layout is not None and tile.offset is not None
+    groups = found.reshape(*found.shape[:-1], -1, stmt.vector)
+    first = groups[..., :1]
+    together = bool((groups == first + np.arange(stmt.vector)).all())
+    aligned = bool(((first * tile.dtype.bytes + tile.offset) % (stmt.vector * tile.dtype.bytes) == 0).all())
+    if together and aligned:
+        return []
+    return [_refuse("misaligned-vector", stmt.span,
+        f"the {stmt.vector}-element vectors of shared tile '{tile.name}' are not contiguous and aligned in {tile.layout}",
+        help)]  # fmt: skip
+
+
+def _matrix_rows(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:
+    """ldmatrix and stmatrix: rows of 16 aligned bytes, spread over lanes as the document says."""
+    found = offsets(bounds.kernel, site, access, tile)
+    layout = stmt.layout
+    assert layout is not None and tile.offset is not None
+    if found is None:
+        return [unknown("vector-unknown", "machine", stmt.span,
+            f"cannot tell the rows of '{tile.name}' that {stmt.instr} reads", "use constant tile indices")]  # fmt: skip
+    trans = stmt.instr is not None and stmt.instr.endswith("trans")
+    per_lane = 4 // tile.dtype.bytes  # one matrix gives a lane 4 bytes
+    byte = found * tile.dtype.bytes + tile.offset
+    # [..., warp, lane // 4, lane % 4, matrix, element of the lane]
+    lanes = byte.reshape(*byte.shape[:-2], -1, 8, 4, byte.shape[-1] // per_lane, per_lane)
+    if trans:  # lane // 4 is the column; all columns of a row start from one address
+        start = lanes - (np.arange(8) * tile.dtype.bytes)[:, None, None, None]
+        one_row = bool((start == start[..., :1, :, :, :]).all())
+    else:  # lane // 4 is the row; lane % 4 and the element walk along it
+        start = lanes - (np.arange(4) * 4)[:, None, None] - np.arange(per_lane) * tile.dtype.bytes
+        one_row = bool((start == start[..., :1, :, :1]).all())
+    ok = one_row and bool((start % 16 == 0).all())
+    if ok:
+        return []
+    return [_refuse("matrix-row-layout", stmt.span,
+        f"{stmt.instr} needs rows of 16 contiguous, aligned bytes and its own spread over lanes; "
+        f"'{tile.name}' with layout {tile.layout} and registers {layout} is not that",
+        "use the layouts of al.tiled_mma and a swizzle that keeps 16-byte rows whole")]  # fmt: skip
+
+
+def _mma(bounds: BoundsChecker, site: Site, stmt: Mma) -> list[Finding]:
+    """The operands' registers are exactly those that the instruction reads."""
+    kernel = bounds.kernel
+    target = TARGETS[kernel.target or "sm_80"]
+    if stmt.instr is None or stmt.warps is None:
+        return []
+    row = MMA[stmt.instr]
+    if not set(row.architectures) & set(target.architectures):
+        return [_refuse("instruction-not-available", stmt.span, f"{target.name} has no {row.name}",
+            f"{row.name} needs {' or '.join(row.architectures)}")]  # fmt: skip
+    try:
+        tiled = tiled_mma(row, stmt.shape, stmt.warps)
+    except LayoutError as error:
+        return [_refuse("mma-shape", stmt.span, str(error), "choose other tile sizes or warps")]
+    findings = []
+    for what, access, layout, dims, dtypes in (
+        ("a", stmt.a, tiled.a, (0, 2), row.operands),
+        ("b", stmt.b, tiled.b, (1, 2), row.operands),
+        ("d", stmt.d, tiled.c, (0, 1), (row.accumulator,)),
+    ):
+        obj = kernel.object(access.obj)
+        if not isinstance(obj, Fragment) or obj.layout is None or not _same_registers(obj.layout, layout):
+            findings.append(_refuse("mma-operand-layout", stmt.span,
+                f"operand {what} ('{access.obj}') is not laid out as {row.name} reads it",
+                f"give it the layout {layout}"))  # fmt: skip
+        elif access.index != tuple(Coord(d) for d in dims):
+            findings.append(unknown("mma-operand-index", "machine", stmt.span,
+                f"operand {what} ('{access.obj}') is not indexed by the tile's own coordinates",
+                "give the instruction whole register tiles"))  # fmt: skip
+        elif obj.dtype not in dtypes:
+            findings.append(_refuse("mma-operand-dtype", stmt.span,
+                f"operand {what} ('{access.obj}') is {obj.dtype}; {row.name} takes {', '.join(map(str, dtypes))}",
+                "convert it, or choose another instruction"))  # fmt: skip
+    operands = {kernel.object(a.obj).dtype for a in (stmt.a, stmt.b)}
+    if len(operands) > 1 and not findings and row.operands[0].bits != 8:
+        findings.append(_refuse("mma-operand-dtype", stmt.span, "the two operands have different dtypes",
+            "convert one of them"))  # fmt: skip
+    return findings
+
+
+def _same_registers(a: FragmentLayout, b: FragmentLayout) -> bool:
+    """The same element in every register of every thread."""
+    return a.shape == b.shape and bool(np.array_equal(a.coordinates(), b.coordinates()))
+

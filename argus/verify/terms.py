@@ -1,0 +1,258 @@
+"""What is computed, as terms over statement instances: the flow of whole values, for specifications.
+
+A term stands over an instance space; `Via` moves to the instances it was computed by. Loads are relations to tensor
+cells, reductions are relations to the instances that contribute. Casts are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+import islpy as isl
+
+from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op, Param
+from argus.ir.nodes import Accumulate, Copy, Map, Mma, Tensor
+from argus.ir.types import float32
+from argus.verify.program import Site
+from argus.verify.relations import (
+    NonAffine,
+    UnionMap,
+    UnionSet,
+    empty_set,
+    map_parts,
+    sink_name,
+)
+from argus.verify.tags import TagAnalysis
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same number everywhere."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A launch-time scalar."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a tensor held at launch: {instance -> cell}."""
+
+    tensor: str
+    cells: UnionMap
+
+
+@dataclass(frozen=True)
+class Apply:
+    """An operator."""
+
+    op: str
+    args: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Via:
+    """A term over other instances: {instance -> instance}, single-valued."""
+
+    along: UnionMap
+    term: Term
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Terms on disjoint parts of the instance space."""
+
+    parts: tuple[tuple[UnionSet, Term], ...]
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """`op` over the instances that contribute: each part is {instance -> contributing instance} and its term."""
+
+    op: str
+    start: Term
+    parts: tuple[tuple[UnionMap, Term], ...]
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """A value that no term describes, with the reason."""
+
+    reason: str
+
+
+Term = Union[Constant, Parameter, Load, Apply, Via, Cases, Reduce, Opaque]
+
+
+class TermBuilder:
+    """Terms by statement, built on demand and kept; shares the data-flow of the tag analysis."""
+
+    def __init__(self, analysis: TagAnalysis) -> None:
+        self.analysis = analysis
+        self.model = analysis.model
+        self._terms: dict[int, Term] = {}
+        self._active: set[int] = set()
+
+    def written(self, site: Site) -> Term:
+        """What a statement writes or contributes, over its instances."""
+        if site.index in self._terms:
+            return self._terms[site.index]
+        if site.index in self._active:
+            return Opaque("a value carried from one iteration to the next by other than accumulation")
+        self._active.add(site.index)
+        try:
+            term = self._written(site)
+        except NonAffine as error:
+            term = Opaque(str(error))
+        finally:
+            self._active.discard(site.index)
+        self._terms[site.index] = term
+        return term
+
+    def _written(self, site: Site) -> Term:
+        stmt = site.stmt
+        match stmt:
+            case Copy():
+                return self._copy(site, stmt)
+            case Map(value=value):
+                return self.of_expr(site, value)
+            case Accumulate(value=value, mask=mask):
+                term = self.of_expr(site, value)
+                return term if mask is None else Cases(((self.analysis.where(site, mask), term),))
+            case Mma():
+                return Apply("mul", (self.read(site, 0), self.read(site, 1)))
+            case _:
+                return Opaque("a statement without a value")
+
+    def _copy(self, site: Site, stmt: Copy) -> Term:
+        term = self.read(site, self.analysis.source_number(site, stmt))
+        if stmt.mask is None or stmt.other is None:
+            return term
+        inside = self.analysis.where(site, stmt.mask)
+        outside = self.model.domain(site)[0].to_union_set().subtract(inside)
+        return Cases(((inside, term), (outside, Constant(float(stmt.other.value)))))
+
+    def of_expr(self, site: Site, expr: Expr) -> Term:
+        """The term of a value expression."""
+        match expr:
+            case Const(value=value):
+                return Constant(float(value))
+            case Param(name=name):
+                return Parameter(name)
+            case Elem():
+                return self.read(site, self.analysis.number(site, expr))
+            case Op(op="cast", args=(inner,)):
+                return self.of_expr(site, inner)
+            case Op(op="where", args=(condition, a, b)):
+                inside = self.analysis.where(site, condition)
+                outside = self.model.domain(site)[0].to_union_set().subtract(inside)
+                return Cases(((inside, self.of_expr(site, a)), (outside, self.of_expr(site, b))))
+            case Op(op=name, args=args):
+                return Apply(name, tuple(self.of_expr(site, a) for a in args))
+            case _:
+                return Opaque("a value computed from indices")
+
+    def read(self, site: Site, number: int) -> Term:
+        """What an access receives, over the reading site's instances."""
+        relation = (*site.accesses, *site.tag_reads)[number]
+        obj = self.model.kernel.object(relation.obj)
+        cells = self.model.cells(site, number)
+        if isinstance(obj, Tensor) and not self.analysis.is_written(obj.name):
+            return self._initial(site, number)
+        flow = self.analysis.value_flow(obj.name)
+        if not (flow.exact and cells.exact):
+            return Opaque(flow.reason or cells.reason)
+        plain: list[tuple[UnionSet, Term]] = []
+        collected: dict[str, list[tuple[UnionMap, Term]]] = {}
+        covered = empty_set()
+        for part in map_parts(flow.sources):
+            if part.get_tuple_name(isl.dim_type.in_) != sink_name(site, number):
+                continue
+            along = part.set_tuple_name(isl.dim_type.in_, site.name).to_union_map()
+            source = self.model.sites[int(part.get_tuple_name(isl.dim_type.out)[1:])]
+            if isinstance(source.stmt, (Accumulate, Mma)):
+                op = source.stmt.op if isinstance(source.stmt, Accumulate) else "add"
+                collected.setdefault(op, []).append((along, self.written(source)))
+            else:
+                plain.append((along.domain(), Via(along, self.written(source))))
+                covered = covered.union(along.domain())
+        if isinstance(obj, Tensor):
+            rest = cells.map.domain().to_union_set().subtract(covered)
+            plain.append((rest, self._initial(site, number)))
+        base: Term = plain[0][1] if len(plain) == 1 else Cases(tuple(plain))
+        if not collected:
+            return base
+        if len(collected) > 1:
+            return Opaque("reductions with different operators in one cell")
+        ((op, parts),) = collected.items()
+        return Reduce(op, base, tuple(parts))
+
+    def _initial(self, site: Site, number: int) -> Term:
+        cells = self.model.cells(site, number)
+        relation = (*site.accesses, *site.tag_reads)[number]
+        if cells.exact:
+            return Load(relation.obj, cells.map.to_union_map())
+        indirect = self.analysis.indirect_cells(site, number)
+        return Load(relation.obj, indirect)
+
+
+def constant_regions(term: Term, root: UnionSet, path: UnionMap) -> list[tuple[UnionSet, float]]:
+    """The root instances at which a term is known to be one number. `path`: {root -> instance of the term}."""
+    match term:
+        case Constant(value=value):
+            return [(root, value)]
+        case Via(along=along, term=inner):
+            through = path.apply_range(along)
+            return constant_regions(inner, root.intersect(through.domain()), through)
+        case Cases(parts=parts):
+            found = []
+            for region, inner in parts:
+                here = root.intersect(path.intersect_range(region).domain())
+                found += constant_regions(inner, here, path.intersect_domain(here))
+            return found
+        case Reduce(op=op, start=start, parts=parts):
+            return _constant_reduction(op, start, parts, root, path)
+        case Apply(op=op, args=args):
+            return _constant_application(op, [constant_regions(a, root, path) for a in args])
+        case _:
+            return []
+
+
+def _constant_reduction(
+    op: str, start: Term, parts: tuple[tuple[UnionMap, Term], ...], root: UnionSet, path: UnionMap
+) -> list[tuple[UnionSet, float]]:
+    """A reduction is its start value where every contribution is the identity."""
+    identity = float(REDUCTIONS[op](float32))
+    counting = empty_set()
+    for along, term in parts:
+        reached = path.apply_range(along)
+        pairs = reached.wrap()
+        same = empty_set()
+        for region, value in constant_regions(term, pairs, reached.range_map()):
+            if value == identity:
+                same = same.union(region)
+        counting = counting.union(pairs.subtract(same).apply(reached.domain_map()))
+    return [(r.subtract(counting), v) for r, v in constant_regions(start, root, path)]
+
+
+def _constant_application(
+    op: str, args: list[list[tuple[UnionSet, float]]]
+) -> list[tuple[UnionSet, float]]:
+    """Numbers that absorb or survive: 0 in products and quotients, -inf under subtraction and exp."""
+    found: list[tuple[UnionSet, float]] = []
+    if op == "mul":
+        found += [(region, 0.0) for arg in args for region, value in arg if value == 0]
+    elif op == "truediv":
+        found += [(region, 0.0) for region, value in args[0] if value == 0]
+    elif op in ("sub", "add"):
+        found += [(region, value) for region, value in args[0] if value == float("-inf")]
+    elif op in ("exp", "exp2"):
+        found += [(region, 0.0) for region, value in args[0] if value == float("-inf")]
+    return found
+
