@@ -46,9 +46,12 @@ def check(analysis: TagAnalysis) -> list[Finding]:
                 finding = _condition(analysis, site, condition)
             except NonAffine as error:
                 finding = unknown(
-                    "tags-unknown", "tags", site.stmt.span, f"cannot decide this assertion: {error}",
+                    "tags-unknown",
+                    "tags",
+                    site.stmt.span,
+                    f"cannot decide this assertion: {error}",
                     "use affine index arithmetic, or a smaller constexpr",
-                )  # fmt: skip
+                )
             if finding is not None:
                 findings.append(finding)
     return findings
@@ -133,7 +136,9 @@ def _single(value: Value, term: TagField, failures: list[_Failure]) -> UnionMap:
         result = result.union(tagged.values[key])
     if not result.is_single_valued():
         several = _several(result)
-        failures.append(_Failure(several, f"'{term.name}' is a set of contributions, not one value", result, empty_map()))
+        failures.append(
+            _Failure(several, f"'{term.name}' is a set of contributions, not one value", result, empty_map())
+        )
     return result
 
 
@@ -164,9 +169,15 @@ def _no_field(tagged: Tagged, name: str | int) -> _Failure:
 
 
 def _field(
-    analysis: TagAnalysis, site: Site, domain: UnionSet, value: Value, name: str | int, term: TagTerm,
-    failures: list[_Failure], fields: int | None,
-) -> None:  # fmt: skip
+    analysis: TagAnalysis,
+    site: Site,
+    domain: UnionSet,
+    value: Value,
+    name: str | int,
+    term: TagTerm,
+    failures: list[_Failure],
+    fields: int | None,
+) -> None:
     """One field of a value against a term."""
     for tagged in value.tagged:
         key = _key(tagged, name)
@@ -177,7 +188,9 @@ def _field(
         if isinstance(term, Once):
             expected = _once(analysis, site, term).intersect_domain(tagged.domain)
             twice = duplicated(tagged, key)
-            failures.append(_Failure(_unequal(arrived, expected), f"the contributions to '{key}' differ", arrived, expected))
+            failures.append(
+                _Failure(_unequal(arrived, expected), f"the contributions to '{key}' differ", arrived, expected)
+            )
             failures.append(_Failure(twice, f"a contribution to '{key}' arrives more than once", arrived, expected))
         else:
             expected = analysis.term(site, term).intersect_domain(tagged.domain)
@@ -215,10 +228,17 @@ def _finding(analysis: TagAnalysis, site: Site, failure: _Failure) -> Finding | 
     place = place_of(analysis.kernel, point, site)
     at = isl.UnionSet.from_set(_point_set(analysis, site, point.values, point.parameters))
     return Finding(
-        "tag-mismatch", "tags", Verdict.REFUTED, f"tag assertion fails: {failure.what}", site.stmt.span,
-        label="asserted here", help=help, place=place,
-        arrived=_values(failure.arrived, at), expected=_values(failure.expected, at),
-    )  # fmt: skip
+        "tag-mismatch",
+        "tags",
+        Verdict.REFUTED,
+        f"tag assertion fails: {failure.what}",
+        site.stmt.span,
+        label="asserted here",
+        help=help,
+        place=place,
+        arrived=_values(failure.arrived, at),
+        expected=_values(failure.expected, at),
+    )
 
 
 def _point_set(analysis: TagAnalysis, site: Site, values: tuple[int, ...], parameters: dict[str, int]) -> isl.Set:
@@ -229,7 +249,7 @@ def _point_set(analysis: TagAnalysis, site: Site, values: tuple[int, ...], param
 
 def _values(relation: UnionMap, at: UnionSet) -> str:
     """The image of one point, as text: at most eight values."""
-    texts = []
+    texts: list[str] = []
     for part in set_parts(relation.intersect_domain(at).range()):
         name = part.get_tuple_name()
         rest = part
@@ -246,8 +266,14 @@ def _vacuous(analysis: TagAnalysis, site: Site, why: str) -> Finding:
     domain = analysis.model.domain(site)[0]
     place = None if domain.is_empty() else place_of(analysis.kernel, smallest(domain), site)
     return Finding(
-        "vacuous-assertion", "tags", Verdict.REFUTED, f"this assertion says nothing: {why}", site.stmt.span,
-        label="always true", help="tag the tensors that the tile is loaded from with al.tag(...)", place=place,
-        arrived="no tag", expected="a tag",
-    )  # fmt: skip
-
+        "vacuous-assertion",
+        "tags",
+        Verdict.REFUTED,
+        f"this assertion says nothing: {why}",
+        site.stmt.span,
+        label="always true",
+        help="tag the tensors that the tile is loaded from with al.tag(...)",
+        place=place,
+        arrived="no tag",
+        expected="a tag",
+    )

@@ -6,6 +6,7 @@ Intervals with constant ends decide most obligations; z3 over mathematical integ
 from __future__ import annotations
 
 from collections.abc import Iterator
+
 import z3
 
 from argus.diagnostic import Verdict
@@ -121,9 +122,7 @@ class BoundsChecker:
             return None
         ranges = [p for p in self.kernel.preconditions if isinstance(p, InRange) and p.tensor == stmt.src.obj]
         value = solver.integer(elem)
-        parts = [
-            z3.And(value >= solver.integer(p.lo), value < solver.integer(p.hi)) for p in ranges
-        ]  # fmt: skip
+        parts = [z3.And(value >= solver.integer(p.lo), value < solver.integer(p.hi)) for p in ranges]
         if not parts:
             return None
         if stmt.mask is None:
@@ -215,7 +214,7 @@ class BoundsChecker:
             case Param(name=name) if name in self.kernel.sizes:
                 return 0, MAX_EXTENT
             case Param(dtype=dtype) if dtype.is_int:
-                return (_INT32 if dtype.bits == 32 else _WIDE)
+                return _INT32 if dtype.bits == 32 else _WIDE
             case ProgramId(axis=axis):
                 grid = self.kernel.grid
                 if grid is None:
@@ -268,19 +267,33 @@ class BoundsChecker:
         if answer.verdict is Verdict.UNKNOWN:
             return unknown("bounds-unknown", "bounds", site.stmt.span, f"cannot decide: {what} ({answer.reason})", help)
         return Finding(
-            "out-of-bounds", "bounds", Verdict.REFUTED, what, site.stmt.span,
-            label="this access leaves the " + space, help=help, place=self._place(site, answer),
-        )  # fmt: skip
+            "out-of-bounds",
+            "bounds",
+            Verdict.REFUTED,
+            what,
+            site.stmt.span,
+            label="this access leaves the " + space,
+            help=help,
+            place=self._place(site, answer),
+        )
 
     def _overflows(self, site: Site | None, part: Op, what: str, answer: Answer) -> Finding:
         span = site.stmt.span if site is not None else self.kernel.span
         help = "bound the sizes with al.requires, or compute in al.int64"
         if answer.verdict is Verdict.UNKNOWN:
-            return unknown("overflow-unknown", "bounds", span, f"cannot decide the range of {what}: {answer.reason}", help)
+            return unknown(
+                "overflow-unknown", "bounds", span, f"cannot decide the range of {what}: {answer.reason}", help
+            )
         return Finding(
-            "int32-overflow", "bounds", Verdict.REFUTED, f"{what} leaves the range of 32-bit integers", span,
-            label="computed in 32 bits here", help=help, place=self._place(site, answer),
-        )  # fmt: skip
+            "int32-overflow",
+            "bounds",
+            Verdict.REFUTED,
+            f"{what} leaves the range of 32-bit integers",
+            span,
+            label="computed in 32 bits here",
+            help=help,
+            place=self._place(site, answer),
+        )
 
 
 def _evaluated(site: Site) -> Iterator[Expr]:
@@ -326,7 +339,7 @@ def _operate(name: str, args: list[Interval]) -> Interval:
         case "floordiv", [(a, b), (c, d)] if c == d and c > 0:
             return a // c, b // c
         case "mod", [(a, b), (c, d)] if c > 0:
-            return (a, b) if 0 <= a and b < c else (0, d - 1)
+            return (a, b) if a >= 0 and b < c else (0, d - 1)
         case "shl", [(a, b), (c, d)] if c == d and 0 <= c < 63:
             return a << c, b << c
         case "shr", [(a, b), (c, d)] if c == d and 0 <= c < 63:

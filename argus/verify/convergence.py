@@ -86,10 +86,17 @@ def _diverges(bounds: BoundsChecker, site: Site, guard: Expr, whole_block: bool)
     answer = solver.shrink(goal, facts, order, answer)
     message = f"thread {answer.model[Thread()]} reaches this {what}, thread {answer.model[_OTHER]} of {who} does not"
     return Finding(
-        "divergent-barrier" if whole_block else "divergent-collective", "convergence", Verdict.REFUTED, message,
-        site.stmt.span, label=f"not all threads of {who} arrive", help=help, place=_place(bounds, site, answer),
-        arrived=f"thread {answer.model[Thread()]} alone", expected=f"every thread of {who}",
-    )  # fmt: skip
+        "divergent-barrier" if whole_block else "divergent-collective",
+        "convergence",
+        Verdict.REFUTED,
+        message,
+        site.stmt.span,
+        label=f"not all threads of {who} arrive",
+        help=help,
+        place=_place(bounds, site, answer),
+        arrived=f"thread {answer.model[Thread()]} alone",
+        expected=f"every thread of {who}",
+    )
 
 
 def _outer_facts(bounds: BoundsChecker, site: Site, guard: Expr) -> list[z3.BoolRef]:
@@ -116,7 +123,9 @@ def _place(bounds: BoundsChecker, site: Site, answer: Answer) -> Place:
 
 def _loop(site: Site) -> Finding:
     return unknown(
-        "divergent-loop", "convergence", site.stmt.span,
+        "divergent-loop",
+        "convergence",
+        site.stmt.span,
         "the bounds of this loop differ between threads, or cannot be shown not to",
         "give the loop bounds that are the same for the whole block",
-    )  # fmt: skip
+    )

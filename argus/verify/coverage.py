@@ -32,8 +32,15 @@ def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findin
     span = accesses[-1].site.stmt.span
     if model.kernel.grid is None:
         help = "declare the launch grid with al.grid(...), so that the blocks that run are known"
-        return [unknown("coverage-unknown", "coverage", span, f"cannot tell whether '{tensor.name}' is written whole: "
-                        "the kernel declares no grid", help)]  # fmt: skip
+        return [
+            unknown(
+                "coverage-unknown",
+                "coverage",
+                span,
+                f"cannot tell whether '{tensor.name}' is written whole: the kernel declares no grid",
+                help,
+            )
+        ]
     inexact = [c.reason for c in accesses if not c.exact]
     written = by_block(model, accesses[0]).range()
     for cells in accesses[1:]:
@@ -51,13 +58,21 @@ def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findin
     kernel = model.kernel
     place = Place(
         sizes={n: point.parameters.get(identifier(n), 1) for n in integer_parameters(kernel)},
-        block=(), element=point.values,
-    )  # fmt: skip
+        block=(),
+        element=point.values,
+    )
     return [
         Finding(
-            "output-not-covered", "coverage", Verdict.REFUTED, message, span, label="the last store to it",
-            help=help, place=place, arrived="⊥ (never written)",
-        )  # fmt: skip
+            "output-not-covered",
+            "coverage",
+            Verdict.REFUTED,
+            message,
+            span,
+            label="the last store to it",
+            help=help,
+            place=place,
+            arrived="⊥ (never written)",
+        )
     ]
 
 
@@ -89,9 +104,15 @@ def _repeated(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findi
             point = smallest(twice.range())
             return [
                 Finding(
-                    "output-written-twice", "coverage", Verdict.REFUTED, message, span, label="written here",
-                    notes=(Note("and here", first.site.stmt.span),), help=help,
+                    "output-written-twice",
+                    "coverage",
+                    Verdict.REFUTED,
+                    message,
+                    span,
+                    label="written here",
+                    notes=(Note("and here", first.site.stmt.span),),
+                    help=help,
                     place=place_of(model.kernel, point, second.site),
-                )  # fmt: skip
+                )
             ]
     return []

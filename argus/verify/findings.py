@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from argus.diagnostic import Note, Severity, Verdict
 from argus.ir.nodes import Kernel
 from argus.source import NO_SPAN, Span
-from argus.verify.relations import Point, identifier
 from argus.verify.program import Site
+from argus.verify.relations import Point, identifier
 
 
 @dataclass(frozen=True, slots=True)

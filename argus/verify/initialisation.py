@@ -9,14 +9,16 @@ from argus.diagnostic import Verdict
 from argus.ir.nodes import Fragment, Shared
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.relations import Flow, Model, set_parts, smallest
+from argus.verify.tags import TagAnalysis
 
 
-def check(model: Model, flows: dict[str, Flow]) -> list[Finding]:
+def check(model: Model, analysis: TagAnalysis) -> list[Finding]:
     """One finding for each site that may read what nothing wrote."""
     findings: list[Finding] = []
-    for name, flow in flows.items():
-        obj = model.kernel.object(name)
-        if isinstance(obj, (Fragment, Shared)) and not flow.uncovered.is_empty():
+    objects: tuple[Fragment | Shared, ...] = (*model.kernel.fragments, *model.kernel.shared)
+    for obj in objects:
+        flow = analysis.value_flow(obj.name)
+        if not flow.uncovered.is_empty():
             findings += _uncovered(model, obj, flow)
     return findings
 
@@ -35,10 +37,15 @@ def _uncovered(model: Model, obj: Fragment | Shared, flow: Flow) -> list[Finding
             continue
         findings.append(
             Finding(
-                "uninitialised-read", "initialisation", Verdict.REFUTED, message, site.stmt.span,
-                label="reads what nothing wrote", help=help, place=place_of(model.kernel, point, site),
+                "uninitialised-read",
+                "initialisation",
+                Verdict.REFUTED,
+                message,
+                site.stmt.span,
+                label="reads what nothing wrote",
+                help=help,
+                place=place_of(model.kernel, point, site),
                 arrived="⊥ (never written)",
-            )  # fmt: skip
+            )
         )
     return findings
-

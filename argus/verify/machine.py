@@ -6,6 +6,8 @@ concrete and are compared as tables.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -21,14 +23,27 @@ from argus.layout import FragmentLayout, LayoutError
 from argus.layout.analysis import is_injective
 from argus.source import Span
 from argus.verify.bounds import BoundsChecker
-from argus.verify.findings import Finding, Place, integer_parameters, unknown
+from argus.verify.findings import Finding, Place, integer_parameters, place_of, unknown
 from argus.verify.physical import offsets
 from argus.verify.program import Site
+from argus.verify.relations import Model, smallest
 
 
-def check(bounds: BoundsChecker) -> list[Finding]:
-    """All machine rules of one kernel."""
-    return [*_memory(bounds), *_registers(bounds), *_statements(bounds)]
+def check(bounds: BoundsChecker, model: Model) -> list[Finding]:
+    """All machine rules of one kernel.
+
+    A broken rule on how data is laid out shows at any launch: it gets the smallest, for the replay.
+    """
+    statements = []
+    for site, finding in _statements(bounds):
+        domain, exact, _ = model.domain(site)
+        if finding.code in _SHOWS_IN_DATA and finding.place is None and exact and not domain.is_empty():
+            finding = replace(finding, place=place_of(model.kernel, smallest(domain), site))
+        statements.append(finding)
+    return [*_memory(bounds), *_registers(bounds), *statements]
+
+
+_SHOWS_IN_DATA = ("misaligned-vector", "matrix-row-layout", "mma-operand-layout")
 
 
 def _refuse(code: str, span: Span, message: str, help: str) -> Finding:
@@ -46,24 +61,46 @@ def _memory(bounds: BoundsChecker) -> list[Finding]:
     for tile in kernel.shared:
         assert tile.layout is not None and tile.offset is not None
         if not is_injective(tile.layout):
-            findings.append(_refuse("shared-layout-overlaps", tile.span,
-                f"the layout {tile.layout} of '{tile.name}' puts two elements at one address",
-                "choose an injective layout"))  # fmt: skip
+            findings.append(
+                _refuse(
+                    "shared-layout-overlaps",
+                    tile.span,
+                    f"the layout {tile.layout} of '{tile.name}' puts two elements at one address",
+                    "choose an injective layout",
+                )
+            )
         end = tile.offset + int(tile.layout.cosize()) * tile.dtype.bytes
         spans.append((tile.offset, end, tile))
         if end > target.shared_bytes:
-            findings.append(_refuse("shared-memory-exceeded", tile.span,
-                f"shared memory ends at byte {end}; {target.name} gives a block {target.shared_bytes}",
-                "use smaller tiles or fewer stages"))  # fmt: skip
+            findings.append(
+                _refuse(
+                    "shared-memory-exceeded",
+                    tile.span,
+                    f"shared memory ends at byte {end}; {target.name} gives a block {target.shared_bytes}",
+                    "use smaller tiles or fewer stages",
+                )
+            )
     for (a0, a1, first), (b0, b1, second) in combinations(spans, 2):
         if a0 < b1 and b0 < a1:
-            findings.append(unknown("shared-tiles-alias", "machine", second.span,
-                f"shared tiles '{first.name}' and '{second.name}' share bytes; what one holds is not tracked in the other",
-                "give the tiles byte ranges of their own"))  # fmt: skip
+            findings.append(
+                unknown(
+                    "shared-tiles-alias",
+                    "machine",
+                    second.span,
+                    f"shared tiles '{first.name}' and '{second.name}' share bytes; "
+                    "what one holds is not tracked in the other",
+                    "give the tiles byte ranges of their own",
+                )
+            )
     if kernel.num_threads > target.max_threads:
-        findings.append(_refuse("too-many-threads", kernel.span,
-            f"{kernel.num_threads} threads in a block; {target.name} allows {target.max_threads}",
-            "use fewer warps"))  # fmt: skip
+        findings.append(
+            _refuse(
+                "too-many-threads",
+                kernel.span,
+                f"{kernel.num_threads} threads in a block; {target.name} allows {target.max_threads}",
+                "use fewer warps",
+            )
+        )
     return findings
 
 
@@ -72,9 +109,14 @@ def _registers(bounds: BoundsChecker) -> list[Finding]:
     target = TARGETS[kernel.target or "sm_80"]
     largest = max(kernel.fragments, key=_words, default=None)
     if largest is not None and _words(largest) > target.registers:
-        return [_refuse("register-budget-exceeded", largest.span,
-            f"'{largest.name}' alone takes {_words(largest)} registers a thread; {target.name} has {target.registers}",
-            "use a smaller tile or more warps")]  # fmt: skip
+        return [
+            _refuse(
+                "register-budget-exceeded",
+                largest.span,
+                f"'{largest.name}' alone takes {_words(largest)} registers a thread; {target.name} has {target.registers}",
+                "use a smaller tile or more warps",
+            )
+        ]
     return []
 
 
@@ -86,17 +128,15 @@ def _words(fragment: Fragment) -> int:
 # ---------------------------------------------------------------------------- statements
 
 
-def _statements(bounds: BoundsChecker) -> list[Finding]:
-    findings = []
+def _statements(bounds: BoundsChecker) -> Iterator[tuple[Site, Finding]]:
     for site in bounds.sites:
         match site.stmt:
             case Copy():
-                findings += _copy(bounds, site, site.stmt)
+                yield from ((site, f) for f in _copy(bounds, site, site.stmt))
             case Mma():
-                findings += _mma(bounds, site, site.stmt)
+                yield from ((site, f) for f in _mma(bounds, site, site.stmt))
             case _:
                 pass
-    return findings
 
 
 def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
@@ -105,15 +145,27 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
         return []
     row, target = INSTRUCTIONS[stmt.instr], TARGETS[kernel.target or "sm_80"]
     if not set(row.architectures) & set(target.architectures):
-        return [_refuse("instruction-not-available", stmt.span, f"{target.name} has no {row.name}",
-            f"{row.name} needs {' or '.join(row.architectures)}")]  # fmt: skip
+        return [
+            _refuse(
+                "instruction-not-available",
+                stmt.span,
+                f"{target.name} has no {row.name}",
+                f"{row.name} needs {' or '.join(row.architectures)}",
+            )
+        ]
     dtype = kernel.object(stmt.dst.obj).dtype
     width = stmt.vector * dtype.bytes
     if dtype.bits not in row.dtypes_bits or width not in row.vector_bytes:
         allowed = ", ".join(map(str, row.vector_bytes))
-        return [_refuse("vector-width", stmt.span,
-            f"{row.name} moves {allowed} bytes of {'/'.join(map(str, row.dtypes_bits))}-bit elements at a time; "
-            f"here {stmt.vector} x {dtype} = {width} bytes", "choose another layout or dtype")]  # fmt: skip
+        return [
+            _refuse(
+                "vector-width",
+                stmt.span,
+                f"{row.name} moves {allowed} bytes of {'/'.join(map(str, row.dtypes_bits))}-bit elements at a time; "
+                f"here {stmt.vector} x {dtype} = {width} bytes",
+                "choose another layout or dtype",
+            )
+        ]
     findings = []
     for access in (stmt.src, stmt.dst):
         obj = kernel.object(access.obj)
@@ -134,9 +186,14 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
     dims = [d for d in range(layout.rank) if layout.vector_width(d) >= vector]
     help = "choose a layout whose vectors run along the tensor's contiguous dimension, or vector 1"
     if not unit or not dims or tensor.alignment < vector * tensor.dtype.bytes:
-        return [_refuse("misaligned-vector", stmt.span,
-            f"{vector}-element access of '{tensor.name}' (alignment {tensor.alignment} bytes) cannot be one vector",
-            help)]  # fmt: skip
+        return [
+            _refuse(
+                "misaligned-vector",
+                stmt.span,
+                f"{vector}-element access of '{tensor.name}' (alignment {tensor.alignment} bytes) cannot be one vector",
+                help,
+            )
+        ]
     solver, dim = bounds.solver, dims[0]
     step = z3.FreshInt("step")
     facts = [*bounds.facts(site), solver.integer(Coord(dim)) % vector == 0, step >= 0, step < vector]
@@ -172,8 +229,15 @@ def _shared_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
     found = offsets(bounds.kernel, site, access, tile)
     help = "choose a shared layout that keeps the vector's elements together"
     if found is None:
-        return [unknown("vector-unknown", "machine", stmt.span,
-            f"cannot tell the addresses of the vectors of '{tile.name}'", help)]  # fmt: skip
+        return [
+            unknown(
+                "vector-unknown",
+                "machine",
+                stmt.span,
+                f"cannot tell the addresses of the vectors of '{tile.name}'",
+                help,
+            )
+        ]
     assert stmt.layout is not None and tile.offset is not None
     groups = found.reshape(*found.shape[:-1], -1, stmt.vector)
     first = groups[..., :1]
@@ -181,9 +245,15 @@ def _shared_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
     aligned = bool(((first * tile.dtype.bytes + tile.offset) % (stmt.vector * tile.dtype.bytes) == 0).all())
     if together and aligned:
         return []
-    return [_refuse("misaligned-vector", stmt.span,
-        f"the {stmt.vector}-element vectors of shared tile '{tile.name}' are not contiguous and aligned in {tile.layout}",
-        help)]  # fmt: skip
+    return [
+        _refuse(
+            "misaligned-vector",
+            stmt.span,
+            f"the {stmt.vector}-element vectors of shared tile '{tile.name}' are not contiguous and aligned "
+            f"in {tile.layout}",
+            help,
+        )
+    ]
 
 
 def _matrix_rows(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:
@@ -192,8 +262,15 @@ def _matrix_rows(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, 
     layout = stmt.layout
     assert layout is not None and tile.offset is not None
     if found is None:
-        return [unknown("vector-unknown", "machine", stmt.span,
-            f"cannot tell the rows of '{tile.name}' that {stmt.instr} reads", "use constant tile indices")]  # fmt: skip
+        return [
+            unknown(
+                "vector-unknown",
+                "machine",
+                stmt.span,
+                f"cannot tell the rows of '{tile.name}' that {stmt.instr} reads",
+                "use constant tile indices",
+            )
+        ]
     trans = stmt.instr is not None and stmt.instr.endswith("trans")
     per_lane = 4 // tile.dtype.bytes  # one matrix gives a lane 4 bytes
     byte = found * tile.dtype.bytes + tile.offset
@@ -208,10 +285,15 @@ def _matrix_rows(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, 
     ok = one_row and bool((start % 16 == 0).all())
     if ok:
         return []
-    return [_refuse("matrix-row-layout", stmt.span,
-        f"{stmt.instr} needs rows of 16 contiguous, aligned bytes and its own spread over lanes; "
-        f"'{tile.name}' with layout {tile.layout} and registers {layout} is not that",
-        "use the layouts of al.tiled_mma and a swizzle that keeps 16-byte rows whole")]  # fmt: skip
+    return [
+        _refuse(
+            "matrix-row-layout",
+            stmt.span,
+            f"{stmt.instr} needs rows of 16 contiguous, aligned bytes and its own spread over lanes; "
+            f"'{tile.name}' with layout {tile.layout} and registers {layout} is not that",
+            "use the layouts of al.tiled_mma and a swizzle that keeps 16-byte rows whole",
+        )
+    ]
 
 
 def _mma(bounds: BoundsChecker, site: Site, stmt: Mma) -> list[Finding]:
@@ -222,8 +304,14 @@ def _mma(bounds: BoundsChecker, site: Site, stmt: Mma) -> list[Finding]:
         return []
     row = MMA[stmt.instr]
     if not set(row.architectures) & set(target.architectures):
-        return [_refuse("instruction-not-available", stmt.span, f"{target.name} has no {row.name}",
-            f"{row.name} needs {' or '.join(row.architectures)}")]  # fmt: skip
+        return [
+            _refuse(
+                "instruction-not-available",
+                stmt.span,
+                f"{target.name} has no {row.name}",
+                f"{row.name} needs {' or '.join(row.architectures)}",
+            )
+        ]
     try:
         tiled = tiled_mma(row, stmt.shape, stmt.warps)
     except LayoutError as error:
@@ -236,25 +324,41 @@ def _mma(bounds: BoundsChecker, site: Site, stmt: Mma) -> list[Finding]:
     ):
         obj = kernel.object(access.obj)
         if not isinstance(obj, Fragment) or obj.layout is None or not _same_registers(obj.layout, layout):
-            findings.append(_refuse("mma-operand-layout", stmt.span,
-                f"operand {what} ('{access.obj}') is not laid out as {row.name} reads it",
-                f"give it the layout {layout}"))  # fmt: skip
+            findings.append(
+                _refuse(
+                    "mma-operand-layout",
+                    stmt.span,
+                    f"operand {what} ('{access.obj}') is not laid out as {row.name} reads it",
+                    f"give it the layout {layout}",
+                )
+            )
         elif access.index != tuple(Coord(d) for d in dims):
-            findings.append(unknown("mma-operand-index", "machine", stmt.span,
-                f"operand {what} ('{access.obj}') is not indexed by the tile's own coordinates",
-                "give the instruction whole register tiles"))  # fmt: skip
+            findings.append(
+                unknown(
+                    "mma-operand-index",
+                    "machine",
+                    stmt.span,
+                    f"operand {what} ('{access.obj}') is not indexed by the tile's own coordinates",
+                    "give the instruction whole register tiles",
+                )
+            )
         elif obj.dtype not in dtypes:
-            findings.append(_refuse("mma-operand-dtype", stmt.span,
-                f"operand {what} ('{access.obj}') is {obj.dtype}; {row.name} takes {', '.join(map(str, dtypes))}",
-                "convert it, or choose another instruction"))  # fmt: skip
+            findings.append(
+                _refuse(
+                    "mma-operand-dtype",
+                    stmt.span,
+                    f"operand {what} ('{access.obj}') is {obj.dtype}; {row.name} takes {', '.join(map(str, dtypes))}",
+                    "convert it, or choose another instruction",
+                )
+            )
     operands = {kernel.object(a.obj).dtype for a in (stmt.a, stmt.b)}
     if len(operands) > 1 and not findings and row.operands[0].bits != 8:
-        findings.append(_refuse("mma-operand-dtype", stmt.span, "the two operands have different dtypes",
-            "convert one of them"))  # fmt: skip
+        findings.append(
+            _refuse("mma-operand-dtype", stmt.span, "the two operands have different dtypes", "convert one of them")
+        )
     return findings
 
 
 def _same_registers(a: FragmentLayout, b: FragmentLayout) -> bool:
     """The same element in every register of every thread."""
     return a.shape == b.shape and bool(np.array_equal(a.coordinates(), b.coordinates()))
-

@@ -51,5 +51,3 @@ def _scope(coords: tuple[NDArray[np.int64], ...], threads: int) -> Scope:
         raise AssertionError(elem)
 
     return Scope({}, (), {}, coords, np.arange(threads)[:, None], no_element, lambda code, expr, bad: None)
-
-

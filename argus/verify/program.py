@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from argus.ir.access import Holders, Mode, Order, Relation, relations
+from argus.ir.access import Holders, Mode, Relation, relations
 from argus.ir.expr import Coord, Elem, Expr, LoopVar, Thread, op, walk
+from argus.ir.instruction import Order
 from argus.ir.nodes import (
     AssertTags,
     Barrier,
@@ -125,6 +126,5 @@ def tag_reads(stmt: Stmt) -> tuple[Relation, ...]:
     shape = tuple(e for e in getattr(stmt, "shape", ()) if isinstance(e, int))
     where = getattr(stmt, "where", None)
     return tuple(
-        Relation(e.obj, Mode.READ, shape, e.index, where, None, Holders.ALL, Order.SYNC)
-        for e in tagged_elements(stmt)
+        Relation(e.obj, Mode.READ, shape, e.index, where, None, Holders.ALL, Order.SYNC) for e in tagged_elements(stmt)
     )

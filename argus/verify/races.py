@@ -12,7 +12,8 @@ from itertools import combinations_with_replacement
 import islpy as isl
 
 from argus.diagnostic import Note, Verdict
-from argus.ir.access import Holders, Mode, Order
+from argus.ir.access import Holders, Mode
+from argus.ir.instruction import Order
 from argus.ir.nodes import Shared, Tensor
 from argus.verify.findings import Finding, Place, integer_parameters, place_of, unknown
 from argus.verify.order import Ordering
@@ -31,7 +32,8 @@ from argus.verify.relations import (
 def check(model: Model, ordering: Ordering) -> list[Finding]:
     """All races within a block and across blocks."""
     findings: list[Finding] = []
-    for obj in (*model.kernel.shared, *model.kernel.tensors):
+    objects: tuple[Shared | Tensor, ...] = (*model.kernel.shared, *model.kernel.tensors)
+    for obj in objects:
         accesses = model.accesses_of(obj.name)
         if all(c.relation.mode is Mode.READ for c in accesses):
             continue
@@ -130,10 +132,16 @@ def _race(model: Model, obj: Shared | Tensor, a: Cells, b: Cells, pairs: Map, ex
         return unknown("races-unknown", "races", b.site.stmt.span, f"cannot exclude: {message} ({reason})", help)
     point = smallest(pairs.range())
     return Finding(
-        "data-race", "races", Verdict.REFUTED, message, b.site.stmt.span, label=f"second: {_verb(b)}",
-        notes=(Note(f"first: {_verb(a)}", a.site.stmt.span),), help=help,
+        "data-race",
+        "races",
+        Verdict.REFUTED,
+        message,
+        b.site.stmt.span,
+        label=f"second: {_verb(b)}",
+        notes=(Note(f"first: {_verb(a)}", a.site.stmt.span),),
+        help=help,
         place=place_of(model.kernel, point, b.site),
-    )  # fmt: skip
+    )
 
 
 def _verb(cells: Cells) -> str:
@@ -179,7 +187,12 @@ def _across_blocks(model: Model, obj: Tensor, a: Cells, b: Cells) -> Finding | N
         other_block=point.values[:axes],
     )
     return Finding(
-        "block-race", "races", Verdict.REFUTED, message, b.site.stmt.span, label="blocks meet here",
-        help=help, place=place,
-    )  # fmt: skip
-
+        "block-race",
+        "races",
+        Verdict.REFUTED,
+        message,
+        b.site.stmt.span,
+        label="blocks meet here",
+        help=help,
+        place=place,
+    )

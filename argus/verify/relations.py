@@ -8,6 +8,8 @@ uniform, loop-free sub-expression of that kind becomes an *opaque* parameter ins
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import islpy as isl
@@ -23,6 +25,24 @@ Map = isl.Map
 Set = isl.Set
 UnionMap = isl.UnionMap
 UnionSet = isl.UnionSet
+
+OPERATIONS_PER_SECOND = 5_000_000
+"""isl operations in a second, from below; see `operation_limit`."""
+
+
+IslError = isl.Error
+
+
+@contextmanager
+def operation_limit(seconds: float) -> Iterator[None]:
+    """Bounds isl's work to about that many seconds, by counted operations; beyond it `IslError` is raised."""
+    context = isl.DEFAULT_CONTEXT
+    context.set_max_operations(max(1, int(seconds * OPERATIONS_PER_SECOND)))
+    context.reset_operations()
+    try:
+        yield
+    finally:
+        context.set_max_operations(0)
 
 
 class NonAffine(Exception):
@@ -150,9 +170,7 @@ def _xor(text: str, mask: int) -> str:
     return "(" + " + ".join([text, *flips]) + ")"
 
 
-def holder_condition(
-    layout: FragmentLayout, coords: tuple[str, ...], thread: str, primary: bool = False
-) -> str:
+def holder_condition(layout: FragmentLayout, coords: tuple[str, ...], thread: str, primary: bool = False) -> str:
     """isl text: `thread` holds the element at `coords`; with `primary`, replicas after the first are left out."""
     digits, conditions = [], []
     sums: list[list[str]] = [[] for _ in layout.shape]
@@ -447,7 +465,7 @@ def smallest(candidates: Set) -> Point:
         if not candidates.involves_dims(isl.dim_type.param, position, 1):
             candidates = candidates.project_out(isl.dim_type.param, position, 1)
     count = candidates.dim(isl.dim_type.param)
-    names = [candidates.get_dim_name(isl.dim_type.param, i) for i in range(count)]
+    names = [str(candidates.get_dim_name(isl.dim_type.param, i)) for i in range(count)]
     flat = candidates.reset_tuple_id().move_dims(isl.dim_type.set, 0, isl.dim_type.param, 0, count)
     try:
         point = flat.lexmin().sample_point()

@@ -156,9 +156,7 @@ class Solver:
         finally:
             self.solver.pop()
 
-    def shrink(
-        self, goal: z3.BoolRef, facts: list[z3.BoolRef], order: list[Expr], answer: Answer
-    ) -> Answer:
+    def shrink(self, goal: z3.BoolRef, facts: list[z3.BoolRef], order: list[Expr], answer: Answer) -> Answer:
         """A refutation with small atoms: each atom of `order` in turn is tried at 0, 1, and by halving."""
         fixed = list(facts)
         for expr in order:

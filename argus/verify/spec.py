@@ -114,7 +114,9 @@ def _stores(builder: TermBuilder, matcher: Matcher, spec: Spec) -> list[Finding]
         except Mismatch as mismatch:
             findings.append(_finding(model, site, spec, mismatch, help))
         except NonAffine as error:
-            findings.append(unknown("spec-unknown", "tags", spec.span, f"cannot match the specification: {error}", help))
+            findings.append(
+                unknown("spec-unknown", "tags", spec.span, f"cannot match the specification: {error}", help)
+            )
     return findings
 
 
@@ -125,9 +127,15 @@ def _finding(model: Model, site: Site, spec: Spec, mismatch: Mismatch, help: str
         return unknown("spec-unknown", "tags", site.stmt.span, text, help)
     point = smallest(parts[0])
     return Finding(
-        "spec-mismatch", "tags", Verdict.REFUTED, text, site.stmt.span, label="stored here",
-        help="compare the indices of the specification with those of the loads", place=place_of(model.kernel, point, site),
-    )  # fmt: skip
+        "spec-mismatch",
+        "tags",
+        Verdict.REFUTED,
+        text,
+        site.stmt.span,
+        label="stored here",
+        help="compare the indices of the specification with those of the loads",
+        place=place_of(model.kernel, point, site),
+    )
 
 
 class Matcher:
@@ -209,7 +217,9 @@ class Matcher:
         wanted = scope.variables.apply_range(self._index(spec, scope))
         wrong = arrived.subtract(wanted).domain().union(wanted.intersect_domain(scope.roots).subtract(arrived).domain())
         if not wrong.is_empty():
-            raise Mismatch(f"an element of '{spec.obj}' at other coordinates than specified", self._origins(scope, wrong))
+            raise Mismatch(
+                f"an element of '{spec.obj}' at other coordinates than specified", self._origins(scope, wrong)
+            )
 
     def _index(self, spec: Elem, scope: Scope) -> UnionMap:
         """{V[...] -> cell} of a specified element."""
@@ -408,4 +418,3 @@ def _describe_spec(spec: SpecTerm) -> str:
             return f"'{op}'"
         case _:
             return "an index"
-

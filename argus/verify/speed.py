@@ -86,11 +86,15 @@ def _banks(kernel: Kernel, site: Site, stmt: Copy, access: Access, tile: Shared)
         return None
     total, ideal = counted
     return Finding(
-        "bank-conflicts", "speed", Verdict.REFUTED,
+        "bank-conflicts",
+        "speed",
+        Verdict.REFUTED,
         f"{stmt.instr} of shared tile '{tile.name}' takes {total} wavefronts a block where {ideal} would do "
         f"({total / ideal:.1f}-way bank conflicts)",
-        stmt.span, help="swizzle the tile (al.swizzle) or change the register layout", severity=Severity.WARNING,
-    )  # fmt: skip
+        stmt.span,
+        help="swizzle the tile (al.swizzle) or change the register layout",
+        severity=Severity.WARNING,
+    )
 
 
 def _sectors(kernel: Kernel, stmt: Copy, access: Access, tensor: Tensor) -> Finding | None:
@@ -122,10 +126,15 @@ def _sectors(kernel: Kernel, stmt: Copy, access: Access, tensor: Tensor) -> Find
     if sectors < 2 * ideal:
         return None
     return Finding(
-        "uncoalesced-access", "speed", Verdict.REFUTED,
-        f"{stmt.instr} of tensor '{tensor.name}' touches {sectors} sectors of {SECTOR} bytes a warp where {ideal} would do",
-        stmt.span, help="let consecutive threads run along the tensor's contiguous dimension", severity=Severity.WARNING,
-    )  # fmt: skip
+        "uncoalesced-access",
+        "speed",
+        Verdict.REFUTED,
+        f"{stmt.instr} of tensor '{tensor.name}' touches {sectors} sectors of {SECTOR} bytes a warp "
+        f"where {ideal} would do",
+        stmt.span,
+        help="let consecutive threads run along the tensor's contiguous dimension",
+        severity=Severity.WARNING,
+    )
 
 
 def _single_coordinate(index: object) -> int | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import islpy as isl
 
-from argus.ir.access import Holders, Mode, Order, Relation
+from argus.ir.access import Holders, Mode, Relation
 from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, rewrite
+from argus.ir.instruction import Order
 from argus.ir.nodes import (
     Accumulate,
     Copy,
@@ -172,7 +173,9 @@ class TagAnalysis:
             return self._values[site.index]
         domain = self.model.domain(site)[0].to_union_set()
         if site.index in self._active:
-            return Value((), (), ((domain, "a value carried from one iteration to the next by other than accumulation"),))
+            return Value(
+                (), (), ((domain, "a value carried from one iteration to the next by other than accumulation"),)
+            )
         self._active.add(site.index)
         try:
             result = self._value(site, domain)
@@ -265,9 +268,7 @@ class TagAnalysis:
         """The position of a register read among the site's relations."""
         everything = (*site.accesses, *site.tag_reads)
         return next(
-            i
-            for i, a in enumerate(everything)
-            if a.obj == elem.obj and a.index == elem.index and a.mode is Mode.READ
+            i for i, a in enumerate(everything) if a.obj == elem.obj and a.index == elem.index and a.mode is Mode.READ
         )
 
     def term(self, site: Site, term: TagTerm) -> UnionMap:

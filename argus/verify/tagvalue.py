@@ -248,18 +248,16 @@ def accumulate(base: Value, parts: list[Contributions], readers: UnionSet) -> Va
     if len(names) > 1:
         mixed.append((tagged_readers, "contributions with different fields meet in one cell"))
         collected = []
-    tagged = (_merge_tagged(collected, tagged_readers.subtract(broken)),) if collected else ()
+    gathered = (_merge_tagged(collected, tagged_readers.subtract(broken)),) if collected else ()
     untouched = readers.subtract(tagged_readers).subtract(met)
     neutral = tuple((s.intersect(untouched), c) for s, c in base.neutral)
     alone = tuple(_restrict_tagged(t, untouched.subtract(union(touched))) for t in base.tagged)
-    return prune(Value(neutral, (*tagged, *alone), tuple(mixed), exact))
+    return prune(Value(neutral, (*gathered, *alone), tuple(mixed), exact))
 
 
 def _bad_base(base: Value, parts: list[Contributions]) -> UnionSet:
     """Readers whose start value is neutral, but not the identity of every accumulation."""
-    good = union(
-        [s for s, c in base.neutral if c is not None and all(c.value == p.identity for p in parts)]
-    )
+    good = union([s for s, c in base.neutral if c is not None and all(c.value == p.identity for p in parts)])
     return union([p.along.domain() for p in parts]).subtract(good)
 
 
@@ -281,8 +279,8 @@ def _collect(along: UnionMap, tagged: Tagged) -> Tagged:
 def _merge_tagged(parts: list[Tagged], domain: UnionSet) -> Tagged:
     names = parts[0].names
     empty = empty_map()
-    values = {n: empty for n in names}
-    id_values = {n: empty for n in names}
+    values = dict.fromkeys(names, empty)
+    id_values = dict.fromkeys(names, empty)
     ids = empty
     for part in parts:
         assert part.ids is not None and part.id_values is not None
@@ -291,9 +289,12 @@ def _merge_tagged(parts: list[Tagged], domain: UnionSet) -> Tagged:
             values[name] = values[name].union(part.values[name])
             id_values[name] = id_values[name].union(part.id_values[name])
     return Tagged(
-        domain, names, {n: m.intersect_domain(domain) for n, m in values.items()},
-        ids.intersect_domain(domain), id_values,
-    )  # fmt: skip
+        domain,
+        names,
+        {n: m.intersect_domain(domain) for n, m in values.items()},
+        ids.intersect_domain(domain),
+        id_values,
+    )
 
 
 def duplicated(tagged: Tagged, name: str) -> UnionSet:
@@ -308,4 +309,3 @@ def duplicated(tagged: Tagged, name: str) -> UnionSet:
     same = keyed.reverse().apply_range(keyed)
     twice = same.subtract(same.domain().union(same.range()).identity())
     return twice.domain().apply(tagged.ids.domain_map())
-

@@ -241,9 +241,7 @@ def _constant_reduction(
     return [(r.subtract(counting), v) for r, v in constant_regions(start, root, path)]
 
 
-def _constant_application(
-    op: str, args: list[list[tuple[UnionSet, float]]]
-) -> list[tuple[UnionSet, float]]:
+def _constant_application(op: str, args: list[list[tuple[UnionSet, float]]]) -> list[tuple[UnionSet, float]]:
     """Numbers that absorb or survive: 0 in products and quotients, -inf under subtraction and exp."""
     found: list[tuple[UnionSet, float]] = []
     if op == "mul":
@@ -255,4 +253,3 @@ def _constant_application(
     elif op in ("exp", "exp2"):
         found += [(region, 0.0) for region, value in args[0] if value == float("-inf")]
     return found
-

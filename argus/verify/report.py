@@ -1,0 +1,36 @@
+"""What a verification says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from argus.diagnostic import Diagnostic, Severity, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds spent on one property by one engine."""
+
+    property: str
+    engine: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The verdict on one explicit kernel. `assumptions` are what its author assumed without proof."""
+
+    kernel: str
+    verdict: Verdict
+    diagnostics: tuple[Diagnostic, ...]
+    assumptions: tuple[str, ...]
+    seconds: float
+    timings: tuple[Timing, ...]
+
+
+def verdict_of(diagnostics: tuple[Diagnostic, ...]) -> Verdict:
+    """Refuted if anything is, else unknown if anything is, else proved; warnings do not count."""
+    verdicts = {d.verdict for d in diagnostics if d.severity is Severity.ERROR}
+    if Verdict.REFUTED in verdicts:
+        return Verdict.REFUTED
+    return Verdict.UNKNOWN if verdicts else Verdict.PROVED

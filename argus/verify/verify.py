@@ -1,0 +1,133 @@
+"""Verification of one explicit kernel: every property in turn, then the witnesses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from argus.diagnostic import Severity, SourceError, Verdict
+from argus.ir.nodes import Assume, Kernel
+from argus.ir.text import print_expr
+from argus.ir.wellformed import check_explicit
+from argus.source import NO_SPAN
+from argus.verify import (
+    assertions,
+    convergence,
+    coverage,
+    initialisation,
+    machine,
+    races,
+    spec,
+    speed,
+)
+from argus.verify.bounds import BoundsChecker
+from argus.verify.findings import Finding, unknown
+from argus.verify.order import Ordering
+from argus.verify.relations import IslError, Model, NonAffine, operation_limit
+from argus.verify.report import Report, Timing, verdict_of
+from argus.verify.solver import Solver
+from argus.verify.tags import TagAnalysis
+from argus.verify.witness import to_diagnostic
+
+T = TypeVar("T")
+
+DEFAULT_LIMIT_S = 30.0
+"""Seconds of verification per kernel before what is left is unknown."""
+
+
+def verify(kernel: Kernel, limit_s: float = DEFAULT_LIMIT_S) -> Report:
+    """Proves every property of an explicit kernel, or says what fails, with a replayed witness, or what is unknown.
+
+    Raises `SourceError` for a kernel that is not well-formed explicit IR, or that no launch could run.
+    """
+    problems = check_explicit(kernel)
+    if problems:
+        raise SourceError(*problems)
+    run = _Run(kernel, limit_s)
+    findings = run.findings()
+    refused = [f for f in findings if f.property == "machine" and f.verdict is Verdict.REFUTED and f.place is None]
+    if refused:
+        raise SourceError(*(to_diagnostic(kernel, f) for f in refused))
+    started = time.monotonic()
+    diagnostics = tuple(to_diagnostic(kernel, f) for f in _distinct(findings))
+    run.timings.append(Timing("witness", "simulator", time.monotonic() - started))
+    seconds = time.monotonic() - run.started
+    assumptions = tuple(f"{print_expr(p.cond)} ({p.reason})" for p in kernel.preconditions if isinstance(p, Assume))
+    return Report(kernel.name, verdict_of(diagnostics), diagnostics, assumptions, seconds, tuple(run.timings))
+
+
+class _Run:
+    """The engines on one kernel, with a deadline; what fails to finish is unknown."""
+
+    def __init__(self, kernel: Kernel, limit_s: float) -> None:
+        self.kernel, self.started = kernel, time.monotonic()
+        self.deadline = self.started + limit_s
+        self.timings: list[Timing] = []
+
+    def findings(self) -> list[Finding]:
+        """The findings of all properties, in the order of the property table."""
+        model = self._timed("relations", "isl", lambda: Model(self.kernel))
+        if isinstance(model, Finding):
+            return [model]
+        bounds = BoundsChecker(self.kernel, model.sites, Solver(self.deadline))
+        analysis = TagAnalysis(model)
+        ordering: list[Ordering] = []
+
+        def order() -> Ordering:
+            if not ordering:
+                ordering.append(Ordering(model))
+            return ordering[0]
+
+        checks: list[tuple[str, str, Callable[[], list[Finding]]]] = [
+            ("bounds", "z3", bounds.run),
+            ("convergence", "z3", lambda: convergence.check(bounds)),
+            ("machine", "z3+tables", lambda: machine.check(bounds, model)),
+            ("initialisation", "isl", lambda: initialisation.check(model, analysis)),
+            ("races", "isl", lambda: races.check(model, order())),
+            ("coverage", "isl", lambda: coverage.check(model)),
+            ("tags", "isl", lambda: assertions.check(analysis)),
+            ("tags", "isl", lambda: spec.check(analysis)),
+            ("speed", "tables", lambda: speed.check(self.kernel, model.sites)),
+        ]
+        findings: list[Finding] = []
+        for name, engine, check in checks:
+            result = self._timed(name, engine, check)
+            findings += [result] if isinstance(result, Finding) else result
+        return findings
+
+    def _timed(self, name: str, engine: str, work: Callable[[], T]) -> T | Finding:
+        started = time.monotonic()
+        left = self.deadline - started
+        try:
+            if left <= 0:
+                return self._gave_up(name, engine, "the time limit of the kernel ran out")
+            with operation_limit(left):
+                return work()
+        except NonAffine as error:
+            return self._gave_up(name, engine, str(error))
+        except IslError as error:
+            return self._gave_up(name, engine, f"isl gave up: {error}")
+        finally:
+            self.timings.append(Timing(name, engine, time.monotonic() - started))
+
+    def _gave_up(self, name: str, engine: str, reason: str) -> Finding:
+        return unknown(
+            f"{name}-unknown",
+            name,
+            self.kernel.span or NO_SPAN,
+            f"{name} could not be decided by {engine}: {reason}",
+            "state an al.requires that bounds the sizes, use a smaller constexpr, or raise --limit",
+        )
+
+
+def _distinct(findings: list[Finding]) -> list[Finding]:
+    """One finding per code and place in the source; errors first."""
+    seen: set[tuple[str, str, str]] = set()
+    result = []
+    for finding in sorted(findings, key=lambda f: f.severity is Severity.WARNING):
+        key = (finding.code, str(finding.span), finding.message if not finding.span.known else "")
+        if key not in seen:
+            seen.add(key)
+            result.append(finding)
+    return result

@@ -1,0 +1,97 @@
+"""Witnesses: every refutation is replayed in the simulator before it is shown.
+
+The engines say where a property fails; the simulator, at those concrete sizes and blocks, has to find a violation of
+that property too. What it does not confirm is reported as unknown, never as refuted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from argus.diagnostic import Diagnostic, Severity, Verdict, Witness
+from argus.ir.nodes import Kernel
+from argus.simulate import NotReplayable, Violation, replay
+from argus.verify.findings import Finding, Place
+
+REPLAY_ITERATIONS = 4096
+"""Loop iterations of a replay before it is given up."""
+
+
+def to_diagnostic(kernel: Kernel, finding: Finding) -> Diagnostic:
+    """A finding as a diagnostic; refutations carry their replayed witness or become unknown."""
+    plain = Diagnostic(
+        finding.code,
+        finding.message,
+        finding.span,
+        finding.property,
+        finding.severity,
+        finding.verdict,
+        finding.label,
+        finding.notes,
+        finding.help,
+    )
+    if finding.severity is Severity.WARNING:
+        return replace(plain, verdict=None)
+    if finding.verdict is not Verdict.REFUTED or finding.place is None:
+        return plain
+    try:
+        violation = confirm(kernel, finding, finding.place)
+        reason = "the simulator did not find it at the sizes of the candidate"
+    except NotReplayable as error:
+        violation, reason = None, f"the candidate cannot be replayed: {error}"
+    if violation is None:
+        sizes = ", ".join(f"{n}={v}" for n, v in finding.place.sizes.items())
+        return replace(
+            plain,
+            verdict=Verdict.UNKNOWN,
+            code=f"{finding.property}-unknown",
+            message=f"{finding.message}: not decided. A candidate counterexample ({sizes}, block "
+            f"{list(finding.place.block)}) was found, but {reason}",
+        )
+    return replace(plain, witness=_witness(kernel, finding, finding.place, violation))
+
+
+def confirm(kernel: Kernel, finding: Finding, place: Place) -> Violation | None:
+    """The simulator's own violation of the same property, at the same statement if there is one."""
+    if finding.property == "coverage" and not place.block:
+        blocks = None
+    else:
+        blocks = [b for b in (place.other_block, place.block) if b is not None]
+    tags = finding.property == "tags"
+    violations = replay(kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS)
+    same = [v for v in violations if v.property == finding.property]
+    if finding.property == "machine":
+        same = list(violations)
+    here = [v for v in same if v.statement is not None and v.statement.span == finding.span]
+    exact = [v for v in here if v.iteration == place.iteration]
+    chosen = exact or here or same
+    return chosen[0] if chosen else None
+
+
+def _witness(kernel: Kernel, finding: Finding, place: Place, violation: Violation) -> Witness:
+    thread = violation.thread
+    size = kernel.warp_size
+    return Witness(
+        sizes=dict(place.sizes),
+        block=violation.block or place.block,
+        thread=thread,
+        warp=None if thread is None else thread // size,
+        lane=None if thread is None else thread % size,
+        iteration=dict(violation.iteration),
+        object=violation.object,
+        logical=violation.logical,
+        physical=violation.physical,
+        arrived=violation.arrived or finding.arrived,
+        expected=violation.expected or finding.expected,
+        provenance=violation.provenance,
+        other=violation.other,
+        failing=finding.failing or _failing(violation),
+        unique=violation.count == 1,
+        replayed=True,
+    )
+
+
+def _failing(violation: Violation) -> str:
+    if violation.count <= 1:
+        return "only this element in this run of the statement"
+    return f"{violation.count} elements in this run of the statement"
