@@ -113,7 +113,8 @@ def _registers(bounds: BoundsChecker) -> list[Finding]:
             _refuse(
                 "register-budget-exceeded",
                 largest.span,
-                f"'{largest.name}' alone takes {_words(largest)} registers a thread; {target.name} has {target.registers}",
+                f"'{largest.name}' alone takes {_words(largest)} registers a thread; "
+                f"{target.name} has {target.registers}",
                 "use a smaller tile or more warps",
             )
         ]

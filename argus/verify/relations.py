@@ -304,6 +304,8 @@ class Model:
         layout = getattr(site.stmt, "layout", None)
         if layout is None:
             raise NonAffine("the branch depends on the thread")
+        if int(layout.counts().max()) > 1:
+            raise NonAffine("the branch depends on the thread, and replicas of an element stand in several threads")
         return f"(exists thread: {holder_condition(layout, coords, 'thread')} and {text})"
 
     def tuple_text(self, site: Site, coords: tuple[str, ...], name: str | None = None) -> str:
