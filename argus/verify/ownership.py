@@ -81,4 +81,3 @@ def _counted_once(layout: FragmentLayout, group: int) -> bool:
     linear = layout.linear().reshape(-1, group * layout.num_values)
     counts = (int(np.unique(group_elements, return_counts=True)[1].max()) for group_elements in linear)
     return all(count <= allowed for count in counts)
-

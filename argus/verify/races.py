@@ -62,35 +62,45 @@ def _conflicting(a: Cells, b: Cells) -> bool:
 
 
 def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cells, b: Cells) -> Finding | None:
-    time_a, time_b = model.schedule(a.site), model.schedule(b.site)
-    same_cell = a.map.apply_range(b.map.reverse())
-    conflict = same_cell.apply_domain(time_a).apply_range(time_b)
     asynchronous = a.relation.order is Order.ASYNC_GROUP
-    loose = conflict.intersect(ordering.later).subtract(ordering.ordered(asynchronous))
-    if a.site is b.site:
-        space = loose.get_space()
-        loose = loose.union(conflict.intersect(isl.Map.identity(space)))
+    conflict = model.iteration_cells(a).apply_range(model.iteration_cells(b).reverse())
+    loose = ordering.unordered(conflict, a.site, b.site, asynchronous)
+    if a.site is b.site and _self_conflict(a, b):
+        loose = loose.union(conflict.intersect(isl.Map.identity(conflict.get_space())))
     if loose.is_empty():
         return None
-    pairs = _different_threads(model, a, b, loose, same_cell)
+    same_cell = a.map.apply_range(b.map.reverse())
+    pairs = _different_threads(model, a, b, _at_iterations(model, same_cell, loose, a, b))
     if pairs.is_empty() and asynchronous:
         # The issuing thread itself must have waited for its copy.
-        unwaited = conflict.intersect(ordering.later).subtract(ordering.ordered_in_thread(True))
-        pairs = _pairs_at(model, a, b, same_cell, unwaited)
+        pairs = _at_iterations(model, same_cell, ordering.uncompleted(conflict, a.site, b.site), a, b)
     if pairs.is_empty():
         return None
     return _race(model, obj, a, b, pairs, exact=a.exact and b.exact, reason=a.reason or b.reason)
 
 
-def _pairs_at(model: Model, a: Cells, b: Cells, pairs: Map, times: Map) -> Map:
-    """The instance pairs whose times are in `times`."""
-    within = times.apply_domain(model.schedule(a.site).reverse()).apply_range(model.schedule(b.site).reverse())
-    return pairs.intersect(within)
+def _self_conflict(a: Cells, b: Cells) -> bool:
+    """Whether two elements of one run of a statement touch one cell."""
+    if a is not b:
+        return True
+    return not a.map.is_injective()
 
 
-def _different_threads(model: Model, a: Cells, b: Cells, loose: Map, same_cell: Map) -> Map:
-    """The pairs of `same_cell` at unordered times in which two different threads take part."""
-    pairs = _pairs_at(model, a, b, same_cell, loose)
+def _at_iterations(model: Model, pairs: Map, iterations: Map, a: Cells, b: Cells) -> Map:
+    """The instance pairs that belong to the pairs of iterations."""
+    left, right = _drop_elements(model, a), _drop_elements(model, b)
+    return pairs.intersect(left.apply_range(iterations).apply_range(right.reverse()))
+
+
+def _drop_elements(model: Model, cells: Cells) -> Map:
+    """{instance -> its iteration}."""
+    site = cells.site
+    coords = model.coords(len(site.shape))
+    return isl.Map(f"{{ {model.tuple_text(site, coords)} -> {model.tuple_text(site, ())} }}")
+
+
+def _different_threads(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
+    """The pairs in which two different threads take part."""
     threads_a, threads_b = thread_map(model, a), thread_map(model, b)
     if threads_a is None or threads_b is None:
         return pairs

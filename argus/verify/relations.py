@@ -354,9 +354,26 @@ class Model:
 
     # ------------------------------------------------------------------ time
 
-    def schedule(self, site: Site, elements: bool = True) -> Map:
+    def schedule(self, site: Site) -> Map:
         """Instances -> time vectors; elements of one instance are simultaneous."""
-        coords = self.coords(len(site.shape)) if elements else ()
+        return self._schedule(site, self.coords(len(site.shape)))
+
+    def iteration_schedule(self, site: Site) -> Map:
+        """{S[loop counters] -> time} over the iterations that a site runs, without its elements."""
+        domain, _, _ = self.domain(site)
+        return self._schedule(site, ()).intersect_domain(self.iterations(domain, site))
+
+    def iterations(self, instances: Set, site: Site) -> Set:
+        """Instances without their element coordinates."""
+        return instances.project_out(isl.dim_type.set, len(site.loops), len(site.shape)).set_tuple_name(site.name)
+
+    def iteration_cells(self, cells: Cells) -> Map:
+        """{S[loop counters] -> cell}: an access without its element coordinates."""
+        site = cells.site
+        moved = cells.map.project_out(isl.dim_type.in_, len(site.loops), len(site.shape))
+        return moved.set_tuple_name(isl.dim_type.in_, site.name)
+
+    def _schedule(self, site: Site, coords: tuple[str, ...]) -> Map:
         time = [counter(p) if isinstance(p, str) else str(p) for p in site.position]
         time += ["0"] * (self.depth - len(time))
         return isl.Map(f"{{ {self.tuple_text(site, coords)} -> [{', '.join(time)}] }}")

@@ -59,6 +59,8 @@ class TagAnalysis:
         self._value_flows: dict[str, Flow] = {}
         self._values: dict[int, Value] = {}
         self._active: set[int] = set()
+        self._labelled = {r.obj for s in model.sites for r in s.tag_reads}
+        self._labelled |= {s.stmt.obj for s in model.sites if isinstance(s.stmt, Tag)}
         self._tensor_tags = {
             s.stmt.obj: s.stmt
             for s in model.sites
@@ -69,6 +71,8 @@ class TagAnalysis:
 
     def flow(self, obj: str) -> Flow:
         """The data-flow of one object, tag statements included: a `Tag` on a tile re-labels it, so it writes."""
+        if obj not in self._labelled:
+            return self.value_flow(obj)
         if obj not in self._flows:
             cells = self.model.accesses_of(obj, tags=True)
             cells += [self._retag(s) for s in self.model.sites if isinstance(s.stmt, Tag) and s.stmt.obj == obj]

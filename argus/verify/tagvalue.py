@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from argus.ir.expr import Const
-from argus.verify.relations import UnionMap, UnionSet, empty_map, empty_set
+from argus.verify.relations import Map, UnionMap, UnionSet, empty_map, empty_set, map_parts
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,33 @@ def prune(value: Value) -> Value:
 
 
 def merge(values: list[Value]) -> Value:
-    """Values over disjoint instance sets as one."""
+    """Values over disjoint instance sets as one; single-valued tags with the same fields become one part."""
+    plain: dict[tuple[str, ...], list[Tagged]] = {}
+    rest = []
+    for tagged in (t for v in values for t in v.tagged):
+        if tagged.ids is None:
+            plain.setdefault(tagged.names, []).append(tagged)
+        else:
+            rest.append(tagged)
     return Value(
         tuple(p for v in values for p in v.neutral),
-        tuple(p for v in values for p in v.tagged),
+        (*(_together(parts) for parts in plain.values()), *rest),
         tuple(p for v in values for p in v.mixed),
         all(v.exact for v in values),
     )
+
+
+def _together(parts: list[Tagged]) -> Tagged:
+    """One part of several; coalescing finds the common formula that the ways of a pipelined value share."""
+    if len(parts) == 1:
+        return parts[0]
+    values = {}
+    for name in parts[0].names:
+        image = empty_map()
+        for part in parts:
+            image = image.union(part.values[name])
+        values[name] = image.coalesce()
+    return Tagged(union([p.domain for p in parts]).coalesce(), parts[0].names, values)
 
 
 # ---------------------------------------------------------------------------- rule 2: elementwise
@@ -304,8 +324,16 @@ def duplicated(tagged: Tagged, name: str) -> UnionSet:
     # {[instance -> value] -> contribution}: two images are two contributions with one value.
     field = tagged.ids.range_map().apply_range(tagged.id_values[name])  # [instance -> contribution] -> value
     keyed = tagged.ids.domain_map().range_product(field).reverse()  # [instance -> value] -> [instance -> contribution]
-    if keyed.is_single_valued():
-        return empty_set()
-    same = keyed.reverse().apply_range(keyed)
-    twice = same.subtract(same.domain().union(same.range()).identity())
-    return twice.domain().apply(tagged.ids.domain_map())
+    parts = map_parts(keyed)
+    twice = [_ambiguous(part) for part in parts if not part.is_single_valued()]
+    for number, first in enumerate(parts):
+        domain = first.domain().to_union_set()
+        twice += [domain.intersect(second.domain().to_union_set()) for second in parts[number + 1 :]]
+    return union([keys.unwrap().domain() for keys in twice if not keys.is_empty()])
+
+
+def _ambiguous(keyed: Map) -> UnionSet:
+    """The points with more than one image."""
+    pairs = keyed.reverse().apply_range(keyed)
+    distinct = pairs.subtract(pairs.identity(pairs.get_space()))
+    return distinct.domain().apply(keyed.reverse()).to_union_set()
