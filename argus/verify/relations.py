@@ -26,7 +26,7 @@ Set = isl.Set
 UnionMap = isl.UnionMap
 UnionSet = isl.UnionSet
 
-OPERATIONS_PER_SECOND = 5_000_000
+OPERATIONS_PER_SECOND = 1_000_000
 """isl operations in a second, from below; see `operation_limit`."""
 
 
