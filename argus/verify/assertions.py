@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import islpy as isl
-
 from argus.diagnostic import Verdict
 from argus.ir.expr import Elem
 from argus.ir.nodes import AssertTags, Once, TagEqual, TagField, TagTerm, TagTuple
@@ -16,6 +14,7 @@ from argus.verify.relations import (
     UnionMap,
     UnionSet,
     empty_map,
+    isl,
     map_parts,
     set_parts,
     smallest,

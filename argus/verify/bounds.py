@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import z3
-
 from argus.diagnostic import Verdict
 from argus.ir.access import Relation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, rewrite, walk
@@ -29,7 +27,7 @@ from argus.ir.nodes import (
 from argus.ir.types import MAX_EXTENT, boolean
 from argus.verify.findings import Finding, Place, integer_parameters, unknown
 from argus.verify.program import Site
-from argus.verify.solver import Answer, Solver
+from argus.verify.solver import Answer, Solver, z3
 
 Interval = tuple[int, int]
 _INT32 = (-(2**31), 2**31 - 1)

@@ -5,15 +5,13 @@ A barrier needs the whole block, a collective its warp, a loop bound the whole b
 
 from __future__ import annotations
 
-import z3
-
 from argus.diagnostic import Verdict
 from argus.ir.expr import Elem, Expr, LoopVar, Param, ProgramId, Thread, rewrite, walk
 from argus.ir.nodes import Barrier, For, Fragment, Kernel
 from argus.verify.bounds import BoundsChecker
 from argus.verify.findings import Finding, Place, integer_parameters, unknown
 from argus.verify.program import Site, is_collective, is_uniform
-from argus.verify.solver import Answer, Solver
+from argus.verify.solver import Answer, Solver, z3
 
 _OTHER = Param("other thread")
 

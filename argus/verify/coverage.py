@@ -6,14 +6,12 @@ updated in place, one that is accumulated into has no once.
 
 from __future__ import annotations
 
-import islpy as isl
-
 from argus.diagnostic import Note, Verdict
 from argus.ir.access import Mode
 from argus.ir.nodes import Tensor
 from argus.verify.findings import Finding, Place, integer_parameters, place_of, unknown
 from argus.verify.races import by_block
-from argus.verify.relations import Cells, Model, identifier, smallest
+from argus.verify.relations import Cells, Model, identifier, isl, smallest
 
 
 def check(model: Model) -> list[Finding]:

@@ -5,11 +5,12 @@ Whether the write is also *visible* to the reader is the question of `races`.
 
 from __future__ import annotations
 
-from argus.diagnostic import Verdict
+from argus.diagnostic import Note, Verdict
 from argus.ir.nodes import Fragment, Shared
 from argus.verify.findings import Finding, place_of, unknown
-from argus.verify.relations import Flow, Model, set_parts, smallest
-from argus.verify.tags import TagAnalysis
+from argus.verify.program import Site
+from argus.verify.relations import Flow, Model, isl, map_parts, set_parts, smallest
+from argus.verify.tags import TagAnalysis, writes
 
 
 def check(model: Model, analysis: TagAnalysis) -> list[Finding]:
@@ -20,7 +21,36 @@ def check(model: Model, analysis: TagAnalysis) -> list[Finding]:
         flow = analysis.value_flow(obj.name)
         if not flow.uncovered.is_empty():
             findings += _uncovered(model, obj, flow)
+        if model.aliases(obj.name):
+            findings += _overwritten(model, obj, flow)
     return findings
+
+
+def _overwritten(model: Model, obj: Fragment | Shared, flow: Flow) -> list[Finding]:
+    """Reads that a write to a tile with the same bytes reaches."""
+    for part in map_parts(flow.sources):
+        source = model.sites[int((part.get_tuple_name(isl.dim_type.out) or "S0")[1:])]
+        if writes(source, obj.name):
+            continue
+        site = _reader(model, part.get_tuple_name(isl.dim_type.in_) or "")
+        return [
+            Finding(
+                "overwritten-read",
+                "initialisation",
+                Verdict.REFUTED,
+                f"shared tile '{obj.name}' is read after a tile that shares its bytes was written",
+                site.stmt.span,
+                label="reads another tile's data",
+                notes=(Note("written here", source.stmt.span),),
+                help="give the tiles byte ranges of their own, or write the tile again before this read",
+                place=place_of(model.kernel, smallest(part.domain()), site),
+            )
+        ]
+    return []
+
+
+def _reader(model: Model, sink: str) -> Site:
+    return model.sites[int(sink[1:].split("_")[0])]
 
 
 def _uncovered(model: Model, obj: Fragment | Shared, flow: Flow) -> list[Finding]:
@@ -28,7 +58,7 @@ def _uncovered(model: Model, obj: Fragment | Shared, flow: Flow) -> list[Finding
     space = "registers" if isinstance(obj, Fragment) else "shared tile"
     for part in set_parts(flow.uncovered):
         point = smallest(part)
-        site = model.sites[int(point.name[1:].split("_")[0])]
+        site = _reader(model, point.name)
         message = f"{space} '{obj.name}' read before anything was written there"
         help = f"write '{obj.name}' (al.zeros, al.load, al.copy) on every path that leads here"
         if not flow.exact:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
-import z3
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, LoopVar, Param, ProgramId
@@ -27,6 +25,7 @@ from argus.verify.findings import Finding, Place, integer_parameters, place_of, 
 from argus.verify.physical import offsets
 from argus.verify.program import Site
 from argus.verify.relations import Model, smallest
+from argus.verify.solver import z3
 
 
 def check(bounds: BoundsChecker, model: Model) -> list[Finding]:
@@ -57,7 +56,6 @@ def _refuse(code: str, span: Span, message: str, help: str) -> Finding:
 def _memory(bounds: BoundsChecker) -> list[Finding]:
     kernel, findings = bounds.kernel, []
     target = TARGETS[kernel.target or "sm_80"]
-    spans: list[tuple[int, int, Shared]] = []
     for tile in kernel.shared:
         assert tile.layout is not None and tile.offset is not None
         if not is_injective(tile.layout):
@@ -70,7 +68,6 @@ def _memory(bounds: BoundsChecker) -> list[Finding]:
                 )
             )
         end = tile.offset + int(tile.layout.cosize()) * tile.dtype.bytes
-        spans.append((tile.offset, end, tile))
         if end > target.shared_bytes:
             findings.append(
                 _refuse(
@@ -78,18 +75,6 @@ def _memory(bounds: BoundsChecker) -> list[Finding]:
                     tile.span,
                     f"shared memory ends at byte {end}; {target.name} gives a block {target.shared_bytes}",
                     "use smaller tiles or fewer stages",
-                )
-            )
-    for (a0, a1, first), (b0, b1, second) in combinations(spans, 2):
-        if a0 < b1 and b0 < a1:
-            findings.append(
-                unknown(
-                    "shared-tiles-alias",
-                    "machine",
-                    second.span,
-                    f"shared tiles '{first.name}' and '{second.name}' share bytes; "
-                    "what one holds is not tracked in the other",
-                    "give the tiles byte ranges of their own",
                 )
             )
     if kernel.num_threads > target.max_threads:

@@ -9,11 +9,9 @@ groups are complete). So each access has one time at which it is released, and o
 
 from __future__ import annotations
 
-import islpy as isl
-
 from argus.ir.nodes import Barrier, CommitGroup, WaitGroup
 from argus.verify.program import Site
-from argus.verify.relations import Map, Model, Set
+from argus.verify.relations import Map, Model, Set, isl
 
 
 class Ordering:

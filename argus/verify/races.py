@@ -7,9 +7,7 @@ the threads that hold the elements.
 
 from __future__ import annotations
 
-from itertools import combinations_with_replacement
-
-import islpy as isl
+from itertools import combinations_with_replacement, product
 
 from argus.diagnostic import Note, Verdict
 from argus.ir.access import Holders, Mode
@@ -25,6 +23,7 @@ from argus.verify.relations import (
     Set,
     holder_condition,
     identifier,
+    isl,
     smallest,
 )
 
@@ -35,13 +34,15 @@ def check(model: Model, ordering: Ordering) -> list[Finding]:
     objects: tuple[Shared | Tensor, ...] = (*model.kernel.shared, *model.kernel.tensors)
     for obj in objects:
         accesses = model.accesses_of(obj.name)
-        if all(c.relation.mode is Mode.READ for c in accesses):
+        clobbers = model.clobbers(obj.name)
+        if all(c.relation.mode is Mode.READ for c in (*accesses, *clobbers)):
             continue
-        for first, second in combinations_with_replacement(accesses, 2):
+        pairs = [*combinations_with_replacement(accesses, 2), *product(accesses, clobbers)]
+        for first, second in pairs:
             if not _conflicting(first, second):
                 continue
-            pairs = [(first, second)] if first is second else [(first, second), (second, first)]
-            for a, b in pairs:
+            directions = [(first, second)] if first is second else [(first, second), (second, first)]
+            for a, b in directions:
                 finding = _within_block(model, ordering, obj, a, b)
                 if finding is not None:
                     findings.append(finding)

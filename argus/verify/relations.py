@@ -10,16 +10,44 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import islpy as isl
 
 from argus.ir.access import Mode, Relation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
-from argus.ir.nodes import Assume, Kernel, Requires
+from argus.ir.nodes import Assume, Kernel, Requires, Shared
 from argus.ir.types import MAX_EXTENT
 from argus.layout import FragmentLayout
 from argus.verify.program import Site, is_launch_constant, sites
+
+__all__ = [
+    "OPERATIONS_PER_SECOND",
+    "Cells",
+    "Flow",
+    "IslError",
+    "Map",
+    "Model",
+    "NonAffine",
+    "Point",
+    "Set",
+    "Translator",
+    "UnionMap",
+    "UnionSet",
+    "counter",
+    "data_flow",
+    "empty_map",
+    "empty_set",
+    "holder_condition",
+    "identifier",
+    "isl",
+    "map_parts",
+    "operation_limit",
+    "set_parts",
+    "sink_name",
+    "smallest",
+]
+
 
 Map = isl.Map
 Set = isl.Set
@@ -352,6 +380,28 @@ class Model:
             if relation.obj == obj
         ]
 
+    def aliases(self, obj: str) -> list[str]:
+        """Other shared tiles whose bytes overlap those of `obj`."""
+        spans = {t.name: _byte_span(t) for t in self.kernel.shared}
+        if obj not in spans:
+            return []
+        low, high = spans[obj]
+        return [n for n, (a, b) in spans.items() if n != obj and a < high and low < b]
+
+    def clobbers(self, obj: str) -> list[Cells]:
+        """Writes to overlapping tiles, as writes that may touch every cell of `obj`."""
+        result = []
+        dims = ", ".join(f"x{axis}" for axis in range(len(self.kernel.object(obj).shape)))
+        inside = " and ".join(self._extent_text(obj, axis) for axis in range(len(self.kernel.object(obj).shape)))
+        for other in self.aliases(obj):
+            for cells in self.accesses_of(other):
+                if cells.relation.mode is Mode.READ:
+                    continue
+                everything = self.parse_set(f"{{ {identifier(obj)}[{dims}] : {inside or 'true'} }}")
+                anywhere = isl.Map.from_domain_and_range(cells.map.domain(), everything)
+                result.append(replace(cells, map=anywhere, exact=False, reason=f"'{other}' shares its bytes"))
+        return result
+
     # ------------------------------------------------------------------ time
 
     def schedule(self, site: Site) -> Map:
@@ -390,6 +440,11 @@ class Model:
         return isl.Map.lex_lt(set_space) if strict else isl.Map.lex_le(set_space)
 
 
+def _byte_span(tile: Shared) -> tuple[int, int]:
+    assert tile.layout is not None and tile.offset is not None
+    return tile.offset, tile.offset + int(tile.layout.cosize()) * tile.dtype.bytes
+
+
 # ---------------------------------------------------------------------- data flow
 
 
@@ -412,10 +467,11 @@ def sink_name(site: Site, number: int) -> str:
     return f"R{site.index}_{number}"
 
 
-def data_flow(model: Model, accesses: list[Cells]) -> Flow:
+def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flow:
     """Exact array data-flow over one object's accesses (Feautrier 1991; isl's `compute_flow`).
 
     Accumulations are may-sources, so all of them since the last write reach a read, and so does that write.
+    So are `clobbers`, writes to tiles that share the object's bytes.
     """
     empty = isl.UnionMap("{ }")
     sinks, musts, mays, schedule = empty, empty, empty, empty
@@ -435,6 +491,9 @@ def data_flow(model: Model, accesses: list[Cells]) -> Flow:
             mays = mays.union(cells.map.to_union_map())
         if mode is not Mode.READ:
             schedule = schedule.union(own.to_union_map())
+    for cells in clobbers:
+        mays = mays.union(cells.map.to_union_map())
+        schedule = schedule.union(model.schedule(cells.site).to_union_map())
     info = isl.UnionAccessInfo.from_sink(sinks).set_must_source(musts).set_may_source(mays)
     sources = info.set_schedule_map(schedule).compute_flow().get_may_dependence().reverse()
     written = sources.intersect_range(musts.domain()).domain()

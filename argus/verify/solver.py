@@ -14,6 +14,8 @@ import z3
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
 
+__all__ = ["Answer", "Solver", "z3"]
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import islpy as isl
-
 from argus.diagnostic import Verdict
 from argus.ir.access import Mode
 from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, walk
@@ -25,6 +23,7 @@ from argus.verify.relations import (
     UnionSet,
     empty_map,
     identifier,
+    isl,
     map_parts,
     set_parts,
     smallest,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import islpy as isl
-
 from argus.ir.access import Holders, Mode, Relation
 from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, rewrite
 from argus.ir.instruction import Order
@@ -30,6 +28,7 @@ from argus.verify.relations import (
     empty_map,
     empty_set,
     identifier,
+    isl,
     map_parts,
     sink_name,
 )
@@ -76,13 +75,13 @@ class TagAnalysis:
         if obj not in self._flows:
             cells = self.model.accesses_of(obj, tags=True)
             cells += [self._retag(s) for s in self.model.sites if isinstance(s.stmt, Tag) and s.stmt.obj == obj]
-            self._flows[obj] = data_flow(self.model, cells)
+            self._flows[obj] = data_flow(self.model, cells, self.model.clobbers(obj))
         return self._flows[obj]
 
     def value_flow(self, obj: str) -> Flow:
         """The data-flow of what an object holds, whatever its labels."""
         if obj not in self._value_flows:
-            self._value_flows[obj] = data_flow(self.model, self.model.accesses_of(obj))
+            self._value_flows[obj] = data_flow(self.model, self.model.accesses_of(obj), self.model.clobbers(obj))
         return self._value_flows[obj]
 
     def indirect_cells(self, site: Site, number: int) -> UnionMap:
@@ -128,14 +127,19 @@ class TagAnalysis:
             if part.get_tuple_name(isl.dim_type.in_) == name
         ]
         plain, collected = [], []
+        overwritten: list[tuple[UnionSet, str]] = []
         for part in sources:
             source = self.model.sites[int(part.get_tuple_name(isl.dim_type.out)[1:])]
             along = part.to_union_map()
-            if isinstance(source.stmt, (Accumulate, Mma)):
+            if not writes(source, obj.name):
+                overwritten.append(
+                    (along.domain(), f"'{obj.name}' was overwritten through a tile that shares its bytes")
+                )
+            elif isinstance(source.stmt, (Accumulate, Mma)):
                 collected.append(self._contributions(source, along))
             else:
                 plain.append(pull(self.value(source), along))
-        base = merge(plain)
+        base = merge([*plain, Value((), (), tuple(overwritten))])
         if isinstance(obj, Tensor):
             covered = empty_set()
             for part in sources:
@@ -345,6 +349,13 @@ class TagAnalysis:
         if isinstance(stmt, Copy):
             return self._loaded(source, self.source_number(source, stmt))
         raise NonAffine("an index computed by other than loads and arithmetic")
+
+
+def writes(site: Site, obj: str) -> bool:
+    """Whether a statement writes `obj` itself, or re-labels it."""
+    if isinstance(site.stmt, Tag):
+        return site.stmt.obj == obj
+    return any(a.obj == obj and a.mode is not Mode.READ for a in site.accesses)
 
 
 def _at(term: TagTerm, index: tuple[Expr, ...]) -> TagTerm:

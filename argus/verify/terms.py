@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
-import islpy as isl
-
 from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op, Param
 from argus.ir.nodes import Accumulate, Copy, Map, Mma, Tensor
 from argus.ir.types import float32
@@ -20,10 +18,11 @@ from argus.verify.relations import (
     UnionMap,
     UnionSet,
     empty_set,
+    isl,
     map_parts,
     sink_name,
 )
-from argus.verify.tags import TagAnalysis
+from argus.verify.tags import TagAnalysis, writes
 
 
 @dataclass(frozen=True)
@@ -176,6 +175,8 @@ class TermBuilder:
                 continue
             along = part.set_tuple_name(isl.dim_type.in_, site.name).to_union_map()
             source = self.model.sites[int(part.get_tuple_name(isl.dim_type.out)[1:])]
+            if not writes(source, obj.name):
+                return Opaque(f"'{obj.name}' was overwritten through a tile that shares its bytes")
             if isinstance(source.stmt, (Accumulate, Mma)):
                 op = source.stmt.op if isinstance(source.stmt, Accumulate) else "add"
                 collected.setdefault(op, []).append((along, self.written(source)))
