@@ -60,7 +60,7 @@ Term = TagTerm | SpecTerm
 _INFIX = {row.symbol: row.name for row in OPERATORS.values() if row.symbol and row.arity == 2}
 _PREFIX = {row.symbol: row.name for row in OPERATORS.values() if row.symbol and row.arity == 1}
 _CLAUSES = frozenset(
-    {"mask", "other", "fragment_layout", "via", "vector", "scope", "warp_grid", "kind", "stages"}
+    {"mask", "other", "fragment_layout", "via", "vector", "scope", "warp_grid", "kind", "stages", "where"}
 )
 _COORD = re.compile(r"c\d+")
 
@@ -259,7 +259,9 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
             then = _block(_tree(kids[1]), scope)
             return If(_expr(kids[0], scope), then, () if orelse is None else _block(_tree(orelse), scope))
         case _:
-            return _annotation(tree, kids, scope)
+            plain = [k for k in kids if not (isinstance(k, Tree) and k.data == "where")]
+            where = _expr(options["where"], scope) if "where" in options else None
+            return _annotation(tree, plain, where, scope)
 
 
 def _for(kids: list[Node], options: dict[str, Node], scope: Scope) -> For:
@@ -270,7 +272,7 @@ def _for(kids: list[Node], options: dict[str, Node], scope: Scope) -> For:
     return For(var, start, stop, _int(kids[3]), body, kind, stages)
 
 
-def _annotation(tree: Tree[Token], kids: list[Node], scope: Scope) -> Stmt:
+def _annotation(tree: Tree[Token], kids: list[Node], where: Expr | None, scope: Scope) -> Stmt:
     """The statements that cost nothing."""
     match str(tree.data):
         case "tag":
@@ -280,7 +282,7 @@ def _annotation(tree: Tree[Token], kids: list[Node], scope: Scope) -> Stmt:
             at = next(i for i, k in enumerate(kids) if isinstance(k, Token) and k.type == "SHAPE_TEXT")
             names = tuple(_name(k) for k in kids[:at] if k is not None)
             conditions = tuple(_condition(_tree(k), scope) for k in kids[at + 1 :] if k is not None)
-            return AssertTags(_shape(kids[at]), names, conditions)
+            return AssertTags(_shape(kids[at]), names, conditions, where)
         case "spec":
             names = tuple(_name(k) for k in kids[1:-1] if k is not None)
             return Spec(_name(kids[0]), names, cast(SpecTerm, _term(kids[-1], scope)))

@@ -362,9 +362,10 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
         case Tag(obj=obj, shape=extents, fields=fields):
             entries = ", ".join(f"{_name(field)} = {print_expr(term, scope)}" for field, term in fields)
             return [f"tag {_name(obj)}[{_list(extents, scope)}] = {{{entries}}}"]
-        case AssertTags(shape=shape, names=names, conditions=conditions):
+        case AssertTags(shape=shape, names=names, conditions=conditions, where=where):
             texts = "; ".join(_condition(c, scope) for c in conditions)
-            return [f"assert ({', '.join(map(_name, names))}) in {print_shape(shape)} {{{texts}}}"]
+            only = "" if where is None else f" where {print_expr(where, scope)}"
+            return [f"assert ({', '.join(map(_name, names))}) in {print_shape(shape)} {{{texts}}}{only}"]
         case Spec(output=output, names=names, value=term):
             return [f"spec {_name(output)}({', '.join(map(_name, names))}) = {print_expr(term, scope)}"]
         case _:

@@ -188,7 +188,8 @@ def _annotation(stmt: Tag | AssertTags | Spec, scope: Scope) -> Iterator[Problem
                 yield f"the tag of `{obj}` has two fields of one name", span
             for _, term in fields:
                 yield from _tag_term(term, scope.over(len(shape)), span)
-        case AssertTags(shape=shape, names=names, conditions=conditions, span=span):
+        case AssertTags(shape=shape, names=names, conditions=conditions, where=where, span=span):
+            yield from _mask(where, scope.over(len(shape)), span)
             if len(names) != len(shape):
                 yield f"{len(names)} names for {len(shape)} quantified variables", span
             inner = scope.over(len(shape))
