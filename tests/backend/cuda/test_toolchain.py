@@ -31,20 +31,25 @@ def test_resources_are_read_from_the_log() -> None:
     assert toolchain.parse_resources("") == Resources(None, 0, None)
 
 
-@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
-def test_both_compilers(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = toolchain.find_nvrtc() if compiler == "NVRTC" else toolchain.find_nvcc()
-    monkeypatch.setenv(f"ARGUS_{compiler.upper()}", str(require(found, compiler)))
+@pytest.fixture(params=["NVRTC", "nvcc"])
+def one_compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only this compiler is there. NVRTC comes with the test dependencies; nvcc needs a toolkit."""
+    if request.param == "NVRTC":
+        monkeypatch.setenv("ARGUS_NVRTC", str(require(toolchain.find_nvrtc(), "NVRTC")))
+    elif (nvcc := toolchain.find_nvcc()) is not None:
+        monkeypatch.setenv("ARGUS_NVCC", nvcc)
+    else:
+        pytest.skip("needs nvcc")
+
+
+def test_both_compilers(one_compiler: None) -> None:
     cubin, resources = toolchain.compile(SOURCE, "sm_80")
     assert cubin[:4] == b"\x7fELF"
     assert resources.spill_bytes == 0
     assert resources.registers in range(4, 33)
 
 
-@pytest.mark.parametrize("compiler", ["NVRTC", "nvcc"])
-def test_a_refused_text_names_its_line(compiler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = toolchain.find_nvrtc() if compiler == "NVRTC" else toolchain.find_nvcc()
-    monkeypatch.setenv(f"ARGUS_{compiler.upper()}", str(require(found, compiler)))
+def test_a_refused_text_names_its_line(one_compiler: None) -> None:
     with pytest.raises(ToolchainError) as error:
         toolchain.compile(SOURCE.replace("2.0f", "two"), "sm_80")
     diagnostic = error.value.diagnostics[0]
