@@ -44,7 +44,5 @@ def fill(sa, sb, a, b, m0, n0, k0):
     rows, depth = sa.shape
     columns = sb.shape[0]
     al.copy(sa, a[m0 : m0 + rows, k0 : k0 + depth], boundary_check=(0, 1), other=0.0, instruction="cp.async")
-    al.copy(
-        sb, b[n0 : n0 + columns, k0 : k0 + depth], boundary_check=(0, 1), other=0.0, instruction="cp.async"
-    )
+    al.copy(sb, b[n0 : n0 + columns, k0 : k0 + depth], boundary_check=(0, 1), other=0.0, instruction="cp.async")
     al.cp_async_commit()

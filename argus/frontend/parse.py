@@ -1,0 +1,362 @@
+"""From a file's text to its surface tree. Nothing of the text is run.
+
+The file is cut into top-level blocks; decorated functions and module-level constants go to the grammar, the
+rest of the file is Python's. A statement that the grammar refuses is noted, put aside, and the function is
+read again without it, so that one reading reports every mistake.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import ClassVar
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.indenter import Indenter
+
+from argus.diagnostic import Diagnostic, SourceError
+from argus.frontend import scan
+from argus.frontend.build import Builder
+from argus.frontend.constructs import name_construct
+from argus.frontend.surface import Constant, Foreign, Function, Module
+from argus.source import SourceFile, Span
+
+MAX_DEPTH = 100
+"""Deepest nesting of expressions and statements together."""
+
+DECORATORS = ("kernel", "func", "autotune")
+HEADERS = ("def", "if", "elif", "else", "for", "while", "with", "try", "except", "finally", "class")
+_MAX_CONSTANT_TOKENS = 200
+_DEFAULT_ALIASES = (("argus", "argus"), ("al", "argus.language"))
+
+
+def parse(source: SourceFile) -> Module:
+    """The surface tree of a file. Raises `SourceError` with every syntax error in it.
+
+    The text may be a whole file, or the indented lines of one function as they stand in a file.
+    """
+    return _parse(source)
+
+
+@lru_cache(maxsize=64)
+def _parse(source: SourceFile) -> Module:
+    text = source.text.replace("\r\n", "\n").replace("\r", "\n")
+    if text != source.text:
+        source = SourceFile(source.path, text, source.first_line)
+    lines = scan.scan(source)
+    aliases = (*_DEFAULT_ALIASES, *(a for line in lines for a in _imports(line)))
+    names = dict(aliases)
+    diagnostics: list[Diagnostic] = []
+    functions: list[Function] = []
+    constants: list[Constant] = []
+    foreign: list[Foreign] = []
+    for block in _blocks(lines):
+        decorator = _argus_decorator(source, block, names, diagnostics)
+        if decorator is not None:
+            function = _Reader(source, block, decorator, diagnostics).function()
+            functions.extend([function] if function is not None else [])
+        elif block.header is not None:
+            constant = _constant(source, block.header)
+            constants.extend([constant] if constant is not None else [])
+            foreign.extend(_foreign(source, block.header))
+    if diagnostics:
+        raise SourceError(*diagnostics)
+    return Module(source, tuple(functions), tuple(constants), tuple(foreign), aliases)
+
+
+# ---------------------------------------------------------------------------- top-level blocks
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    decorators: tuple[scan.Line, ...]
+    header: scan.Line | None
+    body: tuple[scan.Line, ...]
+
+
+def _blocks(lines: tuple[scan.Line, ...]) -> Iterator[_Block]:
+    base = lines[0].indent if lines else 0
+    decorators: list[scan.Line] = []
+    index = 0
+    while index < len(lines):
+        line = lines[index]
+        index += 1
+        if line.first.text == "@" and line.indent <= base:
+            decorators.append(line)
+            continue
+        start = index
+        while index < len(lines) and lines[index].indent > base:
+            index += 1
+        yield _Block(tuple(decorators), line, lines[start:index])
+        decorators = []
+    if decorators:
+        yield _Block(tuple(decorators), None, ())
+
+
+def _dotted(tokens: Sequence[scan.Token]) -> str:
+    """The dotted name that `tokens` start with."""
+    text = ""
+    for token in tokens:
+        if token.kind != "name" and token.text != ".":
+            break
+        text += token.text
+    return text
+
+
+def _imports(line: scan.Line) -> Iterator[tuple[str, str]]:
+    """(name, what it stands for) of an import statement of one line."""
+    if line.first.text not in ("import", "from"):
+        return
+    words = [t.text for t in line.tokens if t.text not in "()"]
+    package = ""
+    if line.first.text == "from":
+        if "import" not in words:
+            return
+        at = words.index("import")
+        package = "".join(words[1:at]) + "."
+        words = words[at:]
+    for clause in " ".join(words[1:]).split(","):
+        path, _, name = clause.strip().partition(" as ")
+        path, name = path.replace(" ", ""), name.strip()
+        if path:
+            yield (name or path.split(".")[0], package + path if name or package else path.split(".")[0])
+
+
+def _resolve(dotted: str, names: dict[str, str]) -> str:
+    head, dot, rest = dotted.partition(".")
+    return names.get(head, head) + dot + rest
+
+
+def _argus_decorator(
+    source: SourceFile, block: _Block, names: dict[str, str], diagnostics: list[Diagnostic]
+) -> scan.Line | None:
+    """The line with `@argus.kernel` or `@argus.func`, if the block has one; other decorators are checked."""
+    found: scan.Line | None = None
+    strangers: list[scan.Line] = []
+    for line in block.decorators:
+        package, _, name = _resolve(_dotted(line.tokens[1:]), names).rpartition(".")
+        if package == "argus" and name in ("kernel", "func"):
+            if found is not None:
+                diagnostics.append(_bad_decorator(source, line, "a second Argus decorator", "keep one of the two"))
+            found = line
+        elif package == "argus" and name not in DECORATORS:
+            near = difflib.get_close_matches(name, DECORATORS, 1)
+            remedy = f"did you mean `@argus.{near[0]}`?" if near else "write `@argus.kernel` or `@argus.func`"
+            diagnostics.append(_bad_decorator(source, line, f"there is no decorator `argus.{name}`", remedy))
+        elif package != "argus":
+            strangers.append(line)
+    if found is not None:
+        for line in strangers:
+            message = f"the decorator `{_dotted(line.tokens[1:])}` does not apply to kernels"
+            diagnostics.append(_bad_decorator(source, line, message, "remove it"))
+        if block.header is None or block.header.first.text != "def":
+            message = "no function follows this decorator"
+            diagnostics.append(_bad_decorator(source, found, message, "write `def name(...):` below it"))
+            return None
+    return found
+
+
+def _bad_decorator(source: SourceFile, line: scan.Line, message: str, remedy: str) -> Diagnostic:
+    return Diagnostic("bad-decorator", message, line.span(source), help=remedy)
+
+
+def _constant(source: SourceFile, header: scan.Line) -> Constant | None:
+    """`NAME = value` or `NAME: annotation = value`, if that is what the line is."""
+    tokens = header.tokens
+    if len(tokens) < 2 or tokens[0].kind != "name" or tokens[1].text not in ("=", ":"):
+        return None
+    equals = next((i for i, t in enumerate(tokens) if t.text == "="), None)
+    if equals is None or equals + 1 >= len(tokens):
+        return None
+    first, last = tokens[equals + 1], tokens[-1]
+    span = header.span(source)
+    if header.broken is not None or len(tokens) > _MAX_CONSTANT_TOKENS:
+        return Constant(tokens[0].text, None, span)
+    lines = source.text.split("\n")[first.line - source.first_line : last.end_line - source.first_line + 1]
+    lines[-1] = lines[-1][: last.end_column - 1]
+    lines[0] = " " * (first.column - 1) + lines[0][first.column - 1 :]
+    try:
+        tree = _parser().parse("\n".join(lines), start="constant")
+    except UnexpectedInput:
+        return Constant(tokens[0].text, None, span)
+    builder = Builder(source, first.line, 0)
+    value = builder.expression(tree.children[0]) if _depth(tree) <= MAX_DEPTH and tree.children[0] else None
+    return Constant(tokens[0].text, None if builder.diagnostics else value, span)
+
+
+def _foreign(source: SourceFile, header: scan.Line) -> Iterator[Foreign]:
+    kinds = {"def": "a Python function", "class": "a Python class"}
+    words = [t for t in header.tokens if t.text != "async"]
+    if words and words[0].text in kinds and len(words) > 1:
+        yield Foreign(words[1].text, kinds[words[0].text], header.span(source))
+    for name, path in _imports(header):
+        if path.split(".")[0] != "argus":
+            yield Foreign(name, f"imported from `{path}`", header.span(source))
+
+
+# ---------------------------------------------------------------------------- one function
+
+
+class _Indenter(Indenter):
+    NL_type = "_NEWLINE"
+    OPEN_PAREN_types: ClassVar[list[str]] = ["LPAR", "LSQB"]
+    CLOSE_PAREN_types: ClassVar[list[str]] = ["RPAR", "RSQB"]
+    INDENT_type = "_INDENT"
+    DEDENT_type = "_DEDENT"
+    tab_len = 1
+
+
+@cache
+def _parser() -> Lark:
+    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+    return Lark(
+        grammar,
+        parser="lalr",
+        lexer="basic",  # a contextual one would take keywords for names where no keyword may stand
+        start=["function", "constant"],
+        postlex=_Indenter(),
+        propagate_positions=True,
+        maybe_placeholders=True,
+    )
+
+
+class _Reader:
+    """Reads one function block: notes each refused statement, replaces it by a harmless one, and tries again."""
+
+    def __init__(
+        self, source: SourceFile, block: _Block, decorator: scan.Line, diagnostics: list[Diagnostic]
+    ) -> None:
+        assert block.header is not None
+        self.source = source
+        self.diagnostics = diagnostics
+        self.errors = 0
+        self.base = decorator.indent
+        self.lines = (decorator, block.header, *block.body)
+        self.kind = _dotted(decorator.tokens[1:]).rpartition(".")[2]
+        self.first_line = decorator.first.line
+        last = self.lines[-1].last.end_line
+        text = source.text.split("\n")[self.first_line - source.first_line : last - source.first_line + 1]
+        self.text = [line[self.base :] if line[: self.base].isspace() else line for line in text]
+        for other in block.decorators:
+            if other is not decorator and other.first.line > self.first_line:
+                self._replace(other, "")
+
+    def function(self) -> Function | None:
+        """The function, or None where errors were noted."""
+        indentation = self._indentation()
+        for line in self.lines:
+            if line.broken is not None:
+                self._note(line, line.broken)
+        if indentation is not None:
+            self.diagnostics.append(indentation)
+            return None
+        tree = self._tree()
+        if tree is None:
+            return None
+        if _depth(tree) > MAX_DEPTH:
+            message = f"expressions or blocks are nested more than {MAX_DEPTH} deep"
+            remedy = "bind parts of long expressions to names; move inner blocks to `@argus.func` helpers"
+            self.diagnostics.append(
+                Diagnostic("nesting-too-deep", message, self.lines[1].span(self.source), help=remedy)
+            )
+            return None
+        builder = Builder(self.source, self.first_line, self.base)
+        function = builder.function(tree, self.kind)
+        self.diagnostics.extend(builder.diagnostics)
+        return None if builder.diagnostics or self.errors else function
+
+    def _tree(self) -> Tree[Token] | None:
+        done: set[int] = {id(line) for line in self.lines if line.broken is not None}
+        while True:
+            try:
+                return _parser().parse("\n".join(self.text) + "\n", start="function")
+            except UnexpectedInput as refusal:
+                line, at = self._locate(refusal)
+                if id(line) in done:
+                    if not self.errors:
+                        self._note(line, name_construct(self.source, line, at))
+                    return None
+                done.add(id(line))
+                self._note(line, name_construct(self.source, line, at))
+
+    def _locate(self, refusal: UnexpectedInput) -> tuple[scan.Line, scan.Token | None]:
+        """The statement, and the token in it, that the parser stopped at; no token: the statement's end."""
+        number = self.first_line + refusal.line - 1
+        column = refusal.column + self.base
+        line = next((x for x in reversed(self.lines) if x.first.line <= number), self.lines[0])
+        ended = isinstance(refusal, UnexpectedToken) and refusal.token.type in (
+            "$END", "_NEWLINE", "_INDENT", "_DEDENT",
+        )  # fmt: skip
+        if ended and not isinstance(refusal, UnexpectedCharacters):
+            return line, None
+        at = next((t for t in line.tokens if (t.end_line, t.end_column) > (number, column)), None)
+        return line, at
+
+    def _note(self, line: scan.Line, diagnostic: Diagnostic) -> None:
+        """Keep the diagnostic; what stands for the statement from now on cannot be refused again."""
+        self.errors += 1
+        self.diagnostics.append(diagnostic)
+        header = self._has_body(line)
+        match line.first.text:
+            case "@":
+                text = "@argus.kernel"
+            case "def" if line is self.lines[1]:
+                text = "def unreadable():" + ("" if header else " pass")
+            case "elif" | "else" | "except" | "finally":
+                text = "elif True:" if header else "elif True: pass"
+            case _:
+                text = "if True:" if header else "pass"
+        self._replace(line, text)
+
+    def _replace(self, line: scan.Line, text: str) -> None:
+        start, end = line.first.line - self.first_line, line.last.end_line - self.first_line
+        self.text[start] = " " * (line.first.column - 1 - self.base) + text if text else ""
+        for index in range(start + 1, min(end + 1, len(self.text))):
+            self.text[index] = ""
+
+    def _has_body(self, line: scan.Line) -> bool:
+        index = self.lines.index(line)
+        return index + 1 < len(self.lines) and self.lines[index + 1].indent > line.indent
+
+    def _indentation(self) -> Diagnostic | None:
+        """The first mistake of indentation, which leaves the rest of the function without a meaning."""
+        levels = [self.base]
+        for above, line in zip(self.lines, self.lines[1:], strict=False):
+            margin = self.source.line(line.first.line)[: line.indent]
+            if "\t" in margin and margin.strip("\t"):
+                return self._misplaced(line, "the indentation mixes tabs and spaces", "use spaces only")
+            if above.opens_block and line.indent <= levels[-1]:
+                return self._misplaced(line, "an indented block is missing here", "indent this line, or write `pass`")
+            if line.indent > levels[-1]:
+                if above.first.text in HEADERS and not above.opens_block:
+                    self._note(above, name_construct(self.source, above, None))
+                elif not above.opens_block:
+                    return self._misplaced(
+                        line, "this line is indented for no reason", "align it with the line above"
+                    )
+                levels.append(line.indent)
+            while line.indent < levels[-1]:
+                levels.pop()
+            if line.indent != levels[-1]:
+                return self._misplaced(
+                    line, "the indentation matches no block above", "align it with the block that it belongs to"
+                )
+        if self.lines[-1].opens_block:
+            return self._misplaced(self.lines[-1], "the block below this line is missing", "write it, or `pass`")
+        return None
+
+    def _misplaced(self, line: scan.Line, message: str, remedy: str) -> Diagnostic:
+        return Diagnostic("bad-indentation", message, line.first.span(self.source), help=remedy)
+
+
+def _depth(tree: Tree[Token]) -> int:
+    deepest, todo = 0, [(tree, 1)]
+    while todo:
+        node, depth = todo.pop()
+        deepest = max(deepest, depth)
+        todo.extend((child, depth + 1) for child in node.children if isinstance(child, Tree))
+    return deepest

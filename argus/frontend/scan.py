@@ -1,0 +1,178 @@
+"""Logical lines of a Python file: enough lexis to find the functions that Argus reads, in any text at all.
+
+The grammar defines the language. This only tells where statements begin and end, so that the rest of a file
+can be skipped, and that a mistake can be pinned to one statement and the others still be read. It never fails.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from argus.diagnostic import Diagnostic, Note
+from argus.source import SourceFile, Span
+
+MAX_BRACKETS = 50
+"""Deepest nesting of brackets in a statement."""
+
+MAX_TOKENS = 4000
+"""Most tokens of one statement."""
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>[ \t\f]+|\\[ \t\f]*\n)
+  | (?P<newline>\n)
+  | (?P<comment>\#[^\n]*)
+  | (?P<string>[A-Za-z]{0,2}(?:\"\"\"(?:[^\\]|\\.)*?\"\"\"|'''(?:[^\\]|\\.)*?'''
+        |\"(?!\"\")(?:[^\"\\\n]|\\.)*\"|'(?!'')(?:[^'\\\n]|\\.)*'))
+  | (?P<open_string>[A-Za-z]{0,2}(?:\"\"\"(?:.*)|'''(?:.*)|[\"'][^\n]*))
+  | (?P<name>[^\W\d]\w*)
+  | (?P<number>(?:\d|\.\d)(?:[eE][+-]\d|[\w.])*)
+  | (?P<op>\*\*=|//=|<<=|>>=|\.\.\.|:=|->|==|!=|<=|>=|\*\*|//|<<|>>|[-+*/%&|^]=|[-+*/%&|^~<>=.,:;@()\[\]{}])
+  | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_PREFIX = re.compile(r"[A-Za-z]*")
+_PREFIXES = {"", "r", "b", "u", "f", "rb", "br", "fr", "rf"}
+_RESTART = re.compile(r"(?:def|class|import|from|async)\b|@\w")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word of the text. Lines and columns are the file's; `kind` is a group of the scanner's pattern."""
+
+    kind: str
+    text: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def span(self, source: SourceFile) -> Span:
+        """Where it stands."""
+        return Span(source, self.line, self.column, self.end_line, self.end_column)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One statement's header or a simple statement; `indent` counts columns, `broken` says what is wrong with it."""
+
+    tokens: tuple[Token, ...]
+    indent: int
+    broken: Diagnostic | None = None
+
+    @property
+    def first(self) -> Token:
+        return self.tokens[0]
+
+    @property
+    def last(self) -> Token:
+        return self.tokens[-1]
+
+    @property
+    def opens_block(self) -> bool:
+        """Whether an indented block belongs below."""
+        return self.last.text == ":"
+
+    def span(self, source: SourceFile) -> Span:
+        """From the first token to the last."""
+        return Span(source, self.first.line, self.first.column, self.last.end_line, self.last.end_column)
+
+
+def scan(source: SourceFile) -> tuple[Line, ...]:
+    """All logical lines of a file, in order. Line breaks are `\\n` only."""
+    return _Scanner(source).lines()
+
+
+class _Scanner:
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
+        self.found: list[Line] = []
+        self.tokens: list[Token] = []
+        self.brackets: list[Token] = []
+        self.broken: Diagnostic | None = None
+
+    def lines(self) -> tuple[Line, ...]:
+        text = self.source.text
+        line, start, at = self.source.first_line, 0, 0
+        while at < len(text):
+            match = _TOKEN.match(text, at)
+            assert match is not None and match.lastgroup is not None  # `other` takes any character
+            kind, value, column = match.lastgroup, match.group(), at - start + 1
+            at = match.end()
+            end_line = line + value.count("\n")
+            end_start = match.start() + value.rindex("\n") + 1 if end_line > line else start
+            if kind == "newline":
+                if not self.brackets or _RESTART.match(text, at):
+                    self._finish()
+            elif kind not in ("space", "comment"):
+                kind, at, value = _split_prefix(kind, value, match.start(), at)
+                self._take(Token(kind, value, line, column, end_line, at - end_start + 1))
+            line, start = end_line, end_start
+        self._finish()
+        return tuple(self.found)
+
+    def _take(self, token: Token) -> None:
+        self.tokens.append(token)
+        if token.kind == "open_string":
+            self._break("unterminated-string", "this string is never closed", token, "close it with the same quotes")
+        elif token.text in _CLOSING and token.kind == "op":
+            self.brackets.append(token)
+            if len(self.brackets) > MAX_BRACKETS:
+                self._break(
+                    "nesting-too-deep",
+                    f"brackets are nested more than {MAX_BRACKETS} deep",
+                    token,
+                    "bind parts of the expression to names",
+                )
+        elif token.kind == "op" and token.text in (")", "]", "}"):
+            self._close(token)
+        elif token.kind == "other":
+            self._break(
+                "syntax-error", f"the character {token.text!r} has no meaning here", token, "remove it"
+            )
+
+    def _close(self, token: Token) -> None:
+        if not self.brackets:
+            self._break("unmatched-bracket", f"nothing opened this `{token.text}`", token, "remove it")
+            return
+        opening = self.brackets.pop()
+        if _CLOSING[opening.text] != token.text:
+            note = Note(f"`{opening.text}` was opened here", opening.span(self.source))
+            message = f"`{token.text}` does not close `{opening.text}`"
+            self._break("unmatched-bracket", message, token, f"write `{_CLOSING[opening.text]}`", (note,))
+
+    def _break(
+        self, code: str, message: str, token: Token, remedy: str, notes: tuple[Note, ...] = ()
+    ) -> None:
+        if self.broken is None:
+            self.broken = Diagnostic(code, message, token.span(self.source), help=remedy, notes=notes)
+
+    def _finish(self) -> None:
+        if self.brackets:
+            opening = self.brackets[-1]
+            message, remedy = f"`{opening.text}` is never closed", f"close it with `{_CLOSING[opening.text]}`"
+            self._break("unmatched-bracket", message, opening, remedy)
+        if len(self.tokens) > MAX_TOKENS:
+            self._break(
+                "nesting-too-deep",
+                f"this statement has more than {MAX_TOKENS} words",
+                self.tokens[0],
+                "split it into several statements",
+            )
+        if self.tokens:
+            self.found.append(Line(tuple(self.tokens), self.tokens[0].column - 1, self.broken))
+        self.tokens, self.brackets, self.broken = [], [], None
+
+
+def _split_prefix(kind: str, value: str, start: int, end: int) -> tuple[str, int, str]:
+    """A string whose letters before the quote are no prefix is a name that stands before a string."""
+    if kind not in ("string", "open_string"):
+        return kind, end, value
+    letters = _PREFIX.match(value)
+    prefix = letters.group() if letters else ""
+    if prefix.lower() in _PREFIXES:
+        return kind, end, value
+    return "name", start + len(prefix), prefix

@@ -1,0 +1,375 @@
+"""The surface tree: a kernel file as its author wrote it, before names and types mean anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Union
+
+from argus.source import NO_SPAN, SourceFile, Span
+
+
+def _span() -> Span:
+    return field(default=NO_SPAN, compare=False, repr=False)
+
+
+# ---------------------------------------------------------------------------- expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name, read."""
+
+    id: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A number, string, `True`, `False` or `None`."""
+
+    value: int | float | bool | str | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class TupleExpr:
+    """`a, b` or `(a, b)`."""
+
+    items: tuple[Expression, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """`value.name`."""
+
+    value: Expression
+    name: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """`name=value` in a call."""
+
+    name: str
+    value: Expression
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`function(args, keywords)`."""
+
+    function: Expression
+    args: tuple[Expression, ...]
+    keywords: tuple[Keyword, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """`lower:upper:step` in a subscript; a missing part is None."""
+
+    lower: Expression | None
+    upper: Expression | None
+    step: Expression | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Subscript:
+    """`value[items]`; a parenthesised tuple counts as several items, as in Python."""
+
+    value: Expression
+    items: tuple[Expression | Slice, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """`op operand`, `op` one of `- + ~ not`."""
+
+    op: str
+    operand: Expression
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """`left op right`, arithmetic and bitwise."""
+
+    op: str
+    left: Expression
+    right: Expression
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """`left and right`, `left or right`."""
+
+    op: str
+    left: Expression
+    right: Expression
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`first op0 rest0 op1 rest1 ...`, chained as in Python."""
+
+    first: Expression
+    ops: tuple[str, ...]
+    rest: tuple[Expression, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """`then if cond else orelse`."""
+
+    cond: Expression
+    then: Expression
+    orelse: Expression
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Lambda:
+    """`lambda params: body`, an argument of a call only."""
+
+    params: tuple[str, ...]
+    body: Expression
+    span: Span = _span()
+
+
+Expression = Union[
+    Name,
+    Literal,
+    TupleExpr,
+    Attribute,
+    Call,
+    Subscript,
+    Unary,
+    Binary,
+    Logic,
+    Compare,
+    Conditional,
+    Lambda,
+]
+
+# ---------------------------------------------------------------------------- statements
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A name that is bound."""
+
+    id: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """`a = value` or, with `unpack`, `a, b = value`."""
+
+    targets: tuple[Target, ...]
+    unpack: bool
+    value: Expression
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class AugAssign:
+    """`target op= value`."""
+
+    target: Target
+    op: str
+    value: Expression
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class ExprStmt:
+    """An expression for its effect; a docstring too."""
+
+    value: Expression
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class ForStmt:
+    """`for target in iterable:`; `span` is the header."""
+
+    target: Target
+    iterable: Expression
+    body: tuple[Statement, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class IfStmt:
+    """`if cond: ... else: ...`; `elif` is an `IfStmt` alone in `orelse`. `span` is the header."""
+
+    cond: Expression
+    then: tuple[Statement, ...]
+    orelse: tuple[Statement, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class AssertStmt:
+    """`assert cond, message`."""
+
+    cond: Expression
+    message: Expression | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class PassStmt:
+    """`pass`."""
+
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnStmt:
+    """`return value`."""
+
+    value: Expression | None
+    span: Span = _span()
+
+
+Statement = Union[Assign, AugAssign, ExprStmt, ForStmt, IfStmt, AssertStmt, PassStmt, ReturnStmt]
+
+# ---------------------------------------------------------------------------- a file
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`name: annotation = default`."""
+
+    name: str
+    annotation: Expression | None
+    default: Expression | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A decorated function. `kind` is "kernel" or "func"; `options` are the decorator's keyword arguments."""
+
+    name: str
+    kind: str
+    options: tuple[Keyword, ...]
+    params: tuple[Parameter, ...]
+    body: tuple[Statement, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A module-level `name = value`. `value` is None where the text is Python that the language cannot read."""
+
+    name: str
+    value: Expression | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Another top-level Python name, which a kernel cannot use. `what` names it: "a Python function", ..."""
+
+    name: str
+    what: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """What a kernel file gives to the language. `aliases` maps names to what an import binds them to."""
+
+    source: SourceFile
+    functions: tuple[Function, ...]
+    constants: tuple[Constant, ...]
+    foreign: tuple[Foreign, ...]
+    aliases: tuple[tuple[str, str], ...]
+
+    def function(self, name: str) -> Function | None:
+        """The last function called `name`, as Python would have it."""
+        return next((f for f in reversed(self.functions) if f.name == name), None)
+
+    def within(self, outer: Module) -> Module:
+        """This module's names before those of `outer`: a kernel inside a function, in the file around it."""
+        return Module(
+            self.source,
+            (*outer.functions, *self.functions),
+            (*outer.constants, *self.constants),
+            (*outer.foreign, *self.foreign),
+            (*outer.aliases, *self.aliases),
+        )
+
+
+def assigned(body: tuple[Statement, ...]) -> Iterator[Target]:
+    """Every name that `body` binds, loop counters included, in program order."""
+    for statement in body:
+        match statement:
+            case Assign(targets=targets):
+                yield from targets
+            case AugAssign(target=target):
+                yield target
+            case ForStmt(target=target, body=inner):
+                yield target
+                yield from assigned(inner)
+            case IfStmt(then=then, orelse=orelse):
+                yield from assigned(then)
+                yield from assigned(orelse)
+            case _:
+                pass
+
+
+def parts(expr: Expression | Slice) -> Iterator[Expression]:
+    """The direct sub-expressions."""
+    match expr:
+        case TupleExpr(items=items):
+            yield from items
+        case Attribute(value=value):
+            yield value
+        case Call(function=function, args=args, keywords=keywords):
+            yield function
+            yield from args
+            yield from (k.value for k in keywords)
+        case Slice(lower=lower, upper=upper, step=step):
+            yield from (e for e in (lower, upper, step) if e is not None)
+        case Subscript(value=value, items=items):
+            yield value
+            for item in items:
+                if isinstance(item, Slice):
+                    yield from parts(item)
+                else:
+                    yield item
+        case Unary(operand=operand):
+            yield operand
+        case Binary(left=left, right=right) | Logic(left=left, right=right):
+            yield left
+            yield right
+        case Compare(first=first, rest=rest):
+            yield first
+            yield from rest
+        case Conditional(cond=cond, then=then, orelse=orelse):
+            yield from (cond, then, orelse)
+        case Lambda(body=body):
+            yield body
+        case Name() | Literal():
+            pass
+
+
+def names(expr: Expression) -> Iterator[str]:
+    """Every name that `expr` reads (parameters of its lambdas included)."""
+    if isinstance(expr, Name):
+        yield expr.id
+    for part in parts(expr):
+        yield from names(part)
