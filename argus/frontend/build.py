@@ -66,9 +66,7 @@ class Builder:
             assert isinstance(name, Token)
             if any(p.name == name for p in params):
                 self.error(f"there are two parameters `{name}`", self.span(name), "rename one of them")
-            params.append(
-                s.Parameter(str(name), self.maybe(annotation), self.maybe(default), self.span(child))
-            )
+            params.append(s.Parameter(str(name), self.maybe(annotation), self.maybe(default), self.span(child)))
         return tuple(params)
 
     # ------------------------------------------------------------------ statements

@@ -21,7 +21,7 @@ _STATEMENTS: dict[str, tuple[str, str]] = {
     "del": ("a `del` statement", "leave the name alone: registers are reused by themselves"),
     "raise": ("a `raise` statement", "check constants with `assert`, sizes with `al.requires(...)`"),
     "yield": ("a generator", "return a tuple, or write the loop where it is used"),
-    "async": ("an `async` construct", "asynchronous copies are `al.copy(..., instruction=\"cp.async\")`"),
+    "async": ("an `async` construct", 'asynchronous copies are `al.copy(..., instruction="cp.async")`'),
     "await": ("`await`", "wait for asynchronous copies with `al.cp_async_wait(pending)`"),
     "break": ("`break`", "put the condition into the loop's bounds, or guard the rest of the body with `if`"),
     "continue": ("`continue`", "guard the rest of the body with `if`"),
@@ -37,9 +37,7 @@ def name_construct(source: SourceFile, line: Line, at: Token | None) -> Diagnost
     found = _statement(line, at) or _inside(line, at)
     if found is not None:
         token, what, remedy = found
-        return Diagnostic(
-            "unsupported-syntax", f"{what} is not part of the language", token.span(source), help=remedy
-        )
+        return Diagnostic("unsupported-syntax", f"{what} is not part of the language", token.span(source), help=remedy)
     if at is None:
         end = line.last
         span = Span(source, end.end_line, end.end_column, end.end_line, end.end_column + 1)

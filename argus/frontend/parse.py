@@ -23,7 +23,7 @@ from argus.frontend import scan
 from argus.frontend.build import Builder
 from argus.frontend.constructs import name_construct
 from argus.frontend.surface import Constant, Foreign, Function, Module
-from argus.source import SourceFile, Span
+from argus.source import SourceFile
 
 MAX_DEPTH = 100
 """Deepest nesting of expressions and statements together."""
@@ -227,9 +227,7 @@ def _parser() -> Lark:
 class _Reader:
     """Reads one function block: notes each refused statement, replaces it by a harmless one, and tries again."""
 
-    def __init__(
-        self, source: SourceFile, block: _Block, decorator: scan.Line, diagnostics: list[Diagnostic]
-    ) -> None:
+    def __init__(self, source: SourceFile, block: _Block, decorator: scan.Line, diagnostics: list[Diagnostic]) -> None:
         assert block.header is not None
         self.source = source
         self.diagnostics = diagnostics
@@ -335,9 +333,7 @@ class _Reader:
                 if above.first.text in HEADERS and not above.opens_block:
                     self._note(above, name_construct(self.source, above, None))
                 elif not above.opens_block:
-                    return self._misplaced(
-                        line, "this line is indented for no reason", "align it with the line above"
-                    )
+                    return self._misplaced(line, "this line is indented for no reason", "align it with the line above")
                 levels.append(line.indent)
             while line.indent < levels[-1]:
                 levels.pop()

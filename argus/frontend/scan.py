@@ -130,9 +130,7 @@ class _Scanner:
         elif token.kind == "op" and token.text in (")", "]", "}"):
             self._close(token)
         elif token.kind == "other":
-            self._break(
-                "syntax-error", f"the character {token.text!r} has no meaning here", token, "remove it"
-            )
+            self._break("syntax-error", f"the character {token.text!r} has no meaning here", token, "remove it")
 
     def _close(self, token: Token) -> None:
         if not self.brackets:
@@ -144,9 +142,7 @@ class _Scanner:
             message = f"`{token.text}` does not close `{opening.text}`"
             self._break("unmatched-bracket", message, token, f"write `{_CLOSING[opening.text]}`", (note,))
 
-    def _break(
-        self, code: str, message: str, token: Token, remedy: str, notes: tuple[Note, ...] = ()
-    ) -> None:
+    def _break(self, code: str, message: str, token: Token, remedy: str, notes: tuple[Note, ...] = ()) -> None:
         if self.broken is None:
             self.broken = Diagnostic(code, message, token.span(self.source), help=remedy, notes=notes)
 

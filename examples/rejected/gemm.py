@@ -26,5 +26,8 @@ def gemm_rejected(
         bt = al.stage(b[n0 : n0 + BLOCK_N, 0:BLOCK_K], boundary_check=(0, 1))
         al.assert_tags(lambda i, j, k: at[i, k].k == bt[j, k].k)
         acc = al.mma(at, bt, acc)
-    al.assert_tags(lambda i, j: acc[i, j] == (m0 + i, n0 + j, al.once(0, K)))
+    al.assert_tags(
+        lambda i, j: acc[i, j] == (m0 + i, n0 + j, al.once(0, K)),
+        where=lambda i, j: (m0 + i < M) & (n0 + j < N),
+    )
     al.store(c[m0 : m0 + BLOCK_M, n0 : n0 + BLOCK_N], acc.to(al.bfloat16), boundary_check=(0, 1))

@@ -1,0 +1,105 @@
+"""From the surface tree to tile IR: names, constants, types and shapes; helpers inlined; every error at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from argus.diagnostic import Diagnostic, SourceError
+from argus.frontend import arithmetic, calls, memory, program, specification, statements, tagging
+from argus.frontend.context import CallSite, Context, Frame, Handler, Rejected
+from argus.frontend.inline import inline
+from argus.frontend.options import Options
+from argus.frontend.parameters import declare, warps
+from argus.frontend.surface import Function, Module
+from argus.frontend.values import Value
+from argus.ir.nodes import Kernel
+from argus.ir.target import TARGETS
+from argus.source import Span
+
+
+def check(module: Module, kernel_name: str, options: Options) -> Kernel:
+    """The tile IR of one kernel, with its constexpr parameters fixed by `options` and their defaults.
+
+    Raises `SourceError` with every error that was found.
+    """
+    function = _kernel(module, kernel_name)
+    target = TARGETS.get(options.target)
+    if target is None:
+        raise SourceError(
+            Diagnostic(
+                "bad-option",
+                f"there is no target {options.target!r}",
+                function.span,
+                "types",
+                help=f"the targets are {', '.join(TARGETS)}",
+            )
+        )
+    frame = Frame(function, 0)
+    context = Context(module, options, target, 4, HANDLERS, _inline, frame, stack=(function,))
+    try:
+        context.num_warps = warps(context, function)
+        params, constexprs = declare(context, function)
+    except Rejected:
+        raise SourceError(*_sorted(context.diagnostics)) from None
+    statements.run(context, function.body)
+    if context.diagnostics:
+        raise SourceError(*_sorted(context.diagnostics))
+    return Kernel(
+        function.name,
+        params,
+        tuple(context.sizes),
+        constexprs,
+        context.grid,
+        context.num_warps,
+        target.warp_size,
+        tuple(context.preconditions),
+        tuple(context.shared.values()),
+        tuple(context.fragments.values()),
+        tuple(context.body),
+        None,
+        function.span,
+    )
+
+
+def _kernel(module: Module, name: str) -> Function:
+    function = module.function(name)
+    if function is not None and function.kind == "kernel":
+        return function
+    kernels = [f.name for f in module.functions if f.kind == "kernel"]
+    listed = f"the file's kernels are {', '.join(kernels)}" if kernels else "the file has no kernel"
+    raise SourceError(
+        Diagnostic(
+            "unknown-kernel",
+            f"there is no kernel `{name}` in {module.source.path}",
+            Span(module.source, module.source.first_line, 1, module.source.first_line, 2),
+            "types",
+            help=calls.did_you_mean(name, kernels, listed),
+        )
+    )
+
+
+def _sorted(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
+    return sorted(diagnostics, key=lambda d: (d.span.line, d.span.column))
+
+
+def _inline(
+    context: Context, function: Function, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span
+) -> Value:
+    return inline(context, function, args, keywords, span, statements.run)
+
+
+def _misplaced(call: CallSite) -> Value:
+    call.context.fail(
+        "bad-tag", "`al.once` stands in an assertion of tags", call.span, "write `x[i].k == al.once(lo, hi)`"
+    )
+
+
+HANDLERS: dict[str, Handler] = {
+    **arithmetic.HANDLERS,
+    **memory.HANDLERS,
+    **program.HANDLERS,
+    **tagging.HANDLERS,
+    **specification.HANDLERS,
+    "once": _misplaced,
+}
+"""The language's functions, by their name in `argus.language`."""

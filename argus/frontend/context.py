@@ -1,0 +1,235 @@
+"""The state of one elaboration: scopes, the statements made so far, and the errors found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from argus.diagnostic import Diagnostic, Note
+from argus.frontend.options import Options
+from argus.frontend.surface import Function, Module
+from argus.frontend.values import Tile, Value, fragment_tile
+from argus.ir.expr import Expr, LoopVar
+from argus.ir.nodes import Fragment, Precondition, Shared, Stmt
+from argus.ir.target import Target
+from argus.ir.types import DType
+from argus.layout import AnyLayout, FragmentLayout
+from argus.source import Span
+
+MAX_ELEMENTS = 2**20
+"""Most elements of one tile."""
+
+MAX_STATEMENTS = 20_000
+"""Most statements that unrolling and inlining may make of one kernel."""
+
+MAX_INLINE = 16
+"""Deepest nesting of helper calls."""
+
+
+class Rejected(Exception):
+    """A statement has an error, which is noted already; caught at the statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a name is bound to, at how many run-time blocks deep, and where."""
+
+    value: Value
+    depth: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Why a name that was bound is not usable any more."""
+
+    reason: str
+    span: Span
+
+
+@dataclass
+class Frame:
+    """The names of one function. `sizes` cannot be bound to anything else; `base` is the depth of its body.
+
+    `quantified`: inside a tag function, assertion or specification, where a subscript is one element.
+    """
+
+    function: Function
+    base: int
+    names: dict[str, Binding] = field(default_factory=dict)
+    gone: dict[str, Gone] = field(default_factory=dict)
+    sizes: frozenset[str] = frozenset()
+    quantified: bool = False
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Where a call's result will go: the name it is bound to, and the fragment that the name has now."""
+
+    name: str
+    fragment: str | None
+
+
+@dataclass
+class CallSite:
+    """A call of a language function with its arguments evaluated (lambdas and defaults included)."""
+
+    context: Context
+    name: str
+    args: Mapping[str, Value]
+    spans: Mapping[str, Span]
+    span: Span
+    wanted: Wanted | None
+
+
+Handler = Callable[[CallSite], Value]
+
+
+@dataclass
+class Context:
+    """Everything that elaborating one kernel reads and makes.
+
+    `handlers` are the language's functions by name; `inline` elaborates a call of a helper.
+    """
+
+    module: Module
+    options: Options
+    target: Target
+    num_warps: int
+    handlers: Mapping[str, Handler]
+    inline: Callable[[Context, Function, tuple[Value, ...], Mapping[str, Value], Span], Value]
+    frame: Frame
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    fragments: dict[str, Fragment] = field(default_factory=dict)
+    shared: dict[str, Shared] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+    body: list[Stmt] = field(default_factory=list)
+    depth: int = 0
+    call: Span | None = None
+    stack: tuple[Function, ...] = ()
+    grid: tuple[Expr, ...] | None = None
+    preconditions: list[Precondition] = field(default_factory=list)
+    natural: set[str] = field(default_factory=set)
+    sizes: list[str] = field(default_factory=list)
+    constants: dict[str, Value | None] = field(default_factory=dict)
+    elaborated: int = 0
+
+    # ------------------------------------------------------------------ errors
+
+    def at(self, span: Span) -> Span:
+        """`span`, with the call through which it was reached."""
+        return span if self.call is None else replace(span, call=self.call)
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        remedy: str,
+        *,
+        label: str = "",
+        notes: tuple[Note, ...] = (),
+    ) -> None:
+        """Note an error; the same one is noted once, however often its line is elaborated."""
+        same = (code, message, span.line, span.column)
+        if any((d.code, d.message, d.span.line, d.span.column) == same for d in self.diagnostics):
+            return
+        self.diagnostics.append(
+            Diagnostic(code, message, self.at(span), "types", label=label, notes=notes, help=remedy)
+        )
+
+    def fail(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        remedy: str,
+        *,
+        label: str = "",
+        notes: tuple[Note, ...] = (),
+    ) -> NoReturn:
+        """Note an error and give up the statement."""
+        self.error(code, message, span, remedy, label=label, notes=notes)
+        raise Rejected
+
+    # ------------------------------------------------------------------ making statements and objects
+
+    def emit(self, stmt: Stmt, span: Span) -> None:
+        """Append a statement to the block that is being made."""
+        self.body.append(replace(stmt, span=self.at(span)))
+
+    def count(self, span: Span) -> None:
+        """Count one more elaborated statement; too many end the elaboration."""
+        self.elaborated += 1
+        if self.elaborated == MAX_STATEMENTS:
+            self.error(
+                "unrolled-too-far",
+                f"unrolling and inlining make more than {MAX_STATEMENTS} statements of this kernel",
+                span,
+                "write `range(...)` for a loop that stays a loop",
+            )
+        if self.elaborated >= MAX_STATEMENTS:
+            raise Rejected
+
+    def unique(self, name: str) -> str:
+        """`name`, or `name_1`, `name_2`, ... if it is taken; taken from now on."""
+        base = name.strip("_") or "value"
+        found, number = base, 0
+        while found in self.taken:
+            number += 1
+            found = f"{base}_{number}"
+        self.taken.add(found)
+        return found
+
+    def new_fragment(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: DType,
+        span: Span,
+        layout: FragmentLayout | None = None,
+    ) -> Tile:
+        """A new fragment, as a fresh tile."""
+        unique = self.unique(name)
+        self.fragments[unique] = Fragment(unique, dtype, shape, layout, self.at(span))
+        return fragment_tile(unique, shape, dtype, fresh=True)
+
+    def new_shared(
+        self, name: str, shape: tuple[int, ...], dtype: DType, layout: AnyLayout | None, span: Span
+    ) -> Shared:
+        """A new shared tile."""
+        unique = self.unique(name)
+        self.shared[unique] = Shared(unique, dtype, shape, layout, None, self.at(span))
+        return self.shared[unique]
+
+    def new_counter(self, name: str, natural: bool) -> LoopVar:
+        """A new loop counter; `natural` tells that it is never negative."""
+        unique = self.unique("i" if name == "_" else name)
+        if natural:
+            self.natural.add(unique)
+        return LoopVar(unique)
+
+    # ------------------------------------------------------------------ blocks
+
+    @contextmanager
+    def block(self) -> Iterator[list[Stmt]]:
+        """A run-time block: statements made inside go into the list that it gives."""
+        outer, self.body = self.body, []
+        self.depth += 1
+        try:
+            yield self.body
+        finally:
+            self.body = outer
+            self.depth -= 1
+
+    @contextmanager
+    def called(self, frame: Frame, span: Span) -> Iterator[None]:
+        """Inside of a helper's body, called at `span`."""
+        outer = (self.frame, self.call, self.stack)
+        self.frame, self.call, self.stack = frame, self.at(span), (*self.stack, frame.function)
+        try:
+            yield
+        finally:
+            self.frame, self.call, self.stack = outer

@@ -1,0 +1,350 @@
+"""Expressions: from the surface tree to values."""
+
+from __future__ import annotations
+
+from typing_extensions import assert_never
+
+from argus import language
+from argus.diagnostic import Note
+from argus.frontend import calls, constants
+from argus.frontend.calls import did_you_mean
+from argus.frontend.constants import ConstantError
+from argus.frontend.context import Context, Frame, Rejected, Wanted
+from argus.frontend.surface import (
+    Attribute,
+    Binary,
+    Call,
+    Compare,
+    Conditional,
+    Expression,
+    Lambda,
+    Literal,
+    Logic,
+    Name,
+    Slice,
+    Subscript,
+    TupleExpr,
+    Unary,
+)
+from argus.frontend.tiles import BINARY, as_tile, binary, elementwise, make, require_bool
+from argus.frontend.values import (
+    Builtin,
+    Constant,
+    Helper,
+    LambdaValue,
+    Method,
+    ModuleValue,
+    Poison,
+    Tile,
+    TupleValue,
+    Value,
+    View,
+    describe,
+)
+from argus.frontend.views import Item, SliceValue, subscript
+from argus.ir.instruction.tiled import TiledMma
+from argus.ir.types import DType, boolean
+from argus.source import Span
+
+_PYTHON = {
+    "list": "a tuple",
+    "print": "a store to a tensor",
+    "sum": "`al.sum`",
+    "enumerate": "`range`",
+    "zip": "`range`",
+}
+
+
+def evaluate(context: Context, node: Expression, wanted: Wanted | None = None) -> Value:
+    """The value of `node`; statements that it needs are emitted. Raises `Rejected` after noting an error.
+
+    `wanted` tells where the value goes, for a call at the top of an assignment.
+    """
+    match node:
+        case Name():
+            return _name(context, node)
+        case Literal(value=value):
+            return Constant(value)
+        case TupleExpr(items=items):
+            return tuple_value(tuple(evaluate(context, i) for i in items))
+        case Attribute():
+            return _attribute(context, node)
+        case Call(function=function):
+            callee = evaluate(context, function)
+            return calls.call(context, node, callee, lambda e: evaluate(context, e), wanted)
+        case Subscript(value=value, span=span):
+            return _subscript(context, evaluate(context, value), node, span)
+        case Unary(op=op, operand=operand, span=span):
+            return _unary(context, op, evaluate(context, operand), operand.span, span)
+        case Binary(op=op, left=left, right=right, span=span):
+            values = (evaluate(context, left), evaluate(context, right))
+            return binary(context, op, values, (left.span, right.span), span)
+        case Logic():
+            return _logic(context, node)
+        case Compare():
+            return _compare(context, node)
+        case Conditional(cond=cond, then=then, orelse=orelse):
+            chosen = evaluate(context, cond)
+            if isinstance(chosen, Constant):
+                return evaluate(context, then if chosen.value else orelse)
+            context.fail(
+                "not-constant",
+                "the condition of `if ... else` is not a constant",
+                cond.span,
+                "write `al.where(c, x, y)`",
+            )
+        case Lambda():
+            return LambdaValue(node)
+        case _:
+            assert_never(node)
+
+
+def tuple_value(items: tuple[Value, ...]) -> Value:
+    """A tuple, constant if all of its items are."""
+    if all(isinstance(i, Constant) for i in items):
+        return Constant(tuple(i.value for i in items if isinstance(i, Constant)))
+    return TupleValue(items)
+
+
+def items_of(value: Value) -> tuple[Value, ...] | None:
+    """The items of a tuple; None for anything else."""
+    match value:
+        case TupleValue(items=items):
+            return items
+        case Constant(value=tuple() as items):
+            return tuple(Constant(i) for i in items)
+        case _:
+            return None
+
+
+# ---------------------------------------------------------------------------- names
+
+
+def _name(context: Context, node: Name) -> Value:
+    binding = context.frame.names.get(node.id)
+    if binding is not None:
+        if isinstance(binding.value, Poison):
+            raise Rejected
+        return binding.value
+    gone = context.frame.gone.get(node.id)
+    if gone is not None:
+        context.fail(
+            "undefined-after-block",
+            f"`{node.id}` is not defined here: {gone.reason}",
+            node.span,
+            f"bind `{node.id}` before the block, to a value of the same shape and dtype",
+            notes=(Note("it was bound here", gone.span),),
+        )
+    return _global(context, node)
+
+
+def _global(context: Context, node: Name) -> Value:
+    name, module = node.id, context.module
+    function = module.function(name)
+    if function is not None and function.kind == "func":
+        return Helper(function)
+    if function is not None:
+        context.fail(
+            "wrong-arguments", f"a kernel cannot call the kernel `{name}`", node.span, "make it an `@argus.func`"
+        )
+    if any(c.name == name for c in module.constants):
+        return _constant(context, name, node.span)
+    aliases = dict(module.aliases)
+    if name in aliases and aliases[name].startswith("argus"):
+        return _path(context, aliases[name], node.span)
+    if name in (*constants.FUNCTIONS, "range"):
+        return Builtin(f"builtins.{name}")
+    foreign = next((f for f in module.foreign if f.name == name), None)
+    if foreign is not None:
+        context.fail(
+            "unknown-name",
+            f"`{name}` is {foreign.what}, which a kernel cannot use",
+            node.span,
+            "put helpers of this file under `@argus.func`; pass constants as `al.constexpr` parameters",
+            notes=(Note("it comes from here", foreign.span),),
+        )
+    if name in _PYTHON:
+        context.fail("unknown-name", f"Python's `{name}` is not in the language", node.span, f"use {_PYTHON[name]}")
+    known = [*context.frame.names, *(c.name for c in module.constants), *(f.name for f in module.functions)]
+    remedy = did_you_mean(name, known, f"bind it first; functions of the language are `al.{name}`")
+    if name in calls.language_names():
+        remedy = f"did you mean `al.{name}`?"
+    context.fail("unknown-name", f"there is no name `{name}` here", node.span, remedy)
+
+
+def _constant(context: Context, name: str, span: Span) -> Value:
+    """A module-level constant, from its text."""
+    if name in context.constants:
+        known = context.constants[name]
+        if known is None:
+            context.fail("bad-constant", f"the constant `{name}` is defined by itself", span, "give it a value")
+        if isinstance(known, Poison):
+            raise Rejected
+        return known
+    definition = next(c for c in reversed(context.module.constants) if c.name == name)
+    note = (Note("it is defined here", definition.span),)
+    if definition.value is None:
+        context.fail(
+            "not-constant",
+            f"`{name}` is computed by Python, and a kernel's text is not run",
+            span,
+            "make it a literal, or pass it as an `al.constexpr` parameter",
+            notes=note,
+        )
+    context.constants[name] = None
+    outer, context.frame = context.frame, Frame(context.frame.function, 0)
+    try:
+        value = evaluate(context, definition.value)
+    except Rejected:
+        context.constants[name] = Poison()
+        raise
+    finally:
+        context.frame = outer
+    if not isinstance(value, Constant):
+        context.constants[name] = Poison()
+        context.fail(
+            "not-constant", f"`{name}` is {describe(value)}, not a constant", span, "use a literal", notes=note
+        )
+    context.constants[name] = value
+    return value
+
+
+def _path(context: Context, path: str, span: Span) -> Value:
+    """What a dotted path below `argus` is."""
+    if path in ("argus", "argus.language"):
+        return ModuleValue(path)
+    name = path.removeprefix("argus.language.")
+    if name == path or "." in name:
+        context.fail("unknown-name", f"a kernel cannot use `{path}`", span, "functions of the language are `al.name`")
+    dtype = getattr(language, name, None)
+    if isinstance(dtype, DType):
+        return Constant(dtype)
+    if calls.signature(name) is not None:
+        return Builtin(name)
+    hidden = name in ("Tensor", "constexpr")
+    remedy = did_you_mean(f"al.{name}", [f"al.{n}" for n in calls.language_names()], "see the language reference")
+    message = f"`al.{name}` is for annotations" if hidden else f"`al` has no `{name}`"
+    context.fail("unknown-function", message, span, "annotate a parameter with it" if hidden else remedy)
+
+
+# ---------------------------------------------------------------------------- attributes and subscripts
+
+
+def _attribute(context: Context, node: Attribute) -> Value:
+    value, name = evaluate(context, node.value), node.name
+    match value:
+        case ModuleValue(path=path):
+            return _path(context, f"{path}.{name}", node.span)
+        case View(shape=shape) if name == "shape":
+            return tuple_value(tuple(Constant(n) if isinstance(n, int) else Tile((), n.dtype, n) for n in shape))
+        case View(obj=obj) if name == "dtype":
+            return Constant(obj.dtype)
+        case View() if name == "stride":
+            return Method(value, name)
+        case Tile(shape=shape) if name == "shape":
+            return Constant(shape)
+        case Tile(dtype=dtype) if name == "dtype":
+            return Constant(dtype)
+        case Tile() | Constant(value=bool() | int() | float()) if name == "to":
+            return Method(value, name)
+        case Constant(value=TiledMma() as tiled) if name in ("a", "b", "c"):
+            return Constant(getattr(tiled, name))
+        case View() if name == "to":
+            context.fail(
+                "unknown-attribute", f"{describe(value)} is not in registers", node.span, "`al.load(...)` it first"
+            )
+        case _:
+            remedy = did_you_mean(name, ["shape", "dtype", "stride", "to"], "see the language reference")
+            context.fail("unknown-attribute", f"{describe(value)} has no `.{name}`", node.span, remedy)
+
+
+def _subscript(context: Context, value: Value, node: Subscript, span: Span) -> Value:
+    items: list[Item] = []
+    for item in node.items:
+        if isinstance(item, Slice):
+            parts = (item.lower, item.upper, item.step)
+            items.append(SliceValue(*(None if p is None else evaluate(context, p) for p in parts)))
+        else:
+            items.append(evaluate(context, item))
+    members = items_of(value)
+    if members is None:
+        return subscript(context, value, items, [i.span for i in node.items], span)
+    index = items[0] if len(items) == 1 else None
+    if not isinstance(index, Constant) or not isinstance(index.value, int):
+        context.fail("bad-index", "a tuple is indexed by one constant integer", span, "use a constant")
+    if not -len(members) <= index.value < len(members):
+        context.fail("bad-index", f"there is no item {index.value} in a tuple of {len(members)}", span, "count from 0")
+    return members[index.value]
+
+
+# ---------------------------------------------------------------------------- operators
+
+
+def _unary(context: Context, op: str, value: Value, where: Span, span: Span) -> Value:
+    if isinstance(value, Constant):
+        try:
+            return Constant(constants.unary(op, value.value))
+        except ConstantError as error:
+            context.fail("bad-constant", str(error), span, "check the operand")
+    if op == "not":
+        tile = _scalar_condition(context, value, where, "not", "~")
+        return Tile((), boolean, make("not", (tile.expr,)))
+    if op == "+":
+        return as_tile(context, value, where)
+    return elementwise(context, {"-": "neg", "~": "not"}[op], (value,), (where,), span)
+
+
+def _scalar_condition(context: Context, value: Value, where: Span, word: str, symbol: str) -> Tile:
+    tile = as_tile(context, value, where)
+    if tile.shape:
+        context.fail(
+            "bad-condition", f"`{word}` decides once, and this is {describe(tile)}", where, f"write `{symbol}`"
+        )
+    require_bool(context, tile, where, f"an operand of `{word}`")
+    return tile
+
+
+def _logic(context: Context, node: Logic) -> Value:
+    left = evaluate(context, node.left)
+    if isinstance(left, Constant):
+        if bool(left.value) is (node.op == "or"):
+            return left
+        return evaluate(context, node.right)
+    symbol = "&" if node.op == "and" else "|"
+    first = _scalar_condition(context, left, node.left.span, node.op, symbol)
+    right = evaluate(context, node.right)
+    if isinstance(right, Constant):
+        right = Constant(bool(right.value))
+    second = _scalar_condition(context, right, node.right.span, node.op, symbol)
+    return Tile((), boolean, make(node.op, (first.expr, second.expr)))
+
+
+def _compare(context: Context, node: Compare) -> Value:
+    left, left_span = evaluate(context, node.first), node.first.span
+    result: Value | None = None
+    for op, operand in zip(node.ops, node.rest, strict=True):
+        right = evaluate(context, operand)
+        step = _compare_two(context, op, (left, right), (left_span, operand.span), node.span)
+        if result is None:
+            result = step
+        elif isinstance(result, Constant) and isinstance(step, Constant):
+            result = Constant(bool(result.value) and bool(step.value))
+        else:
+            result = elementwise(context, "and", (result, step), (node.span, node.span), node.span)
+        left, left_span = right, operand.span
+    assert result is not None
+    return result
+
+
+def _compare_two(context: Context, op: str, values: tuple[Value, Value], spans: tuple[Span, Span], span: Span) -> Value:
+    left, right = values
+    if op in ("is", "is not") and Constant(None) in values:
+        return Constant((left == right) is (op == "is"))
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        try:
+            return Constant(constants.compare(op, left.value, right.value))
+        except ConstantError as error:
+            context.fail("bad-constant", str(error), span, "check both sides")
+    if op not in BINARY:
+        context.fail("not-constant", f"`{op}` compares constants", span, "write `==` or `!=`")
+    return elementwise(context, BINARY[op], values, spans, span)

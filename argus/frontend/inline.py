@@ -1,0 +1,129 @@
+"""Helpers are inlined where they are called: parameters are bound, the body elaborated, the result handed back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from argus.diagnostic import Note
+from argus.frontend import calls, tiles
+from argus.frontend.binding import check_name, settle
+from argus.frontend.context import MAX_INLINE, Binding, Context, Frame
+from argus.frontend.expressions import evaluate
+from argus.frontend.surface import Attribute, Function, Name, Parameter, Statement, Target, assigned
+from argus.frontend.values import Constant, Nothing, Tile, TupleValue, Value, describe
+from argus.source import Span
+
+Run = Callable[[Context, tuple[Statement, ...]], Value | None]
+
+
+def inline(
+    context: Context, function: Function, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span, run: Run
+) -> Value:
+    """The value of a call of an `@argus.func`. `run` elaborates its body."""
+    if function in context.stack:
+        context.fail(
+            "recursive-function",
+            f"`{function.name}` calls itself, and helpers are inlined",
+            span,
+            "write a loop",
+            notes=(Note("it is defined here", function.span),),
+        )
+    if len(context.stack) > MAX_INLINE:
+        context.fail("unrolled-too-far", f"helpers call helpers more than {MAX_INLINE} deep", span, "call fewer")
+    given = _bind(context, function, args, keywords, span)
+    changed = {t.id for t in assigned(function.body)}
+    frame = Frame(function, context.depth)
+    before = set(context.fragments)
+    with context.called(frame, span):
+        for parameter, value in given:
+            target = Target(parameter.name, parameter.span)
+            check_name(context, target, value)
+            held = value
+            if isinstance(value, Tile) and value.fragment is not None and not value.fresh and parameter.name in changed:
+                layout = context.fragments[value.fragment].layout
+                held = tiles.materialise(context, value, parameter.name, span, layout)
+            elif not (isinstance(value, Tile) and value.fragment is not None and not value.fresh):
+                held = settle(context, value, parameter.name, span)
+            held = replace(held, fresh=False) if isinstance(held, Tile) else held
+            frame.names[parameter.name] = Binding(held, context.depth, parameter.span)
+        result = run(context, function.body)
+    own = {name for name in context.fragments if name not in before}
+    return Nothing() if result is None else _adoptable(result, own)
+
+
+def _adoptable(result: Value, own: set[str]) -> Value:
+    """Fragments that the helper made are nobody's now: each may be adopted once."""
+    if isinstance(result, Tile) and result.fragment in own:
+        own.discard(result.fragment or "")
+        return replace(result, fresh=True)
+    if isinstance(result, TupleValue):
+        return TupleValue(tuple(_adoptable(item, own) for item in result.items))
+    return result
+
+
+def _bind(
+    context: Context, function: Function, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span
+) -> list[tuple[Parameter, Value]]:
+    names = [p.name for p in function.params]
+    form = f"its form is `{function.name}({', '.join(names)})`"
+    note = (Note("it is defined here", function.span),)
+    if len(args) > len(names):
+        message = f"`{function.name}` takes {len(names)} arguments, and {len(args)} are given"
+        context.fail("wrong-arguments", message, span, form, notes=note)
+    given = dict(zip(names, args, strict=False))
+    for name, value in keywords.items():
+        if name not in names or name in given:
+            what = "gets its argument twice:" if name in given else "has no argument"
+            remedy = form if name in given else calls.did_you_mean(name, names, form)
+            context.fail("wrong-arguments", f"`{function.name}` {what} `{name}`", span, remedy, notes=note)
+        given[name] = value
+    result: list[tuple[Parameter, Value]] = []
+    for parameter in function.params:
+        if parameter.name not in given and parameter.default is None:
+            message = f"`{function.name}` lacks its argument `{parameter.name}`"
+            context.fail("wrong-arguments", message, span, form, notes=note)
+        result.append((parameter, _argument(context, function, parameter, given, span)))
+    return result
+
+
+def _argument(
+    context: Context, function: Function, parameter: Parameter, given: Mapping[str, Value], span: Span
+) -> Value:
+    if parameter.name in given:
+        value = given[parameter.name]
+    else:
+        assert parameter.default is not None
+        outer, context.frame = context.frame, Frame(function, context.depth)
+        try:
+            value = evaluate(context, parameter.default)
+        finally:
+            context.frame = outer
+    if parameter.annotation is not None and _is_constexpr(context, parameter) and not isinstance(value, Constant):
+        context.fail(
+            "not-constant",
+            f"`{parameter.name}` of `{function.name}` is a constant, and this is {describe(value)}",
+            span,
+            "pass a number or an `al.constexpr` parameter",
+        )
+    return value
+
+
+def _is_constexpr(context: Context, parameter: Parameter) -> bool:
+    """Whether a helper's parameter is annotated `al.constexpr`, the only annotation that helpers have."""
+    match parameter.annotation:
+        case Attribute(value=Name(id=module), name="constexpr") if dict(context.module.aliases).get(module) == (
+            "argus.language"
+        ):
+            return True
+        case Name(id=name) if dict(context.module.aliases).get(name) == "argus.language.constexpr":
+            return True
+        case None:
+            return False
+        case annotation:
+            context.fail(
+                "bad-annotation",
+                f"the parameter `{parameter.name}` of a helper has no such annotation",
+                annotation.span,
+                "leave it out, or write `al.constexpr`: a helper takes whatever its call gives",
+            )

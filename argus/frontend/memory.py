@@ -1,0 +1,199 @@
+"""Moving tiles: load, store, copy, stage, atomics."""
+
+from __future__ import annotations
+
+from argus.diagnostic import Note
+from argus.frontend import arguments, tiles, views
+from argus.frontend.context import CallSite, Handler
+from argus.frontend.values import Nothing, Tile, Value, View, shape_text
+from argus.ir.expr import Coord, Elem, coords, substitute_coords
+from argus.ir.instruction import INSTRUCTIONS
+from argus.ir.nodes import Access, Accumulate, Copy, Shared, Stage, Tensor
+from argus.ir.types import float32, int32, int64
+
+
+def load(call: CallSite) -> Value:
+    """A copy into a new fragment."""
+    context, view = call.context, arguments.view(call, "view")
+    extents = views.known_extents(context, view, call.spans["view"])
+    mask = arguments.mask(call, view, extents, call.spans["view"])
+    other = arguments.filling(call, view.obj.dtype, mask is not None, 0)
+    layout = arguments.fragment_layout(call, extents)
+    space = "shared" if isinstance(view.obj, Shared) else "global"
+    instruction = _instruction(call, space, "fragment")
+    name = call.wanted.name if call.wanted is not None else f"{view.obj.name}_tile"
+    result = context.new_fragment(name, extents, view.obj.dtype, call.span, layout)
+    assert result.fragment is not None
+    dst = Access(result.fragment, coords(len(extents)))
+    src = Access(view.obj.name, view.index)
+    context.emit(Copy(dst, src, extents, mask, other, layout, instruction), call.span)
+    return result
+
+
+def store(call: CallSite) -> Value:
+    """A copy from a fragment."""
+    context, view = call.context, arguments.view(call, "view")
+    extents = views.known_extents(context, view, call.spans["view"])
+    mask = arguments.mask(call, view, extents, call.spans["view"])
+    value = _stored(call, view, extents)
+    if isinstance(value.expr, Elem) and _is_permutation(value):
+        # `al.store(view, al.trans(x))`: run over the elements of x, and transpose the addresses instead.
+        order = tuple(c.axis for c in value.expr.index if isinstance(c, Coord))
+        inverse = tuple(Coord(order.index(d)) for d in range(len(order)))
+        index = tuple(substitute_coords(e, inverse) for e in view.index)
+        guard = None if mask is None else substitute_coords(mask, inverse)
+        shape = tuple(extents[d] for d in order)
+        src, dst = Access(value.expr.obj, coords(len(shape))), Access(view.obj.name, index)
+        context.emit(Copy(dst, src, shape, guard), call.span)
+        return Nothing()
+    fragment = tiles.materialise(context, value, f"{view.obj.name}_tile", call.span).fragment
+    assert fragment is not None
+    src, dst = Access(fragment, coords(len(extents))), Access(view.obj.name, view.index)
+    context.emit(Copy(dst, src, extents, mask), call.span)
+    return Nothing()
+
+
+def _stored(call: CallSite, view: View, extents: tuple[int, ...]) -> Tile:
+    """The value of a store, of the view's dtype and shape."""
+    context, where = call.context, call.spans["value"]
+    value = arguments.tile(call, "value", view.obj.dtype)
+    if value.dtype is not view.obj.dtype:
+        context.fail(
+            "type-mismatch",
+            f"`{view.obj.name}` holds {view.obj.dtype}, and this tile is {value.dtype}",
+            where,
+            f"convert it: `.to(al.{view.obj.dtype})`",
+        )
+    notes = (Note(f"the view has shape {shape_text(extents)}", call.spans["view"]),)
+    both = tiles.broadcast_shapes(context, [value.shape, extents], where, notes)
+    if both != extents:
+        context.fail(
+            "shape-mismatch",
+            f"the tile has shape {shape_text(value.shape)}, and the view {shape_text(extents)}",
+            where,
+            "store to a view of the tile's shape",
+            notes=notes,
+        )
+    return tiles.broadcast(value, extents)
+
+
+def _is_permutation(tile: Tile) -> bool:
+    """Whether the tile is a fragment with its dimensions permuted (or not)."""
+    index = tile.expr.index if isinstance(tile.expr, Elem) else ()
+    axes = [e.axis for e in index if isinstance(e, Coord)]
+    return len(index) == len(tile.shape) and sorted(axes) == list(range(len(tile.shape)))
+
+
+def copy(call: CallSite) -> Value:
+    """Memory to memory."""
+    context = call.context
+    dst, src = arguments.view(call, "dst"), arguments.view(call, "src")
+    to = views.known_extents(context, dst, call.spans["dst"])
+    extents = views.known_extents(context, src, call.spans["src"])
+    _check_same(call, dst, src, to, extents)
+    spaces = ["shared" if isinstance(v.obj, Shared) else "global" for v in (src, dst)]
+    instruction = _instruction(call, spaces[0], spaces[1])
+    # A copy to shared memory checks where it reads; one to global memory, where it writes.
+    checked = dst if isinstance(dst.obj, Tensor) else src
+    mask = arguments.mask(call, checked, extents, call.spans["src"])
+    other = arguments.filling(call, src.obj.dtype, mask is not None, None)
+    if other is not None and isinstance(dst.obj, Tensor):
+        context.fail(
+            "wrong-arguments",
+            "`other` fills shared tiles; a tensor's elements are left alone where masked out",
+            call.spans["other"],
+            "leave `other` out",
+        )
+    layout = arguments.fragment_layout(call, extents)
+    context.emit(
+        Copy(
+            Access(dst.obj.name, dst.index), Access(src.obj.name, src.index), extents, mask, other, layout, instruction
+        ),
+        call.span,
+    )
+    return Nothing()
+
+
+def _check_same(call: CallSite, dst: View, src: View, to: tuple[int, ...], extents: tuple[int, ...]) -> None:
+    if to != extents:
+        call.context.fail(
+            "shape-mismatch",
+            f"the destination has shape {shape_text(to)}, and the source {shape_text(extents)}",
+            call.span,
+            "give both the same shape",
+        )
+    if dst.obj.dtype is not src.obj.dtype:
+        call.context.fail(
+            "type-mismatch",
+            f"`{dst.obj.name}` holds {dst.obj.dtype}, and `{src.obj.name}` {src.obj.dtype}",
+            call.span,
+            "a copy does not convert: load, convert with `.to(...)`, and store",
+        )
+
+
+def _instruction(call: CallSite, src: str, dst: str) -> str | None:
+    """The named copy instruction, which must exist, fit the target, and go from `src` to `dst`."""
+    if not arguments.given(call, "instruction"):
+        return None
+    context, name, where = call.context, arguments.text(call, "instruction"), call.spans["instruction"]
+    rows = {r.name: r for r in INSTRUCTIONS.values() if set(r.architectures) & set(context.target.architectures)}
+    fitting = ", ".join(f'"{r.name}"' for r in rows.values() if (r.src, r.dst) == (src, dst)) or "none"
+    if name not in rows:
+        reason = f"is not an instruction of {context.target.name}" if name in INSTRUCTIONS else "is not an instruction"
+        context.fail("unknown-instruction", f'"{name}" {reason}', where, f"from {src} to {dst} there are: {fitting}")
+    row = rows[name]
+    if (row.src, row.dst) != (src, dst):
+        context.fail(
+            "unknown-instruction",
+            f'"{name}" copies from {row.src} to {row.dst}, and this goes from {src} to {dst}',
+            where,
+            f"from {src} to {dst} there are: {fitting}",
+        )
+    return name
+
+
+def stage(call: CallSite) -> Value:
+    """Policy: a shared tile filled from a view of a tensor."""
+    context, view = call.context, arguments.tensor_view(call, "view")
+    extents = views.known_extents(context, view, call.spans["view"])
+    mask = arguments.mask(call, view, extents, call.spans["view"])
+    other = arguments.filling(call, view.obj.dtype, mask is not None, 0)
+    name = call.wanted.name if call.wanted is not None else f"{view.obj.name}_stage"
+    made = context.new_shared(name, extents, view.obj.dtype, None, call.span)
+    context.emit(Stage(made.name, Access(view.obj.name, view.index), extents, mask, other), call.span)
+    return views.whole_view(made)
+
+
+# ---------------------------------------------------------------------------- atomics
+
+_ATOMIC = {"atomic_add": "add", "atomic_max": "maximum", "atomic_min": "minimum"}
+
+
+def atomic(call: CallSite) -> Value:
+    """A read-modify-write of every element of a view of a tensor."""
+    context, view = call.context, arguments.tensor_view(call, "view")
+    extents = views.known_extents(context, view, call.spans["view"])
+    allowed = (float32, int32, int64) if call.name == "atomic_add" else (int32, int64)
+    if view.obj.dtype not in allowed:
+        context.fail(
+            "type-mismatch",
+            f"`al.{call.name}` does not work on {view.obj.dtype}",
+            call.spans["view"],
+            f"use a tensor of {' or '.join(map(str, allowed))}",
+        )
+    mask = arguments.mask(call, view, extents, call.spans["view"])
+    value = _stored(call, view, extents)
+    dst = Access(view.obj.name, view.index)
+    context.emit(Accumulate(dst, value.expr, _ATOMIC[call.name], extents, mask), call.span)
+    return Nothing()
+
+
+HANDLERS: dict[str, Handler] = {
+    "load": load,
+    "store": store,
+    "copy": copy,
+    "stage": stage,
+    "atomic_add": atomic,
+    "atomic_max": atomic,
+    "atomic_min": atomic,
+}

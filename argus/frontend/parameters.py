@@ -1,0 +1,312 @@
+"""The parameters of a kernel: tensors, scalars, constants; symbolic sizes; the number of warps."""
+
+from __future__ import annotations
+
+import math
+
+from argus.frontend.calls import did_you_mean
+from argus.frontend.context import Binding, Context, Rejected
+from argus.frontend.expressions import evaluate
+from argus.frontend.surface import Attribute, Expression, Function, Literal, Name, Parameter, Slice, Subscript
+from argus.frontend.values import Constant, Poison, Tile, Value, describe
+from argus.frontend.views import whole_view
+from argus.ir.expr import Const, Expr, Param
+from argus.ir.nodes import Scalar, Tensor
+from argus.ir.types import DTYPES, MAX_EXTENT, DType, float32, int32, int64
+from argus.source import Span
+
+_SCALARS = (int32, int64, float32)
+_FORM = 'write `al.Tensor[al.float32, "M N"]`, a scalar dtype, or `al.constexpr`'
+
+
+def warps(context: Context, function: Function) -> int:
+    """The number of warps: of the options, else of the decorator, else 4."""
+    chosen, span = 4, function.span
+    for keyword in function.options:
+        if keyword.name != "num_warps" or function.kind != "kernel":
+            remedy = did_you_mean(keyword.name, ["num_warps"], "remove it")
+            context.error("bad-decorator", f"`@argus.kernel` has no option `{keyword.name}`", keyword.span, remedy)
+            continue
+        value, span = evaluate(context, keyword.value), keyword.span
+        if not isinstance(value, Constant) or not isinstance(value.value, int) or isinstance(value.value, bool):
+            context.fail("bad-decorator", f"`num_warps` is an integer, not {describe(value)}", span, "write a number")
+        chosen = value.value
+    if context.options.num_warps is not None:
+        chosen = context.options.num_warps
+    most = context.target.max_threads // context.target.warp_size
+    if not 1 <= chosen <= most:
+        context.fail(
+            "bad-option",
+            f"a block on {context.target.name} has 1 to {most} warps, not {chosen}",
+            span,
+            "choose `num_warps` in that range",
+        )
+    return chosen
+
+
+def declare(context: Context, function: Function) -> tuple[tuple[Tensor | Scalar, ...], tuple[tuple[str, object], ...]]:
+    """Binds the parameters; gives the launch parameters, and the constexpr ones with their values.
+
+    Raises `Rejected` after noting the errors of all parameters.
+    """
+    context.taken.update(p.name for p in function.params)
+    kinds = [(p, _annotation(context, p)) for p in function.params]
+    constexprs: list[tuple[str, object]] = []
+    for parameter, kind in kinds:
+        if kind == "constexpr":
+            value = _constexpr(context, parameter)
+            if isinstance(value, Constant):
+                constexprs.append((parameter.name, value.value))
+            _bind(context, parameter.name, value, parameter.span)
+    _check_options(context, function, [p.name for p, kind in kinds if kind == "constexpr"])
+    params: list[Tensor | Scalar] = []
+    for parameter, kind in kinds:
+        if isinstance(kind, DType):
+            params.append(Scalar(parameter.name, kind, parameter.span))
+            _bind(context, parameter.name, Tile((), kind, Param(parameter.name, kind)), parameter.span)
+        elif isinstance(kind, Subscript):
+            try:
+                tensor = _tensor(context, function, parameter, kind)
+            except Rejected:
+                _bind(context, parameter.name, Poison(), parameter.span)
+                continue
+            params.append(tensor)
+            _bind(context, parameter.name, whole_view(tensor), parameter.span)
+        elif kind is None:
+            _bind(context, parameter.name, Poison(), parameter.span)
+    if context.diagnostics:
+        raise Rejected
+    return tuple(params), tuple(constexprs)
+
+
+def _bind(context: Context, name: str, value: Value, span: Span) -> None:
+    context.frame.names[name] = Binding(value, 0, span)
+
+
+# ---------------------------------------------------------------------------- annotations
+
+
+def _annotation(context: Context, parameter: Parameter) -> Subscript | DType | str | None:
+    """A tensor's annotation, a scalar's dtype, "constexpr", or None after noting an error."""
+    annotation = parameter.annotation
+    if annotation is None:
+        context.error("bad-annotation", f"the parameter `{parameter.name}` has no annotation", parameter.span, _FORM)
+        return None
+    base = annotation.value if isinstance(annotation, Subscript) else annotation
+    path = _path(context, base)
+    name = path.removeprefix("argus.language.") if path is not None else None
+    if name == "constexpr" and base is annotation:
+        return name
+    if parameter.default is not None:
+        context.error(
+            "bad-annotation",
+            f"`{parameter.name}` has a default, which only `al.constexpr` parameters have",
+            parameter.default.span,
+            "leave the default out, and pass the value at every launch",
+        )
+        return None
+    if name == "Tensor" and isinstance(annotation, Subscript):
+        return annotation
+    dtype = DTYPES.get(name or "")
+    if dtype in _SCALARS and base is annotation:
+        return dtype
+    names = ["al.Tensor", "al.constexpr", *(f"al.{d}" for d in _SCALARS)]
+    if dtype is not None:
+        message, remedy = f"a scalar argument is int32, int64 or float32, not {dtype}", _FORM
+    else:
+        message = f"this is no annotation of a kernel's parameter `{parameter.name}`"
+        written = f"al.{name}" if name is not None else ""
+        remedy = did_you_mean(written, names, _FORM)
+    context.error("bad-annotation", message, annotation.span, remedy)
+    return None
+
+
+def _path(context: Context, node: Expression) -> str | None:
+    """The dotted path that a name or attribute stands for."""
+    match node:
+        case Name(id=name):
+            return dict(context.module.aliases).get(name)
+        case Attribute(value=value, name=name):
+            path = _path(context, value)
+            return None if path is None else f"{path}.{name}"
+        case _:
+            return None
+
+
+# ---------------------------------------------------------------------------- constants
+
+
+def _constexpr(context: Context, parameter: Parameter) -> Constant | Poison:
+    name = parameter.name
+    if name == "num_warps":
+        context.error(
+            "num-warps-parameter",
+            "the number of warps is no parameter of a kernel",
+            parameter.span,
+            "write `@argus.kernel(num_warps=8)`, and read it with `al.num_warps()`",
+        )
+        return Poison()
+    if name in context.options.constexprs:
+        given = context.options.constexprs[name]
+        if _is_constant(given):
+            return Constant(given)
+        context.error(
+            "bad-constexpr",
+            f"`{name}` is given a {type(given).__name__}",
+            parameter.span,
+            "pass an int, float, bool, str, dtype, None, or a tuple of these",
+        )
+        return Poison()
+    if parameter.default is None:
+        context.error(
+            "missing-constexpr",
+            f"the constant `{name}` has no value",
+            parameter.span,
+            f"pass `{name}=...`, or give it a default",
+        )
+        return Poison()
+    try:
+        value = evaluate(context, parameter.default)
+    except Rejected:
+        return Poison()
+    if isinstance(value, Constant) and _is_constant(value.value):
+        return value
+    context.error(
+        "bad-constexpr", f"the default of `{name}` is {describe(value)}", parameter.default.span, "write a constant"
+    )
+    return Poison()
+
+
+def _is_constant(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(_is_constant(item) for item in value)
+    return value is None or isinstance(value, (int, float, str, DType))
+
+
+def _check_options(context: Context, function: Function, constexprs: list[str]) -> None:
+    for name in context.options.constexprs:
+        if name not in constexprs:
+            listed = f"the constants of `{function.name}` are {', '.join(constexprs) or 'none'}"
+            context.error(
+                "unknown-constexpr",
+                f"`{function.name}` has no constant `{name}`",
+                function.span,
+                did_you_mean(str(name), constexprs, listed),
+            )
+
+
+# ---------------------------------------------------------------------------- tensors
+
+
+def _tensor(context: Context, function: Function, parameter: Parameter, annotation: Subscript) -> Tensor:
+    items = annotation.items
+    if not 2 <= len(items) <= 3 or isinstance(items[0], Slice):
+        context.fail("bad-annotation", "a tensor has a dtype and a shape", annotation.span, _FORM)
+    dtype = evaluate(context, items[0])
+    if not isinstance(dtype, Constant) or not isinstance(dtype.value, DType):
+        context.fail(
+            "unknown-dtype", f"a tensor's dtype is one of the language, not {describe(dtype)}", items[0].span, _FORM
+        )
+    shape_words = _words(context, items[1])
+    shape = tuple(_extent(context, function, w, items[1].span) for w in shape_words)
+    if len(items) == 3:
+        words = _words(context, items[2])
+        if len(words) != len(shape):
+            context.fail(
+                "bad-annotation",
+                f"there are {len(words)} strides for {len(shape)} dimensions",
+                items[2].span,
+                "give one stride a dimension",
+            )
+        strides = tuple(_stride(context, function, w, items[2].span) for w in words)
+    else:
+        rank = len(shape)
+        symbolic = (Param(f"{parameter.name}.stride{d}", int64) for d in range(rank - 1))
+        strides = (*symbolic, Const(1, int64))
+    alignment = _alignment(context, parameter, dtype.value, shape, strides)
+    return Tensor(parameter.name, dtype.value, shape, strides, alignment, parameter.span)
+
+
+def _words(context: Context, item: Expression | Slice) -> list[str]:
+    if not isinstance(item, Literal) or not isinstance(item.value, str) or not item.value.split():
+        context.fail(
+            "bad-annotation",
+            "a tensor's shape is a string of names and numbers",
+            item.span,
+            'write `"M K"`, or `"M 64"` for a fixed extent',
+        )
+    return item.value.split()
+
+
+def _extent(context: Context, function: Function, word: str, span: Span) -> Expr:
+    """A number, a constexpr parameter's value, or a symbolic size."""
+    fixed = _number(context, function, word, span)
+    if fixed is not None:
+        if not 1 <= fixed <= MAX_EXTENT:
+            context.fail("bad-shape", f"an extent is 1 to {MAX_EXTENT}, not {fixed}", span, "correct the extent")
+        return Const(fixed)
+    if word not in context.sizes:
+        context.sizes.append(word)
+        context.taken.add(word)
+        context.frame.sizes |= {word}
+        _bind(context, word, Tile((), int32, Param(word)), span)
+    return Param(word)
+
+
+def _stride(context: Context, function: Function, word: str, span: Span) -> Expr:
+    fixed = _number(context, function, word, span)
+    if fixed is not None:
+        if fixed < 0:
+            context.fail("bad-shape", f"a stride is not negative: {fixed}", span, "correct the stride")
+        return Const(fixed, int64)
+    if word in context.sizes:
+        return Param(word)
+    if word not in context.frame.sizes:
+        context.taken.add(word)
+        context.frame.sizes |= {word}
+        _bind(context, word, Tile((), int64, Param(word, int64)), span)
+    return Param(word, int64)
+
+
+def _number(context: Context, function: Function, word: str, span: Span) -> int | None:
+    """The value of a word that is a number or a constexpr parameter; None for a symbol."""
+    if word.isdecimal() and len(word) < 20:
+        return int(word)
+    if not word.isidentifier():
+        context.fail(
+            "bad-annotation", f"`{word}` is neither a name nor a number", span, "separate names and numbers by spaces"
+        )
+    if word not in {p.name for p in function.params}:
+        return None
+    binding = context.frame.names.get(word)
+    if binding is not None and isinstance(binding.value, Poison):
+        raise Rejected
+    value = binding.value if binding is not None else None
+    if isinstance(value, Constant) and isinstance(value.value, int) and not isinstance(value.value, bool):
+        return value.value
+    context.fail(
+        "bad-annotation",
+        f"`{word}` is a parameter, and a symbolic size as well",
+        span,
+        "use different names; only an integer `al.constexpr` parameter can be an extent",
+    )
+
+
+def _alignment(
+    context: Context, parameter: Parameter, dtype: DType, shape: tuple[Expr, ...], strides: tuple[Expr, ...]
+) -> int:
+    """The alignment asked for, as far as constant extents and strides can keep it."""
+    options = context.options
+    asked = options.alignment.get(parameter.name, options.default_alignment)
+    if asked not in (1, 2, 4, 8, 16):
+        context.fail(
+            "bad-option",
+            f"the alignment of `{parameter.name}` is {asked}",
+            parameter.span,
+            "alignments are 1, 2, 4, 8 or 16 bytes",
+        )
+    fixed = [int(s.value) for s in strides if isinstance(s, Const) and s.value != 1]
+    for extent, stride in zip(shape, strides, strict=True):
+        if isinstance(extent, Const) and isinstance(stride, Const) and stride.value == 1:
+            fixed.append(int(extent.value))
+    return max(math.gcd(asked, *(n * dtype.bytes for n in fixed)), dtype.bytes)

@@ -1,0 +1,293 @@
+"""Program position, preconditions, loops, shared memory, barriers and layouts."""
+
+from __future__ import annotations
+
+from argus.frontend import arguments, tiles, views
+from argus.frontend.arithmetic import mma_row, warp_grid
+from argus.frontend.calls import make_range
+from argus.frontend.context import CallSite, Handler
+from argus.frontend.values import (
+    Constant,
+    Contents,
+    Nothing,
+    Tile,
+    TupleValue,
+    Value,
+    describe,
+    shape_text,
+)
+from argus.ir.expr import Const, Expr, Op, Param, ProgramId, Thread, walk
+from argus.ir.instruction.tiled import tiled_mma as spread
+from argus.ir.nodes import Assume, Barrier, CommitGroup, InRange, Requires, WaitGroup
+from argus.ir.types import int32
+from argus.layout import (
+    AnyLayout,
+    FragmentLayout,
+    Layout,
+    LayoutError,
+    Swizzle,
+    SwizzledLayout,
+    parse,
+    parse_fragment,
+    row_major,
+)
+from argus.layout import blocked as spread_blocked
+from argus.source import Span
+
+# ---------------------------------------------------------------------------- position
+
+
+def grid(call: CallSite) -> Value:
+    """Declares the grid; its extents are expressions in sizes and scalars."""
+    context = call.context
+    if context.grid is not None:
+        context.fail("bad-grid", "the grid is declared twice", call.span, "declare it once, at the top of the kernel")
+    names = [n for n in ("x", "y", "z") if arguments.given(call, n)]
+    extents = tuple(_launch_scalar(call, n, "an extent of the grid", "bad-grid") for n in names)
+    context.grid = extents
+    ids = tuple(Tile((), int32, ProgramId(axis)) for axis in range(len(names)))
+    return ids[0] if len(ids) == 1 else TupleValue(ids)
+
+
+def _launch_scalar(call: CallSite, name: str, what: str, code: str) -> Expr:
+    """An int32 expression that is known at launch."""
+    found = arguments.tile(call, name, int32)
+    if found.shape or found.dtype is not int32:
+        call.context.fail(code, f"{what} is an int32, and this is {describe(found)}", call.spans[name], "use sizes")
+    _check_launch(call, found.expr, call.spans[name], what, code)
+    return found.expr
+
+
+def _check_launch(call: CallSite, expr: Expr, span: Span, what: str, code: str) -> None:
+    if not all(isinstance(e, (Const, Param, Op)) for e in walk(expr)):
+        call.context.fail(
+            code,
+            f"{what} depends on what is not known at launch",
+            span,
+            "use sizes, strides, scalar arguments and constants only",
+        )
+
+
+def program_id(call: CallSite) -> Value:
+    return Tile((), int32, ProgramId(_axis(call)))
+
+
+def num_programs(call: CallSite) -> Value:
+    axis, declared = _axis(call), call.context.grid
+    if declared is None or axis >= len(declared):
+        call.context.fail(
+            "bad-grid",
+            f"axis {axis} of the grid is not declared before this",
+            call.span,
+            "declare it with `al.grid(...)` at the top of the kernel",
+        )
+    extent = declared[axis]
+    return Constant(int(extent.value)) if isinstance(extent, Const) else Tile((), int32, extent)
+
+
+def _axis(call: CallSite) -> int:
+    axis = arguments.integer(call, "axis", 0)
+    if axis > 2:
+        call.context.fail("bad-grid", "a grid has the axes 0, 1 and 2", call.spans["axis"], "use one of them")
+    return axis
+
+
+def thread_id(_call: CallSite) -> Value:
+    return Tile((), int32, Thread())
+
+
+def block_constant(call: CallSite) -> Value:
+    context = call.context
+    warp = context.target.warp_size
+    return Constant(
+        {"num_warps": context.num_warps, "warp_size": warp, "num_threads": context.num_warps * warp}[call.name]
+    )
+
+
+# ---------------------------------------------------------------------------- preconditions
+
+
+def requires(call: CallSite) -> Value:
+    context, value, where = call.context, call.args["condition"], call.spans["condition"]
+    if isinstance(value, Contents):
+        context.preconditions.append(InRange(value.tensor, value.lo, value.hi, context.at(call.span)))
+        return Nothing()
+    if isinstance(value, Constant):
+        if value.value is not True:
+            context.fail("bad-requires", "this precondition never holds", where, "change the constants, or remove it")
+        return Nothing()
+    condition = arguments.tile(call, "condition")
+    if condition.shape:
+        context.fail(
+            "bad-requires", f"a precondition is one condition, not {describe(condition)}", where, "use scalars"
+        )
+    tiles.require_bool(context, condition, where, "a precondition")
+    _check_launch(call, condition.expr, where, "a precondition", "bad-requires")
+    context.preconditions.append(Requires(condition.expr, context.at(call.span)))
+    return Nothing()
+
+
+def in_range(call: CallSite) -> Value:
+    view = arguments.tensor_view(call, "tensor")
+    if not view.whole or not view.obj.dtype.is_int:
+        call.context.fail(
+            "bad-requires",
+            f"`al.in_range` is about a whole integer tensor, and this is {describe(view)}",
+            call.spans["tensor"],
+            "name the index tensor",
+        )
+    lo, hi = (_launch_scalar(call, n, "a limit", "bad-requires") for n in ("lo", "hi"))
+    return Contents(view.obj.name, lo, hi)
+
+
+def assume(call: CallSite) -> Value:
+    context, where = call.context, call.spans["condition"]
+    reason = arguments.text(call, "reason")
+    if not reason.strip():
+        context.fail("bad-requires", "an assumption says why it holds", call.spans["reason"], "write the reason")
+    value = call.args["condition"]
+    if isinstance(value, Constant) and value.value is True:
+        return Nothing()
+    condition = arguments.tile(call, "condition")
+    if condition.shape:
+        context.fail("bad-requires", f"an assumption is one condition, not {describe(condition)}", where, "use scalars")
+    tiles.require_bool(context, condition, where, "an assumption")
+    _check_launch(call, condition.expr, where, "an assumption", "bad-requires")
+    context.preconditions.append(Assume(condition.expr, reason, context.at(call.span)))
+    return Nothing()
+
+
+# ---------------------------------------------------------------------------- loops
+
+
+def loop_range(call: CallSite) -> Value:
+    stages = arguments.integer(call, "stages", 1) if call.name == "pipelined" else 1
+    kind = "pipelined" if call.name == "pipelined" else "static"
+    values = [call.args["start"], call.args["stop"]]
+    if arguments.given(call, "stop"):
+        values.append(call.args["step"])
+    elif call.args["step"] != Constant(1):
+        values = [Constant(0), call.args["start"], call.args["step"]]
+    return make_range(call.context, kind, values, call.span, stages)
+
+
+# ---------------------------------------------------------------------------- explicit style
+
+
+def shared(call: CallSite) -> Value:
+    shape, dtype = arguments.shape(call), arguments.dtype(call, "dtype")
+    name = call.wanted.name if call.wanted is not None else "shared"
+    layout = _memory_layout(call, shape)
+    return views.whole_view(call.context.new_shared(name, shape, dtype, layout, call.span))
+
+
+def _memory_layout(call: CallSite, shape: tuple[int, ...]) -> AnyLayout:
+    value = call.args["layout"]
+    match value:
+        case Constant(value=None):
+            return row_major(shape)
+        case Constant(value=Swizzle() as swizzle):
+            return SwizzledLayout(swizzle, 0, row_major(shape))
+        case Constant(value=Layout() | SwizzledLayout() as layout):
+            sizes = tuple(mode.size() for mode in layout)
+            if sizes != shape:
+                call.context.fail(
+                    "bad-layout",
+                    f"this layout is of shape {shape_text(sizes)}, and the tile of {shape_text(shape)}",
+                    call.spans["layout"],
+                    "give both the same shape, one mode of the layout a dimension",
+                )
+            return layout
+        case _:
+            call.context.fail(
+                "bad-layout",
+                f"`layout` is a memory layout, and this is {describe(value)}",
+                call.spans["layout"],
+                'use `al.layout("(64,64):(64,1)")` or `al.swizzle(bits, base, shift)`',
+            )
+
+
+def cp_async_commit(call: CallSite) -> Value:
+    call.context.emit(CommitGroup(), call.span)
+    return Nothing()
+
+
+def cp_async_wait(call: CallSite) -> Value:
+    call.context.emit(WaitGroup(arguments.integer(call, "pending", 0)), call.span)
+    return Nothing()
+
+
+def barrier(call: CallSite) -> Value:
+    call.context.emit(Barrier(), call.span)
+    return Nothing()
+
+
+def _bad_layout(call: CallSite, error: LayoutError) -> Value:
+    call.context.fail("bad-layout", str(error), call.span, "see the layout notation in the language reference")
+
+
+def tiled_mma(call: CallSite) -> Value:
+    row = mma_row(call, arguments.text(call, "instruction"))
+    shape = arguments.integers(call, "shape")
+    if len(shape) != 3:
+        call.context.fail(
+            "bad-shape", "`shape` of `al.tiled_mma` is (M, N, K)", call.spans["shape"], "give three numbers"
+        )
+    tiles.check_shape(call.context, shape, call.spans["shape"])
+    try:
+        return Constant(spread(row, (shape[0], shape[1], shape[2]), warp_grid(call)))
+    except LayoutError as error:
+        return _bad_layout(call, error)
+
+
+def blocked(call: CallSite) -> Value:
+    shape = arguments.shape(call)
+    order = arguments.integers(call, "order") if arguments.given(call, "order") else None
+    threads = call.context.num_warps * call.context.target.warp_size
+    try:
+        return Constant(spread_blocked(shape, threads, order, arguments.integer(call, "vector", 1)))
+    except LayoutError as error:
+        return _bad_layout(call, error)
+
+
+def notation(call: CallSite) -> Value:
+    """`fragment_layout` and `layout`."""
+    text = arguments.text(call, "text")
+    try:
+        found: FragmentLayout | AnyLayout = parse_fragment(text) if call.name == "fragment_layout" else parse(text)
+    except LayoutError as error:
+        return _bad_layout(call, error)
+    return Constant(found)
+
+
+def swizzle(call: CallSite) -> Value:
+    numbers = [arguments.integer(call, n) for n in ("bits", "base", "shift")]
+    try:
+        return Constant(Swizzle(*numbers))
+    except LayoutError as error:
+        return _bad_layout(call, error)
+
+
+HANDLERS: dict[str, Handler] = {
+    "grid": grid,
+    "program_id": program_id,
+    "num_programs": num_programs,
+    "thread_id": thread_id,
+    "num_threads": block_constant,
+    "num_warps": block_constant,
+    "warp_size": block_constant,
+    "requires": requires,
+    "in_range": in_range,
+    "assume": assume,
+    "static_range": loop_range,
+    "pipelined": loop_range,
+    "shared": shared,
+    "cp_async_commit": cp_async_commit,
+    "cp_async_wait": cp_async_wait,
+    "barrier": barrier,
+    "tiled_mma": tiled_mma,
+    "blocked": blocked,
+    "fragment_layout": notation,
+    "layout": notation,
+    "swizzle": swizzle,
+}

@@ -1,0 +1,346 @@
+"""Statements: bindings, accumulations, loops, branches."""
+
+from __future__ import annotations
+
+from typing_extensions import assert_never
+
+from argus.diagnostic import Note
+from argus.frontend import binding, tiles
+from argus.frontend.binding import bind, carry, leave, merge
+from argus.frontend.calls import bound_expr
+from argus.frontend.context import Binding, Context, Gone, Rejected, Wanted
+from argus.frontend.expressions import evaluate, items_of
+from argus.frontend.liveness import Names, after, flow
+from argus.frontend.surface import (
+    AssertStmt,
+    Assign,
+    AugAssign,
+    Binary,
+    Call,
+    Expression,
+    ExprStmt,
+    ForStmt,
+    IfStmt,
+    Literal,
+    Name,
+    PassStmt,
+    ReturnStmt,
+    Statement,
+    Target,
+    assigned,
+    names,
+)
+from argus.frontend.values import Builtin, Constant, Nothing, Poison, Range, Tile, Value, describe
+from argus.frontend.views import non_negative
+from argus.ir.expr import coords
+from argus.ir.nodes import Access, Accumulate, For, If
+from argus.source import Span
+
+NONE: Names = frozenset()
+
+
+def run(context: Context, body: tuple[Statement, ...], later: Names = NONE) -> Value | None:
+    """Elaborate statements in order; the value of a `return`, or None. Errors are noted, one a statement.
+
+    `later` holds the names that may be read after `body`.
+    """
+    for index, statement in enumerate(body):
+        rest = body[index + 1 :]
+        try:
+            context.count(statement.span)
+            match statement:
+                case ReturnStmt():
+                    return _return(context, statement, rest)
+                case IfStmt():
+                    result = _if(context, statement, after(rest, later))
+                    if result is not None:
+                        return result
+                case ForStmt():
+                    _for(context, statement, after(rest, later))
+                case _:
+                    _statement(context, statement)
+        except Rejected:
+            _poison(context, statement)
+    return None
+
+
+def _statement(context: Context, statement: Statement) -> None:
+    match statement:
+        case Assign():
+            _assign(context, statement)
+        case AugAssign():
+            _augmented(context, statement)
+        case ExprStmt():
+            _expression(context, statement)
+        case AssertStmt():
+            _assert(context, statement)
+        case PassStmt() | ForStmt() | IfStmt() | ReturnStmt():
+            pass
+        case _:
+            assert_never(statement)
+
+
+def _poison(context: Context, statement: Statement) -> None:
+    """What a statement with an error would have bound stands for nothing; its uses are not reported again."""
+    for target in assigned((statement,)):
+        if target.id not in context.frame.sizes:
+            context.frame.names[target.id] = Binding(Poison(), context.depth, target.span)
+
+
+# ---------------------------------------------------------------------------- bindings
+
+
+def _assign(context: Context, statement: Assign) -> None:
+    if not statement.unpack:
+        target = statement.targets[0]
+        operand = _accumulation(context, target, statement.value)
+        if operand is not None:
+            _accumulate(context, target, *operand, statement.span)
+            return
+        bind(context, target, evaluate(context, statement.value, _wanted(context, target)), statement.span)
+        return
+    value = evaluate(context, statement.value)
+    items = items_of(value)
+    count = len(statement.targets)
+    if items is None or len(items) != count:
+        found = f"{describe(value)}" if items is None else f"{len(items)} value{'s' * (len(items) != 1)}"
+        context.fail(
+            "wrong-arguments", f"{count} names cannot be bound to {found}", statement.span, "give one value a name"
+        )
+    targets = {_fragment(context, t) for t in statement.targets} - {None}
+    for target, item in zip(statement.targets, items, strict=True):
+        if isinstance(item, Tile) and any(tiles.reads(item.expr, f) for f in targets if f is not None):
+            item = tiles.materialise(context, item, target.id, statement.span)
+            items = tuple(item if t is target else i for t, i in zip(statement.targets, items, strict=True))
+    for target, item in zip(statement.targets, items, strict=True):
+        bind(context, target, item, statement.span)
+
+
+def _fragment(context: Context, target: Target) -> str | None:
+    held = context.frame.names.get(target.id)
+    return held.value.fragment if held is not None and isinstance(held.value, Tile) else None
+
+
+def _wanted(context: Context, target: Target) -> Wanted:
+    return Wanted(target.id, _fragment(context, target))
+
+
+def _accumulation(context: Context, target: Target, value: Expression) -> tuple[str, Expression] | None:
+    """(operator, operand) if `target = value` accumulates into the fragment that `target` holds."""
+    if _fragment(context, target) is None:
+        return None
+    match value:
+        case Binary(op="+", left=Name(id=name), right=operand) if name == target.id:
+            op = "add"
+        case Binary(op="+", left=operand, right=Name(id=name)) if name == target.id:
+            op = "add"
+        case Call(function=function, args=(first, second), keywords=()) if target.id in names(value):
+            callee = evaluate(context, function) if target.id not in names(function) else None
+            if callee not in (Builtin("maximum"), Builtin("minimum")):
+                return None
+            assert isinstance(callee, Builtin)
+            op = callee.name
+            own = [isinstance(e, Name) and e.id == target.id for e in (first, second)]
+            if True not in own:
+                return None
+            operand = second if own[0] else first
+        case _:
+            return None
+    return None if target.id in names(operand) else (op, operand)
+
+
+def _accumulate(context: Context, target: Target, op: str, operand: Expression, span: Span) -> None:
+    """`target = target op operand`: an accumulation if the type stays, else an ordinary binding."""
+    held = context.frame.names[target.id].value
+    assert isinstance(held, Tile) and held.fragment is not None
+    value = evaluate(context, operand)
+    result = tiles.elementwise(context, op, (held, value), (target.span, operand.span), span)
+    binding.check_name(context, target, result)
+    contribution = tiles.as_tile(context, value, operand.span, held.dtype)
+    if result.shape != held.shape or result.dtype is not held.dtype:
+        bind(context, target, result, span)
+        return
+    if tiles.reads(contribution.expr, held.fragment):
+        bind(context, target, result, span)
+        return
+    expr = tiles.stretch(contribution.expr, contribution.shape, held.shape)
+    context.emit(Accumulate(Access(held.fragment, coords(len(held.shape))), expr, op, held.shape), span)
+
+
+def _augmented(context: Context, statement: AugAssign) -> None:
+    target, op = statement.target, statement.op
+    old = Name(target.id, target.span)
+    value = Binary(op, old, statement.value, statement.span)
+    _assign(context, Assign((target,), False, value, statement.span))
+
+
+def _expression(context: Context, statement: ExprStmt) -> None:
+    if isinstance(statement.value, Literal) and isinstance(statement.value.value, str):
+        return
+    value = evaluate(context, statement.value)
+    allowed = isinstance(statement.value, Call) and _is_tag(context, statement.value)
+    if not isinstance(value, Nothing) and not allowed:
+        context.fail(
+            "unused-value",
+            f"this statement makes {describe(value)} and does nothing with it",
+            statement.span,
+            "bind it to a name, or remove it",
+        )
+
+
+def _is_tag(context: Context, node: Call) -> bool:
+    """`al.tag(...)` gives its tensor back, and the declarations of the grid their ids; both may be left."""
+    callee = evaluate(context, node.function)
+    return callee in (Builtin("tag"), Builtin("grid"))
+
+
+def _assert(context: Context, statement: AssertStmt) -> None:
+    cond = evaluate(context, statement.cond)
+    if not isinstance(cond, Constant):
+        context.fail(
+            "not-constant",
+            f"`assert` checks constants, and this is {describe(cond)}",
+            statement.cond.span,
+            "write `al.requires(...)` for sizes, `al.assert_tags(...)` for tags",
+        )
+    if not cond.value:
+        message = evaluate(context, statement.message) if statement.message is not None else Constant("")
+        text = f": {message.value}" if isinstance(message, Constant) and message.value else ""
+        context.fail("static-assert", f"this assertion fails{text}", statement.span, "choose other constants")
+
+
+def _return(context: Context, statement: ReturnStmt, rest: tuple[Statement, ...]) -> Value:
+    frame = context.frame
+    if context.depth != frame.base:
+        context.fail(
+            "return-not-last",
+            "`return` stands inside a block that is decided at run time",
+            statement.span,
+            "bind the result in the block, and return it at the end",
+        )
+    if rest:
+        context.error(
+            "return-not-last", "nothing after this `return` is reached", statement.span, "remove what follows it"
+        )
+    if statement.value is None:
+        return Nothing()
+    if frame.function.kind == "kernel":
+        context.fail(
+            "return-not-last", "a kernel returns nothing", statement.span, "store results to tensors: `al.store(...)`"
+        )
+    return evaluate(context, statement.value)
+
+
+# ---------------------------------------------------------------------------- loops
+
+
+def _for(context: Context, statement: ForStmt, later: Names) -> None:
+    inside = later | flow(statement.body)[0]
+    try:
+        found = evaluate(context, statement.iterable)
+        items = items_of(found)
+        if items is not None:
+            _unroll(context, statement, items, inside)
+            return
+        if not isinstance(found, Range):
+            context.fail(
+                "bad-loop",
+                f"a loop runs over a range, not {describe(found)}",
+                statement.iterable.span,
+                "write `range(...)`, `al.static_range(...)` or `al.pipelined(...)`",
+            )
+        if found.kind == "static":
+            _unroll(context, statement, _static_items(context, found, statement.iterable.span), inside)
+            return
+        start = bound_expr(context, found.start, statement.iterable.span)
+        stop = bound_expr(context, found.stop, statement.iterable.span)
+        binding.check_name(context, statement.target, Constant(0))
+    except Rejected:
+        with context.block():
+            context.frame.names[statement.target.id] = Binding(Poison(), context.depth, statement.target.span)
+            run(context, statement.body)
+        raise
+    before = carry(context, tuple(assigned(statement.body)), inside)
+    before.pop(statement.target.id, None)
+    counter = context.new_counter(statement.target.id, non_negative(context, start))
+    with context.block() as body:
+        value = Tile((), counter.dtype, counter)
+        context.frame.names[statement.target.id] = Binding(value, context.depth, statement.target.span)
+        run(context, statement.body, inside)
+    leave(context, before, "the loop that binds it may run zero times")
+    kind = "pipelined" if found.kind == "pipelined" else "dynamic"
+    context.emit(For(counter.name, start, stop, found.step, tuple(body), kind, found.stages), statement.span)
+
+
+def _static_items(context: Context, found: Range, span: Span) -> tuple[Value, ...]:
+    bounds = []
+    for bound in (found.start, found.stop):
+        if not isinstance(bound, Constant) or not isinstance(bound.value, int):
+            context.fail(
+                "not-constant",
+                f"an unrolled loop runs over constants, and this bound is {describe(bound)}",
+                span,
+                "write `range(...)` for a loop that stays a loop",
+            )
+        bounds.append(bound.value)
+    numbers = range(bounds[0], bounds[1], found.step)
+    if len(numbers) > 1024:
+        context.fail(
+            "unrolled-too-far", f"this loop would be unrolled {len(numbers)} times", span, "write `range(...)`"
+        )
+    return tuple(Constant(i) for i in numbers)
+
+
+def _unroll(context: Context, statement: ForStmt, items: tuple[Value, ...], inside: Names) -> None:
+    target = statement.target
+    context.frame.names.pop(target.id, None)
+    for item in items:
+        bind(context, target, item, statement.span)
+        if run(context, statement.body, inside) is not None:
+            context.fail("return-not-last", "`return` stands inside a loop", statement.span, "return after the loop")
+    context.frame.names.pop(target.id, None)
+    context.frame.gone[target.id] = Gone("a loop's counter ends with the loop", target.span)
+
+
+# ---------------------------------------------------------------------------- branches
+
+
+def _if(context: Context, statement: IfStmt, later: Names) -> Value | None:
+    """A constant condition chooses a branch now; its `return` counts. Any other makes an `If`."""
+    try:
+        cond = evaluate(context, statement.cond)
+        if isinstance(cond, Constant):
+            return run(context, statement.then if cond.value else statement.orelse, later)
+        tile = _condition(context, statement, cond)
+    except Rejected:
+        with context.block():
+            run(context, statement.then)
+            run(context, statement.orelse)
+        raise
+    targets = (*assigned(statement.then), *assigned(statement.orelse))
+    before = carry(context, targets, later | flow(statement.then)[0] | flow(statement.orelse)[0])
+    bodies, introduced = [], []
+    for branch in (statement.then, statement.orelse):
+        context.frame.names = dict(before)
+        with context.block() as body:
+            run(context, branch, later)
+        bodies.append(body)
+        introduced.append({n: b for n, b in context.frame.names.items() if n not in before})
+        leave(context, before, "only one branch of an `if` binds it")
+    merge(context, (introduced[0], introduced[1]), (bodies[0], bodies[1]), statement.span)
+    context.emit(If(tile.expr, tuple(bodies[0]), tuple(bodies[1])), statement.span)
+    return None
+
+
+def _condition(context: Context, statement: IfStmt, cond: Value) -> Tile:
+    tile = tiles.as_tile(context, cond, statement.cond.span)
+    if tile.shape:
+        context.fail(
+            "bad-condition",
+            f"an `if` decides once, and its condition is {describe(tile)}",
+            statement.cond.span,
+            "choose element by element with `al.where(c, x, y)`",
+            notes=(Note("for one decision, reduce it first", statement.cond.span),),
+        )
+    tiles.require_bool(context, tile, statement.cond.span, "the condition of an `if`")
+    return tile

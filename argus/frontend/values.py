@@ -1,0 +1,212 @@
+"""What names and expressions stand for while a kernel is checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+from argus.frontend.surface import Function, Lambda
+from argus.ir.expr import Coord, Elem, Expr, coords
+from argus.ir.instruction.tiled import TiledMma
+from argus.ir.nodes import Shared, Tensor
+from argus.ir.types import DType
+from argus.layout import FragmentLayout, Layout, Swizzle, SwizzledLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A compile-time constant: int, float, bool, str, None, dtype, tuple of these, or a layout."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A tile of `shape` whose element at `Coord(0), ...` is `expr`; shape `()` is a scalar.
+
+    `fresh`: `expr` reads a fragment that no name is bound to, so that binding may adopt it.
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType
+    expr: Expr
+    fresh: bool = False
+
+    @property
+    def fragment(self) -> str | None:
+        """The fragment that this tile is, element by element, or None for any other expression."""
+        if isinstance(self.expr, Elem) and self.expr.index == coords(len(self.shape)):
+            return self.expr.obj
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Part of a tensor or shared tile: the element at `Coord(0), ...` is `obj[index]`.
+
+    Extents are numbers, or expressions for whole dimensions of symbolic extent.
+    """
+
+    obj: Tensor | Shared
+    index: tuple[Expr, ...]
+    shape: tuple[int | Expr, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is the object itself."""
+        return len(self.shape) == len(self.obj.shape) and self.index == coords(len(self.shape))
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The shape, where all of it is constant; ValueError otherwise."""
+        if not all(isinstance(n, int) for n in self.shape):
+            raise ValueError("a view with a symbolic extent")
+        return tuple(n for n in self.shape if isinstance(n, int))
+
+
+@dataclass(frozen=True, slots=True)
+class TupleValue:
+    """A tuple that is not constant as a whole."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaValue:
+    """A lambda, unevaluated."""
+
+    node: Lambda
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleValue:
+    """`argus.language`, or another dotted path of an import."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A function of the language, by its name in `argus.language`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """An `@argus.func`."""
+
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """`receiver.name`, to be called."""
+
+    receiver: Value
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a `for` runs over. `kind` "range", "static" or "pipelined"; `stages` for the last."""
+
+    kind: str
+    start: Value
+    stop: Value
+    step: int
+    stages: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """`al.in_range(tensor, lo, hi)`, for `al.requires`."""
+
+    tensor: str
+    lo: Expr
+    hi: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The value of a call for its effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """The value of what was already reported."""
+
+
+Value = Union[
+    Constant,
+    Tile,
+    View,
+    TupleValue,
+    LambdaValue,
+    ModuleValue,
+    Builtin,
+    Helper,
+    Method,
+    Range,
+    Contents,
+    Nothing,
+    Poison,
+]
+
+
+def fragment_tile(name: str, shape: tuple[int, ...], dtype: DType, fresh: bool = False) -> Tile:
+    """The tile that a fragment holds."""
+    return Tile(shape, dtype, Elem(name, tuple(Coord(d) for d in range(len(shape))), dtype), fresh)
+
+
+def shape_text(shape: tuple[int | Expr, ...]) -> str:
+    """`(64, 32)`; symbolic extents by name."""
+    inner = ", ".join(str(n) if isinstance(n, int) else getattr(n, "name", "?") for n in shape)
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def describe(value: Value) -> str:
+    """A short noun phrase for messages."""
+    match value:
+        case Constant(value=None):
+            return "None"
+        case Constant(value=bool() | int() | float() | str() as constant):
+            return f"the constant {constant!r}"
+        case Constant(value=DType() as dtype):
+            return f"the dtype {dtype}"
+        case Constant(value=FragmentLayout() | Layout() | SwizzledLayout() | Swizzle()):
+            return "a layout"
+        case Constant(value=TiledMma()):
+            return "a tiled mma"
+        case Constant():
+            return "a constant tuple"
+        case Tile(shape=(), dtype=dtype):
+            return f"a scalar of {dtype}"
+        case Tile(shape=shape, dtype=dtype):
+            return f"a tile of {dtype} {shape_text(shape)}"
+        case View(obj=Tensor(name=name)) if value.whole:
+            return f"the tensor `{name}`"
+        case View(obj=Shared(name=name)) if value.whole:
+            return f"the shared tile `{name}`"
+        case View(obj=obj, shape=shape):
+            return f"a view of `{obj.name}` {shape_text(shape)}"
+        case TupleValue(items=items):
+            return f"a tuple of {len(items)}"
+        case LambdaValue():
+            return "a lambda"
+        case ModuleValue(path=path):
+            return f"the module `{path}`"
+        case Builtin(name=name):
+            return f"the function `al.{name}`"
+        case Helper(function=function):
+            return f"the function `{function.name}`"
+        case Method(name=name):
+            return f"the method `{name}`"
+        case Range():
+            return "a range"
+        case Contents():
+            return "a condition on a tensor's contents"
+        case Nothing():
+            return "nothing"
+        case Poison():
+            return "an erroneous value"

@@ -1,0 +1,409 @@
+"""The names that a kernel's author uses: `import argus.language as al`.
+
+Their meaning is docs/language.md and the elaboration in `argus.frontend`; here stand their signatures, once.
+Kernels are read, not run: called from Python, each of these functions raises `SourceError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+
+from argus.diagnostic import Diagnostic, SourceError
+from argus.ir import types
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+if TYPE_CHECKING:  # to a type checker a tile is anything, and an annotation says nothing
+    Tensor = Annotated
+    constexpr = Any
+    float32 = tfloat32 = float16 = bfloat16 = Any
+    float8_e4m3fn = float8_e5m2 = float8_e4m3fnuz = float8_e5m2fnuz = Any
+    int8 = uint8 = int32 = int64 = boolean = Any
+else:
+    float32 = types.float32
+    tfloat32 = types.tfloat32
+    float16 = types.float16
+    bfloat16 = types.bfloat16
+    float8_e4m3fn = types.float8_e4m3fn
+    float8_e5m2 = types.float8_e5m2
+    float8_e4m3fnuz = types.float8_e4m3fnuz
+    float8_e5m2fnuz = types.float8_e5m2fnuz
+    int8 = types.int8
+    uint8 = types.uint8
+    int32 = types.int32
+    int64 = types.int64
+    boolean = types.boolean
+
+    class Tensor:
+        """Annotation of a global tensor: `Tensor[dtype, "M K"]`, `Tensor[dtype, "M K", "ldm 1"]` with strides."""
+
+        def __class_getitem__(cls, _item: object) -> type[Tensor]:
+            return cls
+
+    class constexpr:
+        """Annotation of a compile-time parameter."""
+
+
+def _kernel_only(function: _Function) -> _Function:
+    """A name with a signature and no Python behaviour."""
+
+    @wraps(function)
+    def outside(*_args: object, **_kwargs: object) -> NoReturn:
+        name = function.__name__
+        raise SourceError(
+            Diagnostic(
+                "outside-kernel",
+                f"`al.{name}` was called from Python",
+                help=f"call `al.{name}` inside a function under `@argus.kernel` or `@argus.func`",
+            )
+        )
+
+    return outside  # type: ignore[return-value]
+
+
+# ---------------------------------------------------------------------------- position and preconditions
+
+
+@_kernel_only
+def grid(x: Any, y: Any = None, z: Any = None) -> Any:
+    """Declares the launch grid, one extent an axis, and gives the program ids: a scalar, or a tuple."""
+
+
+@_kernel_only
+def program_id(axis: Any) -> Any:
+    """The block's index along a grid axis."""
+
+
+@_kernel_only
+def num_programs(axis: Any) -> Any:
+    """The declared number of blocks along a grid axis."""
+
+
+@_kernel_only
+def thread_id() -> Any:
+    """The thread's index in the block."""
+
+
+@_kernel_only
+def num_threads() -> Any:
+    """Threads in a block, a constant."""
+
+
+@_kernel_only
+def num_warps() -> Any:
+    """Warps in a block, a constant."""
+
+
+@_kernel_only
+def warp_size() -> Any:
+    """Threads in a warp, a constant: 32, or 64 on gfx942."""
+
+
+@_kernel_only
+def requires(condition: Any) -> Any:
+    """A precondition over sizes, strides and scalar arguments, checked at launch; or `in_range(...)`."""
+
+
+@_kernel_only
+def in_range(tensor: Any, lo: Any, hi: Any) -> Any:
+    """For `requires`: every element of an index tensor is in [lo, hi)."""
+
+
+@_kernel_only
+def assume(condition: Any, reason: Any) -> Any:
+    """An unproved assumption, printed in the artefact."""
+
+
+# ---------------------------------------------------------------------------- loops
+
+
+@_kernel_only
+def static_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
+    """An unrolled loop over constants."""
+
+
+@_kernel_only
+def pipelined(start: Any, stop: Any = None, step: Any = 1, stages: Any = 3) -> Any:
+    """A loop whose `stage` copies run `stages - 1` iterations ahead."""
+
+
+# ---------------------------------------------------------------------------- tiles
+
+
+@_kernel_only
+def arange(start: Any, stop: Any = None) -> Any:
+    """int32 index tile `[stop - start]`: start, start + 1, ..."""
+
+
+@_kernel_only
+def zeros(shape: Any, dtype: Any, layout: Any = None) -> Any:
+    """A tile of zeros."""
+
+
+@_kernel_only
+def full(shape: Any, value: Any, dtype: Any, layout: Any = None) -> Any:
+    """A tile of one value."""
+
+
+@_kernel_only
+def trans(x: Any) -> Any:
+    """The two dimensions of a tile or view, swapped."""
+
+
+@_kernel_only
+def permute(x: Any, dims: Any) -> Any:
+    """Dimension i of the result is dimension `dims[i]` of `x`."""
+
+
+@_kernel_only
+def load(
+    view: Any,
+    mask: Any = None,
+    other: Any = None,
+    boundary_check: Any = (),
+    layout: Any = None,
+    instruction: Any = None,
+) -> Any:
+    """A view of memory, in registers; where masked out, `other` (default 0)."""
+
+
+@_kernel_only
+def store(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> Any:
+    """A tile, to a view of a tensor or shared tile."""
+
+
+@_kernel_only
+def atomic_add(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> Any:
+    """Adds a tile to a view of a tensor, atomically (relaxed, device scope)."""
+
+
+@_kernel_only
+def atomic_max(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> Any:
+    """Atomic maximum; integers only."""
+
+
+@_kernel_only
+def atomic_min(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> Any:
+    """Atomic minimum; integers only."""
+
+
+# ---------------------------------------------------------------------------- elementwise
+
+
+@_kernel_only
+def exp(x: Any) -> Any:
+    """e to the power of x."""
+
+
+@_kernel_only
+def exp2(x: Any) -> Any:
+    """2 to the power of x."""
+
+
+@_kernel_only
+def log(x: Any) -> Any:
+    """Natural logarithm."""
+
+
+@_kernel_only
+def log2(x: Any) -> Any:
+    """Logarithm to the base 2."""
+
+
+@_kernel_only
+def sqrt(x: Any) -> Any:
+    """Square root."""
+
+
+@_kernel_only
+def rsqrt(x: Any) -> Any:
+    """1 / sqrt(x)."""
+
+
+@_kernel_only
+def tanh(x: Any) -> Any:
+    """Hyperbolic tangent."""
+
+
+@_kernel_only
+def erf(x: Any) -> Any:
+    """Error function."""
+
+
+@_kernel_only
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+
+
+@_kernel_only
+def abs(x: Any) -> Any:
+    """Absolute value."""
+
+
+@_kernel_only
+def floor(x: Any) -> Any:
+    """Largest integer not above x, as a float."""
+
+
+@_kernel_only
+def ceil(x: Any) -> Any:
+    """Smallest integer not below x, as a float."""
+
+
+@_kernel_only
+def maximum(x: Any, y: Any) -> Any:
+    """Elementwise maximum; NaN propagates."""
+
+
+@_kernel_only
+def minimum(x: Any, y: Any) -> Any:
+    """Elementwise minimum; NaN propagates."""
+
+
+@_kernel_only
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """x where the condition holds, else y."""
+
+
+@_kernel_only
+def fma(x: Any, y: Any, z: Any) -> Any:
+    """x * y + z."""
+
+
+@_kernel_only
+def cdiv(x: Any, y: Any) -> Any:
+    """x / y rounded up, of integers; y > 0."""
+
+
+@_kernel_only
+def next_power_of_2(x: Any) -> Any:
+    """The least power of two that is at least the constant x."""
+
+
+# ---------------------------------------------------------------------------- across elements
+
+
+@_kernel_only
+def sum(x: Any, axis: Any = None, keep_dims: Any = False) -> Any:
+    """Sum along a dimension, or of all elements."""
+
+
+@_kernel_only
+def max(x: Any, axis: Any = None, keep_dims: Any = False) -> Any:
+    """Maximum along a dimension, or of all elements."""
+
+
+@_kernel_only
+def min(x: Any, axis: Any = None, keep_dims: Any = False) -> Any:
+    """Minimum along a dimension, or of all elements."""
+
+
+@_kernel_only
+def mma(a: Any, b: Any, acc: Any, instruction: Any = None, warps: Any = None) -> Any:
+    """`acc[m, n] + sum(k, a[m, k] * b[n, k])`."""
+
+
+@_kernel_only
+def shuffle_xor(x: Any, mask: Any) -> Any:
+    """`y[..., i] = x[..., i ^ mask]` between the lanes of a warp."""
+
+
+@_kernel_only
+def shuffle_up(x: Any, delta: Any) -> Any:
+    """`y[..., i] = x[..., i - delta]` between the lanes of a warp; the first `delta` keep their own."""
+
+
+@_kernel_only
+def shuffle_down(x: Any, delta: Any) -> Any:
+    """`y[..., i] = x[..., i + delta]` between the lanes of a warp; the last `delta` keep their own."""
+
+
+# ---------------------------------------------------------------------------- shared memory and choreography
+
+
+@_kernel_only
+def stage(view: Any, boundary_check: Any = (), other: Any = 0) -> Any:
+    """Policy: a shared copy of a view, visible to the whole block."""
+
+
+@_kernel_only
+def shared(shape: Any, dtype: Any, layout: Any = None) -> Any:
+    """A shared tile; `layout` a layout, a swizzle of the row-major one, or None for row-major."""
+
+
+@_kernel_only
+def copy(
+    dst: Any,
+    src: Any,
+    mask: Any = None,
+    boundary_check: Any = (),
+    other: Any = None,
+    instruction: Any = None,
+    layout: Any = None,
+) -> Any:
+    """Memory to memory; `instruction="cp.async"` makes it asynchronous."""
+
+
+@_kernel_only
+def cp_async_commit() -> Any:
+    """Closes the thread's group of asynchronous copies."""
+
+
+@_kernel_only
+def cp_async_wait(pending: Any) -> Any:
+    """Waits until at most `pending` groups of the thread are unfinished."""
+
+
+@_kernel_only
+def barrier() -> Any:
+    """All threads of the block meet."""
+
+
+@_kernel_only
+def tiled_mma(instruction: Any, shape: Any, warps: Any) -> Any:
+    """The register layouts `.a`, `.b`, `.c` of an (M, N, K) product spread over (along M, along N) warps."""
+
+
+@_kernel_only
+def blocked(shape: Any, order: Any = None, vector: Any = 1) -> Any:
+    """A register layout: threads side by side, `vector` consecutive elements each, along `order[0]` first."""
+
+
+@_kernel_only
+def fragment_layout(text: Any) -> Any:
+    """A register layout from its notation."""
+
+
+@_kernel_only
+def layout(text: Any) -> Any:
+    """A memory layout from its notation: `"(64,64):(64,1)"`."""
+
+
+@_kernel_only
+def swizzle(bits: Any, base: Any, shift: Any) -> Any:
+    """CuTe's `Swizzle<bits, base, shift>` of element offsets, for `shared`."""
+
+
+# ---------------------------------------------------------------------------- tags
+
+
+@_kernel_only
+def tag(x: Any, function: Any) -> Any:
+    """States what the elements of a tensor or tile carry."""
+
+
+@_kernel_only
+def assert_tags(condition: Any, where: Any = None) -> Any:
+    """What must hold of tags here, for all values of the lambda's parameters (under `where`)."""
+
+
+@_kernel_only
+def once(lo: Any, hi: Any) -> Any:
+    """For `assert_tags`: every integer of [lo, hi) exactly once."""
+
+
+@_kernel_only
+def spec(output: Any, function: Any) -> Any:
+    """What the kernel computes: `output[i, ...]` is the lambda's value, for every element."""

@@ -1,0 +1,24 @@
+"""Every example checks into tile IR; the IR is kept as golden text."""
+
+from pathlib import Path
+
+import pytest
+
+from argus.frontend import Options, check, parse
+from argus.ir.text import parse_kernel, print_kernel
+from argus.source import SourceFile
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(ROOT.glob("examples/*.py")) + sorted(ROOT.glob("examples/rejected/*.py"))
+
+
+def kernel_of(path: Path):
+    module = parse(SourceFile(path.name, path.read_text()))
+    suffix = "_rejected" if path.parent.name == "rejected" else ""
+    return check(module, path.stem + suffix, Options())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_example_checks_into_ir_that_prints_and_reads_back(path):
+    kernel = kernel_of(path)
+    assert parse_kernel(print_kernel(kernel)) == kernel
