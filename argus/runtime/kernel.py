@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Any
 
@@ -100,15 +100,16 @@ class JitKernel:
 
     def _call(self, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The way of every launch, written for few bytecodes."""
+        key: tuple[Hashable, ...] | None
         try:
             values, key = self._readers[len(args)](grid, *args)
             if kwargs:
-                if not self._constants.issuperset(kwargs):
-                    return self._call_slowly(grid, args, kwargs)
                 # Compared as text, because 1, 1.0 and True are equal, and so are 0.0 and -0.0.
-                key = (*key, repr(kwargs))
+                key = (*key, repr(kwargs)) if self._constants.issuperset(kwargs) else None
             plan = self._plans.get(key)
         except (KeyError, AttributeError, RuntimeError, TypeError):
+            key = None
+        if key is None:  # not inside the handler: a later error would show this one as its context
             return self._call_slowly(grid, args, kwargs)
         if plan is None:
             plan = self._planner.plan(grid, self._planner.arrange(args, kwargs))

@@ -170,6 +170,7 @@ def test_checks_hold_on_the_fast_way_too(kernel: JitKernel, operands: Any) -> No
         with pytest.raises(LaunchError) as caught:
             call()
         assert caught.value.diagnostics[0].code == code
+        assert caught.value.__context__ is None or caught.value.__suppress_context__
 
 
 def test_wrong_numbers_of_arguments(kernel: JitKernel) -> None:
