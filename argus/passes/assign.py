@@ -212,7 +212,7 @@ class _Filling:
             )
         scratch = self._scratch(source, fragment)
         index = coords(len(fragment.shape))
-        again = (Barrier(span),) if context.loops else ()
+        again = () if context.meets else (Barrier(span),)
         return (
             *again,
             Copy(Access(scratch, index), Access(source, index), fragment.shape, None, None, fragment.layout, span=span),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from argus.ir.expr import Thread, walk
-from argus.ir.nodes import CommitGroup, For, If, Stmt
+from argus.ir.nodes import Barrier, CommitGroup, For, If, Stmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,14 @@ class Context:
     def in_flight(self) -> bool:
         """Whether an enclosing loop keeps asynchronous copies going from one iteration to the next."""
         return any(isinstance(s, CommitGroup) for loop in self.loops for s in loop.body)
+
+    @property
+    def meets(self) -> bool:
+        """Whether all threads of the block meet in every iteration of the innermost loop, or there is no loop.
+
+        What a statement writes to shared memory, shows at a barrier and reads, it may then write again.
+        """
+        return not self.loops or any(isinstance(s, Barrier) for s in self.loops[-1].body)
 
 
 def rewrite_bodies(

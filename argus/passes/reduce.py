@@ -161,7 +161,7 @@ def _across_warps(
         (*layout.values, Mode(shape[axis], axis)),
     ).simplify()
     all_warps = fresh.fragment(f"{target.obj}_warps", dtype, shape, together)
-    again: list[Stmt] = [Barrier(span)] if context.loops else []
+    again: list[Stmt] = [] if context.meets else [Barrier(span)]
     return [
         *again,
         Copy(Access(scratch, index), Access(partial, index), shape, None, None, layout, span=span),

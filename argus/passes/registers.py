@@ -15,15 +15,15 @@ _REGISTER = 4  # bytes
 def check_registers(kernel: Kernel) -> Kernel:
     """The kernel itself. Raises `LoweringError` if its register tiles cannot fit, whatever the compiler does.
 
-    A tile lives from its first to its last mention; one that is mentioned outside of a loop and in it lives
-    through the whole loop.
+    A tile lives from its first mention until just before its last, since a result may take the registers of an
+    operand that dies; one that is mentioned both before a loop and in it lives through the whole loop.
     """
     target = target_of(kernel)
     sizes = {f.name: f.layout.num_values * f.dtype.bytes for f in kernel.fragments if f.layout is not None}
     lives = _lives(kernel, set(sizes))
     worst, holding = 0, frozenset[str]()
-    for point in sorted({first for first, _ in lives.values()}):
-        living = frozenset(n for n, (first, last) in lives.items() if first <= point <= last)
+    for point in range(max((last for _, last in lives.values()), default=0) + 1):
+        living = frozenset(n for n, (first, last) in lives.items() if first <= point < max(last, first + 1))
         total = sum(sizes[n] for n in living)
         if total > worst:
             worst, holding = total, living
