@@ -158,7 +158,7 @@ def fills(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...])
     if project(domain, index, tile.shape) == tile.simplify():
         return True
     touched = cells(index, tile.shape, domain)
-    if touched is None or not holds(tile, domain, index):
+    if touched is None or bool((touched < 0).any()) or not holds(tile, domain, index):
         return False
     written = np.zeros((tile.num_threads, tile.size), dtype=np.bool_)
     written[np.arange(tile.num_threads)[:, None], touched] = True

@@ -1,0 +1,133 @@
+"""The steps that policies become, read off the text of the lowered kernel."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from argus.ir.nodes import Barrier, Copy, For, Kernel, Mma
+from argus.ir.text import print_kernel
+from argus.ir.visit import walk
+from argus.passes import lower
+from tests.passes import kernels
+
+
+def steps(kernel: Kernel) -> list[str]:
+    """The body, one short line a statement: indices and layouts left out."""
+    text = print_kernel(kernel)
+    lines = text[text.index("body {") :].splitlines()[1:-1]
+    short = []
+    for line in lines:
+        indent, rest = re.match(r"( *)(.*)", line).groups()  # type: ignore[union-attr]
+        via = re.search(r" via (\S+)", rest)
+        word = rest.split("[")[0] if rest.startswith(("copy", "map", "accumulate", "mma")) else rest
+        short.append(indent[2:] + word + (f" {via[1]}" if via else ""))
+    return short
+
+
+def test_asynchronous_pipeline() -> None:
+    assert steps(lower(kernels.gemm(stages=3), "sm_80"))[2:32] == [
+        "if 0 < K {",
+        "  copy at cp.async",
+        "  copy bt cp.async",
+        "}",
+        "commit_group",
+        "if 32 < K {",
+        "  copy at cp.async",
+        "  copy bt cp.async",
+        "}",
+        "commit_group",
+        "for k0 in 0 .. K step 32 {",
+        "  wait_group 1",
+        "  barrier",
+        "  if k0 + 64 < K {",
+        "    copy at cp.async",
+        "    copy bt cp.async",
+        "  }",
+        "  commit_group",
+        "  assert (i, j, k) in 64x64x32 {at[k0 // 32 % 3, c0, c2].k == k0 + c2}",
+        "  copy at_a ldmatrix",
+        "  copy bt_b ldmatrix",
+        "  mma acc mma_m16n8k16",
+        "  copy at_a ldmatrix",
+        "  copy bt_b ldmatrix",
+        "  mma acc mma_m16n8k16",
+        "}",
+        "map ct",
+        "copy ct_scratch st.shared",
+        "barrier",
+        "copy ct_rows ld.shared",
+    ]
+
+
+def test_pipeline_through_registers() -> None:
+    body = steps(lower(kernels.gemm((64, 64, 16), stages=3, warp_size=64), "gfx942"))
+    assert body[2:25] == [
+        "if 0 < K {",
+        "  copy at_next buffer_load",
+        "  copy at ds_write",
+        "  copy bt_next buffer_load",
+        "  copy bt ds_write",
+        "}",
+        "for k0 in 0 .. K step 16 {",
+        "  barrier",
+        "  if k0 + 16 < K {",
+        "    copy at_next buffer_load",
+        "    copy bt_next buffer_load",
+        "  }",
+        "  assert (i, j, k) in 64x64x16 {at[k0 // 16 % 2, c0, c2].k == k0 + c2}",
+        "  copy at_a ds_read",
+        "  copy bt_b ds_read",
+        "  mma acc mfma_f32_32x32x8",
+        "  copy at_a ds_read",
+        "  copy bt_b ds_read",
+        "  mma acc mfma_f32_32x32x8",
+        "  if k0 + 16 < K {",
+        "    copy at ds_write",
+        "    copy bt ds_write",
+        "  }",
+    ]
+
+
+def test_one_stage_shares_barriers() -> None:
+    assert steps(lower(kernels.gemm(stages=1), "sm_80"))[2:9] == [
+        "for k0 in 0 .. K step 32 {",
+        "  barrier",
+        "  copy at cp.async",
+        "  copy bt cp.async",
+        "  commit_group",
+        "  wait_group 0",
+        "  barrier",
+    ]
+
+
+def test_a_tile_staged_once_needs_one_barrier() -> None:
+    body = steps(lower(kernels.attention(), "sm_80"))
+    assert body[:4] == ["copy qt cp.async", "commit_group", "wait_group 0", "barrier"]
+
+
+@pytest.mark.parametrize(("rows", "barriers"), [(1, 2), (16, 0)])
+def test_reductions_inside_of_a_warp_need_no_barrier(rows: int, barriers: int) -> None:
+    body = lower(kernels.softmax(rows, 128), "sm_80").body
+    assert sum(isinstance(s, Barrier) for s in walk(body)) == barriers
+
+
+def test_attention_keeps_its_scores_in_registers() -> None:
+    kernel = lower(kernels.attention(), "sm_80")
+    loop = next(s for s in kernel.body if isinstance(s, For))
+    assert sum(isinstance(s, Barrier) for s in walk(loop.body)) == 1
+    assert {s.warps for s in walk(loop.body) if isinstance(s, Mma)} == {(4, 1)}
+    assert all(s.dst.obj in ("kt", "vt") for s in walk(loop.body) if isinstance(s, Copy) and s.instr == "cp.async")
+    assert not any(s.instr == "st.shared" for s in walk(loop.body) if isinstance(s, Copy))
+
+
+def test_tiles_of_different_times_share_memory_only_when_they_must() -> None:
+    small = lower(kernels.gemm((128, 128, 32), 4, num_warps=8), "sm_90a")
+    large = lower(kernels.gemm((128, 256, 64), 4, num_warps=8), "sm_90a")
+    offsets = {k.name: [s.offset for s in k.shared] for k in (small,)}
+    assert offsets["gemm"] == [0, 32768, 65536]
+    assert [s.offset for s in large.shared] == [0, 65536, 0]
+    after = large.body[next(i for i, s in enumerate(large.body) if isinstance(s, For)) + 1 :]
+    first = next(i for i, s in enumerate(after) if isinstance(s, Copy))
+    assert isinstance(after[first - 1], Barrier)
