@@ -1,7 +1,33 @@
 """From text to tile IR: parse (syntax), check (names, types, shapes, constants)."""
 
-from argus.frontend.check import check
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from argus.frontend.options import Options
-from argus.frontend.parse import parse
+from argus.source import SourceFile
+
+if TYPE_CHECKING:
+    from argus.frontend.surface import Module
+    from argus.ir.nodes import Kernel
 
 __all__ = ["Options", "check", "parse"]
+
+# A process that finds its kernels in the cache needs no parser, so the parser is imported by its first use.
+
+
+def parse(source: SourceFile) -> Module:
+    """The surface tree of a file. Raises `SourceError` with every syntax error in it."""
+    from argus.frontend import parser
+
+    return parser.parse(source)
+
+
+def check(module: Module, kernel_name: str, options: Options) -> Kernel:
+    """The tile IR of one kernel, with its constexpr parameters fixed by `options` and their defaults.
+
+    Raises `SourceError` with every error in names, types, shapes and constants.
+    """
+    from argus.frontend import checker
+
+    return checker.check(module, kernel_name, options)

@@ -5,31 +5,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn, overload
 
 from argus.diagnostic import Diagnostic, SourceError
-from argus.frontend.surface import Module
+from argus.frontend.blocks import cut_out
 from argus.source import SourceFile
 
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel as text. `source` is the file that defines it, or the text that was given.
-
-    `nested` is the text of the function alone where it stands inside another function or a class, and the file
-    around it does not show it at top level. `num_warps` is the decorator's; `Options` may override it.
-    """
+    """A kernel as text: the function `name` of `file`. Its decorator's options are read from the text."""
 
     name: str
-    source: SourceFile
-    num_warps: int = 4
-    nested: SourceFile | None = None
+    file: SourceFile
     doc: str | None = None
-
-    def module(self) -> Module:
-        """The surface tree that the kernel and its helpers are found in. Raises `SourceError`."""
-        return read_module(self.source, self.nested)
 
 
 @dataclass(frozen=True)
@@ -37,7 +26,7 @@ class FuncSource:
     """A helper as text. It is found by name in the file of the kernel that calls it."""
 
     name: str
-    source: SourceFile
+    file: SourceFile
     doc: str | None = None
 
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
@@ -50,14 +39,6 @@ class FuncSource:
         )
 
 
-def read_module(source: SourceFile, nested: SourceFile | None = None) -> Module:
-    """The module of a file, or of a function inside of one function of that file. Raises `SourceError`."""
-    from argus.frontend.parse import parse  # lark is imported when the first kernel is read
-
-    module = parse(source)
-    return module if nested is None else parse(nested).within(module)
-
-
 @overload
 def kernel(function: Callable[..., Any], /) -> KernelSource: ...
 @overload
@@ -65,27 +46,28 @@ def kernel(*, num_warps: int = 4) -> Callable[[Callable[..., Any]], KernelSource
 def kernel(
     function: Callable[..., Any] | None = None, /, *, num_warps: int = 4
 ) -> KernelSource | Callable[[Callable[..., Any]], KernelSource]:
-    """Makes a kernel of a function's text. Raises `SourceError` where the text cannot be found."""
+    """Makes a kernel of a function's text, to be run by blocks of `num_warps` warps.
+
+    Raises `SourceError` where the text cannot be found; mistakes in it are reported when it is first used.
+    """
 
     def decorate(function: Callable[..., Any]) -> KernelSource:
-        source, nested = source_of(function)
-        return KernelSource(function.__name__, source, num_warps, nested, function.__doc__)
+        return KernelSource(function.__name__, file_of(function), function.__doc__)
 
     return decorate if function is None else decorate(function)
 
 
 def func(function: Callable[..., Any], /) -> FuncSource:
     """Makes a helper, which kernels of the same file call and which is inlined there."""
-    source, nested = source_of(function)
-    return FuncSource(function.__name__, nested or source, function.__doc__)
+    return FuncSource(function.__name__, file_of(function), function.__doc__)
 
 
-def source_of(function: Callable[..., Any]) -> tuple[SourceFile, SourceFile | None]:
-    """The file that defines a function and, where it is not at the file's top level, the function's own lines."""
+def file_of(function: Callable[..., Any]) -> SourceFile:
+    """The file that defines a function; of a nested one, what it can see of the file. Raises `SourceError`."""
     try:
+        everything, _ = inspect.findsource(function)
         lines, first = inspect.getsourcelines(function)
         path = inspect.getsourcefile(function) or "<unknown>"
-        found = inspect.findsource(function)[0]
     except (OSError, TypeError):
         raise SourceError(
             Diagnostic(
@@ -94,8 +76,6 @@ def source_of(function: Callable[..., Any]) -> tuple[SourceFile, SourceFile | No
                 help="define kernels in a file, or give their text to the compiler as a string",
             )
         ) from None
-    text = "".join(found)
-    source = SourceFile(str(Path(path)) if not path.startswith("<") else path, text)
-    if "<locals>" in function.__qualname__ or "." in function.__qualname__:
-        return source, SourceFile(source.path, "".join(lines), first)
-    return source, None
+    source = SourceFile(path, "".join(everything))
+    nested = "." in function.__qualname__
+    return cut_out(source, first, len(lines)) if nested else source

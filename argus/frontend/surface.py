@@ -302,16 +302,6 @@ class Module:
         """The last function called `name`, as Python would have it."""
         return next((f for f in reversed(self.functions) if f.name == name), None)
 
-    def within(self, outer: Module) -> Module:
-        """This module's names before those of `outer`: a kernel inside a function, in the file around it."""
-        return Module(
-            self.source,
-            (*outer.functions, *self.functions),
-            (*outer.constants, *self.constants),
-            (*outer.foreign, *self.foreign),
-            (*outer.aliases, *self.aliases),
-        )
-
 
 def assigned(body: tuple[Statement, ...]) -> Iterator[Target]:
     """Every name that `body` binds, loop counters included, in program order."""

@@ -8,8 +8,7 @@ read again without it, so that one reading reports every mistake.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import ClassVar
@@ -20,6 +19,7 @@ from lark.indenter import Indenter
 
 from argus.diagnostic import Diagnostic, SourceError
 from argus.frontend import scan
+from argus.frontend.blocks import DEFAULT_ALIASES, Block, blocks, dotted, imports, resolve
 from argus.frontend.build import Builder
 from argus.frontend.constructs import name_construct
 from argus.frontend.surface import Constant, Foreign, Function, Module
@@ -31,13 +31,12 @@ MAX_DEPTH = 100
 DECORATORS = ("kernel", "func", "autotune")
 HEADERS = ("def", "if", "elif", "else", "for", "while", "with", "try", "except", "finally", "class")
 _MAX_CONSTANT_TOKENS = 200
-_DEFAULT_ALIASES = (("argus", "argus"), ("al", "argus.language"))
 
 
 def parse(source: SourceFile) -> Module:
     """The surface tree of a file. Raises `SourceError` with every syntax error in it.
 
-    The text may be a whole file, or the indented lines of one function as they stand in a file.
+    The text may be a whole file, a part of one, or the indented lines of one function.
     """
     return _parse(source)
 
@@ -48,13 +47,13 @@ def _parse(source: SourceFile) -> Module:
     if text != source.text:
         source = SourceFile(source.path, text, source.first_line)
     lines = scan.scan(source)
-    aliases = (*_DEFAULT_ALIASES, *(a for line in lines for a in _imports(line)))
+    aliases = (*DEFAULT_ALIASES, *(a for line in lines for a in imports(line)))
     names = dict(aliases)
     diagnostics: list[Diagnostic] = []
     functions: list[Function] = []
     constants: list[Constant] = []
     foreign: list[Foreign] = []
-    for block in _blocks(lines):
+    for block in blocks(lines):
         decorator = _argus_decorator(source, block, names, diagnostics)
         if decorator is not None:
             function = _Reader(source, block, decorator, diagnostics).function()
@@ -64,81 +63,21 @@ def _parse(source: SourceFile) -> Module:
             constants.extend([constant] if constant is not None else [])
             foreign.extend(_foreign(source, block.header))
     if diagnostics:
-        raise SourceError(*diagnostics)
+        raise SourceError(*sorted(diagnostics, key=lambda d: (d.span.line, d.span.column)))
     return Module(source, tuple(functions), tuple(constants), tuple(foreign), aliases)
 
 
 # ---------------------------------------------------------------------------- top-level blocks
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    decorators: tuple[scan.Line, ...]
-    header: scan.Line | None
-    body: tuple[scan.Line, ...]
-
-
-def _blocks(lines: tuple[scan.Line, ...]) -> Iterator[_Block]:
-    base = lines[0].indent if lines else 0
-    decorators: list[scan.Line] = []
-    index = 0
-    while index < len(lines):
-        line = lines[index]
-        index += 1
-        if line.first.text == "@" and line.indent <= base:
-            decorators.append(line)
-            continue
-        start = index
-        while index < len(lines) and lines[index].indent > base:
-            index += 1
-        yield _Block(tuple(decorators), line, lines[start:index])
-        decorators = []
-    if decorators:
-        yield _Block(tuple(decorators), None, ())
-
-
-def _dotted(tokens: Sequence[scan.Token]) -> str:
-    """The dotted name that `tokens` start with."""
-    text = ""
-    for token in tokens:
-        if token.kind != "name" and token.text != ".":
-            break
-        text += token.text
-    return text
-
-
-def _imports(line: scan.Line) -> Iterator[tuple[str, str]]:
-    """(name, what it stands for) of an import statement of one line."""
-    if line.first.text not in ("import", "from"):
-        return
-    words = [t.text for t in line.tokens if t.text not in "()"]
-    package = ""
-    if line.first.text == "from":
-        if "import" not in words:
-            return
-        at = words.index("import")
-        package = "".join(words[1:at]) + "."
-        words = words[at:]
-    for clause in " ".join(words[1:]).split(","):
-        path, _, name = clause.strip().partition(" as ")
-        path, name = path.replace(" ", ""), name.strip()
-        if path:
-            yield (name or path.split(".")[0], package + path if name or package else path.split(".")[0])
-
-
-def _resolve(dotted: str, names: dict[str, str]) -> str:
-    head, dot, rest = dotted.partition(".")
-    return names.get(head, head) + dot + rest
-
-
 def _argus_decorator(
-    source: SourceFile, block: _Block, names: dict[str, str], diagnostics: list[Diagnostic]
+    source: SourceFile, block: Block, names: dict[str, str], diagnostics: list[Diagnostic]
 ) -> scan.Line | None:
     """The line with `@argus.kernel` or `@argus.func`, if the block has one; other decorators are checked."""
     found: scan.Line | None = None
     strangers: list[scan.Line] = []
     for line in block.decorators:
-        package, _, name = _resolve(_dotted(line.tokens[1:]), names).rpartition(".")
+        package, _, name = resolve(dotted(line.tokens[1:]), names).rpartition(".")
         if package == "argus" and name in ("kernel", "func"):
             if found is not None:
                 diagnostics.append(_bad_decorator(source, line, "a second Argus decorator", "keep one of the two"))
@@ -151,7 +90,7 @@ def _argus_decorator(
             strangers.append(line)
     if found is not None:
         for line in strangers:
-            message = f"the decorator `{_dotted(line.tokens[1:])}` does not apply to kernels"
+            message = f"the decorator `{dotted(line.tokens[1:])}` does not apply to kernels"
             diagnostics.append(_bad_decorator(source, line, message, "remove it"))
         if block.header is None or block.header.first.text != "def":
             message = "no function follows this decorator"
@@ -193,7 +132,7 @@ def _foreign(source: SourceFile, header: scan.Line) -> Iterator[Foreign]:
     words = [t for t in header.tokens if t.text != "async"]
     if words and words[0].text in kinds and len(words) > 1:
         yield Foreign(words[1].text, kinds[words[0].text], header.span(source))
-    for name, path in _imports(header):
+    for name, path in imports(header):
         if path.split(".")[0] != "argus":
             yield Foreign(name, f"imported from `{path}`", header.span(source))
 
@@ -227,14 +166,14 @@ def _parser() -> Lark:
 class _Reader:
     """Reads one function block: notes each refused statement, replaces it by a harmless one, and tries again."""
 
-    def __init__(self, source: SourceFile, block: _Block, decorator: scan.Line, diagnostics: list[Diagnostic]) -> None:
+    def __init__(self, source: SourceFile, block: Block, decorator: scan.Line, diagnostics: list[Diagnostic]) -> None:
         assert block.header is not None
         self.source = source
         self.diagnostics = diagnostics
         self.errors = 0
         self.base = decorator.indent
         self.lines = (decorator, block.header, *block.body)
-        self.kind = _dotted(decorator.tokens[1:]).rpartition(".")[2]
+        self.kind = dotted(decorator.tokens[1:]).rpartition(".")[2]
         self.first_line = decorator.first.line
         last = self.lines[-1].last.end_line
         text = source.text.split("\n")[self.first_line - source.first_line : last - source.first_line + 1]
