@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, coords, op
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, coords, op
 from argus.ir.instruction import MMA
 from argus.ir.nodes import (
     Access,
+    Accumulate,
     Barrier,
     CommitGroup,
     Copy,
     For,
     Fragment,
+    If,
     Kernel,
     Map,
     Mma,
@@ -19,12 +21,14 @@ from argus.ir.nodes import (
     Tensor,
     WaitGroup,
 )
-from argus.ir.types import DType, bfloat16, float32
+from argus.ir.types import DType, bfloat16, float32, int32
 from argus.layout import (
+    FragmentLayout,
     Mode,
     Swizzle,
     SwizzledLayout,
     blocked,
+    parse_fragment,
     row_major,
     tile,
     tile_groups,
@@ -184,3 +188,124 @@ def gemm(
         ("M", "K", "N"),
         warps,
     )  # fmt: skip
+
+
+def shuffles(source: FragmentLayout, dst: FragmentLayout, index: Expr) -> Kernel:
+    """out[i] = x[index(i)] by a shuffle, `index` over Coord(0)."""
+    size = source.shape[0]
+    return kernel(
+        "shuffles",
+        (tensor("x", int32, "N"), tensor("out", int32, "N")),
+        (
+            Copy(Access("xf", coords(1)), Access("x", coords(1)), (size,), None, None, source, "ld.global", 1),
+            Map(Access("yf", coords(1)), Elem("xf", (index,), int32), (size,), dst, "warp"),
+            Copy(Access("out", coords(1)), Access("yf", coords(1)), (size,), None, None, dst, "st.global", 1),
+        ),
+        (Fragment("xf", int32, (size,), source), Fragment("yf", int32, (size,), dst)),
+        sizes=("N",),
+        num_warps=source.num_threads // 32,
+    )
+
+
+def row_sums(layout: FragmentLayout, op_name: str = "add", masked: bool = False) -> Kernel:
+    """out[i] += reduction of x[i, :] within warps; with a mask, of its first L columns."""
+    rows = layout.shape[0]
+    row = layout.drop(1)
+    mask = op("lt", Coord(1), Param("L")) if masked else None
+    body = (
+        Copy(Access("xf", coords(2)), Access("x", coords(2)), layout.shape, None, None, layout, "ld.global", 1),
+        Copy(Access("yf", coords(1)), Access("out", coords(1)), (rows,), None, None, row, "ld.global", 1),
+        Accumulate(Access("yf", (Coord(0),)), Elem("xf", coords(2), float32), op_name, layout.shape, mask, layout,
+                   "warp"),
+        Copy(Access("out", coords(1)), Access("yf", coords(1)), (rows,), None, None, row, "st.global", 1),
+    )  # fmt: skip
+    return kernel(
+        "row_sums",
+        (tensor("x", float32, "M", "N"), tensor("out", float32, "M")),
+        body,
+        (Fragment("xf", float32, layout.shape, layout), Fragment("yf", float32, (rows,), row)),
+        sizes=("M", "N", "L"),
+        num_warps=layout.num_threads // 32,
+    )
+
+
+def histogram() -> Kernel:
+    """count[x[i]] += 1 for x[i] >= 0, and the largest of x, atomically; each element by one of its holders."""
+    layout = parse_fragment("[64 | t 32@0 2@_ | v 2@0*32]")
+    value = Elem("xf", coords(1), int32)
+    index = op("add", op("mul", ProgramId(0), c(64)), Coord(0))
+    inside = op("lt", index, Param("N"))
+    body = (
+        Copy(Access("xf", coords(1)), Access("x", (index,)), (64,), inside, c(-1), layout, "ld.global", 1),
+        Accumulate(Access("count", (value,)), c(1), "add", (64,), op("ge", value, c(0)), layout, None, "red.global"),
+        Accumulate(Access("top", (c(0),)), value, "maximum", (64,), None, layout, None, "red.global"),
+    )
+    return kernel(
+        "histogram",
+        (tensor("x", int32, "N"), tensor("count", int32, "C"), tensor("top", int32, "One")),
+        body,
+        (Fragment("xf", int32, (64,), layout),),
+        sizes=("N", "C", "One"),
+        num_warps=2,
+    )
+
+
+def gather_loop() -> Kernel:
+    """out[i, :] = 2 * x[rows[i], :], half of the threads, in a loop over columns, odd blocks negated."""
+    layout = blocked((8, 8), 64)
+    line = parse_fragment("[8 | t 8@_ 8@0 | v]")
+    at, j = op("add", op("mul", ProgramId(0), c(8)), Coord(0)), op("add", LoopVar("register"), Coord(1))
+    inside = op("and", op("lt", at, Param("M")), op("lt", j, Param("N")))
+    row = Elem("rf", (Coord(0),), int32)
+    value = Elem("vf", coords(2), float32)
+    two = Const(2.0, float32)
+    odd = op("eq", op("mod", ProgramId(0), c(2)), c(1))
+    half = op("lt", Thread(), c(64))
+    step = (
+        Copy(Access("vf", coords(2)), Access("x", (row, j)), (8, 8), inside, Const(0.0, float32), layout,
+             "ld.global", 1),
+        If(odd,
+           (Map(Access("vf", coords(2)), Op("neg", (value,), float32), (8, 8), layout, "thread"),),
+           (Map(Access("vf", coords(2)), Op("mul", (value, Const(1.0, float32)), float32), (8, 8), layout, "thread"),)),
+        Copy(Access("out", (at, j)), Access("vf", coords(2)), (8, 8), inside, None, layout, "st.global", 1),
+    )  # fmt: skip
+    body = (
+        Copy(Access("rf", (Coord(0),)), Access("rows", (at,)), (8,), op("lt", at, Param("M")), c(0), line,
+             "ld.global", 1),
+        For("register", c(0), Param("N"), 8, (
+            *step[:1],
+            Map(Access("vf", coords(2)), Op("mul", (value, two), float32), (8, 8), layout, "thread"),
+            *step[1:],
+        )),
+        If(op("not", half), (Barrier(),), (Barrier(),)),
+    )  # fmt: skip
+    return kernel(
+        "int",
+        (tensor("x", float32, "K", "N"), tensor("rows", int32, "M"), tensor("out", float32, "M", "N")),
+        body,
+        (Fragment("rf", int32, (8,), line), Fragment("vf", float32, (8, 8), layout)),
+        sizes=("K", "N", "M"),
+        num_warps=2,
+    )
+
+
+def elementwise(outputs: dict[str, Expr], inputs: dict[str, DType], size: int = 64) -> Kernel:
+    """Each output[i] = its expression over registers named as the inputs; all of one block."""
+    layout = blocked((size,), 32)
+    body: list[Stmt] = [
+        Copy(Access(f"{n}f", coords(1)), Access(n, coords(1)), (size,), None, None, layout, "ld.global", 1)
+        for n in inputs
+    ]
+    for n, value in outputs.items():
+        body += [
+            Map(Access(f"{n}f", coords(1)), value, (size,), layout, "thread"),
+            Copy(Access(n, coords(1)), Access(f"{n}f", coords(1)), (size,), None, None, layout, "st.global", 1),
+        ]
+    dtypes = {**inputs, **{n: value.dtype for n, value in outputs.items()}}
+    return kernel(
+        "elementwise",
+        tuple(tensor(n, d, "N") for n, d in dtypes.items()),
+        tuple(body),
+        tuple(Fragment(f"{n}f", d, (size,), layout) for n, d in dtypes.items()),
+        sizes=("N",),
+    )
