@@ -29,7 +29,7 @@ def up(distance: int) -> Expr:
     ("layout", "index", "form"),
     [
         (LINE, op("xor", Coord(0), Const(5)), "shuffle_xor(xf[v0], 5)"),
-        (LINE, op("xor", Coord(0), Const(33)), "shuffle(xf[1]"),
+        (LINE, op("xor", Coord(0), Const(33)), "shuffle_xor(xf[-1 * v0 + 1], 1)"),
         (PAIRS, op("xor", Coord(0), Const(8)), "shuffle_xor(xf[v0], 4)"),
         (PAIRS, up(3), "moved"),
         (LINE, up(4), "moved"),

@@ -63,7 +63,7 @@ def _shuffle(stmt: Map, domain: Domain, writer: Writer) -> None:
     masks = (threads ^ domain.threads) % warp
     same = (masks == masks[0, 0]).all() and (numbers == numbers[:1]).all()
     if same and value.obj != stmt.dst.obj and fit(numbers[0], domain.loops) is not None:
-        for each in domain.iterations([stmt.dst, value]):
+        for each in domain.iterations([stmt.dst]):
             printer, form = Printer(writer, each), fit(numbers[0], domain.loops)
             chosen = str(int(numbers[0, each.combination()])) if each.fixed is not None or form is None else form.text()
             call = f"argus::shuffle_xor({writer.names[source.name]}[{chosen}], {int(masks[0, 0])})"

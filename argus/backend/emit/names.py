@@ -16,26 +16,28 @@ _RESERVED = """alignas alignof and and_eq asm auto bitand bitor bool break case 
     static_cast struct switch template this thread_local throw true try typedef typeid typename union unsigned
     using virtual void volatile wchar_t while xor xor_eq argus thread smem value total asm EOF NULL INFINITY
     NAN HUGE_VAL OVERFLOW UNDERFLOW DOMAIN blockIdx threadIdx blockDim gridDim warpSize"""
-_GENERATED = re.compile(r"[tvpr]\d+|block\d|argus_.*|ARGUS_.*|_.*|.*__.*", re.IGNORECASE)
+_GENERATED = re.compile(r"[tvpr]\d+|block\d|argus_.*|_.*", re.IGNORECASE)
 
 
 def identifiers(kernel: Kernel) -> dict[str, str]:
     """C++ identifiers of the kernel's arguments, shared tiles, fragments and loop counters, by their names.
 
-    A name stays as it is where it can; `a.stride0` reads `a_stride0`; a reserved word, or a name of the form
-    that the emitter uses for its own variables, gets `_` behind it, and so does a second use.
+    A name stays as it is where it can; `a.stride0` reads `a_stride0`. A reserved word, a name of the form that the
+    emitter uses for its own variables, and a second use get a suffix.
     """
     names = [a.name for a in arguments(kernel)]
     names += [s.name for s in kernel.shared] + [f.name for f in kernel.fragments]
     names += [s.var for s in visit.walk(kernel.body) if isinstance(s, For)]
     result: dict[str, str] = {}
-    taken: set[str] = set()
+    taken = set(_RESERVED.split())
     for name in dict.fromkeys(names):
-        spelled = re.sub(r"\W", "_", name)
+        spelled = re.sub(r"[\W_]+", "_", name)
         if _GENERATED.fullmatch(spelled):
             spelled = "x" + spelled
-        while spelled in _RESERVED.split() or spelled in taken:
-            spelled += "_"
+        stem, count = spelled.rstrip("_"), 1
+        while spelled in taken:
+            spelled = f"{stem}_" if count == 1 else f"{stem}_{count}"
+            count += 1
         taken.add(spelled)
         result[name] = spelled
     return result
