@@ -157,15 +157,25 @@ class _Reference:
             case Coord(axis=axis):
                 return axes[axis]
             case Elem(obj=obj, index=index):
-                tensor = self.tensors[obj]
-                at = np.zeros((), dtype=np.int64)
-                for e, extent in zip(index, tensor.shape, strict=True):
-                    at = at * extent + np.asarray(self.term(e, axes)).astype(np.int64)
-                values = tensor.contents.initial(at.reshape(-1)).reshape(at.shape)
-                return values.astype(np.float64) if values.dtype.kind == "f" else values
+                return self._element(self.tensors[obj], [self.term(e, axes) for e in index])
             case ProgramId() | LoopVar() | Thread():
                 raise ValueError("a specification reads a block's or a thread's own value")
             case Op():
                 return self.term(value, axes)
             case _:
                 assert_never(value)
+
+    def _element(self, tensor: GlobalTensor, index: list[Array]) -> Array:
+        """What a tensor held; NaN where a specification asks for an element that does not exist."""
+        at, inside = np.zeros((), dtype=np.int64), np.ones((), dtype=np.bool_)
+        for place, extent in zip(index, tensor.shape, strict=True):
+            place = np.asarray(place).astype(np.int64)
+            inside = inside & (place >= 0) & (place < extent)
+            at = at * extent + place
+        known = np.full(at.shape, np.nan)
+        if inside.any():
+            values = tensor.contents.initial(at[inside])
+            if inside.all() and values.dtype.kind != "f":
+                return values.reshape(at.shape)
+            known[inside] = values
+        return known

@@ -224,9 +224,25 @@ class Matcher:
         """{V[...] -> cell} of a specified element."""
         names = {axis: f"v{position}" for position, axis in enumerate(scope.axes)}
         coords = tuple(names.get(axis, "0") for axis in range(max((*scope.axes, -1)) + 1))
-        texts = ", ".join(self.model.translator.integer(e, coords) for e in spec.index)
         domain = ", ".join(names[axis] for axis in scope.axes)
+        if any(isinstance(e, Elem) for e in spec.index):
+            return self._indirect(spec, domain, coords)
+        texts = ", ".join(self.model.translator.integer(e, coords) for e in spec.index)
         return self.model.parse_map(f"{{ V[{domain}] -> {identifier(spec.obj)}[{texts}] }}").to_union_map()
+
+    def _indirect(self, spec: Elem, domain: str, coords: tuple[str, ...]) -> UnionMap:
+        """A cell through index tensors, in the form of `TagAnalysis.indirect_cells`."""
+        result: UnionMap | None = None
+        for index in spec.index:
+            if isinstance(index, Elem):
+                inner = ", ".join(self.model.translator.integer(e, coords) for e in index.index)
+                image = f"data_{identifier(index.obj)}[{inner}]"
+            else:
+                image = f"[{self.model.translator.integer(index, coords)}]"
+            part = self.model.parse_map(f"{{ V[{domain}] -> {image} }}").to_union_map()
+            result = part if result is None else result.range_product(part)
+        assert result is not None
+        return result
 
     def _origins(self, scope: Scope, roots: UnionSet) -> UnionSet:
         return roots.apply(scope.origin)
@@ -267,6 +283,9 @@ class Matcher:
             for region, value in constant_regions(inner, counting, path):
                 if value == identity:
                     counting = counting.subtract(region)
+                elif not region.is_empty():
+                    text = f"the constant {value:g} (padding?) takes part in the reduction by '{term.op}'"
+                    raise Mismatch(text, region.apply(up).apply(scope.origin))
             up, path = up.intersect_domain(counting), path.intersect_domain(counting)
             leaf = Scope(path, empty_map(), (), up.apply_range(scope.origin))
             opened = self._open(term.op, inner, leaf)
