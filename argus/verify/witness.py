@@ -62,10 +62,12 @@ def confirm(kernel: Kernel, finding: Finding, place: Place) -> Violation | None:
     same = [v for v in violations if v.property == finding.property]
     if finding.property == "machine":
         same = list(violations)
-    here = [v for v in same if v.statement is not None and v.statement.span == finding.span]
-    exact = [v for v in here if v.iteration == place.iteration]
-    chosen = exact or here or same
-    return chosen[0] if chosen else None
+
+    def closeness(violation: Violation) -> tuple[bool, bool, bool]:
+        at = violation.statement is not None and violation.statement.span == finding.span
+        return violation.code == finding.code, at, violation.iteration == place.iteration
+
+    return max(same, key=closeness, default=None)
 
 
 def _witness(kernel: Kernel, finding: Finding, place: Place, violation: Violation) -> Witness:

@@ -14,6 +14,10 @@ def rmsnorm_rejected(
 ):
     M, N = x.shape
     al.requires(N <= BLOCK)
+    al.spec(
+        out,
+        lambda i, j: x[i, j] * al.rsqrt(al.sum(lambda k: x[i, k] * x[i, k]) / N.to(al.float32) + eps) * weight[j],
+    )
     al.tag(x, lambda m, n: (m, n))
     al.tag(weight, lambda n: (n,))
     row = al.grid(M)

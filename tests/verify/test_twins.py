@@ -62,4 +62,4 @@ def test_rejected(name: str, old: str, new: str, code: str) -> None:
     assert code in found
     for diagnostic in found.values():
         assert diagnostic.witness is not None and diagnostic.witness.replayed
-        assert all(0 <= v for v in diagnostic.witness.sizes.values())
+        assert all(v >= 0 for v in diagnostic.witness.sizes.values())
