@@ -88,8 +88,8 @@ def bind_shape(
             problems.append(_problem("wrong-shape", text, tensor.span))
         unify(expr, value, f"extent {axis}", "wrong-shape")
     for axis, (expr, value) in enumerate(zip(tensor.strides, strides, strict=True)):
-        if isinstance(expr, Const) and shape[axis] <= 1:
-            continue
+        if isinstance(expr, Const) and (shape[axis] <= 1 or 0 in shape):
+            continue  # a stride that no address depends on
         unify(expr, value, f"stride {axis}", "wrong-stride")
     return problems + _alignment(tensor, shape, strides)
 
@@ -99,7 +99,7 @@ def _alignment(tensor: Tensor, shape: tuple[int, ...], strides: tuple[int, ...])
     for axis, (expr, stride) in enumerate(zip(tensor.strides, strides, strict=True)):
         unit = isinstance(expr, Const) and expr.value == 1
         length = (shape[axis] if unit else stride) * tensor.dtype.bytes
-        if length % tensor.alignment and (unit or shape[axis] > 1):
+        if length % tensor.alignment and (unit or (shape[axis] > 1 and 0 not in shape)):
             what = "extent" if unit else "stride"
             text = (
                 f"{what} {axis} of `{tensor.name}` is {length} bytes, "

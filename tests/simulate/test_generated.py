@@ -1,0 +1,84 @@
+"""Laws on generated kernels: every verdict occurs, schedules agree without races, replay finds what runs find."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from argus.ir.nodes import Kernel
+from argus.ir.text import parse_kernel, print_kernel
+from argus.ir.wellformed import check_explicit
+from argus.simulate import replay, simulate
+from tests.strategies import kernels, mutations, sizes
+
+law = settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def arguments(kernel: Kernel, values: dict[str, int]) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(7)
+    result = {}
+    for t in kernel.tensors:
+        shape = tuple(values[e.name] if hasattr(e, "name") else int(e.value) for e in t.shape)  # type: ignore[union-attr]
+        result[t.name] = rng.integers(1, 7, shape).astype(np.float32)
+    return result
+
+
+@law
+@given(kernels(), st.data())
+def test_schedules_agree_unless_a_rule_is_broken(kernel: Kernel, data: st.DataObject) -> None:
+    values = data.draw(sizes(kernel))
+    runs = [
+        simulate(kernel, arguments(kernel, values), tags=True, schedule=schedule)
+        for schedule in ("program", "reverse", "random(1)")
+    ]
+    properties = [{v.property for v in run.violations} for run in runs]
+    assert len({"races" in found for found in properties}) == 1
+    if "races" not in properties[0]:
+        assert properties[0] == properties[1] == properties[2]
+    if not properties[0] & {"races", "initialisation", "convergence"}:
+        for name, result in runs[0].tensors.items():
+            for other in runs[1:]:
+                np.testing.assert_array_equal(result, other.tensors[name])
+
+
+@law
+@given(kernels(), st.data())
+def test_replay_of_all_blocks_is_the_run(kernel: Kernel, data: st.DataObject) -> None:
+    values = data.draw(sizes(kernel))
+    run = simulate(kernel, arguments(kernel, values), tags=True)
+    again = replay(kernel, values, None)
+    assert {(v.property, v.code) for v in again} == {(v.property, v.code) for v in run.violations}
+
+
+@law
+@given(kernels(), st.data())
+def test_mutations_are_well_formed_and_run(kernel: Kernel, data: st.DataObject) -> None:
+    found = mutations(kernel)
+    assert len({m.name for m in found}) == len(found)
+    mutation = data.draw(st.sampled_from(found))
+    assert mutation.kernel != kernel and not check_explicit(mutation.kernel)
+    assert parse_kernel(print_kernel(mutation.kernel)) == mutation.kernel
+    replay(mutation.kernel, data.draw(sizes(mutation.kernel)), None)
+
+
+def test_every_property_is_broken_by_some_kernel_and_kept_by_some() -> None:
+    seen: set[str] = set()
+    clean = 0
+
+    @settings(law, max_examples=160)
+    @given(kernels(), st.data())
+    def collect(kernel: Kernel, data: st.DataObject) -> None:
+        nonlocal clean
+        violations = replay(kernel, data.draw(sizes(kernel)), None)
+        seen.update(v.property for v in violations)
+        clean += not violations
+
+    collect()
+    assert seen >= {"bounds", "initialisation", "races", "convergence", "coverage", "tags"}
+    assert clean > 20

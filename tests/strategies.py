@@ -1,0 +1,465 @@
+"""Random explicit kernels and their mutations, for tests that hold the verifier against the simulator.
+
+`kernels()` draws small well-formed kernels of several families, some right and some wrong in one of the ways that
+kernels go wrong: masks, barriers, waits, bounds, initial values, tags, grids. `mutations(kernel)` makes every
+kernel that is one small edit away, by name. `sizes(kernel)` draws values for the symbolic sizes that keep the
+kernel's preconditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from hypothesis import strategies as st
+
+from argus.diagnostic import LaunchError
+from argus.ir.expr import Const, Expr, Op, rewrite
+from argus.ir.instruction import MMA
+from argus.ir.nodes import (
+    Access,
+    Accumulate,
+    AssertTags,
+    Barrier,
+    CommitGroup,
+    Copy,
+    For,
+    Kernel,
+    Map,
+    Mma,
+    Once,
+    Stmt,
+    TagEqual,
+    TagTerm,
+    TagTuple,
+    WaitGroup,
+)
+from argus.ir.text import parse_kernel
+from argus.ir.visit import map_exprs, rewrite_body, walk
+from argus.ir.wellformed import check_explicit
+from argus.simulate.launch import bind_shape, extents, row_major, unmet
+
+# ---------------------------------------------------------------------------- families
+
+
+def _kernel(head: str, body: list[str], warps: int = 1) -> Kernel:
+    lines = "\n".join(f"  {line}" for part in body for line in part.strip("\n").split("\n") if line.strip())
+    return parse_kernel(f"kernel generated\ntarget sm_80\nwarps {warps} of 32\n{head.strip()}\nbody {{\n{lines}\n}}\n")
+
+
+def _pick(draw: st.DrawFn, right: str, *wrong: str) -> str:
+    """The right text three times out of four, else one of the wrong ones."""
+    return right if not wrong or draw(st.integers(0, 3)) else draw(st.sampled_from(wrong))
+
+
+@st.composite
+def elementwise(draw: st.DrawFn) -> Kernel:
+    """A guarded map over a vector, one tile a block."""
+    warps, each = draw(st.sampled_from([(1, 1), (1, 2), (2, 1), (1, 4)]))
+    threads = 32 * warps
+    n = threads * each
+    vector = draw(st.sampled_from([1, each]))
+    layout = f"[{n} | t {threads}@0*{vector} | v {vector}@0 {each // vector}@0*{threads * vector}]"
+    align = 4 * vector
+    at = f"program_id(0) * {n} + c0"
+    mask = _pick(draw, f"if {at} < N", f"if {at} <= N", "", f"if {at} < N - 1")
+    other = draw(st.sampled_from(["else 0.0", "else 1.0"])) if mask else ""
+    store_mask = _pick(draw, f"if {at} < N", mask, "")
+    grid = _pick(draw, f"(N + {n - 1}) // {n}", f"N // {n}", f"N // {n} + 1")
+    source = _pick(draw, at, f"{at} + 1", f"N - 1 - ({at})", f"({at}) // 2")
+    value = draw(st.sampled_from(["r[c0] * 2.0", "where(r[c0] < 0.0, -r[c0], r[c0])", "r[c0] + r[c0]", "exp(r[c0])"]))
+    asserted = _pick(draw, f"r[c0] carries [{source}]", f"r[c0] carries [{at}]", "r[c0].j == c0")
+    where = f"if ({source} < N) & ({source} >= 0)" if draw(st.booleans()) else ""
+    head = f"""
+size N
+tensor x: float32[N] strides [1:int64] align {align}
+tensor out: float32[N] strides [1:int64] align {align}
+grid [{grid}]
+{"requires N % " + str(n) + " == 0" if draw(st.integers(0, 2)) == 0 else ""}
+fragment r: float32 {n} layout {layout}
+"""
+    via = f"layout {layout} via"
+    return _kernel(
+        head,
+        [
+            "tag x[N] = {i = c0}" if draw(st.integers(0, 3)) else "",
+            f"copy r[c0] <- x[{source}] shape {n} {mask} {other} {via} ld.global vector {vector}",
+            f"assert (j) in {n} {{{asserted}}}" if not where else "",
+            f"map r[c0] = {value} shape {n} layout {layout} scope thread",
+            f"copy out[{at}] <- r[c0] shape {n} {store_mask} {via} st.global vector {vector}",
+        ],
+        warps,
+    )
+
+
+@st.composite
+def exchange(draw: st.DrawFn) -> Kernel:
+    """Rows go through shared memory, one a loop iteration, and come out permuted; possibly double-buffered."""
+    warps = draw(st.sampled_from([1, 2]))
+    n = 32 * warps
+    stages = draw(st.sampled_from([1, 2]))
+    layout = f"[{n} | t {n}@0 | v]"
+    inner = draw(st.sampled_from([f"({stages},{n}):({n},1)", f"({stages},{n}):(1,{stages})", f"({stages},{n}):(80,1)"]))
+    swizzle = draw(st.sampled_from(["", "Sw<1,0,3> o 0 o "]))
+    stage = f"i % {stages}" if stages > 1 else "0"
+    lane = draw(st.sampled_from(["c0", f"(c0 + 1) % {n}", f"{n - 1} - c0", "c0 ^ 1", "c0 // 2"]))
+    shown = _pick(draw, f"[i, {lane}]", "[i, c0]", f"[i + 1, {lane}]")
+    before = _pick(draw, "barrier", "")
+    after = "barrier" if stages == 1 else ""
+    after = _pick(draw, after, "")
+    read = _pick(draw, stage, "0")
+    head = f"""
+size T
+tensor x: float32[T, {n}] strides [{n}:int64, 1:int64] align 4
+tensor out: float32[T, {n}] strides [{n}:int64, 1:int64] align 4
+grid [{_pick(draw, "1", "2")}]
+shared s: float32 {stages}x{n} layout {swizzle}{inner} at 0
+fragment a: float32 {n} layout {layout}
+fragment b: float32 {n} layout {layout}
+"""
+    low, step = _pick(draw, "0", "1"), _pick(draw, "1", "2")
+    return _kernel(
+        head,
+        [
+            f"tag x[T, {n}] = {{row = c0, col = c1}}",
+            f"for i in {low} .. T step {step} {{",
+            f"copy a[c0] <- x[i, c0] shape {n} layout {layout} via ld.global",
+            f"copy s[{stage}, c0] <- a[c0] shape {n} layout {layout} via st.shared",
+            before,
+            f"copy b[c0] <- s[{read}, {lane}] shape {n} layout {layout} via ld.shared",
+            f"assert (l) in {n} {{b[c0] carries {shown}}}",
+            f"copy out[i, c0] <- b[c0] shape {n} layout {layout} via st.global",
+            after,
+            "}",
+        ],
+        warps,
+    )
+
+
+@st.composite
+def pipeline(draw: st.DrawFn) -> Kernel:
+    """Asynchronous copies, `stages` buffers, a prologue of stages - 1 groups, rows read by other lanes."""
+    stages = draw(st.sampled_from([2, 3]))
+    wait = draw(st.sampled_from([stages - 2, stages - 2, stages - 2, stages - 1, 0]))
+    layout = "[32 | t 32@0 | v]"
+    lane = draw(st.sampled_from(["c0", "c0 ^ 1"]))
+    ahead = stages - 1
+    prologue = [
+        line
+        for p in range(ahead)
+        for line in (
+            f"copy s[{p}, c0] <- x[{p}, c0] shape 32 if {p} < T else 0.0 layout {layout} via cp.async",
+            "commit_group",
+        )
+    ]
+    fetch = [
+        f"copy s[(i + {ahead}) % {stages}, c0] <- x[i + {ahead}, c0] shape 32 if i + {ahead} < T else 0.0 "
+        f"layout {layout} via cp.async",
+        _pick(draw, "commit_group", ""),
+    ]
+    use = [
+        f"copy r[c0] <- s[i % {stages}, {lane}] shape 32 layout {layout} via ld.shared",
+        f"assert (l) in 32 {{r[c0] carries [i, {lane}]}}",
+        f"copy out[i, c0] <- r[c0] shape 32 layout {layout} via st.global",
+    ]
+    first = [f"wait_group {wait}", _pick(draw, "barrier", "")]
+    late = draw(st.booleans())
+    loop = [*first, *use, *fetch] if late else [*first, *fetch, *use]
+    if late:
+        loop.insert(len(first) + len(use), _pick(draw, "barrier", ""))
+    head = f"""
+size T
+tensor x: float32[T, 32] strides [32:int64, 1:int64] align 4
+tensor out: float32[T, 32] strides [32:int64, 1:int64] align 4
+grid [1]
+shared s: float32 {stages}x32 layout ({stages},32):(32,1) at 0
+fragment r: float32 32 layout {layout}
+"""
+    tag = "tag x[T, 32] = {row = c0, lane = c1}"
+    return _kernel(head, [tag, *prologue, "for i in 0 .. T step 1 {", *loop, "}"])
+
+
+@st.composite
+def row_sums(draw: st.DrawFn) -> Kernel:
+    """Sums along a symbolic dimension, with padding, accumulated in registers and over lanes."""
+    tile = "[8x16 | t 4@1 8@0 | v 4@1*4]"
+    lanes = "[8x4 | t 4@1 8@0 | v]"
+    cells = "[8 | t 4@_ 8@0 | v]"
+    op, identity = draw(st.sampled_from([("add", "0.0"), ("maximum", "-inf")]))
+    padding = identity if draw(st.integers(0, 3)) else draw(st.sampled_from(["0.0", "1.0"]))
+    row = "program_id(0) * 8 + c0"
+    inside = _pick(draw, f"({row} < M) & (k + c1 < K)", f"{row} < M", f"({row} < M) & (k + c1 <= K)")
+    start = _pick(draw, identity, "1.0", "")
+    twice = not draw(st.integers(0, 4))
+    add = f"accumulate p[c0, c1 % 4] {op} x[c0, c1] shape 8x16 layout {tile} scope thread"
+    bounds = _pick(draw, "once(0, K)", "once(0, K - 1)", "once(1, K)")
+    total = draw(st.booleans())
+    head = f"""
+size M
+size K
+tensor a: float32[M, K] strides [a.stride0:int64, 1:int64] align 4
+tensor out: float32[M] strides [1:int64] align 4
+grid [{_pick(draw, "(M + 7) // 8", "M // 8 + 1", "M // 8")}]
+fragment x: float32 8x16 layout {tile}
+fragment p: float32 8x4 layout {lanes}
+fragment t: float32 8 layout {cells}
+"""
+    check = f"assert (i) in 8 {{t[c0] carries [{row}, {bounds}]}}" if total else ""
+    return _kernel(
+        head,
+        [
+            "tag a[M, K] = {m = c0, k = c1}",
+            f"map p[c0, c1] = {start} shape 8x4 layout {lanes} scope thread" if start else "",
+            f"for k in 0 .. {_pick(draw, 'K', 'K - 15')} step {_pick(draw, '16', '8')} {{",
+            f"copy x[c0, c1] <- a[{row}, k + c1] shape 8x16 if {inside} else {padding} layout {tile} via ld.global",
+            add,
+            add if twice else "",
+            "}",
+            f"map t[c0] = {identity} shape 8 layout {cells} scope thread",
+            f"accumulate t[c0] {op} p[c0, c1] shape 8x4 layout {lanes} scope warp",
+            check if padding == identity and not draw(st.integers(0, 2)) else "",
+            f"copy out[{row}] <- t[c0] shape 8 {_pick(draw, f'if {row} < M', '')} layout {cells} via st.global",
+        ],
+    )
+
+
+@st.composite
+def products(draw: st.DrawFn) -> Kernel:
+    """A one-warp matrix product over a symbolic K, operands straight from global memory."""
+    row = MMA["mma_m16n8k16"]
+    step = _pick(draw, "16", "32")
+    k_of_b = _pick(draw, "k0 + c1", "c1", "k0 + 15 - c1")
+    start = _pick(draw, "0.0", "1.0")
+    bounds = _pick(draw, "once(0, K)", "once(0, K + 1)")
+    guarded = draw(st.booleans())
+    mask = "if k0 + c1 < K else 0.0" if guarded else ""
+    head = f"""
+size K
+tensor a: bfloat16[16, K] strides [a.stride0:int64, 1:int64] align 2
+tensor b: bfloat16[8, K] strides [b.stride0:int64, 1:int64] align 2
+tensor c: float32[16, 8] strides [8:int64, 1:int64] align 4
+grid [1]
+{"" if guarded and draw(st.integers(0, 3)) else "requires K % 16 == 0"}
+fragment x: bfloat16 16x16 layout {row.a}
+fragment y: bfloat16 8x16 layout {row.b}
+fragment acc: float32 16x8 layout {row.c}
+"""
+    return _kernel(
+        head,
+        [
+            "tag a[16, K] = {m = c0, k = c1}",
+            "tag b[8, K] = {n = c0, k = c1}",
+            f"map acc[c0, c1] = {start} shape 16x8 layout {row.c} scope thread",
+            f"for k0 in 0 .. K step {step} {{",
+            f"copy x[c0, c1] <- a[c0, k0 + c1] shape 16x16 {mask} layout {row.a} via ld.global",
+            f"copy y[c0, c1] <- b[c0, {k_of_b}] shape 8x16 {mask} layout {row.b} via ld.global",
+            f"mma acc[c0, c1] += x[c0, c2] * y[c1, c2] shape 16x8x16 via {row.name} warps 1x1",
+            "}",
+            f"assert (i, j) in 16x8 {{acc[c0, c1] carries [c0, c1, {bounds}]}}",
+            f"copy c[c0, c1] <- acc[c0, c1] shape 16x8 layout {row.c} via st.global",
+        ],
+    )
+
+
+@st.composite
+def branches(draw: st.DrawFn) -> Kernel:
+    """Barriers, shuffles and atomics under uniform and divergent conditions."""
+    layout = "[64 | t 64@0 | v]"
+    condition = draw(st.sampled_from(["thread < 64", "thread < 32", "thread < 40", "thread > 7", "N > 3"]))
+    guarded = draw(
+        st.sampled_from(
+            [
+                "barrier",
+                "barrier",
+                f"map r[c0] = r[c0 ^ 1] shape 64 layout {layout} scope warp",
+                f"copy r[c0] <- s[63 - c0] shape 64 layout {layout} via ld.shared",
+                f"accumulate total[c0 % 4] add r[c0] shape 64 layout {layout} scope thread via red.global",
+            ]
+        )
+    )
+    head = f"""
+size N
+tensor x: float32[N, 64] strides [64:int64, 1:int64] align 4
+tensor out: float32[N, 64] strides [64:int64, 1:int64] align 4
+tensor total: float32[4] strides [1:int64] align 4
+grid [N]
+shared s: float32 64 layout 64:1 at 0
+fragment r: float32 64 layout {layout}
+"""
+    row = _pick(draw, "program_id(0)", "0")
+    return _kernel(
+        head,
+        [
+            f"copy r[c0] <- x[program_id(0), c0] shape 64 layout {layout} via ld.global",
+            f"copy s[c0] <- r[c0] shape 64 layout {layout} via st.shared",
+            _pick(draw, "barrier", ""),
+            f"if {condition} {{",
+            guarded,
+            "}",
+            f"copy out[{row}, c0] <- r[c0] shape 64 layout {layout} via st.global",
+        ],
+        warps=2,
+    )
+
+
+def kernels() -> st.SearchStrategy[Kernel]:
+    """A well-formed explicit kernel, right or wrong."""
+    families = (elementwise(), exchange(), pipeline(), row_sums(), products(), branches())
+    return st.one_of(*families).filter(lambda k: not check_explicit(k))
+
+
+# ---------------------------------------------------------------------------- sizes
+
+_INTERESTING = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 128, 130)
+
+
+def admissible(kernel: Kernel, values: dict[str, int]) -> bool:
+    """Whether sizes keep the kernel's preconditions, for contiguous tensors."""
+    params: dict[str, int | float | bool] = dict(values)
+    try:
+        for t in kernel.tensors:
+            shape = tuple(int(params[e.name]) if not isinstance(e, Const) else int(e.value) for e in t.shape)  # type: ignore[union-attr]
+            if bind_shape(t, shape, row_major(shape), params):
+                return False
+            extents(t, params)
+    except LaunchError:
+        return False
+    return not unmet(kernel, params)
+
+
+def sizes(kernel: Kernel) -> st.SearchStrategy[dict[str, int]]:
+    """Small values for every size, among them 0, 1 and those around the tiles' extents."""
+    choice = st.fixed_dictionaries({name: st.sampled_from(_INTERESTING) for name in kernel.sizes})
+    return choice.filter(lambda values: admissible(kernel, values))
+
+
+# ---------------------------------------------------------------------------- mutations
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A kernel one edit away from another; `name` says which edit, and at which statement (in program order)."""
+
+    name: str
+    kernel: Kernel
+
+
+def mutations(kernel: Kernel) -> list[Mutation]:
+    """Every well-formed kernel that is one edit away: the edits that mistakes are made of."""
+    found = []
+    for number, stmt in enumerate(walk(kernel.body)):
+        for name, new in _edits(stmt):
+            body = _replaced(kernel.body, stmt, new)
+            found.append(Mutation(f"{name} (statement {number})", replace(kernel, body=body)))
+    found += [Mutation(name, changed) for name, changed in _whole(kernel)]
+    return [m for m in found if m.kernel != kernel and not check_explicit(m.kernel)]
+
+
+def _replaced(body: tuple[Stmt, ...], old: Stmt, new: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """`body` with the statement `old` (by identity, or one whose body was rebuilt around nothing new) replaced."""
+    return rewrite_body(body, lambda s: new if s is old or (isinstance(old, For) and s == old) else None)
+
+
+def _edits(stmt: Stmt) -> Iterator[tuple[str, tuple[Stmt, ...]]]:
+    match stmt:
+        case Barrier():
+            yield "drop a barrier", ()
+        case CommitGroup():
+            yield "drop a commit", ()
+        case WaitGroup(pending=pending):
+            yield "drop a wait", ()
+            yield "wait for one group less", (replace(stmt, pending=pending + 1),)
+            if pending:
+                yield "wait for one group more", (replace(stmt, pending=pending - 1),)
+        case Copy():
+            yield from _copy_edits(stmt)
+        case Map(value=Const(value=value, dtype=dtype)):
+            yield "drop an initial value", ()
+            yield "start from another value", (replace(stmt, value=Const(value + 1, dtype)),)
+        case Accumulate() | Mma():
+            yield "accumulate twice", (stmt, stmt)
+            yield "drop an accumulation", ()
+        case For(start=start, stop=stop, step=step):
+            yield "start one step later", (replace(stmt, start=Op("add", (start, Const(step)), start.dtype)),)
+            yield "stop one step earlier", (replace(stmt, stop=Op("sub", (stop, Const(step)), stop.dtype)),)
+            yield "stop one step later", (replace(stmt, stop=Op("add", (stop, Const(step)), stop.dtype)),)
+            yield "double the step", (replace(stmt, step=2 * step),)
+        case AssertTags():
+            yield "assert a longer set", (_longer(stmt),)
+        case _:
+            pass
+    if isinstance(stmt, (Copy, Map, Accumulate)):
+        yield "another modulus", (map_exprs(stmt, _other_modulus),)
+
+
+def _copy_edits(stmt: Copy) -> Iterator[tuple[str, tuple[Stmt, ...]]]:
+    yield "drop a copy", ()
+    if stmt.mask is not None:
+        yield "drop a mask", (replace(stmt, mask=None, other=None),)
+        yield "weaken a mask", (replace(stmt, mask=rewrite(stmt.mask, _weaker)),)
+    if stmt.other is not None:
+        yield "pad with another value", (replace(stmt, other=Const(float(stmt.other.value) + 1, stmt.other.dtype)),)
+    for axis in range(len(stmt.src.index)):
+        yield f"shift source index {axis}", (replace(stmt, src=_shifted(stmt.src, axis)),)
+    for axis in range(len(stmt.dst.index)):
+        yield f"shift target index {axis}", (replace(stmt, dst=_shifted(stmt.dst, axis)),)
+    if len(stmt.src.index) == 2:
+        yield "swap source indices", (replace(stmt, src=Access(stmt.src.obj, stmt.src.index[::-1])),)
+
+
+def _shifted(access: Access, axis: int) -> Access:
+    index = list(access.index)
+    index[axis] = Op("add", (index[axis], Const(1, index[axis].dtype)), index[axis].dtype)
+    return Access(access.obj, tuple(index))
+
+
+def _weaker(e: Expr) -> Expr | None:
+    return Op("le", e.args, e.dtype) if isinstance(e, Op) and e.op == "lt" else None
+
+
+def _other_modulus(e: Expr) -> Expr | None:
+    match e:
+        case Op(op="mod", args=(x, Const(value=value, dtype=dtype))) if value > 1:
+            return Op("mod", (x, Const(value - 1, dtype)), e.dtype)
+        case _:
+            return None
+
+
+def _longer(stmt: AssertTags) -> AssertTags:
+    def term(t: TagTerm) -> TagTerm:
+        return replace(t, hi=Op("add", (t.hi, Const(1)), t.hi.dtype)) if isinstance(t, Once) else t
+
+    def condition(c: TagEqual | TagTuple) -> TagEqual | TagTuple:
+        if isinstance(c, TagEqual):
+            return replace(c, left=term(c.left), right=term(c.right))
+        return replace(c, terms=tuple(term(t) for t in c.terms))
+
+    return replace(stmt, conditions=tuple(condition(c) for c in stmt.conditions))
+
+
+def _whole(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
+    """Edits outside of the body: the grid, preconditions, shared layouts and places."""
+    for axis, extent in enumerate(kernel.grid or ()):
+        others: list[tuple[str, Callable[[Expr], Expr]]] = [
+            ("one block more", lambda e: Op("add", (e, Const(1)), e.dtype)),
+            ("round the grid down", lambda e: rewrite(e, _rounded_down)),
+        ]
+        for name, change in others:
+            grid = tuple(change(e) if i == axis else e for i, e in enumerate(kernel.grid or ()))
+            if grid[axis] != extent:
+                yield f"{name} along axis {axis}", replace(kernel, grid=grid)
+    for number in range(len(kernel.preconditions)):
+        rest = kernel.preconditions[:number] + kernel.preconditions[number + 1 :]
+        yield f"drop precondition {number}", replace(kernel, preconditions=rest)
+    for number, tile in enumerate(kernel.shared):
+        if tile.offset:
+            moved = (*kernel.shared[:number], replace(tile, offset=0), *kernel.shared[number + 1 :])
+            yield f"place {tile.name} at byte 0", replace(kernel, shared=moved)
+
+
+def _rounded_down(e: Expr) -> Expr | None:
+    match e:
+        case Op(op="floordiv", args=(Op(op="add", args=(x, Const())), divisor)):
+            return Op("floordiv", (x, divisor), e.dtype)
+        case _:
+            return None
