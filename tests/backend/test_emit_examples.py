@@ -1,0 +1,122 @@
+"""The examples for every target, their text run unmodified on the host at awkward sizes, against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from argus.backend.abi import arguments, entry
+from argus.backend.cpu.run import run_cpu
+from argus.backend.cpu.toolchain import find_compiler
+from argus.backend.emit import emit
+from argus.frontend import Options, check, parse
+from argus.ir.nodes import Kernel
+from argus.passes import lower
+from argus.source import SourceFile
+from tests.backend.host import compiled, from_bfloat16, to_bfloat16
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TARGETS = ("cpu", "sm_80", "sm_90a", "gfx942")
+Arrays = dict[str, NDArray[np.generic]]
+
+
+@cache
+def kernel(name: str, target: str, constants: tuple[tuple[str, object], ...] = ()) -> Kernel:
+    """The explicit IR of an example whose file, kernel and name are one; 8-byte alignment is all it may assume."""
+    path = EXAMPLES / f"{name}.py"
+    source = SourceFile(str(path), path.read_text(encoding="utf-8"))
+    options = Options(target=target, constexprs=dict(constants), default_alignment=8)
+    return lower(check(parse(source), name, options), target)
+
+
+def run(name: str, target: str, grid: tuple[int, ...], values: Mapping[str, NDArray[np.generic] | float]) -> None:
+    """Values by name; sizes and strides are read off the arrays where they are not given."""
+    explicit = kernel(name, target)
+    known: dict[str, NDArray[np.generic] | float] = dict(values)
+    for t in explicit.tensors:
+        array = values[t.name]
+        assert isinstance(array, np.ndarray)
+        for symbol, extent in zip(t.shape, array.shape, strict=True):
+            known.setdefault(getattr(symbol, "name", ""), extent)
+        for symbol, stride in zip(t.strides, array.strides, strict=True):
+            known.setdefault(getattr(symbol, "name", ""), stride // array.itemsize)
+    binary = compiled(emit(explicit), entry(explicit), explicit.warp_size, False)
+    run_cpu(binary, explicit, [known[a.name] for a in arguments(explicit)], grid, 2)
+
+
+def normal(seed: int, *shape: int) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def vector_add(target: str) -> None:
+    x, y, out = normal(0, 2052), normal(1, 2052), np.full(2052, np.nan, np.float32)
+    run("vector_add", target, (3,), {"x": x, "y": y, "out": out})
+    np.testing.assert_array_equal(out, x + y)
+
+
+def softmax(target: str) -> None:
+    x, out = normal(2, 5, 998), np.full((5, 998), np.nan, np.float32)
+    run("softmax", target, (5,), {"x": x, "out": out})
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+def rmsnorm(target: str) -> None:
+    x, weight, out = to_bfloat16(normal(3, 3, 900)), to_bfloat16(normal(4, 900)), np.zeros((3, 900), np.uint16)
+    run("rmsnorm", target, (3,), {"x": x, "weight": weight, "out": out, "eps": 1e-5})
+    xf, wf = from_bfloat16(x), from_bfloat16(weight)
+    expected = xf / np.sqrt((xf**2).mean(1, keepdims=True) + 1e-5) * wf
+    np.testing.assert_allclose(from_bfloat16(out), expected, rtol=2**-7, atol=1e-6)
+
+
+def transpose(target: str) -> None:
+    x, out = normal(5, 70, 38), np.full((38, 70), np.nan, np.float32)
+    run("transpose", target, (3, 2), {"x": x, "out": out})
+    np.testing.assert_array_equal(out, x.T)
+
+
+def embedding(target: str) -> None:
+    table = normal(6, 11, 300).astype(np.float16)
+    tokens = np.random.default_rng(7).integers(0, 11, 37).astype(np.int32)
+    out = np.zeros((37, 300), np.float16)
+    run("embedding", target, (3, 3), {"tokens": tokens, "table": table, "out": out})
+    np.testing.assert_array_equal(out, table[tokens])
+
+
+def product(name: str, block: int, target: str) -> None:
+    m, n, k = 140, 76, 100
+    a, b, c = to_bfloat16(normal(8, m, k)), to_bfloat16(normal(9, n, k)), np.zeros((m, n), np.uint16)
+    run(name, target, (-(-m // block), -(-n // block)), {"a": a, "b": b, "c": c})
+    expected = from_bfloat16(a) @ from_bfloat16(b).T
+    np.testing.assert_allclose(from_bfloat16(c), expected, rtol=2**-7, atol=1e-3)
+
+
+def gemm(target: str) -> None:
+    product("gemm", 128, target)
+
+
+def gemm_explicit(target: str) -> None:
+    product("gemm_explicit", 64, target)
+
+
+CASES: dict[str, Callable[[str], None]] = {
+    f.__name__: f for f in (vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit)
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", CASES)
+def test_example(name: str, target: str) -> None:
+    if name == "gemm_explicit" and target == "gfx942":
+        pytest.skip("names NVIDIA's instructions")
+    CASES[name](target)
+
+
+def test_every_example_has_a_case() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(CASES)
