@@ -37,7 +37,7 @@ from argus.passes.infer import Layouts, Work, infer, memory_domain, operands, re
 from argus.passes.layouts import fills, holds, lift, project, warp_holds
 from argus.passes.moves import contiguous_axis, target_of
 from argus.passes.report import LoweringError, problem
-from argus.passes.tiles import tile_layout
+from argus.passes.scratch import scratch_layout
 from argus.source import Span
 
 
@@ -210,7 +210,9 @@ class _Filling:
             self.problems.append(
                 problem("barrier-in-divergent-branch", what, span, "use it before the branch, or give it a layout")
             )
-        scratch = self._scratch(source, fragment)
+        target_machine = target_of(self.state.kernel)
+        place = scratch_layout(fragment.shape, fragment.dtype.bytes, fragment.layout, layout, target_machine)
+        scratch = self.fresh.tile(f"{source}_scratch", fragment.dtype, fragment.shape, place)
         index = coords(len(fragment.shape))
         again = () if context.meets else (Barrier(span),)
         return (
@@ -219,10 +221,6 @@ class _Filling:
             Barrier(span),
             Copy(Access(target, index), Access(scratch, index), fragment.shape, None, None, layout, span=span),
         )
-
-    def _scratch(self, base: str, fragment: Fragment) -> str:
-        layout = tile_layout(fragment.shape, fragment.dtype.bytes)
-        return self.fresh.tile(f"{base}_scratch", fragment.dtype, fragment.shape, layout)
 
     def _stage_store(self, stmt: Copy, domain: FragmentLayout, context: Context, before: list[Stmt]) -> Copy | None:
         """A store to global memory through shared memory, if that makes its accesses wide and consecutive."""

@@ -118,7 +118,7 @@ def _fits(kernel: Kernel, access: Access, copy: Copy, layout: FragmentLayout, wi
         return False
     if width == 1 or isinstance(obj, Fragment):
         return True
-    axis = _fast_axis(layout, width)
+    axis = fast_axis(layout, width)
     if axis is None or not uniform(copy.mask, axis, width, known):
         return False
     moving = [dim for dim, e in enumerate(access.index) if depends_on(e, axis)]
@@ -132,10 +132,10 @@ def _fits(kernel: Kernel, access: Access, copy: Copy, layout: FragmentLayout, wi
         return False
     if isinstance(obj, Tensor):
         return moving[0] == contiguous_dim(obj)
-    return obj.layout is not None and _runs(table(obj.layout, obj.shape), moving[0], width)
+    return obj.layout is not None and runs(table(obj.layout, obj.shape), moving[0], width)
 
 
-def _fast_axis(layout: FragmentLayout, width: int) -> int | None:
+def fast_axis(layout: FragmentLayout, width: int) -> int | None:
     """The axis along which every aligned run of `width` values is consecutive and starts at a multiple of it."""
     axis = next((m.dim for m in layout.values if m.extent > 1), None)
     if axis is None or layout.vector_width(axis) % width:
@@ -144,7 +144,7 @@ def _fast_axis(layout: FragmentLayout, width: int) -> int | None:
     return axis if all(m.stride % width == 0 for m in rest) else None
 
 
-def _runs(offsets: NDArray[np.int64], dim: int, width: int) -> bool:
+def runs(offsets: NDArray[np.int64], dim: int, width: int) -> bool:
     """Whether aligned runs of `width` coordinates along `dim` have consecutive offsets, the first aligned."""
     if offsets.shape[dim] % width:
         return False

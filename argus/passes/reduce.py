@@ -25,7 +25,7 @@ from argus.passes.fresh import Fresh, identity
 from argus.passes.layouts import axes_of
 from argus.passes.moves import moves, target_of
 from argus.passes.report import LoweringError, problem
-from argus.passes.tiles import tile_layout
+from argus.passes.scratch import scratch_layout
 
 
 def split_reductions(kernel: Kernel) -> Kernel:
@@ -153,13 +153,14 @@ def _across_warps(
     """Every warp's result through shared memory to all threads that need it."""
     dtype = stmt.value.dtype
     shape, index, span = layout.shape, coords(len(layout.shape)), stmt.span
-    scratch = fresh.tile(f"{target.obj}_scratch", dtype, shape, tile_layout(shape, dtype.bytes))
     axis = len(shape) - 1
     together = FragmentLayout(
         shape,
         tuple(Mode(m.extent, None) if m.dim == axis else m for m in layout.threads),
         (*layout.values, Mode(shape[axis], axis)),
     ).simplify()
+    place = scratch_layout(shape, dtype.bytes, layout, together, target_of(fresh.kernel))
+    scratch = fresh.tile(f"{target.obj}_scratch", dtype, shape, place)
     all_warps = fresh.fragment(f"{target.obj}_warps", dtype, shape, together)
     again: list[Stmt] = [] if context.meets else [Barrier(span)]
     return [
