@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,10 +12,12 @@ from argus.ir.nodes import AssertTags, Tag, TagCondition, TagEqual, TagField, Ta
 from argus.simulate.machine import Block, Frame, Place, Step
 from argus.simulate.memory import GlobalTensor, Registers, SharedTile
 from argus.simulate.numeric import Array
-from argus.simulate.provenance import way
-from argus.simulate.tagset import BOTTOM, CONSTANT, NEUTRAL, TAGGED, TOP, Field, Tags
+from argus.simulate.provenance import members, way
+from argus.simulate.tagset import BOTTOM, CONSTANT, NEUTRAL, TAGGED, TOP, Field, Tags, hashed
 from argus.simulate.terms import MISSING, Term, field_text, ghost, of_place, select, tag_text, term
 
+_RUNS = 8
+"""Runs of contributions that a message spells out."""
 _CHUNK = 1 << 19
 """Elements of an assertion's box that are looked at together."""
 
@@ -113,7 +116,7 @@ def _equal(block: Block, condition: TagEqual, step: Step, replica: int) -> None:
         return
     judged = _usable(block, left, step) & _usable(block, right, step)
     name = next(s.name for s in (condition.left, condition.right) if isinstance(s, TagField))
-    _compare(block, step, left, right, judged, shown, f"field `{name}`")
+    _compare(block, step, left, right, judged, shown, name)
 
 
 def _tuple(block: Block, condition: TagTuple, step: Step, replica: int) -> None:
@@ -132,7 +135,7 @@ def _tuple(block: Block, condition: TagTuple, step: Step, replica: int) -> None:
     for position, value in enumerate(condition.terms):
         right = term(block, value, step, replica)
         left = select(tags, position, place)
-        _compare(block, step, left, right, judged & _usable(block, right, step), whole, f"field {position}")
+        _compare(block, step, left, right, judged & _usable(block, right, step), whole, position)
 
 
 def _usable(block: Block, side: Term, step: Step) -> Array:
@@ -156,7 +159,7 @@ def _usable(block: Block, side: Term, step: Step) -> Array:
     return np.asarray(ok & np.isin(kind, (TAGGED, CONSTANT, NEUTRAL)) & ~never)
 
 
-def _compare(block: Block, step: Step, left: Term, right: Term, judged: Array, shown: Term, what: str) -> None:
+def _compare(block: Block, step: Step, left: Term, right: Term, judged: Array, shown: Term, name: str | int) -> None:
     """Report where two sides differ. An untagged element stands for the empty set, and for any single integer."""
     if left.once or right.once:
         same = (left.field.size == right.field.size) & (left.field.print == right.field.print)
@@ -167,7 +170,49 @@ def _compare(block: Block, step: Step, left: Term, right: Term, judged: Array, s
         at = int(np.argmax(bad))
         arrived, expected = (left, right) if left.place is not None else (right, left)
         came, wanted = field_text(arrived.field, at), field_text(expected.field, at)
-        _mismatch(block, step, shown, at, int(bad.sum()), f"{what} = {came}", wanted)
+        if expected.once:
+            low, high = int(expected.field.low[at]), int(expected.field.high[at])
+            wanted = f"each of {low} to {high} once" if high >= low else "no contribution"
+        key = _key(arrived, at, name)
+        if expected.once and key:
+            came = _members_text(block, arrived, at, key) or came
+        _mismatch(block, step, shown, at, int(bad.sum()), f"{key or name} = {came}", wanted)
+
+
+def _key(side: Term, at: int, name: str | int) -> str:
+    """The name of a field that may be given by position; empty for an element without fields."""
+    if isinstance(name, str):
+        return name
+    if side.tags is None or side.tags.status[at] != TAGGED:
+        return ""
+    return side.tags.schemas.names[int(side.tags.schema[at])][name]
+
+
+def _members_text(block: Block, side: Term, at: int, name: str) -> str:
+    """The contributions one by one, where they are remembered: runs of integers that came equally often."""
+    if side.place is None or side.tags is None or side.kind[at] != TAGGED:
+        return ""
+    found = members(block, side.place.memory.name, int(side.place.cell[at]), name)
+    if not found or not side.field.take(np.array([at])).same(_multiset(found))[0]:
+        return ""
+    runs: list[list[int]] = []
+    for value, times in sorted(found.items()):
+        if runs and runs[-1][1] == value - 1 and runs[-1][2] == times:
+            runs[-1][1] = value
+        else:
+            runs.append([value, value, times])
+    texts = [
+        (str(low) if low == high else f"{low} to {high}") + ("" if times == 1 else f" {times} times")
+        for low, high, times in runs[:_RUNS]
+    ]
+    return ", ".join(texts) + (", ..." if len(runs) > _RUNS else "")
+
+
+def _multiset(found: Counter[int]) -> Field:
+    values, times = np.array(list(found)), np.array(list(found.values()))
+    with np.errstate(over="ignore"):
+        print_ = np.sum(hashed(values) * times.astype(np.uint64), dtype=np.uint64)
+    return Field(values.min(keepdims=True), values.max(keepdims=True), times.sum(keepdims=True), np.array([print_]))
 
 
 def _mismatch(block: Block, step: Step, shown: Term, at: int, count: int, arrived: str, expected: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 
@@ -82,14 +83,25 @@ class Place:
     ok: Array
 
 
+class Brought(Protocol):
+    """What an accumulation brought to the cell at a position of its `Moved`: the members of one field's multiset, or
+    None where they are not known one by one."""
+
+    def members(self, position: int, name: str) -> list[int] | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Where values came from, for the way of a witness: `cells[i]` of `target` from `sources` at position i."""
+    """Where values came from, for the way of a witness: `cells[i]` of `target` from `sources` at position i.
+
+    `brought` is None for what replaced the value of the cell.
+    """
 
     event: int
     target: str
     cells: Array
     sources: tuple[tuple[str, Array], ...]
+    brought: Brought | None = None
 
 
 @dataclass(slots=True)

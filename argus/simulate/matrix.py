@@ -23,7 +23,7 @@ from argus.simulate.machine import Block, Place, Step, domain_of
 from argus.simulate.memory import Registers
 from argus.simulate.numeric import Array, round_to
 from argus.simulate.provenance import hop
-from argus.simulate.tagset import CONSTANT, accumulate
+from argus.simulate.tagset import CONSTANT, TAGGED, Tags, accumulate
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,4 +156,27 @@ def _tags(
         d.memory.tags.put(cells, accumulate(old, start, new))
         m, n = table.c[w].shape
         last = np.repeat(left[:, -1], n), np.tile(right[:, -1], m)
-        hop(block, step.event, d.memory.name, cells, ((a.memory.name, last[0]), (b.memory.name, last[1])))
+        brought = _Products(tags_a, tags_b, n, x[w].shape[-1])
+        hop(block, step.event, d.memory.name, cells, ((a.memory.name, last[0]), (b.memory.name, last[1])), brought)
+
+
+@dataclass(frozen=True, slots=True)
+class _Products:
+    """The contributions of one warp's product: `a` is `[M * columns]`, `b` is `[N * columns]`, cells `[M * N]`."""
+
+    a: Tags
+    b: Tags
+    n: int
+    columns: int
+
+    def members(self, position: int, name: str) -> list[int] | None:
+        """See `Brought`."""
+        i, j = divmod(position, self.n)
+        left = np.arange(i * self.columns, (i + 1) * self.columns)
+        right = np.arange(j * self.columns, (j + 1) * self.columns)
+        both = (self.a.status[left] == TAGGED) & (self.b.status[right] == TAGGED)
+        for tags, at in ((self.a, left[both]), (self.b, right[both])):
+            if len(at) and name in tags.schemas.names[int(tags.schema[at[0]])]:
+                field = tags.field(name).take(at)
+                return None if (field.size != 1).any() else [int(v) for v in field.low]
+        return []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from argus.diagnostic import Note
-from argus.simulate.machine import Block, Moved
+from argus.simulate.machine import Block, Brought, Moved
 from argus.simulate.numeric import Array
 
 _LONGEST = 12
@@ -13,9 +15,16 @@ _REMEMBERED = 1 << 24
 """Elements of movements that are remembered in a block; older ones are forgotten."""
 
 
-def hop(block: Block, event: int, target: str, cells: Array, sources: tuple[tuple[str, Array], ...]) -> None:
+def hop(
+    block: Block,
+    event: int,
+    target: str,
+    cells: Array,
+    sources: tuple[tuple[str, Array], ...],
+    brought: Brought | None = None,
+) -> None:
     """Remember that `cells[i]` of `target` came from position i of the sources (-1: from none)."""
-    block.trace.append(Moved(event, target, cells, sources))
+    block.trace.append(Moved(event, target, cells, sources, brought))
     block.traced += len(cells) * (1 + len(sources))
     while block.traced > _REMEMBERED and len(block.trace) > 1:
         old = block.trace.pop(0)
@@ -38,6 +47,29 @@ def way(block: Block, name: str, cell: int) -> tuple[Note, ...]:
             break
         name, cell = origin
     return tuple(reversed(notes))
+
+
+def members(block: Block, name: str, cell: int, field: str) -> Counter[int] | None:
+    """Every contribution to a field of the value in `cell`, with its multiplicity; None if not all are remembered."""
+    found: Counter[int] = Counter()
+    for moved in reversed(block.trace):
+        if moved.target != name:
+            continue
+        positions = np.flatnonzero(moved.cells == cell)
+        if not len(positions):
+            continue
+        if moved.brought is None:
+            origin = next(((n, int(c[positions[-1]])) for n, c in moved.sources if c[positions[-1]] >= 0), None)
+            if origin is None or found:
+                return found
+            name, cell = origin
+            continue
+        for position in positions:
+            brought = moved.brought.members(int(position), field)
+            if brought is None:
+                return None
+            found.update(brought)
+    return None
 
 
 def _hop_text(block: Block, name: str, cell: int, origin: tuple[str, int] | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op
@@ -10,7 +12,7 @@ from argus.simulate.machine import Block, Place, Step
 from argus.simulate.memory import GlobalTensor, Memory
 from argus.simulate.numeric import Array
 from argus.simulate.provenance import hop
-from argus.simulate.tagset import BOTTOM, CONSTANT, NEUTRAL, Tags, accumulate, gather, join
+from argus.simulate.tagset import BOTTOM, CONSTANT, NEUTRAL, TAGGED, Tags, accumulate, gather, join
 from argus.simulate.terms import of_place
 
 
@@ -73,6 +75,20 @@ def store(block: Block, target: Place, tags: Tags | None, step: Step, sources: t
     hop(block, step.event, memory.name, cell, origins)
 
 
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """The contributions of an `Accumulate`, one a position."""
+
+    tags: Tags
+
+    def members(self, position: int, name: str) -> list[int] | None:
+        """See `Brought`."""
+        if self.tags.status[position] != TAGGED or name not in self.tags.fields:
+            return []
+        field = self.tags.fields[name]
+        return [int(field.low[position])] if field.size[position] == 1 else None
+
+
 def accumulated(
     block: Block,
     stmt: Accumulate,
@@ -97,7 +113,8 @@ def accumulated(
         start = old.status == CONSTANT
     else:
         start = (old.status == CONSTANT) & (before == identity)
-    new = gather(tags.take(at), values[at] == identity, group, len(cells))
+    new_tags = tags.take(at)
+    new = gather(new_tags, values[at] == identity, group, len(cells))
     memory.tags.put(cells, accumulate(old, start, new))
     origins = tuple((s.memory.name, np.where(s.ok[at], s.cell[at], -1)) for s in sources)
-    hop(block, step.event, memory.name, cells[group], origins)
+    hop(block, step.event, memory.name, cells[group], origins, _Terms(new_tags))

@@ -203,7 +203,10 @@ def test_tags() -> None:
     hops = [note.message for note in swapped.provenance]
     assert "x[" in hops[0] and "global" in hops[0] and "shared+" in hops[1] and "b[" in hops[2]
     once = only(gemm_run(("once(0, K)", "once(0, K + 1)")), "tag-mismatch")
-    assert "48 contributions" in once.arrived and "49 contributions" in once.expected
+    assert once.arrived == "k = 0 to 47" and once.expected == "each of 0 to 48 once"
+    rows = [f"{t}[program_id({n}) * 32 + c0, k0 " for n, t in enumerate("ab")]
+    again = [(row, row + "% 32 ") for row in rows]
+    assert only(gemm_run(*again), "tag-mismatch").arrived == "k = 0 to 15 2 times, 16 to 31"
     repeated = gemm_run(("a[program_id(0) * 32 + c0, k0 + c1]", "a[program_id(0) * 32 + c0, k0 // 2 + c1]"))
     assert "differ in `k`" in only(repeated, "tag-mismatch").arrived
     assert only(gemm_run(("  tag a[M, K] = {m = c0, k = c1}\n", "")), "vacuous-assertion").property == "tags"
