@@ -52,8 +52,15 @@ ARGUS_FN i64 float_to_i64(float x) {
     return x >= 0x1p63f ? largest : x < -0x1p63f ? -largest - 1 : static_cast<i64>(x);
 }
 
-ARGUS_FN float minimum(float x, float y) { return x != x ? x : y != y ? y : __builtin_fminf(x, y); }
-ARGUS_FN float maximum(float x, float y) { return x != x ? x : y != y ? y : __builtin_fmaxf(x, y); }
+// Selected, not branched: the instructions alone return the number where one operand is NaN.
+ARGUS_FN float minimum(float x, float y) {
+    const float smaller = __builtin_fminf(x, y);
+    return __builtin_isunordered(x, y) ? float_of(0x7fc00000u) : smaller;
+}
+ARGUS_FN float maximum(float x, float y) {
+    const float larger = __builtin_fmaxf(x, y);
+    return __builtin_isunordered(x, y) ? float_of(0x7fc00000u) : larger;
+}
 
 // clang expands these in place, with subnormal numbers.
 ARGUS_FN float exp(float x) { return __builtin_expf(x); }
