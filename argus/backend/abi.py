@@ -6,27 +6,53 @@ import re
 from dataclasses import dataclass
 
 from argus.ir.expr import Param
-from argus.ir.nodes import Kernel, Scalar, Tensor
-from argus.ir.types import DType, int32, int64
+from argus.ir.nodes import Copy, Kernel, Scalar, Tensor
+from argus.ir.types import DType, int32, int64, uint8
+from argus.ir.visit import walk
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
     """One argument of the entry point. `kind` "pointer" (device address of tensor `name`), "size" (int32),
-    "stride" (int64, elements) or "scalar"."""
+    "stride" (int64, elements), "scalar" or "tensormap" (a CUtensorMap by value: 128 bytes, 64-byte aligned)."""
 
     name: str
     kind: str
     dtype: DType
 
 
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """What the launcher encodes for the copy engine (CUDA driver API, cuTensorMapEncodeTiled).
+
+    `box` is the copied box in elements, in the tensor's own order of dimensions, the last of stride 1; zeros are
+    filled in outside. `swizzle_bytes` is 128 (the only one in use).
+    """
+
+    name: str
+    tensor: str
+    box: tuple[int, ...]
+    swizzle_bytes: int
+
+
+def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
+    """The tensor maps of a kernel's "tma.load" copies, each once, in program order."""
+    found: dict[tuple[str, tuple[int, ...]], TensorMap] = {}
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, Copy) and stmt.instr == "tma.load":
+            key = (stmt.src.obj, stmt.shape)
+            found.setdefault(key, TensorMap(f"{stmt.src.obj}_map{len(found)}", *key, 128))
+    return tuple(found.values())
+
+
 def arguments(kernel: Kernel) -> tuple[Argument, ...]:
-    """Tensors, sizes, symbolic strides, scalars; each in order of declaration, each name once."""
+    """Tensors, sizes, symbolic strides, scalars, tensor maps; each in order of declaration, each name once."""
     pointers = [Argument(t.name, "pointer", t.dtype) for t in kernel.tensors]
     sizes = [Argument(name, "size", int32) for name in kernel.sizes]
     strides = {s.name: Argument(s.name, "stride", int64) for t in kernel.tensors for s in _symbolic(t)}
     scalars = [Argument(p.name, "scalar", p.dtype) for p in kernel.params if isinstance(p, Scalar)]
-    return (*pointers, *sizes, *strides.values(), *scalars)
+    maps = [Argument(m.name, "tensormap", uint8) for m in tensor_maps(kernel)]
+    return (*pointers, *sizes, *strides.values(), *scalars, *maps)
 
 
 def _symbolic(tensor: Tensor) -> list[Param]:
@@ -40,6 +66,7 @@ def shared_bytes(kernel: Kernel) -> int:
         for s in kernel.shared
         if s.offset is not None and s.layout is not None
     ]
+    ends += [b.offset + 8 * b.count for b in kernel.barriers if b.offset is not None]
     return max(ends, default=0)
 
 

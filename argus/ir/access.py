@@ -11,7 +11,7 @@ from enum import Enum
 from typing_extensions import assert_never
 
 from argus.ir.expr import Expr, elements
-from argus.ir.instruction import INSTRUCTIONS, Order
+from argus.ir.instruction import INSTRUCTIONS, WGMMA, Order
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -22,7 +22,15 @@ from argus.ir.nodes import (
     For,
     If,
     Map,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
     Mma,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    ProxyFence,
+    Roles,
     Spec,
     Stage,
     Stmt,
@@ -84,13 +92,16 @@ def relations(stmt: Stmt) -> tuple[Relation, ...]:
             target = Holders.PRIMARY if to_memory else holders
             indices = tuple(r for e in dst.index for r in _elements(e, mask, shape, layout, holders))
             return (*reads, *indices, _access(dst, Mode.ACCUMULATE, shape, mask, layout, target))
-        case Mma(d=d, a=a, b=b, shape=shape):
+        case Mma(d=d, a=a, b=b, shape=shape, instr=instr):
+            order = WGMMA[instr].order if instr in WGMMA else Order.SYNC
             return (
-                _access(a, Mode.READ, shape, None, None, Holders.WARP),
-                _access(b, Mode.READ, shape, None, None, Holders.WARP),
-                _access(d, Mode.ACCUMULATE, shape, None, None, Holders.WARP),
+                _access(a, Mode.READ, shape, None, None, Holders.WARP, order),
+                _access(b, Mode.READ, shape, None, None, Holders.WARP, order),
+                _access(d, Mode.ACCUMULATE, shape, None, None, Holders.WARP, order),
             )
-        case For() | If() | Barrier() | CommitGroup() | WaitGroup() | Stage() | Tag() | AssertTags() | Spec():
+        case For() | If() | Roles() | Barrier() | CommitGroup() | WaitGroup() | Stage() | Tag() | AssertTags() | Spec():
+            return ()
+        case MmaFence() | MmaCommit() | MmaWait() | ProxyFence() | MbarrierExpect() | MbarrierArrive() | MbarrierWait():
             return ()
         case _:
             assert_never(stmt)

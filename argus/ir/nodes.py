@@ -79,6 +79,21 @@ class Fragment:
     span: Span = _span()
 
 
+@dataclass(frozen=True, slots=True)
+class Mbarrier:
+    """An array of `count` mbarriers in shared memory, 8 bytes each from byte `offset` (PTX ISA, mbarrier).
+
+    Each phase of each of them completes after `arrivals` arrivals and all bytes expected in it. They are initialised,
+    and made visible to all threads and to the asynchronous proxy, before the kernel's first statement.
+    """
+
+    name: str
+    count: int
+    arrivals: int
+    offset: int | None = None
+    span: Span = _span()
+
+
 MemoryObject = Union[Tensor, Shared, Fragment]
 
 
@@ -94,6 +109,14 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
+class Signal:
+    """Completion on mbarrier `barrier[index]`: the bytes that a bulk copy brings are counted there (complete_tx)."""
+
+    barrier: str
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Copy:
     """`dst[...] = src[...]` for every element of `shape` under `mask`; between any two spaces, same dtype.
 
@@ -102,6 +125,10 @@ class Copy:
     "st.shared", "ldmatrix", "stmatrix", "cp.async", ...), which fixes the ordering class. `layout` spreads the
     elements over threads; `vector` consecutive value digits move at once. A destination in memory is written
     by each element's primary holder only.
+
+    "tma.load" is issued by one thread of the executing role for the whole box: no `layout`; `signal` is set; every
+    source index is its value at the origin plus the `Coord` of its dimension; `mask` is exactly "inside the tensor"
+    and `other` 0, which is what the copy engine does at the edges; all of the box's bytes are counted.
     """
 
     dst: Access
@@ -112,6 +139,7 @@ class Copy:
     layout: FragmentLayout | None = None
     instr: str | None = None
     vector: int = 1
+    signal: Signal | None = None
     span: Span = _span()
 
 
@@ -158,6 +186,9 @@ class Mma:
 
     `d` is a fragment; `a`, `b` are fragments in explicit IR (tile IR: shared tiles as well). `instr` is a row
     of the instruction table; `warps` = (along M, along N) tells how warps share the tile.
+
+    A row of warpgroup scope (wgmma) reads `a` and `b` from shared tiles, runs asynchronously, and is complete at the
+    first `MmaWait` that covers its `MmaCommit` group; `warps` counts warps, four to a warpgroup.
     """
 
     d: Access
@@ -192,6 +223,91 @@ class WaitGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class MmaFence:
+    """Orders register accesses before it with asynchronous products after it (wgmma.fence)."""
+
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class MmaCommit:
+    """Closes the warpgroup's current group of asynchronous products (wgmma.commit_group)."""
+
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class MmaWait:
+    """Waits until at most `pending` of the most recent groups are unfinished (wgmma.wait_group)."""
+
+    pending: int
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyFence:
+    """Orders this thread's ordinary accesses to shared memory with asynchronous ones (fence.proxy.async)."""
+
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierExpect:
+    """One thread of the role arrives on `barrier[index]` and announces `bytes` (mbarrier.arrive.expect_tx)."""
+
+    barrier: str
+    index: Expr
+    bytes: int
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierArrive:
+    """One lane of each warp of the role arrives on `barrier[index]`, after all lanes of the warp reached this."""
+
+    barrier: str
+    index: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierWait:
+    """Every thread of the role waits until the phase of `barrier[index]` with parity `parity` has completed.
+
+    As mbarrier.try_wait.parity in a loop: with c phases completed so far it returns when c % 2 != parity % 2;
+    so parity 1 passes at once on a fresh barrier.
+    """
+
+    barrier: str
+    index: Expr
+    parity: Expr
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """The program of `num_warps` consecutive warps from `first_warp` on, with a budget of `registers` a thread.
+
+    Inside, layouts and `Thread()` count the role's own threads, and `Barrier` joins the role alone.
+    """
+
+    name: str
+    first_warp: int
+    num_warps: int
+    registers: int | None
+    body: tuple[Stmt, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Roles run side by side, ordered by mbarriers alone; they stand at the top level of a kernel, once, last."""
+
+    roles: tuple[Role, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """Policy: bring a global tile into the shared tile `dst` and make it visible to the whole block."""
 
@@ -207,7 +323,8 @@ class Stage:
 class For:
     """`for var in range(start, stop, step)`; `step` is a positive constant. Bounds are uniform over the block.
 
-    `kind` "dynamic" is a plain loop; "pipelined" (policy) asks for `stages` buffers per `Stage` inside.
+    `kind` "dynamic" is a plain loop; "pipelined" (policy) asks for `stages` buffers per `Stage` inside, filled by
+    `producer_warps` further warps where the target can (0: by the computing warps themselves).
     """
 
     var: str
@@ -217,6 +334,7 @@ class For:
     body: tuple[Stmt, ...]
     kind: str = "dynamic"
     stages: int = 1
+    producer_warps: int = 0
     span: Span = _span()
 
 
@@ -337,9 +455,15 @@ class Spec:
     span: Span = _span()
 
 
-Stmt = Union[
-    Copy, Map, Accumulate, Mma, Barrier, CommitGroup, WaitGroup, Stage, For, If, Tag, AssertTags, Spec
+Asynchronous = Union[
+    MmaFence, MmaCommit, MmaWait, ProxyFence, MbarrierExpect, MbarrierArrive, MbarrierWait
 ]
+"""Statements that only order others."""
+
+Stmt = Union[
+    Copy, Map, Accumulate, Mma, Barrier, CommitGroup, WaitGroup, Asynchronous, Stage, For, If, Roles,
+    Tag, AssertTags, Spec,
+]  # fmt: skip
 
 # ---------------------------------------------------------------------------- the kernel
 
@@ -396,6 +520,7 @@ class Kernel:
     fragments: tuple[Fragment, ...]
     body: tuple[Stmt, ...]
     target: str | None = None
+    barriers: tuple[Mbarrier, ...] = ()
     span: Span = _span()
 
     @property

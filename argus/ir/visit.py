@@ -15,8 +15,12 @@ from argus.ir.nodes import (
     For,
     If,
     Map,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
     Mma,
     Once,
+    Roles,
     Stage,
     Stmt,
     Tag,
@@ -38,6 +42,9 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
             case If(then=then, orelse=orelse):
                 yield from walk(then)
                 yield from walk(orelse)
+            case Roles(roles=roles):
+                for role in roles:
+                    yield from walk(role.body)
             case _:
                 pass
 
@@ -55,6 +62,9 @@ def rewrite_body(
                 stmt = replace(
                     stmt, then=rewrite_body(then, change), orelse=rewrite_body(orelse, change)
                 )
+            case Roles(roles=roles):
+                changed_roles = (replace(r, body=rewrite_body(r.body, change)) for r in roles)
+                stmt = replace(stmt, roles=tuple(changed_roles))
             case _:
                 pass
         changed = change(stmt)
@@ -78,8 +88,9 @@ def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr | None]) -> Stmt:
         return Access(a.obj, tuple(one(e) for e in a.index))
 
     match stmt:
-        case Copy(dst=dst, src=src, mask=mask):
-            return replace(stmt, dst=access(dst), src=access(src), mask=maybe(mask))
+        case Copy(dst=dst, src=src, mask=mask, signal=signal):
+            moved = None if signal is None else replace(signal, index=one(signal.index))
+            return replace(stmt, dst=access(dst), src=access(src), mask=maybe(mask), signal=moved)
         case Map(dst=dst, value=value):
             return replace(stmt, dst=access(dst), value=one(value))
         case Accumulate(dst=dst, value=value, mask=mask):
@@ -88,6 +99,10 @@ def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr | None]) -> Stmt:
             return replace(stmt, d=access(d), a=access(a), b=access(b))
         case Stage(src=src, mask=mask):
             return replace(stmt, src=access(src), mask=maybe(mask))
+        case MbarrierExpect(index=index) | MbarrierArrive(index=index):
+            return replace(stmt, index=one(index))
+        case MbarrierWait(index=index, parity=parity):
+            return replace(stmt, index=one(index), parity=one(parity))
         case For(start=start, stop=stop):
             return replace(stmt, start=one(start), stop=one(stop))
         case If(cond=cond):

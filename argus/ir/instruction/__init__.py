@@ -2,7 +2,7 @@
 
 from argus.ir.instruction.amd import AMD
 from argus.ir.instruction.nvidia import NVIDIA
-from argus.ir.instruction.row import CopyRow, MmaRow, Order, Row
+from argus.ir.instruction.row import CopyRow, MmaRow, Order, Row, WgmmaRow
 
 INSTRUCTIONS: dict[str, CopyRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinstance(r, CopyRow)}
 """Copy instructions of all targets, by name."""
@@ -10,4 +10,7 @@ INSTRUCTIONS: dict[str, CopyRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinst
 MMA: dict[str, MmaRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinstance(r, MmaRow)}
 """Matrix instructions of all targets, by name."""
 
-__all__ = ["INSTRUCTIONS", "MMA", "CopyRow", "MmaRow", "Order", "Row"]
+WGMMA: dict[str, WgmmaRow] = {r.name: r for r in NVIDIA if isinstance(r, WgmmaRow)}
+"""Warpgroup matrix instructions, by name."""
+
+__all__ = ["INSTRUCTIONS", "MMA", "WGMMA", "CopyRow", "MmaRow", "Order", "Row", "WgmmaRow"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argus.ir.instruction.row import CopyRow, MmaRow, Order, Row
+from argus.ir.instruction.row import CopyRow, MmaRow, Order, Row, WgmmaRow
 from argus.ir.types import (
     DType,
     bfloat16,
@@ -14,7 +14,7 @@ from argus.ir.types import (
     int32,
     tfloat32,
 )
-from argus.layout.atoms import MMA_M16N8K8_TF32, MMA_M16N8K16, MMA_M16N8K32_8BIT, MmaAtom
+from argus.layout.atoms import MMA_M16N8K8_TF32, MMA_M16N8K16, MMA_M16N8K32_8BIT, MmaAtom, wgmma
 
 _ALL = ("sm_80",)
 _HOPPER = ("sm_90a",)
@@ -26,6 +26,14 @@ def _mma(
     assert atom.a is not None and atom.b is not None  # mma.sync reads registers only
     shape = (atom.m, atom.n, atom.k)
     return MmaRow(name, shape, operands, accumulator, atom.a, atom.b, atom.c, 32, architectures, atom.source)
+
+
+def _wgmma(n: int) -> WgmmaRow:
+    """The row wgmma_m64n<n>k16 for 16-bit operands, 128-byte swizzle."""
+    atom = wgmma(n)
+    return WgmmaRow(
+        f"wgmma_m64n{n}k16", (64, n, 16), (bfloat16, float16), float32, atom.c, 128, 3, _HOPPER, atom.source
+    )
 
 
 # ldmatrix: `vector` value digits of a lane (4, 8 or 16 bytes) are 1, 2 or 4 matrices of 8 rows of 16 bytes:
@@ -45,6 +53,9 @@ NVIDIA: tuple[Row, ...] = (
     CopyRow("stmatrix", "fragment", "shared", (4, 8, 16), Order.SYNC, True, _HOPPER, "PTX ISA, stmatrix",
             alignment=16, dtypes_bits=(8, 16, 32)),
     CopyRow("cp.async", "global", "shared", (4, 8, 16), Order.ASYNC_GROUP, False, _ALL, "PTX ISA, cp.async"),
+    CopyRow("tma.load", "global", "shared", (16,), Order.ASYNC_BULK, False, _HOPPER,
+            "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled", alignment=128),
+    *(_wgmma(n) for n in range(8, 257, 8)),
     _mma("mma_m16n8k16", MMA_M16N8K16, (bfloat16, float16), float32, _ALL),
     _mma("mma_m16n8k8", MMA_M16N8K8_TF32, (tfloat32,), float32, _ALL),
     _mma("mma_m16n8k32", MMA_M16N8K32_8BIT, (int8,), int32, _ALL),

@@ -15,6 +15,8 @@ class Order(Enum):
 
     SYNC = "sync"  # program order
     ASYNC_GROUP = "async-group"  # complete after the wait that covers its commit group (cp.async)
+    ASYNC_BULK = "async-bulk"  # complete when the phase of its mbarrier is (TMA)
+    ASYNC_MMA = "async-mma"  # complete after the wait that covers its commit group (wgmma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +64,25 @@ class MmaRow:
     document: str
 
 
-Row = Union[CopyRow, MmaRow]
+@dataclass(frozen=True, slots=True)
+class WgmmaRow:
+    """An asynchronous matrix instruction on a warpgroup (128 threads), both operands in shared memory.
+
+    `a` and `b` are K-major there: rows of `row_bytes` contiguous bytes, in the layout `swizzle_bits` of XOR swizzle
+    over 16-byte units (3: 128-byte swizzle), tiles aligned to 8 rows. `c` is over (m, n), of the warpgroup's threads.
+    `order` is the ordering class of all three accesses.
+    """
+
+    name: str
+    shape: tuple[int, int, int]
+    operands: tuple[DType, ...]
+    accumulator: DType
+    c: FragmentLayout
+    row_bytes: int
+    swizzle_bits: int
+    architectures: tuple[str, ...]
+    document: str
+    order: Order = Order.ASYNC_MMA
+
+
+Row = Union[CopyRow, MmaRow, WgmmaRow]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from argus.ir.instruction.row import MmaRow
+from argus.ir.instruction.row import MmaRow, WgmmaRow
 from argus.layout import FragmentLayout, LayoutError, Mode, tile_groups
 
 
@@ -47,3 +47,19 @@ def tiled_mma(row: MmaRow, shape: tuple[int, int, int], warps: tuple[int, int]) 
         tile_groups(row.b, (Mode(along_n, 0), Mode(along_m, None)), (n, k)),
         tile_groups(row.c, (Mode(along_n, 1), Mode(along_m, 0)), (m, n)),
     )
+
+
+def wgmma_accumulator(row: WgmmaRow, shape: tuple[int, int], warps: tuple[int, int]) -> FragmentLayout:
+    """The registers of an (M, N) accumulator over warps (WM, WN), WM a multiple of 4: WM / 4 x WN warpgroups.
+
+    Warpgroups stand as warps do in `tiled_mma`; what is left of the tile is repetition, the last dimension fastest.
+    Raises `LayoutError` when the instruction's shape times the warpgroups does not divide the tile.
+    """
+    along_m, along_n = warps
+    m, n, _ = row.shape
+    if along_m % 4 or shape[0] % (m * along_m // 4) or shape[1] % (n * along_n):
+        raise LayoutError(
+            f"{row.name} on {along_m} x {along_n} warps takes steps of {m * along_m // 4} x {n * along_n}, which "
+            f"do not divide the tile's {shape[0]} x {shape[1]}: choose other tile sizes or warps"
+        )
+    return tile_groups(row.c, (Mode(along_n, 1), Mode(along_m // 4, 0)), shape)
