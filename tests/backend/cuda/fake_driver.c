@@ -49,5 +49,15 @@ int cuLaunchKernelEx(const CUlaunchConfig* config, void* function, void** argume
     ++launches;
     return function == (void*)9 && !extra ? 0 : 1;
 }
+int cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* address, const uint64_t* extents,
+                           const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,
+                           int swizzle, int promotion, int fill) {
+    uint64_t* words = map;
+    if ((uintptr_t)map % 64 || (uintptr_t)address % 16 || interleave || fill || promotion != 3) return 1;
+    *words++ = type, *words++ = rank, *words++ = (uintptr_t)address, *words++ = swizzle;
+    for (uint32_t i = 0; i < rank; ++i) *words++ = extents[i], *words++ = box[i], *words++ = steps[i];
+    for (uint32_t i = 1; i < rank; ++i) *words++ = strides[i - 1];
+    return 0;
+}
 int cuGetErrorName(int status, const char** text) { *text = status == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR"; return 0; }
 int cuGetErrorString(int status, const char** text) { *text = status == 700 ? "an illegal memory access" : "an error"; return 0; }

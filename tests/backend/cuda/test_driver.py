@@ -11,10 +11,12 @@ import pytest
 
 from argus.backend.cuda import driver as module
 from argus.backend.cuda.driver import CudaFunction, Driver
+from argus.backend.cuda.tensormap import encode
 from argus.backend.launch.array import array
 from argus.backend.launch.bind import bind
 from argus.backend.launch.plan import Plan
 from argus.diagnostic import LaunchError, ToolchainError
+from argus.ir.types import bfloat16
 from tests.backend.launch.test_plan import GEMM, operands, values
 
 
@@ -137,3 +139,18 @@ def test_a_machine_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ToolchainError) as caught:
         module.driver()
     assert caught.value.diagnostics[0].code == "driver-missing"
+
+
+def test_a_tensor_map_is_described_innermost_dimension_first(driver: Driver) -> None:
+    made = encode(driver, bfloat16, 4096, (3, 100, 200), (50000, 400, 2), (1, 128, 64), 128)
+    words = [int.from_bytes(made[i : i + 8], "little") for i in range(0, 128, 8)]
+    assert words == [1, 3, 4096, 3, 200, 64, 1, 100, 128, 1, 3, 1, 1, 400, 50000, 0]
+
+
+def test_an_empty_tensor_has_no_map(driver: Driver) -> None:
+    assert encode(driver, bfloat16, 0, (128, 0), (16, 2), (128, 64), 128) == bytes(128)
+
+
+def test_a_refused_tensor_map_is_an_error(driver: Driver) -> None:
+    with pytest.raises(ToolchainError, match="copy engine"):
+        encode(driver, bfloat16, 4098, (128, 64), (128, 2), (128, 64), 128)

@@ -1,0 +1,29 @@
+"""Tensor maps of the host: the same arguments as `argus.backend.cuda.tensormap.encode`, in a layout of our own."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from argus.ir.types import DType
+
+# As `struct TensorMap` of bulk.h: base, strides (bytes), extents, box, rank, bytes of an element, swizzle.
+_LAYOUT = struct.Struct("=Q5q5i5i3i28x")
+
+
+def encode(
+    dtype: DType,
+    address: int,
+    extents: Sequence[int],
+    strides_bytes: Sequence[int],
+    box: Sequence[int],
+    swizzle_bytes: int,
+) -> bytes:
+    """The 128 bytes of a host tensor map; all sequences in the tensor's own order, the last dimension contiguous."""
+    rank = len(extents)
+
+    def innermost_first(values: Sequence[int]) -> tuple[int, ...]:
+        return (*reversed(values), *(0,) * (5 - rank))
+
+    dimensions = (innermost_first(strides_bytes), innermost_first(extents), innermost_first(box))
+    return _LAYOUT.pack(address, *(x for d in dimensions for x in d), rank, dtype.bytes, swizzle_bytes)
