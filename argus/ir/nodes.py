@@ -253,7 +253,8 @@ class ProxyFence:
 
 @dataclass(frozen=True, slots=True)
 class MbarrierExpect:
-    """One thread of the role arrives on `barrier[index]` and announces `bytes` (mbarrier.arrive.expect_tx)."""
+    """One lane of the role's warp arrives on `barrier[index]` and announces `bytes` (mbarrier.arrive.expect_tx), after
+    all lanes of the warp reached this."""
 
     barrier: str
     index: Expr
@@ -288,7 +289,10 @@ class MbarrierWait:
 class Role:
     """The program of `num_warps` consecutive warps from `first_warp` on, with a budget of `registers` a thread.
 
-    Inside, layouts and `Thread()` count the role's own threads, and `Barrier` joins the role alone.
+    Inside, layouts and `Thread()` count the role's own threads, and `Barrier` joins the role alone. `first_warp` is a
+    multiple of 4, and `registers` holds for all of its warpgroups; warps that are in no role idle. A role that
+    issues bulk copies or expects bytes is one warp: were it more, slower warps could miss phases that one thread runs
+    through.
     """
 
     name: str

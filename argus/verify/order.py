@@ -1,35 +1,45 @@
-"""Happens-before between threads of a block: barriers, and the completion of asynchronous copy groups.
+"""Happens-before between threads of a block: barriers, completion of asynchronous work, and mbarriers.
 
 Over time vectors (see `Model.schedule`): an access at time x is ordered before one at time y of another thread
 iff some barrier runs at a time b with x < b < y, that is iff the *first* barrier after x runs before y. An
-asynchronous copy issued at x is complete, for its own thread, at the first wait that covers its group, and
-for other threads at the first barrier after that (PTX ISA, cp.async.wait_group: all but the most recent n
-groups are complete). So each access has one time at which it is released, and only that is compared.
+asynchronous access is complete, for its own thread, at the first wait that covers its group (PTX ISA,
+cp.async.wait_group and wgmma.wait_group: all but the most recent n groups are complete), and for other threads at
+the first barrier after that. So each access has one time at which it is released, and only that is compared.
+
+Between roles nothing but mbarriers orders: an access, then an arrival of its role, then a wait of another role for the
+phase that the arrival belongs to (`Protocol` gives the phases), in as many hops as it takes. The copy engine's
+writes are released at waits for the phase that counts their bytes.
 """
 
 from __future__ import annotations
 
-from argus.ir.nodes import Barrier, CommitGroup, WaitGroup
+from argus.ir.instruction import Order
+from argus.ir.nodes import Barrier, CommitGroup, MmaCommit, MmaFence, MmaWait, Role, WaitGroup
 from argus.verify.program import Site
+from argus.verify.protocol import Protocol
 from argus.verify.relations import Map, Model, Set, isl
+
+_GROUPS = {Order.ASYNC_GROUP: (CommitGroup, WaitGroup), Order.ASYNC_MMA: (MmaCommit, MmaWait)}
+_HOPS = 3
+"""Arrivals and waits that an order between roles is followed through; more are never needed for rings of buffers."""
 
 
 class Ordering:
     """Release times of one kernel's accesses, by statement and iteration (elements are simultaneous)."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    def __init__(self, model: Model, protocol: Protocol) -> None:
+        self.model, self.protocol = model, protocol
         self.later = model.before()
-        self.barriers = self._times(Barrier)
-        self.commits = self._times(CommitGroup)
-        self._released: dict[tuple[int, bool], Map] = {}
-        self._completed: dict[int, Map] = {}
+        self._completed: dict[tuple[int, Order], Map] = {}
+        self._known: dict[tuple[int, Order], dict[str, Map]] = {}
 
-    def _times(self, kind: type, pending: int | None = None) -> Set:
-        """Times of all exactly known sites of a kind. Leaving some out only loses order."""
+    # ------------------------------------------------------------------ events
+
+    def _times(self, kind: type, role: Role | None, pending: int | None = None) -> Set:
+        """Times of all exactly known sites of a kind that the threads of a role run. Leaving some out loses order."""
         result = isl.Set.empty(self.later.get_space().domain())
         for site in self.model.sites:
-            if not isinstance(site.stmt, kind):
+            if not isinstance(site.stmt, kind) or (site.role is not None and site.role is not role):
                 continue
             if pending is not None and getattr(site.stmt, "pending", None) != pending:
                 continue
@@ -46,39 +56,80 @@ class Ordering:
         """{x -> the first event after times(x)}; not defined where none follows."""
         return times.apply_range(self.later).intersect_range(events).lexmin().coalesce()
 
-    def completed(self, site: Site) -> Map:
-        """{iteration of an asynchronous copy -> time of the first wait that covers it}."""
-        if site.index not in self._completed:
+    def completed(self, site: Site, order: Order) -> Map:
+        """{iteration -> time from which on an access is complete for its own thread}."""
+        if order not in _GROUPS:
+            return self.issued(site)
+        key = (site.index, order)
+        if key not in self._completed:
+            commit, wait = _GROUPS[order]
+            commits = self._times(commit, site.role)
             result = isl.Map.empty(self.issued(site).get_space())
-            pendings = {s.stmt.pending for s in self.model.sites if isinstance(s.stmt, WaitGroup)}
-            reach, commits = self.issued(site), 0
+            pendings = {s.stmt.pending for s in self.model.sites if isinstance(s.stmt, (WaitGroup, MmaWait))}
+            reach, count = self.issued(site), 0
             for pending in sorted(pendings):
-                while commits < pending + 1:  # the copy's own group, and `pending` younger ones, are committed
-                    reach, commits = self._first_after(reach, self.commits), commits + 1
-                waits = self._times(WaitGroup, pending)
-                result = result.union(self._first_after(reach, waits))
-            self._completed[site.index] = result.lexmin().coalesce()
-        return self._completed[site.index]
+                while count < pending + 1:  # the access's own group, and `pending` younger ones, are committed
+                    reach, count = self._first_after(reach, commits), count + 1
+                result = result.union(self._first_after(reach, self._times(wait, site.role, pending)))
+            self._completed[key] = result.lexmin().coalesce()
+        return self._completed[key]
 
-    def released(self, site: Site, asynchronous: bool) -> Map:
-        """{iteration -> time from which on every other thread of the block is ordered after the access}."""
-        key = (site.index, asynchronous)
-        if key not in self._released:
-            times = self.completed(site) if asynchronous else self.issued(site)
-            self._released[key] = self._first_after(times, self.barriers)
-        return self._released[key]
+    # ------------------------------------------------------------------ release
 
-    def unordered(self, pairs: Map, first: Site, second: Site, asynchronous: bool) -> Map:
+    def released(self, site: Site, order: Order, role: Role | None) -> Map:
+        """{iteration -> time from which on every other thread of `role` is ordered after the access}."""
+        known = self._knowledge(site, order)
+        return known.get("" if role is None else role.name, isl.Map.empty(self.issued(site).get_space()))
+
+    def _knowledge(self, site: Site, order: Order) -> dict[str, Map]:
+        """By role: the release times of an access; "" stands for the whole block."""
+        key = (site.index, order)
+        if key in self._known:
+            return self._known[key]
+        known: dict[str, Map] = {}
+        if order is Order.ASYNC_BULK:
+            known = self.protocol.observed(site)
+        else:
+            done = self.completed(site, order)
+            block = self._first_after(done, self._times(Barrier, None))
+            own = self._first_after(done, self._times(Barrier, site.role))
+            known = {role.name: block for role in self.protocol.roles} | {"": block}
+            known["" if site.role is None else site.role.name] = own
+            if site.role is not None:
+                start = self.protocol.passed_on(done, site.role)
+                known = self._earliest(known, start)
+        for _ in range(_HOPS - 1):
+            for role in self.protocol.roles:
+                if role.name in known:
+                    known = self._earliest(known, self.protocol.passed_on(known[role.name], role))
+        self._known[key] = known
+        return known
+
+    @staticmethod
+    def _earliest(known: dict[str, Map], more: dict[str, Map]) -> dict[str, Map]:
+        result = dict(known)
+        for name, times in more.items():
+            result[name] = result[name].union(times).lexmin().coalesce() if name in result else times
+        return result
+
+    # ------------------------------------------------------------------ questions
+
+    def unordered(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
         """The pairs {iteration of first -> later iteration of second} that nothing orders between threads."""
         return pairs.intersect(self._precedes(self.issued(first), second)).subtract(
-            self._precedes(self.released(first, asynchronous), second)
+            self._precedes(self.released(first, order, second.role), second)
         )
 
-    def uncompleted(self, pairs: Map, first: Site, second: Site) -> Map:
+    def uncompleted(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
         """The pairs at which an asynchronous first access is not complete even for its own thread."""
         return pairs.intersect(self._precedes(self.issued(first), second)).subtract(
-            self._precedes(self.completed(first), second)
+            self._precedes(self.completed(first, order), second)
         )
+
+    def unfenced(self, pairs: Map, first: Site, second: Site) -> Map:
+        """The pairs {iteration of first -> later iteration of second} without an `MmaFence` between them."""
+        fence = self._first_after(self.issued(first), self._times(MmaFence, first.role))
+        return pairs.intersect(self._precedes(self.issued(first), second)).subtract(self._precedes(fence, second))
 
     def _precedes(self, times: Map, second: Site) -> Map:
         """{x -> iteration of second}: times(x) is before it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from argus.ir.access import Holders, Mode, Relation, relations
@@ -14,6 +15,8 @@ from argus.ir.nodes import (
     If,
     Kernel,
     Mma,
+    Role,
+    Roles,
     Stmt,
     Tag,
     TagEqual,
@@ -22,19 +25,24 @@ from argus.ir.nodes import (
 )
 
 
+Position = tuple[int | str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """One statement. `loops` are outermost first; `guards` are the conditions of the enclosing branches.
 
     `position` is the schedule: static positions and loop counters in turns, `(p0, "k", p1, ...)`.
+    `role` is the role that runs it, None for the whole block.
     `tag_reads` are the elements whose tags a tag statement looks at; the machine never reads them.
     """
 
     index: int
     stmt: Stmt
+    role: Role | None
     loops: tuple[For, ...]
     guards: tuple[Expr, ...]
-    position: tuple[int | str, ...]
+    position: Position
     accesses: tuple[Relation, ...]
     tag_reads: tuple[Relation, ...]
 
@@ -56,27 +64,64 @@ class Site:
 
 
 def sites(kernel: Kernel) -> tuple[Site, ...]:
-    """All statements of an explicit kernel in program order, `For` and `If` included."""
-    result: list[Site] = []
+    """All statements of an explicit kernel in program order, `For`, `If` and `Roles` included."""
+    return tuple(_Walk().block(kernel.body, None, (), (), ()))
 
-    def visit(
-        body: tuple[Stmt, ...], loops: tuple[For, ...], guards: tuple[Expr, ...], prefix: tuple[int | str, ...]
-    ) -> None:
+
+class _Walk:
+    """Numbers the statements and gives each its place in the schedule."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def site(
+        self, stmt: Stmt, role: Role | None, loops: tuple[For, ...], guards: tuple[Expr, ...], position: Position
+    ) -> Site:
+        self.count += 1
+        return Site(self.count - 1, stmt, role, loops, guards, position, relations(stmt), tag_reads(stmt))
+
+    def block(
+        self, body: tuple[Stmt, ...], role: Role | None, loops: tuple[For, ...], guards: tuple[Expr, ...],
+        prefix: Position,
+    ) -> Iterator[Site]:  # fmt: skip
         for number, stmt in enumerate(body):
-            position = (*prefix, number)
-            result.append(Site(len(result), stmt, loops, guards, position, relations(stmt), tag_reads(stmt)))
-            match stmt:
-                case For(var=var, body=inner):
-                    visit(inner, (*loops, stmt), guards, (*position, var))
-                case If(cond=cond, then=then, orelse=orelse):
-                    # The branches share one static position: the second follows the first.
-                    visit(then, loops, (*guards, cond), position)
-                    visit(orelse, loops, (*guards, op("not", cond)), (*prefix, number, len(then)))
-                case _:
-                    pass
+            yield from self.statement(stmt, role, loops, guards, (*prefix, number))
 
-    visit(kernel.body, (), (), ())
-    return tuple(result)
+    def statement(
+        self, stmt: Stmt, role: Role | None, loops: tuple[For, ...], guards: tuple[Expr, ...], position: Position
+    ) -> Iterator[Site]:
+        yield self.site(stmt, role, loops, guards, position)
+        match stmt:
+            case For(var=var, body=inner):
+                yield from self.block(inner, role, (*loops, stmt), guards, (*position, var))
+            case If(cond=cond, then=then, orelse=orelse):
+                # The branches share the place of the statement: the second follows the first.
+                yield from self.block(then, role, loops, (*guards, cond), position)
+                otherwise = (*guards, op("not", cond))
+                yield from self.block(orelse, role, loops, otherwise, (*position, len(then)))
+            case Roles(roles=roles):
+                for rank, inner_role in enumerate(roles):
+                    yield from self.role(inner_role, rank, loops, guards, position)
+            case _:
+                pass
+
+    def role(
+        self, role: Role, rank: int, loops: tuple[For, ...], guards: tuple[Expr, ...], position: Position
+    ) -> Iterator[Site]:
+        """Roles run side by side; the schedule runs their n-th loops in step, iteration by iteration, in role order.
+
+        It is one possible order of events. What is proved on it holds in every other, because all conflicting accesses
+        are shown to be ordered as in it (`races`), and every wait to be satisfied in it (`protocol`).
+        """
+        part = 0
+        for number, stmt in enumerate(role.body):
+            if isinstance(stmt, For):
+                yield self.site(stmt, role, loops, guards, (*position, part, 0, rank, number))
+                inner = (*position, part + 1, stmt.var, rank)
+                yield from self.block(stmt.body, role, (*loops, stmt), guards, inner)
+                part += 2
+            else:
+                yield from self.statement(stmt, role, loops, guards, (*position, part, 0, rank, number))
 
 
 def is_uniform(expr: Expr) -> bool:
