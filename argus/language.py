@@ -125,8 +125,8 @@ def static_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
 
 
 @_kernel_only
-def pipelined(start: Any, stop: Any = None, step: Any = 1, stages: Any = 3) -> Any:
-    """A loop whose `stage` copies run `stages - 1` iterations ahead."""
+def pipelined(start: Any, stop: Any = None, step: Any = 1, stages: Any = 3, producer_warps: Any = 0) -> Any:
+    """A loop whose `stage` copies run `stages - 1` iterations ahead, issued by `producer_warps` further warps."""
 
 
 # ---------------------------------------------------------------------------- tiles

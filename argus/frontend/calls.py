@@ -168,7 +168,9 @@ def _python_function(context: Context, name: str, node: Call, evaluate: Evaluate
         context.fail("bad-constant", str(error), node.span, "check the arguments")
 
 
-def make_range(context: Context, kind: str, values: Sequence[Value], span: Span, stages: int = 1) -> Range:
+def make_range(
+    context: Context, kind: str, values: Sequence[Value], span: Span, stages: int = 1, producer_warps: int = 0
+) -> Range:
     """`range(stop)`, `range(start, stop)` or `range(start, stop, step)`."""
     given = [v for v in values if v != Constant(None)]
     if not 1 <= len(given) <= 3:
@@ -184,7 +186,7 @@ def make_range(context: Context, kind: str, values: Sequence[Value], span: Span,
             span,
             "count upward, and mirror the counter",
         )
-    return Range(kind, start, stop, step.value, stages)
+    return Range(kind, start, stop, step.value, stages, producer_warps)
 
 
 def bound_expr(context: Context, value: Value, span: Span) -> Expr:

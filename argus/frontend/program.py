@@ -162,13 +162,14 @@ def assume(call: CallSite) -> Value:
 
 def loop_range(call: CallSite) -> Value:
     stages = arguments.integer(call, "stages", 1) if call.name == "pipelined" else 1
+    producers = arguments.integer(call, "producer_warps", 0) if call.name == "pipelined" else 0
     kind = "pipelined" if call.name == "pipelined" else "static"
     values = [call.args["start"], call.args["stop"]]
     if arguments.given(call, "stop"):
         values.append(call.args["step"])
     elif call.args["step"] != Constant(1):
         values = [Constant(0), call.args["start"], call.args["step"]]
-    return make_range(call.context, kind, values, call.span, stages)
+    return make_range(call.context, kind, values, call.span, stages, producers)
 
 
 # ---------------------------------------------------------------------------- explicit style

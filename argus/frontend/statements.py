@@ -269,7 +269,8 @@ def _for(context: Context, statement: ForStmt, later: Names) -> None:
         run(context, statement.body, inside)
     leave(context, before, "the loop that binds it may run zero times")
     kind = "pipelined" if found.kind == "pipelined" else "dynamic"
-    context.emit(For(counter.name, start, stop, found.step, tuple(body), kind, found.stages), statement.span)
+    loop = For(counter.name, start, stop, found.step, tuple(body), kind, found.stages, found.producer_warps)
+    context.emit(loop, statement.span)
 
 
 def _static_items(context: Context, found: Range, span: Span) -> tuple[Value, ...]:

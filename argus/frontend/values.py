@@ -109,13 +109,14 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a `for` runs over. `kind` "range", "static" or "pipelined"; `stages` for the last."""
+    """What a `for` runs over. `kind` "range", "static" or "pipelined"; `stages` and `producer_warps` for the last."""
 
     kind: str
     start: Value
     stop: Value
     step: int
     stages: int = 1
+    producer_warps: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,23 @@ from argus.ir.nodes import (
     InRange,
     Kernel,
     Map,
+    Mbarrier,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
     Mma,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
     Once,
     Precondition,
+    ProxyFence,
     Requires,
+    Role,
+    Roles,
     Scalar,
     Shared,
+    Signal,
     Spec,
     SpecOp,
     SpecReduce,
@@ -60,7 +71,8 @@ Term = TagTerm | SpecTerm
 _INFIX = {row.symbol: row.name for row in OPERATORS.values() if row.symbol and row.arity == 2}
 _PREFIX = {row.symbol: row.name for row in OPERATORS.values() if row.symbol and row.arity == 1}
 _CLAUSES = frozenset(
-    {"mask", "other", "fragment_layout", "via", "vector", "scope", "warp_grid", "kind", "stages", "where"}
+    {"mask", "other", "fragment_layout", "via", "vector", "signal", "scope", "warp_grid", "kind", "stages"}
+    | {"producers", "where"}
 )
 _COORD = re.compile(r"c\d+")
 
@@ -104,13 +116,12 @@ def _kernel(tree: Tree[Token]) -> Kernel:
         grid=_exprs(grid[0][0], scope) if grid else None,
         num_warps=_int(warps[0]),
         warp_size=_int(warps[1]),
-        preconditions=tuple(
-            _precondition(p, scope) for p in parts if p.data in ("requires", "in_range", "assume")
-        ),
+        preconditions=tuple(_precondition(p, scope) for p in parts if p.data in ("requires", "in_range", "assume")),
         shared=shared,
         fragments=fragments,
         body=_block(_tree(of["body_line"][0].children[0]), scope),
         target=_name(target[0][0]) if target else None,
+        barriers=tuple(_mbarrier(c) for c in children("mbarrier")),
     )
 
 
@@ -184,6 +195,12 @@ def _shared(children: list[Node]) -> Shared:
     return Shared(_name(name), _dtype(dtype), _shape(shape), parsed, at)
 
 
+def _mbarrier(children: list[Node]) -> Mbarrier:
+    name, count, arrivals, offset = cast("list[Node | None]", children)
+    assert name is not None and count is not None and arrivals is not None
+    return Mbarrier(_name(name), _int(count), _int(arrivals), None if offset is None else _int(offset))
+
+
 def _fragment(children: list[Node]) -> Fragment:
     name, dtype, shape, layout = cast("list[Node | None]", children)
     assert name is not None and dtype is not None and shape is not None
@@ -232,7 +249,8 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
         case "copy":
             dst, src, vector = _access(kids[0], scope), _access(kids[2], scope), options.get("vector")
             width = 1 if vector is None else _int(vector)
-            return Copy(dst, src, _shape(kids[3]), mask, other, layout, text("via"), width)
+            signal = Signal(*_place(options["signal"], scope)) if "signal" in options else None
+            return Copy(dst, src, _shape(kids[3]), mask, other, layout, text("via"), width, signal)
         case "map":
             dst, value = _access(kids[0], scope), _expr(kids[1], scope)
             return Map(dst, value, _shape(kids[2]), layout, text("scope"))
@@ -252,6 +270,12 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
             return CommitGroup()
         case "wait":
             return WaitGroup(_int(kids[0]))
+        case "mma_fence" | "mma_commit" | "mma_wait" | "proxy_fence":
+            return _mma_order(str(tree.data), kids)
+        case "mbarrier_expect" | "mbarrier_arrive" | "mbarrier_wait":
+            return _mbarrier_step(str(tree.data), kids, scope)
+        case "roles":
+            return Roles(tuple(_role(_tree(k), scope) for k in kids))
         case "for":
             return _for(kids, options, scope)
         case "if":
@@ -269,7 +293,44 @@ def _for(kids: list[Node], options: dict[str, Node], scope: Scope) -> For:
     body = _block(_tree(kids[-1]), scope.enter(var))
     kind = _name(options["kind"]) if "kind" in options else "dynamic"
     stages = _int(options["stages"]) if "stages" in options else 1
-    return For(var, start, stop, _int(kids[3]), body, kind, stages)
+    producers = _int(options["producers"]) if "producers" in options else 0
+    return For(var, start, stop, _int(kids[3]), body, kind, stages, producers)
+
+
+def _mma_order(kind: str, kids: list[Node]) -> Stmt:
+    """How asynchronous products are ordered."""
+    match kind:
+        case "mma_fence":
+            return MmaFence()
+        case "mma_commit":
+            return MmaCommit()
+        case "mma_wait":
+            return MmaWait(_int(kids[0]))
+        case _:
+            return ProxyFence()
+
+
+def _mbarrier_step(kind: str, kids: list[Node], scope: Scope) -> Stmt:
+    barrier, index = _place(kids[0], scope)
+    match kind:
+        case "mbarrier_expect":
+            return MbarrierExpect(barrier, index, _int(kids[1]))
+        case "mbarrier_arrive":
+            return MbarrierArrive(barrier, index)
+        case _:
+            return MbarrierWait(barrier, index, _expr(kids[1], scope))
+
+
+def _place(node: Node, scope: Scope) -> tuple[str, Expr]:
+    name, index = _tree(node).children
+    return _name(name), _expr(index, scope)
+
+
+def _role(tree: Tree[Token], scope: Scope) -> Role:
+    name, warps, first, registers, body = cast("list[Node | None]", list(tree.children))
+    assert name is not None and warps is not None and first is not None and body is not None
+    budget = None if registers is None else _int(registers)
+    return Role(_name(name), _int(first), _int(warps), budget, _block(_tree(body), scope))
 
 
 def _annotation(tree: Tree[Token], kids: list[Node], where: Expr | None, scope: Scope) -> Stmt:

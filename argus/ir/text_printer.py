@@ -33,12 +33,23 @@ from argus.ir.nodes import (
     InRange,
     Kernel,
     Map,
+    Mbarrier,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
     Mma,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
     Once,
     Precondition,
+    ProxyFence,
     Requires,
+    Role,
+    Roles,
     Scalar,
     Shared,
+    Signal,
     Spec,
     SpecOp,
     SpecReduce,
@@ -142,9 +153,7 @@ def _term(expr: TagTerm | SpecTerm, scope: Scope) -> tuple[str, int]:
             return _ascribe(text, level, expr.dtype, dtype)
 
 
-def _leaf(
-    expr: Const | Param | ProgramId | LoopVar | Coord | Thread | Elem, scope: Scope
-) -> tuple[str, int, DType]:
+def _leaf(expr: Const | Param | ProgramId | LoopVar | Coord | Thread | Elem, scope: Scope) -> tuple[str, int, DType]:
     """Text, binding strength, and the type that is read if none is written."""
     match expr:
         case Const(value=value):
@@ -238,6 +247,7 @@ def print_kernel(kernel: Kernel) -> str:
         lines.append(f"grid [{_list(kernel.grid, scope)}]")
     lines += (_precondition(p, scope) for p in kernel.preconditions)
     lines += map(_shared, kernel.shared)
+    lines += map(_mbarrier, kernel.barriers)
     lines += map(_fragment, kernel.fragments)
     lines += ["body {", *_block(kernel.body, scope), "}"]
     return "\n".join(lines) + "\n"
@@ -297,6 +307,11 @@ def _shared(shared: Shared) -> str:
     return f"shared {_name(shared.name)}: {shared.dtype} {print_shape(shared.shape)}{layout}{at}"
 
 
+def _mbarrier(barrier: Mbarrier) -> str:
+    at = "" if barrier.offset is None else f" at {barrier.offset}"
+    return f"mbarrier {_name(barrier.name)} count {barrier.count} arrivals {barrier.arrivals}{at}"
+
+
 def _fragment(fragment: Fragment) -> str:
     layout = "" if fragment.layout is None else f" layout {fragment.layout}"
     return f"fragment {_name(fragment.name)}: {fragment.dtype} {print_shape(fragment.shape)}{layout}"
@@ -328,9 +343,9 @@ def _tail(stmt: Copy | Map | Accumulate) -> str:
 
 def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
     match stmt:
-        case Copy(dst=dst, src=src, shape=shape, mask=mask, other=other):
+        case Copy(dst=dst, src=src, shape=shape, mask=mask, other=other, signal=signal):
             head = f"copy {_access(dst, scope)} <- {_access(src, scope)} shape {print_shape(shape)}"
-            return [head + _mask(mask, scope) + _other(other) + _tail(stmt)]
+            return [head + _mask(mask, scope) + _other(other) + _tail(stmt) + _signal(signal, scope)]
         case Map(dst=dst, value=value, shape=shape):
             head = f"map {_access(dst, scope)} = {print_expr(value, scope)} shape {print_shape(shape)}"
             return [head + _tail(stmt)]
@@ -348,14 +363,27 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
             return ["commit_group"]
         case WaitGroup(pending=pending):
             return [f"wait_group {pending}"]
+        case MmaFence():
+            return ["mma_fence"]
+        case MmaCommit():
+            return ["mma_commit"]
+        case MmaWait(pending=pending):
+            return [f"mma_wait {pending}"]
+        case ProxyFence():
+            return ["proxy_fence"]
+        case MbarrierExpect(barrier=name, index=index, bytes=count):
+            return [f"mbarrier_expect {_place(name, index, scope)} bytes {count}"]
+        case MbarrierArrive(barrier=name, index=index):
+            return [f"mbarrier_arrive {_place(name, index, scope)}"]
+        case MbarrierWait(barrier=name, index=index, parity=parity):
+            return [f"mbarrier_wait {_place(name, index, scope)} parity {print_expr(parity, scope)}"]
+        case Roles(roles=roles):
+            return ["roles {", *(f"  {line}" for role in roles for line in _role(role, scope)), "}"]
         case Stage(dst=name, src=src, shape=shape, mask=mask, other=other):
             head = f"stage {_name(name)} <- {_access(src, scope)} shape {print_shape(shape)}"
             return [head + _mask(mask, scope) + _other(other)]
-        case For(var=var, start=start, stop=stop, step=step, body=body, kind=kind, stages=stages):
-            bounds = f"{print_expr(start, scope)} .. {print_expr(stop, scope)} step {step}"
-            policy = "" if kind == "dynamic" else f" kind {_name(kind)}"
-            policy += "" if stages == 1 else f" stages {stages}"
-            return [f"for {_name(var)} in {bounds}{policy} {{", *_block(body, scope.enter(var)), "}"]
+        case For(var=var, body=body):
+            return [f"for {_name(var)} in {_bounds(stmt, scope)} {{", *_block(body, scope.enter(var)), "}"]
         case If(cond=cond, then=then, orelse=orelse):
             lines = [f"if {print_expr(cond, scope)} {{", *_block(then, scope)]
             return [*lines, "} else {", *_block(orelse, scope), "}"] if orelse else [*lines, "}"]
@@ -372,6 +400,29 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
             assert_never(stmt)
 
 
+def _bounds(loop: For, scope: Scope) -> str:
+    """The range of a loop and its policy."""
+    bounds = f"{print_expr(loop.start, scope)} .. {print_expr(loop.stop, scope)} step {loop.step}"
+    policy = "" if loop.kind == "dynamic" else f" kind {_name(loop.kind)}"
+    policy += "" if loop.stages == 1 else f" stages {loop.stages}"
+    policy += "" if loop.producer_warps == 0 else f" producers {loop.producer_warps}"
+    return bounds + policy
+
+
+def _role(role: Role, scope: Scope) -> list[str]:
+    budget = "" if role.registers is None else f" registers {role.registers}"
+    head = f"role {_name(role.name)} warps {role.num_warps} from {role.first_warp}{budget} {{"
+    return [head, *_block(role.body, scope), "}"]
+
+
+def _place(barrier: str, index: Expr, scope: Scope) -> str:
+    return f"{_name(barrier)}[{print_expr(index, scope)}]"
+
+
+def _signal(signal: Signal | None, scope: Scope) -> str:
+    return "" if signal is None else f" signal {_place(signal.barrier, signal.index, scope)}"
+
+
 def _condition(condition: TagCondition, scope: Scope) -> str:
     match condition:
         case TagEqual(left=left, right=right):
@@ -385,4 +436,3 @@ def _condition(condition: TagCondition, scope: Scope) -> str:
 def _side(term: TagTerm, scope: Scope) -> str:
     text, level = _term(term, scope)
     return text if level > LEVELS["=="] else f"({text})"
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from typing_extensions import assert_never
 
@@ -20,7 +20,7 @@ from argus.ir.expr import (
     Thread,
     children,
 )
-from argus.ir.nodes import Fragment, Kernel, MemoryObject, Scalar, Tensor
+from argus.ir.nodes import Fragment, Kernel, Mbarrier, MemoryObject, Scalar, Tensor
 from argus.ir.types import DType, boolean, int32
 
 _FLOAT_ONLY = frozenset({"truediv", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid"})
@@ -30,7 +30,7 @@ _NO_FLOAT = frozenset({"floordiv", "mod", "and", "or", "xor", "not", "shl", "shr
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an expression may name: memory objects, launch parameters with their types, loops, coordinates.
+    """What an expression may name: memory objects, launch parameters with their types, loops, coordinates; mbarriers.
 
     `kinds` are the kinds of memory objects whose elements may be read; `launch` allows nothing that differs
     between blocks, iterations or threads (for preconditions and the grid).
@@ -42,6 +42,7 @@ class Scope:
     axes: frozenset[int] = frozenset()
     kinds: tuple[type, ...] = (Fragment,)
     launch: bool = False
+    barriers: Mapping[str, Mbarrier] = field(default_factory=dict)
 
     def over(self, rank: int) -> Scope:
         """The same with `Coord(0) ... Coord(rank - 1)`."""
@@ -60,7 +61,7 @@ def scope_of(kernel: Kernel) -> Scope:
                 params |= {s.name: s.dtype for s in strides if isinstance(s, Param)}
             case _:
                 assert_never(param)
-    return Scope({o.name: o for o in objects}, params)
+    return Scope({o.name: o for o in objects}, params, barriers={b.name: b for b in kernel.barriers})
 
 
 def expr_problems(expr: Expr, scope: Scope) -> Iterator[str]:

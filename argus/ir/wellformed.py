@@ -25,9 +25,17 @@ from argus.ir.nodes import (
     InRange,
     Kernel,
     Map,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
     Mma,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
     Once,
+    ProxyFence,
     Requires,
+    Roles,
     Shared,
     Spec,
     SpecOp,
@@ -47,6 +55,7 @@ from argus.ir.target import TARGETS
 from argus.ir.types import DType, boolean
 from argus.ir.typing_rules import Scope, expr_problems, index_problems, scope_of
 from argus.ir.wellformed_explicit import explicit_problems
+from argus.ir.wellformed_hopper import barrier_problem, roles_placement
 from argus.source import Span
 
 _ANY = (Tensor, Shared, Fragment)
@@ -71,6 +80,7 @@ def _diagnostics(problems: Iterable[Problem]) -> tuple[Diagnostic, ...]:
 
 def _tile(kernel: Kernel) -> Iterator[Problem]:
     declared = [*(p.name for p in kernel.params), *(s.name for s in kernel.shared), *(f.name for f in kernel.fragments)]
+    declared += [b.name for b in kernel.barriers]
     for name, count in Counter(declared).items():
         if count > 1:
             yield f"`{name}` is declared {count} times", kernel.span
@@ -104,6 +114,7 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
                 yield from _exprs((lo, hi), launch, span)
             case _:
                 assert_never(precondition)
+    yield from roles_placement(kernel)
     yield from _body(kernel.body, scope)
 
 
@@ -143,25 +154,43 @@ def _stmt(stmt: Stmt, scope: Scope) -> Iterator[Problem]:
             yield from _mask(mask, inner, span)
             if other is not None and other.dtype != _dtype(dst, scope):
                 yield f"padding of type {other.dtype} does not fit `{dst}`", span
-        case For(var=var, start=start, stop=stop, step=step, body=body, kind=kind, stages=stages, span=span):
-            if step < 1 or stages < 1 or kind not in ("dynamic", "pipelined"):
-                yield f"a {kind} loop with step {step} and {stages} stages is none", span
-            if var in scope.loops:
-                yield f"a loop inside the loop over `{var}` has the same counter", span
-            yield from _exprs((start, stop), scope, span)
-            yield from _body(body, replace(scope, loops=scope.loops | {var}))
+        case For():
+            yield from _loop(stmt, scope)
         case If(cond=cond, then=then, orelse=orelse, span=span):
             yield from _typed("a condition", cond, boolean, scope, span)
             yield from _body((*then, *orelse), scope)
         case Barrier() | CommitGroup():
             pass
-        case WaitGroup(pending=pending, span=span):
+        case MmaFence() | MmaCommit() | ProxyFence():
+            pass
+        case MbarrierExpect(barrier=name, index=index) | MbarrierArrive(barrier=name, index=index):
+            yield from _exprs((index,), scope, stmt.span)
+            yield from barrier_problem(name, index, scope.barriers, stmt.span)
+        case MbarrierWait(barrier=name, index=index, parity=parity, span=span):
+            yield from _exprs((index, parity), scope, span)
+            yield from barrier_problem(name, index, scope.barriers, span, parity)
+        case Roles(roles=roles):
+            for role in roles:
+                yield from _body(role.body, scope)
+        case WaitGroup(pending=pending, span=span) | MmaWait(pending=pending, span=span):
             if pending < 0:
                 yield f"cannot wait for {pending} pending groups", span
         case Tag() | AssertTags() | Spec():
             yield from _annotation(stmt, replace(scope, kinds=_ANY))
         case _:
             assert_never(stmt)
+
+
+def _loop(loop: For, scope: Scope) -> Iterator[Problem]:
+    kind, span = loop.kind, loop.span
+    if loop.step < 1 or loop.stages < 1 or kind not in ("dynamic", "pipelined"):
+        yield f"a {kind} loop with step {loop.step} and {loop.stages} stages is none", span
+    if loop.producer_warps < 0 or (loop.producer_warps and kind != "pipelined"):
+        yield f"a {kind} loop with {loop.producer_warps} producer warps is none", span
+    if loop.var in scope.loops:
+        yield f"a loop inside the loop over `{loop.var}` has the same counter", span
+    yield from _exprs((loop.start, loop.stop), scope, span)
+    yield from _body(loop.body, replace(scope, loops=scope.loops | {loop.var}))
 
 
 def _copy(stmt: Copy, scope: Scope) -> Iterator[Problem]:
@@ -175,6 +204,9 @@ def _copy(stmt: Copy, scope: Scope) -> Iterator[Problem]:
         yield f"padding of type {stmt.other.dtype} does not fit `{stmt.dst.obj}`", stmt.span
     if stmt.vector < 1:
         yield f"a vector of {stmt.vector} elements is none", stmt.span
+    if stmt.signal is not None:
+        yield from _exprs((stmt.signal.index,), scope, stmt.span)
+        yield from barrier_problem(stmt.signal.barrier, stmt.signal.index, scope.barriers, stmt.span)
 
 
 def _annotation(stmt: Tag | AssertTags | Spec, scope: Scope) -> Iterator[Problem]:

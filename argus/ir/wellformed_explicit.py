@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from argus.ir.expr import Elem, Expr, coords, elements
-from argus.ir.instruction import INSTRUCTIONS, MMA, MmaRow
+from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA, MmaRow, Order
 from argus.ir.locality import foreign, partial
 from argus.ir.nodes import (
     Access,
@@ -15,13 +16,19 @@ from argus.ir.nodes import (
     Fragment,
     Kernel,
     Map,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
     Mma,
+    Roles,
     Shared,
     Stage,
+    Stmt,
     Tensor,
 )
 from argus.ir.target import TARGETS, Target
-from argus.ir.visit import walk
+from argus.ir.visit import map_accesses, walk
+from argus.ir.wellformed_hopper import asynchronous_product, bulk_copy, mbarrier_declarations, step_problems
 from argus.layout import FragmentLayout
 from argus.source import Span
 
@@ -37,15 +44,30 @@ def explicit_problems(kernel: Kernel) -> Iterator[Problem]:
         return
     if kernel.warp_size != target.warp_size:
         yield f"warps of {kernel.warp_size} threads: {target.name} has {target.warp_size}", kernel.span
-    open_or_wrong = list(_declarations(kernel))
+    parts = tuple(_programs(kernel))
+    open_or_wrong = [*_declarations(kernel, parts), *mbarrier_declarations(kernel, target)]
     yield from open_or_wrong
     if open_or_wrong:  # the rules of statements take the declarations for granted
         return
+    for part in parts:
+        yield from _statements(part, target)
+
+
+def _programs(kernel: Kernel) -> Iterator[Kernel]:
+    """What the whole block runs, then the program of each role, as kernels of that many warps."""
+    yield replace(kernel, body=tuple(s for s in kernel.body if not isinstance(s, Roles)))
+    for stmt in kernel.body:
+        if isinstance(stmt, Roles):
+            for role in stmt.roles:
+                yield replace(kernel, num_warps=role.num_warps, body=role.body)
+
+
+def _statements(kernel: Kernel, target: Target) -> Iterator[Problem]:
     for stmt in walk(kernel.body):
         match stmt:
             case Stage(dst=dst, span=span):
                 yield f"the staging of `{dst}` is still a policy", span
-            case For(kind=kind, stages=stages, span=span) if kind != "dynamic" or stages != 1:
+            case For(kind=kind, stages=stages, span=span) if kind != "dynamic" or stages != 1 or stmt.producer_warps:
                 yield f"a {kind} loop is still a policy", span
             case Copy():
                 yield from _copy(stmt, kernel, target)
@@ -55,11 +77,13 @@ def explicit_problems(kernel: Kernel) -> Iterator[Problem]:
                 yield from _accumulate(stmt, kernel, target)
             case Mma():
                 yield from _mma(stmt, kernel, target)
+            case MbarrierExpect() | MbarrierArrive() | MbarrierWait():
+                yield from step_problems(stmt)
             case _:
                 pass
 
 
-def _declarations(kernel: Kernel) -> Iterator[Problem]:
+def _declarations(kernel: Kernel, parts: tuple[Kernel, ...]) -> Iterator[Problem]:
     for tile in kernel.shared:
         if tile.layout is None or tile.offset is None:
             yield f"the shared tile `{tile.name}` has no place yet", tile.span
@@ -73,12 +97,25 @@ def _declarations(kernel: Kernel) -> Iterator[Problem]:
         if fragment.layout is None:
             yield f"the register tile `{fragment.name}` has no layout yet", fragment.span
             continue
-        yield from _layout(f"`{fragment.name}`", fragment.layout, fragment.shape, kernel, fragment.span)
+        users = [p for p in parts if any(fragment.name in _named(s) for s in walk(p.body))] or [kernel]
+        if len(users) > 1:
+            yield f"the register tile `{fragment.name}` belongs to threads of two roles", fragment.span
+        yield from _layout(f"`{fragment.name}`", fragment.layout, fragment.shape, users[0], fragment.span)
 
 
-def _layout(
-    what: str, layout: FragmentLayout, shape: tuple[int, ...], kernel: Kernel, span: Span
-) -> Iterator[Problem]:
+def _named(stmt: Stmt) -> set[str]:
+    """The memory objects that a statement itself names."""
+    found: set[str] = set()
+
+    def note(access: Access) -> Access:
+        found.add(access.obj)
+        return access
+
+    map_accesses(stmt, note)
+    return found
+
+
+def _layout(what: str, layout: FragmentLayout, shape: tuple[int, ...], kernel: Kernel, span: Span) -> Iterator[Problem]:
     if layout.shape != shape:
         yield f"the layout {layout} of {what} does not have its shape {shape}", span
     if layout.num_threads != kernel.num_threads:
@@ -95,9 +132,10 @@ def _domain(stmt: Copy | Map | Accumulate, kernel: Kernel) -> Iterator[Problem]:
 
 
 def _copy(stmt: Copy, kernel: Kernel, target: Target) -> Iterator[Problem]:
-    problems = list(_domain(stmt, kernel))
-    yield from problems
     row = INSTRUCTIONS.get(stmt.instr or "")
+    bulk = row is not None and row.order is Order.ASYNC_BULK
+    problems = [] if bulk else list(_domain(stmt, kernel))
+    yield from problems
     if row is None:
         yield f"`{stmt.instr}` is not a copy instruction", stmt.span
         return
@@ -107,6 +145,11 @@ def _copy(stmt: Copy, kernel: Kernel, target: Target) -> Iterator[Problem]:
         yield f"{row.name} copies {row.src} to {row.dst}, not {spaces[0]} to {spaces[1]}", stmt.span
     if not set(row.architectures) & set(target.architectures):
         yield f"{target.name} has no {row.name}", stmt.span
+    if bulk:
+        yield from bulk_copy(stmt, row, kernel)
+        return
+    if stmt.signal is not None:
+        yield f"{row.name} signals no mbarrier", stmt.span
     width = stmt.vector * dst.dtype.bytes
     if width not in row.vector_bytes or dst.dtype.bits not in row.dtypes_bits:
         yield f"{row.name} does not move {stmt.vector} elements of {dst.dtype} ({width} bytes) at once", stmt.span
@@ -162,6 +205,12 @@ def _accumulate(stmt: Accumulate, kernel: Kernel, target: Target) -> Iterator[Pr
 
 
 def _mma(stmt: Mma, kernel: Kernel, target: Target) -> Iterator[Problem]:
+    asynchronous = WGMMA.get(stmt.instr or "")
+    if asynchronous is not None:
+        if not set(asynchronous.architectures) & set(target.architectures):
+            yield f"{target.name} has no {asynchronous.name}", stmt.span
+        yield from asynchronous_product(stmt, asynchronous, kernel)
+        return
     row = MMA.get(stmt.instr or "")
     if row is None or stmt.warps is None:
         yield f"`{stmt.instr}` over warps {stmt.warps} is not a matrix instruction", stmt.span

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op
+from argus.ir.instruction import WGMMA
+from argus.ir.instruction.tiled import wgmma_accumulator
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -18,11 +20,22 @@ from argus.ir.nodes import (
     InRange,
     Kernel,
     Map,
+    Mbarrier,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
     Mma,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
     Once,
+    ProxyFence,
     Requires,
+    Role,
+    Roles,
     Scalar,
     Shared,
+    Signal,
     Spec,
     SpecOp,
     SpecReduce,
@@ -178,7 +191,9 @@ def odd_names() -> Kernel:
         body=(
             For("k", Const(0), LoopVar("k"), 1, tuple(
                 Map(Access("%1.x", ()), e, ()) for e in (*exprs, LoopVar("k"), Param("k"))), "unusual", 1),
-            For("if", Param("if"), Const(3), 2, (If(Param("if", boolean), (Barrier(),), (Barrier(),)),), "dynamic", 2),
+            For("if", Param("if"), Const(3), 2, (If(Param("if", boolean), (Barrier(),), (Barrier(),)),),
+                "dynamic", 2, 4),
+            ProxyFence(),
             AssertTags((), (), ()),
             AssertTags((4,), ("for",), (TagEqual(chained, Const(True, boolean)),)),
             Tag("if", (), ()),
@@ -188,4 +203,83 @@ def odd_names() -> Kernel:
     )  # fmt: skip
 
 
-KERNELS = (tile_gemm, explicit_reduce, odd_names)
+def roles_gemm() -> Kernel:
+    """A matrix product of two roles: one fills two stages by bulk copies, the other multiplies them."""
+    m0, k0 = op("mul", ProgramId(0), Const(64)), LoopVar("k0")
+    step = op("floordiv", k0, Const(64))
+    stage, turn = op("mod", step, Const(2)), op("floordiv", step, Const(2))
+    zero = Const(0.0, bfloat16)
+    row = WGMMA["wgmma_m64n32k16"]
+    acc = wgmma_accumulator(row, (64, 32), (4, 1))
+    a_at, b_at = (op("add", m0, C0), op("add", k0, C1)), (C0, op("add", k0, C1))
+    a_in = op("and", lt(a_at[0], M), lt(a_at[1], K))
+    full = Signal("full", stage)
+    fill = (
+        MbarrierWait("empty", stage, op("mod", op("add", turn, Const(1)), Const(2))),
+        MbarrierExpect("full", stage, 12288),
+        Copy(Access("at", (stage, C0, C1)), Access("a", a_at), (64, 64), a_in, zero, instr="tma.load", signal=full),
+        Copy(
+            Access("bt", (stage, C0, C1)),
+            Access("b", b_at),
+            (32, 64),
+            lt(b_at[1], K),
+            zero,
+            instr="tma.load",
+            signal=full,
+        ),
+    )
+    previous = op("mod", op("add", step, Const(1)), Const(2))
+    multiply = (
+        MbarrierWait("full", stage, op("mod", turn, Const(2))),
+        MmaFence(),
+        Mma(
+            Access("acc", (C0, C1)),
+            Access("at", (stage, C0, C2)),
+            Access("bt", (stage, C1, C2)),
+            (64, 32, 64),
+            row.name,
+            (4, 1),
+        ),
+        MmaCommit(),
+        MmaWait(1),
+        If(op("ge", k0, Const(64)), (MbarrierArrive("empty", previous),)),
+    )
+    inside = lt(op("add", m0, C0), M)
+    return Kernel(
+        name="gemm",
+        params=(
+            Tensor("a", bfloat16, (M, K), (Param("a.stride0", int64), Const(1, int64)), 16),
+            Tensor("b", bfloat16, (Const(32), K), (Param("b.stride0", int64), Const(1, int64)), 16),
+            Tensor("c", float32, (M, Const(32)), (Const(32, int64), Const(1, int64)), 16),
+        ),
+        sizes=("M", "K"),
+        constexprs=(),
+        grid=(op("floordiv", op("add", M, Const(63)), Const(64)),),
+        num_warps=8,
+        warp_size=32,
+        preconditions=(),
+        shared=(
+            Shared("at", bfloat16, (2, 64, 64), parse("Sw<3,3,3> o 0 o (2,64,64):(4096,64,1)"), 0),
+            Shared("bt", bfloat16, (2, 32, 64), parse("Sw<3,3,3> o 0 o (2,32,64):(2048,64,1)"), 16384),
+        ),
+        fragments=(Fragment("acc", float32, (64, 32), acc),),
+        body=(
+            Tag("a", (M, K), (("m", C0), ("k", C1))),
+            Roles((
+                Role("producer", 4, 4, 40, (For("k0", Const(0), K, 64, fill),)),
+                Role("compute", 0, 4, 232, (
+                    Map(Access("acc", (C0, C1)), Const(0.0, float32), (64, 32), acc, "thread"),
+                    For("k0", Const(0), K, 64, multiply),
+                    MmaWait(0),
+                    Copy(Access("c", (op("add", m0, C0), C1)), Access("acc", (C0, C1)), (64, 32), inside, None, acc,
+                         "st.global", 2),
+                )),
+            )),
+            AssertTags((), (), ()),
+        ),
+        target="sm_90a",
+        barriers=(Mbarrier("full", 2, 1, 24576), Mbarrier("empty", 2, 4, 24592)),
+    )  # fmt: skip
+
+
+KERNELS = (tile_gemm, explicit_reduce, odd_names, roles_gemm)

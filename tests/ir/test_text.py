@@ -1,13 +1,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from argus.diagnostic import SourceError
-from argus.ir.nodes import Kernel
+from argus.ir.expr import Const, Expr, LoopVar, Param, ProgramId, op
+from argus.ir.nodes import (
+    Access,
+    Copy,
+    For,
+    Kernel,
+    Mbarrier,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    ProxyFence,
+    Role,
+    Roles,
+    Signal,
+    Stmt,
+)
 from argus.ir.text import parse_kernel, print_kernel
-from tests.ir.kernels import KERNELS
+from tests.ir.kernels import KERNELS, roles_gemm
 
 
 @pytest.mark.parametrize("make", KERNELS)
@@ -16,6 +37,61 @@ def test_reads_back_what_it_prints(make: Callable[[], Kernel]) -> None:
     text = print_kernel(kernel)
     assert parse_kernel(text) == kernel
     assert print_kernel(parse_kernel(text)) == text
+
+
+NAMES = st.sampled_from(["full", "empty", "parity", "signal", "c0", "odd name", "mbarrier", "role"])
+NUMBERS = st.integers(0, 1 << 20)
+LEAVES = st.one_of(
+    st.builds(Const, st.integers(-8, 64)),
+    st.builds(LoopVar, NAMES),
+    st.builds(Param, NAMES),
+    st.builds(ProgramId, st.integers(0, 2)),
+)
+EXPRS: st.SearchStrategy[Expr] = st.recursive(
+    LEAVES, lambda inner: st.builds(op, st.sampled_from(["add", "floordiv", "mod"]), inner, inner), max_leaves=4
+)
+PLAIN: st.SearchStrategy[Stmt] = st.one_of(
+    st.builds(MmaFence),
+    st.builds(MmaCommit),
+    st.builds(ProxyFence),
+    st.builds(MmaWait, NUMBERS),
+    st.builds(MbarrierExpect, NAMES, EXPRS, NUMBERS),
+    st.builds(MbarrierArrive, NAMES, EXPRS),
+    st.builds(MbarrierWait, NAMES, EXPRS, EXPRS),
+    st.builds(
+        lambda index, signal: Copy(Access("at", (index,)), Access("a", (index,)), (4,), None, None, signal=signal),
+        EXPRS,
+        st.none() | st.builds(Signal, NAMES, EXPRS),
+    ),
+)
+BODIES = st.lists(
+    st.recursive(
+        PLAIN,
+        lambda inner: st.builds(
+            For,
+            NAMES,
+            EXPRS,
+            EXPRS,
+            NUMBERS,
+            st.tuples(inner),
+            st.just("pipelined"),
+            st.integers(1, 9),
+            st.integers(0, 9),
+        ),
+        max_leaves=2,
+    ),
+    max_size=3,
+).map(tuple)
+ROLES = st.builds(Role, NAMES, NUMBERS, NUMBERS, st.none() | NUMBERS, BODIES)
+
+
+@given(
+    st.lists(ROLES, max_size=3).map(tuple),
+    st.lists(st.builds(Mbarrier, NAMES, NUMBERS, NUMBERS, st.none() | NUMBERS), max_size=3).map(tuple),
+)
+def test_reads_back_roles_and_mbarriers(roles: tuple[Role, ...], barriers: tuple[Mbarrier, ...]) -> None:
+    kernel = replace(roles_gemm(), body=(Roles(roles),), barriers=barriers)
+    assert parse_kernel(print_kernel(kernel)) == kernel
 
 
 def test_says_where_the_text_is_wrong() -> None:

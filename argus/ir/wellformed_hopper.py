@@ -1,0 +1,252 @@
+"""The rules of mbarriers, roles, bulk copies and asynchronous matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from argus.ir.expr import Const, Coord, Elem, Expr, Op, Thread, coords, walk
+from argus.ir.instruction import CopyRow, WgmmaRow
+from argus.ir.instruction.tiled import wgmma_accumulator
+from argus.ir.nodes import (
+    Access,
+    AssertTags,
+    Copy,
+    Fragment,
+    Kernel,
+    Mbarrier,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
+    Mma,
+    Role,
+    Roles,
+    Shared,
+    Spec,
+    Tag,
+    Tensor,
+)
+from argus.ir.target import Target
+from argus.ir.types import boolean
+from argus.ir.visit import walk as walk_statements
+from argus.layout import LayoutError, SwizzledLayout
+from argus.source import Span
+
+Problem = tuple[str, Span]
+
+ROW_BYTES = 128
+"""Bytes of a row of a tile that bulk copies fill and asynchronous products read: the width of the swizzle."""
+SWIZZLE_ATOM = 1024
+"""Bytes after which the 128-byte swizzle repeats: 8 rows. Tiles begin at multiples of it."""
+MAX_BOX = 256
+"""Largest extent of a bulk copy's box (CUDA driver API, cuTensorMapEncodeTiled)."""
+MIN_BUDGET, MAX_BUDGET, BUDGET_UNIT = 24, 256, 8
+"""Registers a thread of a role may ask for (PTX ISA, setmaxnreg)."""
+BLOCK_REGISTERS = 65536
+"""Registers of a multiprocessor, and so the most that the threads of one block may hold (compute capability 9.0)."""
+_ATOM_WARPS = 4  # a warpgroup: what register budgets and asynchronous products work on
+_MAX_COUNT = (1 << 20) - 1  # arrivals and bytes of one phase (PTX ISA, mbarrier)
+
+
+# ---------------------------------------------------------------------------- at every stage: names and places
+
+
+def roles_placement(kernel: Kernel) -> Iterator[Problem]:
+    """Roles stand once, at the top level, with nothing but tags after them; their warps are their own."""
+    found = [s for s in walk_statements(kernel.body) if isinstance(s, Roles)]
+    if not found:
+        return
+    top = [s for s in kernel.body if not isinstance(s, Tag | AssertTags | Spec)]
+    if len(found) > 1 or top[-1] is not found[0]:
+        yield "roles stand at the top level of a kernel, once, and nothing runs after them", found[0].span
+    roles = found[0].roles
+    if len({r.name for r in roles}) != len(roles):
+        yield "two roles have one name", found[0].span
+    for role in roles:
+        last = role.first_warp + role.num_warps
+        if role.num_warps < 1 or role.first_warp < 0 or last > kernel.num_warps:
+            yield f"role `{role.name}` takes warps {role.first_warp} to {last - 1} of {kernel.num_warps}", role.span
+        if role.first_warp % _ATOM_WARPS:
+            yield f"role `{role.name}` begins at warp {role.first_warp}, inside of a warpgroup", role.span
+    for a, b in pairwise(sorted(roles, key=lambda r: r.first_warp)):
+        if a.first_warp + a.num_warps > b.first_warp:
+            yield f"roles `{a.name}` and `{b.name}` share warps", b.span
+    yield from _budgets(kernel, roles, found[0].span)
+
+
+def _budgets(kernel: Kernel, roles: tuple[Role, ...], span: Span) -> Iterator[Problem]:
+    given = [r for r in roles if r.registers is not None]
+    if not given:
+        return
+    if len(given) != len(roles):
+        yield "some roles have a register budget, and some have none", span
+    for role in given:
+        budget = role.registers or 0
+        if budget % BUDGET_UNIT or not MIN_BUDGET <= budget <= MAX_BUDGET:
+            yield f"role `{role.name}` cannot have {budget} registers a thread", role.span
+        if role.num_warps % _ATOM_WARPS:
+            yield f"role `{role.name}` has {role.num_warps} warps: a budget is one of whole warpgroups", role.span
+    total = sum((r.registers or 0) * r.num_warps * kernel.warp_size for r in given)
+    if total > BLOCK_REGISTERS:
+        yield f"the roles take {total} registers, and a block has {BLOCK_REGISTERS}", span
+
+
+def barrier_problem(
+    name: str, index: Expr, barriers: Mapping[str, Mbarrier], span: Span, parity: Expr | None = None
+) -> Iterator[Problem]:
+    """What is wrong with `name[index]` as an mbarrier, besides the typing of its expressions."""
+    if name not in barriers:
+        yield f"there is no mbarrier `{name}`", span
+    for what, expr in (("index", index), ("parity", parity)):
+        if expr is not None and (not expr.dtype.is_int or not _uniform(expr)):
+            yield f"the {what} of mbarrier `{name}` is not one integer for all threads", span
+
+
+# ---------------------------------------------------------------------------- of explicit IR
+
+
+def mbarrier_declarations(kernel: Kernel, target: Target) -> Iterator[Problem]:
+    """mbarriers have a place of their own, and the target has them."""
+    taken = [
+        (s.name, s.offset, s.offset + s.layout.cosize() * s.dtype.bytes)
+        for s in kernel.shared
+        if s.offset is not None and s.layout is not None
+    ]
+    if kernel.barriers and "sm_90a" not in target.architectures:
+        yield f"{target.name} has no bulk copies that an mbarrier could count", kernel.barriers[0].span
+    for barrier in kernel.barriers:
+        if barrier.count < 1 or not 1 <= barrier.arrivals <= _MAX_COUNT:
+            yield f"`{barrier.name}` is {barrier.count} mbarriers of {barrier.arrivals} arrivals", barrier.span
+        if barrier.offset is None or barrier.offset < 0 or barrier.offset % 8:
+            yield f"mbarrier `{barrier.name}` cannot stand at byte {barrier.offset}", barrier.span
+            continue
+        end = barrier.offset + 8 * barrier.count
+        for name, start, stop in taken:
+            if start < end and barrier.offset < stop:
+                yield f"mbarrier `{barrier.name}` shares bytes with `{name}`", barrier.span
+        taken.append((barrier.name, barrier.offset, end))
+
+
+def step_problems(stmt: MbarrierExpect | MbarrierArrive | MbarrierWait) -> Iterator[Problem]:
+    """Bytes that an mbarrier can count."""
+    if isinstance(stmt, MbarrierExpect) and (stmt.bytes % 16 or not 0 < stmt.bytes <= _MAX_COUNT):
+        yield f"no phase of mbarrier `{stmt.barrier}` expects {stmt.bytes} bytes", stmt.span
+
+
+def bulk_copy(stmt: Copy, row: CopyRow, kernel: Kernel) -> Iterator[Problem]:
+    """A copy by the copy engine: a box of a tensor, to a whole swizzled tile, zeros outside of the tensor."""
+    tensor, tile = kernel.object(stmt.src.obj), kernel.object(stmt.dst.obj)
+    if not isinstance(tensor, Tensor) or not isinstance(tile, Shared):
+        return  # the instruction's spaces are wrong, which is told already
+    span, rank = stmt.span, len(stmt.shape)
+    if stmt.layout is not None or stmt.vector != 1:
+        yield f"{row.name} is issued by one thread, for the whole box", span
+    if stmt.signal is None:
+        yield f"{row.name} signals no mbarrier", span
+    if len(tensor.shape) != rank or not 2 <= rank <= 5:
+        yield f"{row.name} copies boxes of 2 to 5 dimensions, those of the tensor", span
+        return
+    for axis, expr in enumerate(stmt.src.index):
+        if not _shifted(expr, axis):
+            yield f"index {axis} of `{tensor.name}` is not a start plus c{axis}", span
+    leading = len(stmt.dst.index) - rank
+    if stmt.dst.index[leading:] != coords(rank) or not all(map(_uniform, stmt.dst.index[:leading])):
+        yield f"{row.name} fills a whole box of `{tile.name}`: a place, then the coordinates", span
+    if tile.shape[leading:] != stmt.shape or stmt.shape[-1] * tile.dtype.bytes != ROW_BYTES:
+        yield f"{row.name} fills boxes of {tile.name} with rows of {ROW_BYTES} bytes, not {stmt.shape}", span
+    if max(stmt.shape) > MAX_BOX:
+        yield f"a box has at most {MAX_BOX} elements in each dimension, not {stmt.shape}", span
+    yield from swizzled_rows(tile, row.name, span)
+    if tensor.alignment < 16 or tensor.strides[-1] != Const(1, tensor.strides[-1].dtype):
+        yield f"{row.name} needs `{tensor.name}` aligned to 16 bytes, its last dimension of stride 1", span
+    if not _inside(stmt.mask, stmt.src, tensor):
+        yield f"{row.name} masks nothing but what is outside of `{tensor.name}`", span
+    if (stmt.mask is not None and stmt.other is None) or (stmt.other is not None and stmt.other.value != 0):
+        yield f"{row.name} fills with zeros outside of the tensor", span
+
+
+def swizzled_rows(tile: Shared, what: str, span: Span) -> Iterator[Problem]:
+    """Rows of 128 bytes in the 128-byte swizzle, 8 rows and 1024 bytes at a time (PTX ISA, matrix descriptors)."""
+    layout, unit = tile.layout, tile.dtype.bytes
+    row = ROW_BYTES // unit
+    fits = isinstance(layout, SwizzledLayout) and layout.offset == 0
+    if fits:
+        assert isinstance(layout, SwizzledLayout)
+        swizzle, inner = layout.swizzle, layout.inner
+        strides = inner.stride if isinstance(inner.stride, tuple) else (inner.stride,)
+        chunk = (16 // unit).bit_length() - 1
+        fits = (
+            (swizzle.bits, swizzle.base, swizzle.shift) == (3, chunk, 3)
+            and len(tile.shape) >= 2
+            and tile.shape[-1] == row
+            and strides[-2:] == (row, 1)
+            and all(isinstance(s, int) and s * unit % SWIZZLE_ATOM == 0 for s in strides[:-2])
+        )
+    if not fits or (tile.offset or 0) % SWIZZLE_ATOM:
+        yield f"{what} needs `{tile.name}` in rows of 128 bytes, swizzled by 128 bytes, at a multiple of 1024", span
+
+
+def asynchronous_product(stmt: Mma, row: WgmmaRow, kernel: Kernel) -> Iterator[Problem]:
+    """An asynchronous product of two shared tiles into the registers of whole warpgroups."""
+    span, warps = stmt.span, stmt.warps
+    c0, c1, c2 = coords(3)
+    for access, plain in ((stmt.a, (c0, c2)), (stmt.b, (c1, c2))):
+        tile = kernel.object(access.obj)
+        if not isinstance(tile, Shared):
+            yield f"{row.name} reads shared tiles, and `{access.obj}` is none", span
+            continue
+        if tile.dtype not in row.operands:
+            yield f"{row.name} does not take {tile.dtype} (`{access.obj}`)", span
+        yield from swizzled_rows(tile, row.name, span)
+        if access.index[-2:] != plain or not all(map(_uniform, access.index[:-2])):
+            yield f"{row.name} reads `{access.obj}` by rows and depth, at one place for all threads", span
+    target = kernel.object(stmt.d.obj)
+    if not isinstance(target, Fragment) or stmt.d.index != (c0, c1) or target.dtype != row.accumulator:
+        yield f"{row.name} adds into a register tile of {row.accumulator}", span
+        return
+    if warps is None or warps[0] % _ATOM_WARPS or warps[0] * warps[1] != kernel.num_warps:
+        yield f"{row.name} over warps {warps} does not take the {kernel.num_warps} warps as warpgroups", span
+        return
+    if stmt.shape[2] % row.shape[2]:
+        yield f"{row.name} does not divide {stmt.shape}", span
+    try:
+        needed = wgmma_accumulator(row, stmt.shape[:2], warps)
+    except LayoutError as error:
+        yield str(error), span
+        return
+    if target.layout is not None and target.layout.simplify() != needed.simplify():
+        yield f"the layout {target.layout} of `{target.name}` is not {row.name}'s {needed}", span
+
+
+def _uniform(expr: Expr) -> bool:
+    """Whether all threads of a role, and all elements, have the same value."""
+    return not any(isinstance(e, Thread | Coord | Elem) for e in walk(expr))
+
+
+def _shifted(expr: Expr, axis: int) -> bool:
+    """Whether `expr` is a start, the same for the box, plus the coordinate of `axis`."""
+    match expr:
+        case Coord(axis=found):
+            return found == axis
+        case Op(op="add", args=(start, Coord(axis=found))) | Op(op="add", args=(Coord(axis=found), start)):
+            return found == axis and _uniform(start)
+        case _:
+            return False
+
+
+def _inside(mask: Expr | None, source: Access, tensor: Tensor) -> bool:
+    """Whether `mask` only says that coordinates are inside of the tensor.
+
+    A dimension that it says nothing about is proved to be inside, or else reported as out of bounds.
+    """
+    match mask:
+        case None:
+            return True
+        case Op(op="and", args=(x, y), dtype=dtype) if dtype is boolean:
+            return _inside(x, source, tensor) and _inside(y, source, tensor)
+        case Op(op="lt", args=(x, y)):
+            return (x, y) in zip(source.index, tensor.shape, strict=True)
+        case Op(op="ge", args=(x, Const(value=0))):
+            return x in source.index
+        case _:
+            return False

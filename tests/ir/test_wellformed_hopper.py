@@ -1,0 +1,164 @@
+"""Roles, mbarriers, bulk copies and asynchronous products: each broken kernel is one edit away from an accepted one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from argus.ir.expr import Const, Coord, LoopVar, Thread, op
+from argus.ir.nodes import (
+    Access,
+    Barrier,
+    Copy,
+    For,
+    If,
+    Kernel,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
+    Mma,
+    MmaWait,
+    Role,
+    Roles,
+    Signal,
+    Stmt,
+)
+from argus.ir.types import bfloat16, float32
+from argus.ir.wellformed import check_explicit
+from argus.layout import blocked, parse
+from tests.ir.kernels import C0, C1, M, lt, roles_gemm
+from tests.ir.test_wellformed import on
+
+Edit = Callable[[Kernel], Kernel]
+
+
+def role(which: int, **fields: object) -> Edit:
+    """The `which`th role with other fields."""
+
+    def edit(stmt: Roles) -> Stmt:
+        changed: list[Role] = list(stmt.roles)
+        changed[which] = replace(changed[which], **fields)  # type: ignore[arg-type]
+        return Roles(tuple(changed))
+
+    return on(Roles, edit)
+
+
+def tile(which: int, **fields: object) -> Edit:
+    def edit(kernel: Kernel) -> Kernel:
+        shared = list(kernel.shared)
+        shared[which] = replace(shared[which], **fields)  # type: ignore[arg-type]
+        return replace(kernel, shared=tuple(shared))
+
+    return edit
+
+
+def barrier(which: int, **fields: object) -> Edit:
+    def edit(kernel: Kernel) -> Kernel:
+        barriers = list(kernel.barriers)
+        barriers[which] = replace(barriers[which], **fields)  # type: ignore[arg-type]
+        return replace(kernel, barriers=tuple(barriers))
+
+    return edit
+
+
+def tensor(**fields: object) -> Edit:
+    return lambda k: replace(k, params=(replace(k.params[0], **fields), *k.params[1:]))  # type: ignore[arg-type]
+
+
+def copy(**fields: object) -> Edit:
+    return on(Copy, lambda s: replace(s, **fields))
+
+
+def product(**fields: object) -> Edit:
+    return on(Mma, lambda s: replace(s, **fields))
+
+
+BROKEN: dict[str, tuple[Edit, str]] = {
+    "roles in a branch": (
+        lambda k: replace(k, body=(If(lt(Const(0), M), k.body[1:2]),)), "roles stand at the top level"),
+    "statement after roles": (lambda k: replace(k, body=(*k.body, Barrier())), "nothing runs after them"),
+    "roles twice": (lambda k: replace(k, body=(k.body[1], k.body[1])), "once, and nothing"),
+    "warps shared": (role(0, first_warp=0), "share warps"),
+    "warps that are not there": (role(0, first_warp=8), "takes warps 8 to 11 of 8"),
+    "role inside of a warpgroup": (role(0, first_warp=5, num_warps=3), "inside of a warpgroup"),
+    "one name for two roles": (role(0, name="compute"), "two roles have one name"),
+    "odd budget": (role(0, registers=41), "cannot have 41 registers"),
+    "budget beyond the hardware": (role(0, registers=264), "cannot have 264 registers"),
+    "budgets of some": (role(0, registers=None), "some have none"),
+    "budgets beyond the block": (
+        lambda k: replace(role(1, num_warps=8, registers=240)(role(0, first_warp=8)(k)), num_warps=12),
+        "take 66560 registers"),
+    "no such mbarrier": (on(MbarrierArrive, lambda s: replace(s, barrier="zz")), "no mbarrier `zz`"),
+    "mbarrier of the thread": (on(MbarrierWait, lambda s: replace(s, index=Thread())), "is not one integer"),
+    "parity of a float": (on(MbarrierWait, lambda s: replace(s, parity=Const(0.0, float32))), "the parity"),
+    "expression of another loop": (on(MbarrierWait, lambda s: replace(s, index=LoopVar("j"))), "no enclosing loop"),
+    "name of a tile and an mbarrier": (barrier(0, name="at"), "declared 2 times"),
+    "no arrivals": (barrier(0, arrivals=0), "of 0 arrivals"),
+    "mbarrier without a place": (barrier(0, offset=None), "cannot stand at byte None"),
+    "mbarrier at an odd place": (barrier(0, offset=24580), "cannot stand at byte"),
+    "mbarrier over a tile": (barrier(0, offset=24568), "shares bytes with `bt`"),
+    "mbarriers over one another": (barrier(1, offset=24584), "shares bytes with `full`"),
+    "bytes that no copy brings": (on(MbarrierExpect, lambda s: replace(s, bytes=100)), "expects 100 bytes"),
+    "negative wait": (on(MmaWait, lambda s: replace(s, pending=-1)), "cannot wait"),
+    "target without bulk copies": (lambda k: replace(k, target="sm_80"), "sm_80 has no bulk copies"),
+    "registers of two roles": (
+        role(0, body=(Copy(Access("c", (C0, C1)), Access("acc", (C0, C1)), (64, 32), None, None,
+                           blocked((64, 32), 128), "st.global"),)),
+        "belongs to threads of two roles"),
+    "layout of the whole block": (
+        lambda k: replace(k, fragments=(replace(k.fragments[0], layout=blocked((64, 32), 256)),)),
+        "is for 256 threads, not 128"),
+    "bulk copy with a layout": (copy(layout=blocked((64, 64), 128)), "issued by one thread"),
+    "bulk copy without a signal": (copy(signal=None), "signals no mbarrier"),
+    "signal of a plain copy": (
+        on(Copy, lambda s: replace(s, signal=Signal("full", Const(0))), 2), "st.global signals no"),
+    "bulk copy of rows of the thread": (
+        copy(src=Access("a", (op("add", Thread(), C0), C1)), mask=None, other=None), "is not a start plus c0"),
+    "bulk copy of the transpose": (copy(src=Access("a", (C1, C0)), mask=None, other=None), "is not a start plus c0"),
+    "bulk copy to part of a tile": (copy(dst=Access("at", (Const(0), op("add", C0, Const(8)), C1))), "a whole box"),
+    "bulk copy to a stage of the element": (copy(dst=Access("at", (C0, C0, C1))), "a whole box"),
+    "box of another shape": (copy(shape=(32, 64)), "fills boxes of at"),
+    "unaligned tensor": (tensor(alignment=8), "aligned to 16 bytes"),
+    "tensor of strided rows": (tensor(strides=(Const(1, M.dtype), Const(2, M.dtype))), "of stride 1"),
+    "mask of something else": (copy(mask=lt(C0, Const(5))), "masks nothing but"),
+    "fill with ones": (copy(other=Const(1.0, bfloat16)), "fills with zeros"),
+    "no fill": (copy(other=None), "fills with zeros"),
+    "plain layout": (tile(0, layout=parse("(2,64,64):(4096,64,1)")), "swizzled by 128 bytes"),
+    "narrow swizzle": (tile(0, layout=parse("Sw<2,3,3> o 0 o (2,64,64):(4096,64,1)")), "swizzled by 128 bytes"),
+    "columns": (tile(0, layout=parse("Sw<3,3,3> o 0 o (2,64,64):(4096,1,64)")), "swizzled by 128 bytes"),
+    "tile between swizzles": (tile(0, offset=512), "at a multiple of 1024"),
+    "operand of floats": (
+        lambda k: replace(
+            product(a=Access("x", (Const(0), C0, Coord(2))), b=Access("x", (Const(0), C1, Coord(2))))(k),
+            shared=(*k.shared, replace(k.shared[0], name="x", dtype=float32, offset=65536))),
+        "does not take float32"),
+    "operand in registers": (
+        product(a=Access("acc", (C0, Coord(2))), b=Access("acc", (C1, Coord(2)))), "reads shared tiles"),
+    "operand by columns": (product(b=Access("bt", (Const(0), Coord(2), C1))), "by rows and depth"),
+    "layout of no instruction": (
+        lambda k: replace(k, fragments=(replace(k.fragments[0], layout=blocked((64, 32), 128)),)),
+        "is not wgmma_m64n32k16's"),
+    "instruction too wide": (product(instr="wgmma_m64n64k16"), "takes steps of 64 x 64"),
+    "warps of half a warpgroup": (product(warps=(2, 2)), "as warpgroups"),
+    "warps of another role": (product(warps=(8, 1)), "does not take the 4 warps"),
+    "depth that no instruction has": (product(shape=(64, 32, 24)), "does not divide"),
+    "producers of a plain loop": (on(For, lambda s: replace(s, producer_warps=4)), "4 producer warps is none"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_rules(case: str) -> None:
+    edit, message = BROKEN[case]
+    found = check_explicit(edit(roles_gemm()))
+    assert any(message in d.message for d in found), found
+
+
+def test_what_the_broken_kernels_are_edits_of() -> None:
+    assert check_explicit(roles_gemm()) == ()
+
+
+def test_a_dimension_may_be_inside_without_a_mask() -> None:
+    unmasked = copy(mask=None, other=None)(roles_gemm())
+    assert check_explicit(unmasked) == ()
