@@ -47,11 +47,7 @@ def _without_block_values(kernel: Kernel, expr: Expr) -> Expr:
 
 def _held_by_all(kernel: Kernel, name: str) -> bool:
     obj = kernel.object(name)
-    return (
-        isinstance(obj, Fragment)
-        and obj.layout is not None
-        and bool((obj.layout.locate().reshape(kernel.num_threads, -1) >= 0).all())
-    )
+    return isinstance(obj, Fragment) and obj.layout is not None and bool((obj.layout.locate() >= 0).all())
 
 
 def _diverges(bounds: BoundsChecker, site: Site, guard: Expr, whole_block: bool) -> Finding | None:

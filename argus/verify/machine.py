@@ -286,8 +286,8 @@ def _mma(bounds: BoundsChecker, site: Site, stmt: Mma) -> list[Finding]:
     """The operands' registers are exactly those that the instruction reads."""
     kernel = bounds.kernel
     target = TARGETS[kernel.target or "sm_80"]
-    if stmt.instr is None or stmt.warps is None:
-        return []
+    if stmt.instr not in MMA or stmt.warps is None:
+        return []  # wgmma takes descriptors of one fixed form: a rule of well-formed IR
     row = MMA[stmt.instr]
     if not set(row.architectures) & set(target.architectures):
         return [

@@ -14,6 +14,7 @@ from argus.ir.nodes import (
     For,
     If,
     Kernel,
+    MbarrierExpect,
     Mma,
     Role,
     Roles,
@@ -23,7 +24,7 @@ from argus.ir.nodes import (
     TagField,
     TagTuple,
 )
-
+from argus.ir.visit import walk as walk_statements
 
 Position = tuple[int | str, ...]
 
@@ -100,7 +101,7 @@ class _Walk:
                 otherwise = (*guards, op("not", cond))
                 yield from self.block(orelse, role, loops, otherwise, (*position, len(then)))
             case Roles(roles=roles):
-                for rank, inner_role in enumerate(roles):
+                for rank, inner_role in enumerate(sorted(roles, key=lambda r: not _brings_data(r))):
                     yield from self.role(inner_role, rank, loops, guards, position)
             case _:
                 pass
@@ -108,7 +109,8 @@ class _Walk:
     def role(
         self, role: Role, rank: int, loops: tuple[For, ...], guards: tuple[Expr, ...], position: Position
     ) -> Iterator[Site]:
-        """Roles run side by side; the schedule runs their n-th loops in step, iteration by iteration, in role order.
+        """Roles run side by side; the schedule runs their n-th loops in step, iteration by iteration,
+        those that bring data first.
 
         It is one possible order of events. What is proved on it holds in every other, because all conflicting accesses
         are shown to be ordered as in it (`races`), and every wait to be satisfied in it (`protocol`).
@@ -122,6 +124,11 @@ class _Walk:
                 part += 2
             else:
                 yield from self.statement(stmt, role, loops, guards, (*position, part, 0, rank, number))
+
+
+def _brings_data(role: Role) -> bool:
+    """Whether a role issues bulk copies: in the schedule it runs ahead of those that wait for them."""
+    return any(isinstance(stmt, MbarrierExpect) for stmt in walk_statements(role.body))
 
 
 def is_uniform(expr: Expr) -> bool:

@@ -59,7 +59,7 @@ class Wait:
 
 
 class Protocol:
-    """The mbarrier protocol of a kernel. `findings` says what is wrong with it; order is derived only from what is right."""
+    """The mbarrier protocol of a kernel: `findings` says what is wrong; order is derived only from what is right."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -114,7 +114,7 @@ class Protocol:
                 raise AssertionError(stmt)
 
     def _ordinals(self, site: Site) -> Map:
-        """{iteration -> [index, ordinal]}, proved: no two uses share a key, and every ordinal follows its predecessor."""
+        """{iteration -> [index, ordinal]}, proved: no two uses share a key, each follows its predecessor."""
         domain, exact, reason = self.model.domain(site)
         if not exact:
             raise NonAffine(reason)
@@ -138,8 +138,10 @@ class Protocol:
         times = self.model.iteration_schedule(site)
         by_key = keys.reverse().apply_range(times)  # [index, ordinal] -> time
         previous = isl.Map("{ [i, n] -> [i, m] : m = n - 1 and m >= 0 }")
-        orphans = by_key.domain().intersect(isl.Set("{ [i, n] : n >= 1 }")).subtract(
-            by_key.domain().apply(previous.reverse())
+        orphans = (
+            by_key.domain()
+            .intersect(isl.Set("{ [i, n] : n >= 1 }"))
+            .subtract(by_key.domain().apply(previous.reverse()))
         )
         in_order = by_key.reverse().apply_range(previous).apply_range(by_key)  # time -> predecessor's time
         return bool(orphans.is_empty() and in_order.subtract(self.later.reverse()).is_empty())
@@ -300,7 +302,7 @@ class Protocol:
                 "progress-unknown",
                 "progress",
                 wait.site.stmt.span,
-                f"cannot exclude that mbarrier '{wait.barrier}' runs two phases ahead of this wait, so that its parity lies",
+                f"cannot exclude that mbarrier {wait.barrier!r} gets two phases ahead of this wait",
                 "let the next phase's arrival wait, directly or through other barriers, for this role",
             )
         ]
@@ -325,7 +327,7 @@ class Protocol:
                 "progress-unknown",
                 "progress",
                 event.site.stmt.span,
-                f"cannot exclude that this arrival on mbarrier '{event.barrier}' comes before its last phase is complete",
+                f"cannot exclude that this arrival on mbarrier {event.barrier!r} precedes the end of its last phase",
                 "wait for the phase, directly or through other barriers, before arriving for the next",
             )
         ]

@@ -63,28 +63,49 @@ def _conflicting(a: Cells, b: Cells) -> bool:
 
 
 def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cells, b: Cells) -> Finding | None:
-    asynchronous = a.relation.order is Order.ASYNC_GROUP
+    order = a.relation.order
+    asynchronous = order is not Order.SYNC
     conflict = model.iteration_cells(a).apply_range(model.iteration_cells(b).reverse())
-    loose = ordering.unordered(conflict, a.site, b.site, asynchronous)
-    if a.site is b.site and _self_conflict(a, b):
+    loose = ordering.unordered(conflict, a.site, b.site, order)
+    if a.site is b.site and _self_conflict(model, a, b):
         loose = loose.union(conflict.intersect(isl.Map.identity(conflict.get_space())))
+    if isinstance(obj, Shared) and _proxies_meet(a, b) and not conflict.is_empty():
+        return _proxy(obj, a, b)
     if loose.is_empty():
         return None
     same_cell = a.map.apply_range(b.map.reverse())
     pairs = _different_threads(model, a, b, _at_iterations(model, same_cell, loose, a, b))
     if pairs.is_empty() and asynchronous:
         # The issuing thread itself must have waited for its copy.
-        pairs = _at_iterations(model, same_cell, ordering.uncompleted(conflict, a.site, b.site), a, b)
+        pairs = _at_iterations(model, same_cell, ordering.uncompleted(conflict, a.site, b.site, order), a, b)
     if pairs.is_empty():
         return None
     return _race(model, obj, a, b, pairs, exact=a.exact and b.exact, reason=a.reason or b.reason)
 
 
-def _self_conflict(a: Cells, b: Cells) -> bool:
+_ASYNCHRONOUS_PROXY = (Order.ASYNC_BULK, Order.ASYNC_MMA)
+
+
+def _proxies_meet(a: Cells, b: Cells) -> bool:
+    """Whether one access is ordinary and the other goes through the asynchronous proxy."""
+    through = [c.relation.order in _ASYNCHRONOUS_PROXY for c in (a, b)]
+    return through[0] != through[1]
+
+
+def _proxy(obj: Shared, a: Cells, b: Cells) -> Finding:
+    text = f"ordinary and asynchronous accesses to shared tile '{obj.name}' meet; their order needs a proxy fence"
+    help = "keep tiles of bulk copies and wgmma apart from those that threads read and write themselves"
+    return unknown("proxy-unknown", "races", b.site.stmt.span, text, help)
+
+
+def _self_conflict(model: Model, a: Cells, b: Cells) -> bool:
     """Whether two elements of one run of a statement touch one cell."""
     if a is not b:
         return True
-    return not a.map.is_injective()
+    same_cell = a.map.apply_range(a.map.reverse())
+    once = isl.Map.identity(model.iteration_schedule(a.site).domain().identity().get_space())
+    together = _at_iterations(model, same_cell, once, a, a)
+    return not together.subtract(isl.Map.identity(together.get_space())).is_empty()
 
 
 def _at_iterations(model: Model, pairs: Map, iterations: Map, a: Cells, b: Cells) -> Map:
@@ -114,6 +135,7 @@ def thread_map(model: Model, cells: Cells) -> Map | None:
     relation, site = cells.relation, cells.site
     if relation.layout is None:
         return None
+    first = 0 if site.role is None else site.role.first_warp * model.kernel.warp_size
     coords = model.coords(len(relation.shape))
     text = holder_condition(relation.layout, coords, "t", primary=relation.holders is Holders.PRIMARY)
     result = model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [t] : {text} }}")
@@ -128,7 +150,7 @@ def thread_map(model: Model, cells: Cells) -> Map | None:
         if "thread" in condition:
             condition = condition.replace("thread", "t")
             result = result.intersect(model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [t] : {condition} }}"))
-    return result
+    return result.apply_range(isl.Map(f"{{ [t] -> [u] : u = t + {first} }}"))
 
 
 def _race(model: Model, obj: Shared | Tensor, a: Cells, b: Cells, pairs: Map, exact: bool, reason: str) -> Finding:
@@ -136,9 +158,13 @@ def _race(model: Model, obj: Shared | Tensor, a: Cells, b: Cells, pairs: Map, ex
     space = "shared tile" if isinstance(obj, Shared) else "tensor"
     message = f"{kinds} of {space} '{obj.name}' by two threads with no order between them"
     help = "put al.barrier() between the two"
-    if a.relation.order is Order.ASYNC_GROUP:
+    if a.relation.order is not Order.SYNC:
         message = f"asynchronous {kinds} of {space} '{obj.name}': nothing makes the copy complete and visible first"
         help = "al.cp_async_commit(), al.cp_async_wait(...) and then al.barrier() belong between the copy and this"
+    if a.site.role is not b.site.role:
+        names = [c.site.role.name if c.site.role is not None else "the block" for c in (a, b)]
+        message = f"{kinds} of {space} '{obj.name}': nothing orders role '{names[0]}' before role '{names[1]}' here"
+        help = "an arrival on an mbarrier after the first, and a wait for that phase before the second, order them"
     if not exact:
         return unknown("races-unknown", "races", b.site.stmt.span, f"cannot exclude: {message} ({reason})", help)
     point = smallest(pairs.range())

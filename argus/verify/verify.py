@@ -15,6 +15,7 @@ from argus.verify import (
     assertions,
     convergence,
     coverage,
+    inflight,
     initialisation,
     machine,
     ownership,
@@ -25,6 +26,7 @@ from argus.verify import (
 from argus.verify.bounds import BoundsChecker
 from argus.verify.findings import Finding, unknown
 from argus.verify.order import Ordering
+from argus.verify.protocol import Protocol
 from argus.verify.relations import IslError, Model, NonAffine, operation_limit
 from argus.verify.report import Report, Timing, verdict_of
 from argus.verify.solver import Solver
@@ -73,12 +75,10 @@ class _Run:
             return [model]
         bounds = BoundsChecker(self.kernel, model.sites, Solver(self.deadline))
         analysis = TagAnalysis(model)
-        ordering: list[Ordering] = []
-
-        def order() -> Ordering:
-            if not ordering:
-                ordering.append(Ordering(model))
-            return ordering[0]
+        protocol = self._timed("progress", "isl", lambda: Protocol(model))
+        if isinstance(protocol, Finding):
+            return [protocol]
+        ordering = Ordering(model, protocol)
 
         checks: list[tuple[str, str, Callable[[], list[Finding]]]] = [
             ("bounds", "z3", bounds.run),
@@ -86,7 +86,9 @@ class _Run:
             ("machine", "z3+tables", lambda: machine.check(bounds, model)),
             ("machine", "tables", lambda: ownership.check(self.kernel, model.sites)),
             ("initialisation", "isl", lambda: initialisation.check(model, analysis)),
-            ("races", "isl", lambda: races.check(model, order())),
+            ("progress", "isl", protocol.check),
+            ("races", "isl", lambda: races.check(model, ordering)),
+            ("races", "isl", lambda: inflight.check(model, ordering)),
             ("coverage", "isl", lambda: coverage.check(model)),
             ("tags", "isl", lambda: assertions.check(analysis)),
             ("tags", "isl", lambda: spec.check(analysis)),
