@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any, TypeVar
 
 from argus.backend.launch.array import Array, array
-from argus.backend.launch.bind import alignment, bind, check_contents
+from argus.backend.launch.bind import ALIGNMENTS, alignment, bind, check_contents
 from argus.backend.launch.evaluate import Number
 from argus.backend.launch.plan import Function, Plan
 from argus.backend.launch.signature import Signature
-from argus.diagnostic import Diagnostic, LaunchError
+from argus.diagnostic import ArgusError, Diagnostic, LaunchError, Note
 from argus.frontend.options import Options
 from argus.runtime.device import load, target_of
 from argus.runtime.executable import CONSTEXPR, TENSOR, Executable, Parameter, Source
@@ -124,7 +124,10 @@ class Planner:
         """The kernel for a call's constants and these alignments in bytes, by tensor."""
         options = Options(target, call.num_warps, call.constexprs, alignments)
         key = (call.constants, target, tuple(alignments.values()))
-        return _kept(self._executables, key, lambda: self._source.executable(options))
+        try:
+            return _kept(self._executables, key, lambda: self._source.executable(options))
+        except ArgusError as error:
+            raise _with_alignments(error, alignments) from None
 
     def _function(self, built: Executable, device: str) -> Function:
         return _kept(self._functions, (id(built), device), lambda: load(built, device))
@@ -151,6 +154,15 @@ def grid_of(grid: object) -> Grid:
                 help="write kernel[(blocks_x, blocks_y)](...)",
             )
         ) from None
+
+
+def _with_alignments(error: ArgusError, alignments: Mapping[str, int]) -> ArgusError:
+    """`error`, with a note on the tensors of this call that are less aligned than PyTorch makes them."""
+    less = [f"`{name}` to {bytes}" for name, bytes in alignments.items() if bytes < ALIGNMENTS[0]]
+    if not less:
+        return error
+    note = Note(f"built for a call whose tensors are aligned to fewer than {ALIGNMENTS[0]} bytes: {', '.join(less)}")
+    return type(error)(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics))
 
 
 def _target(arrays: Mapping[str, Array]) -> str:
