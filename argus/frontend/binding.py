@@ -30,7 +30,8 @@ def bind(context: Context, target: Target, value: Value, span: Span) -> None:
     check_name(context, target, value)
     old = names.get(name)
     outer = old is not None and old.depth < context.depth
-    if old is not None and isinstance(old.value, Poison) and outer:
+    if isinstance(value, Poison) or (old is not None and isinstance(old.value, Poison) and outer):
+        names[name] = Binding(Poison(), context.depth if old is None else old.depth, target.span)
         return
     if old is not None and isinstance(old.value, Tile):
         if _update(context, target, old, old.value, value, span, outer):

@@ -61,6 +61,8 @@ def run(context: Context, body: tuple[Statement, ...], later: Names = NONE) -> V
                     _statement(context, statement)
         except Rejected:
             _poison(context, statement)
+            if isinstance(statement, ReturnStmt):
+                return Poison()
     return None
 
 
