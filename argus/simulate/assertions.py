@@ -146,16 +146,16 @@ def _usable(block: Block, side: Term, step: Step) -> Array:
     never = ok & (kind <= NEUTRAL) & (name not in block.run.taggable)
     unwritten = f"the tag of an element of {name} is used that nothing has written"
     reports = (
-        (ok & (kind == BOTTOM), "initialisation", "uninitialised-read", unwritten),
-        (kind == TOP, "tags", "tag-mismatch", f"an element of {name} carries no definite tag"),
-        (kind == MISSING, "tags", "tag-mismatch", f"an element of {name} has no field of that name"),
-        (never & (kind != BOTTOM), "tags", "vacuous-assertion", f"no element of {name} ever carries a tag"),
+        (ok & (kind == BOTTOM), "tag-mismatch", unwritten),
+        (kind == TOP, "tag-mismatch", f"an element of {name} carries no definite tag"),
+        (kind == MISSING, "tag-mismatch", f"an element of {name} has no field of that name"),
+        (never & (kind != BOTTOM), "vacuous-assertion", f"no element of {name} ever carries a tag"),
     )
-    for bad, prop, code, text in reports:
+    for bad, code, text in reports:
         if bad.any():
             at = int(np.argmax(bad))
             arrived = tag_text(side.tags, at)
-            _report(block, step, prop, code, text, side.place, at, int(bad.sum()), arrived, "a tag")
+            _report(block, step, code, text, side.place, at, int(bad.sum()), arrived, "a tag")
     return np.asarray(ok & np.isin(kind, (TAGGED, CONSTANT, NEUTRAL)) & ~never)
 
 
@@ -219,13 +219,12 @@ def _mismatch(block: Block, step: Step, shown: Term, at: int, count: int, arrive
     assert shown.place is not None
     name = shown.place.memory.name
     text = f"an element of {name} carries another tag than asserted"
-    _report(block, step, "tags", "tag-mismatch", text, shown.place, at, count, arrived, expected)
+    _report(block, step, "tag-mismatch", text, shown.place, at, count, arrived, expected)
 
 
 def _report(
     block: Block,
     step: Step,
-    prop: str,
     code: str,
     text: str,
     place: Place,
@@ -241,7 +240,7 @@ def _report(
     thread = cell // memory.per_thread if isinstance(memory, Registers) else None
     block.report(
         step,
-        prop,
+        "tags",
         code,
         text,
         thread,

@@ -107,11 +107,14 @@ def ghost(block: Block, elem: Elem, step: Step, replica: int | None) -> Place:
     else:
         cell = everywhere[:, min(replica, everywhere.shape[1] - 1)]
     active = step.frame.active[cell // memory.per_thread]
-    return Place(memory, cell, coords, inside & step.on & (cell >= 0) & active)
+    return Place(memory, cell, coords, inside & step.on & (cell >= 0) & active, step.on)
 
 
 def of_place(block: Block, place: Place, step: Step) -> Tags:
-    """The tags at all n elements; untagged where the place has no cell."""
+    """The tags at all n elements; untagged where nothing is accessed.
+
+    A tensor's tag function says what an element outside of it would carry, had it one.
+    """
     schemas = block.run.schemas
     assert schemas is not None
     result = Tags.uniform(step.domain.size, NEUTRAL, schemas)
@@ -120,7 +123,8 @@ def of_place(block: Block, place: Place, step: Step) -> Tags:
     if isinstance(memory, GlobalTensor):
         declared = block.run.tags.get(memory.name)
         if declared is not None:
-            result.put(at, _declared(block, declared, tuple(c[at] for c in place.coords)))
+            wanted = np.flatnonzero(place.wanted)
+            result.put(wanted, _declared(block, declared, tuple(c[wanted] for c in place.coords)))
         if memory.tags is not None:
             own = memory.tags.take(cell)
             ours = own.status != BOTTOM
