@@ -34,11 +34,15 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a name is bound to, at how many run-time blocks deep, and where."""
+    """What a name is bound to, at how many run-time blocks deep, and where.
+
+    `borrowed`: a parameter of a helper that stands for its caller's fragment, which it must not change.
+    """
 
     value: Value
     depth: int
     span: Span
+    borrowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

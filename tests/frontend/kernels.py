@@ -2,6 +2,7 @@
 
 from argus.diagnostic import SourceError
 from argus.frontend import Options, check, parse
+from argus.ir.text import print_kernel
 from argus.source import SourceFile
 
 HEAD = """\
@@ -77,3 +78,10 @@ def errors(body: str, **options):
     except SourceError as error:
         return error.diagnostics
     return ()
+
+
+def statements(body: str, **options):
+    """The printed statements of kernel `k` with that body."""
+    lines = print_kernel(elaborate(body, **options)).split("\n")
+    start = lines.index("body {") if "body {" in lines else None
+    return [] if start is None else [line[2:] for line in lines[start + 1 : lines.index("}", start)]]
