@@ -38,3 +38,11 @@ def _compile(kernel: Kernel, target: str, text: str, arch: str) -> tuple[bytes, 
             binary, resources = hip.compile(text, arch)
     # Shared memory is dynamic on some targets: their compilers do not see it.
     return binary, replace(resources, shared_bytes=max(resources.shared_bytes, abi.shared_bytes(kernel)))
+
+
+def disassemble(artifact: Artifact) -> str:
+    """The machine code as text; "" for the host, or where there is none. Raises `ToolchainError` "compiler-missing"."""
+    vendor = TARGETS[artifact.target].vendor
+    if artifact.binary is None or vendor == "cpu":
+        return ""
+    return cuda.disassemble(artifact.binary) if vendor == "nvidia" else hip.disassemble(artifact.binary)
