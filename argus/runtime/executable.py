@@ -132,18 +132,17 @@ def unaligned(signature: Signature) -> Signature:
 
 
 def _options(options: Options) -> dict[str, Json]:
-    constexprs = {}
-    for name, value in options.constexprs.items():
+    constants = {}
+    for name, value in {**options.constexprs, "num_warps": options.num_warps}.items():
         try:
-            constexprs[name] = constant(value)
+            constants[name] = constant(value)
         except TypeError as error:
             raise LaunchError(
                 Diagnostic("constexpr-argument", f"`{name}`: {error}", property="launch", help="pass a constant")
             ) from None
     return {
         "target": options.target,
-        "num_warps": options.num_warps,
-        "constexprs": constexprs,
+        "constants": constants,
         "alignment": dict(options.alignment),
         "default_alignment": options.default_alignment,
     }

@@ -13,7 +13,7 @@ from argus.backend.launch.bind import ALIGNMENTS, alignment, bind, check_content
 from argus.backend.launch.evaluate import Number
 from argus.backend.launch.plan import Function, Plan
 from argus.backend.launch.signature import Signature
-from argus.diagnostic import ArgusError, Diagnostic, LaunchError, Note
+from argus.diagnostic import ArgusError, Diagnostic, LaunchError, Note, VerificationError
 from argus.frontend.options import Options
 from argus.runtime.device import load, target_of
 from argus.runtime.executable import CONSTEXPR, TENSOR, Executable, Parameter, Source
@@ -49,6 +49,7 @@ class Planner:
         self._parameters: tuple[Parameter, ...] | None = None
         self._interfaces: dict[Hashable, Signature] = {}
         self._executables: dict[Hashable, Executable] = {}
+        self._refused: dict[Hashable, tuple[Diagnostic, ...]] = {}
         self._functions: dict[Hashable, Function] = {}
 
     @property
@@ -124,10 +125,15 @@ class Planner:
         """The kernel for a call's constants and these alignments in bytes, by tensor."""
         options = Options(target, call.num_warps, call.constexprs, alignments)
         key = (call.constants, target, tuple(alignments.values()))
+        if key in self._refused:
+            raise VerificationError(*self._refused[key])
         try:
             return _kept(self._executables, key, lambda: self._source.executable(options))
         except ArgusError as error:
-            raise _with_alignments(error, alignments) from None
+            noted = _with_alignments(error, alignments)
+            if isinstance(noted, VerificationError):
+                self._refused[key] = noted.diagnostics
+            raise noted from None
 
     def _function(self, built: Executable, device: str) -> Function:
         return _kept(self._functions, (id(built), device), lambda: load(built, device))

@@ -97,12 +97,17 @@ def test_damaged_entries_are_rebuilt(tmp_path: Path, proofs: list[str]) -> None:
     assert proofs == ["scale", "scale"]
 
 
-def test_an_unproved_kernel_is_not_built(folder: Path) -> None:
-    x, out = np.zeros(300, np.float32), np.zeros(300, np.float32)
+def test_an_unproved_kernel_is_not_built(folder: Path, proofs: list[str]) -> None:
+    x, out, refused = np.zeros(300, np.float32), np.zeros(300, np.float32), kernel("unmasked", folder)
     for _ in range(2):
         with pytest.raises(VerificationError) as caught:
-            kernel("unmasked", folder)(x, out)
+            refused(x, out)
         assert caught.value.diagnostics[0].property == "bounds"
+        assert caught.value.diagnostics[0].notes == ()
+    assert proofs == ["unmasked"]
+    with pytest.raises(VerificationError) as caught:
+        refused(x[:3], out[:3])
+    assert caught.value.diagnostics[0].notes[-1].message.endswith("`x` to 4, `out` to 4")
     with pytest.raises(SourceError, match="arrange"):
         kernel("misspelt", folder)(x, out)
 
@@ -115,6 +120,9 @@ def test_preconditions_of_a_real_kernel(folder: Path) -> None:
     assert caught.value.diagnostics[0].span.line == TEXT.text[: TEXT.text.index("al.requires")].count("\n") + 1
     with pytest.raises(LaunchError, match="overlapping-output"):
         k(x[:8], x[4:], 0.0)
+    for wrong in ({"BLOCK": [64]}, {"num_warps": np.zeros(1)}):
+        with pytest.raises(LaunchError, match="constexpr-argument"):
+            k(x, np.zeros_like(x), 0.0, **wrong)
     with pytest.raises(LaunchError, match="grid-mismatch"):
         k[7](x, np.zeros_like(x), 0.0)
 
