@@ -37,7 +37,7 @@ class Call:
     @property
     def constants(self) -> Hashable:
         """What of the call fixes the text that is compiled."""
-        return (repr(sorted(self.constexprs.items())), self.num_warps)
+        return repr((sorted(self.constexprs.items()), self.num_warps))
 
 
 class Planner:
