@@ -312,6 +312,26 @@ TWINS = [
         "al.requires(al.in_range(idx, 0, n))",
     ),
     ("bad-requires", "says why", 'al.assume(n > 0, "")', 'al.assume(n > 0, "the caller counts")'),
+    (
+        "thread-dependent",
+        "belongs to the whole block",
+        "al.store(x[al.thread_id()], 1.0)",
+        "if al.thread_id() == 0:\n    al.store(x[0], 1.0)",
+    ),
+    (
+        "thread-dependent",
+        "belongs to the whole block",
+        "for i in range(al.thread_id()):\n    pass",
+        "p = al.thread_id()",
+    ),
+    ("conditional-declaration", "the grid", "if n > 0:\n    p = al.grid(n)", "p = al.grid(n)"),
+    ("conditional-declaration", "a precondition", "if n > 0:\n    al.requires(n < 9)", "al.requires(n < 9)"),
+    (
+        "conditional-declaration",
+        "a specification",
+        "if n > 0:\n    al.spec(x, lambda i: y[i])",
+        "if BLOCK > 0:\n    al.spec(x, lambda i: y[i])",
+    ),
     # tags
     ("bad-tag", "2 parameters", "al.tag(x, lambda i, j: (i, j))", "al.tag(x, lambda i: (i,))"),
     ("bad-tag", "has no name", "al.tag(x, lambda i: (i + 1,))", "al.tag(x, lambda i: dict(i=i + 1))"),
