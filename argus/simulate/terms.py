@@ -117,8 +117,10 @@ def of_place(block: Block, place: Place, step: Step) -> Tags:
     """
     schemas = block.run.schemas
     assert schemas is not None
-    result = Tags.uniform(step.domain.size, NEUTRAL, schemas)
     at = np.flatnonzero(place.ok)
+    if len(at) == step.domain.size and isinstance(place.memory, Registers) and place.memory.tags is not None:
+        return place.memory.tags.take(place.cell)
+    result = Tags.uniform(step.domain.size, NEUTRAL, schemas)
     memory, cell = place.memory, place.cell[at]
     if isinstance(memory, GlobalTensor):
         declared = block.run.tags.get(memory.name)
