@@ -134,8 +134,8 @@ def of_place(block: Block, place: Place, step: Step) -> Tags:
         return result
     assert memory.tags is not None
     found = memory.tags.take(cell)
-    if isinstance(memory, SharedTile) and memory.span > 1:
-        torn = ~memory.whole(cell) & (found.status != BOTTOM)
+    if isinstance(memory, SharedTile) and memory.memory.mixed:
+        torn = ~memory.whole(cell) & memory.written(cell)
         found.mix(torn, schemas.reason("bytes that were written as elements of another size"))
     result.put(at, found)
     return result
