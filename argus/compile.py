@@ -1,19 +1,40 @@
-"""The whole pipeline on one screen: text, tile IR, explicit IR, verdict, machine code."""
+"""The whole pipeline on one screen.
+
+    text -elaborate-> TileKernel -choreograph-> ExplicitKernel -examine-> Report -manufacture-> Artifact
+
+Each step takes what the step before made. `ARGUS_DEBUG=1` to `5` shows, each including the ones before it:
+stages with their times, IR, obligations, emitted source, machine code.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import NewType, TypeVar
 
+from argus import environment
+from argus.backend import build as backend
 from argus.backend.artifact import Artifact
-from argus.backend.build import build
-from argus.diagnostic import Verdict, VerificationError
+from argus.diagnostic import ArgusError, Diagnostic, Severity, Verdict, VerificationError
 from argus.frontend import Options, check, parse
 from argus.frontend.surface import Attribute, Expression, Name, Subscript
 from argus.ir.nodes import Kernel
+from argus.ir.text import print_kernel
+from argus.ir.wellformed import check_explicit, check_tile
 from argus.passes import lower
 from argus.source import SourceFile
 from argus.verify import Report, verify
+
+LIMIT_S = 30.0
+"""Seconds that a proof may take unless the caller says otherwise."""
+
+TileKernel = NewType("TileKernel", Kernel)
+"""Names, shapes and types are right and constants are fixed; policies are still open."""
+
+ExplicitKernel = NewType("ExplicitKernel", Kernel)
+"""Every buffer, layout, instruction and wait is there: this is what is proved, and what runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +45,14 @@ class Compiled:
     report: Report
 
 
+def kernels(source: SourceFile) -> tuple[str, ...]:
+    """The names of a file's kernels, in order. Raises `SourceError` with every syntax error of the file."""
+    functions = _timed("parse", lambda: parse(source)).functions
+    return tuple(dict.fromkeys(f.name for f in functions if f.kind == "kernel"))
+
+
 def declared(source: SourceFile, name: str) -> tuple[tuple[str, str], ...]:
-    """Name and kind ("tensor", "scalar", "constexpr") of each parameter of kernel `name`. Raises SourceError."""
+    """Name and kind ("tensor", "scalar", "constexpr") of each parameter of kernel `name`. Raises `SourceError`."""
     module = parse(source)
     function = module.function(name)
     aliases = dict(module.aliases)
@@ -44,23 +71,72 @@ def _kind(annotation: Expression | None, aliases: Mapping[str, str]) -> str:
             return "scalar"
 
 
-def elaborate(source: SourceFile, name: str, options: Options) -> Kernel:
-    """The tile IR of kernel `name`, constants fixed. Raises SourceError with every mistake in the text."""
-    return check(parse(source), name, options)
+def elaborate(source: SourceFile, name: str, options: Options) -> TileKernel:
+    """Raises `SourceError` with every error of syntax, names, shapes, types and constants."""
+    kernel = _timed("check", lambda: check(parse(source), name, options))
+    _show(2, f"tile IR of {name}", lambda: print_kernel(kernel))
+    _insist(check_tile(kernel))
+    return TileKernel(kernel)
 
 
-def prove(source: SourceFile, name: str, options: Options, *, limit_s: float = 30.0) -> tuple[Kernel, Report]:
-    """The explicit IR for `options.target`, and what is known of it. Raises SourceError."""
-    explicit = lower(elaborate(source, name, options), options.target)
-    return explicit, verify(explicit, limit_s)
+def choreograph(tile: TileKernel, target: str) -> ExplicitKernel:
+    """Raises `ArgusError` where a policy or an instruction cannot be carried out on the target."""
+    kernel = _timed("lower", lambda: lower(tile, target))
+    _show(2, f"explicit IR of {kernel.name}", lambda: print_kernel(kernel))
+    _insist(check_explicit(kernel))
+    return ExplicitKernel(kernel)
 
 
-def compile(source: SourceFile, name: str, options: Options, *, limit_s: float = 30.0) -> Compiled:
-    """Proves kernel `name` and builds it.
+def examine(explicit: ExplicitKernel, limit_s: float = LIMIT_S) -> Report:
+    """What is known of the kernel. A wrong kernel raises nothing: the report says so."""
+    report = _timed("verify", lambda: verify(explicit, limit_s=limit_s))
+    _show(3, f"obligations of {explicit.name}", lambda: _obligations(report))
+    return report
 
-    Raises SourceError, VerificationError unless every property is proved, ToolchainError.
-    """
-    explicit, report = prove(source, name, options, limit_s=limit_s)
+
+def manufacture(explicit: ExplicitKernel, report: Report, *, machine_code: bool = True) -> Artifact:
+    """Raises `VerificationError` unless all is proved, and `ToolchainError` where a compiler is missing or fails."""
     if report.verdict is not Verdict.PROVED:
-        raise VerificationError(*report.diagnostics)
-    return Compiled(build(explicit, options.target), report)
+        raise VerificationError(*(d for d in report.diagnostics if d.severity is Severity.ERROR))
+    target = explicit.target or ""
+    artifact = _timed("build", lambda: backend.build(explicit, target, compile=machine_code))
+    _show(4, f"source of {explicit.name}", lambda: artifact.source)
+    _show(5, f"machine code of {explicit.name}", lambda: backend.disassemble(artifact))
+    return replace(artifact, assumptions=report.assumptions)
+
+
+def prove(source: SourceFile, name: str, options: Options, *, limit_s: float = LIMIT_S) -> Report:
+    """What is known of kernel `name`. Raises `ArgusError` for text that is no kernel of the language."""
+    return examine(choreograph(elaborate(source, name, options), options.target), limit_s)
+
+
+def compile(source: SourceFile, name: str, options: Options, *, limit_s: float = LIMIT_S) -> Compiled:
+    """Kernel `name`, proved and built for `options.target`. Raises the `ArgusError` that says why not."""
+    explicit = choreograph(elaborate(source, name, options), options.target)
+    report = examine(explicit, limit_s)
+    return Compiled(manufacture(explicit, report), report)
+
+
+def _insist(problems: tuple[Diagnostic, ...]) -> None:
+    if problems:
+        raise ArgusError(*problems)
+
+
+_T = TypeVar("_T")
+
+
+def _timed(stage: str, work: Callable[[], _T]) -> _T:
+    start = time.perf_counter()
+    result = work()
+    _show(1, f"{stage}: {(time.perf_counter() - start) * 1e3:.1f} ms", str)
+    return result
+
+
+def _show(level: int, title: str, text: Callable[[], str]) -> None:
+    if environment.debug_level() >= level:
+        print(f"argus: {title}", *text().splitlines(), sep="\n  ", file=sys.stderr)
+
+
+def _obligations(report: Report) -> str:
+    lines = [f"{t.property:<16} {t.engine:<10} {t.seconds * 1e3:9.1f} ms" for t in report.timings]
+    return "\n".join([f"verdict: {report.verdict.value}", *lines])

@@ -6,8 +6,8 @@ Kernels are read, not run: called from Python, each of these functions raises `S
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 from argus.diagnostic import Diagnostic, SourceError
@@ -49,7 +49,7 @@ else:
 def _kernel_only(function: _Function) -> _Function:
     """A name with a signature and no Python behaviour."""
 
-    @wraps(function)
+    @functools.wraps(function)
     def outside(*_args: object, **_kwargs: object) -> NoReturn:
         name = function.__name__
         raise SourceError(

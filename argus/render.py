@@ -34,6 +34,11 @@ class Outcome:
     assumptions: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...]
 
+    @property
+    def unusable(self) -> bool:
+        """Whether there was nothing to prove: no finding is about a property of a kernel."""
+        return self.verdict is Verdict.UNKNOWN and all(d.verdict is None for d in self.diagnostics)
+
 
 # ---------------------------------------------------------------------------- text
 
@@ -43,8 +48,8 @@ def outcome_text(outcome: Outcome) -> Text:
     text = Text()
     for diagnostic in outcome.diagnostics:
         text.append_text(diagnostic_text(diagnostic)).append("\n")
-    verdict = outcome.verdict.value
-    text.append(verdict, _STYLES[verdict]).append(f" {outcome.kernel}", "bold")
+    word = "error" if outcome.unusable else outcome.verdict.value
+    text.append(word, _STYLES[word]).append(f" {outcome.kernel}", "bold")
     text.append(f"  {outcome.seconds:.2f} s\n", "dim")
     for assumption in outcome.assumptions:
         text.append("  assuming ", "dim").append(f"{assumption}\n")

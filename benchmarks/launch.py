@@ -57,11 +57,14 @@ def _candidates(torch: Any, size: int, device: str) -> dict[str, Callable[[], ob
     grid = (-(-size // 1024),)
     found: dict[str, Callable[[], object]] = {
         "argus, empty grid": lambda: vector_add(*none),
-        "argus, kernel(...)": lambda: vector_add(x, y, out),
-        "argus, kernel[grid](..., BLOCK=1024)": lambda: vector_add[grid](x, y, out, BLOCK=1024),
-        "torch.add(..., out=)": lambda: torch.add(x, y, out=out),
+        "torch.add(..., out=), no elements": lambda: torch.add(none[0], none[1], out=none[2]),
     }
-    if device == "cuda" and (launch := _triton(grid)) is not None:
+    if device == "cpu":  # the host would run the kernel itself within the call
+        return found
+    found["argus, kernel(...)"] = lambda: vector_add(x, y, out)
+    found["argus, kernel[grid](..., BLOCK=1024)"] = lambda: vector_add[grid](x, y, out, BLOCK=1024)
+    found["torch.add(..., out=)"] = lambda: torch.add(x, y, out=out)
+    if (launch := _triton(grid)) is not None:
         found["triton, kernel[grid](..., BLOCK=1024)"] = lambda: launch(x, y, out, size)
     return found
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from benchmarks.machine import machine
 
@@ -34,7 +35,7 @@ def show(results: Results, file: Path | None) -> None:
         numbers = all(not isinstance(row[heading], str) for row in results.rows)
         table.add_column(heading, justify="right" if numbers else "left")
     for row in results.rows:
-        table.add_row(*(_text(row[heading]) for heading in headings))
+        table.add_row(*(Text(_text(row[heading])) for heading in headings))
     console.print(table)
     for note in results.notes:
         console.print(f"  {note}", highlight=False)

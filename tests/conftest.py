@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -61,6 +61,15 @@ def require(found: T | None, what: str) -> T:
     if variable("CI") == "true":
         pytest.fail(f"needs {what}")
     pytest.skip(f"needs {what}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache directory of this run's own: what a user has built before must not decide a test."""
+    folder = tmp_path_factory.mktemp("argus-cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ARGUS_CACHE_DIR", str(folder))
+        yield folder
 
 
 @pytest.fixture(scope="session")

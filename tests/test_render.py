@@ -61,3 +61,9 @@ def test_sarif(golden: Golden) -> None:
     log = sarif([OUTCOME], "1.2.3")
     assert [r["level"] for r in log["runs"][0]["results"]] == ["error", "error", "warning"]
     golden("outcome.sarif", json.dumps(log, indent=2) + "\n")
+
+
+def test_what_could_not_be_tried_is_no_verdict_for_people() -> None:
+    broken = Outcome("k.py", Verdict.UNKNOWN, 0.0, (), (Diagnostic("syntax-error", "m"),))
+    assert outcome_text(broken).plain.splitlines()[-1].startswith("error k.py")
+    assert outcome_json(broken)["verdict"] == "unknown"

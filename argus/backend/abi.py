@@ -49,7 +49,8 @@ def arguments(kernel: Kernel) -> tuple[Argument, ...]:
     """Tensors, sizes, symbolic strides, scalars, tensor maps; each in order of declaration, each name once."""
     pointers = [Argument(t.name, "pointer", t.dtype) for t in kernel.tensors]
     sizes = [Argument(name, "size", int32) for name in kernel.sizes]
-    strides = {s.name: Argument(s.name, "stride", int64) for t in kernel.tensors for s in _symbolic(t)}
+    symbolic = (s for t in kernel.tensors for s in _symbolic(t) if s.name not in kernel.sizes)
+    strides = {s.name: Argument(s.name, "stride", int64) for s in symbolic}
     scalars = [Argument(p.name, "scalar", p.dtype) for p in kernel.params if isinstance(p, Scalar)]
     maps = [Argument(m.name, "tensormap", uint8) for m in tensor_maps(kernel)]
     return (*pointers, *sizes, *strides.values(), *scalars, *maps)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from argus.backend import abi
 from argus.backend.artifact import Artifact, Resources
 from argus.backend.cpu import toolchain as cpu
@@ -35,6 +37,12 @@ def _compile(kernel: Kernel, target: str, text: str, arch: str) -> tuple[bytes, 
         case _:
             binary, resources = hip.compile(text, arch)
     # Shared memory is dynamic on some targets: their compilers do not see it.
-    return binary, Resources(
-        resources.registers, max(resources.shared_bytes, abi.shared_bytes(kernel)), resources.spill_bytes
-    )
+    return binary, replace(resources, shared_bytes=max(resources.shared_bytes, abi.shared_bytes(kernel)))
+
+
+def disassemble(artifact: Artifact) -> str:
+    """The machine code as text; "" for the host, or where there is none. Raises `ToolchainError` "compiler-missing"."""
+    vendor = TARGETS[artifact.target].vendor
+    if artifact.binary is None or vendor == "cpu":
+        return ""
+    return cuda.disassemble(artifact.binary) if vendor == "nvidia" else hip.disassemble(artifact.binary)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import sha256
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,28 @@ from argus.ir.types import DTYPES, DType
 FORMAT = 1
 """Version of what the entries under a key hold. Raise it when their meaning changes."""
 
-_SOLVERS = ("lark", "z3-solver", "islpy", "numpy")
+_SOLVERS = ("lark", "z3_solver", "islpy", "numpy")
 
 
 @lru_cache(maxsize=1)
 def compiler() -> dict[str, str]:
-    """The version of Argus, the SHA-256 of its own source files, and the versions of what it proves with."""
-    return {"argus": tree_digest(Path(__file__).parent.parent)} | {name: version(name) for name in _SOLVERS}
+    """The SHA-256 of Argus's own source files and the versions of what it proves with."""
+    return {"argus": tree_digest(Path(__file__).parent.parent), **versions(_SOLVERS, sys.path)}
 
 
-def version(distribution: str) -> str:
-    """The installed version of a distribution, without importing it; "" if it is not installed."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""
+def versions(distributions: Iterable[str], directories: Iterable[str]) -> dict[str, str]:
+    """Installed versions, by the names of the metadata folders: reading the metadata takes ten times as long."""
+    found = dict.fromkeys(distributions, "")
+    for directory in directories:
+        try:
+            names = os.listdir(directory or ".")
+        except OSError:
+            continue
+        for name in names:
+            distribution, separator, rest = name.removesuffix(".dist-info").partition("-")
+            if separator and name.endswith(".dist-info") and found.get(distribution) == "":
+                found[distribution] = rest
+    return found
 
 
 def tree_digest(directory: Path) -> str:

@@ -30,7 +30,8 @@ def bind(context: Context, target: Target, value: Value, span: Span) -> None:
     check_name(context, target, value)
     old = names.get(name)
     outer = old is not None and old.depth < context.depth
-    if old is not None and isinstance(old.value, Poison) and outer:
+    if isinstance(value, Poison) or (old is not None and isinstance(old.value, Poison) and outer):
+        names[name] = Binding(Poison(), context.depth if old is None else old.depth, target.span)
         return
     if old is not None and isinstance(old.value, Tile):
         if _update(context, target, old, old.value, value, span, outer):
@@ -75,7 +76,7 @@ def check_name(context: Context, target: Target, value: Value) -> None:
 
 def _update(context: Context, target: Target, old: Binding, held: Tile, value: Value, span: Span, outer: bool) -> bool:
     """Rebinding a name that holds a tile. True if the name keeps its fragment, which now holds `value`."""
-    fragment = held.fragment
+    fragment = None if old.borrowed else held.fragment
     if fragment is None:
         if outer and value != held:
             context.fail(
@@ -141,6 +142,23 @@ def _positions(used: list[int], rank: int) -> tuple[Expr, ...]:
     return tuple(Coord(used.index(axis)) if axis in used else Const(0) for axis in range(rank))
 
 
+def copied(context: Context, value: Tile, name: str, span: Span) -> Tile:
+    """A fragment of the name's own that holds `value`, laid out as the fragment that `value` is."""
+    layout = context.fragments[value.fragment].layout if value.fragment is not None else None
+    return replace(tiles.materialise(context, value, name, span, layout), fresh=False)
+
+
+def own(context: Context, target: Target) -> Tile:
+    """The fragment that `target` holds, copied first if it is a caller's."""
+    binding = context.frame.names[target.id]
+    assert isinstance(binding.value, Tile)
+    if binding.borrowed:
+        binding = replace(binding, value=copied(context, binding.value, target.id, target.span), borrowed=False)
+        context.frame.names[target.id] = binding
+    assert isinstance(binding.value, Tile)
+    return binding.value
+
+
 def write(context: Context, fragment: str, value: Tile, span: Span) -> None:
     """`fragment = value`, in place."""
     if value.fresh and value.fragment is not None and _retarget(context, value.fragment, fragment):
@@ -203,9 +221,8 @@ def carry(context: Context, targets: tuple[Target, ...], live: frozenset[str]) -
         value = old.value
         if isinstance(value, Constant) and tiles.default_dtype(value.value) is not None:
             value = tiles.as_tile(context, value, old.span)
-        if isinstance(value, Tile) and value.fragment is None:
-            held = replace(tiles.materialise(context, value, target.id, old.span), fresh=False)
-            kept[target.id] = replace(old, value=held)
+        if isinstance(value, Tile) and (value.fragment is None or old.borrowed):
+            kept[target.id] = replace(old, value=copied(context, value, target.id, old.span), borrowed=False)
     context.frame.names = dict(kept)
     return kept
 

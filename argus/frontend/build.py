@@ -49,7 +49,7 @@ class Builder:
 
     def function(self, tree: Tree[Token], kind: str) -> s.Function:
         """A decorated function."""
-        decorator, name, parameters, _returns, suite = tree.children
+        decorator, name, parameters, *_returns, suite = tree.children
         assert isinstance(decorator, Tree) and isinstance(name, Token) and isinstance(suite, Tree)
         args, keywords = self.arguments(decorator.children[1])
         for arg in args:
@@ -179,7 +179,7 @@ class Builder:
             case "compare":
                 return self.compare(node, span)
             case "bit_or" | "bit_xor" | "bit_and" | "power":
-                left, right = _nodes(node)
+                left, right = _trees(node)
                 return s.Binary(_BINARY[node.data], self.expression(left), self.expression(right), span)
             case "binary":
                 left, operator, right = _nodes(node)

@@ -11,7 +11,7 @@ from argus import language
 from argus.diagnostic import Note
 from argus.frontend import constants
 from argus.frontend.constants import ConstantError
-from argus.frontend.context import CallSite, Context, Wanted
+from argus.frontend.context import CallSite, Context, Rejected, Wanted
 from argus.frontend.surface import Call, Expression, Keyword
 from argus.frontend.tiles import as_tile, cast
 from argus.frontend.values import (
@@ -19,6 +19,7 @@ from argus.frontend.values import (
     Constant,
     Helper,
     Method,
+    Poison,
     Range,
     Tile,
     TupleValue,
@@ -65,7 +66,10 @@ def call(context: Context, node: Call, function: Value, evaluate: Evaluate, want
         case Helper(function=helper):
             args = tuple(evaluate(a) for a in node.args)
             keywords = {k.name: evaluate(k.value) for k in node.keywords}
-            return context.inline(context, helper, args, keywords, node.span)
+            result = context.inline(context, helper, args, keywords, node.span)
+            if isinstance(result, Poison):
+                raise Rejected
+            return result
         case Method(receiver=receiver, name=name):
             return _method(context, receiver, name, node, evaluate)
         case _:

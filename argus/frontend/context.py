@@ -11,10 +11,11 @@ from argus.diagnostic import Diagnostic, Note
 from argus.frontend.options import Options
 from argus.frontend.surface import Function, Module
 from argus.frontend.values import Tile, Value, fragment_tile
-from argus.ir.expr import Expr, LoopVar
-from argus.ir.nodes import Fragment, Precondition, Shared, Stmt
+from argus.ir.expr import Expr, LoopVar, Thread
+from argus.ir.nodes import Fragment, If, Precondition, Shared, Stmt
 from argus.ir.target import Target
 from argus.ir.types import DType
+from argus.ir.visit import map_exprs
 from argus.layout import AnyLayout, FragmentLayout
 from argus.source import Span
 
@@ -34,11 +35,15 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a name is bound to, at how many run-time blocks deep, and where."""
+    """What a name is bound to, at how many run-time blocks deep, and where.
+
+    `borrowed`: a parameter of a helper that stands for its caller's fragment, which it must not change.
+    """
 
     value: Value
     depth: int
     span: Span
+    borrowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,24 @@ class Context:
 
     def emit(self, stmt: Stmt, span: Span) -> None:
         """Append a statement to the block that is being made."""
+        if not isinstance(stmt, If) and _reads_thread(stmt):
+            self.fail(
+                "thread-dependent",
+                "`al.thread_id()` takes part in a tile, and a tile belongs to the whole block",
+                span,
+                "index by `al.arange(...)`, which is spread over the threads; `al.thread_id()` is for an `if`",
+            )
         self.body.append(replace(stmt, span=self.at(span)))
+
+    def require_top_level(self, what: str, span: Span) -> None:
+        """What is said of the whole kernel does not stand in a run-time block."""
+        if self.depth:
+            self.fail(
+                "conditional-declaration",
+                f"{what} holds for the whole kernel, and this block may not run",
+                span,
+                "move it out of the block, to the top of the kernel",
+            )
 
     def count(self, span: Span) -> None:
         """Count one more elaborated statement; too many end the elaboration."""
@@ -233,3 +255,10 @@ class Context:
             yield
         finally:
             self.frame, self.call, self.stack = outer
+
+
+def _reads_thread(stmt: Stmt) -> bool:
+    """Whether a statement's own expressions depend on the thread."""
+    found: list[Expr] = []
+    map_exprs(stmt, lambda e: found.append(e) if isinstance(e, Thread) else None)
+    return bool(found)

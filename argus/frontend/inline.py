@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from argus.diagnostic import Note
-from argus.frontend import calls, tiles
+from argus.frontend import calls
 from argus.frontend.binding import check_name, settle
 from argus.frontend.context import MAX_INLINE, Binding, Context, Frame
 from argus.frontend.expressions import evaluate
-from argus.frontend.surface import Attribute, Function, Name, Parameter, Statement, Target, assigned
+from argus.frontend.surface import Attribute, Function, Name, Parameter, Statement, Target
 from argus.frontend.values import Constant, Nothing, Tile, TupleValue, Value, describe
 from argus.source import Span
 
@@ -32,21 +32,15 @@ def inline(
     if len(context.stack) > MAX_INLINE:
         context.fail("unrolled-too-far", f"helpers call helpers more than {MAX_INLINE} deep", span, "call fewer")
     given = _bind(context, function, args, keywords, span)
-    changed = {t.id for t in assigned(function.body)}
     frame = Frame(function, context.depth)
     before = set(context.fragments)
     with context.called(frame, span):
         for parameter, value in given:
             target = Target(parameter.name, parameter.span)
             check_name(context, target, value)
-            held = value
-            if isinstance(value, Tile) and value.fragment is not None and not value.fresh and parameter.name in changed:
-                layout = context.fragments[value.fragment].layout
-                held = tiles.materialise(context, value, parameter.name, span, layout)
-            elif not (isinstance(value, Tile) and value.fragment is not None and not value.fresh):
-                held = settle(context, value, parameter.name, span)
-            held = replace(held, fresh=False) if isinstance(held, Tile) else held
-            frame.names[parameter.name] = Binding(held, context.depth, parameter.span)
+            borrowed = isinstance(value, Tile) and value.fragment is not None and not value.fresh
+            held = value if borrowed else settle(context, value, parameter.name, span)
+            frame.names[parameter.name] = Binding(held, context.depth, parameter.span, borrowed)
         result = run(context, function.body)
     own = {name for name in context.fragments if name not in before}
     return Nothing() if result is None else _adoptable(result, own)

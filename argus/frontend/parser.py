@@ -123,7 +123,7 @@ def _constant(source: SourceFile, header: scan.Line) -> Constant | None:
     except UnexpectedInput:
         return Constant(tokens[0].text, None, span)
     builder = Builder(source, first.line, 0)
-    value = builder.expression(tree.children[0]) if _depth(tree) <= MAX_DEPTH and tree.children[0] else None
+    value = builder.expression(tree.children[0]) if _depth(tree)[0] <= MAX_DEPTH and tree.children[0] else None
     return Constant(tokens[0].text, None if builder.diagnostics else value, span)
 
 
@@ -194,12 +194,12 @@ class _Reader:
         tree = self._tree()
         if tree is None:
             return None
-        if _depth(tree) > MAX_DEPTH:
+        depth, deepest = _depth(tree)
+        if depth > MAX_DEPTH:
             message = f"expressions or blocks are nested more than {MAX_DEPTH} deep"
             remedy = "bind parts of long expressions to names; move inner blocks to `@argus.func` helpers"
-            self.diagnostics.append(
-                Diagnostic("nesting-too-deep", message, self.lines[1].span(self.source), help=remedy)
-            )
+            span = self._line_at(self.first_line + deepest.meta.line - 1).span(self.source)
+            self.diagnostics.append(Diagnostic("nesting-too-deep", message, span, help=remedy))
             return None
         builder = Builder(self.source, self.first_line, self.base)
         function = builder.function(tree, self.kind)
@@ -224,7 +224,7 @@ class _Reader:
         """The statement, and the token in it, that the parser stopped at; no token: the statement's end."""
         number = self.first_line + refusal.line - 1
         column = refusal.column + self.base
-        line = next((x for x in reversed(self.lines) if x.first.line <= number), self.lines[0])
+        line = self._line_at(number)
         ended = isinstance(refusal, UnexpectedToken) and refusal.token.type in (
             "$END", "_NEWLINE", "_INDENT", "_DEDENT",
         )  # fmt: skip
@@ -232,6 +232,9 @@ class _Reader:
             return line, None
         at = next((t for t in line.tokens if (t.end_line, t.end_column) > (number, column)), None)
         return line, at
+
+    def _line_at(self, number: int) -> scan.Line:
+        return next((x for x in reversed(self.lines) if x.first.line <= number), self.lines[0])
 
     def _note(self, line: scan.Line, diagnostic: Diagnostic) -> None:
         """Keep the diagnostic; what stands for the statement from now on cannot be refused again."""
@@ -288,10 +291,12 @@ class _Reader:
         return Diagnostic("bad-indentation", message, line.first.span(self.source), help=remedy)
 
 
-def _depth(tree: Tree[Token]) -> int:
-    deepest, todo = 0, [(tree, 1)]
+def _depth(tree: Tree[Token]) -> tuple[int, Tree[Token]]:
+    """How deep a tree is, and a node at that depth that has a position."""
+    found, todo = (0, tree), [(1, tree)]
     while todo:
-        node, depth = todo.pop()
-        deepest = max(deepest, depth)
-        todo.extend((child, depth + 1) for child in node.children if isinstance(child, Tree))
-    return deepest
+        depth, node = todo.pop()
+        if depth > found[0] and not node.meta.empty:
+            found = (depth, node)
+        todo.extend((depth + 1, child) for child in node.children if isinstance(child, Tree))
+    return found

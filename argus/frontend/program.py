@@ -40,6 +40,7 @@ from argus.source import Span
 def grid(call: CallSite) -> Value:
     """Declares the grid; its extents are expressions in sizes and scalars."""
     context = call.context
+    context.require_top_level("the grid", call.span)
     if context.grid is not None:
         context.fail("bad-grid", "the grid is declared twice", call.span, "declare it once, at the top of the kernel")
     names = [n for n in ("x", "y", "z") if arguments.given(call, n)]
@@ -109,6 +110,7 @@ def block_constant(call: CallSite) -> Value:
 
 def requires(call: CallSite) -> Value:
     context, value, where = call.context, call.args["condition"], call.spans["condition"]
+    context.require_top_level("a precondition", call.span)
     if isinstance(value, Contents):
         context.preconditions.append(InRange(value.tensor, value.lo, value.hi, context.at(call.span)))
         return Nothing()
@@ -142,6 +144,7 @@ def in_range(call: CallSite) -> Value:
 
 def assume(call: CallSite) -> Value:
     context, where = call.context, call.spans["condition"]
+    context.require_top_level("an assumption", call.span)
     reason = arguments.text(call, "reason")
     if not reason.strip():
         context.fail("bad-requires", "an assumption says why it holds", call.spans["reason"], "write the reason")

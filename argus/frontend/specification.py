@@ -22,6 +22,7 @@ def spec(call: CallSite) -> Value:
     """The specification of an output tensor."""
     context, view = call.context, arguments.tensor_view(call, "output")
     node = arguments.function(call, "function").node
+    context.require_top_level("a specification", call.span)
     if not view.whole:
         context.fail("bad-tag", "a specification is of a whole tensor", call.spans["output"], "name the tensor alone")
     if len(node.params) != len(view.shape):

@@ -61,6 +61,8 @@ def run(context: Context, body: tuple[Statement, ...], later: Names = NONE) -> V
                     _statement(context, statement)
         except Rejected:
             _poison(context, statement)
+            if isinstance(statement, ReturnStmt):
+                return Poison()
     return None
 
 
@@ -122,7 +124,8 @@ def _fragment(context: Context, target: Target) -> str | None:
 
 
 def _wanted(context: Context, target: Target) -> Wanted:
-    return Wanted(target.id, _fragment(context, target))
+    held = context.frame.names.get(target.id)
+    return Wanted(target.id, None if held is not None and held.borrowed else _fragment(context, target))
 
 
 def _accumulation(context: Context, target: Target, value: Expression) -> tuple[str, Expression] | None:
@@ -164,7 +167,9 @@ def _accumulate(context: Context, target: Target, op: str, operand: Expression, 
         bind(context, target, result, span)
         return
     expr = tiles.stretch(contribution.expr, contribution.shape, held.shape)
-    context.emit(Accumulate(Access(held.fragment, coords(len(held.shape))), expr, op, held.shape), span)
+    fragment = binding.own(context, target).fragment
+    assert fragment is not None
+    context.emit(Accumulate(Access(fragment, coords(len(held.shape))), expr, op, held.shape), span)
 
 
 def _augmented(context: Context, statement: AugAssign) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from argus.frontend.surface import Function, Lambda
-from argus.ir.expr import Coord, Elem, Expr, coords
+from argus.ir.expr import Const, Coord, Elem, Expr, coords
 from argus.ir.instruction.tiled import TiledMma
 from argus.ir.nodes import Shared, Tensor
 from argus.ir.types import DType
@@ -54,7 +54,7 @@ class View:
     @property
     def whole(self) -> bool:
         """Whether it is the object itself."""
-        return len(self.shape) == len(self.obj.shape) and self.index == coords(len(self.shape))
+        return self.shape == extents_of(self.obj) and self.index == coords(len(self.shape))
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -62,6 +62,11 @@ class View:
         if not all(isinstance(n, int) for n in self.shape):
             raise ValueError("a view with a symbolic extent")
         return tuple(n for n in self.shape if isinstance(n, int))
+
+
+def extents_of(obj: Tensor | Shared) -> tuple[int | Expr, ...]:
+    """The shape of a tensor or shared tile, constant extents as numbers."""
+    return tuple(int(n.value) if isinstance(n, Const) else n for n in obj.shape)
 
 
 @dataclass(frozen=True, slots=True)

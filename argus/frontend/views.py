@@ -8,7 +8,7 @@ from typing import Union
 
 from argus.frontend.context import Context
 from argus.frontend.tiles import broadcast_shapes, check_shape, constant_expr, stretch
-from argus.frontend.values import Constant, Tile, Value, View, describe
+from argus.frontend.values import Constant, Tile, Value, View, describe, extents_of
 from argus.ir import expr as ir
 from argus.ir.expr import (
     Const,
@@ -43,8 +43,7 @@ Item = Union[Value, SliceValue]
 
 def whole_view(obj: Tensor | Shared) -> View:
     """A tensor or shared tile as the view of all of it."""
-    shape = tuple(int(n.value) if isinstance(n, Const) else n for n in obj.shape)
-    return View(obj, coords(len(obj.shape)), shape)
+    return View(obj, coords(len(obj.shape)), extents_of(obj))
 
 
 # ---------------------------------------------------------------------------- subscripts

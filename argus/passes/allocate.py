@@ -14,7 +14,7 @@ from argus.diagnostic import Note
 from argus.ir.nodes import Barrier, Kernel, Shared, Stmt
 from argus.ir.visit import walk
 from argus.layout.swizzle import SwizzledLayout
-from argus.passes.fresh import names
+from argus.passes.fresh import touches
 from argus.passes.moves import target_of
 from argus.passes.report import LoweringError, problem
 
@@ -62,7 +62,7 @@ def tile_lives(kernel: Kernel) -> dict[str, Life]:
     lives: dict[str, Life] = {}
     tiles = {s.name for s in kernel.shared}
     for position, stmt in enumerate(kernel.body):
-        for name in set().union(*(names(s) for s in walk((stmt,)))) & tiles:
+        for name in set().union(*(touches(s) for s in walk((stmt,)))) & tiles:
             lives[name] = (lives.get(name, (position, position))[0], position)
     return {name: lives.get(name, (0, 0)) for name in tiles}
 

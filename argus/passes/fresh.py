@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from argus.ir.expr import REDUCTIONS, Const, coords
-from argus.ir.nodes import Access, For, Fragment, Kernel, Shared, Stage, Stmt
+from argus.ir.nodes import Access, AssertTags, For, Fragment, Kernel, Shared, Spec, Stage, Stmt, Tag
 from argus.ir.types import DType
 from argus.ir.visit import map_accesses, walk
 from argus.layout import AnyLayout, FragmentLayout
@@ -65,6 +65,11 @@ def identity(op: str, dtype: DType) -> Const:
     """The value that a reduction by `op` starts from."""
     value = REDUCTIONS[op](dtype)
     return Const(float(value) if dtype.is_float else value, dtype)
+
+
+def touches(stmt: Stmt) -> set[str]:
+    """The memory objects that a statement itself uses when it runs: tags cost nothing, so they use none."""
+    return set() if isinstance(stmt, Tag | AssertTags | Spec) else names(stmt)
 
 
 def names(stmt: Stmt) -> set[str]:

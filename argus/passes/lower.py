@@ -16,6 +16,7 @@ from argus.passes.registers import check_registers
 from argus.passes.report import LoweringError, problem
 from argus.passes.select import select_instructions
 from argus.passes.slices import slice_products
+from argus.passes.spread import spread_copies
 from argus.passes.staging import stage_tiles
 from argus.passes.through_registers import copy_through_registers
 from argus.passes.tiles import lay_out_tiles
@@ -30,6 +31,7 @@ PASSES: tuple[Pass, ...] = (
     copy_through_registers,  # memory to memory: two copies
     assign_layouts,  # registers: layout of tiles and statements, moves between layouts
     slice_products,  # mma: operands in registers
+    spread_copies,  # pipelined loops: copies between products
     split_reductions,  # accumulate: thread, warp, block
     select_instructions,  # copies: instruction, vector
     allocate_shared,  # shared tiles: offset

@@ -1,18 +1,20 @@
 """Software pipelining: `For(kind="pipelined")` with `Stage`s becomes a multi-buffered loop.
 
-    for k in pipelined(lo, hi, step), stages S:        if lo + 0*step < hi: at[0] <~ a[.., lo + 0*step ..]
+    for k in pipelined(lo, hi, step), stages S:        at[0] <~ a[.., lo + 0*step ..] if lo + 0*step < hi
         stage at <- a[.., k ..]                        commit                               (S - 1 times: prologue)
         mma acc += at * ...                      ->    for k in range(lo, hi, step):        i = (k - lo) // step
                                                            wait S - 2; barrier
-                                                           if k + (S-1)*step < hi:
-                                                               at[(i + S-1) % S] <~ a[.., k + (S-1)*step ..]
+                                                           ahead = k + (S-1)*step
+                                                           at[(i + S-1) % S] <~ a[.., ahead ..] if ahead < hi
                                                            commit
                                                            mma acc += at[i % S] * ...
+                                                       wait 0
 
 The one barrier of an iteration makes the awaited tile visible to all, and keeps the next copy out of the
-buffer that others still read in the iteration before. All copies that run do so for a k inside of the range, so
-nothing is left to drain. Tiles that cannot be copied asynchronously go through registers with two buffers:
-loaded at the top of iteration i for i + 1, stored to the other buffer at its end.
+buffer that others still read in the iteration before. Past the end, copies fill buffers that nobody reads with zeros:
+a predicate costs less than a branch in the loop; the last wait is for those. Tiles that cannot be copied
+asynchronously go through registers with two buffers: loaded at the top of iteration i for i + 1, stored to the
+other buffer at its end.
 """
 
 from __future__ import annotations
@@ -147,7 +149,7 @@ def _grow(kernel: Kernel, plan: Buffered) -> Shared:
 
 
 def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts) -> tuple[Stmt, ...]:
-    """Prologue and steady state of `loop`."""
+    """Prologue, steady state and drain of `loop`."""
     direct = [b for b in plan if b.register is None]
     through = [b for b in plan if b.register is not None]
     k = LoopVar(loop.var)
@@ -158,8 +160,8 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
     prologue: list[Stmt] = []
     for ahead in range(loop.stages - 1 if direct else 0):
         place = op("add", loop.start, Const(ahead * loop.step))
-        copies = [_issue(kernel, loop, b, place, Const(ahead), known) for b in direct]
-        prologue += [_within(loop, place, copies), CommitGroup(loop.span)]
+        prologue += [_issue(kernel, loop, b, place, Const(ahead), known) for b in direct]
+        prologue.append(CommitGroup(loop.span))
     if through:
         first = [s for b in through for s in (_fetch(loop, b, loop.start), _deposit(b, Const(0)))]
         prologue.append(_within(loop, loop.start, first))
@@ -168,10 +170,8 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
     top.append(Barrier(loop.span))
     if direct:
         target = op("mod", op("add", iteration, Const(loop.stages - 1)), Const(loop.stages))
-        top += [
-            _within(loop, later, [_issue(kernel, loop, b, later, target, known) for b in direct]),
-            CommitGroup(loop.span),
-        ]
+        top += [_issue(kernel, loop, b, later, target, known) for b in direct]
+        top.append(CommitGroup(loop.span))
     bottom: list[Stmt] = []
     if through:
         top.append(_within(loop, following, [_fetch(loop, b, following) for b in through]))
@@ -182,7 +182,8 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
     rest = tuple(s for s in loop.body if id(s) not in copied)
     place_now = {b.stage.dst: op("mod", iteration, Const(b.buffers)) for b in plan}
     body = (*top, *_in_buffers(rest, place_now), *bottom)
-    return (*prologue, replace(loop, body=body, kind="dynamic", stages=1))
+    drain = (WaitGroup(0, loop.span),) if direct else ()
+    return (*prologue, replace(loop, body=body, kind="dynamic", stages=1), *drain)
 
 
 def _within(loop: For, k: Expr, body: list[Stmt]) -> Stmt:
@@ -207,7 +208,10 @@ def _at_iteration(loop: For, stage: Stage, k: Expr) -> Stage:
 
 def _issue(kernel: Kernel, loop: For, plan: Buffered, k: Expr, buffer: Expr, known: Facts) -> Stmt:
     place = Access(plan.stage.dst, (buffer, *coords(len(plan.stage.shape))))
-    copy = asynchronous_copy(kernel, _at_iteration(loop, plan.stage, k), place, known)
+    stage = _at_iteration(loop, plan.stage, k)
+    exists = op("lt", k, loop.stop)
+    stage = replace(stage, mask=exists if stage.mask is None else op("and", exists, stage.mask))
+    copy = asynchronous_copy(kernel, padded(stage, kernel), place, known)
     assert copy is not None  # buffers and whole steps move no address off its alignment
     return copy
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argus.diagnostic import Note
 from argus.ir.nodes import For, If, Kernel, Stmt
-from argus.passes.fresh import names
+from argus.passes.fresh import touches
 from argus.passes.moves import target_of
 from argus.passes.report import LoweringError, problem
 from argus.source import Span
@@ -56,7 +56,7 @@ def _lives(kernel: Kernel, wanted: set[str]) -> dict[str, tuple[int, int]]:
         nonlocal position
         for stmt in body:
             position += 1
-            note(names(stmt), position, position)
+            note(touches(stmt), position, position)
             match stmt:
                 case For(body=inner):
                     before, start = set(lives), position

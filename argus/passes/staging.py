@@ -18,7 +18,7 @@ from argus.ir.nodes import Barrier, CommitGroup, Kernel, Stage, Stmt, WaitGroup
 from argus.ir.visit import walk
 from argus.passes.affine import Facts, facts
 from argus.passes.context import Context, rewrite_bodies
-from argus.passes.fresh import names, whole
+from argus.passes.fresh import touches, whole
 from argus.passes.report import LoweringError, problem
 from argus.passes.stages import asynchronous_copy, padded, plain_copy
 
@@ -46,7 +46,7 @@ def _expand(kernel: Kernel, order: list[Stmt], stages: list[Stage], context: Con
         raise LoweringError(problem("barrier-in-divergent-branch", what, span, "stage the tile before the branch"))
     tiles = {s.dst for s in stages}
     first = next(i for i, s in enumerate(order) if s is stages[0])
-    again = bool(context.loops) or any(tiles & names(s) for s in order[:first])
+    again = bool(context.loops) or any(tiles & touches(s) for s in order[:first])
     before = (Barrier(span),) if again else ()
     copies: list[Stmt] = []
     wait: tuple[Stmt, ...] = ()

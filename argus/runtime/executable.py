@@ -13,6 +13,7 @@ from argus.backend.cache import DiskCache, Entry, cache_key
 from argus.backend.fingerprint import FORMAT, compiler, constant, file_identity
 from argus.backend.launch.signature import Signature, TensorParam, signature, signature_from_json, signature_to_json
 from argus.diagnostic import Diagnostic, LaunchError
+from argus.environment import cache_directory
 from argus.frontend.options import Options
 from argus.ir.target import TARGETS
 from argus.source import SourceFile
@@ -73,10 +74,10 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CachedSource:
-    """Kernel `text`, compiled unless `cache` has it."""
+    """Kernel `text`, compiled unless `cache` (by default the one of the user's cache directory) has it."""
 
     text: KernelText
-    cache: DiskCache
+    cache: DiskCache | None = None
 
     def parameters(self) -> tuple[Parameter, ...]:
         """See `Source`."""
@@ -113,10 +114,11 @@ class CachedSource:
     def _entry(self, kind: str, parts: Mapping[str, Json], make: Callable[[], Entry]) -> Entry:
         what = {"kind": kind, "text": self.text.file.text, "name": self.text.name}
         key = cache_key({"format": FORMAT, "compiler": compiler(), **what, **parts})
-        entry = self.cache.get(key)
+        cache = DiskCache(cache_directory()) if self.cache is None else self.cache
+        entry = cache.get(key)
         if entry is None:
             entry = make()
-            self.cache.put(key, entry)
+            cache.put(key, entry)
         return entry
 
 
@@ -130,18 +132,17 @@ def unaligned(signature: Signature) -> Signature:
 
 
 def _options(options: Options) -> dict[str, Json]:
-    constexprs = {}
-    for name, value in options.constexprs.items():
+    constants = {}
+    for name, value in {**options.constexprs, "num_warps": options.num_warps}.items():
         try:
-            constexprs[name] = constant(value)
+            constants[name] = constant(value)
         except TypeError as error:
             raise LaunchError(
                 Diagnostic("constexpr-argument", f"`{name}`: {error}", property="launch", help="pass a constant")
             ) from None
     return {
         "target": options.target,
-        "num_warps": options.num_warps,
-        "constexprs": constexprs,
+        "constants": constants,
         "alignment": dict(options.alignment),
         "default_alignment": options.default_alignment,
     }

@@ -35,8 +35,9 @@ class JitKernel:
     precondition.
     """
 
-    def __init__(self, name: str, source: Source) -> None:
+    def __init__(self, name: str, source: Source, doc: str | None = None) -> None:
         self.__name__ = name
+        self.__doc__ = doc
         self._planner = Planner(source)
         self._plans: dict[object, Plan] = {}
         self._readers: dict[int, Reader] = {}

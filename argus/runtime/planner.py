@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any, TypeVar
 
 from argus.backend.launch.array import Array, array
-from argus.backend.launch.bind import alignment, bind, check_contents
+from argus.backend.launch.bind import ALIGNMENTS, alignment, bind, check_contents
 from argus.backend.launch.evaluate import Number
 from argus.backend.launch.plan import Function, Plan
 from argus.backend.launch.signature import Signature
-from argus.diagnostic import Diagnostic, LaunchError
+from argus.diagnostic import ArgusError, Diagnostic, LaunchError, Note, VerificationError
 from argus.frontend.options import Options
 from argus.runtime.device import load, target_of
 from argus.runtime.executable import CONSTEXPR, TENSOR, Executable, Parameter, Source
@@ -37,7 +37,7 @@ class Call:
     @property
     def constants(self) -> Hashable:
         """What of the call fixes the text that is compiled."""
-        return (repr(sorted(self.constexprs.items())), self.num_warps)
+        return repr((sorted(self.constexprs.items()), self.num_warps))
 
 
 class Planner:
@@ -49,6 +49,7 @@ class Planner:
         self._parameters: tuple[Parameter, ...] | None = None
         self._interfaces: dict[Hashable, Signature] = {}
         self._executables: dict[Hashable, Executable] = {}
+        self._refused: dict[Hashable, tuple[Diagnostic, ...]] = {}
         self._functions: dict[Hashable, Function] = {}
 
     @property
@@ -124,7 +125,15 @@ class Planner:
         """The kernel for a call's constants and these alignments in bytes, by tensor."""
         options = Options(target, call.num_warps, call.constexprs, alignments)
         key = (call.constants, target, tuple(alignments.values()))
-        return _kept(self._executables, key, lambda: self._source.executable(options))
+        if key in self._refused:
+            raise VerificationError(*self._refused[key])
+        try:
+            return _kept(self._executables, key, lambda: self._source.executable(options))
+        except ArgusError as error:
+            noted = _with_alignments(error, alignments)
+            if isinstance(noted, VerificationError):
+                self._refused[key] = noted.diagnostics
+            raise noted from None
 
     def _function(self, built: Executable, device: str) -> Function:
         return _kept(self._functions, (id(built), device), lambda: load(built, device))
@@ -151,6 +160,15 @@ def grid_of(grid: object) -> Grid:
                 help="write kernel[(blocks_x, blocks_y)](...)",
             )
         ) from None
+
+
+def _with_alignments(error: ArgusError, alignments: Mapping[str, int]) -> ArgusError:
+    """`error`, with a note on the tensors of this call that are less aligned than PyTorch makes them."""
+    less = [f"`{name}` to {bytes}" for name, bytes in alignments.items() if bytes < ALIGNMENTS[0]]
+    if not less:
+        return error
+    note = Note(f"built for a call whose tensors are aligned to fewer than {ALIGNMENTS[0]} bytes: {', '.join(less)}")
+    return type(error)(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics))
 
 
 def _target(arrays: Mapping[str, Array]) -> str:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from argus.ir.expr import Elem
-from argus.ir.nodes import AssertTags, Tag, TagCondition, TagEqual, TagField, TagTuple
+from argus.ir.expr import Coord, Elem, walk
+from argus.ir.nodes import (
+    AssertTags,
+    DataValue,
+    Once,
+    Tag,
+    TagCondition,
+    TagEqual,
+    TagField,
+    TagTerm,
+    TagTuple,
+)
 from argus.simulate.machine import Block, Frame, Place, Step
-from argus.simulate.memory import GlobalTensor, Registers, SharedTile
+from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedTile
 from argus.simulate.numeric import Array
+from argus.simulate.order import Touch
 from argus.simulate.provenance import members, way
 from argus.simulate.tagset import BOTTOM, CONSTANT, NEUTRAL, TAGGED, TOP, Field, Tags, hashed
 from argus.simulate.terms import MISSING, Term, field_text, ghost, of_place, select, tag_text, term
@@ -62,37 +74,85 @@ def _lacking(block: Block, stmt: Tag, side: Term, new: Tags, step: Step, name: s
 # ---------------------------------------------------------------------------- AssertTags
 
 
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """The coordinates at which an assertion is looked at; `extents` if they are a whole box, last axis fastest."""
+
+    stmt: AssertTags
+    frame: Frame
+    coords: tuple[Array, ...]
+    extents: tuple[int, ...] | None
+
+    @property
+    def size(self) -> int:
+        return len(self.coords[0]) if self.coords else 1
+
+    def step(self, block: Block) -> Step:
+        """The domain of these coordinates."""
+        return block.box(self.stmt, self.coords, self.size, self.frame)
+
+    def along(self, axes: frozenset[int]) -> tuple[_Box, Array | None]:
+        """The box of the given axes alone, and the position in it of every coordinate of this box (None: its own)."""
+        if self.extents is None or len(axes) == len(self.extents):
+            return self, None
+        kept = tuple(n if axis in axes else 1 for axis, n in enumerate(self.extents))
+        position = np.arange(int(np.prod(kept))).reshape(kept)
+        first = np.zeros((), dtype=np.int64)
+        for axis, n in enumerate(self.extents):
+            stride = int(np.prod(self.extents[axis + 1 :], dtype=np.int64))
+            steps = np.arange(n if axis in axes else 1) * stride
+            first = np.add.outer(first, steps)
+        coords = tuple(c[first.reshape(-1)] for c in self.coords)
+        return _Box(self.stmt, self.frame, coords, None), np.broadcast_to(position, self.extents).reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of a comparison, at the coordinates that it depends on; `at` are those of the whole box."""
+
+    term: Term
+    at: Array | None = None
+
+    def spread(self, values: Array) -> Array:
+        """Values of the term's elements at all coordinates of the box."""
+        return values if self.at is None else values[self.at]
+
+    def index(self, at: int) -> int:
+        """The term's element at a coordinate of the box."""
+        return at if self.at is None else int(self.at[at])
+
+
 def check(block: Block, stmt: AssertTags, frame: Frame) -> None:
     """Compare at every coordinate of the box under `where`, for every replica of every element."""
     if block.run.schemas is None:
         return
-    for coords in _boxes(stmt.shape):
-        n = len(coords[0]) if coords else 1
-        step = block.box(stmt, coords, n, frame)
+    for box in _boxes(stmt, frame):
         if stmt.where is not None:
+            step = box.step(block)
             keep = block.value(stmt.where, step, step.on)
+            box = _Box(stmt, frame, tuple(c[keep] for c in box.coords), None)
             if not keep.any():
                 continue
-            coords = tuple(c[keep] for c in coords)
-            step = block.box(stmt, coords, int(keep.sum()), frame)
         for condition in stmt.conditions:
             for replica in range(_most_replicas(block, condition)):
                 if isinstance(condition, TagEqual):
-                    _equal(block, condition, step, replica)
+                    _equal(block, condition, box, replica)
                 else:
-                    _tuple(block, condition, step, replica)
+                    _tuple(block, condition, box.step(block), replica)
 
 
-def _boxes(shape: tuple[int, ...]) -> Iterator[tuple[Array, ...]]:
-    """The coordinates of a box, in pieces along the first axis."""
+def _boxes(stmt: AssertTags, frame: Frame) -> Iterator[_Box]:
+    """The coordinates of the statement's box, in pieces along the first axis."""
+    shape = stmt.shape
     if not shape:
-        yield ()
+        yield _Box(stmt, frame, (), None)
         return
     rest = int(np.prod(shape[1:], dtype=np.int64))
     rows = max(1, _CHUNK // max(1, rest))
     for start in range(0, shape[0], rows):
-        piece = np.indices((min(rows, shape[0] - start), *shape[1:])).reshape(len(shape), -1)
-        yield (piece[0] + start, *piece[1:])
+        extents = (min(rows, shape[0] - start), *shape[1:])
+        piece = np.indices(extents).reshape(len(shape), -1)
+        yield _Box(stmt, frame, (piece[0] + start, *piece[1:]), extents)
 
 
 def _most_replicas(block: Block, condition: TagCondition) -> int:
@@ -108,15 +168,34 @@ def _most_replicas(block: Block, condition: TagCondition) -> int:
     return most
 
 
-def _equal(block: Block, condition: TagEqual, step: Step, replica: int) -> None:
-    left = term(block, condition.left, step, replica)
-    right = term(block, condition.right, step, replica)
-    shown = left if left.place is not None else right
-    if shown.place is None:
+def _axes(value: TagTerm) -> frozenset[int]:
+    """The quantified coordinates that a side depends on."""
+    match value:
+        case TagField(elem=elem):
+            exprs = elem.index
+        case Once(lo=lo, hi=hi):
+            exprs = (lo, hi)
+        case DataValue(index=index):
+            exprs = index
+        case _:
+            exprs = (value,)
+    return frozenset(e.axis for expr in exprs for e in walk(expr) if isinstance(e, Coord))
+
+
+def _equal(block: Block, condition: TagEqual, box: _Box, replica: int) -> None:
+    sides, usable = [], []
+    for value in (condition.left, condition.right):
+        part, at = box.along(_axes(value))
+        step = part.step(block)
+        side = _Side(term(block, value, step, replica), at)
+        sides.append(side)
+        usable.append(side.spread(_usable(block, side.term, step)))
+    left, right = sides
+    shown = left if left.term.place is not None else right
+    if shown.term.place is None:
         return
-    judged = _usable(block, left, step) & _usable(block, right, step)
     name = next(s.name for s in (condition.left, condition.right) if isinstance(s, TagField))
-    _compare(block, step, left, right, judged, shown, name)
+    _compare(block, box.step(block), left, right, usable[0] & usable[1], shown, name)
 
 
 def _tuple(block: Block, condition: TagTuple, step: Step, replica: int) -> None:
@@ -135,7 +214,8 @@ def _tuple(block: Block, condition: TagTuple, step: Step, replica: int) -> None:
     for position, value in enumerate(condition.terms):
         right = term(block, value, step, replica)
         left = select(tags, position, place)
-        _compare(block, step, left, right, judged & _usable(block, right, step), whole, position)
+        both = judged & _usable(block, right, step)
+        _compare(block, step, _Side(left), _Side(right), both, _Side(whole), position)
 
 
 def _usable(block: Block, side: Term, step: Step) -> Array:
@@ -146,37 +226,40 @@ def _usable(block: Block, side: Term, step: Step) -> Array:
     never = ok & (kind <= NEUTRAL) & (name not in block.run.taggable)
     unwritten = f"the tag of an element of {name} is used that nothing has written"
     reports = (
-        (ok & (kind == BOTTOM), "initialisation", "uninitialised-read", unwritten),
-        (kind == TOP, "tags", "tag-mismatch", f"an element of {name} carries no definite tag"),
-        (kind == MISSING, "tags", "tag-mismatch", f"an element of {name} has no field of that name"),
-        (never & (kind != BOTTOM), "tags", "vacuous-assertion", f"no element of {name} ever carries a tag"),
+        (ok & (kind == BOTTOM), "tag-mismatch", unwritten),
+        (kind == TOP, "tag-mismatch", f"an element of {name} carries no definite tag"),
+        (kind == MISSING, "tag-mismatch", f"an element of {name} has no field of that name"),
+        (never & (kind != BOTTOM), "vacuous-assertion", f"no element of {name} ever carries a tag"),
     )
-    for bad, prop, code, text in reports:
+    for bad, code, text in reports:
         if bad.any():
             at = int(np.argmax(bad))
             arrived = tag_text(side.tags, at)
-            _report(block, step, prop, code, text, side.place, at, int(bad.sum()), arrived, "a tag")
+            _report(block, step, code, text, side.place, at, int(bad.sum()), arrived, "a tag")
     return np.asarray(ok & np.isin(kind, (TAGGED, CONSTANT, NEUTRAL)) & ~never)
 
 
-def _compare(block: Block, step: Step, left: Term, right: Term, judged: Array, shown: Term, name: str | int) -> None:
+def _compare(block: Block, step: Step, left: _Side, right: _Side, judged: Array, shown: _Side, name: str | int) -> None:
     """Report where two sides differ. An untagged element stands for the empty set, and for any single integer."""
-    if left.once or right.once:
-        same = (left.field.size == right.field.size) & (left.field.print == right.field.print)
+    one, two = left.term.field, right.term.field
+    if left.term.once or right.term.once:
+        same = left.spread(one.exact()) == right.spread(two.exact())
     else:
-        same = left.field.same(right.field) | (left.kind != TAGGED) | (right.kind != TAGGED)
+        same = left.spread(one.code()) == right.spread(two.code())
+        same |= left.spread(left.term.kind != TAGGED) | right.spread(right.term.kind != TAGGED)
     bad = judged & ~same
-    if bad.any():
-        at = int(np.argmax(bad))
-        arrived, expected = (left, right) if left.place is not None else (right, left)
-        came, wanted = field_text(arrived.field, at), field_text(expected.field, at)
-        if expected.once:
-            low, high = int(expected.field.low[at]), int(expected.field.high[at])
-            wanted = f"each of {low} to {high} once" if high >= low else "no contribution"
-        key = _key(arrived, at, name)
-        if expected.once and key:
-            came = _members_text(block, arrived, at, key) or came
-        _mismatch(block, step, shown, at, int(bad.sum()), f"{key or name} = {came}", wanted)
+    if not bad.any():
+        return
+    at = int(np.argmax(bad))
+    first, second = (left, right) if left.term.place is not None else (right, left)
+    arrived, i, expected, j = first.term, first.index(at), second.term, second.index(at)
+    came, wanted = field_text(arrived.field, i), field_text(expected.field, j)
+    key = _key(arrived, i, name)
+    if expected.once:
+        low, high = int(expected.field.low[j]), int(expected.field.high[j])
+        wanted = f"each of {low} to {high} once" if high >= low else "no contribution"
+        came = (_members_text(block, arrived, i, key) if key else "") or came
+    _mismatch(block, step, shown.term, shown.index(at), int(bad.sum()), f"{key or name} = {came}", wanted)
 
 
 def _key(side: Term, at: int, name: str | int) -> str:
@@ -219,13 +302,12 @@ def _mismatch(block: Block, step: Step, shown: Term, at: int, count: int, arrive
     assert shown.place is not None
     name = shown.place.memory.name
     text = f"an element of {name} carries another tag than asserted"
-    _report(block, step, "tags", "tag-mismatch", text, shown.place, at, count, arrived, expected)
+    _report(block, step, "tag-mismatch", text, shown.place, at, count, arrived, expected)
 
 
 def _report(
     block: Block,
     step: Step,
-    prop: str,
     code: str,
     text: str,
     place: Place,
@@ -238,10 +320,10 @@ def _report(
     memory = place.memory
     if not block.run.log.wants(step.stmt, code, memory.name):
         return
-    thread = cell // memory.per_thread if isinstance(memory, Registers) else None
+    thread = cell // memory.per_thread if isinstance(memory, Registers) else _writer(memory, cell)
     block.report(
         step,
-        prop,
+        "tags",
         code,
         text,
         thread,
@@ -252,3 +334,9 @@ def _report(
         count=count,
         provenance=way(block, memory.name, cell),
     )
+
+
+def _writer(memory: Memory, cell: int) -> int | None:
+    """The thread of the block that last wrote a cell of shared or global memory."""
+    track = None if memory.order is None else memory.order.tracks.get(Touch.WRITE)
+    return None if track is None or track.thread[cell] < 0 else int(track.thread[cell])

@@ -127,7 +127,7 @@ def _sum(field: Field, on: Array, beside: Array) -> Field:
 def _differ(a: Field, b: Field, on_a: Array, on_b: Array) -> Array:
     """bool `[M, N]`: some k with on_a[m, k] and on_b[n, k] has different values on the two sides."""
     m, n = on_a.shape[0], on_b.shape[0]
-    code_a, code_b = _code(a), _code(b)
+    code_a, code_b = a.code(), b.code()
     same_rows = _one_row(code_a, on_a), _one_row(code_b, on_b)
     if same_rows[0] is not None and same_rows[1] is not None:
         wrong = same_rows[0] != same_rows[1]
@@ -136,11 +136,6 @@ def _differ(a: Field, b: Field, on_a: Array, on_b: Array) -> Array:
     for k in range(on_a.shape[1]):
         result |= (code_a[:, k, None] != code_b[None, :, k]) & on_a[:, k, None] & on_b[None, :, k]
     return result
-
-
-def _code(field: Field) -> Array:
-    """A number that is equal where two multisets count as the same field value: a single integer, or a set."""
-    return np.where(field.single(), field.low.astype(np.uint64), field.print ^ np.uint64(1 << 63))
 
 
 def _one_row(code: Array, on: Array) -> Array | None:

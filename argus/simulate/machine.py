@@ -75,12 +75,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Cells of an access: `cell[i]` for the elements `ok[i]`; `coords` are logical, one array a dimension."""
+    """Cells of an access: `cell[i]` for the elements `ok[i]`; `coords` are logical, one array a dimension.
+
+    `wanted` are the elements at which the program makes the access: `ok`, and those that have no cell.
+    """
 
     memory: Memory
     cell: Array
     coords: tuple[Array, ...]
     ok: Array
+    wanted: Array
 
 
 class Brought(Protocol):
@@ -184,7 +188,10 @@ class Block:
         return Step(stmt, frame, domain, self.run.log.event(stmt, self.index, frame.loops), on)
 
     def box(self, stmt: Stmt, coords: tuple[Array, ...], n: int, frame: Frame | None = None) -> Step:
-        """A domain of n elements that no thread holds: the elements of a tag assertion or of a memory tile."""
+        """A domain of n elements that no thread holds: the elements of a tag assertion or of a memory tile.
+
+        The machine does not execute it: nothing that goes wrong in it is a fault of the program.
+        """
         if frame is None:
             frame = Frame(np.ones(self.run.kernel.num_threads, dtype=np.bool_), {})
         everything = np.ones(n, dtype=np.bool_)
@@ -260,9 +267,9 @@ class Block:
             if fixed and all(_static(e) for e in index):
                 self._static[key] = _Fixed(index, step.domain.layout, cell, coords)
         ok = on & (cell >= 0)
-        if not ok.all() and (on & ~ok).any():
+        if step.event != NOBODY and not ok.all() and (on & ~ok).any():
             self._misplaced(memory, coords, step, on & ~ok)
-        return Place(memory, cell, coords, ok)
+        return Place(memory, cell, coords, ok, on)
 
     def _cells(self, memory: Memory, coords: tuple[Array, ...], step: Step, on: Array, warp: bool) -> Array:
         """Cells at all elements, -1 where there is none; of tensors only at the elements `on`."""
@@ -283,8 +290,11 @@ class Block:
         if isinstance(memory, SharedTile):
             cell[at] = memory.cells[element[at]]
         elif isinstance(memory, Registers):
-            find = memory.holders.warp if warp else memory.holders.own
-            cell[at] = find(step.domain.thread[at], element[at])
+            if step.event == NOBODY:
+                cell[at] = memory.holders.replicas(element[at])[:, 0]
+            else:
+                find = memory.holders.warp if warp else memory.holders.own
+                cell[at] = find(step.domain.thread[at], element[at])
         return cell
 
     def _misplaced(self, memory: Memory, coords: tuple[Array, ...], step: Step, bad: Array) -> None:

@@ -119,7 +119,7 @@ def _registers(block: Block, access: Access, step: Step, layout: FragmentLayout,
     if (register < 0).any():
         return None
     cell = (np.arange(layout.num_threads)[:, None] * memory.per_thread + register[None, :]).reshape(-1)
-    return Place(memory, cell, place.coords, on)
+    return Place(memory, cell, place.coords, on, on)
 
 
 @lru_cache(maxsize=1024)

@@ -143,6 +143,8 @@ class SharedMemory:
     def __init__(self, tiles: tuple[Shared, ...], schemas: Schemas | None) -> None:
         ends = [(s.offset or 0) + table_of(s).max() * s.dtype.bytes + s.dtype.bytes for s in tiles]
         self.grain = gcd(*(s.dtype.bytes for s in tiles), *(s.offset or 0 for s in tiles)) if tiles else 1
+        self.mixed = any(s.dtype.bytes != self.grain for s in tiles)
+        """Whether elements of different sizes, or at odd places, may share bytes."""
         size = int(max(ends, default=0))
         self.bytes = np.full(size + 16, POISON, dtype=np.uint8)
         cells = size // self.grain + 1

@@ -62,10 +62,18 @@ class Field:
         result: Array = (self.low == self.high) & (self.size > 0)
         return result
 
+    def code(self) -> Array:
+        """A number that is equal where two multisets count as one value: a single integer, or the same multiset."""
+        return np.where(self.single(), self.low.astype(np.uint64), self.exact())
+
+    def exact(self) -> Array:
+        """A number that is equal where two multisets are."""
+        result: Array = self.print ^ hashed(~self.size)
+        return result
+
     def same(self, other: Field) -> Array:
         """Equal single integers, or equal multisets."""
-        integers = self.single() & other.single() & (self.low == other.low)
-        result: Array = integers | ((self.size == other.size) & (self.print == other.print))
+        result: Array = self.code() == other.code()
         return result
 
 

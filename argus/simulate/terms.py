@@ -107,20 +107,26 @@ def ghost(block: Block, elem: Elem, step: Step, replica: int | None) -> Place:
     else:
         cell = everywhere[:, min(replica, everywhere.shape[1] - 1)]
     active = step.frame.active[cell // memory.per_thread]
-    return Place(memory, cell, coords, inside & step.on & (cell >= 0) & active)
+    return Place(memory, cell, coords, inside & step.on & (cell >= 0) & active, step.on)
 
 
 def of_place(block: Block, place: Place, step: Step) -> Tags:
-    """The tags at all n elements; untagged where the place has no cell."""
+    """The tags at all n elements; untagged where nothing is accessed.
+
+    A tensor's tag function says what an element outside of it would carry, had it one.
+    """
     schemas = block.run.schemas
     assert schemas is not None
-    result = Tags.uniform(step.domain.size, NEUTRAL, schemas)
     at = np.flatnonzero(place.ok)
+    if len(at) == step.domain.size and isinstance(place.memory, Registers) and place.memory.tags is not None:
+        return place.memory.tags.take(place.cell)
+    result = Tags.uniform(step.domain.size, NEUTRAL, schemas)
     memory, cell = place.memory, place.cell[at]
     if isinstance(memory, GlobalTensor):
         declared = block.run.tags.get(memory.name)
         if declared is not None:
-            result.put(at, _declared(block, declared, tuple(c[at] for c in place.coords)))
+            wanted = np.flatnonzero(place.wanted)
+            result.put(wanted, _declared(block, declared, tuple(c[wanted] for c in place.coords)))
         if memory.tags is not None:
             own = memory.tags.take(cell)
             ours = own.status != BOTTOM
@@ -128,8 +134,8 @@ def of_place(block: Block, place: Place, step: Step) -> Tags:
         return result
     assert memory.tags is not None
     found = memory.tags.take(cell)
-    if isinstance(memory, SharedTile) and memory.span > 1:
-        torn = ~memory.whole(cell) & (found.status != BOTTOM)
+    if isinstance(memory, SharedTile) and memory.memory.mixed:
+        torn = ~memory.whole(cell) & memory.written(cell)
         found.mix(torn, schemas.reason("bytes that were written as elements of another size"))
     result.put(at, found)
     return result

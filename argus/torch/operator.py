@@ -26,7 +26,7 @@ def register(
     num_warps: int | None = None,
     constexprs: Mapping[str, object] | None = None,
 ) -> Any:
-    """Registers `kernel`, its constants fixed, as operator `name` ("namespace::name"), and returns it (a `CustomOpDef`).
+    """Registers `kernel`, its constants fixed, as operator `name` ("namespace::name"), and returns it.
 
     The operator takes the kernel's tensors and scalars in order, returns nothing, and is declared to mutate the
     tensors that the kernel writes. With `functional=True` it takes what is only read, allocates what is

@@ -7,6 +7,7 @@ that property too. What it does not confirm is reported as unknown, never as ref
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from argus.diagnostic import Diagnostic, Severity, Verdict, Witness
 from argus.ir.nodes import Kernel
@@ -83,14 +84,33 @@ def _witness(kernel: Kernel, finding: Finding, place: Place, violation: Violatio
         object=violation.object,
         logical=violation.logical,
         physical=violation.physical,
-        arrived=violation.arrived or finding.arrived,
+        arrived=violation.arrived or finding.arrived or _conflict(violation),
         expected=violation.expected or finding.expected,
         provenance=violation.provenance,
-        other=violation.other,
+        other=_other(violation),
         failing=finding.failing or _failing(violation),
         unique=violation.count == 1,
         replayed=True,
     )
+
+
+def _other(violation: Violation) -> dict[str, Any] | None:
+    """The second party in plain values: its access, block, thread, iteration and place in the source."""
+    if violation.other is None:
+        return None
+    other = dict(violation.other)
+    statement = other.pop("statement", None)
+    if statement is not None:
+        other["span"] = str(statement.span)
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in other.items()}
+
+
+def _conflict(violation: Violation) -> str:
+    """What a race lets arrive."""
+    other = violation.other
+    if other is None or "thread" not in other:
+        return ""
+    return f"either side of the {other.get('access', 'access')} by thread {other['thread']}, in no order"
 
 
 def _failing(violation: Violation) -> str:

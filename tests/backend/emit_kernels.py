@@ -23,6 +23,7 @@ from argus.ir.nodes import (
 )
 from argus.ir.types import DType, bfloat16, float32, int32
 from argus.layout import (
+    AnyLayout,
     FragmentLayout,
     Mode,
     Swizzle,
@@ -309,3 +310,27 @@ def elementwise(outputs: dict[str, Expr], inputs: dict[str, DType], size: int = 
         tuple(Fragment(f"{n}f", d, (size,), layout) for n, d in dtypes.items()),
         sizes=("N",),
     )
+
+
+def rotated(layout: AnyLayout) -> Kernel:
+    """out[i, j ^ 1] = sum over s < 3 of x[i, (j + s) % 16], x through a shared tile of any layout."""
+    fill = parse_fragment("[32x16 | t 16@1 2@0 | v 16@0*2]")
+    read = parse_fragment("[32x16 | t 4@1*4 8@0 | v 4@1 4@0*8]")
+    shape, shift = (32, 16), op("mod", op("add", Coord(1), LoopVar("s")), c(16))
+    swapped = (Coord(0), op("xor", Coord(1), c(1)))
+    body = (
+        Copy(Access("xf", coords(2)), Access("x", coords(2)), shape, None, None, fill, "ld.global", 1),
+        Copy(Access("tile", coords(2)), Access("xf", coords(2)), shape, None, None, fill, "st.shared", 1),
+        Map(Access("sum", coords(2)), c(0), shape, read, "thread"),
+        Barrier(),
+        For("s", c(0), Param("S"), 1, (
+            Copy(Access("part", coords(2)), Access("tile", (Coord(0), shift)), shape, None, None, read, "ld.shared", 1),
+            Accumulate(Access("sum", swapped), Elem("part", coords(2), int32), "add", shape, None, read, "thread"),
+        )),
+        Copy(Access("out", coords(2)), Access("sum", coords(2)), shape, None, None, read, "st.global", 4),
+    )  # fmt: skip
+    fragments = (Fragment("xf", int32, shape, fill), Fragment("part", int32, shape, read),
+                 Fragment("sum", int32, shape, read))  # fmt: skip
+    tensors = (tensor("x", int32, "M", "N"), tensor("out", int32, "M", "N"))
+    tile = Shared("tile", int32, shape, layout, 256)
+    return kernel("rotated", tensors, body, fragments, (tile,), ("M", "N", "S"))

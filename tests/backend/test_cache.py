@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argus.backend.cache import CacheWarning, DiskCache, Entry, cache_key
-from argus.backend.fingerprint import compiler, constant, file_identity, tree_digest, value_of
+from argus.backend.fingerprint import compiler, constant, file_identity, tree_digest, value_of, versions
 from argus.ir.types import bfloat16, float16
 
 KEY = cache_key({"text": "kernel"})
@@ -145,6 +146,7 @@ def test_abandoned_temporary_files_go_and_fresh_ones_stay(tmp_path: Path) -> Non
 
 _WORKER = """
 import sys
+from importlib import metadata
 from pathlib import Path
 from argus.backend.cache import DiskCache, Entry
 cache, key = DiskCache(Path(sys.argv[1]), limit=200_000), sys.argv[2]
@@ -238,9 +240,16 @@ def test_a_tool_is_known_by_its_file(tmp_path: Path) -> None:
 
 
 def test_the_compilers_fingerprint_names_what_proves() -> None:
-    print_ = compiler()
-    assert len(print_["argus"]) == 64
-    assert print_["z3-solver"]
+    found = compiler()
+    assert len(found["argus"]) == 64
+    assert found["z3_solver"] == metadata.version("z3-solver")
+
+
+def test_versions_are_those_that_python_would_import(tmp_path: Path) -> None:
+    for place, name in (("a", "islpy-2.0"), ("b", "islpy-1.0"), ("b", "lark-1.3.1"), ("b", "other-1")):
+        (tmp_path / place / f"{name}.dist-info").mkdir(parents=True)
+    found = versions(["islpy", "lark", "missing"], [str(tmp_path / "none"), str(tmp_path / "a"), str(tmp_path / "b")])
+    assert found == {"islpy": "2.0", "lark": "1.3.1", "missing": ""}
 
 
 def test_reading_and_writing_give_no_warning(tmp_path: Path) -> None:

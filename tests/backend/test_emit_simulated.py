@@ -107,7 +107,7 @@ def test_gemm_of_other_types(target: str, warp_size: int, dtype: DType, tile: tu
 
 
 @settings(
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],

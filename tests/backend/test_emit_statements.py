@@ -10,7 +10,7 @@ from argus.backend.cpu.toolchain import find_compiler
 from argus.backend.emit import emit
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, coords, op
 from argus.ir.types import DType, bfloat16, boolean, float32, int8, int32, int64
-from argus.layout import FragmentLayout, parse_fragment
+from argus.layout import FragmentLayout, Layout, Swizzle, SwizzledLayout, parse, parse_fragment
 from tests.backend import emit_kernels as kernels
 from tests.backend.host import from_bfloat16, run, to_bfloat16
 
@@ -68,6 +68,18 @@ def test_atomics_count_each_element_once() -> None:
     run(kernels.histogram(), (3,), x=x, count=count, top=top, N=150, C=10, One=1)
     np.testing.assert_array_equal(count, np.bincount(x[x >= 0], minlength=10))
     assert top[0] == x.max()
+
+
+@pytest.mark.parametrize("text", ["((8,4),(4,4)):((20,160),(1,4))", "(32,16):(16,1)", "(32,(4,4)):(4,(1,128))"])
+@pytest.mark.parametrize("swizzled", [False, True])
+def test_shared_tiles_of_any_layout_and_registers_in_any_order(text: str, swizzled: bool) -> None:
+    plain = parse(text)
+    assert isinstance(plain, Layout)
+    kernel = kernels.rotated(SwizzledLayout(Swizzle(2, 2, 3), 32, plain) if swizzled else plain)
+    x, out = RNG.integers(-99, 99, (32, 16)).astype(np.int32), np.zeros((32, 16), np.int32)
+    run(kernel, (1,), x=x, out=out, M=32, N=16, S=3)
+    j = np.arange(16)
+    np.testing.assert_array_equal(out[:, j ^ 1], sum(x[:, (j + s) % 16] for s in range(3)))
 
 
 def test_gather_branches_and_reserved_names() -> None:

@@ -43,18 +43,19 @@ def lowered(target: str) -> Kernel:
     return lower(tiles.gemm(warp_size=64 if target == "gfx942" else 32), target)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "gfx942"])
-def test_gemm_golden(target: str, golden: Golden) -> None:
-    golden(f"gemm_{target}.cpp", emit(lowered(target)))
-
-
-def test_softmax_golden(golden: Golden) -> None:
-    golden("softmax_sm_80.cpp", emit(lower(tiles.softmax(), "sm_80")))
-
-
-@pytest.mark.parametrize("name", ["histogram", "gather_loop"])
-def test_statements_golden(name: str, golden: Golden) -> None:
+@pytest.mark.parametrize("name", ["gemm", "histogram", "gather_loop"])
+def test_golden(name: str, golden: Golden) -> None:
     golden(f"{name}.cpp", emit(getattr(kernels, name)()))
+
+
+def test_a_reduction_golden(golden: Golden) -> None:
+    layout = parse_fragment("[16x16 | t 2@1*4 2@_ 2@1*8 4@0*2 2@0*8 | v 4@1 2@0]")
+    golden("row_sums.cpp", emit(kernels.row_sums(layout, "maximum", True)))
+
+
+def test_a_matrix_instruction_of_amd_golden(golden: Golden) -> None:
+    text = emit(kernels.one_mma("mfma_f32_32x32x8", bfloat16, "buffer_load", "buffer_store"))
+    golden("mfma.cpp", text)
 
 
 MARKS: tuple[Stmt, ...] = (

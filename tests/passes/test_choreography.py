@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from argus.ir.nodes import Barrier, Copy, For, Kernel, Mma
+from argus.ir.nodes import AssertTags, Barrier, Copy, For, Kernel, Mma, Stmt, Tag
 from argus.ir.text import print_kernel
-from argus.ir.visit import walk
+from argus.ir.visit import rewrite_body, walk
 from argus.passes import lower
 from tests.passes import kernels
 
@@ -26,39 +27,70 @@ def steps(kernel: Kernel) -> list[str]:
     return short
 
 
+def asynchronous(stmt: Stmt) -> bool:
+    return isinstance(stmt, Copy) and stmt.instr == "cp.async"
+
+
 def test_asynchronous_pipeline() -> None:
-    assert steps(lower(kernels.gemm(stages=3), "sm_80"))[2:32] == [
-        "if 0 < K {",
-        "  copy at cp.async",
-        "  copy bt cp.async",
-        "}",
+    assert steps(lower(kernels.gemm(stages=3), "sm_80"))[2:28] == [
+        "copy at cp.async",
+        "copy bt cp.async",
         "commit_group",
-        "if 32 < K {",
-        "  copy at cp.async",
-        "  copy bt cp.async",
-        "}",
+        "copy at cp.async",
+        "copy bt cp.async",
         "commit_group",
         "for k0 in 0 .. K step 32 {",
         "  wait_group 1",
         "  barrier",
-        "  if k0 + 64 < K {",
-        "    copy at cp.async",
-        "    copy bt cp.async",
-        "  }",
-        "  commit_group",
         "  assert (i, j, k) in 64x64x32 {at[k0 // 32 % 3, c0, c2].k == k0 + c2}",
         "  copy at_a ldmatrix",
         "  copy bt_b ldmatrix",
+        "  copy at cp.async",
         "  mma acc mma_m16n8k16",
         "  copy at_a ldmatrix",
         "  copy bt_b ldmatrix",
+        "  copy bt cp.async",
+        "  commit_group",
         "  mma acc mma_m16n8k16",
         "}",
+        "wait_group 0",
         "map ct",
         "copy ct_scratch st.shared",
         "barrier",
         "copy ct_rows ld.shared",
+        "copy c st.global",
     ]
+
+
+def test_copies_of_two_stages_are_issued_at_once() -> None:
+    body = steps(lower(kernels.gemm(stages=2), "sm_80"))
+    start = body.index("  wait_group 0")
+    assert body[start : start + 5] == [
+        "  wait_group 0",
+        "  barrier",
+        "  copy at cp.async",
+        "  copy bt cp.async",
+        "  commit_group",
+    ]
+
+
+def test_large_copies_are_cut_to_spread_them() -> None:
+    kernel = lower(kernels.gemm((128, 256, 64), 4, num_warps=8), "sm_90a")
+    loop = next(s for s in kernel.body if isinstance(s, For))
+    steps_of_loop = [
+        "mma" if isinstance(s, Mma) else "copy" for s in loop.body if isinstance(s, Mma) or asynchronous(s)
+    ]
+    assert " ".join(steps_of_loop) == "copy copy mma copy mma copy copy mma copy mma"
+    copied = sum(s.layout.size for s in loop.body if isinstance(s, Copy) and asynchronous(s) and s.layout)
+    assert copied == (128 + 256) * 64
+
+
+def test_tags_change_no_step() -> None:
+    tagged = lower(kernels.gemm((128, 256, 64), 4, num_warps=8), "sm_90a")
+    plain = kernels.gemm((128, 256, 64), 4, num_warps=8)
+    without = replace(plain, body=rewrite_body(plain.body, lambda s: () if isinstance(s, Tag | AssertTags) else None))
+    stripped = rewrite_body(tagged.body, lambda s: () if isinstance(s, Tag | AssertTags) else None)
+    assert lower(without, "sm_90a") == replace(tagged, body=stripped)
 
 
 def test_pipeline_through_registers() -> None:

@@ -246,6 +246,20 @@ def test_tensors_without_memory_are_refused(kernel: JitKernel) -> None:
             assert caught.value.diagnostics[0].code in ("argument-type", "device-mismatch")
 
 
+def test_tensors_of_a_transformation_are_refused(kernel: JitKernel) -> None:
+    torch = pytest.importorskip("torch")
+    a, b, c = torch_operands()
+
+    def call(row: Any) -> Any:
+        kernel(row, b, c, 1.0)
+        return row
+
+    with pytest.raises(LaunchError) as caught:
+        torch.vmap(call)(torch.zeros(2, 100, 128, dtype=torch.bfloat16))
+    assert caught.value.diagnostics[0].code == "argument-type"
+    kernel(a, b, c, 1.0)
+
+
 def test_parameters_and_requires_grad_are_plain_tensors(kernel: JitKernel) -> None:
     torch = pytest.importorskip("torch")
     a, b, c = torch_operands()

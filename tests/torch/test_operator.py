@@ -122,3 +122,15 @@ def test_what_cannot_be_an_operator(kernel: JitKernel, tmp_path: Any) -> None:
     alone = JitKernel("gemm", HandMade(tmp_path, renamed))
     with pytest.raises(LaunchError, match="extent `M` of `c` is in no input"):
         alone.as_torch_op(fresh(), functional=True)
+
+
+def test_a_compiled_kernel_passes_pytorchs_checks(require_tool: Any) -> None:
+    require_tool("g++", "clang++", "c++")
+    from tests.runtime.kernels import scale
+
+    mutating, functional = scale.as_torch_op(fresh()), scale.as_torch_op(fresh(), functional=True, BLOCK=128)
+    for n in (1000, 4):
+        x = torch.rand(n)
+        torch.library.opcheck(mutating, (x, torch.empty(n), 0.5))
+        torch.library.opcheck(functional, (x, 0.5))
+        assert torch.equal(functional(x, 0.5), 3 * x + 0.5)

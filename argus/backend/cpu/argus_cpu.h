@@ -5,9 +5,6 @@
 
 #include "fibers.h"
 
-#include <tuple>
-#include <utility>
-
 #include "matrix.h"
 
 #define ARGUS_RESTRICT __restrict__
@@ -25,18 +22,22 @@ inline int lane_id() { return thread_id() % ARGUS_WARP_SIZE; }
 namespace detail {
 
 template <int BYTES> void check_aligned(const void* address, const char* what) {
-    if (reinterpret_cast<std::uintptr_t>(address) % BYTES)
-        fail(std::string(what) + ": the address is no multiple of " + std::to_string(BYTES) + " bytes");
+    if (reinterpret_cast<uintptr_t>(address) % BYTES == 0) return;
+    Fiber& fiber = self();
+    say(*fiber.block, "thread %d: %s: the address is no multiple of %d bytes", fiber.thread, what, BYTES);
+    stop();
 }
 
 template <int BYTES> void check_shared(int offset, const char* what) {
-    const int size = self().block->shared_bytes;
-    if (offset < 0 || offset + BYTES > size)
-        fail(std::string(what) + ": byte " + std::to_string(offset) + " is outside of the block's " +
-             std::to_string(size) + " bytes of shared memory");
+    Fiber& fiber = self();
+    const int size = fiber.block->shared_bytes;
+    if (offset >= 0 && offset + BYTES <= size) return;
+    say(*fiber.block, "thread %d: %s: byte %d is outside of the block's %d bytes of shared memory", fiber.thread, what,
+        offset, size);
+    stop();
 }
 
-template <int BYTES> void move(void* to, const void* from) { std::memcpy(to, from, BYTES); }
+template <int BYTES> void move(void* to, const void* from) { memcpy(to, from, BYTES); }
 
 }  // namespace detail
 
@@ -76,19 +77,19 @@ template <int N, class T> void store_shared(shared_t smem, int offset, const T* 
 namespace detail {
 
 inline void perform(const PendingCopy& copy) {
-    if (copy.from) std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
-    else std::memset(copy.to, 0, static_cast<std::size_t>(copy.bytes));
+    if (copy.from) memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
+    else memset(copy.to, 0, static_cast<size_t>(copy.bytes));
 }
 
 template <int BYTES> void start_copy(shared_t smem, int offset, const void* from) {
     check_shared<BYTES>(offset, "cp_async");
     check_aligned<BYTES>(smem + offset, "cp_async");
     check_aligned<BYTES>(from, "cp_async");
-    const PendingCopy copy{smem + offset, static_cast<const char*>(from), BYTES, self().group};
+    const PendingCopy copy{smem + offset, static_cast<const char*>(from), BYTES, self().copies->group};
 #ifdef ARGUS_CPU_EAGER_COPIES
     perform(copy);
 #else
-    self().copies->push_back(copy);
+    self().copies->push(copy);
 #endif
 }
 
@@ -100,23 +101,19 @@ template <int BYTES, class T> void cp_async(shared_t smem, int offset, const T* 
 template <int BYTES, class T> void cp_async_or_zero(shared_t smem, int offset, const T* base, i64 source, bool p) {
     detail::start_copy<BYTES>(smem, offset, p ? base + source : nullptr);
 }
-inline void cp_async_commit() { ++detail::self().group; }
+inline void cp_async_commit() { ++detail::self().copies->group; }
 template <int PENDING> void cp_async_wait() {
-    detail::Fiber& fiber = detail::self();
-    auto& copies = *fiber.copies;
-    while (fiber.first_copy < copies.size() && copies[fiber.first_copy].group + PENDING < fiber.group)
-        detail::perform(copies[fiber.first_copy++]);
-    if (fiber.first_copy == copies.size()) {
-        copies.clear();
-        fiber.first_copy = 0;
-    }
+    detail::CopyQueue& copies = *detail::self().copies;
+    while (copies.first < copies.size && copies.items[copies.first].group + PENDING < copies.group)
+        detail::perform(copies.items[copies.first++]);
+    if (copies.first == copies.size) copies.first = copies.size = 0;
 }
 
 // ---------------------------------------------------------------- block and warp
 
 inline void barrier() {
     detail::Block& block = *detail::self().block;
-    detail::meet(block.barrier, 64, static_cast<unsigned>(block.threads), "a barrier", nullptr, [](void**) {});
+    detail::meet(block.barrier, 0, block.threads, "a barrier", nullptr, [](void**) {});
 }
 
 namespace detail {
@@ -160,12 +157,12 @@ void matrix_rows(const char* kind, shared_t smem, int offset, void* values, Move
 
 template <int COUNT, bool TRANS, class T> void ldmatrix(const char* kind, shared_t smem, int offset, T* dst) {
     matrix_rows<COUNT, TRANS>(kind, smem, offset, dst, [](const char* cell, char* to, int bytes) {
-        std::memcpy(to, cell, static_cast<std::size_t>(bytes));
+        memcpy(to, cell, static_cast<size_t>(bytes));
     });
 }
 template <int COUNT, class T> void stmatrix(const char* kind, shared_t smem, int offset, const T* src) {
     matrix_rows<COUNT, false>(kind, smem, offset, const_cast<T*>(src), [](char* cell, const char* from, int bytes) {
-        std::memcpy(cell, from, static_cast<std::size_t>(bytes));
+        memcpy(cell, from, static_cast<size_t>(bytes));
     });
 }
 
@@ -222,12 +219,15 @@ template <class T> void atomic_minimum(T* base, i64 offset, T value) {
 // ---------------------------------------------------------------- entry
 
 namespace detail {
-template <class... A, std::size_t... I>
-void call(void (*kernel)(A...), void** arguments, std::index_sequence<I...>) {
+template <int... I> struct Indices {};
+template <int N, int... I> struct Counted : Counted<N - 1, N - 1, I...> {};
+template <int... I> struct Counted<0, I...> { using type = Indices<I...>; };
+
+template <class... A, int... I> void call(void (*kernel)(A...), void** arguments, Indices<I...>) {
     kernel(*static_cast<A*>(arguments[I])...);
 }
 template <class... A> void call(void (*kernel)(A...), void** arguments) {
-    call(kernel, arguments, std::index_sequence_for<A...>());
+    call(kernel, arguments, typename Counted<sizeof...(A)>::type());
 }
 }  // namespace detail
 

@@ -2,19 +2,17 @@
 //
 // A fiber runs until it has to wait for others. When nobody can go on, the kernel has a divergent barrier or
 // warp operation: the launch ends with a message that says who waits where.
+//
+// C headers only: those of the C++ library would take longer to compile than most kernels.
 #pragma once
 
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <string>
-#include <thread>
-#include <vector>
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
@@ -25,9 +23,11 @@
 
 namespace argus::detail {
 
+constexpr int MAX_THREADS = 1024;
+constexpr int MESSAGE_BYTES = 1024;
 // A fiber's stack, its record at the low end: a power of two, so that the record is found from any local address.
-constexpr std::size_t STACK_BYTES = std::size_t(256) << 10;
-constexpr std::size_t GUARD_BYTES = 4096;
+constexpr size_t STACK_BYTES = size_t(256) << 10;
+constexpr size_t GUARD_BYTES = 4096;
 
 #if defined(__x86_64__)
 using Context = void*;
@@ -41,9 +41,9 @@ asm(".text\n.p2align 4\n.type argus_switch_context, @function\nargus_switch_cont
 extern "C" __attribute__((visibility("hidden"))) void argus_switch_context(Context* from, Context to);
 inline void switch_context(Context* from, Context to) { argus_switch_context(from, to); }
 inline Context new_context(char* stack_end, void (*entry)()) {
-    auto* top = reinterpret_cast<std::uint64_t*>(stack_end) - 1;  // the entry finds the stack as after a call
+    auto* top = reinterpret_cast<uint64_t*>(stack_end) - 1;  // the entry finds the stack as after a call
     *top = 0;
-    *--top = reinterpret_cast<std::uint64_t>(entry);
+    *--top = reinterpret_cast<uint64_t>(entry);
     return top - 6;
 }
 #else
@@ -59,10 +59,10 @@ struct Block;
 
 // A place where threads meet. `kind` names the operation; threads of different kinds cannot meet.
 struct Meeting {
-    unsigned arrived = 0;
-    unsigned generation = 0;
-    const char* kind = nullptr;
-    void* arguments[64] = {};
+    int arrived;
+    unsigned generation;
+    const char* kind;
+    void* arguments[64];
 };
 
 struct PendingCopy {
@@ -72,6 +72,22 @@ struct PendingCopy {
     unsigned group;
 };
 
+// A thread's asynchronous copies in order of issue; those before `first` are done.
+struct CopyQueue {
+    PendingCopy* items;
+    int first, size, capacity;
+    unsigned group;
+
+    void push(PendingCopy copy) {
+        if (size == capacity) {
+            capacity = capacity ? 2 * capacity : 16;
+            items = static_cast<PendingCopy*>(realloc(items, sizeof(PendingCopy) * static_cast<size_t>(capacity)));
+            if (!items) abort();
+        }
+        items[size++] = copy;
+    }
+};
+
 struct Fiber {
     Context context;
     Block* block;
@@ -79,9 +95,7 @@ struct Fiber {
     unsigned waits_generation;
     int thread;
     bool finished;
-    std::vector<PendingCopy>* copies;
-    std::size_t first_copy;
-    unsigned group;
+    CopyQueue* copies;
 #if !defined(__x86_64__)
     ucontext_t initial;
 #endif
@@ -97,34 +111,45 @@ struct Block {
     Context scheduler;
     char* stacks;
     Meeting barrier;
-    std::vector<Meeting> warps;
-    std::vector<std::vector<PendingCopy>> copies;
-    std::string failure;
+    Meeting warps[MAX_THREADS / ARGUS_WARP_SIZE];
+    CopyQueue copies[MAX_THREADS];
+    char failure[MESSAGE_BYTES];
 
-    Fiber& fiber(int thread) { return *reinterpret_cast<Fiber*>(stacks + STACK_BYTES * thread + GUARD_BYTES); }
+    Fiber& fiber(int thread) {
+        return *reinterpret_cast<Fiber*>(stacks + STACK_BYTES * static_cast<size_t>(thread) + GUARD_BYTES);
+    }
 };
 
 inline Fiber& self() {
-    const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+    const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
     return *reinterpret_cast<Fiber*>((here & ~(STACK_BYTES - 1)) + GUARD_BYTES);
 }
 
-// Ends the block's run. The fibers are left where they stand; what they own belongs to the block.
-[[noreturn]] inline void fail(const std::string& message) {
+// Adds to the block's message.
+__attribute__((format(printf, 2, 3))) inline void say(Block& block, const char* format, ...) {
+    const size_t used = strlen(block.failure);
+    va_list values;
+    va_start(values, format);
+    vsnprintf(block.failure + used, MESSAGE_BYTES - used, format, values);
+    va_end(values);
+}
+
+// Ends the block's run, its message being said. The fibers are left where they stand; they own nothing.
+[[noreturn]] inline void stop() {
     Fiber& fiber = self();
-    if (fiber.block->failure.empty())
-        fiber.block->failure = "thread " + std::to_string(fiber.thread) + ": " + message;
     switch_context(&fiber.context, fiber.block->scheduler);
-    std::abort();  // a failed block is never resumed
+    abort();  // a failed block is never resumed
 }
 
 // Waits for `expected` threads. The last one to arrive runs `act` for all.
-template <class Act> void meet(Meeting& place, unsigned slot, unsigned expected, const char* kind, void* argument, Act act) {
+template <class Act> void meet(Meeting& place, int slot, int expected, const char* kind, void* argument, Act act) {
     Fiber& fiber = self();
-    if (place.arrived != 0 && place.kind != kind)
-        fail(std::string("arrives at ") + kind + " while others of its group wait at " + place.kind);
+    if (place.arrived != 0 && place.kind != kind) {
+        say(*fiber.block, "thread %d arrives at %s while others of its warp wait at %s", fiber.thread, kind, place.kind);
+        stop();
+    }
     place.kind = kind;
-    if (slot < 64) place.arguments[slot] = argument;
+    place.arguments[slot] = argument;
     if (++place.arrived == expected) {
         act(place.arguments);
         place.arrived = 0;
@@ -138,9 +163,8 @@ template <class Act> void meet(Meeting& place, unsigned slot, unsigned expected,
 
 template <class Act> void meet_warp(const char* kind, void* argument, Act act) {
     Fiber& fiber = self();
-    const unsigned lane = static_cast<unsigned>(fiber.thread) % ARGUS_WARP_SIZE;
-    meet(fiber.block->warps[static_cast<unsigned>(fiber.thread) / ARGUS_WARP_SIZE], lane, ARGUS_WARP_SIZE, kind,
-         argument, act);
+    const int warp = fiber.thread / ARGUS_WARP_SIZE, lane = fiber.thread % ARGUS_WARP_SIZE;
+    meet(fiber.block->warps[warp], lane, ARGUS_WARP_SIZE, kind, argument, act);
 }
 
 inline void fiber_main() {
@@ -148,20 +172,20 @@ inline void fiber_main() {
     fiber.block->kernel(fiber.block->arguments);
     fiber.finished = true;
     switch_context(&fiber.context, fiber.block->scheduler);
-    std::abort();  // a finished fiber is never resumed
+    abort();  // a finished fiber is never resumed
 }
 
 inline void start_fiber(Block& block, int thread) {
     Fiber& fiber = block.fiber(thread);
-    char* base = block.stacks + STACK_BYTES * thread;
+    char* base = block.stacks + STACK_BYTES * static_cast<size_t>(thread);
+    CopyQueue& copies = block.copies[thread];
+    copies.first = copies.size = 0;
+    copies.group = 0;
     fiber.block = &block;
     fiber.waits_at = nullptr;
     fiber.thread = thread;
     fiber.finished = false;
-    block.copies[thread].clear();
-    fiber.copies = &block.copies[thread];
-    fiber.first_copy = 0;
-    fiber.group = 0;
+    fiber.copies = &copies;
 #if defined(__x86_64__)
     fiber.context = new_context(base + STACK_BYTES, fiber_main);
 #else
@@ -174,23 +198,21 @@ inline void start_fiber(Block& block, int thread) {
 #endif
 }
 
-inline std::string describe_deadlock(Block& block) {
-    std::string text = "threads wait for one another for ever:";
+inline void describe_deadlock(Block& block) {
     int finished = 0;
     for (int t = 0; t < block.threads; ++t) finished += block.fiber(t).finished;
-    if (block.barrier.arrived)
-        text += " " + std::to_string(block.barrier.arrived) + " of " + std::to_string(block.threads) +
-                " threads wait at a barrier;";
-    for (std::size_t w = 0; w < block.warps.size(); ++w)
-        if (block.warps[w].arrived)
-            text += " " + std::to_string(block.warps[w].arrived) + " lanes of warp " + std::to_string(w) +
-                    " wait at " + block.warps[w].kind + ";";
-    return text + " " + std::to_string(finished) + " threads have finished";
+    say(block, "threads wait for one another for ever:");
+    if (block.barrier.arrived) say(block, " %d of %d threads wait at a barrier;", block.barrier.arrived, block.threads);
+    for (int w = 0; w * ARGUS_WARP_SIZE < block.threads; ++w) {
+        const Meeting& warp = block.warps[w];
+        if (warp.arrived) say(block, " %d lanes of warp %d wait at %s;", warp.arrived, w, warp.kind);
+    }
+    say(block, " %d threads have finished", finished);
 }
 
 // Runs one block to its end. Warp by warp, each as far as it comes, until all fibers have finished.
 inline void run_block(Block& block) {
-    std::memset(block.shared, 0xff, static_cast<std::size_t>(block.shared_bytes));  // NaNs: nobody wrote them
+    memset(block.shared, 0xff, static_cast<size_t>(block.shared_bytes));  // NaNs: nobody wrote them
     block.barrier = Meeting();
     for (Meeting& warp : block.warps) warp = Meeting();
     for (int t = 0; t < block.threads; ++t) start_fiber(block, t);
@@ -207,80 +229,102 @@ inline void run_block(Block& block) {
                     if (fiber.waits_at && fiber.waits_at->generation == fiber.waits_generation) continue;
                     fiber.waits_at = nullptr;
                     switch_context(&block.scheduler, fiber.context);
-                    if (!block.failure.empty()) return;
+                    if (block.failure[0]) return;
                     left -= fiber.finished;
                     again = progress = true;
                 }
             }
         }
-        if (!progress) {
-            block.failure = describe_deadlock(block);
-            return;
+        if (!progress) return describe_deadlock(block);
+    }
+}
+
+// A launch: what its host threads share.
+struct Launch {
+    void (*kernel)(void**);
+    void** arguments;
+    const int* grid;
+    int threads;
+    int shared_bytes;
+    char* message;
+    int message_bytes;
+    long long next;
+    int failed;
+
+    void report(const char* text) {
+        if (!__atomic_exchange_n(&failed, 1, __ATOMIC_ACQ_REL))
+            snprintf(message, static_cast<size_t>(message_bytes), "%s", text);
+    }
+};
+
+// Runs blocks until none is left: what one host thread does.
+inline void run_blocks(Launch& launch, Block& block) {
+    const int* grid = launch.grid;
+    const long long blocks = static_cast<long long>(grid[0]) * grid[1] * grid[2];
+    while (!__atomic_load_n(&launch.failed, __ATOMIC_ACQUIRE)) {
+        const long long i = __atomic_fetch_add(&launch.next, 1, __ATOMIC_RELAXED);
+        if (i >= blocks) return;
+        block.index[0] = static_cast<int>(i % grid[0]);
+        block.index[1] = static_cast<int>(i / grid[0] % grid[1]);
+        block.index[2] = static_cast<int>(i / grid[0] / grid[1]);
+        run_block(block);
+        if (block.failure[0]) {
+            char text[MESSAGE_BYTES + 64];
+            const int* at = block.index;
+            snprintf(text, sizeof text, "block (%d, %d, %d): %s", at[0], at[1], at[2], block.failure);
+            return launch.report(text);
         }
     }
 }
 
-// What one host thread needs to run blocks, kept from block to block.
-struct Worker {
-    Block block;
-    void* mapping = MAP_FAILED;
-    std::size_t mapped = 0;
-    std::vector<char> shared;
-
-    bool prepare(void (*kernel)(void**), void** arguments, int threads, int shared_bytes) {
-        mapped = STACK_BYTES * (static_cast<std::size_t>(threads) + 1);
-        mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (mapping == MAP_FAILED) return false;
-        const auto start = reinterpret_cast<std::uintptr_t>(mapping);
-        block.stacks = reinterpret_cast<char*>((start + STACK_BYTES - 1) & ~(STACK_BYTES - 1));
-        for (int t = 0; t < threads; ++t)
-            if (mprotect(block.stacks + STACK_BYTES * t, GUARD_BYTES, PROT_NONE) != 0) return false;
-        shared.resize(static_cast<std::size_t>(shared_bytes) + 1024);
-        const auto base = reinterpret_cast<std::uintptr_t>(shared.data());
-        block.shared = reinterpret_cast<char*>((base + 1023) & ~std::uintptr_t(1023));
-        block.shared_bytes = shared_bytes;
-        block.kernel = kernel;
-        block.arguments = arguments;
-        block.threads = threads;
-        block.warps.resize((threads + ARGUS_WARP_SIZE - 1) / ARGUS_WARP_SIZE);
-        block.copies.resize(threads);
-        return true;
+// Gives one host thread its stacks and shared memory.
+inline void* work(void* argument) {
+    Launch& launch = *static_cast<Launch*>(argument);
+    const size_t stacks = STACK_BYTES * (static_cast<size_t>(launch.threads) + 1);
+    const size_t bytes = stacks + static_cast<size_t>(launch.shared_bytes) + 1024;
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    auto* block = static_cast<Block*>(calloc(1, sizeof(Block)));
+    if (mapping == MAP_FAILED || !block) {
+        launch.report("no memory for the threads' stacks");
+    } else {
+        const auto start = reinterpret_cast<uintptr_t>(mapping);
+        block->stacks = reinterpret_cast<char*>((start + STACK_BYTES - 1) & ~(STACK_BYTES - 1));
+        block->shared = reinterpret_cast<char*>((start + stacks + 1023) & ~uintptr_t(1023));
+        block->shared_bytes = launch.shared_bytes;
+        block->kernel = launch.kernel;
+        block->arguments = launch.arguments;
+        block->threads = launch.threads;
+        // A stack that overflows ends the process instead of reaching into its neighbour.
+        for (int t = 0; t < launch.threads; ++t)
+            mprotect(block->stacks + STACK_BYTES * static_cast<size_t>(t), GUARD_BYTES, PROT_NONE);
+        run_blocks(launch, *block);
+        for (CopyQueue& copies : block->copies) free(copies.items);
     }
-    ~Worker() {
-        if (mapping != MAP_FAILED) munmap(mapping, mapped);
-    }
-};
+    if (mapping != MAP_FAILED) munmap(mapping, bytes);
+    free(block);
+    return nullptr;
+}
 
 // Runs the grid on `workers` host threads. Returns 0, or 1 with the first failure in `message`.
-inline int launch(void (*kernel)(void**), void** arguments, const int* grid, int threads, int shared_bytes,
-                  int workers, char* message, int message_bytes) {
+inline int launch(void (*kernel)(void**), void** arguments, const int* grid, int threads, int shared_bytes, int workers,
+                  char* message, int message_bytes) {
+    Launch all{kernel, arguments, grid, threads, shared_bytes, message, message_bytes, 0, 0};
+    if (threads > MAX_THREADS || threads % ARGUS_WARP_SIZE) {
+        all.report("the number of threads is above 1024 or no multiple of the warp size");
+        return 1;
+    }
     const long long blocks = static_cast<long long>(grid[0]) * grid[1] * grid[2];
-    std::atomic<long long> next{0};
-    std::atomic<bool> failed{false};
-    auto report = [&](const std::string& text) {
-        if (!failed.exchange(true)) std::snprintf(message, static_cast<std::size_t>(message_bytes), "%s", text.c_str());
-    };
-    auto work = [&] {
-        Worker worker;
-        if (!worker.prepare(kernel, arguments, threads, shared_bytes)) return report("no memory for the threads' stacks");
-        Block& block = worker.block;
-        for (long long i; !failed && (i = next++) < blocks;) {
-            block.index[0] = static_cast<int>(i % grid[0]);
-            block.index[1] = static_cast<int>(i / grid[0] % grid[1]);
-            block.index[2] = static_cast<int>(i / grid[0] / grid[1]);
-            run_block(block);
-            if (!block.failure.empty()) {
-                const std::string where = std::to_string(block.index[0]) + ", " + std::to_string(block.index[1]) +
-                                          ", " + std::to_string(block.index[2]);
-                return report("block (" + where + "): " + block.failure);
-            }
-        }
-    };
-    std::vector<std::thread> team;
-    for (int w = 1; w < workers && w < blocks; ++w) team.emplace_back(work);
-    work();
-    for (std::thread& thread : team) thread.join();
-    return failed ? 1 : 0;
+    constexpr int MAX_HELPERS = 63;
+    pthread_t helpers[MAX_HELPERS];
+    int started = 0;
+    while (started < MAX_HELPERS && started + 1 < workers && started + 1 < blocks) {
+        if (pthread_create(&helpers[started], nullptr, work, &all)) break;  // then fewer threads share the blocks
+        ++started;
+    }
+    work(&all);
+    for (int i = 0; i < started; ++i) pthread_join(helpers[i], nullptr);
+    return all.failed;
 }
 
 }  // namespace argus::detail

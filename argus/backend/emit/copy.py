@@ -15,6 +15,7 @@ from argus.ir.nodes import Access, Copy, Fragment, Shared, Tensor
 from argus.ir.types import DType
 from argus.layout import FragmentLayout, Mode, SwizzledLayout
 from argus.layout.core import flat_modes
+from argus.layout.fragment import merged
 from argus.source import Span
 
 _MATRIX = {
@@ -68,7 +69,7 @@ def holders(layout: FragmentLayout, writer: Writer, span: Span, lanes: int = 1) 
                       span, "replicate with digits that move nowhere (`@_`)")  # fmt: skip
     conditions = []
     weight = 1
-    for mode in FragmentLayout(layout.shape, layout.threads, ()).simplify().threads:
+    for mode in merged(layout.threads):
         if mode.dim is None:
             if weight % lanes:
                 raise problem("layout-replicates", f"{layout} replicates elements within a warp", span,
@@ -174,8 +175,8 @@ def _check_run(modes: tuple[Mode, ...], count: int, cell: Access, memory: Tensor
     """
     if count == 1:
         return
-    run = FragmentLayout((1 << 30,) * (1 + max((m.dim or 0 for m in modes), default=0)), (), modes).simplify()
-    dim = run.values[0].dim if len(run.values) == 1 and run.values[0].stride == 1 else None
+    run = merged(modes)
+    dim = run[0].dim if len(run) == 1 and run[0].stride == 1 else None
     moved = [i for i, e in enumerate(cell.index) if any(isinstance(c, Coord) and c.axis == dim for c in walk(e))]
     if dim is not None and len(moved) == 1:
         parts = split(cell.index[moved[0]])

@@ -15,6 +15,7 @@ from argus.ir.expr import Expr
 from argus.ir.instruction import MMA
 from argus.ir.nodes import Access, Fragment, Mma
 from argus.layout import FragmentLayout
+from argus.layout.fragment import merged
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _loops(operand: _Operand, axis: int | None, first: str) -> tuple[Digit, ...]
     layout = register_layout(operand.fragment)
     result: list[Digit] = []
     number, weight = int(first[1:]), operand.atom.num_values
-    for mode in cut(FragmentLayout(layout.shape, (), layout.values).simplify().values, weight):
+    for mode in cut(merged(layout.values), weight):
         if mode.dim is not None and axis in (None, operand.axes[mode.dim]):
             result.append(Digit(f"v{number + len(result)}", mode.extent, operand.axes[mode.dim], mode.stride, weight))
         weight *= mode.extent

@@ -15,6 +15,7 @@ from argus.backend.emit.problem import problem
 from argus.ir.expr import Const, Coord, Expr, Op, Thread
 from argus.ir.nodes import Fragment
 from argus.layout import FragmentLayout, Mode
+from argus.layout.fragment import merged
 from argus.source import Span
 
 Ints = NDArray[np.int64]
@@ -59,7 +60,7 @@ def digits(layout: FragmentLayout, vector: int = 1) -> tuple[Digit, ...]:
     """
     result: list[Digit] = []
     weight = vector
-    for mode in cut(FragmentLayout(layout.shape, (), layout.values).simplify().values, vector):
+    for mode in cut(merged(layout.values), vector):
         if mode.dim is not None:
             result.append(Digit(f"v{len(result)}", mode.extent, mode.dim, mode.stride, weight))
         weight *= mode.extent

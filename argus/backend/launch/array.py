@@ -86,12 +86,16 @@ def _torch(name: str, tensor: Any) -> Array:
         raise _unusable(name, "a tensor without elements in memory", "pass a dense tensor (`to_dense()`)")
     if tensor.is_neg() or tensor.is_conj():
         raise _unusable(name, "a lazily negated or conjugated tensor", "call `resolve_neg()` first")
+    try:
+        pointer = tensor.data_ptr()
+    except RuntimeError:  # inside of a transformation of functions: vmap, functionalize
+        raise _unusable(name, "a tensor without an address", "register the kernel by `as_torch_op`") from None
     return Array(
         str(tensor.dtype).removeprefix("torch."),
         tensor.element_size(),
         tuple(tensor.shape),
         tensor.stride(),
-        tensor.data_ptr(),
+        pointer,
         str(tensor.device),
         True,
         tensor,

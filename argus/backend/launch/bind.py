@@ -78,7 +78,7 @@ def bind(
 
     Raises LaunchError with every failed precondition.
     """
-    problems: list[Diagnostic] = _scalars(signature, scalars)
+    numbers, problems = _held(signature, scalars)
     for param in signature.tensors:
         problems += _tensor(param, arrays[param.name])
     values = _values(signature, arrays, problems)
@@ -94,7 +94,7 @@ def bind(
         problems += [p for t in signature.tensors if (p := _misaligned(t, arrays[t.name])) is not None]
     if problems:
         raise LaunchError(*problems)
-    known: dict[str, Number] = {**values, **scalars}
+    known: dict[str, Number] = {**values, **numbers}
     scalar_names = {p.name for p in signature.scalars}
     over_scalars = tuple(c for c in signature.conditions if names(c.expr) & scalar_names)
     check_conditions(signature.conditions, known)
@@ -106,23 +106,28 @@ def bind(
 # ---------------------------------------------------------------------------- one argument
 
 
-def check_scalars(signature: Signature, scalars: Mapping[str, Number]) -> None:
-    """Raises LaunchError "scalar-argument" for every scalar that its parameter cannot hold."""
-    problems = _scalars(signature, scalars)
+def held(signature: Signature, scalars: Mapping[str, Number]) -> dict[str, Number]:
+    """The scalars as their parameters hold them: rounded to float32, for one.
+
+    Raises LaunchError "scalar-argument" for every one that its parameter cannot hold.
+    """
+    values, problems = _held(signature, scalars)
     if problems:
         raise LaunchError(*problems)
+    return values
 
 
-def _scalars(signature: Signature, scalars: Mapping[str, Number]) -> list[Diagnostic]:
+def _held(signature: Signature, scalars: Mapping[str, Number]) -> tuple[dict[str, Number], list[Diagnostic]]:
+    values: dict[str, Number] = {}
     problems = []
     for param in signature.scalars:
-        value = scalars[param.name]
+        value, form = scalars[param.name], "<" + SCALAR_FORMATS[param.dtype]
         try:
-            struct.pack("<" + SCALAR_FORMATS[param.dtype], value)
+            (values[param.name],) = struct.unpack(form, struct.pack(form, value))
         except (struct.error, OverflowError, TypeError, ValueError):
             message = f"`{param.name}` is {value!r}, which is no {param.dtype}"
             problems.append(_problem("scalar-argument", message, NO_SPAN, "pass a number in its range"))
-    return problems
+    return values, problems
 
 
 def _tensor(param: TensorParam, value: Array) -> list[Diagnostic]:

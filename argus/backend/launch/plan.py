@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Protocol
 
-from argus.backend.launch.bind import SCALAR_FORMATS, Binding, check_apart, check_conditions, check_scalars
+from argus.backend.launch.bind import SCALAR_FORMATS, Binding, check_apart, check_conditions, held
 from argus.backend.launch.evaluate import Number
 from argus.backend.launch.signature import Signature
 
@@ -62,14 +62,13 @@ class Plan:
             if low < values[first] - values[second] < high:
                 check_apart(self._signature, self._apart, [int(v) for v in values[: len(self._signature.tensors)]])
         if self._conditions:
-            scalars = self._scalars(values)
-            check_scalars(self._signature, scalars)
+            scalars = held(self._signature, self._scalars(values))
             check_conditions(self._conditions, {**self._binding.values, **scalars})
         with self._lock:
             try:
                 self._pack(self._buffer, 0, *values)
             except (struct.error, OverflowError):
-                check_scalars(self._signature, self._scalars(values))
+                held(self._signature, self._scalars(values))
                 raise
             self._go()
 

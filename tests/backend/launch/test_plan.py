@@ -102,6 +102,15 @@ def test_conditions_over_scalars_are_checked_on_every_call() -> None:
     assert len(recorder.calls) == 1
 
 
+def test_conditions_see_a_scalar_as_the_kernel_does() -> None:
+    # 1e-50 is positive, and 0 as a float32.
+    tensors, recorder = operands(), Recorder()
+    p = plan(tensors, recorder)
+    for call in (lambda: p.run(values(tensors, 1e-50)), lambda: plan(tensors, recorder, 1e-50)):
+        with pytest.raises(LaunchError, match=r"alpha = 0\.0"):
+            call()
+
+
 @pytest.mark.parametrize("bad", [1e39])
 def test_scalars_that_do_not_fit(bad: Any) -> None:
     tensors, recorder = operands(), Recorder()

@@ -1,0 +1,397 @@
+"""The command line: check, build, explain, layout, demo.
+
+Exit codes: 0 all proved (or done); 1 something refuted; 2 unusable input; 3 something unknown.
+Where several hold: 2 before 1 before 3 before 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from argus import compile, environment, layout, pages
+from argus.backend.artifact import Artifact
+from argus.demo import demo
+from argus.diagnostic import ArgusError, Diagnostic, ToolchainError, Verdict
+from argus.frontend import Options
+from argus.ir.target import TARGETS
+from argus.ir.types import DTYPES
+from argus.layout import LayoutError, picture
+from argus.render import Outcome, diagnostics_text, outcome_json, outcome_text, sarif
+from argus.source import SourceFile
+from argus.verify import Report
+
+PROVED, REFUTED, UNUSABLE, UNKNOWN, INTERRUPTED = 0, 1, 2, 3, 130
+_PRECEDENCE = (UNUSABLE, REFUTED, UNKNOWN)
+_CODES = {Verdict.PROVED: PROVED, Verdict.REFUTED: REFUTED, Verdict.UNKNOWN: UNKNOWN}
+_LARGEST_FILE = 4 << 20
+_SUFFIXES = {"cpu": (".cpp", ".so"), "nvidia": (".cu", ".cubin"), "amd": (".hip", ".co")}
+"""Names of source and machine code, by vendor."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; `arguments` default to those of the process. Returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+        return code
+    except ArgusError as error:
+        _err().print(diagnostics_text(error.diagnostics), end="")
+        return UNUSABLE
+    except BrokenPipeError:
+        # The reader of our output has gone; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNUSABLE
+    except KeyboardInterrupt:
+        _err().print("interrupted")
+        return INTERRUPTED
+    except Exception as error:  # a mistake of ours is still no reason for a traceback
+        _err().print(diagnostics_text([_internal(error)]), end="")
+        return UNUSABLE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="argus", description="Prove how data moves through GPU kernels.")
+    parser.add_argument("--version", action="version", version=f"argus {version('argus')}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: object, help: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=help, description=help)
+        sub.set_defaults(run=run)
+        return sub
+
+    check = command("check", _check, "prove every kernel of some files, or show why one is wrong")
+    check.add_argument("files", nargs="+", metavar="FILE[::KERNEL]")
+    check.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")
+    form = check.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print a JSON list with an object for each kernel")
+    form.add_argument("--sarif", action="store_true", help="print a SARIF 2.1 log")
+    build = command("build", _build, "prove kernels and write their source, machine code and resource report")
+    build.add_argument("file", metavar="FILE[::KERNEL]")
+    build.add_argument("--target", choices=list(TARGETS), required=True)
+    build.add_argument("-o", "--output", metavar="DIR", type=Path, default=Path("."), help="default: here")
+    for sub in (check, build):
+        sub.add_argument("--limit", type=_seconds, default=compile.LIMIT_S, metavar="S",
+                         help="seconds that a proof may take")  # fmt: skip
+        sub.add_argument("-D", dest="constants", action="append", type=_definition, default=[], metavar="NAME=VALUE",
+                         help="the value of a constexpr parameter")  # fmt: skip
+    explain = command("explain", _explain, "explain an error code; without one, list all codes")
+    explain.add_argument("code", nargs="?", metavar="CODE")
+    forms = "'Sw<3,3,3> o 0 o (8,64):(64,1)' or '[16x8 | t 4@1*2 8@0 | v 2@1 2@0*8]'"
+    draw = command("layout", _layout, f"draw a layout, such as {forms}")
+    draw.add_argument("notation", metavar="NOTATION")
+    draw.add_argument("--svg", metavar="FILE", type=Path, help="write a picture instead")
+    draw.add_argument("--element-bytes", type=int, choices=(1, 2, 4, 8), help="colour by shared-memory bank")
+    command("demo", _demo, "prove and run a kernel on this machine's CPU, then see a wrong one refuted")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a time above 0 s")
+    return value
+
+
+def _definition(text: str) -> tuple[str, object]:
+    """NAME=VALUE; a value is a Python literal, the name of an element type, or else a string."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    dtype = DTYPES.get(value.removeprefix("al."))
+    if dtype is not None:
+        return name, dtype
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return name, value
+
+
+def _out() -> Console:
+    return Console(soft_wrap=True, highlight=False)
+
+
+def _err() -> Console:
+    return Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def _progress(message: str) -> AbstractContextManager[object]:
+    """Shows on a terminal that work goes on; elsewhere nothing."""
+    console = _err()
+    return console.status(message) if console.is_terminal else nullcontext()
+
+
+def _worst(codes: Iterable[int]) -> int:
+    found = set(codes)
+    return next((code for code in _PRECEDENCE if code in found), PROVED)
+
+
+def _bad_input(code: str, message: str, help: str) -> ArgusError:
+    return ArgusError(Diagnostic(code, message, property="input", help=help))
+
+
+def _unwritable(path: Path, error: OSError) -> ArgusError:
+    return _bad_input("unwritable-output", f"cannot write `{path}`: {error.strerror or error}", "choose another place")
+
+
+def _internal(error: Exception) -> Diagnostic:
+    if environment.debug_level() >= 1:
+        traceback.print_exception(error)
+    message = f"{type(error).__name__}: {error}"
+    help = "this is a mistake in Argus, not in the input; ARGUS_DEBUG=1 shows where it happened"
+    return Diagnostic("internal-error", message, property="internal", help=help)
+
+
+# ---------------------------------------------------------------------------- kernels of a file
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A kernel to examine."""
+
+    source: SourceFile
+    name: str
+    options: Options
+
+
+def _read(path: str) -> SourceFile:
+    def unreadable(why: str, help: str) -> ArgusError:
+        return _bad_input("unreadable-file", f"cannot read `{path}`: {why}", help)
+
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise unreadable(why, "name a Python file with kernels in it") from error
+    if len(content) > _LARGEST_FILE:
+        raise unreadable(f"it has more than {_LARGEST_FILE >> 20} MiB", "put kernels into a file of their own")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise unreadable("it is not UTF-8 text", "kernel files are Python text in UTF-8") from error
+    if "\0" in text:
+        raise unreadable("it is not text", "kernel files are Python text in UTF-8")
+    return SourceFile(path, text)
+
+
+def _jobs(where: str, target: str, constants: Mapping[str, object]) -> Iterator[_Job]:
+    """The kernels that FILE[::KERNEL] names. Raises `ArgusError` where there are none."""
+    path, separator, wanted = where.rpartition("::")
+    if not separator or os.path.exists(where):
+        path, wanted = where, ""
+    source = _read(path)
+    names = compile.kernels(source)
+    if not names:
+        help = "a kernel is a function under `@argus.kernel`"
+        raise _bad_input("no-kernel", f"there is no kernel in `{path}`", help)
+    if wanted and wanted not in names:
+        raise _bad_input("no-kernel", f"`{path}` has no kernel `{wanted}`", f"its kernels are {', '.join(names)}")
+    declared = {name: [parameter for parameter, _ in compile.declared(source, name)] for name in names}
+    for constant in constants:
+        if not any(constant in parameters for parameters in declared.values()):
+            message = f"no kernel in `{path}` has a parameter `{constant}`"
+            raise _bad_input("unknown-constexpr", message, "-D gives a value to a constexpr parameter")
+    for name in [wanted] if wanted else names:
+        mine = {key: value for key, value in constants.items() if key in declared[name]}
+        yield _Job(source, name, Options(target=target, constexprs=mine))
+
+
+def _unusable(name: str, start: float, diagnostics: tuple[Diagnostic, ...]) -> Outcome:
+    return Outcome(name, Verdict.UNKNOWN, time.perf_counter() - start, (), diagnostics)
+
+
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    """What is known of a kernel, the exit code that says so, and the explicit kernel if it came that far."""
+
+    outcome: Outcome
+    code: int
+    explicit: compile.ExplicitKernel | None = None
+    report: Report | None = None
+
+
+def _examine(job: _Job, limit_s: float) -> _Examined:
+    start = time.perf_counter()
+    try:
+        explicit = compile.choreograph(compile.elaborate(job.source, job.name, job.options), job.options.target)
+        report = compile.examine(explicit, limit_s)
+    except ArgusError as error:
+        return _Examined(_unusable(job.name, start, error.diagnostics), UNUSABLE)
+    except Exception as error:  # one kernel that trips us does not hide what is known of the others
+        return _Examined(_unusable(job.name, start, (_internal(error),)), UNUSABLE)
+    seconds = time.perf_counter() - start
+    outcome = Outcome(job.name, report.verdict, seconds, report.assumptions, report.diagnostics)
+    return _Examined(outcome, _CODES[report.verdict], explicit, report)
+
+
+# ---------------------------------------------------------------------------- check
+
+
+def _check(options: argparse.Namespace) -> int:
+    outcomes: list[Outcome] = []
+    codes: list[int] = []
+    for outcome, code in _checked(options):
+        outcomes.append(outcome)
+        codes.append(code)
+        if not (options.json or options.sarif):
+            _out().print(outcome_text(outcome), end="")
+    if options.json:
+        print(json.dumps([outcome_json(outcome) for outcome in outcomes], indent=2))
+    if options.sarif:
+        print(json.dumps(sarif(outcomes, version("argus")), indent=2))
+    return _worst(codes)
+
+
+def _checked(options: argparse.Namespace) -> Iterator[tuple[Outcome, int]]:
+    for where in options.files:
+        start = time.perf_counter()
+        try:
+            jobs = list(_jobs(where, options.target, dict(options.constants)))
+        except ArgusError as error:
+            yield _unusable(where, start, error.diagnostics), UNUSABLE
+            continue
+        except Exception as error:
+            yield _unusable(where, start, (_internal(error),)), UNUSABLE
+            continue
+        for job in jobs:
+            with _progress(f"proving {job.name}"):
+                examined = _examine(job, options.limit)
+            yield examined.outcome, examined.code
+
+
+# ---------------------------------------------------------------------------- build
+
+
+def _build(options: argparse.Namespace) -> int:
+    codes: list[int] = []
+    for job in list(_jobs(options.file, options.target, dict(options.constants))):
+        with _progress(f"proving {job.name}"):
+            examined = _examine(job, options.limit)
+        _out().print(outcome_text(examined.outcome), end="")
+        codes.append(examined.code)
+        if examined.explicit is None or examined.report is None or examined.code != PROVED:
+            _err().print(f"{job.name} is not proved: nothing is built")
+            continue
+        with _progress(f"building {job.name}"):
+            artifact = _manufacture(examined.explicit, examined.report)
+        for path in _write(artifact, options.output):
+            _out().print(f"  wrote {path}")
+    return _worst(codes)
+
+
+def _manufacture(explicit: compile.ExplicitKernel, report: Report) -> Artifact:
+    """With machine code where a compiler is at hand."""
+    try:
+        return compile.manufacture(explicit, report)
+    except ToolchainError as error:
+        if any(d.code != "compiler-missing" for d in error.diagnostics):
+            raise
+        _err().print(diagnostics_text(error.diagnostics), end="")
+        _err().print("source only")
+        return compile.manufacture(explicit, report, machine_code=False)
+
+
+def _write(artifact: Artifact, folder: Path) -> list[Path]:
+    """Source, machine code if any, and the report, which comes last; each file whole or not at all."""
+    stem = f"{artifact.kernel.name}.{artifact.target}"
+    text, binary = _SUFFIXES[TARGETS[artifact.target].vendor]
+    files = {f"{stem}{text}": _source(artifact).encode()}
+    if artifact.binary is not None:
+        files[f"{stem}{binary}"] = artifact.binary
+    files[f"{stem}.json"] = (json.dumps(_resources(artifact, list(files)), indent=2) + "\n").encode()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            _replace(folder / name, content)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    return [folder / name for name in files]
+
+
+def _replace(path: Path, content: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(prefix=".argus-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _source(artifact: Artifact) -> str:
+    """The emitted text, under the assumptions that it is proved under."""
+    return "".join(f"// assuming {a}\n" for a in artifact.assumptions) + artifact.source
+
+
+def _resources(artifact: Artifact, files: list[str]) -> dict[str, object]:
+    found = artifact.resources
+    return {
+        "kernel": artifact.kernel.name,
+        "target": artifact.target,
+        "entry": artifact.entry,
+        "threads": artifact.kernel.num_threads,
+        "registers": found.registers if found is not None else None,
+        "shared_bytes": found.shared_bytes if found is not None else None,
+        "spill_bytes": found.spill_bytes if found is not None else None,
+        "occupancy_blocks": found.occupancy_blocks if found is not None else None,
+        "assumptions": list(artifact.assumptions),
+        "constexprs": {name: value if isinstance(value, (int, float)) else str(value)
+                       for name, value in artifact.kernel.constexprs},
+        "files": files,
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- explain, layout, demo
+
+
+def _explain(options: argparse.Namespace) -> int:
+    if options.code is None:
+        print("\n".join(pages.codes()))
+        return PROVED
+    text = pages.explanation(options.code)
+    if sys.stdout.isatty():
+        Console().print(Markdown(text))
+    else:
+        print(text, end="")
+    return PROVED
+
+
+def _layout(options: argparse.Namespace) -> int:
+    try:
+        read = layout.parse_fragment if options.notation.strip().startswith("[") else layout.parse
+        drawn = read(options.notation)
+        if options.svg is None:
+            color = sys.stdout.isatty()
+            _out().print(picture.text(drawn, color, options.element_bytes), markup=color)
+            return PROVED
+        image = picture.svg(drawn, options.element_bytes)
+    except LayoutError as error:
+        raise _bad_input("bad-layout", str(error), "`argus layout --help` shows the notation") from error
+    try:
+        _replace(options.svg, image.encode())
+    except OSError as error:
+        raise _unwritable(options.svg, error) from error
+    return PROVED
+
+
+def _demo(options: argparse.Namespace) -> int:
+    return demo(_out(), _err())

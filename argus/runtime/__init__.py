@@ -1,0 +1,38 @@
+"""Kernels that can be called: proved and built once, cached on disk, launched with their preconditions checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+from argus.backend.cache import DiskCache
+from argus.frontend import decorator
+from argus.frontend.decorator import KernelSource
+from argus.runtime.executable import CachedSource, Executable
+from argus.runtime.kernel import JitKernel
+
+__all__ = ["Executable", "JitKernel", "jit", "kernel"]
+
+
+@overload
+def kernel(function: Callable[..., Any], /) -> JitKernel: ...
+@overload
+def kernel(*, num_warps: int = 4) -> Callable[[Callable[..., Any]], JitKernel]: ...
+def kernel(
+    function: Callable[..., Any] | None = None, /, *, num_warps: int = 4
+) -> JitKernel | Callable[[Callable[..., Any]], JitKernel]:
+    """Makes a kernel of a function's text, as `@argus.kernel` or `@argus.kernel(num_warps=8)`.
+
+    The function is never called; its text is read when the kernel is first called. Raises SourceError where
+    the text cannot be found.
+    """
+
+    def decorate(function: Callable[..., Any]) -> JitKernel:
+        return jit(decorator.kernel(num_warps=num_warps)(function))
+
+    return decorate if function is None else decorate(function)
+
+
+def jit(text: KernelSource, cache: DiskCache | None = None) -> JitKernel:
+    """The kernel of `text`, callable; builds are kept in `cache`, or in the user's cache directory."""
+    return JitKernel(text.name, CachedSource(text, cache), text.doc)

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from argus import pages
+from argus.cli import main
+
+
+def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "out-of-bounds"]) == 0
+    assert capsys.readouterr().out == pages.explanation("out-of-bounds")
+    assert main(["explain"]) == 0
+    assert "out-of-bounds" in capsys.readouterr().out.split()
+    assert main(["explain", "out-of-bound"]) == 2
+    assert "did you mean out-of-bounds" in capsys.readouterr().err
+
+
+def test_layout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["layout", "(2,4):(4,1)"]) == 0
+    assert "(2,4):(4,1)" in capsys.readouterr().out
+    assert main(["layout", "[16x8 | t 4@1*2 8@0 | v 2@1 2@0*8]".replace(" 2@0*8", "").replace("16x8", "8x8")]) == 0
+    assert "T0:V0" in capsys.readouterr().out
+    picture = tmp_path / "l.svg"
+    assert main(["layout", "(2,4):(4,1)", "--svg", str(picture)]) == 0
+    assert picture.read_text().startswith("<svg")
+    for wrong in ("(2,4):(4", "", "(2,4", "[2 | t", "(999999,999999)"):
+        assert main(["layout", wrong]) == 2
+        assert "error[bad-layout]" in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith("argus 0.")
+
+
+def test_ctrl_c_is_clean(tmp_path: Path) -> None:
+    """Interrupted while it waits for its input, a pipe that nobody writes to."""
+    pipe = tmp_path / "kernels.py"
+    os.mkfifo(pipe)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "argus", "check", str(pipe)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(2.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert (out, err) == ("", "interrupted\n")
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    process = subprocess.Popen([sys.executable, "-m", "argus", "explain"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)  # fmt: skip
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.wait(timeout=20)

@@ -1,0 +1,67 @@
+"""The README's and the documents' examples run; the documents name what exists; nobody's machine shows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.docs.examples import Example, examples, execute, missing
+
+ROOT = Path(__file__).parent.parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def tracked() -> list[Path]:
+    """Every text file that git knows, or, outside of a checkout, every file of the project's folders."""
+    try:
+        listing = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True,
+                                 text=True, check=True).stdout.splitlines()  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        listing = [str(p.relative_to(ROOT)) for top in ("argus", "tests", "docs", "examples") for p in
+                   (ROOT / top).rglob("*") if "__pycache__" not in p.parts]  # fmt: skip
+    return [path for name in listing if (path := ROOT / name).is_file() and not path.is_symlink()]
+
+
+EXAMPLES = [
+    pytest.param(example, id=f"{page.name}-{example.line}-{example.kind}")
+    for page in DOCUMENTS
+    for example in examples(page)
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_example(
+    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, output = execute(example, tmp_path, capsys)
+    assert (code == 0) == (example.kind in ("accepted", "runs", "warned")), output
+    assert not missing(example, output), output
+
+
+def test_architecture_names_every_part() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    parts = {p.name for p in (ROOT / "argus").iterdir() if p.is_dir() and (p / "__init__.py").exists()}
+    assert not [part for part in sorted(parts) if f"argus/{part}" not in text]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    targets = [t for t in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text) if "://" not in t]
+    assert not [t for t in targets if not (document.parent / t).exists()]
+
+
+def test_no_machine_of_a_developer_shows() -> None:
+    """No absolute path of a home or work folder stands in any file."""
+    pattern = re.compile(rb"/(?:home|Users|root|work)/[A-Za-z0-9_.-]+|[A-Z]:\\\\Users")
+    wrong = [
+        f"{path.relative_to(ROOT)}: {match[0].decode()}"
+        for path in tracked()
+        for match in [pattern.search(path.read_bytes())]
+        if match is not None and path != Path(__file__)
+    ]
+    assert not wrong

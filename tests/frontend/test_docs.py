@@ -1,0 +1,38 @@
+"""The documents' kernels are kernels, and the functions and dtypes that they name are the language's."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from argus import language
+from argus.diagnostic import SourceError
+from argus.frontend import Options, check, parse
+from argus.frontend.calls import language_names, signature
+from argus.frontend.checker import HANDLERS
+from argus.source import SourceFile
+
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "language.md").read_text() + (DOCS / "tags.md").read_text()
+
+
+def test_the_kernels_of_the_language_reference_check():
+    blocks = [b for b in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if "@argus.kernel" in b]
+    assert blocks
+    for block in blocks:
+        module = parse(SourceFile("language.md", block))
+        assert [check(module, f.name, Options()).name for f in module.functions if f.kind == "kernel"]
+
+
+def test_every_function_of_the_language_has_a_handler_and_is_documented():
+    functions = {n for n in vars(language) if signature(n) is not None}
+    assert functions == set(HANDLERS)
+    words = set(re.findall(r"\w+", TEXT))
+    assert {n for n in language_names() if n not in words} == set()
+
+
+@pytest.mark.parametrize("name", ["load", "mma", "grid", "tag"])
+def test_functions_of_the_language_do_nothing_in_python(name):
+    with pytest.raises(SourceError) as caught:
+        getattr(language, name)()
+    assert caught.value.diagnostics[0].code == "outside-kernel"

@@ -1,0 +1,99 @@
+"""The examples at sizes that do not divide, against NumPy; their rejected twins break a rule."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from argus.frontend import Options, check, parse
+from argus.ir import types
+from argus.ir.nodes import Kernel
+from argus.passes import lower
+from argus.simulate import simulate
+from argus.simulate.numeric import round_to
+from argus.source import SourceFile
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+Arrays = dict[str, NDArray[np.generic]]
+
+
+@cache
+def explicit(path: str, name: str, target: str) -> Kernel:
+    source = SourceFile(path, Path(path).read_text(encoding="utf-8"))
+    return lower(check(parse(source), name, Options(target=target, default_alignment=4)), target)
+
+
+def inputs(name: str) -> tuple[dict[str, NDArray[np.generic] | float], NDArray[np.generic]]:
+    """Arguments at awkward sizes, and what the output should be."""
+    rng = np.random.default_rng(11)
+
+    def normal(*shape: int) -> NDArray[np.float32]:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    match name:
+        case "vector_add":
+            x, y = normal(2051), normal(2051)
+            return {"x": x, "y": y, "out": np.zeros_like(x)}, x + y
+        case "softmax":
+            x = normal(5, 999)
+            e = np.exp(x - x.max(1, keepdims=True))
+            return {"x": x, "out": np.zeros_like(x)}, e / e.sum(1, keepdims=True)
+        case "rmsnorm":
+            x, w = bfloat16(normal(3, 902)), bfloat16(normal(902))
+            expected = x / np.sqrt((x**2).mean(1, keepdims=True) + 1e-5) * w
+            return {"x": x, "weight": w, "out": np.zeros_like(x), "eps": 1e-5}, expected
+        case "transpose":
+            x = normal(71, 39)
+            return {"x": x, "out": np.zeros((39, 71), np.float32)}, x.T
+        case "embedding":
+            table = normal(11, 302).astype(np.float16)
+            tokens = rng.integers(0, 11, 37).astype(np.int32)
+            return {"tokens": tokens, "table": table, "out": np.zeros((37, 302), np.float16)}, table[tokens]
+        case "gemm" | "gemm_explicit":
+            a, b = bfloat16(normal(139, 74)), bfloat16(normal(78, 74))
+            return {"a": a, "b": b, "c": np.zeros((139, 78), np.float32)}, a @ b.T
+        case _:
+            raise AssertionError(f"no inputs for the example {name}")
+
+
+def bfloat16(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    return round_to(values, types.bfloat16)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
+@pytest.mark.parametrize("name", NAMES)
+def test_accepted(name: str, target: str) -> None:
+    if name == "gemm_explicit" and target == "gfx942":
+        pytest.skip("names NVIDIA's instructions")
+    arguments, expected = inputs(name)
+    outcome = simulate(explicit(str(EXAMPLES / f"{name}.py"), name, target), arguments, tags=True)
+    assert outcome.ok, [str(v) for v in outcome.violations]
+    output = outcome.tensors["c" if "gemm" in name else "out"]
+    np.testing.assert_allclose(output, expected, rtol=2**-7, atol=2e-3)
+
+
+PROPERTIES = {
+    "vector_add": "bounds",
+    "softmax": "tags",
+    "rmsnorm": "tags",
+    "transpose": "races",
+    "embedding": "bounds",
+    "gemm": "tags",
+    "gemm_explicit": "races",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rejected(name: str) -> None:
+    arguments, _ = inputs(name)
+    if name == "embedding":  # a token that the table does not have, which nothing excludes
+        arguments["tokens"] = np.asarray(arguments["tokens"]) + np.int32(3)
+    path = EXAMPLES / "rejected" / f"{name}.py"
+    outcome = simulate(explicit(str(path), f"{name}_rejected", "sm_80"), arguments, tags=True)
+    assert PROPERTIES[name] in {v.property for v in outcome.violations}, [str(v) for v in outcome.violations]
+    assert any(v.statement is not None and v.statement.span.known for v in outcome.violations)

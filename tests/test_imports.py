@@ -1,0 +1,159 @@
+"""Imports point one way, and each foreign library has its place. Read from the text of every module."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "argus"
+
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"source", "diagnostic", "layout", "environment"}),
+    frozenset({"render", "ir", "pages"}),
+    frozenset({"language"}),
+    frozenset({"frontend", "passes", "verify", "simulate", "backend"}),
+    frozenset({"compile"}),
+    frozenset({"torch", "kernels", "runtime", "autotune", "demo", "cli", "__main__", "__init__"}),
+)
+"""A part imports its own layer and those above it in this list."""
+
+PRIVATE = {
+    "islpy": {"argus.verify.relations"},
+    "z3": {"argus.verify.solver"},
+    "lark": {"argus.frontend.parse", "argus.frontend.parser", "argus.frontend.build", "argus.frontend.constructs",
+             "argus.ir.text_parser"},
+}  # fmt: skip
+"""Which modules may import a library when they are imported themselves."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """`module` imports `name`; `late`: inside of a function or for types only."""
+
+    module: str
+    name: str
+    late: bool
+
+    def __str__(self) -> str:
+        return f"{self.module} imports {self.name}"
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        relative = path.relative_to(ROOT)
+        if relative.parts[1] != "examples":
+            yield ".".join(relative.with_suffix("").parts).removesuffix(".__init__"), path
+
+
+def imports() -> Iterator[Import]:
+    for module, path in modules():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        top = {id(node) for statement in tree.body for node in _immediate(statement)}
+        for node in ast.walk(tree):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{path}: imports are absolute"
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (Import(module, name, id(node) not in top) for name in names)
+
+
+def _immediate(statement: ast.stmt) -> Iterator[ast.AST]:
+    """What runs when the module is imported: not function bodies, not `if TYPE_CHECKING`."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return
+    if isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test):
+        return
+    yield statement
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.stmt):
+            yield from _immediate(child)
+
+
+ALL = list(imports())
+
+
+def _part(name: str) -> str:
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def _layer(part: str) -> int:
+    found = [index for index, layer in enumerate(LAYERS) if part in layer]
+    assert found, f"argus.{part} has no layer: add it to LAYERS and to docs/architecture.md"
+    return found[0]
+
+
+def test_there_is_something_to_check() -> None:
+    assert len({i.module for i in ALL}) > 20
+
+
+def test_every_part_has_a_layer() -> None:
+    for module, _ in modules():
+        _layer(_part(module))
+
+
+def test_imports_point_one_way() -> None:
+    known = {path.stem if path.is_file() else path.name for path in PACKAGE.iterdir()}
+    wrong = []
+    for found in ALL:
+        parts = found.name.split(".")
+        if parts[0] != "argus" or (len(parts) > 1 and parts[1] not in known):
+            continue  # not ours, or a public name of the package itself
+        if _layer(_part(found.module)) < _layer(_part(found.name)):
+            wrong.append(str(found))
+    assert not wrong
+
+
+def test_parts_of_one_layer_do_not_import_one_another() -> None:
+    """The middle layer's parts meet only in compile; Options are the frontend's to give to all."""
+    middle = LAYERS[3]
+    wrong = [
+        str(found)
+        for found in ALL
+        if found.name.startswith("argus.")
+        and {_part(found.module), _part(found.name)} <= middle
+        and _part(found.module) != _part(found.name)
+        and not (_part(found.module) == "verify" and _part(found.name) == "simulate")  # witnesses are replayed
+    ]
+    assert not wrong
+
+
+def test_layout_stands_alone() -> None:
+    assert not [
+        str(i)
+        for i in ALL
+        if _part(i.module) == "layout" and i.name.startswith("argus.") and not i.name.startswith("argus.layout")
+    ]
+
+
+@pytest.mark.parametrize("library", PRIVATE)
+def test_solvers_and_parsers_have_one_door(library: str) -> None:
+    users = {i.module for i in ALL if i.name.split(".")[0] == library and not i.late}
+    assert users <= PRIVATE[library]
+
+
+@pytest.mark.parametrize("library", ["torch", "cuda", "triton"])
+def test_heavy_libraries_are_imported_late(library: str) -> None:
+    early = {
+        i.module for i in ALL if i.name.split(".")[0] == library and not i.late and _part(i.module) != "torch"
+    }
+    assert not early
+
+
+def test_the_environment_is_read_in_one_file() -> None:
+    readers = {
+        module
+        for module, path in modules()
+        if any(
+            isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "environb", "putenv")
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        )
+    }
+    assert readers <= {"argus.environment"}
