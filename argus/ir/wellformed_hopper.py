@@ -71,6 +71,7 @@ def roles_placement(kernel: Kernel) -> Iterator[Problem]:
     for a, b in pairwise(sorted(roles, key=lambda r: r.first_warp)):
         if a.first_warp + a.num_warps > b.first_warp:
             yield f"roles `{a.name}` and `{b.name}` share warps", b.span
+    yield from _issuers(roles)
     yield from _budgets(kernel, roles, found[0].span)
 
 
@@ -84,11 +85,29 @@ def _budgets(kernel: Kernel, roles: tuple[Role, ...], span: Span) -> Iterator[Pr
         budget = role.registers or 0
         if budget % BUDGET_UNIT or not MIN_BUDGET <= budget <= MAX_BUDGET:
             yield f"role `{role.name}` cannot have {budget} registers a thread", role.span
-        if role.num_warps % _ATOM_WARPS:
-            yield f"role `{role.name}` has {role.num_warps} warps: a budget is one of whole warpgroups", role.span
-    total = sum((r.registers or 0) * r.num_warps * kernel.warp_size for r in given)
+        if role.first_warp + _whole(role) > kernel.num_warps:
+            yield f"role `{role.name}` ends inside of a warpgroup that the block does not have", role.span
+    total = sum((r.registers or 0) * _whole(r) * kernel.warp_size for r in given)
     if total > BLOCK_REGISTERS:
         yield f"the roles take {total} registers, and a block has {BLOCK_REGISTERS}", span
+
+
+def _whole(role: Role) -> int:
+    """Warps of the role's warpgroups: a budget holds for all of them, also for those that idle."""
+    return -(-role.num_warps // _ATOM_WARPS) * _ATOM_WARPS
+
+
+def _issuers(roles: tuple[Role, ...]) -> Iterator[Problem]:
+    for role in roles:
+        issues = any(
+            isinstance(s, MbarrierExpect) or (isinstance(s, Copy) and s.signal is not None)
+            for s in walk_statements(role.body)
+        )
+        if issues and role.num_warps != 1:
+            yield (
+                f"role `{role.name}` issues bulk copies with {role.num_warps} warps: one thread may outrun them",
+                role.span,
+            )
 
 
 def barrier_problem(

@@ -3,7 +3,8 @@
     shared sa[128x64 bf16], sb[...]         ->  sa at byte 0, sb at byte 16384
 
 Tiles follow one another, aligned to 128 bytes (1024 if swizzled); those that the author placed stay. If they do not
-fit that way, a tile may take the bytes of tiles that are not used any more, behind a barrier.
+fit that way, a tile may take the bytes of tiles that are not used any more, behind a barrier; not where bulk copies
+fill them, which a barrier does not order. mbarriers stand after all tiles.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from argus.diagnostic import Note
-from argus.ir.nodes import Barrier, Kernel, Shared, Stmt
+from argus.ir.nodes import Barrier, Kernel, Mbarrier, Shared, Stmt
 from argus.ir.visit import walk
 from argus.layout.swizzle import SwizzledLayout
 from argus.passes.fresh import touches
@@ -31,11 +32,14 @@ def allocate_shared(kernel: Kernel) -> Kernel:
     lives = tile_lives(kernel)
     everywhere = dict.fromkeys(lives, (0, len(kernel.body)))
     placed = _place(kernel, everywhere)
-    if _end(placed) <= target.shared_bytes:
-        return replace(kernel, shared=placed)
-    placed = _place(kernel, lives)
-    if _end(placed) <= target.shared_bytes:
-        return replace(kernel, shared=placed, body=_separated(kernel.body, placed, lives))
+    barriers, end = _mbarriers(kernel, _end(placed))
+    if end <= target.shared_bytes:
+        return replace(kernel, shared=placed, barriers=barriers)
+    if not kernel.barriers:
+        placed = _place(kernel, lives)
+        end = _end(placed)
+        if end <= target.shared_bytes:
+            return replace(kernel, shared=placed, body=_separated(kernel.body, placed, lives))
     notes = tuple(
         Note(f"{s.name}: {'x'.join(str(n) for n in s.shape)} of {s.dtype}, {tile_bytes(s)} bytes", s.span)
         for s in placed
@@ -43,12 +47,22 @@ def allocate_shared(kernel: Kernel) -> Kernel:
     raise LoweringError(
         problem(
             "shared-memory",
-            f"the block needs {_end(placed)} bytes of shared memory, and {target.name} has {target.shared_bytes}",
+            f"the block needs {end} bytes of shared memory, and {target.name} has {target.shared_bytes}",
             kernel.span,
             "use smaller tiles or fewer stages",
             notes,
         )
     )
+
+
+def _mbarriers(kernel: Kernel, end: int) -> tuple[tuple[Mbarrier, ...], int]:
+    """The mbarriers after the tiles, which end at byte `end`; and where they end."""
+    placed: list[Mbarrier] = []
+    for barrier in kernel.barriers:
+        offset = -(-end // 8) * 8 if barrier.offset is None else barrier.offset
+        placed.append(replace(barrier, offset=offset))
+        end = max(end, offset + 8 * barrier.count)
+    return tuple(placed), end
 
 
 def tile_bytes(tile: Shared) -> int:

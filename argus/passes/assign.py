@@ -16,6 +16,7 @@ from math import prod
 
 from argus.diagnostic import Diagnostic
 from argus.ir.expr import Elem, Expr, coords, elements
+from argus.ir.instruction import WGMMA
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -33,7 +34,7 @@ from argus.layout import FragmentLayout
 from argus.passes.allocate import tile_bytes, tile_lives
 from argus.passes.context import Context, rewrite_in_context
 from argus.passes.fresh import Fresh, identity
-from argus.passes.infer import Layouts, Work, infer, memory_domain, operands, register_reads, tiled
+from argus.passes.infer import Layouts, Work, accumulator, infer, memory_domain, operands, register_reads
 from argus.passes.layouts import fills, holds, lift, project, warp_holds
 from argus.passes.moves import contiguous_axis, target_of
 from argus.passes.report import LoweringError, problem
@@ -157,13 +158,15 @@ class _Filling:
         return tuple(result)
 
     def _product(self, stmt: Mma, context: Context, before: list[Stmt]) -> Mma:
-        needed = tiled(stmt).c
+        needed = accumulator(stmt)
         if self._layout(stmt.d.obj).simplify() != needed.simplify():
             has = f"accumulator {stmt.d.obj} has the layout {self._layout(stmt.d.obj)}"
             what = f"{has}, but {stmt.instr} needs {needed}"
             help_text = "leave its layout open, or take it from tiled_mma"
             self.problems.append(problem("matrix-layout", what, stmt.span, help_text))
         names: list[Access] = []
+        if stmt.instr in WGMMA:
+            return stmt
         for access, domain, index in operands(stmt):
             fragment = self.state.fragment(access.obj)
             if fragment is not None and not holds(self._layout(fragment.name), domain, index):
@@ -237,7 +240,9 @@ class _Filling:
         if axis is None or _run(domain, axis) >= min(enough, _run(wanted, axis)):
             return None
         scratch = prod(fragment.shape) * fragment.dtype.bytes
-        if self._shared_bytes(stmt) + scratch > target_of(self.state.kernel).shared_bytes:
+        kernel = self.state.kernel
+        # Where bulk copies fill tiles, narrow stores cost more than a buffer: the author is told to give one up.
+        if not kernel.barriers and self._shared_bytes(stmt) + scratch > target_of(kernel).shared_bytes:
             return None
         layout = project(wanted, stmt.src.index, fragment.shape)
         if layout is None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from argus.ir.expr import Coord, Expr, elements, rewrite
-from argus.ir.instruction import INSTRUCTIONS, MMA
-from argus.ir.instruction.tiled import TiledMma, tiled_mma
+from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
+from argus.ir.instruction.tiled import TiledMma, tiled_mma, wgmma_accumulator
 from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Map, Mma, Shared, Tensor
 from argus.ir.visit import walk
 from argus.layout import FragmentLayout
@@ -58,7 +58,7 @@ def infer(kernel: Kernel) -> Layouts:
         if stmt.layout is not None:
             state.domains[id(stmt)] = stmt.layout
     for product in products:
-        state.fragments.setdefault(product.d.obj, tiled(product).c)
+        state.fragments.setdefault(product.d.obj, accumulator(product))
     _propagate(state, work)
     for product in products:
         for access, domain, index in operands(product):
@@ -80,8 +80,22 @@ def tiled(product: Mma) -> TiledMma:
     return tiled_mma(MMA[product.instr], product.shape, product.warps)
 
 
+def accumulator(product: Mma) -> FragmentLayout:
+    """The layout that the product's accumulator must have."""
+    row = WGMMA.get(product.instr or "")
+    if row is None:
+        return tiled(product).c
+    assert product.warps is not None
+    return wgmma_accumulator(row, product.shape[:2], product.warps)
+
+
 def operands(product: Mma) -> tuple[tuple[Access, FragmentLayout, tuple[Expr, ...]], ...]:
-    """Operands a and b: the access, the layout over (m, k) or (n, k) that is needed, the index over that domain."""
+    """Operands a and b: the access, the layout over (m, k) or (n, k) that is needed, the index over that domain.
+
+    None for asynchronous products, which read shared tiles.
+    """
+    if product.instr in WGMMA:
+        return ()
     layouts = tiled(product)
     return (
         (product.a, layouts.a, _over(product.a.index, {0: 0, 2: 1})),

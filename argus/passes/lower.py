@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from argus.ir.nodes import Kernel
@@ -14,26 +13,27 @@ from argus.passes.pipeline import pipeline
 from argus.passes.reduce import split_reductions
 from argus.passes.registers import check_registers
 from argus.passes.report import LoweringError, problem
+from argus.passes.roles import Pass, by_role
 from argus.passes.select import select_instructions
 from argus.passes.slices import slice_products
+from argus.passes.specialise import specialise
 from argus.passes.spread import spread_copies
 from argus.passes.staging import stage_tiles
 from argus.passes.through_registers import copy_through_registers
 from argus.passes.tiles import lay_out_tiles
 
-Pass = Callable[[Kernel], Kernel]
-
 PASSES: tuple[Pass, ...] = (
-    choose_matrix_instructions,  # mma: instruction, warps
+    specialise,  # pipelined loops with producer warps: roles, bulk copies, asynchronous products
+    by_role(choose_matrix_instructions),  # mma: instruction, warps
     lay_out_tiles,  # shared tiles: layout
     pipeline,  # pipelined loops: buffers, copies, waits, barriers
-    stage_tiles,  # stage: copies, barriers
+    by_role(stage_tiles),  # stage: copies, barriers
     copy_through_registers,  # memory to memory: two copies
-    assign_layouts,  # registers: layout of tiles and statements, moves between layouts
-    slice_products,  # mma: operands in registers
-    spread_copies,  # pipelined loops: copies between products
-    split_reductions,  # accumulate: thread, warp, block
-    select_instructions,  # copies: instruction, vector
+    by_role(assign_layouts),  # registers: layout of tiles and statements, moves between layouts
+    by_role(slice_products),  # mma: operands in registers
+    by_role(spread_copies),  # pipelined loops: copies between products
+    by_role(split_reductions),  # accumulate: thread, warp, block
+    by_role(select_instructions),  # copies: instruction, vector
     allocate_shared,  # shared tiles: offset
     check_registers,
 )

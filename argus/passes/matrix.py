@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from argus.diagnostic import Diagnostic
 from argus.ir.expr import Coord, elements
-from argus.ir.instruction import MMA, MmaRow
+from argus.ir.instruction import MMA, WGMMA, MmaRow
 from argus.ir.instruction.tiled import tiled_mma
 from argus.ir.nodes import Accumulate, Fragment, Kernel, Map, Mma, Stmt
 from argus.ir.target import Target
@@ -30,7 +30,7 @@ def choose_matrix_instructions(kernel: Kernel) -> Kernel:
     chosen: dict[str, tuple[str, tuple[int, int]]] = {}
     problems: list[Diagnostic] = []
     for stmt in walk(kernel.body):
-        if isinstance(stmt, Mma) and stmt.d.obj not in chosen:
+        if isinstance(stmt, Mma) and stmt.instr not in WGMMA and stmt.d.obj not in chosen:
             result = _choose(kernel, stmt, stmt.d.obj in by_row)
             if isinstance(result, Diagnostic):
                 problems.append(result)
@@ -40,7 +40,7 @@ def choose_matrix_instructions(kernel: Kernel) -> Kernel:
         raise LoweringError(*problems)
 
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
-        if not isinstance(stmt, Mma):
+        if not isinstance(stmt, Mma) or stmt.instr in WGMMA:
             return None
         instr, warps = chosen[stmt.d.obj]
         return (replace(stmt, instr=stmt.instr or instr, warps=stmt.warps or warps),)

@@ -82,7 +82,7 @@ def pipeline(kernel: Kernel) -> Kernel:
             return None
         plan = plans[_key(stmt)]
         if not plan:
-            return (replace(stmt, kind="dynamic", stages=1),)
+            return (replace(stmt, kind="dynamic", stages=1, producer_warps=0),)
         if context.divergent:
             what = "a pipelined loop needs all threads of the block, but only some of them get here"
             help_text = "move the loop out of the branch"
@@ -183,7 +183,7 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
     place_now = {b.stage.dst: op("mod", iteration, Const(b.buffers)) for b in plan}
     body = (*top, *_in_buffers(rest, place_now), *bottom)
     drain = (WaitGroup(0, loop.span),) if direct else ()
-    return (*prologue, replace(loop, body=body, kind="dynamic", stages=1), *drain)
+    return (*prologue, replace(loop, body=body, kind="dynamic", stages=1, producer_warps=0), *drain)
 
 
 def _within(loop: For, k: Expr, body: list[Stmt]) -> Stmt:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from argus.diagnostic import Note
-from argus.ir.nodes import For, If, Kernel, Stmt
+from argus.ir.nodes import For, If, Kernel, Roles, Stmt
 from argus.passes.fresh import touches
 from argus.passes.moves import target_of
 from argus.passes.report import LoweringError, problem
@@ -18,7 +20,18 @@ def check_registers(kernel: Kernel) -> Kernel:
     A tile lives from its first mention until just before its last, since a result may take the registers of an
     operand that dies; one that is mentioned both before a loop and in it lives through the whole loop.
     """
+    for stmt in kernel.body:
+        if isinstance(stmt, Roles):
+            for role in stmt.roles:
+                _check(replace(kernel, body=role.body), role.registers, f"role {role.name}")
+            return kernel
+    _check(kernel, None, None)
+    return kernel
+
+
+def _check(kernel: Kernel, budget: int | None, role: str | None) -> None:
     target = target_of(kernel)
+    most = min(target.registers, budget or target.registers)
     sizes = {f.name: f.layout.num_values * f.dtype.bytes for f in kernel.fragments if f.layout is not None}
     lives = _lives(kernel, set(sizes))
     worst, holding = 0, frozenset[str]()
@@ -27,19 +40,18 @@ def check_registers(kernel: Kernel) -> Kernel:
         total = sum(sizes[n] for n in living)
         if total > worst:
             worst, holding = total, living
-    if worst > target.registers * _REGISTER:
+    if worst > most * _REGISTER:
         largest = sorted(holding, key=lambda n: -sizes[n])[:4]
         raise LoweringError(
             problem(
                 "register-budget",
-                f"tiles that live together take {-(-worst // _REGISTER)} registers a thread, and {target.name} has "
-                f"{target.registers}",
+                f"tiles that live together take {-(-worst // _REGISTER)} registers a thread, "
+                f"and {role or target.name} has {most}",
                 kernel.span,
                 "use smaller tiles, or more warps to share them",
                 tuple(Note(f"{n}: {-(-sizes[n] // _REGISTER)} registers", _span(kernel, n)) for n in largest),
             )
         )
-    return kernel
 
 
 def _lives(kernel: Kernel, wanted: set[str]) -> dict[str, tuple[int, int]]:

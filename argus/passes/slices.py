@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from argus.ir.expr import Const, Coord, Elem, Expr, op, rewrite
-from argus.ir.instruction import MMA
+from argus.ir.instruction import MMA, WGMMA
 from argus.ir.instruction.tiled import tiled_mma
 from argus.ir.nodes import Access, Copy, Fragment, Kernel, Map, Mma, Shared, Stmt
 from argus.ir.visit import rewrite_body
@@ -38,6 +38,8 @@ def slice_products(kernel: Kernel) -> Kernel:
 
 
 def _ready(kernel: Kernel, stmt: Mma) -> bool:
+    if stmt.instr in WGMMA:  # reads shared tiles
+        return True
     layouts = tiled(stmt)
     a, b = kernel.object(stmt.a.obj), kernel.object(stmt.b.obj)
     return (

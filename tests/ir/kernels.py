@@ -266,7 +266,7 @@ def roles_gemm() -> Kernel:
         body=(
             Tag("a", (M, K), (("m", C0), ("k", C1))),
             Roles((
-                Role("producer", 4, 4, 40, (For("k0", Const(0), K, 64, fill),)),
+                Role("producer", 4, 1, 40, (For("k0", Const(0), K, 64, fill),)),
                 Role("compute", 0, 4, 232, (
                     Map(Access("acc", (C0, C1)), Const(0.0, float32), (64, 32), acc, "thread"),
                     For("k0", Const(0), K, 64, multiply),

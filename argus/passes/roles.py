@@ -1,0 +1,49 @@
+"""Passes on kernels of roles: what each role runs is a kernel of its own warps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+
+from argus.ir.nodes import Fragment, Kernel, Role, Roles
+from argus.ir.visit import walk
+from argus.passes.fresh import names
+
+Pass = Callable[[Kernel], Kernel]
+
+
+def by_role(run: Pass) -> Pass:
+    """`run` on the program of every role that holds registers, or on the kernel if it has no roles.
+
+    A role's program sees all shared tiles, and the register tiles that no other role holds. Roles without
+    registers only start what others complete: nothing of theirs is spread over threads.
+    """
+
+    @wraps(run)
+    def apply(kernel: Kernel) -> Kernel:
+        position = next((i for i, s in enumerate(kernel.body) if isinstance(s, Roles)), None)
+        if position is None:
+            return run(kernel)
+        found = kernel.body[position]
+        assert isinstance(found, Roles)
+        roles: list[Role] = list(found.roles)
+        for place, role in enumerate(roles):
+            if not _registers(kernel, role):
+                continue
+            elsewhere = {n for other in roles if other is not role for n in _registers(kernel, other)}
+            mine = tuple(f for f in kernel.fragments if f.name not in elsewhere)
+            others = tuple(f for f in kernel.fragments if f.name in elsewhere)
+            done = run(replace(kernel, num_warps=role.num_warps, fragments=mine, body=role.body))
+            roles[place] = replace(role, body=done.body)
+            kernel = replace(kernel, shared=done.shared, fragments=(*done.fragments, *others))
+        body = (*kernel.body[:position], replace(found, roles=tuple(roles)), *kernel.body[position + 1 :])
+        return replace(kernel, body=body)
+
+    return apply
+
+
+def _registers(kernel: Kernel, role: Role) -> set[str]:
+    """The register tiles that the program of `role` names."""
+    tiles: set[str] = {f.name for f in kernel.fragments if isinstance(f, Fragment)}
+    return tiles & set().union(*(names(s) for s in walk(role.body)))
