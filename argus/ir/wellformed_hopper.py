@@ -100,7 +100,7 @@ def _whole(role: Role) -> int:
 def _issuers(roles: tuple[Role, ...]) -> Iterator[Problem]:
     for role in roles:
         issues = any(
-            isinstance(s, MbarrierExpect) or (isinstance(s, Copy) and s.signal is not None)
+            isinstance(s, MbarrierExpect) or (isinstance(s, Copy) and s.instr == "tma.load")
             for s in walk_statements(role.body)
         )
         if issues and role.num_warps != 1:

@@ -1,0 +1,180 @@
+"""Producer warps: the roles that a pipelined loop becomes, and when it stays one program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from argus.ir.expr import Const, Coord, Elem, op
+from argus.ir.nodes import (
+    AssertTags,
+    Barrier,
+    Copy,
+    For,
+    Kernel,
+    MbarrierExpect,
+    Mma,
+    Role,
+    Roles,
+    Stage,
+    Stmt,
+    TagEqual,
+    TagField,
+)
+from argus.ir.text import print_kernel
+from argus.ir.types import float32, tfloat32
+from argus.ir.visit import rewrite_body, walk
+from argus.ir.wellformed import check_explicit, check_tile
+from argus.passes import PASSES, LoweringError, lower
+from argus.passes.lower import for_target
+from tests.conftest import Golden
+from tests.passes import kernels
+
+Edit = Callable[[Stmt], Stmt]
+
+
+def gemm(producer_warps: int = 4, **rest: object) -> Kernel:
+    """The policy product of the other tests, its loop with producer warps."""
+    fields: dict[str, object] = {"tile": (128, 64, 64), "num_warps": 4, **rest}
+    kernel = kernels.gemm(**fields)  # type: ignore[arg-type]
+    return edited(kernel, For, lambda s: replace(s, producer_warps=producer_warps))
+
+
+def edited(kernel: Kernel, kind: type, edit: Callable[..., Stmt]) -> Kernel:
+    def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
+        return (edit(stmt),) if isinstance(stmt, kind) else None
+
+    return replace(kernel, body=rewrite_body(kernel.body, change))
+
+
+def roles(kernel: Kernel) -> dict[str, Role]:
+    return {r.name: r for s in kernel.body if isinstance(s, Roles) for r in s.roles}
+
+
+def test_golden(golden: Golden) -> None:
+    golden("gemm_roles.txt", print_kernel(lower(gemm(), "sm_90a")))
+
+
+@pytest.mark.parametrize("tile", [(64, 8, 64), (128, 192, 64), (256, 64, 64)])
+def test_every_pass_keeps_roles_well_formed(tile: tuple[int, int, int]) -> None:
+    kernel = for_target(gemm(tile=tile, stages=2), "sm_90a")
+    for run in PASSES:
+        kernel = run(kernel)
+        assert not check_tile(kernel), run.__name__
+    assert not check_explicit(kernel)
+    assert set(roles(kernel)) == {"producer", "compute"}
+    assert lower(kernel, "sm_90a") == kernel
+
+
+@pytest.mark.parametrize(("columns", "width"), [(64, 64), (256, 256), (200, 200), (24, 24), (8, 8)])
+def test_the_widest_instruction_that_divides_the_columns(columns: int, width: int) -> None:
+    kernel = lower(gemm(tile=(64, columns, 64)), "sm_90a")
+    (product,) = (s for s in walk(kernel.body) if isinstance(s, Mma))
+    assert (product.instr, product.warps) == (f"wgmma_m64n{width}k16", (4, 1))
+
+
+@pytest.mark.parametrize(("warps", "budget"), [(4, 240), (8, 232), (12, 152)])
+def test_registers_that_the_producer_leaves(warps: int, budget: int) -> None:
+    found = roles(lower(gemm(tile=(16 * warps, 64, 64), num_warps=warps), "sm_90a"))
+    assert (found["compute"].num_warps, found["compute"].registers) == (warps, budget)
+    assert (found["producer"].first_warp, found["producer"].num_warps, found["producer"].registers) == (warps, 1, 40)
+
+
+def test_the_producer_expects_what_its_copies_bring() -> None:
+    producer = roles(lower(gemm(), "sm_90a"))["producer"]
+    (expect,) = (s for s in walk(producer.body) if isinstance(s, MbarrierExpect))
+    assert expect.bytes == (128 + 64) * 64 * 2
+    assert all(s.instr == "tma.load" for s in walk(producer.body) if isinstance(s, Copy))
+
+
+def test_a_loop_that_does_not_begin_at_zero() -> None:
+    kernel = edited(gemm(), For, lambda s: replace(s, start=Const(64)))
+    text = print_kernel(lower(kernel, "sm_90a"))
+    assert "mbarrier_wait empty[(k0 - 64) // 64 % 3] parity ((k0 - 64) // 64 // 3 + 1) % 2" in text
+    assert "if k0 >= 128 {" in text
+
+
+def test_names_that_the_kernel_has_already() -> None:
+    kernel = gemm()
+    renamed = replace(kernel, fragments=(*kernel.fragments, replace(kernel.fragments[0], name="full")))
+    assert [b.name for b in lower(renamed, "sm_90a").barriers] == ["full1", "empty"]
+
+
+def masked_by_parity(stage: Stage) -> Stmt:
+    return replace(stage, mask=op("eq", op("mod", Coord(0), Const(2)), Const(0)))
+
+
+def column_major(kernel: Kernel) -> Kernel:
+    first = kernel.params[0]
+    return replace(kernel, params=(replace(first, strides=first.strides[::-1]), *kernel.params[1:]))  # type: ignore[union-attr]
+
+
+def tag_of_the_accumulator(loop: For) -> Stmt:
+    acc = next(s.d for s in loop.body if isinstance(s, Mma))
+    field = TagField(Elem(acc.obj, acc.index, float32), "m")
+    claim = AssertTags((128, 64), ("i", "j"), (TagEqual(field, Coord(0)),))
+    return replace(loop, body=(*loop.body, claim))
+
+
+KEPT: dict[str, Callable[[], Kernel]] = {
+    "no producer warps": lambda: gemm(0),
+    "part of a warpgroup": lambda: gemm(2),
+    "one buffer": lambda: gemm(stages=1),
+    "tensors of two bytes": lambda: gemm(alignment=2),
+    "rows of 64 bytes": lambda: gemm(tile=(128, 64, 32)),
+    "rows of 256 bytes": lambda: gemm(tile=(128, 64, 128)),
+    "rows that no box holds": lambda: gemm(tile=(64, 320, 64)),
+    "32-bit operands": lambda: gemm(dtype=tfloat32, tile=(128, 64, 32)),
+    "rows of half a warpgroup": lambda: gemm(tile=(32, 64, 64)),
+    "computing warps of no warpgroup": lambda: gemm(tile=(128, 64, 64), num_warps=2),
+    "b by columns": lambda: gemm(b_by_columns=True),
+    "work in the loop": lambda: edited(gemm(), For, lambda s: replace(s, body=(*s.body, Barrier()))),
+    "a loop around": lambda: replace(
+        gemm(), body=tuple(For("i", Const(0), Const(2), 1, (s,)) if isinstance(s, For) else s for s in gemm().body)
+    ),
+    "a mask that is not the tensor's edge": lambda: edited(gemm(), Stage, masked_by_parity),
+    "rows of stride 1": lambda: column_major(gemm()),
+    "an instruction that the author chose": lambda: edited(gemm(), Mma, lambda s: replace(s, instr="mma_m16n8k16")),
+    "a claim on the accumulator": lambda: edited(gemm(), For, tag_of_the_accumulator),
+    "a product before its tile": lambda: edited(gemm(), For, lambda s: replace(s, body=s.body[::-1])),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_what_stays_one_program(case: str) -> None:
+    kernel = for_target(KEPT[case](), "sm_90a")
+    assert PASSES[0](kernel) is kernel
+
+
+def test_other_targets_ignore_producer_warps() -> None:
+    for target in ("sm_80", "cpu"):
+        kernel = lower(gemm(), target)
+        assert not roles(kernel) and kernel.num_warps == 4
+        assert kernel == lower(gemm(0), target)
+
+
+def test_a_loop_that_is_not_specialised_is_pipelined() -> None:
+    kernel = lower(gemm(alignment=8), "sm_90a")
+    assert not roles(kernel) and not check_explicit(kernel)
+    assert kernel == lower(gemm(0, alignment=8), "sm_90a")
+
+
+def test_buffers_that_leave_no_room_for_the_result() -> None:
+    big = {"tile": (128, 256, 64), "num_warps": 8}
+    assert roles(lower(gemm(stages=3, **big), "sm_90a"))
+    with pytest.raises(LoweringError) as error:
+        lower(gemm(stages=4, **big), "sm_90a")
+    (found,) = error.value.diagnostics
+    assert found.code == "shared-memory"
+    assert "needs 262208 bytes of shared memory, and sm_90a has 232448" in found.message
+    assert "fewer stages" in found.help
+    assert [n.message.split(":")[0] for n in found.notes] == ["at", "bt", "ct_scratch"]
+
+
+def test_registers_of_a_role() -> None:
+    with pytest.raises(LoweringError) as error:
+        lower(gemm(tile=(256, 128, 64), stages=2), "sm_90a")
+    (found,) = error.value.diagnostics
+    assert found.code == "register-budget" and "role compute has 240" in found.message
