@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from argus.ir.instruction import MMA, MmaRow
+from argus.ir.instruction import MMA, WGMMA, MmaRow, WgmmaRow
 from argus.ir.types import DType
 
 ALL = ("cpu", "cuda", "hip")
@@ -52,6 +52,7 @@ MACROS: dict[str, str] = {
     "shared memory, aligned to 1024. CUDA: dynamic; a launcher passes `abi.shared_bytes(kernel)`",
     "ARGUS_WARP_SIZE": "32 or 64; on the CPU given by the compiler's command line",
     "ARGUS_RESTRICT": "the target's spelling of restrict",
+    "ARGUS_GRID_CONSTANT": "before a parameter of type `TensorMap`: constant over the grid, and not copied",
 }
 """Macros that a header defines."""
 
@@ -174,8 +175,43 @@ _MATH = (
     _f("not_a_number", "class T", "T", "", "a quiet NaN of any float type"),
 )  # fmt: skip
 
-FUNCTIONS: tuple[Function, ...] = (*_IDS, *_COPIES, *_WARP, *_ATOMICS, *_MATH)
-"""Every device function but those of the matrix instructions."""
+_HOPPER = (
+    _f("mbarrier_init", "", "void", f"{_SHARED}, int arrivals", "a fresh mbarrier of 8 bytes at smem + offset", "",
+       _NVIDIA),
+    _f("mbarrier_init_fence", "", "void", "", "the thread's mbarrier_init become visible, after a barrier to all "
+       "threads, and to the copy engine", "", _NVIDIA),
+    _f("mbarrier_arrive", "", "void", _SHARED, "one lane arrives, after all lanes of the warp reached this", "",
+       _NVIDIA, True),
+    _f("mbarrier_expect", "", "void", f"{_SHARED}, int bytes", "the thread arrives, and announces `bytes`", "",
+       _NVIDIA),
+    _f("mbarrier_wait", "", "void", f"{_SHARED}, int parity",
+       "returns when the number of completed phases is not of this parity", "", _NVIDIA),
+    _f("async_fence", "", "void", "", "orders the thread's accesses to shared memory with those of the copy engine "
+       "and of asynchronous products", "", _NVIDIA),
+    _f("tma_prefetch", "", "void", "const TensorMap& map", "brings the map near; a hint", "", _NVIDIA),
+    _f("tma_load", "", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
+       "starts copying the map's box from corner `at`, innermost coordinate first, to smem + offset; its bytes count "
+       "on the mbarrier at smem + barrier when they are there", "tma.load", _NVIDIA),
+    _f("uniform", "", "int", "int x", "`x` of lane 0", "", _NVIDIA, True),
+    _f("raise_registers", "int N", "void", "", "waits until each thread of the warpgroup has N registers", "",
+       _NVIDIA, True),
+    _f("lower_registers", "int N", "void", "", "gives back all but N registers of each thread of the warpgroup", "",
+       _NVIDIA, True),
+    _f("role_barrier", "int ID, int THREADS", "void", "", "THREADS threads meet at barrier ID, 1 to 15", "",
+       _NVIDIA),
+    _f("matrix_descriptor", "", "u64", _SHARED, "of an operand from smem + offset: rows of 128 bytes in the 128-byte "
+       "swizzle", "", _NVIDIA),
+    _f("descriptor_at", "", "u64", "u64 descriptor, int units", "the same, `units` times 16 bytes on", "", _NVIDIA),
+    _f("wgmma_fence", "", "void", "", "orders the warpgroup's registers with the products that follow", "", _NVIDIA,
+       True),
+    _f("wgmma_commit", "", "void", "", "closes the warpgroup's group of products", "", _NVIDIA, True),
+    _f("wgmma_wait", "int PENDING", "void", "", "waits until at most PENDING of the latest groups are unfinished", "",
+       _NVIDIA, True),
+    _f("wgmma_hold", "int N", "void", "float (&d)[N]", "the compiler moves no use of `d` across this", "", _NVIDIA),
+)  # fmt: skip
+
+FUNCTIONS: tuple[Function, ...] = (*_IDS, *_COPIES, *_WARP, *_ATOMICS, *_MATH, *_HOPPER)
+"""Every device function but those of the matrix instructions. The last ones, from `mbarrier_init` on, need sm_90a."""
 
 
 def mma_function(row: MmaRow) -> Function:
@@ -193,9 +229,22 @@ def mma_function(row: MmaRow) -> Function:
     )  # fmt: skip
 
 
+def wgmma_function(row: WgmmaRow) -> Function:
+    """The device function of an asynchronous product of one warpgroup: it starts d += a * b.
+
+    `d` points to the thread's values in the order of the row's fragment layout, which are there after the wait that
+    covers its group; `a` and `b` are `matrix_descriptor`s, of rows along K. T is the type of both.
+    """
+    types = ", ".join(TYPES[t.name] for t in row.operands)
+    return Function(
+        row.name, "class T", "void", "float* d, u64 a, u64 b", f"starts d += a * b for T of: {types}",
+        (row.name,), _NVIDIA, True,
+    )  # fmt: skip
+
+
 def functions(target: str) -> tuple[Function, ...]:
     """What the header of `target` ("cpu", "cuda", "hip") defines, matrix instructions included."""
-    rows = tuple(mma_function(row) for row in MMA.values())
+    rows = (*(mma_function(row) for row in MMA.values()), *(wgmma_function(row) for row in WGMMA.values()))
     return tuple(f for f in (*FUNCTIONS, *rows) if target in f.targets)
 
 

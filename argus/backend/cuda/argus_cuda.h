@@ -8,6 +8,7 @@
 #define ARGUS_FN __device__ __forceinline__
 #define ARGUS_WARP_SIZE 32
 #define ARGUS_RESTRICT __restrict__
+#define ARGUS_GRID_CONSTANT const __grid_constant__
 #define ARGUS_KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads) name
 #define ARGUS_SHARED(smem, bytes)                                       \
     extern __shared__ __align__(1024) unsigned char argus_dynamic[];    \
@@ -426,3 +427,7 @@ ARGUS_ATOMIC(minimum, "min")
 #undef ARGUS_ATOMIC
 
 }  // namespace argus
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#include "hopper.h"
+#endif

@@ -9,6 +9,7 @@ to add elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -17,12 +18,14 @@ import numpy as np
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.expression import ATOM, Printer
 from argus.backend.emit.problem import problem
-from argus.backend.emit.registers import Ints, evaluate
-from argus.backend.emit.scope import Domain
+from argus.backend.emit.registers import Digit, Ints, evaluate
+from argus.backend.emit.scope import Domain, Writer
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, walk
+from argus.ir.instruction import WgmmaRow
 from argus.ir.nodes import Shared, Tensor
 from argus.layout import Layout, Swizzle, SwizzledLayout
 from argus.layout.core import flat_modes
+from argus.source import Span
 
 
 @dataclass
@@ -155,6 +158,81 @@ def shared_address(shared: Shared, index: tuple[Expr, ...], domain: Domain) -> s
         if text is not None:
             return _sum([text, str(offset)])
     return _sum([_whole_offset(index, modes, start, swizzle, size, domain), str(offset)])
+
+
+def box_origin(shared: Shared, index: tuple[Expr, ...], shape: tuple[int, ...], writer: Writer, span: Span) -> str:
+    """Byte offset of a box of `shape` in a shared tile, where a bulk copy puts it.
+
+    The copy engine lays rows of 128 bytes one after the other, in the 128-byte swizzle. Raises `ArgusError`
+    "tma-layout" if the tile does not lie so.
+    """
+    parts = _rows_of_128_bytes(shared, index, span, "tma-layout")
+    dense, weight = {}, 1
+    for axis in reversed(range(len(shape))):
+        dense[axis], weight = weight, weight * shape[axis]
+    laid = {axis: parts.coords.get(axis, 0) for axis in dense if shape[axis] > 1}
+    if shape[-1] * shared.dtype.bytes != 128 or any(dense[axis] != stride for axis, stride in laid.items()):
+        raise problem("tma-layout", f"a box of {shape} does not lie densely in `{shared.name}`", span,
+                      "copy boxes of rows of 128 bytes to tiles that hold one after the other")  # fmt: skip
+    size = shared.dtype.bytes
+    return _sum([*_uniform(parts, Printer(writer), size), str(parts.constant * size + (shared.offset or 0))])
+
+
+def box_corner(expr: Expr, writer: Writer, span: Span) -> str:
+    """Where a box starts along one dimension: the index without its coordinate."""
+    parts = split(expr)
+    if parts.mixed or parts.threads:
+        raise problem("tma-index", "the corner of a bulk copy depends on a thread or an element", span)
+    terms = _uniform(parts, Printer(writer), 1)
+    return _sum([*terms, str(parts.constant)]) if parts.constant or not terms else _sum(terms)
+
+
+def matrix_descriptor(
+    shared: Shared, index: tuple[Expr, ...], axes: tuple[int, int], row: WgmmaRow, own: Mapping[int, str],
+    loops: tuple[Digit, ...], writer: Writer, span: Span,
+) -> str:  # fmt: skip
+    """The matrix descriptor of an operand at the counters of `loops`; `own` is the warpgroup's share of coordinates.
+
+    Addresses are in units of 16 bytes. Raises `ArgusError` "mma-operand" if rows do not lie as the instruction reads
+    them: 128 bytes each, one after the other.
+    """
+    parts, size = _rows_of_128_bytes(shared, index, span, "mma-operand"), shared.dtype.bytes
+    if parts.coords.get(axes[0]) != row.row_bytes // size or parts.coords.get(axes[1]) != 1:
+        raise problem("mma-operand", f"rows of `{shared.name}` are not {row.row_bytes} bytes apart", span,
+                      f"{row.name} reads rows of {row.row_bytes} bytes along K")  # fmt: skip
+
+    def units(elements: int) -> int:
+        if elements * size % 16:
+            raise problem("mma-operand", f"an operand of {row.name} starts between units of 16 bytes", span)
+        return elements * size // 16
+
+    start = writer.hoist("argus::u64", f"argus::matrix_descriptor(smem, {shared.offset})", "p")
+    mine = _sum([_times(own[a], units(f)) for a, f in parts.coords.items() if own.get(a, "0") != "0"])
+    if mine != "0":
+        start = writer.hoist("argus::u64", f"argus::descriptor_at({start}, argus::uniform({mine}))", "p")
+    printer = Printer(writer)
+    moving = [printer.times(e, units(f)) for f, e in parts.uniform]
+    moving += [_times(d.name, units(parts.coords[d.dim] * d.stride)) for d in loops if d.dim in parts.coords]
+    total = _sum([*moving, str(units(parts.constant))])
+    return start if total == "0" else f"argus::descriptor_at({start}, {total})"
+
+
+def _rows_of_128_bytes(shared: Shared, index: tuple[Expr, ...], span: Span, code: str) -> Parts:
+    """The offset of `shared[index]` in elements before the swizzle, which must be the 128-byte swizzle."""
+    layout, offset, size = shared.layout, shared.offset, shared.dtype.bytes
+    wanted = Swizzle(3, (16 // size).bit_length() - 1, 3)
+    if not isinstance(layout, SwizzledLayout) or layout.swizzle != wanted or offset is None or offset % 1024:
+        raise problem(code, f"shared tile `{shared.name}` is not in the 128-byte swizzle", span,
+                      f"give it the swizzle {wanted}, from a multiple of 1024 bytes on")  # fmt: skip
+    parts = Parts(constant=layout.offset)
+    for expr, mode in zip(index, tuple(layout.inner), strict=True):
+        leaves = _leaves(mode)
+        if len(leaves) > 1:
+            raise problem(code, f"a dimension of `{shared.name}` is made of several", span)
+        parts.add(expr, leaves[0][1])
+    if parts.mixed or parts.threads:
+        raise problem(code, f"the place in `{shared.name}` depends on a thread", span)
+    return parts
 
 
 def _leaves(mode: Layout) -> tuple[tuple[int, int], ...]:

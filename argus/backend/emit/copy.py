@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from argus.backend.emit.address import global_address, shared_address, split
+from argus.backend.emit.asynchronous import emit_bulk_copy
 from argus.backend.emit.expression import COMPARISON, Printer
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import cut, digits
@@ -39,6 +40,8 @@ def emit_copy(stmt: Copy, writer: Writer) -> None:
             _between(stmt, f, m, False, writer)
         case Shared(), Tensor() if stmt.instr == "cp.async":
             _asynchronous(stmt, dst, src, writer)
+        case Shared(), Tensor() if stmt.instr == "tma.load":
+            emit_bulk_copy(stmt, dst, writer)
         case _:
             raise problem("copy-unsupported", f"no instruction copies `{src.name}` to `{dst.name}` directly",
                           stmt.span, "go through registers: load, then store")  # fmt: skip
@@ -75,7 +78,7 @@ def holders(layout: FragmentLayout, writer: Writer, span: Span, lanes: int = 1) 
                 raise problem("layout-replicates", f"{layout} replicates elements within a warp", span,
                               "a matrix store needs a layout without replicas within the warp")  # fmt: skip
             text = "thread" if weight == 1 else f"thread / {weight}"
-            whole = weight * mode.extent >= writer.kernel.num_threads
+            whole = weight * mode.extent >= writer.threads
             conditions.append(f"{text} == 0" if whole else f"{text} % {mode.extent} == 0")
         weight *= mode.extent
     return f"if ({' && '.join(conditions)})" if conditions else ""

@@ -1,4 +1,4 @@
-"""A whole kernel: signature, prologue, body."""
+"""A whole kernel: signature, prologue, body; and its roles, each with a prologue and registers of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing_extensions import assert_never
 from argus.backend.abi import arguments, entry, shared_bytes
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.address import pointer_type
+from argus.backend.emit.asynchronous import emit_asynchronous, initialise
 from argus.backend.emit.compute import emit_accumulate, emit_map
 from argus.backend.emit.copy import emit_copy
 from argus.backend.emit.expression import SUM, Printer, natural
@@ -16,17 +17,29 @@ from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import register_layout
 from argus.backend.emit.scope import Writer
 from argus.ir import visit
+from argus.ir.instruction import WGMMA
 from argus.ir.nodes import (
+    Access,
     Accumulate,
     AssertTags,
     Barrier,
     CommitGroup,
     Copy,
     For,
+    Fragment,
     If,
     Kernel,
     Map,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
     Mma,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    ProxyFence,
+    Role,
+    Roles,
     Spec,
     Stage,
     Stmt,
@@ -42,12 +55,19 @@ def emit(kernel: Kernel) -> str:
     trace. Raises `ArgusError` where a statement has no C++: IR that is not explicit, register tiles indexed
     at run time, layouts that an instruction cannot serve.
     """
-    writer = Writer(kernel, identifiers(kernel), set(kernel.sizes))
+    accumulators = _accumulators(kernel.body)
+    names, threads = identifiers(kernel), kernel.num_threads
+    writer = Writer(kernel, names, set(kernel.sizes), threads, accumulators=accumulators)
     for stmt in kernel.body:
         _statement(stmt, writer)
     body, writer.lines = writer.lines, []
     _head(kernel, writer)
     return "\n".join([*writer.lines, *body, "}"]) + "\n"
+
+
+def _accumulators(body: tuple[Stmt, ...]) -> tuple[str, ...]:
+    products = (s for s in visit.walk(body) if isinstance(s, Mma) and s.instr in WGMMA)
+    return tuple(dict.fromkeys(s.d.obj for s in products))
 
 
 def _head(kernel: Kernel, writer: Writer) -> None:
@@ -56,18 +76,49 @@ def _head(kernel: Kernel, writer: Writer) -> None:
     tensors = {t.name: t for t in kernel.tensors}
     parameters = []
     for a in arguments(kernel):
-        ctype = pointer_type(tensors[a.name], a.name in written) if a.kind == "pointer" else cpp_type(a.dtype)
+        match a.kind:
+            case "pointer":
+                ctype = pointer_type(tensors[a.name], a.name in written)
+            case "tensormap":
+                ctype = "ARGUS_GRID_CONSTANT argus::TensorMap"
+            case _:
+                ctype = cpp_type(a.dtype)
         parameters.append(f"{ctype} {writer.names[a.name]}")
     writer.lines = [f"ARGUS_KERNEL({entry(kernel)}, {kernel.num_threads})(", *_comma(parameters), ") {"]
-    if kernel.shared:
+    if kernel.shared or kernel.barriers:
         writer.line(f"ARGUS_SHARED(smem, {shared_bytes(kernel)});")
         for s in kernel.shared:
             extents = "x".join(map(str, s.shape))
             writer.line(f"// smem + {s.offset}: {writer.names[s.name]}, {s.dtype} {extents}, {s.layout}")
-    writer.line("const int thread = argus::thread_id();")
+        for b in kernel.barriers:
+            writer.line(f"// smem + {b.offset}: {b.name}, mbarriers: {b.count}, arrivals: {b.arrivals}")
+    roles = tuple(s for s in kernel.body if isinstance(s, Roles))
+    own = _used(tuple(s for s in kernel.body if not isinstance(s, Roles)))
+    fragments = tuple(f for f in kernel.fragments if not roles or f.name in own)
+    if len(roles) < len(kernel.body):
+        _opening(writer, "argus::thread_id()", fragments)
+    initialise(kernel, writer)
+
+
+def _used(body: tuple[Stmt, ...]) -> set[str]:
+    """All memory objects that the statements name."""
+    names: set[str] = set()
+
+    def see(access: Access) -> Access:
+        names.add(access.obj)
+        return access
+
+    for stmt in visit.walk(body):
+        visit.map_accesses(stmt, see)
+    return names
+
+
+def _opening(writer: Writer, thread: str, fragments: tuple[Fragment, ...]) -> None:
+    """What the statements of a kernel or a role start from: the thread, its share of addresses, its registers."""
+    writer.line(f"const int thread = {thread};")
     for (ctype, text), name in writer.prologue.items():
         writer.line(f"const {ctype} {name} = {text};")
-    for f in kernel.fragments:
+    for f in fragments:
         layout = register_layout(f)
         name = writer.names[f.name]
         writer.line(f"alignas(16) {cpp_type(f.dtype)} {name}[{layout.num_values}];  // {layout}")
@@ -89,7 +140,7 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
         case Mma():
             emit_mma(stmt, writer)
         case Barrier():
-            writer.line("argus::barrier();")
+            _barrier(writer)
         case CommitGroup():
             writer.line("argus::cp_async_commit();")
         case WaitGroup(pending=pending):
@@ -98,6 +149,10 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
             _loop(stmt, writer)
         case If():
             _branch(stmt, writer)
+        case MmaFence() | MmaCommit() | MmaWait() | ProxyFence() | MbarrierExpect() | MbarrierArrive() | MbarrierWait():
+            emit_asynchronous(stmt, writer)
+        case Roles():
+            _roles(stmt, writer)
         case Tag() | AssertTags() | Spec():
             pass
         case Stage():
@@ -129,3 +184,62 @@ def _branch(stmt: If, writer: Writer) -> None:
         with writer.block("else"):
             for inner in stmt.orelse:
                 _statement(inner, writer)
+
+
+# ---------------------------------------------------------------------------- roles
+
+# The 32-bit registers of a multiprocessor (CUDA C++ guide, table of compute capabilities), and how many are handed
+# out at once.
+_REGISTERS = 65536
+_REGISTER_UNIT = 8
+
+
+def _barrier(writer: Writer) -> None:
+    if writer.barrier is None:
+        writer.line("argus::barrier();")
+    else:
+        writer.line(f"argus::role_barrier<{writer.barrier}, {writer.threads}>();")
+
+
+def _roles(stmt: Roles, writer: Writer) -> None:
+    """One branch a role, by the number of the warp."""
+    kernel = writer.kernel
+    declared = _used(tuple(s for s in kernel.body if s is not stmt))
+    writer.line(f"const int warp = argus::uniform(argus::thread_id() / {kernel.warp_size});")
+    for number, role in enumerate(stmt.roles):
+        inner = Writer(
+            kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size, number + 1,
+            _accumulators(role.body), depth=writer.depth + 1,
+        )  # fmt: skip
+        for each in role.body:
+            _statement(each, inner)
+        body, inner.lines = inner.lines, []
+        _redistribute(role, inner)
+        first = role.first_warp * kernel.warp_size
+        used = _used(role.body) - declared
+        thread = f"argus::thread_id() - {first}" if first else "argus::thread_id()"
+        _opening(inner, thread, tuple(f for f in kernel.fragments if f.name in used))
+        head = "if" if number == 0 else "} else if"
+        writer.line(f"{head} ({_in_role(role, kernel)}) {{  // {role.name}")
+        writer.lines += [*inner.lines, *body]
+    writer.line("}")
+
+
+def _in_role(role: Role, kernel: Kernel) -> str:
+    end = role.first_warp + role.num_warps
+    conditions = [f"warp >= {role.first_warp}"] if role.first_warp else []
+    conditions += [f"warp < {end}"] if end < kernel.num_warps else []
+    return " && ".join(conditions) or "true"
+
+
+def _redistribute(role: Role, writer: Writer) -> None:
+    """Takes the role's registers from the block's pool, or gives back what it does not need.
+
+    A block starts with the registers of a multiprocessor evenly dealt out.
+    """
+    if role.registers is None:
+        return
+    start = _REGISTERS // writer.kernel.num_threads // _REGISTER_UNIT * _REGISTER_UNIT
+    if role.registers != start:
+        verb = "raise" if role.registers > start else "lower"
+        writer.line(f"argus::{verb}_registers<{role.registers}>();")

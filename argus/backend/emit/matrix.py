@@ -7,14 +7,15 @@ from math import prod
 
 import numpy as np
 
-from argus.backend.device_api import mma_function
+from argus.backend.device_api import cpp_type, mma_function, wgmma_function
+from argus.backend.emit.address import matrix_descriptor
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import Digit, Ints, counters, cut, fit, locate, register_layout
-from argus.backend.emit.scope import Writer
+from argus.backend.emit.scope import Writer, digit_text
 from argus.ir.expr import Expr
-from argus.ir.instruction import MMA
-from argus.ir.nodes import Access, Fragment, Mma
-from argus.layout import FragmentLayout
+from argus.ir.instruction import MMA, WGMMA, WgmmaRow
+from argus.ir.nodes import Access, Fragment, Mma, Shared
+from argus.layout import FragmentLayout, Mode
 from argus.layout.fragment import merged
 
 
@@ -34,13 +35,16 @@ def emit_mma(stmt: Mma, writer: Writer) -> None:
     """
     if stmt.instr is None:
         raise problem("not-explicit", "the matrix product names no instruction", stmt.span)
-    row = MMA[stmt.instr]
+    if stmt.instr in WGMMA:
+        _asynchronous(stmt, WGMMA[stmt.instr], writer)
+        return
+    row, lanes = MMA[stmt.instr], writer.kernel.warp_size
     d = _operand(stmt.d, row.c, (0, 1), writer, stmt)
     a = _operand(stmt.a, row.a, (0, 2), writer, stmt)
     b = _operand(stmt.b, row.b, (1, 2), writer, stmt)
     loops = (*_loops(a, 2, "v0"), *_loops(d, None, f"v{len(_loops(a, 2, 'v0'))}"))
-    blocks = _blocks(d, loops, row.shape, writer, stmt)
-    numbers = [_numbers(o, blocks, row.shape, writer, stmt) for o in (d, a, b)]
+    blocks = _blocks(d, loops, row.shape, lanes, stmt)
+    numbers = [_numbers(o, blocks, lanes, writer, stmt) for o in (d, a, b)]
     call = f"argus::{mma_function(row).name}"
     names = [writer.names[o.fragment.name] for o in (d, a, b)]
     forms = [fit(n, loops) for n in numbers]
@@ -77,11 +81,14 @@ def _loops(operand: _Operand, axis: int | None, first: str) -> tuple[Digit, ...]
 
 
 def _blocks(
-    d: _Operand, loops: tuple[Digit, ...], atom: tuple[int, int, int], writer: Writer, stmt: Mma
+    d: _Operand, loops: tuple[Digit, ...], atom: tuple[int, int, int], lanes: int, stmt: Mma
 ) -> tuple[Ints, Ints, Ints]:
-    """(m, n, k): `[warps, combinations]`, where the instruction of each combination stands in the domain."""
-    layout, warp = register_layout(d.fragment), writer.kernel.warp_size
-    first = layout.coordinates()[::warp, 0].astype(np.int64)
+    """(m, n, k): `[groups, combinations]`, where the instruction of each combination stands in the domain.
+
+    The threads of an instruction are a group of `lanes`: a warp, or a warpgroup.
+    """
+    layout = register_layout(d.fragment)
+    first = layout.coordinates()[::lanes, 0].astype(np.int64)
     own = [
         first[:, 0:1] // atom[0] * atom[0],
         first[:, 1:2] // atom[1] * atom[1],
@@ -98,19 +105,15 @@ def _blocks(
     return m, n, k
 
 
-def _numbers(
-    operand: _Operand, blocks: tuple[Ints, Ints, Ints], atom: tuple[int, int, int], writer: Writer, stmt: Mma
-) -> Ints:
-    """`[combinations]`: the first register of the operand of each instruction, the same in every warp."""
-    warp = writer.kernel.warp_size
-    threads = np.arange(writer.kernel.num_threads, dtype=np.int64)[:, None]
+def _numbers(operand: _Operand, blocks: tuple[Ints, Ints, Ints], lanes: int, writer: Writer, stmt: Mma) -> Ints:
+    """`[combinations]`: the first register of the operand of each instruction, the same in every group of lanes."""
+    threads = np.arange(writer.threads, dtype=np.int64)[:, None]
     inside = operand.atom.coordinates().astype(np.int64)
     result: Ints | None = None
     for value in range(operand.atom.num_values):
-        at = [np.repeat(block, warp, axis=0) for block in blocks]
+        at = [np.repeat(block, lanes, axis=0) for block in blocks]
         for i, axis in enumerate(operand.axes):
-            lanes = np.tile(inside[:, value, i], writer.kernel.num_warps)[:, None]
-            at[axis] = at[axis] + lanes
+            at[axis] = at[axis] + np.tile(inside[:, value, i], writer.threads // lanes)[:, None]
         found = locate(operand.fragment, operand.index, tuple(at), threads, stmt.span) - value
         result = found[0] if result is None else result
         if (found < 0).any() or (found != result[None, :]).any():
@@ -120,3 +123,42 @@ def _numbers(
             )  # fmt: skip
     assert result is not None
     return np.asarray(result)
+
+
+# ---------------------------------------------------------------------------- asynchronous, on warpgroups
+
+
+def _asynchronous(stmt: Mma, row: WgmmaRow, writer: Writer) -> None:
+    """Loops over the instructions of a warpgroup: along K outside, then over the accumulator's registers.
+
+    The warpgroup's share of an operand's address is uniform over the warpgroup, and computed in the prologue.
+    """
+    d = _operand(stmt.d, row.c, (0, 1), writer, stmt)
+    k = row.shape[2]
+    steps = Digit("v0", stmt.shape[2] // k, 2, k, 0)
+    loops = tuple(digit for digit in (steps, *_loops(d, None, "v1")) if digit.extent > 1)
+    lanes = row.c.num_threads
+    blocks = _blocks(d, loops, row.shape, lanes, stmt)
+    form = fit(_numbers(d, blocks, lanes, writer, stmt), loops)
+    if form is None:
+        raise problem("mma-layout", f"the registers of `{d.fragment.name}` do not suit {row.name}", stmt.span,
+                      "give the accumulator the layout of `wgmma_accumulator`")  # fmt: skip
+    groups = (Mode(lanes, None), *cut(register_layout(d.fragment).threads, lanes))
+    own = {axis: digit_text(groups, axis, writer.threads) for axis in (0, 1)}
+    operands = [_shared_operand(a, writer, stmt) for a in (stmt.a, stmt.b)]
+    texts = [
+        matrix_descriptor(tile, access.index, axes, row, own, loops, writer, stmt.span)
+        for tile, access, axes in zip(operands, (stmt.a, stmt.b), ((0, 2), (1, 2)), strict=True)
+    ]
+    name = writer.names[d.fragment.name]
+    call = f"argus::{wgmma_function(row).name}<{cpp_type(operands[0].dtype)}>"
+    with writer.loops(loops):
+        writer.line(f"{call}(&{name}[{form.text()}], {', '.join(texts)});")
+
+
+def _shared_operand(access: Access, writer: Writer, stmt: Mma) -> Shared:
+    tile = writer.kernel.object(access.obj)
+    if not isinstance(tile, Shared):
+        raise problem("mma-operand", f"operand `{access.obj}` of {stmt.instr} is no shared tile", stmt.span,
+                      "stage it in shared memory")  # fmt: skip
+    return tile

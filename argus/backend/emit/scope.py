@@ -22,13 +22,17 @@ from argus.source import Span
 
 @dataclass
 class Writer:
-    """The text of one kernel. `prologue` holds what depends on the thread alone, computed once: text ->
-    name.
+    """The text of one kernel, or of one role of it. `prologue` holds what depends on the thread alone, computed
+    once: text -> name. `threads` run the text; in a role, `barrier` is the number of the barrier that joins them.
+    `accumulators` are the register tiles of its asynchronous products.
     """
 
     kernel: Kernel
     names: Mapping[str, str]
     natural: set[str]
+    threads: int
+    barrier: int | None = None
+    accumulators: tuple[str, ...] = ()
     lines: list[str] = field(default_factory=list)
     prologue: dict[tuple[str, str], str] = field(default_factory=dict)
     depth: int = 1
@@ -120,7 +124,7 @@ class Domain:
     @property
     def threads(self) -> Ints:
         """int64 `[threads, 1]`."""
-        return np.arange(self.writer.kernel.num_threads, dtype=np.int64)[:, None]
+        return np.arange(self.writer.threads, dtype=np.int64)[:, None]
 
     def coordinates(self, inner: int = 0) -> tuple[Ints, ...]:
         """Per dimension `[threads, combinations]`."""
@@ -128,7 +132,7 @@ class Domain:
 
     def thread_part(self, dim: int) -> str:
         """The thread's share of the coordinate along `dim`: a variable of the prologue, or "0"."""
-        text = digit_text(self.layout.threads, dim, self.writer.kernel.num_threads)
+        text = digit_text(self.layout.threads, dim, self.writer.threads)
         return self.writer.hoist("int", text, "t")
 
     def counter(self, digit: Digit) -> str:

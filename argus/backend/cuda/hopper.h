@@ -1,0 +1,216 @@
+// sm_90a: mbarriers, the copy engine (TMA), asynchronous products of warpgroups (wgmma), roles of warps.
+// Functions and their meanings: argus/backend/device_api.py. Document: PTX ISA 9.0.
+#pragma once
+
+namespace argus {
+
+using u64 = unsigned long long;
+
+// Made by the host (cuTensorMapEncodeTiled); read by the copy engine alone.
+struct alignas(64) TensorMap { unsigned char bytes[128]; };
+
+// ---- mbarriers
+
+ARGUS_FN void mbarrier_init(shared_t smem, int offset, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(smem + offset), "r"(arrivals) : "memory");
+}
+
+ARGUS_FN void mbarrier_init_fence() {
+    asm volatile("fence.mbarrier_init.release.cluster;\n\tfence.proxy.async.shared::cta;" ::: "memory");
+}
+
+ARGUS_FN void mbarrier_arrive(shared_t smem, int offset) {
+    __syncwarp();
+    if (thread_id() % 32 == 0)
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(smem + offset) : "memory");
+}
+
+ARGUS_FN void mbarrier_expect(shared_t smem, int offset, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(smem + offset), "r"(bytes) : "memory");
+}
+
+ARGUS_FN void mbarrier_wait(shared_t smem, int offset, int parity) {
+    asm volatile("{\n\t.reg .pred done;\n"
+                 "again:\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t"
+                 "@!done bra again;\n\t}"
+                 :: "r"(smem + offset), "r"(parity) : "memory");
+}
+
+ARGUS_FN void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- bulk copies
+
+ARGUS_FN void tma_prefetch(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
+}
+
+#define ARGUS_TMA_LOAD(RANK, PARAMETERS, COORDINATES, ...)                                                           \
+    ARGUS_FN void tma_load(shared_t smem, int offset, int barrier, const TensorMap& map, PARAMETERS) {               \
+        asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes "       \
+                     "[%0], [%1, {" COORDINATES "}], [%2];"                                                          \
+                     :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__ : "memory");                 \
+    }
+#define ARGUS_COMMA ,
+ARGUS_TMA_LOAD("1d", int c0, "%3", "r"(c0))
+ARGUS_TMA_LOAD("2d", int c0 ARGUS_COMMA int c1, "%3, %4", "r"(c0), "r"(c1))
+ARGUS_TMA_LOAD("3d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2, "%3, %4, %5", "r"(c0), "r"(c1), "r"(c2))
+ARGUS_TMA_LOAD("4d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3, "%3, %4, %5, %6",
+               "r"(c0), "r"(c1), "r"(c2), "r"(c3))
+ARGUS_TMA_LOAD("5d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3 ARGUS_COMMA int c4,
+               "%3, %4, %5, %6, %7", "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4))
+#undef ARGUS_COMMA
+#undef ARGUS_TMA_LOAD
+
+// ---- roles of warps
+
+// The same in all lanes, and known to the compiler to be.
+ARGUS_FN int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+
+template <int N> ARGUS_FN void raise_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
+template <int N> ARGUS_FN void lower_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
+
+template <int ID, int THREADS> ARGUS_FN void role_barrier() {
+    asm volatile("bar.sync %0, %1;" :: "n"(ID), "n"(THREADS) : "memory");
+}
+
+// ---- asynchronous products
+
+// Matrix descriptor: start address / 16, leading offset (ignored when swizzled), 1024 bytes from 8 rows to the next,
+// 128-byte swizzle.
+ARGUS_FN u64 matrix_descriptor(shared_t smem, int offset) {
+    return u64(0x40000040u) << 32 | 1u << 16 | (smem + offset) >> 4;
+}
+
+// Only the low word moves: nothing carries out of it.
+ARGUS_FN u64 descriptor_at(u64 descriptor, int units) {
+    return (descriptor >> 32 << 32) | static_cast<unsigned>(static_cast<unsigned>(descriptor) + units);
+}
+
+ARGUS_FN void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+ARGUS_FN void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int PENDING> ARGUS_FN void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory");
+}
+
+// Keeps the compiler from moving ordinary uses of accumulators across; no instruction.
+template <int N> ARGUS_FN void wgmma_hold(float (&d)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i]) :: "memory");
+}
+
+// Accumulator registers of the first 1, 2, ... 32 columns of 8: in the text, and as operands.
+#define ARGUS_T1 "%0, %1, %2, %3"
+#define ARGUS_T2 ARGUS_T1 ", %4, %5, %6, %7"
+#define ARGUS_T3 ARGUS_T2 ", %8, %9, %10, %11"
+#define ARGUS_T4 ARGUS_T3 ", %12, %13, %14, %15"
+#define ARGUS_T5 ARGUS_T4 ", %16, %17, %18, %19"
+#define ARGUS_T6 ARGUS_T5 ", %20, %21, %22, %23"
+#define ARGUS_T7 ARGUS_T6 ", %24, %25, %26, %27"
+#define ARGUS_T8 ARGUS_T7 ", %28, %29, %30, %31"
+#define ARGUS_T9 ARGUS_T8 ", %32, %33, %34, %35"
+#define ARGUS_T10 ARGUS_T9 ", %36, %37, %38, %39"
+#define ARGUS_T11 ARGUS_T10 ", %40, %41, %42, %43"
+#define ARGUS_T12 ARGUS_T11 ", %44, %45, %46, %47"
+#define ARGUS_T13 ARGUS_T12 ", %48, %49, %50, %51"
+#define ARGUS_T14 ARGUS_T13 ", %52, %53, %54, %55"
+#define ARGUS_T15 ARGUS_T14 ", %56, %57, %58, %59"
+#define ARGUS_T16 ARGUS_T15 ", %60, %61, %62, %63"
+#define ARGUS_T17 ARGUS_T16 ", %64, %65, %66, %67"
+#define ARGUS_T18 ARGUS_T17 ", %68, %69, %70, %71"
+#define ARGUS_T19 ARGUS_T18 ", %72, %73, %74, %75"
+#define ARGUS_T20 ARGUS_T19 ", %76, %77, %78, %79"
+#define ARGUS_T21 ARGUS_T20 ", %80, %81, %82, %83"
+#define ARGUS_T22 ARGUS_T21 ", %84, %85, %86, %87"
+#define ARGUS_T23 ARGUS_T22 ", %88, %89, %90, %91"
+#define ARGUS_T24 ARGUS_T23 ", %92, %93, %94, %95"
+#define ARGUS_T25 ARGUS_T24 ", %96, %97, %98, %99"
+#define ARGUS_T26 ARGUS_T25 ", %100, %101, %102, %103"
+#define ARGUS_T27 ARGUS_T26 ", %104, %105, %106, %107"
+#define ARGUS_T28 ARGUS_T27 ", %108, %109, %110, %111"
+#define ARGUS_T29 ARGUS_T28 ", %112, %113, %114, %115"
+#define ARGUS_T30 ARGUS_T29 ", %116, %117, %118, %119"
+#define ARGUS_T31 ARGUS_T30 ", %120, %121, %122, %123"
+#define ARGUS_T32 ARGUS_T31 ", %124, %125, %126, %127"
+#define ARGUS_FOUR(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define ARGUS_D1 ARGUS_FOUR(0)
+#define ARGUS_D2 ARGUS_D1, ARGUS_FOUR(4)
+#define ARGUS_D3 ARGUS_D2, ARGUS_FOUR(8)
+#define ARGUS_D4 ARGUS_D3, ARGUS_FOUR(12)
+#define ARGUS_D5 ARGUS_D4, ARGUS_FOUR(16)
+#define ARGUS_D6 ARGUS_D5, ARGUS_FOUR(20)
+#define ARGUS_D7 ARGUS_D6, ARGUS_FOUR(24)
+#define ARGUS_D8 ARGUS_D7, ARGUS_FOUR(28)
+#define ARGUS_D9 ARGUS_D8, ARGUS_FOUR(32)
+#define ARGUS_D10 ARGUS_D9, ARGUS_FOUR(36)
+#define ARGUS_D11 ARGUS_D10, ARGUS_FOUR(40)
+#define ARGUS_D12 ARGUS_D11, ARGUS_FOUR(44)
+#define ARGUS_D13 ARGUS_D12, ARGUS_FOUR(48)
+#define ARGUS_D14 ARGUS_D13, ARGUS_FOUR(52)
+#define ARGUS_D15 ARGUS_D14, ARGUS_FOUR(56)
+#define ARGUS_D16 ARGUS_D15, ARGUS_FOUR(60)
+#define ARGUS_D17 ARGUS_D16, ARGUS_FOUR(64)
+#define ARGUS_D18 ARGUS_D17, ARGUS_FOUR(68)
+#define ARGUS_D19 ARGUS_D18, ARGUS_FOUR(72)
+#define ARGUS_D20 ARGUS_D19, ARGUS_FOUR(76)
+#define ARGUS_D21 ARGUS_D20, ARGUS_FOUR(80)
+#define ARGUS_D22 ARGUS_D21, ARGUS_FOUR(84)
+#define ARGUS_D23 ARGUS_D22, ARGUS_FOUR(88)
+#define ARGUS_D24 ARGUS_D23, ARGUS_FOUR(92)
+#define ARGUS_D25 ARGUS_D24, ARGUS_FOUR(96)
+#define ARGUS_D26 ARGUS_D25, ARGUS_FOUR(100)
+#define ARGUS_D27 ARGUS_D26, ARGUS_FOUR(104)
+#define ARGUS_D28 ARGUS_D27, ARGUS_FOUR(108)
+#define ARGUS_D29 ARGUS_D28, ARGUS_FOUR(112)
+#define ARGUS_D30 ARGUS_D29, ARGUS_FOUR(116)
+#define ARGUS_D31 ARGUS_D30, ARGUS_FOUR(120)
+#define ARGUS_D32 ARGUS_D31, ARGUS_FOUR(124)
+
+// N columns in N / 8 units; A and B are the numbers of the operands after the accumulators.
+#define ARGUS_WGMMA(N, UNITS, A, B)                                                                                  \
+    template <class T> ARGUS_FN void wgmma_m64n##N##k16(float* d, u64 a, u64 b) {                                    \
+        static_assert(detail::same<T, bf16> || detail::same<T, f16>, "operands: bf16 or f16");                       \
+        if constexpr (detail::same<T, bf16>)                                                                         \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 "                                 \
+                         "{" ARGUS_T##UNITS "}, %" #A ", %" #B ", 1, 1, 1, 0, 0;"                                    \
+                         : ARGUS_D##UNITS : "l"(a), "l"(b) : "memory");                                              \
+        else                                                                                                         \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 "                                   \
+                         "{" ARGUS_T##UNITS "}, %" #A ", %" #B ", 1, 1, 1, 0, 0;"                                    \
+                         : ARGUS_D##UNITS : "l"(a), "l"(b) : "memory");                                              \
+    }
+ARGUS_WGMMA(8, 1, 4, 5)
+ARGUS_WGMMA(16, 2, 8, 9)
+ARGUS_WGMMA(24, 3, 12, 13)
+ARGUS_WGMMA(32, 4, 16, 17)
+ARGUS_WGMMA(40, 5, 20, 21)
+ARGUS_WGMMA(48, 6, 24, 25)
+ARGUS_WGMMA(56, 7, 28, 29)
+ARGUS_WGMMA(64, 8, 32, 33)
+ARGUS_WGMMA(72, 9, 36, 37)
+ARGUS_WGMMA(80, 10, 40, 41)
+ARGUS_WGMMA(88, 11, 44, 45)
+ARGUS_WGMMA(96, 12, 48, 49)
+ARGUS_WGMMA(104, 13, 52, 53)
+ARGUS_WGMMA(112, 14, 56, 57)
+ARGUS_WGMMA(120, 15, 60, 61)
+ARGUS_WGMMA(128, 16, 64, 65)
+ARGUS_WGMMA(136, 17, 68, 69)
+ARGUS_WGMMA(144, 18, 72, 73)
+ARGUS_WGMMA(152, 19, 76, 77)
+ARGUS_WGMMA(160, 20, 80, 81)
+ARGUS_WGMMA(168, 21, 84, 85)
+ARGUS_WGMMA(176, 22, 88, 89)
+ARGUS_WGMMA(184, 23, 92, 93)
+ARGUS_WGMMA(192, 24, 96, 97)
+ARGUS_WGMMA(200, 25, 100, 101)
+ARGUS_WGMMA(208, 26, 104, 105)
+ARGUS_WGMMA(216, 27, 108, 109)
+ARGUS_WGMMA(224, 28, 112, 113)
+ARGUS_WGMMA(232, 29, 116, 117)
+ARGUS_WGMMA(240, 30, 120, 121)
+ARGUS_WGMMA(248, 31, 124, 125)
+ARGUS_WGMMA(256, 32, 128, 129)
+#undef ARGUS_WGMMA
+
+}  // namespace argus

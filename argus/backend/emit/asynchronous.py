@@ -1,0 +1,94 @@
+"""mbarriers, bulk copies, and what orders asynchronous products: one line of text each."""
+
+from __future__ import annotations
+
+from typing_extensions import assert_never
+
+from argus.backend.abi import tensor_maps
+from argus.backend.emit.address import box_corner, box_origin
+from argus.backend.emit.expression import Printer
+from argus.backend.emit.problem import problem
+from argus.backend.emit.scope import Writer
+from argus.ir.expr import Const, Expr
+from argus.ir.nodes import (
+    Asynchronous,
+    Copy,
+    Kernel,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    ProxyFence,
+    Shared,
+)
+
+_ELECTED = "if (thread == 0) "
+
+
+def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
+    """One statement that only orders others."""
+    match stmt:
+        case MmaFence():
+            _hold(writer)
+            writer.line("argus::wgmma_fence();")
+        case MmaCommit():
+            writer.line("argus::wgmma_commit();")
+        case MmaWait(pending=pending):
+            writer.line(f"argus::wgmma_wait<{pending}>();")
+            if pending == 0:
+                _hold(writer)
+        case ProxyFence():
+            writer.line("argus::async_fence();")
+        case MbarrierExpect(barrier=name, index=index, bytes=count):
+            writer.line(f"{_ELECTED}argus::mbarrier_expect(smem, {_place(name, index, writer)}, {count});")
+        case MbarrierArrive(barrier=name, index=index):
+            writer.line(f"argus::mbarrier_arrive(smem, {_place(name, index, writer)});")
+        case MbarrierWait(barrier=name, index=index, parity=parity):
+            place = _place(name, index, writer)
+            writer.line(f"argus::mbarrier_wait(smem, {place}, {Printer(writer).text(parity)});")
+        case _:
+            assert_never(stmt)
+
+
+def _hold(writer: Writer) -> None:
+    """Keeps ordinary uses of the accumulators where they stand: the compiler knows nothing of asynchrony."""
+    for name in writer.accumulators:
+        writer.line(f"argus::wgmma_hold({writer.names[name]});")
+
+
+def _place(name: str, index: Expr, writer: Writer) -> str:
+    """Byte offset of `name[index]` in the block's shared memory."""
+    barrier = next(b for b in writer.kernel.barriers if b.name == name)
+    if barrier.offset is None:
+        raise problem("not-explicit", f"mbarrier `{name}` has no offset", barrier.span)
+    if isinstance(index, Const):
+        return str(barrier.offset + 8 * int(index.value))
+    return f"{Printer(writer).times(index, 8)} + {barrier.offset}"
+
+
+def emit_bulk_copy(stmt: Copy, dst: Shared, writer: Writer) -> None:
+    """The copy "tma.load": the elected thread hands the whole box to the copy engine."""
+    if stmt.signal is None:
+        raise problem("not-explicit", f"the bulk copy to `{dst.name}` signals no mbarrier", stmt.span)
+    tensor_map = next(m for m in tensor_maps(writer.kernel) if (m.tensor, m.box) == (stmt.src.obj, stmt.shape))
+    to = box_origin(dst, stmt.dst.index, stmt.shape, writer, stmt.span)
+    barrier = _place(stmt.signal.barrier, stmt.signal.index, writer)
+    corner = [box_corner(e, writer, stmt.span) for e in reversed(stmt.src.index)]
+    name = writer.names[tensor_map.name]
+    writer.line(f"{_ELECTED}argus::tma_load(smem, {to}, {barrier}, {name}, {', '.join(corner)});")
+
+
+def initialise(kernel: Kernel, writer: Writer) -> None:
+    """One thread makes all mbarriers ready before anybody, or the copy engine, uses them."""
+    if not kernel.barriers:
+        return
+    with writer.block("if (argus::thread_id() == 0)"):
+        for tensor_map in tensor_maps(kernel):
+            writer.line(f"argus::tma_prefetch({writer.names[tensor_map.name]});")
+        for b in kernel.barriers:
+            call = f"argus::mbarrier_init(smem, {b.offset} + i * 8, {b.arrivals});"
+            writer.line(f"for (int i = 0; i < {b.count}; ++i) {call}")
+        writer.line("argus::mbarrier_init_fence();")
+    writer.line("argus::barrier();")
