@@ -182,16 +182,16 @@ _HOPPER = (
        "threads, and to the copy engine", "", _NVIDIA),
     _f("mbarrier_arrive", "", "void", _SHARED, "one lane arrives, after all lanes of the warp reached this", "",
        _NVIDIA, True),
-    _f("mbarrier_expect", "", "void", f"{_SHARED}, int bytes", "the thread arrives, and announces `bytes`", "",
-       _NVIDIA),
+    _f("mbarrier_expect", "", "void", f"{_SHARED}, int bytes",
+       "one lane arrives and announces `bytes`, after all lanes of the warp reached this", "", _NVIDIA, True),
     _f("mbarrier_wait", "", "void", f"{_SHARED}, int parity",
        "returns when the number of completed phases is not of this parity", "", _NVIDIA),
     _f("async_fence", "", "void", "", "orders the thread's accesses to shared memory with those of the copy engine "
        "and of asynchronous products", "", _NVIDIA),
     _f("tma_prefetch", "", "void", "const TensorMap& map", "brings the map near; a hint", "", _NVIDIA),
     _f("tma_load", "", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
-       "starts copying the map's box from corner `at`, innermost coordinate first, to smem + offset; its bytes count "
-       "on the mbarrier at smem + barrier when they are there", "tma.load", _NVIDIA),
+       "one lane of the warp starts copying the map's box from corner `at`, innermost coordinate first, to smem + "
+       "offset; its bytes count on the mbarrier at smem + barrier when they are there", "tma.load", _NVIDIA, True),
     _f("uniform", "", "int", "int x", "`x` of lane 0", "", _NVIDIA, True),
     _f("raise_registers", "int N", "void", "", "waits until each thread of the warpgroup has N registers", "",
        _NVIDIA, True),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from argus.backend.device_api import TYPES, cpp_type, mma_function
-from argus.ir.instruction import MMA
+from argus.backend.device_api import TYPES, cpp_type, mma_function, wgmma_function
+from argus.ir.instruction import MMA, WGMMA
 
 FLOATS = ("float32", "float16", "bfloat16")
 INTEGERS = ("int8", "uint8", "int32", "int64")
@@ -112,6 +112,49 @@ def products(architectures: tuple[str, ...]) -> str:
     return "\n".join(kernels)
 
 
+def hopper() -> str:
+    """mbarriers, bulk copies of every rank, asynchronous products of every width and type, roles; to be compiled."""
+    corners = ["t", "t, 1", "t, 1, 2", "t, 1, 2, 3", "t, 1, 2, 3, 4"]
+    body = [
+        "argus::tma_prefetch(map);",
+        "if (t == 0) {",
+        "    argus::mbarrier_init(smem, 0, 1);",
+        "    argus::mbarrier_init_fence();",
+        "}",
+        "argus::barrier();",
+        "if (argus::uniform(t / 32) == 0) {",
+        "    argus::mbarrier_expect(smem, 0, 128);",
+        *(f"    argus::tma_load(smem, 1024, 0, map, {corner});" for corner in corners),
+        "}",
+        "argus::mbarrier_wait(smem, 0, 0);",
+        "argus::async_fence();",
+        "argus::mbarrier_arrive(smem, 0);",
+        "argus::role_barrier<3, 128>();",
+        "argus::raise_registers<240>();",
+        "argus::lower_registers<40>();",
+    ]
+    parameters = "ARGUS_GRID_CONSTANT argus::TensorMap map"
+    kernels = [kernel("bulk", parameters, body, 4096)]
+    for row in WGMMA.values():
+        for dtype in row.operands:
+            values = row.c.num_values
+            body = [
+                "const argus::u64 a = argus::matrix_descriptor(smem, 0);",
+                "const argus::u64 b = argus::descriptor_at(a, 512);",
+                f"alignas(16) float d[{values}];",
+                f"for (int i = 0; i < {values}; ++i) d[i] = 0.0f;",
+                "argus::wgmma_hold(d);",
+                "argus::wgmma_fence();",
+                f"argus::{wgmma_function(row).name}<{cpp_type(dtype)}>(d, a, b);",
+                "argus::wgmma_commit();",
+                "argus::wgmma_wait<0>();",
+                "argus::wgmma_hold(d);",
+                f"for (int i = 0; i < {values}; ++i) to[t * {values} + i] = d[i];",
+            ]
+            kernels.append(kernel(f"{row.name}_{dtype.name}", "float* ARGUS_RESTRICT to", body, 65536))
+    return "\n".join(kernels)
+
+
 def exchanges() -> str:
     """Shuffles of every type, atomics of the types that have them."""
     kernels = []
@@ -175,4 +218,5 @@ def source(target: str, architectures: tuple[str, ...]) -> str:
     parts = [ids(), copies(), exchanges(), casts(), arithmetic(), products(architectures)]
     if target == "cuda":
         parts += [asynchronous(), matrices(store="sm_90a" in architectures)]
+        parts += [hopper()] if "sm_90a" in architectures else []
     return "\n".join(parts)

@@ -45,7 +45,7 @@ def _turn(stages: int) -> Expr:
 
 def _producer(block: tuple[int, int], stages: int, dtype: DType, first_warp: int) -> Role:
     stage = _stage(stages)
-    copies = tuple(
+    copies: tuple[Stmt, ...] = tuple(
         Copy(
             Access(tile, (stage, Coord(0), Coord(1))),
             Access(source, (op("add", op("mul", ProgramId(axis), c(rows)), Coord(0)), op("add", K, Coord(1)))),
@@ -58,12 +58,12 @@ def _producer(block: tuple[int, int], stages: int, dtype: DType, first_warp: int
         )
         for axis, (tile, source, size, rows) in enumerate((("at", "a", "M", block[0]), ("bt", "b", "N", block[1])))
     )  # fmt: skip
-    body = (
+    body: tuple[Stmt, ...] = (
         MbarrierWait("empty", stage, op("mod", op("add", _turn(stages), c(1)), c(2))),
         MbarrierExpect("full", stage, sum(block) * 64 * dtype.bytes),
         *copies,
     )
-    return Role("producer", first_warp, 4, 40, (For("k0", c(0), Param("K"), 64, body),))
+    return Role("producer", first_warp, 1, 40, (For("k0", c(0), Param("K"), 64, body),))
 
 
 def _consumer(
@@ -115,7 +115,7 @@ def gemm(
     dtype: DType = bfloat16,
     without: str = "",
 ) -> Kernel:
-    """c[m, n] = sum over k of a[m, k] * b[n, k]: four warps copy, `warps` compute, K in steps of 64.
+    """c[m, n] = sum over k of a[m, k] * b[n, k]: one warp copies, `warps` compute, K in steps of 64.
 
     `without` leaves out a wait: "full" for the copies, "mma" for the last products.
     """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from argus.backend.device_api import FUNCTIONS, TYPES, functions, mma_function
-from argus.ir.instruction import INSTRUCTIONS, MMA
+from argus.backend.device_api import FUNCTIONS, TYPES, functions, mma_function, wgmma_function
+from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
 from argus.ir.types import DTYPES
 
 
@@ -28,3 +28,9 @@ def test_every_mma_row_is_a_function_of_cpu_and_its_target() -> None:
         function = mma_function(row)
         assert function.name.isidentifier()
         assert function in functions("cpu")
+
+
+def test_every_asynchronous_product_is_a_function_of_cpu_and_cuda() -> None:
+    for row in WGMMA.values():
+        for target in ("cpu", "cuda"):
+            assert wgmma_function(row) in functions(target)

@@ -8,6 +8,7 @@
 #include "matrix.h"
 
 #define ARGUS_RESTRICT __restrict__
+#define ARGUS_GRID_CONSTANT
 #define ARGUS_KERNEL(name, threads) extern "C" void name
 #define ARGUS_SHARED(smem, bytes) const argus::shared_t smem = argus::detail::self().block->shared
 
@@ -215,6 +216,12 @@ template <class T> void atomic_maximum(T* base, i64 offset, T value) {
 template <class T> void atomic_minimum(T* base, i64 offset, T value) {
     detail::atomically(base + offset, [=](T old) { return minimum(old, value); });
 }
+
+}  // namespace argus
+
+#include "hopper.h"
+
+namespace argus {
 
 // ---------------------------------------------------------------- entry
 

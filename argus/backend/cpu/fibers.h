@@ -21,9 +21,25 @@
 #define ARGUS_WARP_SIZE 32
 #endif
 
+namespace argus {
+
+// What the copy engine knows about a tensor, as `argus/backend/cpu/tensormap.py` packs it: the innermost dimension
+// first, strides in bytes.
+struct TensorMap {
+    unsigned long long base;
+    long long strides[5];
+    int extents[5], box[5];
+    int rank, item, swizzle;
+    unsigned char unused[28];
+};
+static_assert(sizeof(TensorMap) == 128, "as on the device");
+
+}  // namespace argus
+
 namespace argus::detail {
 
 constexpr int MAX_THREADS = 1024;
+constexpr int MAX_MBARRIERS = 128;
 constexpr int MESSAGE_BYTES = 1024;
 // A fiber's stack, its record at the low end: a power of two, so that the record is found from any local address.
 constexpr size_t STACK_BYTES = size_t(256) << 10;
@@ -57,12 +73,16 @@ inline void switch_context(Context* from, Context to) {
 
 struct Block;
 
-// A place where threads meet. `kind` names the operation; threads of different kinds cannot meet.
-struct Meeting {
-    int arrived;
+// What a fiber waits for: that `generation` changes.
+struct Place {
     unsigned generation;
+};
+
+// A place where threads meet. `kind` names the operation; threads of different kinds cannot meet.
+struct Meeting : Place {
+    int arrived, expected;
     const char* kind;
-    void* arguments[64];
+    void* arguments[128];
 };
 
 struct PendingCopy {
@@ -72,30 +92,60 @@ struct PendingCopy {
     unsigned group;
 };
 
-// A thread's asynchronous copies in order of issue; those before `first` are done.
-struct CopyQueue {
-    PendingCopy* items;
+// Asynchronous operations in order of issue; those before `first` are done. `group` is the present one of their thread.
+template <class T> struct Queue {
+    T* items;
     int first, size, capacity;
     unsigned group;
 
-    void push(PendingCopy copy) {
+    void push(const T& item) {
         if (size == capacity) {
             capacity = capacity ? 2 * capacity : 16;
-            items = static_cast<PendingCopy*>(realloc(items, sizeof(PendingCopy) * static_cast<size_t>(capacity)));
+            items = static_cast<T*>(realloc(items, sizeof(T) * static_cast<size_t>(capacity)));
             if (!items) abort();
         }
-        items[size++] = copy;
+        items[size++] = item;
     }
+    void clear() { first = size = 0; }
+};
+using CopyQueue = Queue<PendingCopy>;
+
+// A box on its way to shared memory.
+struct BulkCopy {
+    TensorMap map;
+    int at[5];  // its corner, innermost coordinate first
+    char* shared;
+    int offset, bytes;
+
+    void perform() const;  // hopper.h
+};
+
+// The mbarrier at byte `offset`: phases completed so far; of the present one, arrivals still to come, bytes announced
+// less bytes brought, and copies under way.
+struct Mbarrier : Place {
+    int offset, arrivals;
+    int phases, pending;
+    long long bytes;
+    Queue<BulkCopy> copies;
+};
+
+// One thread's part of an asynchronous product of its warpgroup.
+struct Product {
+    unsigned long long a, b;
+    float* d;
+    void (*perform)(const Product* const* threads);  // for all 128 of them
+    unsigned group;
 };
 
 struct Fiber {
     Context context;
     Block* block;
-    Meeting* waits_at;
+    Place* waits_at;
     unsigned waits_generation;
     int thread;
     bool finished;
     CopyQueue* copies;
+    Queue<Product>* products;
 #if !defined(__x86_64__)
     ucontext_t initial;
 #endif
@@ -111,8 +161,13 @@ struct Block {
     Context scheduler;
     char* stacks;
     Meeting barrier;
+    Meeting role_barriers[16];
     Meeting warps[MAX_THREADS / ARGUS_WARP_SIZE];
+    Meeting warpgroups[MAX_THREADS / 128];
+    Mbarrier mbarriers[MAX_MBARRIERS];
+    int mbarrier_count;
     CopyQueue copies[MAX_THREADS];
+    Queue<Product> products[MAX_THREADS];
     char failure[MESSAGE_BYTES];
 
     Fiber& fiber(int thread) {
@@ -141,6 +196,14 @@ __attribute__((format(printf, 2, 3))) inline void say(Block& block, const char* 
     abort();  // a failed block is never resumed
 }
 
+// Goes on when `place` has moved on.
+inline void wait_at(Place& place) {
+    Fiber& fiber = self();
+    fiber.waits_at = &place;
+    fiber.waits_generation = place.generation;
+    switch_context(&fiber.context, fiber.block->scheduler);
+}
+
 // Waits for `expected` threads. The last one to arrive runs `act` for all.
 template <class Act> void meet(Meeting& place, int slot, int expected, const char* kind, void* argument, Act act) {
     Fiber& fiber = self();
@@ -149,6 +212,7 @@ template <class Act> void meet(Meeting& place, int slot, int expected, const cha
         stop();
     }
     place.kind = kind;
+    place.expected = expected;
     place.arguments[slot] = argument;
     if (++place.arrived == expected) {
         act(place.arguments);
@@ -156,15 +220,48 @@ template <class Act> void meet(Meeting& place, int slot, int expected, const cha
         ++place.generation;
         return;
     }
-    fiber.waits_at = &place;
-    fiber.waits_generation = place.generation;
-    switch_context(&fiber.context, fiber.block->scheduler);
+    wait_at(place);
 }
 
 template <class Act> void meet_warp(const char* kind, void* argument, Act act) {
     Fiber& fiber = self();
     const int warp = fiber.thread / ARGUS_WARP_SIZE, lane = fiber.thread % ARGUS_WARP_SIZE;
     meet(fiber.block->warps[warp], lane, ARGUS_WARP_SIZE, kind, argument, act);
+}
+
+template <class Act> void meet_warpgroup(const char* kind, void* argument, Act act) {
+    Fiber& fiber = self();
+    meet(fiber.block->warpgroups[fiber.thread / 128], fiber.thread % 128, 128, kind, argument, act);
+}
+
+// What has just happened on an mbarrier may have been the last thing that its phase lacked.
+inline void settle(Mbarrier& barrier) {
+    if (barrier.pending != 0 || barrier.bytes != 0) return;
+    barrier.pending = barrier.arrivals;
+    ++barrier.phases;
+    ++barrier.generation;
+}
+
+inline bool waits(const Fiber& fiber, const Place& place) {
+    return !fiber.finished && fiber.waits_at == &place && fiber.waits_generation == place.generation;
+}
+
+// The copy engine takes all the time it may: boxes come when nobody can go on without them. False: none would help.
+inline bool bring_late(Block& block) {
+    for (int i = 0; i < block.mbarrier_count; ++i) {
+        Mbarrier& barrier = block.mbarriers[i];
+        bool wanted = false;
+        for (int t = 0; t < block.threads && barrier.copies.size; ++t) wanted = wanted || waits(block.fiber(t), barrier);
+        if (!wanted) continue;
+        for (int c = 0; c < barrier.copies.size; ++c) {
+            barrier.copies.items[c].perform();
+            barrier.bytes -= barrier.copies.items[c].bytes;
+        }
+        barrier.copies.clear();
+        settle(barrier);
+        return true;
+    }
+    return false;
 }
 
 inline void fiber_main() {
@@ -179,13 +276,16 @@ inline void start_fiber(Block& block, int thread) {
     Fiber& fiber = block.fiber(thread);
     char* base = block.stacks + STACK_BYTES * static_cast<size_t>(thread);
     CopyQueue& copies = block.copies[thread];
-    copies.first = copies.size = 0;
-    copies.group = 0;
+    Queue<Product>& products = block.products[thread];
+    copies.clear();
+    products.clear();
+    copies.group = products.group = 0;
     fiber.block = &block;
     fiber.waits_at = nullptr;
     fiber.thread = thread;
     fiber.finished = false;
     fiber.copies = &copies;
+    fiber.products = &products;
 #if defined(__x86_64__)
     fiber.context = new_context(base + STACK_BYTES, fiber_main);
 #else
@@ -203,6 +303,22 @@ inline void describe_deadlock(Block& block) {
     for (int t = 0; t < block.threads; ++t) finished += block.fiber(t).finished;
     say(block, "threads wait for one another for ever:");
     if (block.barrier.arrived) say(block, " %d of %d threads wait at a barrier;", block.barrier.arrived, block.threads);
+    for (int i = 0; i < 16; ++i) {
+        const Meeting& barrier = block.role_barriers[i];
+        if (barrier.arrived) say(block, " %d of %d threads wait at a role's barrier;", barrier.arrived, barrier.expected);
+    }
+    for (int i = 0; i < block.mbarrier_count; ++i) {
+        const Mbarrier& barrier = block.mbarriers[i];
+        int waiting = 0;
+        for (int t = 0; t < block.threads; ++t) waiting += waits(block.fiber(t), barrier);
+        if (waiting)
+            say(block, " %d threads wait at the mbarrier at byte %d, whose phase %d lacks %d of %d arrivals and %lld bytes;",
+                waiting, barrier.offset, barrier.phases, barrier.pending, barrier.arrivals, barrier.bytes);
+    }
+    for (int g = 0; g * 128 < block.threads; ++g) {
+        const Meeting& group = block.warpgroups[g];
+        if (group.arrived) say(block, " %d threads of warpgroup %d wait at %s;", group.arrived, g, group.kind);
+    }
     for (int w = 0; w * ARGUS_WARP_SIZE < block.threads; ++w) {
         const Meeting& warp = block.warps[w];
         if (warp.arrived) say(block, " %d lanes of warp %d wait at %s;", warp.arrived, w, warp.kind);
@@ -214,7 +330,10 @@ inline void describe_deadlock(Block& block) {
 inline void run_block(Block& block) {
     memset(block.shared, 0xff, static_cast<size_t>(block.shared_bytes));  // NaNs: nobody wrote them
     block.barrier = Meeting();
+    for (Meeting& barrier : block.role_barriers) barrier = Meeting();
     for (Meeting& warp : block.warps) warp = Meeting();
+    for (Meeting& group : block.warpgroups) group = Meeting();
+    block.mbarrier_count = 0;
     for (int t = 0; t < block.threads; ++t) start_fiber(block, t);
     int left = block.threads;
     while (left > 0) {
@@ -235,7 +354,7 @@ inline void run_block(Block& block) {
                 }
             }
         }
-        if (!progress) return describe_deadlock(block);
+        if (!progress && !bring_late(block)) return describe_deadlock(block);
     }
 }
 
@@ -300,6 +419,8 @@ inline void* work(void* argument) {
             mprotect(block->stacks + STACK_BYTES * static_cast<size_t>(t), GUARD_BYTES, PROT_NONE);
         run_blocks(launch, *block);
         for (CopyQueue& copies : block->copies) free(copies.items);
+        for (Queue<Product>& products : block->products) free(products.items);
+        for (Mbarrier& barrier : block->mbarriers) free(barrier.copies.items);
     }
     if (mapping != MAP_FAILED) munmap(mapping, bytes);
     free(block);

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from argus.backend.abi import arguments, shared_bytes
+from argus.backend.abi import arguments, shared_bytes, tensor_maps
 from argus.backend.cpu.driver import CpuFunction
+from argus.backend.cpu.tensormap import encode
+from argus.ir.expr import Const, Expr, Param
 from argus.ir.nodes import Kernel
 
 _SCALARS = {
@@ -27,11 +29,11 @@ def run_cpu(
 ) -> None:
     """Run a host library made from `kernel`, in place.
 
-    `values` follow `argus.backend.abi.arguments(kernel)`: for a pointer a C-contiguous array of any dtype of the
-    right item size (bfloat16 as uint16, float8 as uint8), for the rest a number. No precondition of the kernel
-    is checked. Raises ValueError for values that do not fit the signature, and as `CpuFunction` does.
+    `values` follow `argus.backend.abi.arguments(kernel)`, tensor maps left out: for a pointer a C-contiguous array of
+    any dtype of the right item size (bfloat16 as uint16, float8 as uint8), for the rest a number. No precondition of
+    the kernel is checked. Raises ValueError for values that do not fit the signature, and as `CpuFunction` does.
     """
-    described = arguments(kernel)
+    described = tuple(a for a in arguments(kernel) if a.kind != "tensormap")
     if len(described) != len(values):
         raise ValueError(f"kernel {kernel.name} takes {len(described)} arguments, not {len(values)}")
     cells: list[NDArray[np.generic]] = []
@@ -42,8 +44,32 @@ def run_cpu(
             cells.append(np.array(value.ctypes.data, dtype=np.uint64))
         else:
             raise ValueError(f"argument {argument.name} of kernel {kernel.name} is an array of {argument.dtype}")
+    cells += _tensor_maps(kernel, {a.name: cell for a, cell in zip(described, cells, strict=True)})
     pointers = (ctypes.c_void_p * max(len(cells), 1))(*(cell.ctypes.data for cell in cells))
     sizes = (*grid, 1, 1)
     if 0 not in grid:
         function = CpuFunction(binary, workers)
         function.prepare(pointers, (sizes[0], sizes[1], sizes[2]), kernel.num_threads, shared_bytes(kernel))()
+
+
+def _tensor_maps(kernel: Kernel, cells: Mapping[str, NDArray[np.generic]]) -> list[NDArray[np.generic]]:
+    """The kernel's tensor maps, from the arguments by name."""
+
+    def number(expr: Expr) -> int:
+        match expr:
+            case Const(value=value):
+                return int(value)
+            case Param(name=name):
+                return int(cells[name])
+            case _:
+                raise ValueError(f"an extent or stride of kernel {kernel.name} is neither a size nor a constant")
+
+    tensors = {t.name: t for t in kernel.tensors}
+    maps: list[NDArray[np.generic]] = []
+    for m in tensor_maps(kernel):
+        tensor = tensors[m.tensor]
+        extents = [number(e) for e in tensor.shape]
+        strides = [number(e) * tensor.dtype.bytes for e in tensor.strides]
+        made = encode(tensor.dtype, int(cells[m.tensor]), extents, strides, m.box, m.swizzle_bytes)
+        maps.append(np.frombuffer(made, dtype=np.uint8))
+    return maps

@@ -26,7 +26,10 @@ ARGUS_FN void mbarrier_arrive(shared_t smem, int offset) {
 }
 
 ARGUS_FN void mbarrier_expect(shared_t smem, int offset, int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(smem + offset), "r"(bytes) : "memory");
+    __syncwarp();
+    if (thread_id() % 32 == 0)
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                     :: "r"(smem + offset), "r"(bytes) : "memory");
 }
 
 ARGUS_FN void mbarrier_wait(shared_t smem, int offset, int parity) {
@@ -47,9 +50,10 @@ ARGUS_FN void tma_prefetch(const TensorMap& map) {
 
 #define ARGUS_TMA_LOAD(RANK, PARAMETERS, COORDINATES, ...)                                                           \
     ARGUS_FN void tma_load(shared_t smem, int offset, int barrier, const TensorMap& map, PARAMETERS) {               \
-        asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes "       \
-                     "[%0], [%1, {" COORDINATES "}], [%2];"                                                          \
-                     :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__ : "memory");                 \
+        if (thread_id() % 32 == 0)                                                                                   \
+            asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes "   \
+                         "[%0], [%1, {" COORDINATES "}], [%2];"                                                      \
+                         :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__ : "memory");             \
     }
 #define ARGUS_COMMA ,
 ARGUS_TMA_LOAD("1d", int c0, "%3", "r"(c0))

@@ -24,8 +24,6 @@ from argus.ir.nodes import (
     Shared,
 )
 
-_ELECTED = "if (thread == 0) "
-
 
 def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
     """One statement that only orders others."""
@@ -42,7 +40,7 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
         case ProxyFence():
             writer.line("argus::async_fence();")
         case MbarrierExpect(barrier=name, index=index, bytes=count):
-            writer.line(f"{_ELECTED}argus::mbarrier_expect(smem, {_place(name, index, writer)}, {count});")
+            writer.line(f"argus::mbarrier_expect(smem, {_place(name, index, writer)}, {count});")
         case MbarrierArrive(barrier=name, index=index):
             writer.line(f"argus::mbarrier_arrive(smem, {_place(name, index, writer)});")
         case MbarrierWait(barrier=name, index=index, parity=parity):
@@ -69,7 +67,7 @@ def _place(name: str, index: Expr, writer: Writer) -> str:
 
 
 def emit_bulk_copy(stmt: Copy, dst: Shared, writer: Writer) -> None:
-    """The copy "tma.load": the elected thread hands the whole box to the copy engine."""
+    """The copy "tma.load": one lane of the warp hands the whole box to the copy engine."""
     if stmt.signal is None:
         raise problem("not-explicit", f"the bulk copy to `{dst.name}` signals no mbarrier", stmt.span)
     tensor_map = next(m for m in tensor_maps(writer.kernel) if (m.tensor, m.box) == (stmt.src.obj, stmt.shape))
@@ -77,7 +75,7 @@ def emit_bulk_copy(stmt: Copy, dst: Shared, writer: Writer) -> None:
     barrier = _place(stmt.signal.barrier, stmt.signal.index, writer)
     corner = [box_corner(e, writer, stmt.span) for e in reversed(stmt.src.index)]
     name = writer.names[tensor_map.name]
-    writer.line(f"{_ELECTED}argus::tma_load(smem, {to}, {barrier}, {name}, {', '.join(corner)});")
+    writer.line(f"argus::tma_load(smem, {to}, {barrier}, {name}, {', '.join(corner)});")
 
 
 def initialise(kernel: Kernel, writer: Writer) -> None:

@@ -192,6 +192,7 @@ def _branch(stmt: If, writer: Writer) -> None:
 # out at once.
 _REGISTERS = 65536
 _REGISTER_UNIT = 8
+_WARPGROUP = 4
 
 
 def _barrier(writer: Writer) -> None:
@@ -202,31 +203,39 @@ def _barrier(writer: Writer) -> None:
 
 
 def _roles(stmt: Roles, writer: Writer) -> None:
-    """One branch a role, by the number of the warp."""
+    """One branch a role, by the number of the warp. Registers are dealt to whole warpgroups, with idle warps or not."""
     kernel = writer.kernel
     declared = _used(tuple(s for s in kernel.body if s is not stmt))
     writer.line(f"const int warp = argus::uniform(argus::thread_id() / {kernel.warp_size});")
     for number, role in enumerate(stmt.roles):
-        inner = Writer(
-            kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size, number + 1,
-            _accumulators(role.body), depth=writer.depth + 1,
-        )  # fmt: skip
-        for each in role.body:
-            _statement(each, inner)
-        body, inner.lines = inner.lines, []
-        _redistribute(role, inner)
-        first = role.first_warp * kernel.warp_size
-        used = _used(role.body) - declared
-        thread = f"argus::thread_id() - {first}" if first else "argus::thread_id()"
-        _opening(inner, thread, tuple(f for f in kernel.fragments if f.name in used))
-        head = "if" if number == 0 else "} else if"
-        writer.line(f"{head} ({_in_role(role, kernel)}) {{  // {role.name}")
-        writer.lines += [*inner.lines, *body]
-    writer.line("}")
+        reach = role.num_warps if role.registers is None else -(-role.num_warps // _WARPGROUP) * _WARPGROUP
+        with writer.block(f"{'else ' if number else ''}if ({_of_warps(role, reach, kernel)})"):
+            _redistribute(role, writer)
+            alone = "" if reach == role.num_warps else f"if (warp < {role.first_warp + role.num_warps})"
+            with writer.block(alone):
+                _role(role, number, declared, writer)
 
 
-def _in_role(role: Role, kernel: Kernel) -> str:
-    end = role.first_warp + role.num_warps
+def _role(role: Role, number: int, declared: set[str], writer: Writer) -> None:
+    kernel = writer.kernel
+    inner = Writer(
+        kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size, number + 1,
+        _accumulators(role.body), depth=writer.depth,
+    )  # fmt: skip
+    for stmt in role.body:
+        _statement(stmt, inner)
+    body, inner.lines = inner.lines, []
+    inner.line(f"// {role.name}")
+    first = role.first_warp * kernel.warp_size
+    used = _used(role.body) - declared
+    thread = f"argus::thread_id() - {first}" if first else "argus::thread_id()"
+    _opening(inner, thread, tuple(f for f in kernel.fragments if f.name in used))
+    writer.lines += [*inner.lines, *body]
+
+
+def _of_warps(role: Role, count: int, kernel: Kernel) -> str:
+    """Whether the warp is one of `count` from the role's first on."""
+    end = role.first_warp + count
     conditions = [f"warp >= {role.first_warp}"] if role.first_warp else []
     conditions += [f"warp < {end}"] if end < kernel.num_warps else []
     return " && ".join(conditions) or "true"

@@ -1,0 +1,242 @@
+// mbarriers, bulk copies and asynchronous products of sm_90a on the host. Documents: PTX ISA 9.0, sections mbarrier,
+// cp.async.bulk.tensor, and asynchronous warpgroup level matrix instructions (swizzling modes, matrix descriptor).
+//
+// What is asynchronous happens as late as it may: boxes come when nobody can go on without them, products are computed
+// at the wait that covers them. With ARGUS_CPU_EAGER_COPIES both happen at once.
+#pragma once
+
+namespace argus {
+
+using u64 = unsigned long long;
+
+// ---------------------------------------------------------------- mbarriers
+
+namespace detail {
+
+inline Mbarrier& mbarrier_at(int offset, const char* what) {
+    Fiber& fiber = self();
+    Block& block = *fiber.block;
+    for (int i = 0; i < block.mbarrier_count; ++i)
+        if (block.mbarriers[i].offset == offset) return block.mbarriers[i];
+    say(block, "thread %d: %s: there is no mbarrier at byte %d of shared memory", fiber.thread, what, offset);
+    stop();
+}
+
+inline void arrive(Mbarrier& barrier) {
+    if (barrier.pending == 0) {
+        say(*self().block, "thread %d: more than %d arrivals in one phase of the mbarrier at byte %d", self().thread,
+            barrier.arrivals, barrier.offset);
+        stop();
+    }
+    --barrier.pending;
+    settle(barrier);
+}
+
+}  // namespace detail
+
+inline void mbarrier_init(shared_t smem, int offset, int arrivals) {
+    detail::check_shared<8>(offset, "mbarrier_init");
+    detail::check_aligned<8>(smem + offset, "mbarrier_init");
+    detail::Block& block = *detail::self().block;
+    if (block.mbarrier_count == detail::MAX_MBARRIERS) {
+        detail::say(block, "a block has more than %d mbarriers", detail::MAX_MBARRIERS);
+        detail::stop();
+    }
+    detail::Mbarrier& barrier = block.mbarriers[block.mbarrier_count++];
+    barrier.copies.clear();
+    barrier.offset = offset;
+    barrier.arrivals = barrier.pending = arrivals;
+    barrier.phases = 0;
+    barrier.bytes = 0;
+}
+inline void mbarrier_init_fence() {}
+inline void mbarrier_arrive(shared_t, int offset) {
+    detail::meet_warp("mbarrier_arrive", nullptr, [](void**) {});
+    if (lane_id() == 0) detail::arrive(detail::mbarrier_at(offset, "mbarrier_arrive"));
+}
+inline void mbarrier_expect(shared_t, int offset, int bytes) {
+    detail::meet_warp("mbarrier_expect", nullptr, [](void**) {});
+    if (lane_id() != 0) return;
+    detail::Mbarrier& barrier = detail::mbarrier_at(offset, "mbarrier_expect");
+    barrier.bytes += bytes;
+    detail::arrive(barrier);
+}
+inline void mbarrier_wait(shared_t, int offset, int parity) {
+    detail::Mbarrier& barrier = detail::mbarrier_at(offset, "mbarrier_wait");
+    while (barrier.phases % 2 == parity) detail::wait_at(barrier);
+}
+inline void async_fence() {}
+
+// ---------------------------------------------------------------- bulk copies
+
+namespace detail {
+
+// Bits 4 to 6 of an address in shared memory change by the bits three above them, in as many as the mode has.
+inline int swizzled(int address, int bits) { return address ^ (address >> 3 & ((1 << bits) - 1) << 4); }
+
+inline int swizzle_bits(int bytes) { return bytes == 128 ? 3 : bytes == 64 ? 2 : bytes == 32 ? 1 : 0; }
+
+inline void BulkCopy::perform() const {
+    for (int i = 0; i * map.item < bytes; ++i) {
+        const char* from = reinterpret_cast<const char*>(map.base);
+        bool inside = true;
+        for (int d = 0, rest = i; d < map.rank; rest /= map.box[d++]) {
+            const i64 x = i64(at[d]) + rest % map.box[d];
+            inside = inside && x >= 0 && x < map.extents[d];
+            from += x * map.strides[d];
+        }
+        char* to = shared + swizzled(offset + i * map.item, swizzle_bits(map.swizzle));
+        if (inside) memcpy(to, from, static_cast<size_t>(map.item));
+        else memset(to, 0, static_cast<size_t>(map.item));
+    }
+}
+
+inline void check_box(const BulkCopy& copy, int rank) {
+    const TensorMap& map = copy.map;
+    const char* wrong = nullptr;
+    if (map.rank != rank) wrong = "the tensor map has another rank";
+    else if (map.swizzle && map.box[0] * map.item != map.swizzle) wrong = "rows of the box are not as long as the swizzle";
+    else if (copy.offset % 128) wrong = "the address is no multiple of 128 bytes";
+    else if (copy.offset < 0 || copy.offset + copy.bytes > self().block->shared_bytes)
+        wrong = "the box is outside of the block's shared memory";
+    if (!wrong) return;
+    say(*self().block, "thread %d: tma_load: %s", self().thread, wrong);
+    stop();
+}
+
+}  // namespace detail
+
+inline void tma_prefetch(const TensorMap&) {}
+
+template <class... At> void tma_load(shared_t smem, int offset, int barrier, const TensorMap& map, At... at) {
+    if (lane_id() != 0) return;
+    detail::BulkCopy copy{map, {at...}, smem, offset, map.item};
+    for (int d = 0; d < map.rank; ++d) copy.bytes *= map.box[d];
+    detail::check_box(copy, static_cast<int>(sizeof...(At)));
+    detail::Mbarrier& signal = detail::mbarrier_at(barrier, "tma_load");
+#ifdef ARGUS_CPU_EAGER_COPIES
+    copy.perform();
+    signal.bytes -= copy.bytes;
+    detail::settle(signal);
+#else
+    signal.copies.push(copy);
+#endif
+}
+
+// ---------------------------------------------------------------- roles of warps
+
+inline int uniform(int x) { return shuffle(x, 0); }
+template <int N> void raise_registers() {}
+template <int N> void lower_registers() {}
+template <int ID, int THREADS> void role_barrier() {
+    detail::meet(detail::self().block->role_barriers[ID], 0, THREADS, "a role's barrier", nullptr, [](void**) {});
+}
+
+// ---------------------------------------------------------------- asynchronous products
+
+// Start address / 16 in bits 0 to 13, bytes from 8 rows to the next / 16 from bit 32, swizzling mode from bit 62.
+inline u64 matrix_descriptor(shared_t, int offset) {
+    return u64(1) << 62 | u64(1024 / 16) << 32 | u64(1) << 16 | static_cast<u64>(offset >> 4);
+}
+inline u64 descriptor_at(u64 descriptor, int units) {
+    return (descriptor >> 32 << 32) | (static_cast<unsigned>(descriptor) + static_cast<unsigned>(units));
+}
+
+namespace detail {
+
+// The K-major operand that a descriptor describes: columns of 16-bit elements, rows as long as the swizzle is wide.
+struct Operand {
+    int start, stride, bits;
+
+    explicit Operand(u64 descriptor)
+        : start(static_cast<int>(descriptor & 0x3fff) << 4), stride(static_cast<int>(descriptor >> 32 & 0x3fff) << 4),
+          bits(static_cast<int>(4 - (descriptor >> 62)) % 4) {
+        if (bits != 0 && (descriptor >> 49 & 7) == 0) return;
+        say(*self().block, "thread %d: wgmma: only swizzled operands without base offset are known here", self().thread);
+        stop();
+    }
+    template <class T> float at(int row, int column) const {
+        const int address = start + row / 8 * stride + row % 8 * (16 << bits) + column * static_cast<int>(sizeof(T));
+        const int place = swizzled(address, bits);
+        check_shared<sizeof(T)>(place, "wgmma");
+        T x;
+        memcpy(&x, self().block->shared + place, sizeof(T));
+        return to_float(x);
+    }
+};
+
+template <class T, int N> void warpgroup_product(const Product* const* threads) {
+    const Operand a(threads[0]->a), b(threads[0]->b);
+    float left[64][16], right[16][N];
+    for (int k = 0; k < 16; ++k) {
+        for (int m = 0; m < 64; ++m) left[m][k] = a.at<T>(m, k);
+        for (int n = 0; n < N; ++n) right[k][n] = b.at<T>(n, k);
+    }
+    for (int m = 0; m < 64; ++m) {
+        float sum[N] = {};
+        for (int k = 0; k < 16; ++k)
+            for (int n = 0; n < N; ++n) sum[n] += left[m][k] * right[k][n];
+        for (int n = 0; n < N; ++n) {
+            // Row m is of warp m / 16, of its lanes from 4 * (m % 8) on; eight columns are two values of four lanes.
+            const int thread = m / 16 * 32 + m % 8 * 4 + n % 8 / 2;
+            threads[thread]->d[n / 8 * 4 + m % 16 / 8 * 2 + n % 2] += sum[n];
+        }
+    }
+}
+
+// Computes the products of all groups of the warpgroup but the latest `pending`.
+inline void warpgroup_products(const char* kind, unsigned pending) {
+    Queue<Product>& own = *self().products;
+    const unsigned end = own.group < pending ? 0 : own.group - pending;
+    meet_warpgroup(kind, &own, [end](void** threads) {
+        const auto of = [threads](int t) -> Queue<Product>& { return *static_cast<Queue<Product>*>(threads[t]); };
+        for (; of(0).first < of(0).size && of(0).items[of(0).first].group < end; ++of(0).first) {
+            const Product* all[128];
+            for (int t = 127; t >= 0; --t) {
+                Queue<Product>& queue = of(t);
+                all[t] = &queue.items[queue.first];
+                const bool same = queue.first < queue.size && all[t]->a == all[127]->a && all[t]->b == all[127]->b &&
+                                  all[t]->perform == all[127]->perform && all[t]->group == all[127]->group;
+                if (!same) {
+                    say(*self().block, "the threads of a warpgroup start different products");
+                    stop();
+                }
+                if (t > 0) ++queue.first;
+            }
+            all[0]->perform(all);
+        }
+        for (int t = 0; t < 128; ++t)
+            if (of(t).first == of(t).size) of(t).clear();
+    });
+}
+
+template <class T, int N> void start_product(float* d, u64 a, u64 b) {
+    self().products->push({a, b, d, warpgroup_product<T, N>, self().products->group});
+#ifdef ARGUS_CPU_EAGER_COPIES
+    ++self().products->group;
+    warpgroup_products("a product", 0);
+#endif
+}
+
+}  // namespace detail
+
+inline void wgmma_fence() {}
+inline void wgmma_commit() { ++detail::self().products->group; }
+template <int PENDING> void wgmma_wait() { detail::warpgroup_products("wgmma_wait", PENDING); }
+template <int N> void wgmma_hold(float (&)[N]) {}
+
+#define ARGUS_WGMMA(N)                                                                                           \
+    template <class T> void wgmma_m64n##N##k16(float* d, u64 a, u64 b) { detail::start_product<T, N>(d, a, b); }
+#define ARGUS_WGMMAS(N0, N1, N2, N3) ARGUS_WGMMA(N0) ARGUS_WGMMA(N1) ARGUS_WGMMA(N2) ARGUS_WGMMA(N3)
+ARGUS_WGMMAS(8, 16, 24, 32)
+ARGUS_WGMMAS(40, 48, 56, 64)
+ARGUS_WGMMAS(72, 80, 88, 96)
+ARGUS_WGMMAS(104, 112, 120, 128)
+ARGUS_WGMMAS(136, 144, 152, 160)
+ARGUS_WGMMAS(168, 176, 184, 192)
+ARGUS_WGMMAS(200, 208, 216, 224)
+ARGUS_WGMMAS(232, 240, 248, 256)
+#undef ARGUS_WGMMAS
+#undef ARGUS_WGMMA
+
+}  // namespace argus
