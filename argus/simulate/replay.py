@@ -42,8 +42,8 @@ def replay(
     only; integer tensors hold values within their declared `InRange`; `tensors` replaces them, wholly or at
     single coordinates. Elements are made when touched, so sizes may be as large as they like.
 
-    Raises `NotReplayable` when the sizes break a precondition, a loop takes more than `iterations` iterations, the
-    grid more than 4096 blocks, or a tensor has 2^63 elements.
+    Raises `NotReplayable` when the sizes break a precondition (or leave an index tensor no values), a loop takes more
+    than `iterations` iterations, the grid more than 4096 blocks, or a tensor has 2^63 elements.
     """
     given = dict(tensors or {})
     params = _params(kernel, sizes)
@@ -97,7 +97,10 @@ def _contents(kernel: Kernel, tensor: Tensor, params: Mapping[str, Number], give
     shape, _ = launch.extents(tensor, params)
     if isinstance(given, np.ndarray):
         return Dense(round_to(given, tensor.dtype), keep=True)
-    fill = _Fill(tensor.name, tensor.dtype, *_range(kernel, tensor, params), shape, given or {})
+    low, high = _range(kernel, tensor, params)
+    if low >= high and 0 not in shape:
+        raise NotReplayable(f"{tensor.name} has elements, but its declared range [{low}, {high}) has no value for them")
+    fill = _Fill(tensor.name, tensor.dtype, low, high, shape, given or {})
     if prod(shape) <= _DENSE:
         return Dense(fill(np.arange(prod(shape), dtype=np.int64)), keep=True)
     if prod(shape) >= 2**63:
@@ -130,7 +133,7 @@ class _Fill:
         self.given = {_linear(index, shape): value for index, value in given.items()}
 
     def __call__(self, index: Array) -> Array:
-        count = max(1, self.high - self.low)
+        count = max(1, self.high - self.low)  # an empty tensor may have an empty range
         values = (hashed(index ^ np.int64(self.seed)) % np.uint64(count)).astype(np.int64) + self.low
         result = round_to(values, self.dtype).astype(carrier(self.dtype))
         for at, value in self.given.items():

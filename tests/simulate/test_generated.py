@@ -13,7 +13,7 @@ from argus.simulate import replay, simulate
 from tests.strategies import kernels, mutations, sizes
 
 law = settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -71,7 +71,7 @@ def test_every_property_is_broken_by_some_kernel_and_kept_by_some() -> None:
     seen: set[str] = set()
     clean = 0
 
-    @settings(law, max_examples=160)
+    @settings(law, max_examples=120)
     @given(kernels(), st.data())
     def collect(kernel: Kernel, data: st.DataObject) -> None:
         nonlocal clean
