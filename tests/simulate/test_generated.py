@@ -10,7 +10,7 @@ from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel, print_kernel
 from argus.ir.wellformed import check_explicit
 from argus.simulate import replay, simulate
-from tests.strategies import kernels, mutations, sizes
+from tests.strategies import arguments, kernels, mutations, sizes
 
 law = settings(
     max_examples=15,
@@ -18,15 +18,6 @@ law = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-
-
-def arguments(kernel: Kernel, values: dict[str, int]) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(7)
-    result = {}
-    for t in kernel.tensors:
-        shape = tuple(values[e.name] if hasattr(e, "name") else int(e.value) for e in t.shape)  # type: ignore[union-attr]
-        result[t.name] = rng.integers(1, 7, shape).astype(np.float32)
-    return result
 
 
 @law
