@@ -86,7 +86,8 @@ class BoundsChecker:
         for axis, extent in enumerate(site.shape):
             coord = solver.integer(Coord(axis))
             result.append(z3.And(coord >= 0, coord < extent))
-        return result
+        bounds = [e for loop in site.loops for e in (loop.start, loop.stop)]
+        return [*result, *self.data_facts(site, [*bounds, *site.guards])]
 
     def data_facts(self, site: Site, exprs: list[Expr]) -> list[z3.BoolRef]:
         """Ranges of index data: registers that were loaded from an index tensor with a declared range."""
@@ -113,6 +114,8 @@ class BoundsChecker:
                 return None
             value = _at(stmt.value, elem.index)
             inner = [f for e in walk(value) if isinstance(e, Elem) and (f := self._elem_fact(writer, e)) is not None]
+            if value.dtype == boolean:
+                return z3.And(solver.condition(elem) == solver.condition(value), *inner)
             if not value.dtype.is_int:
                 return None
             return z3.And(solver.integer(elem) == solver.integer(value), *inner)

@@ -311,6 +311,7 @@ class TagAnalysis:
 
     def integer(self, site: Site, expr: Expr) -> UnionMap:
         """{instance -> [v]} of an affine expression, or {instance -> data_t[c]} of a value loaded from `t`."""
+        expr = self.model.resolve(site, expr)
         if isinstance(expr, Elem):
             return self._loaded(site, self.number(site, expr))
         coords = self.model.coords(len(site.shape))
