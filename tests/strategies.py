@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ from argus.ir.nodes import (
 from argus.ir.text import parse_kernel
 from argus.ir.visit import map_exprs, rewrite_body, walk
 from argus.ir.wellformed import check_explicit
-from argus.simulate.launch import bind_shape, row_major, scalar, unmet
+from argus.simulate.launch import bind_shape, scalar, unmet
 from argus.simulate.numeric import carrier
 
 # ---------------------------------------------------------------------------- families
@@ -429,8 +430,9 @@ def admissible(kernel: Kernel, values: Mapping[str, int]) -> bool:
     params: dict[str, int | float | bool] = dict(values)
     for t in kernel.tensors:
         shape = shape_of(t, values)
+        contiguous = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
         low, high = contents_range(kernel, t, values)
-        if bind_shape(t, shape, row_major(shape), params) or (low >= high and 0 not in shape):
+        if bind_shape(t, shape, contiguous, params) or (low >= high and 0 not in shape):
             return False
     return not unmet(kernel, params)
 
