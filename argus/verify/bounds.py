@@ -62,11 +62,16 @@ class BoundsChecker:
                 yield pid == 0
         thread = solver.integer(Thread())
         yield z3.And(thread >= 0, thread < kernel.num_threads)
+        tensors = {t.name: t for t in kernel.tensors}
         for tensor in kernel.tensors:
             yield from self._alignment(tensor)
         for precondition in kernel.preconditions:
             if isinstance(precondition, (Requires, Assume)):
                 yield solver.condition(precondition.cond)
+            else:  # an index tensor with elements has values to hold
+                extents = [solver.integer(e) > 0 for e in tensors[precondition.tensor].shape]
+                within = solver.integer(precondition.lo) < solver.integer(precondition.hi)
+                yield z3.Implies(z3.And(*extents), within)
 
     def _alignment(self, tensor: Tensor) -> Iterator[z3.BoolRef]:
         lanes = max(1, tensor.alignment // tensor.dtype.bytes)
