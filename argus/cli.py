@@ -35,7 +35,7 @@ from argus.render import Outcome, diagnostics_text, outcome_json, outcome_text, 
 from argus.source import SourceFile
 from argus.verify import Report
 
-PROVED, REFUTED, UNUSABLE, UNKNOWN, INTERRUPTED = 0, 1, 2, 3, 130
+PROVED, REFUTED, UNUSABLE, UNKNOWN = 0, 1, 2, 3
 _PRECEDENCE = (UNUSABLE, REFUTED, UNKNOWN)
 _CODES = {Verdict.PROVED: PROVED, Verdict.REFUTED: REFUTED, Verdict.UNKNOWN: UNKNOWN}
 _LARGEST_FILE = 4 << 20
@@ -57,9 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has gone; there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNUSABLE
-    except KeyboardInterrupt:
-        _err().print("interrupted")
-        return INTERRUPTED
     except Exception as error:  # a mistake of ours is still no reason for a traceback
         _err().print(diagnostics_text([_internal(error)]), end="")
         return UNUSABLE

@@ -183,7 +183,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
             return f"({_pairs(value)})"
         return f"({_tuple(value)})" if isinstance(value, (tuple, list)) else str(value)
 
-    return ", ".join(f"{name} = {show(value)}" for name, value in values.items())
+    return ", ".join(f"{name} = {show(value)}" for name, value in values.items() if value != {})
 
 
 def _tuple(values: Iterable[Any]) -> str:

@@ -3,18 +3,21 @@
 `kernels()` draws small well-formed kernels of several families, some right and some wrong in one of the ways that
 kernels go wrong: masks, barriers, waits, bounds, initial values, tags, grids. `mutations(kernel)` makes every
 kernel that is one small edit away, by name. `sizes(kernel)` draws values for the symbolic sizes that keep the
-kernel's preconditions.
+kernel's preconditions, and `arguments(kernel, sizes)` makes arrays for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from argus.diagnostic import LaunchError
-from argus.ir.expr import Const, Expr, Op, rewrite
+from argus.ir.expr import Const, Expr, Op, Param, rewrite
 from argus.ir.instruction import MMA
 from argus.ir.nodes import (
     Access,
@@ -24,6 +27,7 @@ from argus.ir.nodes import (
     CommitGroup,
     Copy,
     For,
+    InRange,
     Kernel,
     Map,
     Mma,
@@ -32,12 +36,14 @@ from argus.ir.nodes import (
     TagEqual,
     TagTerm,
     TagTuple,
+    Tensor,
     WaitGroup,
 )
 from argus.ir.text import parse_kernel
 from argus.ir.visit import map_exprs, rewrite_body, walk
 from argus.ir.wellformed import check_explicit
-from argus.simulate.launch import bind_shape, extents, row_major, unmet
+from argus.simulate.launch import bind_shape, scalar, unmet
+from argus.simulate.numeric import carrier
 
 # ---------------------------------------------------------------------------- families
 
@@ -302,9 +308,102 @@ fragment r: float32 64 layout {layout}
     )
 
 
+@st.composite
+def gathers(draw: st.DrawFn) -> Kernel:
+    """Rows of a table that an index tensor names, straight or through shared memory."""
+    layout = "[8x16 | t 8@1 4@0 | v 2@1*8 2@0*4]"
+    rows = "[8 | t 8@_ 4@0 | v 2@0*4]"
+    at = "program_id(0) * 8 + c0"
+    live = f"if {at} < T"
+    declared = _pick(
+        draw, "in_range index from 0 to V", "in_range index from 0 to V + 1", "in_range index from -1 to V"
+    )
+    guarded = _pick(draw, f"{live} else 0.0", f"{live} else 1.0", "")
+    column = _pick(draw, "c1", "c1 + 1", "15 - c1")
+    data = f"data(index[{at}])" if column == "c1" else "c0"
+    head = f"""
+size T
+size V
+tensor index: int32[T] strides [1:int64] align 4
+tensor table: float32[V, 16] strides [16:int64, 1:int64] align 4
+tensor out: float32[T, 16] strides [16:int64, 1:int64] align 4
+grid [{_pick(draw, "(T + 7) // 8", "T // 8", "(T + 8) // 8")}]
+{declared}
+shared s: float32 8x16 layout {draw(st.sampled_from(["(8,16):(16,1)", "Sw<2,0,4> o 0 o (8,16):(16,1)"]))} at 0
+fragment i: int32 8 layout {rows}
+fragment r: float32 8x16 layout {layout}
+"""
+    through = [
+        f"copy s[c0, c1] <- r[c0, c1] shape 8x16 layout {layout} via st.shared",
+        _pick(draw, "barrier", ""),
+        f"copy r[c0, c1] <- s[c0, 15 - c1] shape 8x16 layout {layout} via ld.shared",
+    ]
+    shared = draw(st.booleans())
+    carried = f"[{data}, 15 - ({column})]" if shared and column == "c1" else f"[{data}, {column}]"
+    check = f"assert (t, d) in 8x16 {{r[c0, c1] carries {carried}}} where ({at} < T) & (c1 < 15)"
+    return _kernel(
+        head,
+        [
+            "tag table[V, 16] = {row = c0, col = c1}",
+            f"copy i[c0] <- index[{at}] shape 8 {live} else 0 layout {rows} via ld.global",
+            f"copy r[c0, c1] <- table[i[c0], {column}] shape 8x16 {guarded} layout {layout} via ld.global",
+            *(through if shared else ()),
+            check if draw(st.booleans()) else "",
+            f"copy out[{at}, c1] <- r[c0, c1] shape 8x16 {live} layout {layout} via st.global",
+        ],
+    )
+
+
+@st.composite
+def transposes(draw: st.DrawFn) -> Kernel:
+    """A matrix, tile by tile through a shared tile that a loop reuses; guarded along both dimensions."""
+    read = "[8x8 | t 8@1 4@0 | v 2@0*4]"
+    row, column = "program_id(0) * 8 + c0", "n0 + c1"
+    out_row, out_column = "n0 + c0", "program_id(0) * 8 + c1"
+    inside = _pick(draw, f"({row} < M) & ({column} < N)", f"{row} < M", f"({row} <= M) & ({column} < N)")
+    outside = _pick(draw, f"({out_row} < N) & ({out_column} < M)", f"({out_row} < M) & ({out_column} < N)")
+    layout = draw(st.sampled_from(["(8,8):(8,1)", "(8,8):(9,1)", "(8,8):(1,8)", "Sw<2,0,3> o 0 o (8,8):(8,1)"]))
+    index = _pick(draw, "c1, c0", "c0, c1")
+    asserted = f"{out_column}, {out_row}" if draw(st.booleans()) else f"{out_column}, n0 + c0"
+    head = f"""
+size M
+size N
+tensor x: float32[M, N] strides [x.stride0:int64, 1:int64] align 4
+tensor out: float32[N, M] strides [out.stride0:int64, 1:int64] align 4
+grid [{_pick(draw, "(M + 7) // 8", "(N + 7) // 8", "M // 8")}]
+shared s: float32 8x8 layout {layout} at 0
+fragment r: float32 8x8 layout {read}
+"""
+    return _kernel(
+        head,
+        [
+            "tag x[M, N] = {m = c0, n = c1}",
+            f"for n0 in 0 .. {_pick(draw, 'N', 'N - 7', 'M')} step 8 {{",
+            f"copy r[c0, c1] <- x[{row}, {column}] shape 8x8 if {inside} else 0.0 layout {read} via ld.global",
+            f"copy s[c0, c1] <- r[c0, c1] shape 8x8 layout {read} via st.shared",
+            _pick(draw, "barrier", ""),
+            f"copy r[c0, c1] <- s[{index}] shape 8x8 layout {read} via ld.shared",
+            f"assert (i, j) in 8x8 {{r[c0, c1] carries [{asserted}]}} where ({out_row} < N) & ({out_column} < M)",
+            f"copy out[{out_row}, {out_column}] <- r[c0, c1] shape 8x8 if {outside} layout {read} via st.global",
+            _pick(draw, "barrier", ""),
+            "}",
+        ],
+    )
+
+
 def kernels() -> st.SearchStrategy[Kernel]:
     """A well-formed explicit kernel, right or wrong."""
-    families = (elementwise(), exchange(), pipeline(), row_sums(), products(), branches())
+    families = (
+        elementwise(),
+        exchange(),
+        pipeline(),
+        row_sums(),
+        products(),
+        branches(),
+        branches(),  # so that convergence is met as often as the rest
+        gathers(),
+        transposes(),
+    )
     return st.one_of(*families).filter(lambda k: not check_explicit(k))
 
 
@@ -313,18 +412,39 @@ def kernels() -> st.SearchStrategy[Kernel]:
 _INTERESTING = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 128, 130)
 
 
-def admissible(kernel: Kernel, values: dict[str, int]) -> bool:
-    """Whether sizes keep the kernel's preconditions, for contiguous tensors."""
+def shape_of(tensor: Tensor, values: Mapping[str, int]) -> tuple[int, ...]:
+    """The extents of a tensor at given sizes."""
+    return tuple(values[e.name] if isinstance(e, Param) else int(scalar(e, values)) for e in tensor.shape)
+
+
+def contents_range(kernel: Kernel, tensor: Tensor, values: Mapping[str, int]) -> tuple[int, int]:
+    """[low, high) of the integers that a tensor may hold; small ones where nothing is declared."""
+    for condition in kernel.preconditions:
+        if isinstance(condition, InRange) and condition.tensor == tensor.name:
+            return int(scalar(condition.lo, values)), int(scalar(condition.hi, values))
+    return 1, 7
+
+
+def admissible(kernel: Kernel, values: Mapping[str, int]) -> bool:
+    """Whether sizes keep the kernel's preconditions, for contiguous tensors that have contents."""
     params: dict[str, int | float | bool] = dict(values)
-    try:
-        for t in kernel.tensors:
-            shape = tuple(int(params[e.name]) if not isinstance(e, Const) else int(e.value) for e in t.shape)  # type: ignore[union-attr]
-            if bind_shape(t, shape, row_major(shape), params):
-                return False
-            extents(t, params)
-    except LaunchError:
-        return False
+    for t in kernel.tensors:
+        shape = shape_of(t, values)
+        contiguous = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        low, high = contents_range(kernel, t, values)
+        if bind_shape(t, shape, contiguous, params) or (low >= high and 0 not in shape):
+            return False
     return not unmet(kernel, params)
+
+
+def arguments(kernel: Kernel, values: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+    """A contiguous array for every tensor, of small integers within their declared range."""
+    rng = np.random.default_rng(7)
+    result: dict[str, NDArray[Any]] = {}
+    for t in kernel.tensors:
+        low, high = contents_range(kernel, t, values)
+        result[t.name] = rng.integers(low, max(high, low + 1), shape_of(t, values)).astype(carrier(t.dtype))
+    return result
 
 
 def sizes(kernel: Kernel) -> st.SearchStrategy[dict[str, int]]:

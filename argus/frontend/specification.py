@@ -80,6 +80,7 @@ def _combine(context: Context, operator: str, operands: tuple[Expression, ...], 
         )
     terms = [_term(context, operand, axes) for operand in operands]
     dtype = _widest([_dtype(t) for t in terms[1 if operator == "where" else 0 :]])
+    tiles.check_kind(context, operator, operator, dtype, span)
     terms = [_literal(t, dtype) for t in terms]
     exprs = [t for t in terms if not isinstance(t, (SpecOp, SpecReduce))]
     if len(exprs) == len(terms) and len({e.dtype for e in exprs}) == 1:

@@ -239,6 +239,11 @@ def _check_operator(context: Context, operator: str, symbol: str, dtype: DType, 
             span,
             "convert first: `x.to(al.float32)`",
         )
+    check_kind(context, operator, symbol, dtype, span)
+
+
+def check_kind(context: Context, operator: str, symbol: str, dtype: DType, span: Span) -> None:
+    """Whether `operator` has a meaning on integers, floats or booleans, whichever `dtype` is."""
     if operator == "truediv" and not dtype.is_float:
         context.fail(
             "integer-division",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 
 import numpy as np
 from typing_extensions import assert_never
@@ -176,8 +175,3 @@ def extents(tensor: Tensor, params: Mapping[str, Number]) -> tuple[tuple[int, ..
     shape = tuple(int(scalar(e, params)) for e in tensor.shape)
     strides = tuple(int(scalar(e, params)) for e in tensor.strides)
     return shape, strides
-
-
-def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a contiguous tensor."""
-    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))

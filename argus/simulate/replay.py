@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from math import prod
 
@@ -34,20 +35,21 @@ def replay(
     tags: bool = True,
     iterations: int = 1 << 12,
     schedule: str = "program",
+    seed: int = 0,
 ) -> tuple[Violation, ...]:
     """Run `blocks` (None: the whole grid, then also coverage) of the explicit kernel and return what it breaks.
 
     `sizes`: the value of every size and scalar parameter; symbolic strides may be given too, and are otherwise
-    those of a contiguous tensor. Tensors hold small pseudo-random values that depend on the name and the coordinate
-    only; integer tensors hold values within their declared `InRange`; `tensors` replaces them, wholly or at
+    those of a contiguous tensor. Tensors hold small pseudo-random values that depend on the name, the coordinate
+    and `seed` only; integer tensors hold values within their declared `InRange`; `tensors` replaces them, wholly or at
     single coordinates. Elements are made when touched, so sizes may be as large as they like.
 
-    Raises `NotReplayable` when the sizes break a precondition, a loop takes more than `iterations` iterations, the
-    grid more than 4096 blocks, or a tensor has 2^63 elements.
+    Raises `NotReplayable` when the sizes break a precondition (or leave an index tensor no values), a loop takes more
+    than `iterations` iterations, the grid more than 4096 blocks, or a tensor has 2^63 elements.
     """
     given = dict(tensors or {})
     params = _params(kernel, sizes)
-    contents = {t.name: _contents(kernel, t, params, given.get(t.name)) for t in kernel.tensors}
+    contents = {t.name: _contents(kernel, t, params, given.get(t.name), seed) for t in kernel.tensors}
     run = prepare(kernel, params, contents, True, tags, False, iterations)
     grid = grid_of(run, None, blocks)
     if blocks is None and grid is not None and prod(grid) > _MOST_BLOCKS:
@@ -93,11 +95,16 @@ def _strides(tensor: Tensor, shape: tuple[int, ...], params: Mapping[str, Number
     return tuple(result)
 
 
-def _contents(kernel: Kernel, tensor: Tensor, params: Mapping[str, Number], given: Values | None) -> Contents:
+def _contents(
+    kernel: Kernel, tensor: Tensor, params: Mapping[str, Number], given: Values | None, seed: int
+) -> Contents:
     shape, _ = launch.extents(tensor, params)
     if isinstance(given, np.ndarray):
         return Dense(round_to(given, tensor.dtype), keep=True)
-    fill = _Fill(tensor.name, tensor.dtype, *_range(kernel, tensor, params), shape, given or {})
+    low, high = _range(kernel, tensor, params)
+    if low >= high and 0 not in shape:
+        raise NotReplayable(f"{tensor.name} has elements, but its declared range [{low}, {high}) has no value for them")
+    fill = _Fill(f"{seed}{tensor.name}", tensor.dtype, low, high, shape, given or {})
     if prod(shape) <= _DENSE:
         return Dense(fill(np.arange(prod(shape), dtype=np.int64)), keep=True)
     if prod(shape) >= 2**63:
@@ -126,12 +133,12 @@ class _Fill:
         given: Mapping[tuple[int, ...], int | float],
     ) -> None:
         self.dtype, self.low, self.high = dtype, low, high
-        self.seed = int.from_bytes(name.encode()[-7:].ljust(7, b"\0"), "little")
+        self.seed = zlib.crc32(name.encode())
         self.given = {_linear(index, shape): value for index, value in given.items()}
 
     def __call__(self, index: Array) -> Array:
-        count = max(1, self.high - self.low)
-        values = (hashed(index ^ np.int64(self.seed)) % np.uint64(count)).astype(np.int64) + self.low
+        count = max(1, self.high - self.low)  # an empty tensor may have an empty range
+        values = (hashed(index ^ np.int64(self.seed << 31)) % np.uint64(count)).astype(np.int64) + self.low
         result = round_to(values, self.dtype).astype(carrier(self.dtype))
         for at, value in self.given.items():
             result[index == at] = value

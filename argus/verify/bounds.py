@@ -62,11 +62,16 @@ class BoundsChecker:
                 yield pid == 0
         thread = solver.integer(Thread())
         yield z3.And(thread >= 0, thread < kernel.num_threads)
+        tensors = {t.name: t for t in kernel.tensors}
         for tensor in kernel.tensors:
             yield from self._alignment(tensor)
         for precondition in kernel.preconditions:
             if isinstance(precondition, (Requires, Assume)):
                 yield solver.condition(precondition.cond)
+            else:  # an index tensor with elements has values to hold
+                extents = [solver.integer(e) > 0 for e in tensors[precondition.tensor].shape]
+                within = solver.integer(precondition.lo) < solver.integer(precondition.hi)
+                yield z3.Implies(z3.And(*extents), within)
 
     def _alignment(self, tensor: Tensor) -> Iterator[z3.BoolRef]:
         lanes = max(1, tensor.alignment // tensor.dtype.bytes)
@@ -86,7 +91,8 @@ class BoundsChecker:
         for axis, extent in enumerate(site.shape):
             coord = solver.integer(Coord(axis))
             result.append(z3.And(coord >= 0, coord < extent))
-        return result
+        bounds = [e for loop in site.loops for e in (loop.start, loop.stop)]
+        return [*result, *self.data_facts(site, [*bounds, *site.guards])]
 
     def data_facts(self, site: Site, exprs: list[Expr]) -> list[z3.BoolRef]:
         """Ranges of index data: registers that were loaded from an index tensor with a declared range."""
@@ -113,6 +119,8 @@ class BoundsChecker:
                 return None
             value = _at(stmt.value, elem.index)
             inner = [f for e in walk(value) if isinstance(e, Elem) and (f := self._elem_fact(writer, e)) is not None]
+            if value.dtype == boolean:
+                return z3.And(solver.condition(elem) == solver.condition(value), *inner)
             if not value.dtype.is_int:
                 return None
             return z3.And(solver.integer(elem) == solver.integer(value), *inner)

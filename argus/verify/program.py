@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from argus.ir.access import Holders, Mode, Relation, relations
-from argus.ir.expr import Coord, Elem, Expr, LoopVar, Thread, op, walk
+from argus.ir.expr import Coord, Elem, Expr, LoopVar, Param, Thread, coords, op, rewrite, substitute_coords, walk
 from argus.ir.instruction import Order
 from argus.ir.nodes import (
     AssertTags,
     Barrier,
+    Copy,
     For,
     If,
     Kernel,
+    Map,
     MbarrierExpect,
     Mma,
     Role,
@@ -180,3 +182,40 @@ def tag_reads(stmt: Stmt) -> tuple[Relation, ...]:
     return tuple(
         Relation(e.obj, Mode.READ, shape, e.index, where, None, Holders.ALL, Order.SYNC) for e in tagged_elements(stmt)
     )
+
+
+def resolved(sites: tuple[Site, ...], site: Site, expr: Expr) -> Expr:
+    """`expr` as a site evaluates it, with registers that hold computed integers or truth values spelled out.
+
+    A register counts if its tile has one writer in the kernel, which runs before the site in the same iteration, under
+    no condition that the site is not under. A scalar loaded once for the block becomes a parameter of its own.
+    """
+
+    def change(e: Expr) -> Expr | None:
+        if not isinstance(e, Elem) or e.dtype.is_float:
+            return None
+        writer = _only_writer(sites, site, e.obj)
+        match writer.stmt if writer is not None else None:
+            case Map(dst=dst, value=value, shape=shape) if writer is not None and dst.index == coords(len(shape)):
+                value = resolved(sites, writer, value)
+                if any(isinstance(part, Elem) or part.dtype.is_float for part in walk(value)):
+                    return None
+                return substitute_coords(value, e.index)
+            case Copy(src=src, shape=(), mask=None) if writer is not None and not writer.loops:
+                # Loaded once for the block: the same unknown number wherever it is used.
+                return Param(f"value of {src.obj} in {e.obj}", e.dtype)
+            case _:
+                return None
+
+    return rewrite(expr, change)
+
+
+def _only_writer(sites: tuple[Site, ...], site: Site, obj: str) -> Site | None:
+    """The one statement that writes a tile, if it runs before `site` whenever that runs."""
+    writers = [s for s in sites if any(a.obj == obj and a.mode is not Mode.READ for a in s.accesses)]
+    if len(writers) != 1:
+        return None
+    writer = writers[0]
+    before = writer.index < site.index and writer.loops == site.loops[: len(writer.loops)]
+    before = before and writer.role in (None, site.role)
+    return writer if before and set(writer.guards) <= set(site.guards) else None

@@ -19,7 +19,7 @@ from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramI
 from argus.ir.nodes import Assume, Kernel, Requires, Shared
 from argus.ir.types import MAX_EXTENT
 from argus.layout import FragmentLayout
-from argus.verify.program import Site, is_launch_constant, sites
+from argus.verify.program import Site, is_launch_constant, resolved, sites
 
 __all__ = [
     "OPERATIONS_PER_SECOND",
@@ -312,7 +312,8 @@ class Model:
         for loop in site.loops:
             var = counter(loop.var)
             try:
-                start, stop = (self.translator.integer(e, ()) for e in (loop.start, loop.stop))
+                bounds = (self.resolve(site, e) for e in (loop.start, loop.stop))
+                start, stop = (self.translator.integer(e, ()) for e in bounds)
                 conditions.append(f"{start} <= {var} < {stop} and ({var} - {start}) mod {loop.step} = 0")
             except NonAffine as error:
                 exact, reason = False, str(error)
@@ -324,9 +325,13 @@ class Model:
         text = f"{{ {self.tuple_text(site, coords)} : {' and '.join(conditions) or 'true'} }}"
         return self.parse_set(text).intersect_params(self._context), exact, reason
 
+    def resolve(self, site: Site, expr: Expr) -> Expr:
+        """`expr` with computed registers spelled out; see `program.resolved`."""
+        return resolved(self.sites, site, expr)
+
     def guard_text(self, site: Site, guard: Expr, coords: tuple[str, ...]) -> str:
         """A branch condition for an element; a condition on the thread becomes one on the element's holders."""
-        text = self.translator.condition(guard, coords)
+        text = self.translator.condition(self.resolve(site, guard), coords)
         if not re.search(r"\bthread\b", text):
             return text
         layout = getattr(site.stmt, "layout", None)
@@ -351,7 +356,7 @@ class Model:
         outputs, conditions = [], []
         for axis, index in enumerate(relation.index):
             try:
-                outputs.append(self.translator.integer(index, coords))
+                outputs.append(self.translator.integer(self.resolve(site, index), coords))
             except NonAffine as error:
                 exact, reason = False, str(error)
                 outputs.append(f"x{axis}")

@@ -12,6 +12,7 @@ from argus.ir.expr import Const, Coord, Op
 from argus.ir.instruction import INSTRUCTIONS
 from argus.ir.nodes import Access, Copy, Kernel, Shared, Tensor
 from argus.ir.target import TARGETS
+from argus.layout import LayoutError
 from argus.layout.analysis import AMD_LDS, AMD_LDS_WRITE, NVIDIA_SHARED, BankModel, access_conflicts
 from argus.verify.findings import Finding
 from argus.verify.physical import offsets
@@ -81,7 +82,10 @@ def _model(kernel: Kernel, stmt: Copy, access: Access) -> BankModel:
 
 
 def _banks(kernel: Kernel, site: Site, stmt: Copy, access: Access, tile: Shared) -> Finding | None:
-    counted = wavefronts(kernel, site, stmt, access, tile)
+    try:
+        counted = wavefronts(kernel, site, stmt, access, tile)
+    except LayoutError:  # misaligned or outside: an error of another property
+        return None
     if counted is None or counted[0] <= counted[1]:
         return None
     total, ideal = counted

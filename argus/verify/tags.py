@@ -139,12 +139,15 @@ class TagAnalysis:
                 collected.append(self._contributions(source, along))
             else:
                 plain.append(pull(self.value(source), along))
-        base = merge([*plain, Value((), (), tuple(overwritten))])
+        covered = empty_set()
+        for part in sources:
+            covered = covered.union(part.domain().to_union_set())
+        rest = domain.subtract(covered)
         if isinstance(obj, Tensor):
-            covered = empty_set()
-            for part in sources:
-                covered = covered.union(part.domain().to_union_set())
-            base = merge([base, restrict(self._initial(site, obj, number), domain.subtract(covered))])
+            plain.append(restrict(self._initial(site, obj, number), rest))
+        elif not rest.is_empty():
+            overwritten.append((rest, f"'{obj.name}' was never written"))
+        base = merge([*plain, Value((), (), tuple(overwritten))])
         return accumulate(base, collected, domain) if collected else base
 
     def is_written(self, name: str) -> bool:
@@ -311,6 +314,7 @@ class TagAnalysis:
 
     def integer(self, site: Site, expr: Expr) -> UnionMap:
         """{instance -> [v]} of an affine expression, or {instance -> data_t[c]} of a value loaded from `t`."""
+        expr = self.model.resolve(site, expr)
         if isinstance(expr, Elem):
             return self._loaded(site, self.number(site, expr))
         coords = self.model.coords(len(site.shape))

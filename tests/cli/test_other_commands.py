@@ -43,15 +43,16 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_ctrl_c_is_clean(tmp_path: Path) -> None:
-    """Interrupted while it waits for its input, a pipe that nobody writes to."""
+    """Interrupted while it waits for its input: a pipe that nobody writes to."""
     pipe = tmp_path / "kernels.py"
     os.mkfifo(pipe)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "argus", "check", str(pipe)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    time.sleep(2.5)
+    process = subprocess.Popen([sys.executable, "-m", "argus", "check", str(pipe)], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)  # fmt: skip
+    writer = os.open(pipe, os.O_WRONLY)  # waits for the reader
+    time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
+    os.close(writer)
     assert process.returncode == 130
     assert (out, err) == ("", "interrupted\n")
 

@@ -333,6 +333,12 @@ TWINS = [
         "if BLOCK > 0:\n    al.spec(x, lambda i: y[i])",
     ),
     # tags
+    (
+        "type-mismatch",
+        "`mod` computes on integers",
+        "al.spec(x, lambda i: x[i] % y[i])",
+        "al.spec(x, lambda i: x[i] * y[i])",
+    ),
     ("bad-tag", "2 parameters", "al.tag(x, lambda i, j: (i, j))", "al.tag(x, lambda i: (i,))"),
     ("bad-tag", "has no name", "al.tag(x, lambda i: (i + 1,))", "al.tag(x, lambda i: dict(i=i + 1))"),
     ("bad-tag", "takes a lambda", "al.tag(x, 3)", "al.tag(x, lambda i: (i,))"),

@@ -10,23 +10,14 @@ from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel, print_kernel
 from argus.ir.wellformed import check_explicit
 from argus.simulate import replay, simulate
-from tests.strategies import kernels, mutations, sizes
+from tests.strategies import arguments, kernels, mutations, sizes
 
 law = settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-
-
-def arguments(kernel: Kernel, values: dict[str, int]) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(7)
-    result = {}
-    for t in kernel.tensors:
-        shape = tuple(values[e.name] if hasattr(e, "name") else int(e.value) for e in t.shape)  # type: ignore[union-attr]
-        result[t.name] = rng.integers(1, 7, shape).astype(np.float32)
-    return result
 
 
 @law
@@ -71,7 +62,7 @@ def test_every_property_is_broken_by_some_kernel_and_kept_by_some() -> None:
     seen: set[str] = set()
     clean = 0
 
-    @settings(law, max_examples=160)
+    @settings(law, max_examples=120)
     @given(kernels(), st.data())
     def collect(kernel: Kernel, data: st.DataObject) -> None:
         nonlocal clean
