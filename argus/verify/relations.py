@@ -243,6 +243,8 @@ class Model:
         self.size_context = isl.Set("{ : }")
         self._context = self._make_context()
         self._domains: dict[int, tuple[Set, bool, str]] = {}
+        self._cells: dict[tuple[int, int], Cells] = {}
+        self._schedules: dict[int, Map] = {}
 
     # ------------------------------------------------------------------ sets
 
@@ -349,6 +351,12 @@ class Model:
 
     def cells(self, site: Site, number: int) -> Cells:
         """The access `site.accesses[number]` (tag reads count on), its instances named `S<site>`."""
+        key = (site.index, number)
+        if key not in self._cells:
+            self._cells[key] = self._make_cells(site, number)
+        return self._cells[key]
+
+    def _make_cells(self, site: Site, number: int) -> Cells:
         relation = (*site.accesses, *site.tag_reads)[number]
         domain, exact, reason = self.domain(site)
         coords = self.coords(len(relation.shape))
@@ -415,8 +423,11 @@ class Model:
 
     def iteration_schedule(self, site: Site) -> Map:
         """{S[loop counters] -> time} over the iterations that a site runs, without its elements."""
-        domain, _, _ = self.domain(site)
-        return self._schedule(site, ()).intersect_domain(self.iterations(domain, site))
+        if site.index not in self._schedules:
+            domain, _, _ = self.domain(site)
+            schedule = self._schedule(site, ()).intersect_domain(self.iterations(domain, site))
+            self._schedules[site.index] = schedule
+        return self._schedules[site.index]
 
     def iterations(self, instances: Set, site: Site) -> Set:
         """Instances without their element coordinates."""
