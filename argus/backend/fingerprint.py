@@ -12,7 +12,7 @@ from typing import Any
 
 from argus.ir.types import DTYPES, DType
 
-FORMAT = 1
+FORMAT = 2
 """Version of what the entries under a key hold. Raise it when their meaning changes."""
 
 _SOLVERS = ("lark", "z3_solver", "islpy", "numpy")

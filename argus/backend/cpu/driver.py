@@ -8,7 +8,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from argus.backend.launch.plan import Arguments
+from argus.backend.cpu.tensormap import encode
+from argus.backend.launch.bind import Described
+from argus.backend.launch.plan import Arguments, Encode
 from argus.diagnostic import Diagnostic, LaunchError, ToolchainError
 
 _MESSAGE_BYTES = 1024
@@ -20,6 +22,16 @@ class CpuFunction:
     def __init__(self, binary: bytes, workers: int | None = None) -> None:
         self._launch = _entry(binary)
         self._workers = workers or os.cpu_count() or 1
+
+    def describe(self, tensor: Described) -> Encode:
+        """As `argus.backend.launch.plan.Function`: a map in the layout of the host's header."""
+        t = tensor
+
+        def write(address: int, place: int) -> None:
+            made = encode(t.dtype, address, t.extents, t.strides_bytes, t.box, t.swizzle_bytes)
+            ctypes.memmove(place, made, len(made))
+
+        return write
 
     def prepare(
         self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int

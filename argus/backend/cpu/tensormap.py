@@ -1,4 +1,4 @@
-"""Tensor maps of the host: the same arguments as `argus.backend.cuda.tensormap.encode`, in a layout of our own."""
+"""Tensor maps of the host: what a CUtensorMap says, in a layout of our own."""
 
 from __future__ import annotations
 

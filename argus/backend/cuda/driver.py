@@ -8,10 +8,13 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from argus.backend.launch.plan import Arguments
+from argus.backend.cuda.tensormap import encoder
+from argus.backend.launch.bind import Described
+from argus.backend.launch.plan import Arguments, Encode
 from argus.diagnostic import Diagnostic, LaunchError, ToolchainError
 
 _LIBRARY = "libcuda.so.1"
@@ -106,12 +109,33 @@ class CudaFunction:
     ) -> None:
         self._driver, self._device, self._stream, self._current_device = driver, device, stream, current_device
         self._context = driver.primary_context(device)
+        self._zeros: int | None = None
         self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         with _Current(driver, self._context):
             load, find = driver.library.cuModuleLoadData, driver.library.cuModuleGetFunction
             driver.check(load(ctypes.byref(self._module), ctypes.c_char_p(binary)), "load the kernel")
             found = find(ctypes.byref(self._function), self._module, ctypes.c_char_p(entry.encode()))
             driver.check(found, f"find the entry point {entry}")
+
+    def describe(self, tensor: Described) -> Encode:
+        """As `argus.backend.launch.plan.Function`."""
+        if 0 not in tensor.extents:
+            return encoder(self._driver, tensor)
+        # The driver describes no empty tensor (K = 0, say). A kernel may prefetch the map all the same, and copy boxes
+        # that are all outside: one element of our own, zero, stands for the tensor.
+        self._zeros = self._zeros or self._cleared()
+        rank, zero = len(tensor.extents), self._zeros
+        encode = encoder(self._driver, replace(tensor, extents=(1,) * rank, strides_bytes=(16,) * rank))
+        return lambda _address, place: encode(zero, place)
+
+    def _cleared(self) -> int:
+        """The address of 16 bytes of zeros on the device; kept for the process's life, like the kernel."""
+        library, address = self._driver.library, ctypes.c_uint64()
+        with _Current(self._driver, self._context):
+            self._driver.check(library.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(16)), "allocate memory")
+            status = library.cuMemsetD8_v2(address, ctypes.c_ubyte(0), ctypes.c_size_t(16))
+            self._driver.check(status or library.cuCtxSynchronize(), "clear memory")
+        return address.value
 
     def prepare(
         self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int

@@ -18,7 +18,7 @@ from argus.backend.launch.evaluate import Number, evaluate, names, show
 from argus.backend.launch.signature import Condition, ContentRange, Signature, TensorParam
 from argus.diagnostic import Diagnostic, LaunchError, Note
 from argus.ir.expr import Const, Expr, Param
-from argus.ir.types import MAX_EXTENT
+from argus.ir.types import DTYPES, MAX_EXTENT, DType
 from argus.source import NO_SPAN, Span
 
 ALIGNMENTS = (16, 8, 4, 2, 1)
@@ -49,6 +49,24 @@ class Apart(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Described:
+    """What the tensor map `argument` says of tensor `name`, the `position`-th of the tensors; but for its address.
+
+    All sequences are in the tensor's own order of dimensions (rank 2 to 5), the last of them contiguous; `box` and
+    `swizzle_bytes` as in `argus.backend.abi.TensorMap`.
+    """
+
+    argument: str
+    name: str
+    position: int
+    dtype: DType
+    extents: tuple[int, ...]
+    strides_bytes: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Binding:
     """Checked arguments. `values` holds every size and symbolic stride by name; `grid` has three extents."""
 
@@ -57,6 +75,7 @@ class Binding:
     device: str
     apart: tuple[Apart, ...]
     scalar_conditions: tuple[Condition, ...]
+    described: tuple[Described, ...]
 
 
 def alignment(param: TensorParam, value: Array) -> int:
@@ -100,7 +119,14 @@ def bind(
     check_conditions(signature.conditions, known)
     apart = _apart(signature, arrays)
     check_apart(signature, apart, [arrays[p.name].pointer for p in signature.tensors])
-    return Binding(values, _grid(signature, known, grid), next(iter(devices), "cpu"), apart, over_scalars)
+    return Binding(
+        values,
+        _grid(signature, known, grid),
+        next(iter(devices), "cpu"),
+        apart,
+        over_scalars,
+        _described(signature, values),
+    )
 
 
 # ---------------------------------------------------------------------------- one argument
@@ -285,6 +311,43 @@ def check_apart(signature: Signature, apart: Sequence[Apart], pointers: Sequence
                     f"pass a tensor of its own for `{written.name}`",
                 )
             )
+
+
+# ---------------------------------------------------------------------------- tensor maps
+
+_MAX_STRIDE = 2**40  # bytes; CUDA driver API, cuTensorMapEncodeTiled
+
+
+def _described(signature: Signature, values: Mapping[str, int]) -> tuple[Described, ...]:
+    """The tensors of the signature's tensor maps, as the kernel sees them.
+
+    Raises LaunchError "tensor-map-refused" for strides that the copy engine does not take. Its other rules hold
+    already: boxes by the well-formedness of the kernel, extents by `MAX_EXTENT`, and multiples of 16 bytes by the
+    alignment that such a kernel is compiled for; but the stride of a dimension of one element is free.
+    """
+    positions = {t.name: i for i, t in enumerate(signature.tensors)}
+    found, problems = [], []
+    for slot in signature.maps:
+        position = positions[slot.tensor]
+        param = signature.tensors[position]
+        extents = tuple(int(evaluate(e, values)) for e in param.shape)
+        strides = tuple(int(evaluate(e, values)) * param.itemsize for e in param.strides)
+        dtype = DTYPES[param.dtype]
+        found.append(Described(slot.name, param.name, position, dtype, extents, strides, slot.box, slot.swizzle_bytes))
+        problems += [
+            _problem(
+                "tensor-map-refused",
+                f"dimension {axis} of `{param.name}` has a stride of {stride} bytes; the copy engine takes multiples "
+                "of 16 from 0 to below 2**40",
+                param.span,
+                "pass a contiguous copy",
+            )
+            for axis, stride in enumerate(strides[:-1])
+            if stride % 16 or not 0 <= stride < _MAX_STRIDE
+        ]
+    if problems:
+        raise LaunchError(*dict.fromkeys(problems))
+    return tuple(found)
 
 
 # ---------------------------------------------------------------------------- conditions, grid, contents

@@ -8,18 +8,29 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Protocol
 
-from argus.backend.launch.bind import SCALAR_FORMATS, Binding, check_apart, check_conditions, held
+from argus.backend.launch.bind import SCALAR_FORMATS, Binding, Described, check_apart, check_conditions, held
 from argus.backend.launch.evaluate import Number
 from argus.backend.launch.signature import Signature
 
 _SLOT = 8
 
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # CUDA driver API, CUtensorMap
+
+_ADDRESSES = 8
+"""Addresses whose tensor maps a launch keeps, for each map: 128 bytes each."""
+
 Arguments = ctypes.Array[ctypes.c_void_p]
 """Pointers to the values of the entry point's arguments, in its order: what CUDA calls kernelParams."""
+
+Encode = Callable[[int, int], None]
+"""`encode(address, place)` writes the map of a tensor at `address` to the 128 bytes at `place`."""
 
 
 class Function(Protocol):
     """A kernel that a driver has loaded."""
+
+    def describe(self, tensor: Described) -> Encode:
+        """What writes the tensor map that the kernel wants. The call raises LaunchError for what has no map."""
 
     def prepare(
         self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int
@@ -36,7 +47,7 @@ class Plan:
     The lock keeps one thread's addresses from being overwritten by another's before the driver has read them.
     """
 
-    __slots__ = ("_apart", "_binding", "_buffer", "_conditions", "_go", "_lock", "_pack", "_signature")
+    __slots__ = ("_apart", "_binding", "_buffer", "_conditions", "_go", "_lock", "_maps", "_pack", "_signature")
 
     def __init__(self, signature: Signature, binding: Binding, function: Function) -> None:
         formats = ["Q"] * len(signature.tensors) + [SCALAR_FORMATS[s.dtype] for s in signature.scalars]
@@ -47,16 +58,19 @@ class Plan:
         self._pack = struct.Struct("<" + "".join(formats)).pack_into
         self._lock = Lock()
         self._buffer, arguments = _arguments(signature, binding)
-        if 0 in binding.grid:
-            self._go: Callable[[], None] = _nothing
-        else:
+        self._maps: tuple[_Map, ...] = ()
+        self._go: Callable[[], None] = _nothing
+        if 0 not in binding.grid:
+            self._maps = tuple(
+                _Map(signature, tensor, function.describe(tensor), arguments) for tensor in binding.described
+            )
             self._go = function.prepare(arguments, binding.grid, signature.num_threads, signature.shared_bytes)
 
     def run(self, values: Sequence[Number]) -> None:
         """Launches with the tensors' addresses, then the scalars, each in order of the signature.
 
-        Raises LaunchError "overlapping-output", "precondition-failed" or "scalar-argument", and what the device
-        says of the launch.
+        Raises LaunchError "overlapping-output", "precondition-failed", "scalar-argument" or "tensor-map-refused",
+        and what the device says of the launch.
         """
         for first, second, low, high in self._apart:
             if low < values[first] - values[second] < high:
@@ -70,6 +84,9 @@ class Plan:
             except (struct.error, OverflowError):
                 held(self._signature, self._scalars(values))
                 raise
+            for tensor_map in self._maps:
+                if values[tensor_map.position] != tensor_map.address:
+                    tensor_map.move(int(values[tensor_map.position]))
             self._go()
 
     def _scalars(self, values: Sequence[Number]) -> dict[str, Number]:
@@ -77,9 +94,39 @@ class Plan:
         return dict(zip((s.name for s in scalars), values[len(values) - len(scalars) :], strict=True))
 
 
+class _Map:
+    """The tensor map of one argument, written again only for an address that is not among the last few."""
+
+    __slots__ = ("_arguments", "_encode", "_free", "_places", "_room", "_slot", "address", "position")
+
+    def __init__(self, signature: Signature, tensor: Described, encode: Encode, arguments: Arguments) -> None:
+        self._encode, self._arguments = encode, arguments
+        self._slot = next(i for i, slot in enumerate(signature.slots) if slot.name == tensor.argument)
+        self._room = ctypes.create_string_buffer(_ADDRESSES * _MAP_BYTES + _MAP_ALIGNMENT)
+        first = ctypes.addressof(self._room)
+        first += -first % _MAP_ALIGNMENT
+        self._free = [first + _MAP_BYTES * i for i in range(_ADDRESSES)]
+        self._places: dict[int, int] = {}  # of the map, by the tensor's address; the one used last is at the end
+        self.position, self.address = tensor.position, -1
+
+    def move(self, address: int) -> None:
+        """Passes the map of the tensor at `address`. Raises LaunchError "tensor-map-refused"."""
+        place = self._places.pop(address, None)
+        if place is None:
+            if not self._free:
+                self._free.append(self._places.pop(next(iter(self._places))))
+            self._encode(address, self._free[-1])
+            place = self._free.pop()
+        self._places[address] = self._arguments[self._slot] = place
+        self.address = address
+
+
 def _arguments(signature: Signature, binding: Binding) -> tuple[ctypes.Array[ctypes.c_char], Arguments]:
-    """The buffer of values and the pointers into it. The slots that change from call to call come first."""
-    kinds = {slot.name: slot.kind for slot in signature.slots}
+    """The buffer of values and the pointers into it. The slots that change from call to call come first.
+
+    Tensor maps are elsewhere: the first launch fills their pointers in.
+    """
+    kinds = {slot.name: slot.kind for slot in signature.slots if slot.kind != "tensormap"}
     changing = [*(t.name for t in signature.tensors), *(s.name for s in signature.scalars)]
     fixed = [name for name in kinds if name not in changing]
     place = {name: _SLOT * i for i, name in enumerate((*changing, *fixed))}
@@ -87,7 +134,7 @@ def _arguments(signature: Signature, binding: Binding) -> tuple[ctypes.Array[cty
     for name in fixed:
         struct.pack_into("<i" if kinds[name] == "size" else "<q", buffer, place[name], binding.values[name])
     base = ctypes.addressof(buffer)
-    pointers = [base + place[slot.name] for slot in signature.slots]
+    pointers = [base + place[slot.name] if slot.name in place else None for slot in signature.slots]
     return buffer, (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
 
 

@@ -73,6 +73,16 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
+class MapSlot:
+    """What the argument `name`, a tensor map, describes; as `argus.backend.abi.TensorMap`."""
+
+    name: str
+    tensor: str
+    box: tuple[int, ...]
+    swizzle_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """See the module. `grid` None: the launch says it. `shared_bytes` is what a block needs."""
 
@@ -84,6 +94,7 @@ class Signature:
     conditions: tuple[Condition, ...]
     ranges: tuple[ContentRange, ...]
     slots: tuple[Slot, ...]
+    maps: tuple[MapSlot, ...]
     num_threads: int
     shared_bytes: int
 
@@ -100,7 +111,7 @@ class Signature:
 
 def signature(kernel: Kernel) -> Signature:
     """The signature of a kernel in tile or explicit IR (in tile IR, shared memory is not laid out: 0 bytes)."""
-    from argus.backend.abi import arguments, shared_bytes
+    from argus.backend.abi import arguments, shared_bytes, tensor_maps
     from argus.ir.nodes import InRange, Requires, Tensor
 
     read, written = _touched(kernel)
@@ -134,6 +145,7 @@ def signature(kernel: Kernel) -> Signature:
         conditions,
         ranges,
         slots,
+        tuple(MapSlot(m.name, m.tensor, m.box, m.swizzle_bytes) for m in tensor_maps(kernel)),
         kernel.num_threads,
         shared_bytes(kernel),
     )
@@ -172,6 +184,7 @@ def signature_to_json(value: Signature) -> Any:
         "conditions": [[to_json(c.expr), _span_to_json(c.span)] for c in value.conditions],
         "ranges": [[r.tensor, to_json(r.lo), to_json(r.hi), _span_to_json(r.span)] for r in value.ranges],
         "slots": [[s.name, s.kind, s.dtype] for s in value.slots],
+        "maps": [[m.name, m.tensor, list(m.box), m.swizzle_bytes] for m in value.maps],
         "num_threads": value.num_threads,
         "shared_bytes": value.shared_bytes,
     }
@@ -190,6 +203,7 @@ def signature_from_json(data: Any, file: SourceFile) -> Signature:
             ContentRange(t, from_json(lo), from_json(hi), _span_from_json(s, file)) for t, lo, hi, s in data["ranges"]
         ),
         tuple(Slot(*slot) for slot in data["slots"]),
+        tuple(MapSlot(name, tensor, tuple(box), swizzle) for name, tensor, box, swizzle in data["maps"]),
         data["num_threads"],
         data["shared_bytes"],
     )

@@ -11,13 +11,12 @@ import pytest
 
 from argus.backend.cuda import driver as module
 from argus.backend.cuda.driver import CudaFunction, Driver
-from argus.backend.cuda.tensormap import encode
 from argus.backend.launch.array import array
-from argus.backend.launch.bind import bind
+from argus.backend.launch.bind import Described, bind
 from argus.backend.launch.plan import Plan
 from argus.diagnostic import LaunchError, ToolchainError
 from argus.ir.types import bfloat16
-from tests.backend.launch.test_plan import GEMM, operands, values
+from tests.backend.launch.test_plan import BULK, GEMM, bulk_operands, operands, values
 
 
 class Config(ctypes.Structure):
@@ -141,16 +140,74 @@ def test_a_machine_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.diagnostics[0].code == "driver-missing"
 
 
+# ---------------------------------------------------------------------------- tensor maps
+
+
+def words(made: Any) -> list[int]:
+    return [int.from_bytes(bytes(made)[i : i + 8], "little") for i in range(0, 128, 8)]
+
+
+def encode(f: CudaFunction, address: int, extents: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+    box = (1, 128, 64)[-len(extents) :]
+    room = ctypes.create_string_buffer(128 + 64)
+    start = -ctypes.addressof(room) % 64
+    write = f.describe(Described("a_map0", "a", 0, bfloat16, extents, strides, box, 128))
+    write(address, ctypes.addressof(room) + start)
+    return words(room.raw[start : start + 128])
+
+
 def test_a_tensor_map_is_described_innermost_dimension_first(driver: Driver) -> None:
-    made = encode(driver, bfloat16, 4096, (3, 100, 200), (50000, 400, 2), (1, 128, 64), 128)
-    words = [int.from_bytes(made[i : i + 8], "little") for i in range(0, 128, 8)]
-    assert words == [1, 3, 4096, 3, 200, 64, 1, 100, 128, 1, 3, 1, 1, 400, 50000, 0]
+    made = encode(function(driver), 4096, (3, 100, 200), (50000, 400, 2))
+    assert made == [1, 3, 4096, 3, 200, 64, 1, 100, 128, 1, 3, 1, 1, 400, 50000, 0]
 
 
-def test_an_empty_tensor_has_no_map(driver: Driver) -> None:
-    assert encode(driver, bfloat16, 0, (128, 0), (16, 2), (128, 64), 128) == bytes(128)
+def test_an_empty_tensor_is_described_as_a_zero(driver: Driver) -> None:
+    f, zeros = function(driver), state(driver, "zeros", ctypes.c_uint64 * 2)
+    for extents in ((128, 0), (0, 64)):
+        made = encode(f, 0, extents, (128, 2))
+        assert made == [1, 2, ctypes.addressof(zeros), 3, 1, 64, 1, 1, 128, 1, 16, *[0] * 5]
+    assert list(zeros) == [0, 0]
+    assert state(driver, "depth", ctypes.c_long).value == 0
 
 
 def test_a_refused_tensor_map_is_an_error(driver: Driver) -> None:
-    with pytest.raises(ToolchainError, match="copy engine"):
-        encode(driver, bfloat16, 4098, (128, 64), (128, 2), (128, 64), 128)
+    with pytest.raises(LaunchError, match=r"no tensor `a`.*\[128, 64\].*\[128, 2\] bytes: an error") as caught:
+        encode(function(driver), 4098, (128, 64), (128, 2))
+    assert caught.value.diagnostics[0].code == "tensor-map-refused"
+
+
+@pytest.fixture
+def maps_at(driver: Driver) -> Iterator[None]:
+    slots = state(driver, "map_slots", ctypes.c_int * 2)
+    slots[:] = [i for i, slot in enumerate(BULK.slots) if slot.kind == "tensormap"]
+    yield
+    slots[:] = [-1, -1]
+
+
+@pytest.mark.usefixtures("maps_at")
+def test_a_launch_passes_its_maps_and_encodes_none_twice(driver: Driver) -> None:
+    first, second = bulk_operands(2)
+    arrays = {n: array(n, t) for n, t in zip("abc", first, strict=True)}
+    p = Plan(BULK, bind(BULK, arrays, {"alpha": 1.0}, None), function(driver))
+    encodings = state(driver, "encodings", ctypes.c_long)
+    before = encodings.value
+    for number, tensors in enumerate((first, first, second, first, second)):
+        p.run(values(tensors))
+        a, b = map(words, state(driver, "last_maps", ctypes.c_uint64 * 16 * 2))
+        assert a == [1, 2, tensors[0].ctypes.data, 3, 128, 64, 1, 100, 128, 1, 256, *[0] * 5]
+        assert b == [1, 2, tensors[1].ctypes.data, 3, 128, 64, 1, 72, 256, 1, 256, *[0] * 5]
+        assert encodings.value - before == (2 if number < 2 else 4)
+
+
+@pytest.mark.usefixtures("maps_at")
+def test_products_of_no_terms_are_launched(driver: Driver) -> None:
+    (tensors,) = bulk_operands()
+    tensors = [tensors[0][:, :0], tensors[1][:, :0], tensors[2]]
+    arrays = {n: array(n, t) for n, t in zip("abc", tensors, strict=True)}
+    p = Plan(BULK, bind(BULK, arrays, {"alpha": 1.0}, None), function(driver))
+    launches = state(driver, "launches", ctypes.c_long)
+    before = launches.value
+    p.run(values(tensors))
+    assert launches.value == before + 1
+    zeros = ctypes.addressof(state(driver, "zeros", ctypes.c_uint64 * 2))
+    assert [words(m)[2] for m in state(driver, "last_maps", ctypes.c_uint64 * 16 * 2)] == [zeros, zeros]

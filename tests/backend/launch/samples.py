@@ -1,5 +1,7 @@
 """Hand-built kernels: enough of the IR for a signature."""
 
+from dataclasses import replace
+
 from argus.ir.expr import Const, Coord, Expr, Param, op
 from argus.ir.nodes import (
     Access,
@@ -10,6 +12,7 @@ from argus.ir.nodes import (
     Kernel,
     Requires,
     Scalar,
+    Signal,
     Stage,
     Tensor,
 )
@@ -65,6 +68,18 @@ def gemm(alignment: int = 16) -> Kernel:
         body=(Stage("s", Access("a", (Coord(0), Coord(1))), (8, 8)), move("f", "b"), move("c", "f")),
         target="cpu",
     )
+
+
+def bulk_gemm() -> Kernel:
+    """`gemm` whose operands come by the copy engine, in boxes of 128 by 64 and of 256 by 64."""
+
+    def bulk(tile: str, tensor: str, rows: int) -> Copy:
+        place = (Coord(0), Coord(1))
+        signal = Signal("full", Const(0))
+        return Copy(Access(tile, place), Access(tensor, place), (rows, 64), instr="tma.load", signal=signal)
+
+    body = (bulk("at", "a", 128), bulk("bt", "b", 256), move("c", "f"))
+    return replace(gemm(), body=body, target="sm_90a")
 
 
 def gather() -> Kernel:

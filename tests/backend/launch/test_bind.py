@@ -22,10 +22,11 @@ from argus.backend.launch.signature import Signature, signature, signature_from_
 from argus.diagnostic import LaunchError
 from argus.ir.types import MAX_EXTENT
 from argus.source import SourceFile
-from tests.backend.launch.samples import REQUIRES_SPAN, SOURCE, gather, gemm, tensor
+from tests.backend.launch.samples import REQUIRES_SPAN, SOURCE, bulk_gemm, gather, gemm, tensor
 
 GEMM = signature(gemm(alignment=2))
 GATHER = signature(gather())
+BULK = signature(bulk_gemm())
 
 
 def bf16(*shape: int) -> Any:
@@ -83,7 +84,7 @@ def test_the_calling_convention_is_the_abis() -> None:
     ]
 
 
-@pytest.mark.parametrize("s", [GEMM, GATHER])
+@pytest.mark.parametrize("s", [GEMM, GATHER, BULK])
 def test_json_keeps_a_signature(s: Signature) -> None:
     back = signature_from_json(json.loads(json.dumps(signature_to_json(s))), SOURCE)
     assert back == s
@@ -217,6 +218,25 @@ def test_alignment_that_was_compiled_for() -> None:
 def call_aligned(s: Signature, a: Any) -> Binding:
     arrays = {"a": array("a", a), "b": array("b", bf16(64, 64)), "c": array("c", bf16(8, 64))}
     return bind(s, arrays, {"alpha": 1.0}, None)
+
+
+def test_strides_that_the_copy_engine_takes() -> None:
+    def described(stride: int) -> tuple[int, ...]:
+        def view(rows: int, row: int) -> Array:
+            return Array("bfloat16", 2, (rows, 64), (row, 1), 1 << 40, "cpu", True, None)
+
+        out = Array("bfloat16", 2, (9, 72), (72, 1), 1 << 60, "cpu", True, None)
+        arrays = {"a": view(9, stride), "b": view(72, 64), "c": out}
+        return bind(BULK, arrays, {"alpha": 1.0}, None).described[0].strides_bytes
+
+    assert described(0) == (0, 2)
+    assert described(2**39 - 8) == (2**40 - 16, 2)
+    for bad in (2**39, -64):
+        with pytest.raises(LaunchError) as caught:
+            described(bad)
+        (diagnostic,) = caught.value.diagnostics
+        assert diagnostic.code == "tensor-map-refused"
+        assert f"dimension 0 of `a` has a stride of {2 * bad} bytes" in diagnostic.message
 
 
 def test_grids() -> None:

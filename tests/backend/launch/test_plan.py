@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from argus.backend.launch.array import array
-from argus.backend.launch.bind import bind
-from argus.backend.launch.plan import Arguments, Plan
+from argus.backend.launch.bind import Described, bind
+from argus.backend.launch.plan import Arguments, Encode, Plan
 from argus.backend.launch.signature import Signature, signature
-from argus.diagnostic import LaunchError
-from tests.backend.launch.samples import gemm
+from argus.diagnostic import Diagnostic, LaunchError
+from tests.backend.launch.samples import bulk_gemm, gemm
 
 GEMM = signature(gemm(alignment=2))
+BULK = signature(bulk_gemm())
 TYPES = {"pointer": ctypes.c_uint64, "size": ctypes.c_int32, "stride": ctypes.c_int64, "scalar": ctypes.c_float}
 
 
@@ -25,7 +26,23 @@ class Recorder:
     def __init__(self, s: Signature = GEMM) -> None:
         self.signature = s
         self.prepared: list[tuple[tuple[int, int, int], int, int]] = []
-        self.calls: list[dict[str, float]] = []
+        self.calls: list[dict[str, Any]] = []
+        self.described: list[Described] = []
+        self.encoded: list[tuple[str, int]] = []
+        self.refused: int | None = None
+
+    def describe(self, tensor: Described) -> Encode:
+        """Maps hold the tensor's address, 16 times."""
+        self.described.append(tensor)
+
+        def encode(address: int, place: int) -> None:
+            if address == self.refused:
+                raise LaunchError(Diagnostic("tensor-map-refused", "refused", property="launch"))
+            assert place % 64 == 0
+            self.encoded.append((tensor.argument, address))
+            (ctypes.c_uint64 * 16).from_address(place)[:] = [address] * 16
+
+        return encode
 
     def prepare(
         self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int
@@ -34,9 +51,16 @@ class Recorder:
 
         def go() -> None:
             slots = zip(self.signature.slots, arguments, strict=True)
-            self.calls.append({s.name: TYPES[s.kind].from_address(p).value for s, p in slots})
+            self.calls.append({s.name: self.value(s.kind, p) for s, p in slots})
 
         return go
+
+    def value(self, kind: str, place: int) -> Any:
+        if kind == "tensormap":
+            words = set((ctypes.c_uint64 * 16).from_address(place))
+            assert place % 64 == 0 and len(words) == 1
+            return words.pop()
+        return TYPES[kind].from_address(place).value
 
 
 def operands(m: int = 100, n: int = 70, k: int = 128) -> list[Any]:
@@ -45,7 +69,8 @@ def operands(m: int = 100, n: int = 70, k: int = 128) -> list[Any]:
 
 def plan(tensors: list[Any], recorder: Recorder, alpha: float = 1.0) -> Plan:
     arrays = {n: array(n, t) for n, t in zip("abc", tensors, strict=True)}
-    return Plan(GEMM, bind(GEMM, arrays, {"alpha": alpha}, None), recorder)
+    s = recorder.signature
+    return Plan(s, bind(s, arrays, {"alpha": alpha}, None), recorder)
 
 
 def values(tensors: list[Any], alpha: Any = 1.0) -> tuple[Any, ...]:
@@ -130,9 +155,10 @@ def test_an_empty_grid_is_checked_and_not_launched() -> None:
         p.run(values(tensors, -1.0))
 
 
-def test_threads_do_not_mix_their_arguments() -> None:
-    recorder = Recorder()
-    sets = [operands() for _ in range(4)]
+@pytest.mark.parametrize("s", [GEMM, BULK])
+def test_threads_do_not_mix_their_arguments(s: Signature) -> None:
+    recorder = Recorder(s)
+    sets = bulk_operands(4)
     p = plan(sets[0], recorder)
 
     def work(i: int) -> None:
@@ -146,4 +172,87 @@ def test_threads_do_not_mix_their_arguments() -> None:
         thread.join()
     assert len(recorder.calls) == 800
     for call in recorder.calls:
-        assert call["a"] == sets[int(call["alpha"]) - 1][0].ctypes.data
+        assert call["a"] == sets[int(call["alpha"]) - 1][0].ctypes.data == call.get("a_map0", call["a"])
+
+
+# ---------------------------------------------------------------------------- tensor maps
+
+
+def bulk_operands(count: int = 1) -> list[list[Any]]:
+    """Operands of `BULK`, aligned to 16 bytes, all in memory of their own."""
+
+    def aligned(rows: int, columns: int) -> Any:
+        room = np.zeros(rows * columns + 8, np.uint16)
+        start = -room.ctypes.data % 16 // 2
+        return room[start : start + rows * columns].reshape(rows, columns)
+
+    return [[aligned(100, 128), aligned(72, 128), aligned(100, 72)] for _ in range(count)]
+
+
+def test_a_map_says_what_the_tensor_is() -> None:
+    (tensors,), recorder = bulk_operands(), Recorder(BULK)
+    plan(tensors, recorder).run(values(tensors))
+    a, b = recorder.described
+    assert (a.argument, a.name, a.position, a.dtype.name) == ("a_map0", "a", 0, "bfloat16")
+    assert (a.extents, a.strides_bytes, a.box, a.swizzle_bytes) == ((100, 128), (256, 2), (128, 64), 128)
+    assert (b.argument, b.position, b.extents, b.box) == ("b_map1", 1, (72, 128), (256, 64))
+
+
+def test_maps_are_encoded_once_for_an_address() -> None:
+    (first, second), recorder = bulk_operands(2), Recorder(BULK)
+    p = plan(first, recorder)
+    mixed = [first[0], second[1], first[2]]
+    for tensors in (first, first, mixed, second, first, second, second):
+        p.run(values(tensors))
+        call = recorder.calls[-1]
+        assert (call["a_map0"], call["b_map1"]) == (call["a"], call["b"]) == values(tensors)[:2]
+        assert (call["c"], call["M"], call["alpha"]) == (tensors[2].ctypes.data, 100, 1.0)
+    assert recorder.encoded == [
+        ("a_map0", first[0].ctypes.data),
+        ("b_map1", first[1].ctypes.data),
+        ("b_map1", second[1].ctypes.data),
+        ("a_map0", second[0].ctypes.data),
+    ]
+
+
+def test_the_address_unused_for_longest_is_forgotten() -> None:
+    (tensors,), recorder = bulk_operands(), Recorder(BULK)
+    p = plan(tensors, recorder)
+    base, others = 1 << 20, values(tensors)[1:]
+
+    def encodings(*numbers: int) -> int:
+        before = len(recorder.encoded)
+        for number in numbers:
+            p.run((base + (number << 16), *others))
+            assert recorder.calls[-1]["a_map0"] == base + (number << 16)
+        return len(recorder.encoded) - before
+
+    assert encodings(*range(8)) == 8 + 1  # b's is one
+    assert encodings(*range(8), 0) == 0
+    assert encodings(8) == 1
+    assert encodings(0, 2, 3, 4, 5, 6, 7, 8) == 0
+    assert encodings(1) == 1
+    assert encodings(0) == 1
+
+
+def test_a_refused_map_is_not_launched_with() -> None:
+    (first, second), recorder = bulk_operands(2), Recorder(BULK)
+    p = plan(first, recorder)
+    recorder.refused = first[0].ctypes.data
+    for _ in range(10):  # more often than there are places
+        with pytest.raises(LaunchError, match="tensor-map-refused"):
+            p.run(values(first))
+    assert recorder.calls == []
+    recorder.refused = second[0].ctypes.data
+    p.run(values(first))
+    with pytest.raises(LaunchError, match="tensor-map-refused"):
+        p.run(values(second))
+    p.run(values(first))
+    assert [call["a_map0"] for call in recorder.calls] == [first[0].ctypes.data] * 2
+
+
+def test_an_empty_grid_needs_no_maps() -> None:
+    (tensors,), recorder = bulk_operands(), Recorder(BULK)
+    tensors = [tensors[0][:0], tensors[1], tensors[2][:0]]
+    plan(tensors, recorder).run(values(tensors))
+    assert recorder.described == recorder.encoded == recorder.calls == []
