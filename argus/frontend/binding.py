@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from argus.diagnostic import Note
 from argus.frontend import tiles
@@ -204,38 +204,50 @@ def _writes_only(stmt: Stmt, source: str, fragment: str) -> bool:
 # ---------------------------------------------------------------------------- run-time blocks
 
 
-def carry(context: Context, targets: tuple[Target, ...], live: frozenset[str]) -> dict[str, Binding]:
-    """Before a run-time block that binds `targets`: the names that stay bound across it.
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The names around a run-time block. Those in `hidden` the block binds for itself: it does not see them."""
+
+    names: dict[str, Binding]
+    hidden: frozenset[str]
+
+    def enter(self, context: Context) -> None:
+        """Show the block what it sees of them."""
+        context.frame.names = {n: b for n, b in self.names.items() if n not in self.hidden}
+
+
+def carry(context: Context, targets: tuple[Target, ...], live: frozenset[str]) -> Outside:
+    """The names around a run-time block that binds `targets`, made ready for it.
 
     A name that is read in the block before it is bound, or after the block (`live`), is carried: a tile or
-    number gets registers to change in. Any other is the block's own, and is hidden.
+    number gets registers to change in. Any other is the block's own, and is hidden from it.
     """
     kept = dict(context.frame.names)
+    hidden: set[str] = set()
     for target in targets:
         old = kept.get(target.id)
         if old is None or target.id in context.frame.sizes:
             continue
         if target.id not in live:
-            del kept[target.id]
+            hidden.add(target.id)
             continue
         value = old.value
         if isinstance(value, Constant) and tiles.default_dtype(value.value) is not None:
             value = tiles.as_tile(context, value, old.span)
         if isinstance(value, Tile) and (value.fragment is None or old.borrowed):
             kept[target.id] = replace(old, value=copied(context, value, target.id, old.span), borrowed=False)
-    context.frame.names = dict(kept)
-    return kept
+    return Outside(kept, frozenset(hidden))
 
 
-def leave(context: Context, before: dict[str, Binding], reason: str) -> None:
+def leave(context: Context, outside: Outside, reason: str) -> None:
     """After a run-time block: names that it introduced are gone, those from outside are as they were."""
     frame = context.frame
     for name, binding in frame.names.items():
-        if name not in before:
+        if name not in outside.names:
             frame.gone[name] = Gone(reason, binding.span)
     after: dict[str, Binding] = {}
-    for name, binding in before.items():
-        now = frame.names.get(name)
+    for name, binding in outside.names.items():
+        now = binding if name in outside.hidden else frame.names.get(name)
         if now is not None:
             after[name] = now if isinstance(now.value, Poison) else binding
     frame.names = after

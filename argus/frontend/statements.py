@@ -265,14 +265,15 @@ def _for(context: Context, statement: ForStmt, later: Names) -> None:
             context.frame.names[statement.target.id] = Binding(Poison(), context.depth, statement.target.span)
             run(context, statement.body)
         raise
-    before = carry(context, tuple(assigned(statement.body)), inside)
-    before.pop(statement.target.id, None)
+    context.frame.names.pop(statement.target.id, None)
+    outside = carry(context, tuple(assigned(statement.body)), inside)
     counter = context.new_counter(statement.target.id, non_negative(context, start))
+    outside.enter(context)
     with context.block() as body:
         value = Tile((), counter.dtype, counter)
         context.frame.names[statement.target.id] = Binding(value, context.depth, statement.target.span)
         run(context, statement.body, inside)
-    leave(context, before, "the loop that binds it may run zero times")
+    leave(context, outside, "the loop that binds it may run zero times")
     kind = "pipelined" if found.kind == "pipelined" else "dynamic"
     loop = For(counter.name, start, stop, found.step, tuple(body), kind, found.stages, found.producer_warps)
     context.emit(loop, statement.span)
@@ -324,15 +325,15 @@ def _if(context: Context, statement: IfStmt, later: Names) -> Value | None:
             run(context, statement.orelse)
         raise
     targets = (*assigned(statement.then), *assigned(statement.orelse))
-    before = carry(context, targets, later | flow(statement.then)[0] | flow(statement.orelse)[0])
+    outside = carry(context, targets, later | flow(statement.then)[0] | flow(statement.orelse)[0])
     bodies, introduced = [], []
     for branch in (statement.then, statement.orelse):
-        context.frame.names = dict(before)
+        outside.enter(context)
         with context.block() as body:
             run(context, branch, later)
         bodies.append(body)
-        introduced.append({n: b for n, b in context.frame.names.items() if n not in before})
-        leave(context, before, "only one branch of an `if` binds it")
+        introduced.append({n: b for n, b in context.frame.names.items() if n not in outside.names})
+        leave(context, outside, "only one branch of an `if` binds it")
     merge(context, (introduced[0], introduced[1]), (bodies[0], bodies[1]), statement.span)
     context.emit(If(tile.expr, tuple(bodies[0]), tuple(bodies[1])), statement.span)
     return None

@@ -15,7 +15,13 @@ static_range = pipelined = range
 
 
 class Tile(np.ndarray):
-    """An array that converts as tiles do."""
+    """An array that converts as tiles do and, unlike NumPy's, is a value: `+=` makes a new one."""
+
+    def __iadd__(self, other: Any) -> Tile:
+        return self + other
+
+    def __isub__(self, other: Any) -> Tile:
+        return self - other
 
     def to(self, dtype: type) -> Tile:
         return self.astype(dtype).view(Tile)

@@ -130,6 +130,14 @@ def test_a_name_that_a_loop_binds_first_and_nothing_reads_later_is_the_loop_s_ow
     assert statements(body) == ["for s in 0 .. n step 1 {", "  copy u[c0] <- x[s * 64 + c0] shape 64", "}"]
 
 
+def test_a_block_that_hides_a_name_leaves_it_to_the_loop_around_it():
+    body = "i = 0\nfor s in range(n):\n    if i > 0:\n        pass\n    else:\n        i = 7\n    i = 1\n"
+    body += "al.store(idx[0], i)"
+    lines = statements(body)
+    assert lines[0] == "map i[] = 0 shape ()"
+    assert [line for line in lines if " = 1 shape" in line] == ["  map i[] = 1 shape ()"]
+
+
 def test_loop_counters_have_names_of_their_own():
     body = "for s in range(n):\n    pass\nfor s in range(n):\n    for q in range(s):\n        pass"
     assert [line.split(" in ")[0] for line in statements(body) if "for" in line] == ["for s", "for s_1", "  for q"]

@@ -40,7 +40,12 @@ def reader(v):
     return v * 0.5
 
 @argus.kernel(num_warps=1)
-def k(x: al.Tensor[al.float32, "4 64"], out: al.Tensor[al.float32, "3 64"], ints: al.Tensor[al.int32, "2"], n: al.int32):
+def k(
+    x: al.Tensor[al.float32, "4 64"],
+    out: al.Tensor[al.float32, "3 64"],
+    ints: al.Tensor[al.int32, "2"],
+    n: al.int32,
+):
     p = al.load(x[0, 0:64])
     q = al.load(x[1, 0:64])
     r = al.zeros((64,), al.float32)
@@ -126,8 +131,8 @@ def run_as_python(text: str, arrays: dict[str, np.ndarray], n: int) -> dict[str,
     argus.func = lambda function: function  # type: ignore[attr-defined]
     scope: dict[str, object] = {"argus": argus, "al": reference}
     lines = [line for line in text.split("\n") if not line.startswith("import")]
-    lines = ["def k(x, out, ints, n):" if line.startswith("def k(") else line for line in lines]
-    exec(compile("\n".join(lines), "kernel.py", "exec"), scope)
+    source = "from __future__ import annotations\n" + "\n".join(lines)  # so that nothing evaluates them
+    exec(compile(source, "kernel.py", "exec"), scope)
     result = {name: array.copy() for name, array in arrays.items()}
     with np.errstate(all="ignore"):
         scope["k"](*(reference.Memory(result[name]) for name in ("x", "out", "ints")), n)  # type: ignore[operator]
