@@ -127,7 +127,7 @@ def gemm(
         shared.append(Shared(name, dtype, (stages, rows, 64), layout, offset))
         offset += stages * rows * 64 * dtype.bytes
     # After the last product the stages are free.
-    scratch = SwizzledLayout(Swizzle(3, 3, (block[1] // 8).bit_length() - 1), 0, row_major(block))
+    scratch = SwizzledLayout(Swizzle(3, 3, max(3, (block[1] // 8).bit_length() - 1)), 0, row_major(block))
     shared.append(Shared("scratch", dtype, block, scratch, 0))
     offset = max(offset, block[0] * block[1] * dtype.bytes)
     barriers = (Mbarrier("full", stages, 1, offset), Mbarrier("empty", stages, computing, offset + 8 * stages))

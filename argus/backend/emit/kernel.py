@@ -95,7 +95,7 @@ def _head(kernel: Kernel, writer: Writer) -> None:
     roles = tuple(s for s in kernel.body if isinstance(s, Roles))
     own = _used(tuple(s for s in kernel.body if not isinstance(s, Roles)))
     fragments = tuple(f for f in kernel.fragments if not roles or f.name in own)
-    if len(roles) < len(kernel.body):
+    if not all(isinstance(s, Roles | Tag | AssertTags | Spec) for s in kernel.body):
         _opening(writer, "argus::thread_id()", fragments)
     initialise(kernel, writer)
 

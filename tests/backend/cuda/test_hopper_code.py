@@ -1,0 +1,54 @@
+"""The machine code of products by warpgroups: registers, and an inner loop of matrix instructions and little else."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from argus.backend.cuda import toolchain
+from argus.backend.emit import emit
+from tests.backend.hopper_kernels import gemm
+from tests.conftest import require
+
+
+@dataclass(frozen=True)
+class Case:
+    block: tuple[int, int]
+    n: int
+    warps: tuple[int, int]
+    products: int
+
+
+CASES = (Case((128, 256), 256, (8, 1), 4), Case((256, 128), 128, (8, 1), 8), Case((64, 256), 128, (4, 2), 4))
+
+
+def products_until_wait(sass: str) -> list[Counter[str]]:
+    """What stands from each WARPGROUP.ARRIVE to the next wait for products."""
+    names = re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", sass, re.MULTILINE)
+    found: list[Counter[str]] = []
+    for i, name in enumerate(names):
+        if name == "WARPGROUP.ARRIVE":
+            end = next(j for j in range(i, len(names)) if names[j].startswith("WARPGROUP.DEPBAR"))
+            found.append(Counter(names[i:end]))
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.block[0]}x{c.block[1]}-{c.warps[0]}x{c.warps[1]}")
+def test_machine_code(case: Case) -> None:
+    require(toolchain.find_compiler(), "NVRTC or nvcc")
+    require(toolchain.find_disassembler(), "nvdisasm")
+    cubin, resources = toolchain.compile(emit(gemm(case.block, 3, case.n, case.warps)), "sm_90a")
+    assert resources.spill_bytes == 0
+    assert resources.registers == 168  # what roles then share out
+    sass = toolchain.disassemble(cubin)
+    for name in ("UTMALDG.2D", "SYNCS.PHASECHK.TRANS64.TRYWAIT", "USETMAXREG.DEALLOC", "USETMAXREG.TRY_ALLOC"):
+        assert name in sass
+    groups = products_until_wait(sass)
+    assert groups
+    for group in groups:
+        assert group[f"HGMMA.64x{case.n}x16.F32.BF16"] == case.products
+        # Accumulators stay where they are, and nothing is waited for between products.
+        assert not {"MOV", "FADD", "WARPGROUP.DEPBAR.LE", "R2UR"} & set(group)
