@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from argus.diagnostic import ArgusError
+from benchmarks import gemm
 from benchmarks.table import show
 
 
@@ -19,9 +20,8 @@ def main() -> int:
 
                 results = launch.run(arguments.size, arguments.calls)
             case "gemm":
-                from benchmarks import gemm
-
-                results = gemm.run(gemm.read_shapes(arguments.shapes), arguments.constants or [""], arguments.batches)
+                configs = arguments.kernel or [gemm.config_of(name) for name in gemm.KERNELS]
+                results = gemm.run(arguments.shapes, configs, arguments.batches)
             case _:
                 from benchmarks import verify
 
@@ -39,17 +39,21 @@ def _parser() -> argparse.ArgumentParser:
     launch = commands.add_parser("launch", help="host time of one launch, beside Triton and PyTorch")
     launch.add_argument("--size", type=int, default=1024, help="elements of each of the three tensors")
     launch.add_argument("--calls", type=int, default=200, help="launches in one measurement")
-    gemm = commands.add_parser("gemm", help="bfloat16 matrix products beside cuBLAS, with errors")
-    gemm.add_argument("--shapes", type=Path, help='file with one "M N K" a line')
-    gemm.add_argument(
-        "--constants", action="append", help='"BLOCK_M=128,STAGES=4,num_warps=8"; repeat for several rows a shape'
+    product = commands.add_parser("gemm", help="bfloat16 matrix products beside cuBLAS, with errors")
+    product.add_argument("--shapes", type=gemm.shapes_of, default=gemm.SHAPES, metavar="MxNxK,...")
+    product.add_argument(
+        "--kernel",
+        type=gemm.config_of,
+        action="append",
+        metavar="NAME[:CONSTANTS]",
+        help='of the examples, as "gemm:BLOCK_M=128,num_warps=8"; repeat for several rows a shape',
     )
-    gemm.add_argument("--batches", type=int, default=30, help="measurements of each product")
+    product.add_argument("--batches", type=int, default=30, help="measurements of each product")
     verify = commands.add_parser("verify", help="verification time by property and engine")
     verify.add_argument("--target", default="sm_80")
     verify.add_argument("--kernels", type=Path, default=Path("examples"), help="folder of kernel files")
     verify.add_argument("--repeats", type=int, default=3)
-    for command in (launch, gemm, verify):
+    for command in (launch, product, verify):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
     return parser
 

@@ -1,18 +1,20 @@
 """Host time of one launch: from the call to its return, the work on the device left aside.
 
-Vector addition of three tensors, with one warm build, in turns with Triton's and PyTorch's. Measurements are
-batches of launches with a synchronisation between batches, outside of the time, so that the device's queue
-never fills up; the figure is the median batch divided by its launches.
+Vector addition of three tensors, with one warm build, in turns with Triton's and PyTorch's; on sm_90 also a small
+matrix product with tensor maps, on tensors that stay, that alternate, and that are too many for their maps to be
+kept. Measurements are batches of launches with a synchronisation between batches, outside of the time, so that the
+device's queue never fills up; the figure is the median batch divided by its launches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
 from statistics import median
 from time import perf_counter
 from typing import Any
 
-from benchmarks.table import Results
+from benchmarks.table import Cell, Results
 
 _BATCHES = 50
 
@@ -33,7 +35,9 @@ def run(size: int, calls: int) -> Results:
         for name, call in candidates.items():
             times[name].append(_batch(call, calls))
             synchronize()
-    rows = [{"what": name, "median us": 1e6 * median(t), "least us": 1e6 * min(t)} for name, t in times.items()]
+    rows: list[dict[str, Cell]] = [
+        {"what": name, "median us": 1e6 * median(t), "least us": 1e6 * min(t)} for name, t in times.items()
+    ]
     return Results(
         f"Host time of one launch, {size} elements on {device}",
         rows,
@@ -63,10 +67,29 @@ def _candidates(torch: Any, size: int, device: str) -> dict[str, Callable[[], ob
         return found
     found["argus, kernel(...)"] = lambda: vector_add(x, y, out)
     found["argus, kernel[grid](..., BLOCK=1024)"] = lambda: vector_add[grid](x, y, out, BLOCK=1024)
+    if torch.cuda.get_device_capability() == (9, 0):
+        found |= _products(torch)
     found["torch.add(..., out=)"] = lambda: torch.add(x, y, out=out)
     if (launch := _triton(grid)) is not None:
         found["triton, kernel[grid](..., BLOCK=1024)"] = lambda: launch(x, y, out, size)
     return found
+
+
+def _products(torch: Any) -> dict[str, Callable[[], object]]:
+    """Calls of the kernel with tensor maps, on one block."""
+    from examples.gemm_hopper import gemm_hopper
+
+    def calls(count: int) -> Callable[[], object]:
+        shapes = ((128, 64), (256, 64), (128, 256))
+        sets = [tuple(torch.zeros(s, device="cuda", dtype=torch.bfloat16) for s in shapes) for _ in range(count)]
+        turns = cycle(sets)
+        return lambda: gemm_hopper(*next(turns))
+
+    return {
+        "argus, gemm_hopper(a, b, c), the same tensors": calls(1),
+        "argus, gemm_hopper(a, b, c), 2 sets of tensors": calls(2),
+        "argus, gemm_hopper(a, b, c), 50 sets of tensors": calls(50),
+    }
 
 
 def _triton(grid: tuple[int, ...]) -> Callable[..., object] | None:

@@ -18,11 +18,15 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True)
 class Results:
-    """Rows share their keys; a key is a column's heading, with the unit in it. `notes` say how it was measured."""
+    """Rows share their keys; a key is a column's heading, with the unit in it. `notes` say how it was measured.
+
+    `summary` holds figures of the table as a whole, by what they are.
+    """
 
     title: str
     rows: Sequence[Mapping[str, Cell]]
     notes: Sequence[str] = field(default=())
+    summary: Mapping[str, Cell] = field(default_factory=dict)
 
 
 def show(results: Results, file: Path | None) -> None:
@@ -37,11 +41,19 @@ def show(results: Results, file: Path | None) -> None:
     for row in results.rows:
         table.add_row(*(Text(_text(row[heading])) for heading in headings))
     console.print(table)
+    for what, cell in results.summary.items():
+        console.print(f"  {what}: {_text(cell)}", highlight=False, markup=False)
     for note in results.notes:
-        console.print(f"  {note}", highlight=False)
+        console.print(f"  {note}", highlight=False, markup=False)
     console.print("  " + "; ".join(f"{name}: {value}" for name, value in facts.items()), style="dim", highlight=False)
     if file is not None:
-        content = {"title": results.title, "machine": facts, "notes": list(results.notes), "rows": list(results.rows)}
+        content = {
+            "title": results.title,
+            "machine": facts,
+            "notes": list(results.notes),
+            "rows": list(results.rows),
+            "summary": dict(results.summary),
+        }
         file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 

@@ -1,12 +1,15 @@
 """The benchmarks run, and their tables say what they claim; figures are not tested."""
 
+import importlib
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from argus.diagnostic import Diagnostic, LaunchError
 from benchmarks import gemm, verify
 from benchmarks.machine import machine
 from benchmarks.table import Results, show
@@ -16,11 +19,17 @@ ROOT = Path(__file__).parents[2]
 
 def test_a_table_goes_to_the_terminal_and_to_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"what": "kernel[grid](...)", "us": 3.25}, {"what": "other", "us": None}]
-    show(Results("Title", rows, ("a note",)), tmp_path / "t.json")
+    show(Results("Title", rows, ("a note [of 3]",), {"the mean": 3.5}), tmp_path / "t.json")
     printed = capsys.readouterr().out
-    assert "kernel[grid](...)" in printed and "3.25" in printed and "–" in printed and "a note" in printed
+    assert (
+        "kernel[grid](...)" in printed
+        and "3.25" in printed
+        and "–" in printed
+        and "a note [of 3]" in printed
+        and "the mean: 3.5" in printed
+    )
     written = json.loads((tmp_path / "t.json").read_text())
-    assert written["rows"] == rows
+    assert written["rows"] == rows and written["summary"] == {"the mean": 3.5}
     assert written["machine"] == machine()
 
 
@@ -46,9 +55,67 @@ def test_verify_has_a_row_for_each_property_and_a_total(tmp_path: Path) -> None:
     assert {"bounds", "races", "tags"} <= set(properties)
 
 
-def test_shapes_and_constants_are_read(tmp_path: Path) -> None:
-    (tmp_path / "shapes").write_text("1 2 3\n\n64 4096 4096\n")
-    assert gemm.read_shapes(tmp_path / "shapes") == [(1, 2, 3), (64, 4096, 4096)]
-    assert gemm.read_shapes(None) == gemm.SHAPES
-    assert gemm.constants_of("BLOCK_M=128, STAGES=4") == {"BLOCK_M": 128, "STAGES": 4}
-    assert gemm.constants_of("") == {}
+def test_shapes_and_kernels_are_read() -> None:
+    assert gemm.shapes_of("1x2x3,64x4096x4096") == ((1, 2, 3), (64, 4096, 4096))
+    config = gemm.config_of("gemm:BLOCK_M=128, STAGES=4")
+    assert (config.kernel, config.constants) == ("gemm", {"BLOCK_M": 128, "STAGES": 4})
+    assert str(config) == "gemm:BLOCK_M=128,STAGES=4"
+    assert str(gemm.config_of("gemm")) == "gemm"
+    for bad in ("1x2", "axbxc", ""):
+        with pytest.raises(ValueError):
+            gemm.shapes_of(bad)
+    with pytest.raises(ValueError):
+        gemm.config_of("gemm:BLOCK_M")
+
+
+@pytest.mark.parametrize("name", gemm.KERNELS)
+def test_kernels_to_measure_exist(name: str) -> None:
+    assert callable(getattr(importlib.import_module(f"examples.{name}"), name))
+
+
+def test_a_kernel_that_does_not_fit_leaves_its_reason() -> None:
+    torch = pytest.importorskip("torch")
+
+    def right(a: Any, b: Any, c: Any) -> None:
+        torch.mm(a, b.t(), out=c)
+
+    def incomplete(a: Any, b: Any, c: Any) -> None:
+        right(a, b, c)
+        c[-1, -1] = float("nan")
+
+    def refused(a: Any, b: Any, c: Any) -> None:
+        raise LaunchError(Diagnostic("launch-refused", "too large"))
+
+    def batch(_torch: Any, product: gemm.Product, sets: Any) -> float:
+        product(*sets[0])
+        return 2e-6 if product is incomplete else 1e-6
+
+    products = {"incomplete": incomplete, "refused": refused, gemm.CUBLAS: right}
+    rows, notes = gemm.rows_of(torch, "cpu", (30, 20, 40), products, 3, batch)
+    first, second = rows
+    assert (first["kernel"], first["us"], first["cuBLAS us"], first["speed / cuBLAS"]) == ("incomplete", 2, 1, 0.5)
+    assert math.isnan(first["error"]) and 0 < first["cuBLAS error"] < 0.02  # type: ignore[arg-type,operator]
+    assert first["TFLOP/s"] == pytest.approx(2e-12 * 30 * 20 * 40 / 2e-6)
+    assert (second["kernel"], second["us"], second["error"], second["cuBLAS us"]) == ("refused", None, None, 1)
+    (note,) = notes
+    assert note.startswith("refused at (30, 20, 40):") and "too large" in note
+
+
+def test_means_are_geometric_and_over_what_was_measured() -> None:
+    rows = [{"kernel": k, "speed / cuBLAS": s} for k, s in (("x", 0.5), ("x", 2.0), ("x", None), ("y", None))]
+    assert gemm.means(rows) == {"x, 2 shapes, geometric mean / cuBLAS": pytest.approx(1.0)}
+
+
+@pytest.mark.parametrize("shape", [(16, 2**13, 2**13), (200, 2**20, 2**10), (1000, 300, 50)])
+def test_all_rows_of_small_products_are_compared(shape: gemm.Shape) -> None:
+    torch = pytest.importorskip("torch")
+    assert gemm.sampled(torch, shape).tolist() == list(range(shape[0]))
+
+
+@pytest.mark.parametrize("m", [257, 1000, 16384])
+def test_sampled_rows_are_of_all_bands(m: int) -> None:
+    torch = pytest.importorskip("torch")
+    rows = gemm.sampled(torch, (m, 2**14, 2**14)).tolist()
+    assert len(set(rows)) == gemm.SAMPLED_ROWS
+    for i, row in enumerate(rows):
+        assert i * m // gemm.SAMPLED_ROWS <= row < (i + 1) * m // gemm.SAMPLED_ROWS
