@@ -8,7 +8,7 @@ from argus.diagnostic import Note
 from argus.frontend import constants
 from argus.frontend.constants import ConstantError
 from argus.frontend.context import MAX_ELEMENTS, Context
-from argus.frontend.values import Constant, Poison, Tile, Value, View, describe, shape_text
+from argus.frontend.values import Constant, Tile, Value, View, describe, shape_text
 from argus.ir import expr as ir
 from argus.ir.expr import Const, Elem, Expr, Op, children, coords, elements, substitute_coords, walk
 from argus.ir.nodes import Access, Map
@@ -99,8 +99,6 @@ def as_tile(context: Context, value: Value, span: Span, dtype: DType | None = No
                 span,
                 "bring it into registers with `al.load(...)`",
             )
-        case Poison():
-            pass
         case _:
             pass
     context.fail("type-mismatch", f"{describe(value)} is not a tile or a number", span, "use a tile or a number here")

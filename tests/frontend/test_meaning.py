@@ -39,6 +39,14 @@ def pair(v, w):
 def reader(v):
     return v * 0.5
 
+@argus.func
+def chosen(v, w, first):
+    if first:
+        return v
+    if BIAS == 3:
+        w = w + reader(v)
+    return w
+
 @argus.kernel(num_warps=1)
 def k(
     x: al.Tensor[al.float32, "4 64"],
@@ -89,6 +97,12 @@ def simple(draw: st.DrawFn) -> str:
                 f"{a} = shifted({b}, 2)",
                 f"{a}, {b} = pair({b}, {c})",
                 f"{a} = reader({b}) + reader({a})",
+                f"{a} = chosen({b}, {c}, {draw(st.booleans())})",
+                f"w = {a}",
+                f"{a} = w * 0.5",
+                f"w = {b} + {c}\n{a} = w",
+                f"{a} = reader(w)\nw = {b}",
+                f"{a} = al.load(view)",
                 f"{s} = {t}",
                 f"{s} = {s} + 1",
                 f"{s} += {t}",
@@ -109,7 +123,7 @@ def block(draw: st.DrawFn, depth: int = 0) -> list[str]:
     for _ in range(draw(st.integers(1, 5 if depth == 0 else 3))):
         kind = draw(st.integers(0, 9)) if depth < 2 else 9
         if kind > 3:
-            lines.append(draw(simple()))
+            lines += draw(simple()).split("\n")
             continue
         s, number = draw(st.sampled_from(SCALARS)), draw(st.integers(0, 3))
         header = [
@@ -146,7 +160,7 @@ def test_a_kernel_means_what_its_text_means_to_python(lines, n, seed):
     try:
         kernel = check(parse(SourceFile("kernel.py", text)), "k", Options(target="cpu"))
     except SourceError as error:
-        allowed = {"undefined-after-block", "loop-carried-type", "bad-constant"}
+        allowed = {"undefined-after-block", "unknown-name", "loop-carried-type", "bad-constant"}
         assert {d.code for d in error.diagnostics} <= allowed, text
         assume(False)
     random = np.random.default_rng(seed)
