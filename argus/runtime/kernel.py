@@ -13,7 +13,8 @@ from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, grid_of
 from argus.runtime.reader import Reader, reader
 
 _MAX_PLANS = 4096
-"""Prepared launches that a kernel keeps, about two kilobytes each; one more, and all are prepared anew."""
+"""Prepared launches that a kernel keeps, about two kilobytes each and one more for each tensor map; beyond that number,
+all are prepared anew."""
 
 ComputedGrid = Callable[[dict[str, object]], "Grid | int"]
 

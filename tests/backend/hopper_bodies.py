@@ -39,7 +39,7 @@ Runner = Callable[[str, list[Value], int], list[Array]]
 
 
 def tensor_map(make: Callable[..., bytes], values: list[Value], addresses: dict[int, int], m: Map) -> bytes:
-    """The bytes of a tensor map; `make` is the `encode` of a target, its driver given."""
+    """The bytes of a tensor map; `make` is the `encode` of a target."""
     array = values[m.position]
     assert isinstance(array, np.ndarray)
     return make(bfloat16, addresses[m.position], array.shape, array.strides, m.box, 128)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from argus.backend.abi import arguments, entry, shared_bytes, tensor_maps
+from argus.backend.abi import entry
 from argus.backend.cuda.driver import CudaFunction, driver
-from argus.backend.cuda.tensormap import encode
+from argus.backend.cuda.tensormap import encoder
 from argus.backend.emit import emit
+from argus.backend.launch.array import array
+from argus.backend.launch.bind import Described, bind
+from argus.backend.launch.plan import Plan
+from argus.backend.launch.signature import signature
 from argus.ir.instruction import WGMMA
 from argus.ir.types import DType, bfloat16, float16
 from tests.backend import hopper_bodies as bodies
@@ -30,19 +34,25 @@ def needs_hopper() -> None:
         pytest.skip("needs sm_90a")
 
 
-def launch(
-    source: str,
-    symbol: str,
-    cells: list[ctypes.Array[ctypes.c_char]],
-    grid: tuple[int, int, int],
-    threads: int,
-    shared: int,
-) -> None:
-    pointers = (ctypes.c_void_p * len(cells))(*(ctypes.addressof(cell) for cell in cells))
+def function(source: str, symbol: str) -> CudaFunction:
     stream = torch.cuda.current_stream().cuda_stream
-    function = CudaFunction(driver(), compiled(source), symbol, 0, lambda: stream, None)
-    function.prepare(pointers, grid, threads, shared)()
-    torch.cuda.synchronize()
+    return CudaFunction(driver(), compiled(source), symbol, 0, lambda: stream, None)
+
+
+def encode(
+    dtype: DType,
+    address: int,
+    extents: Sequence[int],
+    strides_bytes: Sequence[int],
+    box: Sequence[int],
+    swizzle_bytes: int,
+) -> bytes:
+    """The driver's tensor map, as `argus.backend.cpu.tensormap.encode` makes the host's."""
+    room = ctypes.create_string_buffer(128 + 64)
+    start = -ctypes.addressof(room) % 64
+    described = Described("map", "x", 0, dtype, tuple(extents), tuple(strides_bytes), tuple(box), swizzle_bytes)
+    encoder(driver(), described)(address, ctypes.addressof(room) + start)
+    return room.raw[start : start + 128]
 
 
 def cell(value: bytes) -> ctypes.Array[ctypes.c_char]:
@@ -58,12 +68,14 @@ def run_on_gpu(source: str, values: list[Value], shared: int) -> list[Array]:
     for i, v in enumerate(values):
         match v:
             case Map():
-                cells.append(cell(tensor_map(partial(encode, driver()), values, addresses, v)))
+                cells.append(cell(tensor_map(encode, values, addresses, v)))
             case int():
                 cells.append(cell(v.to_bytes(4, "little", signed=True)))
             case _:
                 cells.append(cell(addresses[i].to_bytes(8, "little")))
-    launch(source, "argus_k", cells, (1, 1, 1), 128, shared)
+    pointers = (ctypes.c_void_p * len(cells))(*(ctypes.addressof(cell) for cell in cells))
+    function(source, "argus_k").prepare(pointers, (1, 1, 1), 128, shared)()
+    torch.cuda.synchronize()
     return [t.cpu().numpy().view(arrays[i].dtype).reshape(arrays[i].shape) for i, t in tensors.items()]
 
 
@@ -93,22 +105,8 @@ def test_gemm(block: tuple[int, int], n: int, warps: tuple[int, int], sizes: tup
     a = torch.randn(rows, depth, device="cuda", generator=generator).to(torch.bfloat16)
     b = torch.randn(columns, depth, device="cuda", generator=generator).to(torch.bfloat16)
     c = torch.full((rows, columns), float("nan"), device="cuda", dtype=torch.bfloat16)
-    tensors = {"a": a, "b": b, "c": c}
-    known = {"M": rows, "N": columns, "K": depth} | {f"{x}.stride0": t.stride(0) for x, t in tensors.items()}
-    maps = {
-        m.name: encode(driver(), bfloat16, tensors[m.tensor].data_ptr(), tuple(tensors[m.tensor].shape),
-                       tuple(s * 2 for s in tensors[m.tensor].stride()), m.box, m.swizzle_bytes)
-        for m in tensor_maps(kernel)
-    }  # fmt: skip
-    cells = []
-    for argument in arguments(kernel):
-        match argument.kind:
-            case "pointer":
-                cells.append(cell(tensors[argument.name].data_ptr().to_bytes(8, "little")))
-            case "tensormap":
-                cells.append(cell(maps[argument.name]))
-            case _:
-                cells.append(cell(known[argument.name].to_bytes(argument.dtype.bytes, "little")))
-    grid = (-(-rows // block[0]), -(-columns // block[1]), 1)
-    launch(emit(kernel), entry(kernel), cells, grid, kernel.num_threads, shared_bytes(kernel))
+    made, tensors = signature(kernel), {"a": a, "b": b, "c": c}
+    grid = (-(-rows // block[0]), -(-columns // block[1]))
+    binding = bind(made, {name: array(name, tensor) for name, tensor in tensors.items()}, {}, grid)
+    Plan(made, binding, function(emit(kernel), entry(kernel))).run([t.data_ptr() for t in tensors.values()])
     torch.testing.assert_close(c.float(), a.float() @ b.float().T, rtol=2**-7, atol=0.05)
