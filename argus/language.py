@@ -8,19 +8,110 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from argus.diagnostic import Diagnostic, SourceError
 from argus.ir import types
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+__all__ = [
+    "Tensor",
+    "abs",
+    "arange",
+    "assert_tags",
+    "assume",
+    "atomic_add",
+    "atomic_max",
+    "atomic_min",
+    "barrier",
+    "bfloat16",
+    "blocked",
+    "boolean",
+    "cdiv",
+    "ceil",
+    "constexpr",
+    "copy",
+    "cp_async_commit",
+    "cp_async_wait",
+    "erf",
+    "exp",
+    "exp2",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float16",
+    "float32",
+    "floor",
+    "fma",
+    "fragment_layout",
+    "full",
+    "grid",
+    "in_range",
+    "int8",
+    "int32",
+    "int64",
+    "layout",
+    "load",
+    "log",
+    "log2",
+    "max",
+    "maximum",
+    "min",
+    "minimum",
+    "mma",
+    "next_power_of_2",
+    "num_programs",
+    "num_threads",
+    "num_warps",
+    "once",
+    "permute",
+    "pipelined",
+    "program_id",
+    "requires",
+    "rsqrt",
+    "shared",
+    "shuffle_down",
+    "shuffle_up",
+    "shuffle_xor",
+    "sigmoid",
+    "spec",
+    "sqrt",
+    "stage",
+    "static_range",
+    "store",
+    "sum",
+    "swizzle",
+    "tag",
+    "tanh",
+    "tfloat32",
+    "thread_id",
+    "tiled_mma",
+    "trans",
+    "uint8",
+    "warp_size",
+    "where",
+    "zeros",
+]
+
 if TYPE_CHECKING:  # to a type checker a tile is anything, and an annotation says nothing
-    Tensor = Annotated
-    constexpr = Any
-    float32 = tfloat32 = float16 = bfloat16 = Any
-    float8_e4m3fn = float8_e5m2 = float8_e4m3fnuz = float8_e5m2fnuz = Any
-    int8 = uint8 = int32 = int64 = boolean = Any
+    from typing import Annotated as Tensor
+
+    constexpr: TypeAlias = Any
+    float32: TypeAlias = Any
+    tfloat32: TypeAlias = Any
+    float16: TypeAlias = Any
+    bfloat16: TypeAlias = Any
+    float8_e4m3fn: TypeAlias = Any
+    float8_e5m2: TypeAlias = Any
+    float8_e4m3fnuz: TypeAlias = Any
+    float8_e5m2fnuz: TypeAlias = Any
+    int8: TypeAlias = Any
+    uint8: TypeAlias = Any
+    int32: TypeAlias = Any
+    int64: TypeAlias = Any
+    boolean: TypeAlias = Any
 else:
     float32 = types.float32
     tfloat32 = types.tfloat32

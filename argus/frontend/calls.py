@@ -42,14 +42,6 @@ def signature(name: str) -> inspect.Signature | None:
     return inspect.signature(function) if inspect.isfunction(function) and not name.startswith("_") else None
 
 
-@cache
-def language_names() -> tuple[str, ...]:
-    """Every public name of the language."""
-    functions = [n for n in vars(language) if signature(n) is not None]
-    dtypes = [n for n, v in vars(language).items() if isinstance(v, DType)]
-    return (*functions, *dtypes, "Tensor", "constexpr")
-
-
 def did_you_mean(name: str, names: Sequence[str], fallback: str) -> str:
     """A remedy that names the nearest of `names`."""
     near = difflib.get_close_matches(name, names, 1)

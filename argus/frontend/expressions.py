@@ -167,7 +167,7 @@ def _global(context: Context, node: Name) -> Value:
         context.fail("unknown-name", f"Python's `{name}` is not in the language", node.span, f"use {_PYTHON[name]}")
     known = [*context.frame.names, *(c.name for c in module.constants), *(f.name for f in module.functions)]
     remedy = did_you_mean(name, known, f"bind it first; functions of the language are `al.{name}`")
-    if name in calls.language_names():
+    if name in language.__all__:
         remedy = f"did you mean `al.{name}`?"
     context.fail("unknown-name", f"there is no name `{name}` here", node.span, remedy)
 
@@ -222,7 +222,7 @@ def _path(context: Context, path: str, span: Span) -> Value:
     if calls.signature(name) is not None:
         return Builtin(name)
     hidden = name in ("Tensor", "constexpr")
-    remedy = did_you_mean(f"al.{name}", [f"al.{n}" for n in calls.language_names()], "see the language reference")
+    remedy = did_you_mean(f"al.{name}", [f"al.{n}" for n in language.__all__], "see the language reference")
     message = f"`al.{name}` is for annotations" if hidden else f"`al` has no `{name}`"
     context.fail("unknown-function", message, span, "annotate a parameter with it" if hidden else remedy)
 

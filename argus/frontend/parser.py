@@ -56,7 +56,7 @@ def _parse(source: SourceFile) -> Module:
     for block in blocks(lines):
         decorator = _argus_decorator(source, block, names, diagnostics)
         if decorator is not None:
-            function = _Reader(source, block, decorator, diagnostics).function()
+            function = _Reader(source, block, *decorator, diagnostics).function()
             functions.extend([function] if function is not None else [])
         elif block.header is not None:
             constant = _constant(source, block.header)
@@ -72,21 +72,22 @@ def _parse(source: SourceFile) -> Module:
 
 def _argus_decorator(
     source: SourceFile, block: Block, names: dict[str, str], diagnostics: list[Diagnostic]
-) -> scan.Line | None:
-    """The line with `@argus.kernel` or `@argus.func`, if the block has one; other decorators are checked."""
-    found: scan.Line | None = None
+) -> tuple[scan.Line, str] | None:
+    """The line with `@argus.kernel` or `@argus.func`, and which; None without one. Other decorators are checked."""
+    found: tuple[scan.Line, str] | None = None
     strangers: list[scan.Line] = []
     for line in block.decorators:
         package, _, name = resolve(dotted(line.tokens[1:]), names).rpartition(".")
-        if package == "argus" and name in ("kernel", "func"):
+        ours = package.split(".")[0] == "argus"
+        if ours and name in ("kernel", "func"):
             if found is not None:
                 diagnostics.append(_bad_decorator(source, line, "a second Argus decorator", "keep one of the two"))
-            found = line
-        elif package == "argus" and name not in DECORATORS:
+            found = (line, name)
+        elif ours and name not in DECORATORS:
             near = difflib.get_close_matches(name, DECORATORS, 1)
             remedy = f"did you mean `@argus.{near[0]}`?" if near else "write `@argus.kernel` or `@argus.func`"
             diagnostics.append(_bad_decorator(source, line, f"there is no decorator `argus.{name}`", remedy))
-        elif package != "argus":
+        elif not ours:
             strangers.append(line)
     if found is not None:
         for line in strangers:
@@ -94,7 +95,7 @@ def _argus_decorator(
             diagnostics.append(_bad_decorator(source, line, message, "remove it"))
         if block.header is None or block.header.first.text != "def":
             message = "no function follows this decorator"
-            diagnostics.append(_bad_decorator(source, found, message, "write `def name(...):` below it"))
+            diagnostics.append(_bad_decorator(source, found[0], message, "write `def name(...):` below it"))
             return None
     return found
 
@@ -166,14 +167,16 @@ def _parser() -> Lark:
 class _Reader:
     """Reads one function block: notes each refused statement, replaces it by a harmless one, and tries again."""
 
-    def __init__(self, source: SourceFile, block: Block, decorator: scan.Line, diagnostics: list[Diagnostic]) -> None:
+    def __init__(
+        self, source: SourceFile, block: Block, decorator: scan.Line, kind: str, diagnostics: list[Diagnostic]
+    ) -> None:
         assert block.header is not None
         self.source = source
         self.diagnostics = diagnostics
         self.errors = 0
         self.base = decorator.indent
         self.lines = (decorator, block.header, *block.body)
-        self.kind = dotted(decorator.tokens[1:]).rpartition(".")[2]
+        self.kind = kind
         self.first_line = decorator.first.line
         last = self.lines[-1].last.end_line
         text = source.text.split("\n")[self.first_line - source.first_line : last - source.first_line + 1]

@@ -8,8 +8,9 @@ import pytest
 from argus import language
 from argus.diagnostic import SourceError
 from argus.frontend import Options, check, parse
-from argus.frontend.calls import language_names, signature
+from argus.frontend.calls import signature
 from argus.frontend.checker import HANDLERS
+from argus.ir.types import DType
 from argus.source import SourceFile
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -27,8 +28,10 @@ def test_the_kernels_of_the_language_reference_check():
 def test_every_function_of_the_language_has_a_handler_and_is_documented():
     functions = {n for n in vars(language) if signature(n) is not None}
     assert functions == set(HANDLERS)
+    dtypes = {n for n, v in vars(language).items() if isinstance(v, DType)}
+    assert functions | dtypes | {"Tensor", "constexpr"} == set(language.__all__)
     words = set(re.findall(r"\w+", TEXT))
-    assert {n for n in language_names() if n not in words} == set()
+    assert {n for n in language.__all__ if n not in words} == set()
 
 
 @pytest.mark.parametrize("name", ["load", "mma", "grid", "tag"])
