@@ -23,7 +23,6 @@ from argus.ir.nodes import (
 from argus.simulate.machine import Block, Frame, Place, Step
 from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedTile
 from argus.simulate.numeric import Array
-from argus.simulate.order import Touch
 from argus.simulate.provenance import members, way
 from argus.simulate.tagset import BOTTOM, CONSTANT, NEUTRAL, TAGGED, TOP, Field, Tags, hashed
 from argus.simulate.terms import MISSING, Term, field_text, ghost, of_place, select, tag_text, term
@@ -320,7 +319,7 @@ def _report(
     memory = place.memory
     if not block.run.log.wants(step.stmt, code, memory.name):
         return
-    thread = cell // memory.per_thread if isinstance(memory, Registers) else _writer(memory, cell)
+    thread = memory.first + cell // memory.per_thread if isinstance(memory, Registers) else _writer(memory, cell)
     block.report(
         step,
         "tags",
@@ -338,5 +337,4 @@ def _report(
 
 def _writer(memory: Memory, cell: int) -> int | None:
     """The thread of the block that last wrote a cell of shared or global memory."""
-    track = None if memory.order is None else memory.order.tracks.get(Touch.WRITE)
-    return None if track is None or track.thread[cell] < 0 else int(track.thread[cell])
+    return None if memory.order is None else memory.order.writer(cell)

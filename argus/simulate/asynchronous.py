@@ -10,7 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from argus.simulate.machine import Block, Landing, Place, Step
+from argus.simulate import races
+from argus.simulate.flight import Landing
+from argus.simulate.machine import Block, Place, Step
 from argus.simulate.numeric import Array
 from argus.simulate.order import NOBODY, Touch
 from argus.simulate.provenance import hop
@@ -20,14 +22,14 @@ from argus.simulate.tagset import Tags
 def issue(block: Block, source: Place, target: Place, values: Array, tags: Tags | None, step: Step) -> None:
     """Start the copy. It may write at any time from here on, so earlier accesses must be ordered before it."""
     memory, at = target.memory, np.flatnonzero(target.ok)
-    cell, thread = target.cell[at], step.domain.thread[at]
+    cell, thread = target.cell[at], step.thread[at]
     if block.run.checks and memory.order is not None:
         grain = memory.grains(cell)
         holder = np.repeat(thread, len(grain) // max(1, len(thread)))
-        block.check_pending(memory, Touch.WRITE, grain, holder, step)
+        races.pending(block, memory, Touch.WRITE, grain, holder, step)
         found = memory.order.check(Touch.WRITE, grain, holder, block.now(step))
         if found is not None:
-            block.report_race(memory, Touch.WRITE, grain, holder, found, step)
+            races.report(block, memory, Touch.WRITE, grain, holder, found, step)
         memory.order.pending_write[grain] = step.event
     block.flying.append(
         Landing(
@@ -46,7 +48,8 @@ def issue(block: Block, source: Place, target: Place, values: Array, tags: Tags 
 
 def wait(block: Block, pending: int, step: Step) -> None:
     """Land what the executing threads' groups brought, all but the last `pending` groups of each thread."""
-    due = np.where(step.frame.active, block.groups - pending, 0)
+    due = np.zeros(len(block.groups), dtype=np.int64)
+    due[step.frame.threads] = block.groups[step.frame.threads] - pending
     flying: list[Landing] = []
     for landing in block.flying:
         done = landing.group < due[landing.thread]
@@ -65,7 +68,7 @@ def _land(block: Block, landing: Landing, at: Array, step: Step) -> None:
         memory.order.pending_write[grain] = NOBODY
         # Whoever broke the order was reported when the copy was issued, or when he touched a pending cell.
         now = replace(block.now(step), event=landing.event)
-        memory.order.tracks[Touch.WRITE].touch(grain, np.repeat(thread, len(grain) // len(thread)), now, False)
+        memory.order.track(Touch.WRITE, now.team).touch(grain, np.repeat(thread, len(grain) // len(thread)), now, False)
     order = landing.source.order
     if order is not None and len(order.pending_read):
         order.pending_read[source[source >= 0]] = NOBODY

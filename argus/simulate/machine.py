@@ -5,33 +5,48 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, walk
 from argus.ir.nodes import Kernel, Stmt, Tag
 from argus.layout import FragmentLayout
+from argus.simulate import races
+from argus.simulate.clock import Clock, Team
 from argus.simulate.evaluate import Number, Overflow, Scope, evaluate
+from argus.simulate.flight import Bulk, Landing
 from argus.simulate.log import Log
-from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedMemory, SharedTile
+from argus.simulate.memory import GlobalTensor, Hazards, Memory, Registers, SharedMemory, SharedTile
 from argus.simulate.numeric import Array
-from argus.simulate.order import NOBODY, Conflict, Moment, Touch
+from argus.simulate.order import NOBODY, Moment, Touch
 from argus.simulate.outcome import Violation
-from argus.simulate.tagset import Schemas, Tags
+from argus.simulate.tagset import Schemas
+from argus.simulate.usage import accumulators, first_threads, kernel_roles
+
+if TYPE_CHECKING:
+    from argus.simulate.mbarrier import Mbarrier
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The threads that execute (bool `[T]`), and the loop counters."""
+    """The threads of a team that execute (bool `[T]`), and the loop counters."""
 
     active: Array
     loops: dict[str, int]
+    team: Team
+
+    @property
+    def threads(self) -> Array:
+        """Numbers in the block of the executing threads."""
+        return np.flatnonzero(self.active) + self.team.first
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A statement's elements as registers see them: everything of n = T * V elements, thread by thread."""
+    """A statement's elements as registers see them: everything of n = T * V elements, thread by thread.
+
+    `thread` counts the team's own threads."""
 
     shape: tuple[int, int]
     coords: tuple[Array, ...]
@@ -50,7 +65,7 @@ class Domain:
 
 @lru_cache(maxsize=256)
 def domain_of(layout: FragmentLayout | None, threads: int) -> Domain:
-    """The domain that `layout` spreads over the block; None: one element a thread, without coordinates."""
+    """The domain that `layout` spreads over a team; None: one element a thread, without coordinates."""
     if layout is None:
         thread = np.arange(threads)
         return Domain((threads, 1), (), thread, np.ones(threads, dtype=np.bool_), None)
@@ -59,6 +74,14 @@ def domain_of(layout: FragmentLayout | None, threads: int) -> Domain:
     thread = np.repeat(np.arange(shape[0]), shape[1])
     coords = tuple(np.ascontiguousarray(table[:, :, axis]) for axis in range(layout.rank))
     return Domain(shape, coords, thread, layout.primary().reshape(-1), layout)
+
+
+@lru_cache(maxsize=64)
+def box_domain(shape: tuple[int, ...]) -> Domain:
+    """All elements of a box, row-major, of one thread."""
+    coords = tuple(c.reshape(1, -1).astype(np.int64) for c in np.indices(shape))
+    n = int(np.prod(shape, dtype=np.int64))
+    return Domain((1, n), coords, np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.bool_), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +94,12 @@ class Step:
     event: int
     on: Array
     """bool `[n]`: the elements of executing threads."""
+
+    @property
+    def thread(self) -> Array:
+        """The thread of each element, counted in the block."""
+        first = self.frame.team.first
+        return self.domain.thread + first if first else self.domain.thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +151,8 @@ class Run:
     taggable: frozenset[str]
     """Objects whose elements may carry a tag at all."""
     iterations: int
-    epoch: int = 0
-
-
-@dataclass(slots=True)
-class Landing:
-    """An asynchronous copy on its way: data, and who waits for which of its groups."""
-
-    event: int
-    memory: Memory
-    source: Memory
-    thread: Array
-    group: Array
-    cell: Array
-    values: Array
-    tags: Tags | None
-    source_cell: Array
-    """The source's cell of each element, or -1 for a fill value."""
+    segment: int = 0
+    """The last segment that began (argus/simulate/clock.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,39 +167,69 @@ class _Fixed:
 
 @dataclass(slots=True)
 class Block:
-    """One block: registers, shared memory, asynchronous copies."""
+    """One block: registers, shared memory, asynchronous work."""
 
     run: Run
     index: tuple[int, ...]
     number: int
     memories: dict[str, Memory]
+    team: Team
+    """All threads."""
+    teams: int
+    """Components of clocks that stand for teams."""
     groups: Array
     """Commit groups closed by each thread."""
+    early: bool
+    """Whether asynchronous work is done at its issue; otherwise when it has to be."""
     flying: list[Landing] = field(default_factory=list)
+    bulk: list[Bulk] = field(default_factory=list)
+    barriers: dict[str, list[Mbarrier]] = field(default_factory=dict)
     trace: list[Moved] = field(default_factory=list)
     traced: int = 0
     """Elements in `trace`."""
     _static: dict[tuple[str, int, int, bool], _Fixed] = field(default_factory=dict)
 
     @staticmethod
-    def start(run: Run, index: tuple[int, ...], number: int) -> Block:
+    def start(run: Run, index: tuple[int, ...], number: int, early: bool) -> Block:
         """A fresh block: nothing in registers or shared memory."""
         kernel = run.kernel
         shared = SharedMemory(kernel.shared, run.schemas)
         memories: dict[str, Memory] = dict(run.tensors)
         memories |= {s.name: SharedTile(s, shared) for s in kernel.shared}
+        first, targets = first_threads(kernel), accumulators(kernel)
         for f in kernel.fragments:
             if f.layout is None:
                 raise ValueError(f"fragment {f.name} has no layout: lower the kernel first")
-            memories[f.name] = Registers(f, f.layout, kernel.num_threads, kernel.warp_size, run.schemas)
-        run.epoch += 1
-        return Block(run, index, number, memories, np.zeros(kernel.num_threads, dtype=np.int64))
+            registers = Registers(f, f.layout, kernel.num_threads, kernel.warp_size, run.schemas)
+            registers.first = first.get(f.name, 0)
+            if f.name in targets:
+                registers.hazards = Hazards(len(registers.marks))
+            memories[f.name] = registers
+        teams = 1 + len(kernel_roles(kernel))
+        clock = Clock.start(teams + sum(b.count for b in kernel.barriers))
+        team = Team("the block", 0, 0, kernel.num_threads, clock, 0)
+        groups = np.zeros(kernel.num_threads, dtype=np.int64)
+        block = Block(run, index, number, memories, team, teams, groups, early)
+        team.clock.known[:teams] = run.segment
+        block.tick(team)
+        return block
+
+    def tick(self, team: Team) -> None:
+        """Begin a new segment of a team."""
+        self.run.segment += 1
+        team.segment = self.run.segment
 
     def step(self, stmt: Stmt, frame: Frame, layout: FragmentLayout | None) -> Step:
         """Begin the execution of a statement over the domain of `layout`."""
-        domain = domain_of(layout, self.run.kernel.num_threads)
+        domain = domain_of(layout, frame.team.threads)
         on = np.repeat(frame.active, domain.shape[1])
         return Step(stmt, frame, domain, self.run.log.event(stmt, self.index, frame.loops), on)
+
+    def whole(self, stmt: Stmt, frame: Frame, shape: tuple[int, ...]) -> Step:
+        """Begin the execution of a statement on a box as a whole, for thread 0 of its team."""
+        domain = box_domain(shape)
+        event = self.run.log.event(stmt, self.index, frame.loops)
+        return Step(stmt, frame, domain, event, np.ones(domain.size, dtype=np.bool_))
 
     def box(self, stmt: Stmt, coords: tuple[Array, ...], n: int, frame: Frame | None = None) -> Step:
         """A domain of n elements that no thread holds: the elements of a tag assertion or of a memory tile.
@@ -193,7 +237,7 @@ class Block:
         The machine does not execute it: nothing that goes wrong in it is a fault of the program.
         """
         if frame is None:
-            frame = Frame(np.ones(self.run.kernel.num_threads, dtype=np.bool_), {})
+            frame = Frame(np.ones(self.run.kernel.num_threads, dtype=np.bool_), {}, self.team)
         everything = np.ones(n, dtype=np.bool_)
         thread = np.zeros(n, dtype=np.int64)
         domain = Domain((1, n), tuple(c[None, :] for c in coords), thread, everything, None)
@@ -201,11 +245,12 @@ class Block:
 
     def holder(self, memory: Memory, cell: int) -> str:
         """Whose register a cell is, for a person."""
-        return f" of thread {cell // memory.per_thread}" if isinstance(memory, Registers) else ""
+        return f" of thread {memory.first + cell // memory.per_thread}" if isinstance(memory, Registers) else ""
 
     def now(self, step: Step) -> Moment:
         """The time of accesses that `step` makes."""
-        return Moment(self.number, self.run.epoch, step.event)
+        team = step.frame.team
+        return Moment(self.number, team.number, team.segment, team.clock.known, team.clock.fenced, step.event)
 
     # ------------------------------------------------------------------ expressions
 
@@ -246,7 +291,7 @@ class Block:
                 "division-by-zero": "an integer expression divides by zero",
             }[code]
             coords = tuple(int(c.reshape(-1)[at]) for c in step.domain.coords)
-            self.report(step, "bounds", code, text, int(step.domain.thread[at]), logical=coords, count=int(bad.sum()))
+            self.report(step, "bounds", code, text, int(step.thread[at]), logical=coords, count=int(bad.sum()))
 
     # ------------------------------------------------------------------ cells
 
@@ -300,7 +345,7 @@ class Block:
     def _misplaced(self, memory: Memory, coords: tuple[Array, ...], step: Step, bad: Array) -> None:
         at = int(np.argmax(bad))
         logical = tuple(int(c[at]) for c in coords)
-        thread, count = int(step.domain.thread[at]), int(bad.sum())
+        thread, count = int(step.thread[at]), int(bad.sum())
         inside = all(0 <= c < extent for c, extent in zip(logical, memory.shape, strict=True))
         if inside:
             what = f"no register that the statement may touch holds this element of {memory.name}"
@@ -328,11 +373,11 @@ class Block:
         cell = place.cell[at]
         values = memory.load(cell)
         if self.run.checks:
-            thread = step.domain.thread[at]
+            thread = step.thread[at]
             written = memory.written(cell)
             if not written.all():
-                self._uninitialised(memory, cell, thread, ~written, step)
-            self._ordered(memory, Touch.READ, cell, thread, step, warp)
+                self.uninitialised(memory, cell, thread, ~written, step)
+            races.ordered(self, memory, Touch.READ, cell, thread, step, warp)
             if asynchronous and memory.order is not None:
                 memory.order.pending_read[memory.grains(cell)] = step.event
         if len(at) == step.domain.size:
@@ -346,7 +391,7 @@ class Block:
         at = np.flatnonzero(place.ok)
         cell = place.cell[at]
         if self.run.checks:
-            self._ordered(place.memory, touch, cell, step.domain.thread[at], step, warp)
+            races.ordered(self, place.memory, touch, cell, step.thread[at], step, warp)
         if isinstance(place.memory, GlobalTensor) and touch is Touch.WRITE:
             np.add.at(place.memory.writes, cell, 1)
         place.memory.store(cell, values[at])
@@ -355,16 +400,17 @@ class Block:
         """Check and record atomic accumulations into the cells of a tensor."""
         if self.run.checks:
             at = np.flatnonzero(place.ok)
-            self._ordered(place.memory, Touch.ACCUMULATE, place.cell[at], step.domain.thread[at], step, False)
+            races.ordered(self, place.memory, Touch.ACCUMULATE, place.cell[at], step.thread[at], step, False)
 
     def initialised(self, memory: Memory, cell: Array, step: Step) -> None:
-        """Report registers that an accumulation changes though nothing was written to them before."""
+        """Report registers that are used though nothing was written to them before, or while a product writes them."""
         if self.run.checks and isinstance(memory, Registers):
             missing = ~memory.written(cell)
             if missing.any():
-                self._uninitialised(memory, cell, cell // memory.per_thread, missing, step)
+                self.uninitialised(memory, cell, memory.first + cell // memory.per_thread, missing, step)
+            races.registers(self, memory, cell, step)
 
-    def _uninitialised(self, memory: Memory, cell: Array, thread: Array, bad: Array, step: Step) -> None:
+    def uninitialised(self, memory: Memory, cell: Array, thread: Array, bad: Array, step: Step) -> None:
         at = int(np.argmax(bad))
         text = f"an element of {memory.name} is read that nothing has written"
         self.report(
@@ -380,81 +426,14 @@ class Block:
             count=int(bad.sum()),
         )
 
-    def _ordered(self, memory: Memory, touch: Touch, cell: Array, thread: Array, step: Step, warp: bool) -> None:
-        order = memory.order
-        if order is None or len(cell) == 0:
-            return
-        grain = memory.grains(cell)
-        if len(grain) != len(thread):
-            thread = np.repeat(thread, len(grain) // len(thread))
-        if len(order.pending_write):
-            self.check_pending(memory, touch, grain, thread, step)
-        found = order.access(touch, grain, thread, self.now(step), warp)
-        if found is not None:
-            self.report_race(memory, touch, grain, thread, found, step)
-
-    def check_pending(self, memory: Memory, touch: Touch, grain: Array, thread: Array, step: Step) -> None:
-        """Report touches of cells that an asynchronous copy has yet to write, and writes of those it has to read."""
-        order = memory.order
-        assert order is not None
-        flying = order.pending_write[grain]
-        if touch is not Touch.READ:
-            flying = np.maximum(flying, order.pending_read[grain])
-        bad = flying != NOBODY
-        if not bad.any():
-            return
-        at = int(np.argmax(bad))
-        reading = touch is Touch.READ
-        text = (
-            f"an element of {memory.name} is {'read' if reading else 'written'} "
-            "while an asynchronous copy that touches it may still be under way"
-        )
-        event = int(flying[at])
-        self.report(
-            step,
-            "races",
-            "stale-read" if reading else "async-overwrite",
-            text,
-            int(thread[at]),
-            memory,
-            int(grain[at]),
-            arrived="possibly what was there before the copy",
-            expected="what the copy brings: wait for its group first",
-            other=self.run.log.party(event, int(thread[at]), "asynchronous copy"),
-            count=int(bad.sum()),
-        )
-
     def together(self, step: Step, what: str) -> None:
         """Report a collective that some lanes of a warp do not take part in."""
         lanes: Array = step.frame.active.reshape(-1, self.run.kernel.warp_size)
         split = np.asarray(lanes.any(axis=1) & ~lanes.all(axis=1))
         if split.any():
-            thread = int(np.argmax((lanes & split[:, None]).reshape(-1)))
+            thread = int(np.argmax((lanes & split[:, None]).reshape(-1))) + step.frame.team.first
             text = f"{what} needs all lanes of its warp, but only some execute it"
             self.report(step, "convergence", "divergent-collective", text, thread)
-
-    def report_race(
-        self, memory: Memory, touch: Touch, grain: Array, thread: Array, found: Conflict, step: Step
-    ) -> None:
-        """Report that nothing orders an access after an earlier one."""
-        at = int(np.argmax(found.bad))
-        across = found.block != self.number
-        text = (
-            f"{touch.value} of an element of {memory.name} has no order with "
-            f"{'another block' if across else 'another thread'}'s {found.earlier.value}"
-        )
-        self.report(
-            step,
-            "races",
-            "block-race" if across else "data-race",
-            text,
-            int(thread[at]),
-            memory,
-            int(grain[at]),
-            expected="a barrier between the two" if not across else "no two blocks touch one element",
-            other=self.run.log.party(found.event, found.thread, found.earlier.value),
-            count=int(found.bad.sum()),
-        )
 
     # ------------------------------------------------------------------ reports
 

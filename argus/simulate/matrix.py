@@ -73,7 +73,7 @@ def multiply(block: Block, stmt: Mma, step: Step) -> None:
     block.together(step, row.name)
     table = tables(row, stmt.shape, stmt.warps)
     places = [
-        _registers(block, access, step, layout, axes)
+        registers(block, access, step, layout, axes)
         for access, layout, axes in zip((stmt.a, stmt.b, stmt.d), table.layouts, ((0, 2), (1, 2), (0, 1)), strict=True)
     ]
     if any(p is None for p in places):
@@ -104,12 +104,12 @@ def _product(x: Array, y: Array) -> Array:
         return result
 
 
-def _registers(block: Block, access: Access, step: Step, layout: FragmentLayout, axes: tuple[int, int]) -> Place | None:
+def registers(block: Block, access: Access, step: Step, layout: FragmentLayout, axes: tuple[int, int]) -> Place | None:
     """The cells that the instruction reads as its registers: by the first thread's look-up, for all threads."""
     memory = block.memories[access.obj]
     if not isinstance(memory, Registers):
         raise ValueError(f"operand {access.obj} of a matrix instruction is not in registers: lower the kernel first")
-    index = _operand_index(access, axes)
+    index = operand_index(access, axes)
     whole = Step(step.stmt, step.frame, domain_of(layout, layout.num_threads), step.event, step.on)
     on = np.repeat(step.frame.active, layout.num_values)
     first = np.zeros(whole.domain.size, dtype=np.bool_)
@@ -123,7 +123,7 @@ def _registers(block: Block, access: Access, step: Step, layout: FragmentLayout,
 
 
 @lru_cache(maxsize=1024)
-def _operand_index(access: Access, axes: tuple[int, int]) -> tuple[Expr, ...]:
+def operand_index(access: Access, axes: tuple[int, int]) -> tuple[Expr, ...]:
     """The operand's index over its own two coordinates: the third of the statement's does not occur in it."""
     values: list[Expr] = [Const(0)] * 3
     values[axes[0]], values[axes[1]] = Coord(0), Coord(1)
@@ -156,12 +156,12 @@ def _tags(
         d.memory.tags.put(cells, accumulate(old, start, new))
         m, n = table.c[w].shape
         last = np.repeat(left[:, -1], n), np.tile(right[:, -1], m)
-        brought = _Products(tags_a, tags_b, n, x[w].shape[-1])
+        brought = Products(tags_a, tags_b, n, x[w].shape[-1])
         hop(block, step.event, d.memory.name, cells, ((a.memory.name, last[0]), (b.memory.name, last[1])), brought)
 
 
 @dataclass(frozen=True, slots=True)
-class _Products:
+class Products:
     """The contributions of one warp's product: `a` is `[M * columns]`, `b` is `[N * columns]`, cells `[M * N]`."""
 
     a: Tags

@@ -17,7 +17,7 @@ from argus.ir.nodes import Fragment, Shared, Tensor
 from argus.ir.types import DType
 from argus.layout import FragmentLayout, table
 from argus.simulate.numeric import Array, carrier, from_bits, round_to, to_bits
-from argus.simulate.order import Order, Touch
+from argus.simulate.order import NOBODY, Order
 from argus.simulate.tagset import BOTTOM, Schemas, Tags
 
 POISON = 0xFF
@@ -101,8 +101,22 @@ def holders(layout: FragmentLayout, warp_size: int) -> Holders:
     )
 
 
+class Hazards:
+    """Of each register of an asynchronous product's accumulator: the event of the product that is still to write it,
+    and the event of an ordinary access since the last fence."""
+
+    __slots__ = ("flight", "unfenced")
+
+    def __init__(self, cells: int) -> None:
+        self.flight = np.full(cells, NOBODY, dtype=np.int32)
+        self.unfenced = np.full(cells, NOBODY, dtype=np.int32)
+
+
 class Registers:
-    """A fragment: `values[thread * V + v]`, with a written mark each."""
+    """A fragment: `values[thread * V + v]`, with a written mark each. Threads count from `first` of the block."""
+
+    first = 0
+    hazards: Hazards | None = None
 
     def __init__(
         self, obj: Fragment, layout: FragmentLayout, threads: int, warp_size: int, schemas: Schemas | None
@@ -151,7 +165,7 @@ class SharedMemory:
         self.marks = np.zeros(cells, dtype=np.bool_)
         # Grains of the element last written here, counted at its first grain, 0 at the others.
         self.span = np.zeros(cells, dtype=np.int8)
-        self.order = Order(cells, tuple(Touch), True)
+        self.order = Order(cells, True)
         self.tags = Tags.uniform(cells, BOTTOM, schemas) if schemas is not None else None
 
 

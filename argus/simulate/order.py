@@ -1,8 +1,9 @@
-"""Who touched a cell last, and what orders two accesses: barriers within a block, nothing between blocks.
+"""Who touched a cell last, and what orders two accesses: the clocks of teams within a block, nothing between blocks.
 
-Time is counted in epochs: a barrier, and the start of a block, begins a new one. Two accesses of one block are
-ordered if a barrier lies between them (their epochs differ) or if one thread makes both. There is no implicit
-order between the lanes of a warp.
+An access of a segment is ordered before another one of the same block if the second's team knows that segment
+(argus/simulate/clock.py), or if one thread makes both. There is no implicit order between the lanes of a warp. What
+the copy engine does is known with the phase of the mbarrier that counts its bytes; what an asynchronous product
+reads, with the segment in which it was waited for.
 """
 
 from __future__ import annotations
@@ -18,47 +19,59 @@ NOBODY = -1
 
 
 class Touch(Enum):
-    """How a cell is touched. `ACCUMULATE` is atomic: two of them do not conflict."""
+    """How a cell is touched. `ACCUMULATE` is atomic: two of them do not conflict. `MULTIPLY` is the read of an
+    asynchronous product."""
 
     READ = "read"
     WRITE = "write"
     ACCUMULATE = "accumulate"
+    MULTIPLY = "read by an asynchronous product"
 
 
 _AGAINST: dict[Touch, tuple[Touch, ...]] = {
     Touch.READ: (Touch.WRITE, Touch.ACCUMULATE),
-    Touch.WRITE: (Touch.WRITE, Touch.READ, Touch.ACCUMULATE),
-    Touch.ACCUMULATE: (Touch.WRITE, Touch.READ),
+    Touch.WRITE: (Touch.WRITE, Touch.READ, Touch.MULTIPLY, Touch.ACCUMULATE),
+    Touch.ACCUMULATE: (Touch.WRITE, Touch.READ, Touch.MULTIPLY),
+    Touch.MULTIPLY: (Touch.WRITE, Touch.ACCUMULATE),
 }
+_ORDINARY = (Touch.READ, Touch.WRITE, Touch.ACCUMULATE)
+UNFINISHED = np.iinfo(np.int32).max
+"""The segment of what is still under way: later than all that anyone knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When and where accesses happen: the block's number, the epoch, the event (an index into the event list)."""
+    """When and where accesses happen: the block's number, the team and its segment, what the team knows (`known` and
+    `fenced` of its clock), the event (an index into the event list)."""
 
     block: int
-    epoch: int
+    team: int
+    segment: int
+    known: Array
+    fenced: Array
     event: int
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """`bad[i]`: access i has no order with an earlier one, made by `thread` of `block` at `event`."""
+    """`bad[i]`: access i has no order with an earlier one, made by `thread` of `block` at `event`. `bulk`: by the copy
+    engine, for that thread."""
 
     bad: Array
     thread: int
     block: int
     event: int
     earlier: Touch
+    bulk: bool = False
 
 
 class Track:
-    """Per cell, the last epoch in which it was touched in one way, and up to two distinct threads and blocks."""
+    """Per cell, the last segment in which a team touched it in one way, and up to two distinct threads and blocks."""
 
-    __slots__ = ("block", "block2", "epoch", "event", "thread", "thread2")
+    __slots__ = ("block", "block2", "event", "segment", "thread", "thread2")
 
     def __init__(self, cells: int) -> None:
-        self.epoch = np.full(cells, NOBODY, dtype=np.int32)
+        self.segment = np.full(cells, NOBODY, dtype=np.int32)
         self.event = np.full(cells, NOBODY, dtype=np.int32)
         self.thread = np.full(cells, NOBODY, dtype=np.int16)
         self.thread2 = np.full(cells, NOBODY, dtype=np.int16)
@@ -70,16 +83,16 @@ class Track:
         for name in self.__slots__:
             setattr(self, name, _grown(getattr(self, name), cells))
 
-    def conflicts(self, cell: Array, thread: Array, now: Moment) -> Array:
-        """bool: the cell was touched before by another thread of this epoch, or by another block."""
-        same_epoch: Array = self.epoch[cell] == now.epoch
+    def conflicts(self, cell: Array, thread: Array, now: Moment, known: int) -> Array:
+        """bool: the cell was touched before by another thread after segment `known`, or by another block."""
+        unknown: Array = self.segment[cell] > known
         block = self.block[cell]
         elsewhere = (block != NOBODY) & (block != now.block)
-        if not same_epoch.any() and not elsewhere.any():
-            return same_epoch
+        if not unknown.any() and not elsewhere.any():
+            return unknown
         # Two distinct threads are recorded, so if the first is this one, the second is another.
         other = (self.thread[cell] != thread) | (self.thread2[cell] != NOBODY)
-        result: Array = (same_epoch & other) | elsewhere | (self.block2[cell] != NOBODY)
+        result: Array = (unknown & other) | elsewhere | (self.block2[cell] != NOBODY)
         return result
 
     def touch(self, cell: Array, thread: Array, now: Moment, warp: bool) -> Array:
@@ -87,11 +100,11 @@ class Track:
 
         `warp`: every lane of the thread's warp takes part.
         """
-        fresh = self.epoch[cell] != now.epoch
+        fresh = self.segment[cell] <= now.known[now.team]
         first = cell[fresh]
         self.thread[first] = thread[fresh]
         self.thread2[first] = NOBODY
-        self.epoch[cell] = now.epoch
+        self.segment[cell] = now.segment
         self.event[cell] = now.event
         several = self.thread[cell] != thread
         self.thread2[cell[several]] = thread[several]
@@ -104,6 +117,16 @@ class Track:
         together: Array = several & fresh
         return together
 
+    def begin(self, cell: Array, thread: int, now: Moment) -> None:
+        """Record accesses of all threads of a team that are under way from now on."""
+        self.segment[cell], self.event[cell], self.block[cell] = UNFINISHED, now.event, now.block
+        self.thread[cell], self.thread2[cell] = thread, thread + 1
+
+    def finish(self, cell: Array, event: int, segment: int) -> None:
+        """What began at `event`, and was not begun again since, is over in `segment`."""
+        mine = cell[self.event[cell] == event]
+        self.segment[mine] = segment
+
     def culprit(self, cell: int, thread: int, now: Moment) -> tuple[int, int, int]:
         """(thread, block, event) of an earlier access to `cell` by someone else than `thread` of this block."""
         block = int(self.block[cell])
@@ -115,32 +138,82 @@ class Track:
         return (second if first == thread and second != NOBODY else first), now.block, int(self.event[cell])
 
 
-class Order:
-    """The tracks of one memory, and its cells that an asynchronous copy is still to write or to read.
+class BulkTrack:
+    """Per cell, the last access of the copy engine: complete for those who know `phase` phases of an mbarrier."""
 
-    Tracks exist for the ways in which the kernel touches the memory at all, `pending` for asynchronous copies.
+    __slots__ = ("barrier", "block", "event", "phase", "thread")
+
+    def __init__(self, cells: int) -> None:
+        for name in self.__slots__:
+            setattr(self, name, np.full(cells, NOBODY, dtype=np.int32))
+
+    barrier: Array
+    block: Array
+    event: Array
+    phase: Array
+    thread: Array
+
+    def grow(self, cells: int) -> None:
+        """Room for `cells` cells; new ones are untouched."""
+        for name in self.__slots__:
+            setattr(self, name, _grown(getattr(self, name), cells))
+
+    def conflicts(self, cell: Array, now: Moment) -> Array:
+        """bool: a copy of this block touches the cell, and its end is not known."""
+        barrier = self.barrier[cell]
+        result: Array = (barrier != NOBODY) & (self.block[cell] == now.block) & (now.known[barrier] < self.phase[cell])
+        return result
+
+    def touch(self, cell: Array, thread: int, now: Moment, barrier: int, phase: int) -> None:
+        """Record a copy whose bytes are counted by component `barrier`, complete after `phase` phases."""
+        self.barrier[cell], self.phase[cell] = barrier, phase
+        self.event[cell], self.thread[cell], self.block[cell] = now.event, thread, now.block
+
+
+class Order:
+    """The tracks of one memory by team, and its cells that an asynchronous copy is still to write or to read.
+
+    Tracks begin with the first access of their kind; `pending` exists for asynchronous copies of threads.
     """
 
-    __slots__ = ("pending_read", "pending_write", "tracks")
+    __slots__ = ("bulk", "cells", "pending_read", "pending_write", "tracks")
 
-    def __init__(self, cells: int, touches: tuple[Touch, ...], asynchronous: bool) -> None:
-        self.tracks = {touch: Track(cells) for touch in touches}
+    def __init__(self, cells: int, asynchronous: bool) -> None:
+        self.cells = cells
+        self.tracks: dict[tuple[Touch, int], Track] = {}
+        self.bulk: dict[Touch, BulkTrack] = {}
         pending = cells if asynchronous else 0
         self.pending_write = np.full(pending, NOBODY, dtype=np.int32)
         self.pending_read = np.full(pending, NOBODY, dtype=np.int32)
 
     def grow(self, cells: int) -> None:
         """Room for `cells` cells."""
+        self.cells = cells
         for track in self.tracks.values():
             track.grow(cells)
+        for copies in self.bulk.values():
+            copies.grow(cells)
         if len(self.pending_read):
             self.pending_write = _grown(self.pending_write, cells)
             self.pending_read = _grown(self.pending_read, cells)
 
+    def track(self, touch: Touch, team: int) -> Track:
+        """The accesses of one kind by one team."""
+        key = (touch, team)
+        if key not in self.tracks:
+            self.tracks[key] = Track(self.cells)
+        return self.tracks[key]
+
+    def bulk_track(self, touch: Touch) -> BulkTrack:
+        """The accesses of one kind by the copy engine."""
+        if touch not in self.bulk:
+            self.bulk[touch] = BulkTrack(self.cells)
+        return self.bulk[touch]
+
     def access(self, touch: Touch, cell: Array, thread: Array, now: Moment, warp: bool) -> Conflict | None:
         """Check the accesses against all earlier ones, then record them; the first kind of conflict found."""
         found = self.check(touch, cell, thread, now)
-        track = self.tracks[touch]
+        track = self.track(touch, now.team)
         together = track.touch(cell, thread, now, warp)
         if found is None and touch is Touch.WRITE and together.any():
             at = int(np.argmax(together))
@@ -149,16 +222,43 @@ class Order:
 
     def check(self, touch: Touch, cell: Array, thread: Array, now: Moment) -> Conflict | None:
         """The conflicts of accesses with earlier ones, without recording them."""
-        for earlier in _AGAINST[touch]:
-            track = self.tracks.get(earlier)
-            if track is None:
-                continue
-            bad = track.conflicts(cell, thread, now)
+        for earlier, track in self._against(touch):
+            bad = track.conflicts(cell, thread, now, int(now.known[earlier[1]]))
             if bad.any():
                 at = int(np.argmax(bad))
                 who, block, event = track.culprit(int(cell[at]), int(thread[at]), now)
-                return Conflict(bad, who, block, event, earlier)
+                return Conflict(bad, who, block, event, earlier[0])
+        for kind, copies in self.bulk.items():
+            if kind not in _AGAINST[touch]:
+                continue
+            bad = copies.conflicts(cell, now)
+            if bad.any():
+                first = cell[int(np.argmax(bad))]
+                return Conflict(bad, int(copies.thread[first]), now.block, int(copies.event[first]), kind, True)
         return None
+
+    def unfenced(self, touch: Touch, cell: Array, now: Moment) -> Conflict | None:
+        """Earlier ordinary accesses of the block that no proxy fence orders before asynchronous ones."""
+        for (earlier, team), track in self._against(touch):
+            if earlier not in _ORDINARY:
+                continue
+            bad = (track.segment[cell] > now.fenced[team]) & (track.block[cell] == now.block)
+            if bad.any():
+                first = cell[int(np.argmax(bad))]
+                return Conflict(bad, int(track.thread[first]), now.block, int(track.event[first]), earlier)
+        return None
+
+    def writer(self, cell: int) -> int | None:
+        """The thread that wrote the cell last, or had it copied; None if there is none."""
+        tracks = [t for (kind, _), t in self.tracks.items() if kind is Touch.WRITE]
+        copies = [c for kind, c in self.bulk.items() if kind is Touch.WRITE]
+        writes = [(int(t.event[cell]), int(t.thread[cell])) for t in (*tracks, *copies)]
+        event, thread = max(writes, default=(NOBODY, NOBODY))
+        return None if event == NOBODY else thread
+
+    def _against(self, touch: Touch) -> list[tuple[tuple[Touch, int], Track]]:
+        """The tracks that accesses of a kind may conflict with."""
+        return [(key, track) for kind in _AGAINST[touch] for key, track in self.tracks.items() if key[0] is kind]
 
 
 def _grown(old: Array, cells: int) -> Array:

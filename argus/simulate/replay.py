@@ -18,10 +18,12 @@ from argus.simulate.numeric import Array, carrier, round_to
 from argus.simulate.outcome import NotReplayable, Violation
 from argus.simulate.run import grid_of, prepare, run_blocks
 from argus.simulate.tagset import hashed
+from argus.simulate.usage import kernel_roles
 
 Values = Array | Mapping[tuple[int, ...], int | float]
 """A whole tensor, or some of its elements by coordinate."""
 
+_SCHEDULES = ("program", "reverse", "lazy")
 _DENSE = 1 << 20
 _MOST_BLOCKS = 1 << 12
 
@@ -34,10 +36,13 @@ def replay(
     *,
     tags: bool = True,
     iterations: int = 1 << 12,
-    schedule: str = "program",
+    schedule: str | None = None,
     seed: int = 0,
 ) -> tuple[Violation, ...]:
     """Run `blocks` (None: the whole grid, then also coverage) of the explicit kernel and return what it breaks.
+
+    `schedule`: as in `simulate`; None: the program's order and, for a kernel with roles that breaks nothing in it,
+    "reverse" and "lazy".
 
     `sizes`: the value of every size and scalar parameter; symbolic strides may be given too, and are otherwise
     those of a contiguous tensor. Tensors hold small pseudo-random values that depend on the name, the coordinate
@@ -49,12 +54,17 @@ def replay(
     """
     given = dict(tensors or {})
     params = _params(kernel, sizes)
-    contents = {t.name: _contents(kernel, t, params, given.get(t.name), seed) for t in kernel.tensors}
-    run = prepare(kernel, params, contents, True, tags, False, iterations)
-    grid = grid_of(run, None, blocks)
-    if blocks is None and grid is not None and prod(grid) > _MOST_BLOCKS:
-        raise NotReplayable(f"the grid has {prod(grid)} blocks")
-    return run_blocks(run, blocks, grid, schedule).violations
+    names = (schedule,) if schedule is not None else _SCHEDULES if kernel_roles(kernel) else _SCHEDULES[:1]
+    for name in names:
+        contents = {t.name: _contents(kernel, t, params, given.get(t.name), seed) for t in kernel.tensors}
+        run = prepare(kernel, params, contents, True, tags, False, iterations)
+        grid = grid_of(run, None, blocks)
+        if blocks is None and grid is not None and prod(grid) > _MOST_BLOCKS:
+            raise NotReplayable(f"the grid has {prod(grid)} blocks")
+        violations = run_blocks(run, blocks, grid, name).violations
+        if violations:
+            break
+    return violations
 
 
 def _params(kernel: Kernel, sizes: Mapping[str, int | float]) -> dict[str, Number]:

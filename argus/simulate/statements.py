@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Union
 
 import numpy as np
 from typing_extensions import assert_never
 
 from argus.ir.expr import Expr
-from argus.ir.instruction import INSTRUCTIONS, Order
+from argus.ir.instruction import INSTRUCTIONS, WGMMA, Order
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
@@ -19,14 +20,22 @@ from argus.ir.nodes import (
     For,
     If,
     Map,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
     Mma,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    ProxyFence,
+    Roles,
     Spec,
     Stage,
     Stmt,
     Tag,
     WaitGroup,
 )
-from argus.simulate import assertions, asynchronous, tagging, vectors
+from argus.simulate import assertions, asynchronous, bulk, mbarrier, product, tagging, vectors
 from argus.simulate.evaluate import Overflow
 from argus.simulate.machine import Block, Frame, Place, Step
 from argus.simulate.matrix import multiply
@@ -38,8 +47,12 @@ _LARGEST_INT = 2**31 - 1
 UFUNCS: dict[str, np.ufunc] = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
 
 
-def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[tuple[Barrier, Frame]]:
-    """Run `body` for the threads of `frame`; yields where they wait at a barrier."""
+Pause = Union[tuple[Barrier, Frame], mbarrier.Waiting]
+"""Where threads wait for others: at a barrier, or for an mbarrier."""
+
+
+def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Pause]:
+    """Run `body` for the threads of `frame`; yields where they wait."""
     for stmt in body:
         if not frame.active.any():
             return
@@ -53,37 +66,60 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[tupl
                 taken = block.value(cond, step, step.on)
                 yield from execute(block, then, replace(frame, active=frame.active & taken))
                 yield from execute(block, orelse, replace(frame, active=frame.active & ~taken))
+            case Copy(signal=signal) if signal is not None:
+                bulk.issue(block, stmt, signal, frame)
             case Copy():
                 copy(block, stmt, block.step(stmt, frame, stmt.layout))
             case Map():
                 map_(block, stmt, block.step(stmt, frame, stmt.layout))
             case Accumulate():
                 accumulate(block, stmt, block.step(stmt, frame, stmt.layout))
+            case Mma(instr=instr) if instr in WGMMA:
+                product.issue(block, stmt, WGMMA[instr], frame)
             case Mma():
                 multiply(block, stmt, block.step(stmt, frame, None))
             case CommitGroup():
-                block.groups[frame.active] += 1
+                block.groups[frame.threads] += 1
             case WaitGroup(pending=pending):
                 asynchronous.wait(block, pending, block.step(stmt, frame, None))
+            case MmaFence():
+                product.fence(block, frame)
+            case MmaCommit():
+                product.commit(frame.team)
+            case MmaWait(pending=pending):
+                product.wait(block, frame.team, pending)
+            case ProxyFence():
+                frame.team.fence()
+                block.tick(frame.team)
+            case MbarrierExpect():
+                mbarrier.expect(block, stmt, block.step(stmt, frame, None))
+            case MbarrierArrive():
+                mbarrier.arrive(block, stmt, block.step(stmt, frame, None))
+            case MbarrierWait():
+                waiting = mbarrier.begin_wait(block, stmt, frame)
+                yield waiting
+                mbarrier.passed(block, waiting)
             case Tag():
                 assertions.tag(block, stmt, frame)
             case AssertTags():
                 assertions.check(block, stmt, frame)
             case Spec():
                 pass
+            case Roles():
+                raise ValueError("roles stand at the top level of a kernel")
             case Stage():
                 raise ValueError("a policy statement is left: lower the kernel first")
             case _:
                 assert_never(stmt)
 
 
-def _loop(block: Block, stmt: For, frame: Frame) -> Iterator[tuple[Barrier, Frame]]:
+def _loop(block: Block, stmt: For, frame: Frame) -> Iterator[Pause]:
     step = block.step(stmt, frame, None)
     bounds = []
     for expr in (stmt.start, stmt.stop):
         values = block.value(expr, step, step.on)[step.on]
         if values.min() != values.max():
-            other = int(np.flatnonzero(step.on)[np.argmax(values != values[0])])
+            other = int(frame.threads[np.argmax(values != values[0])])
             block.report(
                 step,
                 "convergence",

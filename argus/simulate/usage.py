@@ -6,15 +6,29 @@ from dataclasses import dataclass
 
 from argus.ir.access import Mode, relations
 from argus.ir.expr import Elem, Expr, elements
-from argus.ir.instruction import Order
-from argus.ir.nodes import Accumulate, AssertTags, Copy, Kernel, Map, Mma, Stmt, Tag, TagEqual, TagField, TagTuple
+from argus.ir.instruction import WGMMA, Order
+from argus.ir.nodes import (
+    Accumulate,
+    AssertTags,
+    Copy,
+    Kernel,
+    Map,
+    Mma,
+    Role,
+    Roles,
+    Stmt,
+    Tag,
+    TagEqual,
+    TagField,
+    TagTuple,
+)
 from argus.ir.visit import walk
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tensor names by what the kernel does with them. `written` includes `accumulated`; `fetched`: read by
-    asynchronous copies; `asserted`: named in tag assertions."""
+    asynchronous copies of threads; `asserted`: named in tag assertions."""
 
     read: frozenset[str]
     stored: frozenset[str]
@@ -44,6 +58,26 @@ def usage(kernel: Kernel) -> Usage:
         frozenset(r.obj for r in found if r.mode is Mode.READ and r.order is Order.ASYNC_GROUP) & tensors,
         frozenset(asserted & tensors),
     )
+
+
+def kernel_roles(kernel: Kernel) -> tuple[Role, ...]:
+    """The roles of a kernel, in order."""
+    return tuple(role for stmt in kernel.body if isinstance(stmt, Roles) for role in stmt.roles)
+
+
+def first_threads(kernel: Kernel) -> dict[str, int]:
+    """The number in the block of the first thread of every object's role, for the objects that roles touch."""
+    return {
+        relation.obj: role.first_warp * kernel.warp_size
+        for role in kernel_roles(kernel)
+        for stmt in walk(role.body)
+        for relation in relations(stmt)
+    }
+
+
+def accumulators(kernel: Kernel) -> frozenset[str]:
+    """Fragments that asynchronous products write."""
+    return frozenset(s.d.obj for s in walk(kernel.body) if isinstance(s, Mma) and s.instr in WGMMA)
 
 
 def _compared(stmt: AssertTags) -> list[Elem]:

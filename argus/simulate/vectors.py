@@ -83,7 +83,7 @@ def _addresses(memory: Memory, place: Place, at: Array) -> Array:
 
 def _report(block: Block, step: Step, code: str, text: str, place: Place, at: int, count: int) -> None:
     cell = int(place.cell[at])
-    thread = int(step.domain.thread[at])
+    thread = int(step.thread[at])
     logical = tuple(int(c[at]) for c in place.coords)
     block.report(
         step,

@@ -1,0 +1,78 @@
+"""Bulk copies (TMA): a box of a tensor comes when the copy engine likes, and its bytes are counted on an mbarrier.
+
+The copy engine is an agent of its own. It may write from the issue on, so all earlier accesses must be ordered before
+the issue; what it wrote is known to those who waited for the phase that counts its bytes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from argus.ir.nodes import Copy, Signal
+from argus.simulate import mbarrier, races, tagging
+from argus.simulate.flight import Bulk
+from argus.simulate.machine import Block, Frame
+from argus.simulate.memory import SharedTile
+from argus.simulate.order import Touch
+from argus.simulate.provenance import hop
+
+
+def issue(block: Block, stmt: Copy, signal: Signal, frame: Frame) -> None:
+    """Start the copy: by thread 0 of the team, all bytes of the box counted, zeros outside of the tensor."""
+    if not frame.active[0]:
+        return
+    step = block.whole(stmt, frame, stmt.shape)
+    inside = step.on if stmt.mask is None else step.on & block.value(stmt.mask, step, step.on)
+    source = block.locate(stmt.src.obj, stmt.src.index, step, inside)
+    target = block.locate(stmt.dst.obj, stmt.dst.index, step, step.on)
+    barrier = mbarrier.at(block, signal.barrier, signal.index, step)
+    phase = int(frame.team.clock.known[barrier.component])
+    values = block.read(source, step)
+    tags = tagging.copied(block, source, step, source.ok)
+    at = np.flatnonzero(target.ok)
+    thread, now = frame.team.first, block.now(step)
+    memory = target.memory
+    assert isinstance(memory, SharedTile)
+    if block.run.checks:
+        order = source.memory.order
+        if order is not None:
+            cells = races.asynchronous(block, source.memory, Touch.READ, source.cell[source.ok], step, True)
+            order.bulk_track(Touch.READ).touch(cells, thread, now, barrier.component, phase + 1)
+        cells = races.asynchronous(block, memory, Touch.WRITE, target.cell[at], step, True)
+        memory.order.bulk_track(Touch.WRITE).touch(cells, thread, now, barrier.component, phase + 1)
+    transfer = Bulk(
+        step,
+        memory,
+        source.memory,
+        target.cell[at],
+        values[at],
+        tags.take(at) if tags is not None else None,
+        np.where(source.ok[at], source.cell[at], -1),
+        barrier,
+        phase,
+        prod(stmt.shape) * memory.dtype.bytes,
+    )
+    if block.early:
+        land(block, transfer)
+    else:
+        block.bulk.append(transfer)
+
+
+def land(block: Block, transfer: Bulk) -> None:
+    """The data arrives, then its bytes are counted."""
+    memory, step, barrier = transfer.memory, transfer.step, transfer.barrier
+    memory.store(transfer.cell, transfer.values)
+    if transfer.tags is not None and memory.tags is not None:
+        memory.tags.put(transfer.cell, transfer.tags)
+        hop(block, step.event, memory.name, transfer.cell, ((transfer.source.name, transfer.source_cell),))
+    wrong = barrier.phase != transfer.phase
+    barrier.bytes -= transfer.nbytes
+    if wrong or (barrier.missing == 0 and barrier.bytes < 0):
+        text = (
+            f"the {transfer.nbytes} bytes of this copy are not among those that phase {transfer.phase + 1}"
+            f" of {barrier.label} was told to expect"
+        )
+        mbarrier.problem(block, step, barrier, "phase-overrun", text)
+    barrier.complete()

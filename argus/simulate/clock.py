@@ -1,0 +1,71 @@
+"""What teams of threads know of each other: vector clocks over teams and mbarriers.
+
+A team is the whole block, or one role. Its accesses are counted in segments, numbers that grow through a whole run; a
+new segment begins after everything that releases accesses to others: a barrier, an arrival, a proxy fence. Component
+i of a clock is the last segment of team i, or the number of completed phases of an mbarrier, that lies before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from argus.simulate.flight import Product
+from argus.simulate.numeric import Array
+
+
+@dataclass(slots=True)
+class Clock:
+    """`known`: what all threads of the team are ordered after. `fenced`: ordinary accesses that a proxy fence has
+    ordered before asynchronous ones."""
+
+    known: Array
+    fenced: Array
+
+    @staticmethod
+    def start(components: int) -> Clock:
+        """Nothing has happened."""
+        return Clock(np.zeros(components, dtype=np.int64), np.zeros(components, dtype=np.int64))
+
+    def copy(self) -> Clock:
+        return Clock(self.known.copy(), self.fenced.copy())
+
+    def join(self, other: Clock) -> None:
+        """Learn all that `other` knows."""
+        np.maximum(self.known, other.known, out=self.known)
+        np.maximum(self.fenced, other.fenced, out=self.fenced)
+
+
+@dataclass(slots=True, eq=False)
+class Team:
+    """Threads `first` to `first + threads - 1` of the block; component `number` of every clock."""
+
+    name: str
+    number: int
+    first: int
+    threads: int
+    clock: Clock
+    segment: int
+    products: list[Product] = field(default_factory=list)
+    """Asynchronous products under way, in the order of issue."""
+    committed: int = 0
+    """Groups of asynchronous products closed so far."""
+    passed: str = ""
+    """The last wait on an mbarrier that returned, for a person."""
+
+    def joined(self) -> None:
+        """All threads of the team have met."""
+        self.clock.known[self.number] = self.segment
+
+    def fence(self) -> None:
+        """Every thread orders what it did and knows before asynchronous accesses."""
+        np.maximum(self.clock.fenced, self.clock.known, out=self.clock.fenced)
+        self.clock.fenced[self.number] = self.segment
+
+    def released(self, whole: bool) -> Clock:
+        """What an arrival passes on: `whole` if every thread's accesses are before it."""
+        clock = self.clock.copy()
+        if whole:
+            clock.known[self.number] = self.segment
+        return clock

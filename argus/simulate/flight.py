@@ -1,0 +1,63 @@
+"""Asynchronous work under way: copies by threads, copies by the copy engine, matrix products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from argus.simulate.memory import Memory, Registers
+from argus.simulate.numeric import Array
+from argus.simulate.tagset import Tags
+
+if TYPE_CHECKING:
+    from argus.simulate.machine import Place, Step
+    from argus.simulate.mbarrier import Mbarrier
+
+
+@dataclass(slots=True)
+class Landing:
+    """A thread's asynchronous copy on its way: data, and who waits for which of its groups."""
+
+    event: int
+    memory: Memory
+    source: Memory
+    thread: Array
+    group: Array
+    cell: Array
+    values: Array
+    tags: Tags | None
+    source_cell: Array
+    """The source's cell of each element, or -1 for a fill value."""
+
+
+@dataclass(slots=True, eq=False)
+class Bulk:
+    """A box on its way; `nbytes` are counted on `barrier`, in the phase after the first `phase` ones."""
+
+    step: Step
+    memory: Memory
+    source: Memory
+    cell: Array
+    values: Array
+    tags: Tags | None
+    source_cell: Array
+    barrier: Mbarrier
+    phase: int
+    nbytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Product:
+    """`d += a b^T` under way. `cells[m * N + n]` are the accumulator's registers. `group` is None before the commit.
+
+    `values` are the operands where they were read at the issue; None: they are read when the product completes.
+    """
+
+    step: Step
+    a: Place
+    b: Place
+    d: Registers
+    cells: Array
+    shape: tuple[int, int, int]
+    values: tuple[Array, Array] | None
+    group: int | None = None

@@ -1,0 +1,191 @@
+"""mbarriers: phases, arrivals, bytes, and what a wait learns from a phase (PTX ISA, mbarrier).
+
+Nothing here depends on which of several possible orders of events a run happens to take: an arrival counts in a phase
+that its team must know to be the current one, and a wait returns as early as its team's knowledge allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from argus.diagnostic import Note
+from argus.ir.expr import Expr
+from argus.ir.nodes import MbarrierArrive, MbarrierExpect, MbarrierWait
+from argus.simulate.clock import Clock
+from argus.simulate.machine import Block, Frame, Step
+from argus.simulate.outcome import Stopped
+
+
+@dataclass(slots=True, eq=False)
+class Mbarrier:
+    """One mbarrier. `phase` counts completed phases; `missing` arrivals and `bytes` (expected less arrived) are those
+    of the current one; `early` arrivals were one too many for it."""
+
+    name: str
+    index: int
+    arrivals: int
+    component: int
+    address: int
+    missing: int
+    clock: Clock
+    """What the arrivals of the current phase pass on."""
+    phase: int = 0
+    bytes: int = 0
+    early: list[Clock] = field(default_factory=list)
+    history: list[Clock] = field(default_factory=list)
+    """What each completed phase passes on."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}[{self.index}]"
+
+    def arrive(self, clock: Clock) -> bool:
+        """One arrival; whether the current phase takes it."""
+        if self.missing == 0:
+            self.early.append(clock)
+            return False
+        self.missing -= 1
+        self.clock.join(clock)
+        self.complete()
+        return True
+
+    def complete(self) -> None:
+        """End the phase if nothing is missing; what came too early then counts in the next."""
+        while self.missing == 0 and self.bytes == 0:
+            self.phase += 1
+            self.clock.known[self.component] = self.phase
+            self.history.append(self.clock)
+            self.clock, self.missing = Clock.start(len(self.clock.known)), self.arrivals
+            now, self.early = self.early[: self.missing], self.early[self.missing :]
+            for clock in now:
+                self.missing -= 1
+                self.clock.join(clock)
+
+    def state(self) -> str:
+        """The current phase, for a person."""
+        came = self.arrivals - self.missing
+        return (
+            f"{self.label}: {self.phase} phases complete; in the next, {came} of {self.arrivals} arrivals"
+            f" and {self.bytes} bytes outstanding"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A wait that is over once `barrier` has completed `phases` phases."""
+
+    stmt: MbarrierWait
+    step: Step
+    barrier: Mbarrier
+    phases: int
+
+    @property
+    def over(self) -> bool:
+        return self.barrier.phase >= self.phases
+
+
+def barriers(block: Block) -> dict[str, list[Mbarrier]]:
+    """The block's mbarriers, initialised."""
+    result: dict[str, list[Mbarrier]] = {}
+    component, components = block.teams, len(block.team.clock.known)
+    for obj in block.run.kernel.barriers:
+        result[obj.name] = []
+        for i in range(obj.count):
+            address = (obj.offset or 0) + 8 * i
+            clock = Clock.start(components)
+            result[obj.name].append(Mbarrier(obj.name, i, obj.arrivals, component, address, obj.arrivals, clock))
+            component += 1
+    return result
+
+
+def at(block: Block, name: str, index: Expr, step: Step) -> Mbarrier:
+    """The mbarrier `name[index]`. Ends the run where there is none: nothing can be said of what follows."""
+    ring = block.barriers[name]
+    i = int(block.value(index, step, step.on)[np.argmax(step.on)])
+    if not 0 <= i < len(ring):
+        text = f"index {i} is outside of mbarrier {name}, of {len(ring)}"
+        block.report(step, "bounds", "out-of-bounds", text, None, logical=(i,), arrived=str(i))
+        raise Stopped
+    return ring[i]
+
+
+def problem(
+    block: Block, step: Step, barrier: Mbarrier, code: str, text: str, provenance: tuple[Note, ...] = ()
+) -> None:
+    """Report a broken rule of a barrier, property "progress"."""
+    block.report(
+        step, "progress", code, text, None, logical=(barrier.index,), physical=f"shared+{barrier.address:#x}",
+        object=barrier.label, arrived=barrier.state(), provenance=provenance,
+    )  # fmt: skip
+
+
+def expect(block: Block, stmt: MbarrierExpect, step: Step) -> None:
+    """One lane arrives and announces bytes."""
+    barrier = at(block, stmt.barrier, stmt.index, step)
+    in_order = _current(block, barrier, step)
+    barrier.bytes += stmt.bytes
+    _arrive(block, barrier, 1, step, in_order)
+
+
+def arrive(block: Block, stmt: MbarrierArrive, step: Step) -> None:
+    """One lane of each warp arrives."""
+    barrier = at(block, stmt.barrier, stmt.index, step)
+    warps = step.frame.active.reshape(-1, block.run.kernel.warp_size).any(axis=1)
+    _arrive(block, barrier, int(warps.sum()), step, _current(block, barrier, step))
+
+
+def _current(block: Block, barrier: Mbarrier, step: Step) -> bool:
+    """Whether the team knows that the phases before the current one are complete; reported if it does not."""
+    known = int(step.frame.team.clock.known[barrier.component])
+    if known < barrier.phase:
+        text = (
+            f"nothing orders this arrival on {barrier.label} after the end of the phase before:"
+            " it may be one too many for that one"
+        )
+        problem(block, step, barrier, "phase-overrun", text)
+    return known >= barrier.phase
+
+
+def _arrive(block: Block, barrier: Mbarrier, units: int, step: Step, in_order: bool) -> None:
+    team = step.frame.team
+    whole = bool(step.frame.active.all()) and units * block.run.kernel.warp_size >= team.threads
+    begun = barrier.phase
+    clock = team.released(whole)
+    for left in range(units, 0, -1):
+        taken = barrier.arrive(clock)
+        if in_order and (not taken or (barrier.phase > begun and left > 1)):
+            text = f"{barrier.label} gets more than the {barrier.arrivals} arrivals that one phase takes"
+            problem(block, step, barrier, "phase-overrun", text)
+            in_order = False
+    if units == 1 and barrier.phase == begun + 1 and barrier.arrivals == 1:
+        team.clock.known[barrier.component] = barrier.phase  # who completes a phase alone knows it
+    block.tick(team)
+
+
+def begin_wait(block: Block, stmt: MbarrierWait, frame: Frame) -> Waiting:
+    """What a wait waits for: the first phases, of those that the team cannot know to be over, with its parity."""
+    step = block.step(stmt, frame, None)
+    barrier = at(block, stmt.barrier, stmt.index, step)
+    parity = int(block.value(stmt.parity, step, step.on)[np.argmax(step.on)]) % 2
+    if not frame.active.all():
+        text = "threads of one role wait for an mbarrier apart from the others"
+        block.report(step, "convergence", "divergent-barrier", text, None)
+    known = int(frame.team.clock.known[barrier.component])
+    return Waiting(stmt, step, barrier, known if known % 2 != parity else known + 1)
+
+
+def passed(block: Block, waiting: Waiting) -> None:
+    """Return from a wait: learn what the phase passes on."""
+    barrier, team, phases = waiting.barrier, waiting.step.frame.team, waiting.phases
+    if barrier.phase > phases:
+        text = (
+            f"{barrier.label} may complete phase {barrier.phase} before this wait for phase {phases} returns:"
+            " by its parity alone the wait cannot tell them apart"
+        )
+        problem(block, waiting.step, barrier, "phase-overrun", text)
+    if phases:
+        team.clock.join(barrier.history[phases - 1])
+    place = "".join(f" {name}={value}" for name, value in waiting.step.frame.loops.items())
+    team.passed = f"phase {phases} of {barrier.label}{place}"

@@ -1,0 +1,155 @@
+"""Checks of every access against the others: order between threads, asynchronous work, proxies, registers in flight."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from argus.simulate.memory import Memory, Registers
+from argus.simulate.numeric import Array
+from argus.simulate.order import NOBODY, Conflict, Touch
+
+if TYPE_CHECKING:
+    from argus.simulate.machine import Block, Step
+
+
+def ordered(
+    block: Block, memory: Memory, touch: Touch, cell: Array, thread: Array, step: Step, warp: bool = False
+) -> None:
+    """Check and record ordinary accesses; `thread` counts in the block. `warp`: its whole warp takes part."""
+    if isinstance(memory, Registers):
+        registers(block, memory, cell, step)
+    order = memory.order
+    if order is None or len(cell) == 0:
+        return
+    grain = memory.grains(cell)
+    if len(grain) != len(thread):
+        thread = np.repeat(thread, len(grain) // len(thread))
+    pending(block, memory, touch, grain, thread, step)
+    found = order.access(touch, grain, thread, block.now(step), warp)
+    if found is not None:
+        report(block, memory, touch, grain, thread, found, step)
+
+
+def asynchronous(block: Block, memory: Memory, touch: Touch, cell: Array, step: Step, alone: bool) -> Array:
+    """Check accesses through the asynchronous proxy, without recording them; the grains that they touch.
+
+    `alone`: by the copy engine for the team's first thread, which is ordered after what that thread did itself.
+    """
+    order = memory.order
+    assert order is not None
+    grain = memory.grains(cell)
+    now = block.now(step)
+    thread = np.full(len(grain), step.frame.team.first if alone else NOBODY)
+    pending(block, memory, touch, grain, thread, step)
+    found = order.check(touch, grain, thread, now)
+    if found is not None:
+        report(block, memory, touch, grain, thread, found, step, alone)
+        return grain
+    found = order.unfenced(touch, grain, now)
+    if found is not None:
+        at = int(np.argmax(found.bad))
+        text = (
+            f"no proxy fence orders an ordinary {found.earlier.value} of an element of {memory.name} before"
+            f" this asynchronous {'read' if touch is not Touch.WRITE else 'write'}"
+        )
+        other = block.run.log.party(found.event, found.thread, found.earlier.value)
+        block.report(
+            step, "races", "missing-proxy-fence", text, step.frame.team.first, memory, int(grain[at]),
+            expected="a proxy fence after the first, before what orders the two", other=other,
+            count=int(found.bad.sum()),
+        )  # fmt: skip
+    return grain
+
+
+def registers(block: Block, memory: Registers, cell: Array, step: Step) -> None:
+    """Report ordinary accesses to registers that a product is still to write; remember them until the next fence."""
+    hazards = memory.hazards
+    if hazards is None or len(cell) == 0 or not block.run.checks:
+        return
+    flight = hazards.flight[cell]
+    bad = flight != NOBODY
+    hazards.unfenced[cell] = step.event
+    if bad.any():
+        at = int(np.argmax(bad))
+        block.report(
+            step,
+            "races",
+            "register-in-flight",
+            f"a register of {memory.name} is used while an asynchronous product still writes it",
+            memory.first + int(cell[at]) // memory.per_thread,
+            memory,
+            int(cell[at]),
+            arrived="a value that the product may or may not have changed",
+            expected="a wait that covers the product's group first",
+            other=block.run.log.party(int(flight[at]), step.frame.team.first, "asynchronous product"),
+            count=int(bad.sum()),
+        )
+
+
+def pending(block: Block, memory: Memory, touch: Touch, grain: Array, thread: Array, step: Step) -> None:
+    """Report touches of cells that an asynchronous copy has yet to write, and writes of those it has to read."""
+    order = memory.order
+    assert order is not None
+    if not len(order.pending_write):
+        return
+    reading = touch in (Touch.READ, Touch.MULTIPLY)
+    flying = order.pending_write[grain]
+    if not reading:
+        flying = np.maximum(flying, order.pending_read[grain])
+    bad = flying != NOBODY
+    if not bad.any():
+        return
+    at = int(np.argmax(bad))
+    text = (
+        f"an element of {memory.name} is {'read' if reading else 'written'} "
+        "while an asynchronous copy that touches it may still be under way"
+    )
+    event = int(flying[at])
+    block.report(
+        step,
+        "races",
+        "stale-read" if reading else "async-overwrite",
+        text,
+        int(thread[at]),
+        memory,
+        int(grain[at]),
+        arrived="possibly what was there before the copy",
+        expected="what the copy brings: wait for its group first",
+        other=block.run.log.party(event, int(thread[at]), "asynchronous copy"),
+        count=int(bad.sum()),
+    )
+
+
+def report(
+    block: Block,
+    memory: Memory,
+    touch: Touch,
+    grain: Array,
+    thread: Array,
+    found: Conflict,
+    step: Step,
+    bulk: bool = False,
+) -> None:
+    """Report that nothing orders an access after an earlier one. `bulk`: it is the copy engine's."""
+    at = int(np.argmax(found.bad))
+    across = found.block != block.number
+    who = "another block" if across else "the copy engine" if found.bulk else "another thread"
+    what = f"the copy engine's {touch.value}" if bulk else touch.value
+    text = f"{what} of an element of {memory.name} has no order with {who}'s {found.earlier.value}"
+    expected = "a barrier between the two"
+    if block.teams > 1:
+        expected = "an arrival on an mbarrier after the first, and a wait for that phase before the second"
+    block.report(
+        step,
+        "races",
+        "block-race" if across else "data-race",
+        text,
+        int(thread[at]) if thread[at] != NOBODY else step.frame.team.first,
+        memory,
+        int(grain[at]),
+        expected="no two blocks touch one element" if across else expected,
+        other=block.run.log.party(found.event, found.thread, found.earlier.value),
+        count=int(found.bad.sum()),
+    )

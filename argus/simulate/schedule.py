@@ -1,0 +1,190 @@
+"""The programs of a block side by side: warps or roles, in an order that a schedule chooses, and the copy engine.
+
+A program runs until it waits. Without roles the programs are the warps of the block, or all of them as one; a role is
+one program. Schedules:
+
+- "program": in turn; all warps of a block as one program;
+- "reverse": in turn, the last first; bulk copies arrive in reverse order;
+- "lazy": each program as far as it gets;
+- "eager-ROLE": that role whenever it can; bulk copies arrive, and products read their operands, at the issue;
+- "random(SEED)": drawn anew at every wait; bulk copies arrive at any time.
+
+But for "eager" and "random", bulk copies arrive one by one when nothing else can run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+import numpy as np
+
+from argus.diagnostic import Note
+from argus.ir.nodes import Barrier, Kernel, Roles
+from argus.simulate import bulk, mbarrier
+from argus.simulate.clock import Team
+from argus.simulate.machine import Block, Frame
+from argus.simulate.mbarrier import Waiting
+from argus.simulate.numeric import Array
+from argus.simulate.outcome import Stopped
+from argus.simulate.statements import Pause, execute
+from argus.simulate.usage import kernel_roles
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """`pick(programs, last)` is the next of the numbers of `programs` that can run, `last` the one that ran before.
+
+    `single`: the warps of a block are programs of their own. `early`: asynchronous work is done at the issue.
+    `arrive(flying)`: which of that many bulk copies arrives now, where nothing can run (`must`) or anyway.
+    """
+
+    pick: Callable[[list[int], int], int]
+    arrive: Callable[[int, bool], int | None]
+    single: bool = False
+    early: bool = False
+
+    @staticmethod
+    def parse(name: str, kernel: Kernel) -> Schedule:
+        """The schedule of that name. Raises `ValueError` if there is none."""
+        if name == "program":
+            return Schedule(lambda ready, last: min((i for i in ready if i > last), default=ready[0]), _first)
+        if name == "reverse":
+            return Schedule(lambda ready, last: max((i for i in ready if i < last), default=ready[-1]), _last, True)
+        if name == "lazy":
+            return Schedule(lambda ready, last: last if last in ready else ready[0], _first)
+        roles = [role.name for role in kernel_roles(kernel)]
+        if name.startswith("eager-") and name.removeprefix("eager-") in roles:
+            chosen = roles.index(name.removeprefix("eager-"))
+            return Schedule(lambda ready, last: chosen if chosen in ready else ready[0], _first, early=True)
+        seed = re.fullmatch(r"random\((\d+)\)", name)
+        if seed is None:
+            raise ValueError(f'schedule {name!r} is none of "program", "reverse", "lazy", "eager-ROLE", "random(SEED)"')
+        draw = np.random.default_rng(int(seed.group(1)))
+
+        def arrive(flying: int, must: bool) -> int | None:
+            return int(draw.integers(flying)) if must or draw.integers(2) else None
+
+        return Schedule(lambda ready, last: int(draw.choice(ready)), arrive, True)
+
+
+def _first(flying: int, must: bool) -> int | None:
+    return 0 if must else None
+
+
+def _last(flying: int, must: bool) -> int | None:
+    return flying - 1 if must else None
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """Threads that run together, and what they wait for now."""
+
+    walk: Iterator[Pause]
+    frame: Frame
+    pause: Pause | None = None
+    ended: bool = False
+
+    def advance(self) -> None:
+        """Run to the next wait."""
+        self.pause = next(self.walk, None)
+        self.ended = self.pause is None
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing keeps this program from running, but perhaps a barrier of its team."""
+        if isinstance(self.pause, Waiting):
+            return self.pause.over
+        return not self.ended and self.pause is None
+
+
+def run_block(block: Block, schedule: Schedule) -> None:
+    """Run one block to its end: what the whole block runs, then its roles side by side, then what is left of tags."""
+    kernel = block.run.kernel
+    block.barriers = mbarrier.barriers(block)
+    before = tuple(takewhile(lambda stmt: not isinstance(stmt, Roles), kernel.body))
+    warp = np.arange(kernel.num_threads) // kernel.warp_size
+    groups = [warp == w for w in range(kernel.num_warps)] if schedule.single and not kernel.barriers else [warp >= 0]
+    frames = [Frame(group, {}, block.team) for group in groups]
+    _run(block, [Program(execute(block, before, frame), frame) for frame in frames], schedule)
+    rest = kernel.body[len(before) :]
+    if not rest:
+        return
+    programs = []
+    for number, role in enumerate(kernel_roles(kernel)):
+        threads = role.num_warps * kernel.warp_size
+        team = Team(role.name, number + 1, role.first_warp * kernel.warp_size, threads, block.team.clock.copy(), 0)
+        block.tick(team)
+        frame = Frame(np.ones(threads, dtype=np.bool_), {}, team)
+        programs.append(Program(execute(block, role.body, frame), frame))
+    _run(block, programs, schedule)
+    for _ in execute(block, rest[1:], frames[0]):
+        raise ValueError("nothing but tags may follow the roles")
+
+
+def _run(block: Block, programs: list[Program], schedule: Schedule) -> None:
+    """Run all programs to their ends."""
+    last = len(programs)
+    while not all(p.ended for p in programs):
+        ready = [i for i, p in enumerate(programs) if p.ready]
+        if block.bulk:
+            landing = schedule.arrive(len(block.bulk), not ready)
+            if landing is not None:
+                bulk.land(block, block.bulk.pop(landing))
+                continue
+        if ready:
+            last = schedule.pick(ready, last)
+            programs[last].advance()
+        elif not _meet(block, programs):
+            _deadlock(block, programs)
+
+
+def _meet(block: Block, programs: list[Program]) -> bool:
+    """Let every team pass the barrier that its programs have come to, if there is one."""
+    met = False
+    for team in {id(p.frame.team): p.frame.team for p in programs}.values():
+        ours = [p for p in programs if p.frame.team is team]
+        here = [(p.pause, p) for p in ours if isinstance(p.pause, tuple)]
+        if not here or any(isinstance(p.pause, Waiting) for p in ours):
+            continue
+        _all_present(block, [pause for pause, _ in here], team)
+        for _, program in here:
+            program.pause = None
+        team.joined()
+        block.tick(team)
+        met = True
+    return met
+
+
+def _all_present(block: Block, here: list[tuple[Barrier, Frame]], team: Team) -> None:
+    """Report a barrier that some threads of the team do not reach."""
+    stmt, frame = here[0]
+    present: Array = np.zeros(team.threads, dtype=np.bool_)
+    for other, its in here:
+        if other is stmt and its.loops == frame.loops:
+            present |= its.active
+    if not present.all():
+        step = block.step(stmt, frame, None)
+        missing, absent = int((~present).sum()), int(np.argmin(present)) + team.first
+        text = f"{missing} threads of {team.name} do not come to this barrier, thread {absent} for one"
+        thread = int(np.argmax(present)) + team.first
+        block.report(step, "convergence", "divergent-barrier", text, thread, count=missing)
+
+
+def _deadlock(block: Block, programs: list[Program]) -> None:
+    """Report that nobody can go on: who waits for which phase, and what is missing of it."""
+    stuck = [(p.pause, p.frame.team) for p in programs if isinstance(p.pause, Waiting)]
+    notes = []
+    for waiting, team in stuck:
+        text = f"{team.name} waits for phase {waiting.phases} of {waiting.barrier.state()}"
+        if team.passed:
+            text += f"; it came past its wait for {team.passed}"
+        notes.append(block.run.log.note(waiting.step.event, text))
+    notes += [Note(f"{p.frame.team.name} has ended") for p in programs if p.ended]
+    waiting = stuck[0][0]
+    phase = f"phase {waiting.phases} of {waiting.barrier.label}"
+    text = f"{phase} never completes: every role waits or has ended, and no copy is under way"
+    mbarrier.problem(block, waiting.step, waiting.barrier, "deadlock", text, tuple(notes))
+    raise Stopped
