@@ -250,9 +250,10 @@ class Order:
 
     def writer(self, cell: int) -> int | None:
         """The thread that wrote the cell last, or had it copied; None if there is none."""
-        tracks = [t for (kind, _), t in self.tracks.items() if kind is Touch.WRITE]
-        copies = [c for kind, c in self.bulk.items() if kind is Touch.WRITE]
-        writes = [(int(t.event[cell]), int(t.thread[cell])) for t in (*tracks, *copies)]
+        writes = [
+            (int(t.event[cell]), int(t.thread[cell])) for (kind, _), t in self.tracks.items() if kind is Touch.WRITE
+        ]
+        writes += [(int(c.event[cell]), int(c.thread[cell])) for kind, c in self.bulk.items() if kind is Touch.WRITE]
         event, thread = max(writes, default=(NOBODY, NOBODY))
         return None if event == NOBODY else thread
 

@@ -84,7 +84,7 @@ class Protocol:
         except NonAffine as error:
             self._refuse(uses[0], barrier, str(error))
             return
-        problems = self._count(barrier, arrivals) or self._bytes(barrier, arrivals, signals)
+        problems = self._count(barrier, arrivals, uses[0]) or self._bytes(barrier, arrivals, signals)
         if problems is None and not any(w is None for w in waits):
             self.arrivals += arrivals
             self.signals += signals
@@ -177,17 +177,16 @@ class Protocol:
 
     # ------------------------------------------------------------------ arrivals and bytes
 
-    def _count(self, barrier: Mbarrier, arrivals: list[Event]) -> Finding | None:
+    def _count(self, barrier: Mbarrier, arrivals: list[Event], use: Site) -> Finding | None:
         """One use a role; all of them together make a phase."""
         by_role = [e.site.role.name if e.site.role is not None else "" for e in arrivals]
         total = sum(e.units for e in arrivals)
         if len(set(by_role)) == len(by_role) and total == barrier.arrivals:
             return None
-        site = arrivals[0].site if arrivals else None
-        span = site.stmt.span if site is not None else barrier.span
+        site = arrivals[0].site if arrivals else use
         text = f"mbarrier '{barrier.name}' expects {barrier.arrivals} arrivals a phase and gets {total}"
         help = "initialise it with the number of arrivals that one phase really gets, one use a role"
-        return self._broken("arrival-count", text, help, site, span)
+        return self._broken("arrival-count", text, help, site)
 
     def _bytes(self, barrier: Mbarrier, arrivals: list[Event], signals: list[Event]) -> Finding | None:
         """Every phase brings the bytes that were announced, after they were."""
@@ -200,17 +199,14 @@ class Protocol:
         text = f"mbarrier '{barrier.name}' is told of {announced} bytes a phase; its copies bring {brought}"
         if announced == brought:
             text = f"the copies that signal mbarrier '{barrier.name}' are not those that it was told of"
-        return self._broken("transaction-bytes", text, "announce exactly the bytes of the copies", site, site.stmt.span)
+        return self._broken("transaction-bytes", text, "announce exactly the bytes of the copies", site)
 
-    def _broken(self, code: str, text: str, help: str, site: Site | None, span: object) -> Finding:
-        from argus.source import Span
-
-        assert isinstance(span, Span)
-        if site is None:
-            return unknown("progress-unknown", "progress", span, text, help)
+    def _broken(self, code: str, text: str, help: str, site: Site) -> Finding:
         domain = self.model.domain(site)[0]
-        place = None if domain.is_empty() else place_of(self.model.kernel, smallest(domain), site)
-        return Finding(code, "progress", Verdict.REFUTED, text, span, help=help, place=place)
+        if domain.is_empty():
+            return unknown("progress-unknown", "progress", site.stmt.span, text, help)
+        place = place_of(self.model.kernel, smallest(domain), site)
+        return Finding(code, "progress", Verdict.REFUTED, text, site.stmt.span, help=help, place=place)
 
     # ------------------------------------------------------------------ order
 

@@ -14,6 +14,9 @@ from argus.ir.nodes import Kernel
 from argus.simulate import NotReplayable, Violation, replay
 from argus.verify.findings import Finding, Place
 
+RING_SIZE = 520
+"""A size with which a loop over tiles of 64 goes round every ring of up to eight stages."""
+
 REPLAY_ITERATIONS = 4096
 """Loop iterations of a replay before it is given up."""
 
@@ -35,8 +38,12 @@ def to_diagnostic(kernel: Kernel, finding: Finding) -> Diagnostic:
         return replace(plain, verdict=None)
     if finding.verdict is not Verdict.REFUTED or finding.place is None:
         return plain
+    place, violation = finding.place, None
     try:
-        violation = confirm(kernel, finding, finding.place)
+        for place in _candidates(kernel, finding.place):
+            violation = confirm(kernel, finding, place)
+            if violation is not None:
+                break
         reason = "the simulator did not find it at the sizes of the candidate"
     except NotReplayable as error:
         violation, reason = None, f"the candidate cannot be replayed: {error}"
@@ -49,7 +56,15 @@ def to_diagnostic(kernel: Kernel, finding: Finding) -> Diagnostic:
             message=f"{finding.message}: not decided. A candidate counterexample ({sizes}, block "
             f"{list(finding.place.block)}) was found, but {reason}",
         )
-    return replace(plain, witness=_witness(kernel, finding, finding.place, violation))
+    return replace(plain, witness=_witness(kernel, finding, place, violation))
+
+
+def _candidates(kernel: Kernel, place: Place) -> list[Place]:
+    """Places to replay: the smallest, and where mbarriers order roles one with enough trips to run through a ring."""
+    if not kernel.barriers:
+        return [place]
+    longer = {name: max(value, RING_SIZE) for name, value in place.sizes.items()}
+    return [place, replace(place, sizes=longer)]
 
 
 def confirm(kernel: Kernel, finding: Finding, place: Place) -> Violation | None:
@@ -61,7 +76,9 @@ def confirm(kernel: Kernel, finding: Finding, place: Place) -> Violation | None:
     tags = finding.property == "tags"
     violations = replay(kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS)
     same = [v for v in violations if v.property == finding.property]
-    if finding.property in ("machine", "progress"):  # a broken rule shows in whatever it breaks first
+    if (
+        finding.property in ("machine", "progress") or kernel.barriers
+    ):  # a broken rule shows in whatever it breaks first
         same = list(violations)
 
     def closeness(violation: Violation) -> tuple[bool, bool, bool]:
