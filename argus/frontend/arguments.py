@@ -9,7 +9,7 @@ from argus.frontend import tiles, views
 from argus.frontend.context import CallSite
 from argus.frontend.values import Constant, LambdaValue, Tile, TupleValue, View, describe, shape_text
 from argus.ir.expr import Const, Expr, conjunction
-from argus.ir.nodes import Shared, Tensor
+from argus.ir.nodes import Tensor
 from argus.ir.types import DType
 from argus.layout import FragmentLayout
 from argus.source import Span
@@ -47,19 +47,6 @@ def tensor_view(call: CallSite, name: str) -> View:
             f"`al.{call.name}` works on global tensors, and `{found.obj.name}` is a shared tile",
             call.spans[name],
             "give a part of a tensor parameter",
-        )
-    return found
-
-
-def shared_view(call: CallSite, name: str) -> View:
-    """Part of a shared tile."""
-    found = view(call, name)
-    if not isinstance(found.obj, Shared):
-        call.context.fail(
-            "type-mismatch",
-            f"`al.{call.name}` needs a shared tile here, and `{found.obj.name}` is a tensor",
-            call.spans[name],
-            "make one with `al.shared(...)`",
         )
     return found
 
