@@ -158,8 +158,9 @@ def _kernel_only(function: _Function) -> _Function:
 
 
 @_kernel_only
-def grid(x: Any, y: Any = None, z: Any = None) -> Any:
-    """Declares the launch grid, one extent an axis, and gives the program ids: a scalar, or a tuple."""
+def grid(x: Any, y: Any = None, z: Any = None, *, group: Any = 1) -> Any:
+    """Declares the launch grid, one extent an axis, and gives the program ids: a scalar, or a tuple. Of two axes,
+    `group` rows are run at a time."""
 
 
 @_kernel_only

@@ -1,4 +1,5 @@
-// The part of the device library that is the same on every GPU: element types, conversions, elementwise functions.
+// The part of the device library that is the same on every GPU: element types, conversions, elementwise functions, and
+// the order of blocks.
 //
 // Before including this a target's header defines the macro ARGUS_FN (function specifiers); afterwards it defines
 // the functions of `argus::target` declared below. No standard header is used: NVRTC and a bare clang have none.
@@ -271,5 +272,24 @@ ARGUS_UNARY(ceil)
 
 template <class T> ARGUS_FN T infinity() { return cast<T>(target::float_of(0x7f800000u)); }
 template <class T> ARGUS_FN T not_a_number() { return cast<T>(target::float_of(0x7fc00000u)); }
+
+// ---- the order of blocks
+
+struct BlockIds { int x, y; };
+
+namespace detail {
+
+// Block `at` of a grid (rows, columns), counted with x first, is mapped to a cell of that grid: `group` rows at a time,
+// fewer in the last group, column by column. Grids of more blocks than an int counts keep their order.
+ARGUS_FN BlockIds grouped(int group, BlockIds at, int rows, int columns) {
+    if (static_cast<i64>(rows) * columns > 0x7fffffff) return at;
+    const unsigned height = static_cast<unsigned>(group < rows ? group : rows);
+    const unsigned number = static_cast<unsigned>(at.x + at.y * rows), size = height * static_cast<unsigned>(columns);
+    const unsigned first = number / size * height, rest = number % size, left = static_cast<unsigned>(rows) - first;
+    const unsigned here = left < height ? left : height;
+    return {static_cast<int>(first + rest % here), static_cast<int>(rest / here)};
+}
+
+}  // namespace detail
 
 }  // namespace argus

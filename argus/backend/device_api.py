@@ -97,7 +97,10 @@ def _f(
 _IDS = (
     _f("thread_id", "", "int", "", "the thread's index in its block"),
     _f("block_id", "int AXIS", "int", "", "the block's index along grid axis 0, 1 or 2"),
-)
+    _f("grouped_block_ids", "int GROUP", "BlockIds", "int rows, int columns",
+       "of the grid (rows, columns): {x, y} in an order that walks GROUP rows at a time, column by column; a bijection "
+       "of the block's indices, and as uniform as they are"),
+)  # fmt: skip
 
 _LOAD, _STORE = "ld.global buffer_load", "st.global buffer_store"
 

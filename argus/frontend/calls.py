@@ -89,15 +89,16 @@ def _language_function(context: Context, name: str, node: Call, evaluate: Evalua
 def _bind(context: Context, name: str, found: inspect.Signature, node: Call) -> dict[str, Expression]:
     """Argument expressions by parameter name."""
     names = list(found.parameters)
+    places = [n for n, p in found.parameters.items() if p.kind is not p.KEYWORD_ONLY]
     text = f"{name}{_signature_text(found)}"
-    if len(node.args) > len(names):
+    if len(node.args) > len(places):
         context.fail(
             "wrong-arguments",
-            f"`{name}` takes {len(names)} argument{'s' * (len(names) != 1)}, and {len(node.args)} are given",
-            node.args[len(names)].span,
+            f"`{name}` takes {len(places)} argument{'s' * (len(places) != 1)}, and {len(node.args)} are given",
+            node.args[len(places)].span,
             f"its form is `{text}`",
         )
-    bound = dict(zip(names, node.args, strict=False))
+    bound = dict(zip(places, node.args, strict=False))
     for keyword in node.keywords:
         _check_keyword(context, name, keyword, names, bound, text)
         bound[keyword.name] = keyword.value
@@ -134,6 +135,9 @@ def _check_keyword(
 
 def _signature_text(found: inspect.Signature) -> str:
     parts = [n if p.default is p.empty else f"{n}={p.default!r}" for n, p in found.parameters.items()]
+    keyword_only = [i for i, p in enumerate(found.parameters.values()) if p.kind is p.KEYWORD_ONLY]
+    if keyword_only:
+        parts.insert(keyword_only[0], "*")
     return f"({', '.join(parts)})"
 
 

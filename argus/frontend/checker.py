@@ -56,6 +56,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
         tuple(context.shared.values()),
         tuple(context.fragments.values()),
         tuple(context.body),
+        group=context.group,
         span=function.span,
     )
 

@@ -115,6 +115,7 @@ class Context:
     call: Span | None = None
     stack: tuple[Function, ...] = ()
     grid: tuple[Expr, ...] | None = None
+    group: int = 1
     preconditions: list[Precondition] = field(default_factory=list)
     natural: set[str] = field(default_factory=set)
     sizes: list[str] = field(default_factory=list)

@@ -45,9 +45,26 @@ def grid(call: CallSite) -> Value:
         context.fail("bad-grid", "the grid is declared twice", call.span, "declare it once, at the top of the kernel")
     names = [n for n in ("x", "y", "z") if arguments.given(call, n)]
     extents = tuple(_launch_scalar(call, n, "an extent of the grid", "bad-grid") for n in names)
-    context.grid = extents
+    context.grid, context.group = extents, _group(call, len(names))
     ids = tuple(Tile((), int32, ProgramId(axis)) for axis in range(len(names)))
     return ids[0] if len(ids) == 1 else TupleValue(ids)
+
+
+def _group(call: CallSite, axes: int) -> int:
+    """How many rows of the grid are walked at a time."""
+    group = arguments.integer(call, "group", 1)
+    if group > 1 and axes != 2:
+        call.context.fail(
+            "bad-grid",
+            f"`group` walks rows of a grid of two axes, and this grid has {axes}",
+            call.spans["group"],
+            "declare two axes, or leave `group` out",
+        )
+    if group >= 2**31:
+        call.context.fail(
+            "bad-grid", f"`group` is an int32, and {group} is not", call.spans["group"], "8 is a good start"
+        )
+    return group
 
 
 def _launch_scalar(call: CallSite, name: str, what: str, code: str) -> Expr:

@@ -510,6 +510,9 @@ class Kernel:
     `sizes` are the symbolic extents, in order of appearance: each `Param(name, int32)` in [0, MAX_EXTENT].
     Output tensors (those written) overlap no other tensor: a precondition, checked at launch.
     `target` is "cpu", "sm_80", "sm_90a", "gfx942" in explicit IR.
+    `group`: blocks run in an order that walks `group` rows (axis 0) of a grid of two axes at a time, column by column,
+    which keeps what they share in the cache. Program ids are a bijection of the hardware's block ids, so nothing that
+    is proved depends on it.
     """
 
     name: str
@@ -525,6 +528,7 @@ class Kernel:
     body: tuple[Stmt, ...]
     target: str | None = None
     barriers: tuple[Mbarrier, ...] = ()
+    group: int = 1
     span: Span = _span()
 
     @property

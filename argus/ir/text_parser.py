@@ -105,7 +105,7 @@ def _kernel(tree: Tree[Token]) -> Kernel:
     shared = tuple(_shared(c) for c in children("shared"))
     fragments = tuple(_fragment(c) for c in children("fragment"))
     scope = scope_of(params, (*shared, *fragments))
-    grid = children("grid")
+    grid, group = cast("list[Node | None]", children("grid")[0]) if "grid" in of else (None, None)
     target = children("target")
     warps = children("warps")[0]
     return Kernel(
@@ -113,7 +113,7 @@ def _kernel(tree: Tree[Token]) -> Kernel:
         params=params,
         sizes=tuple(_name(c[0]) for c in children("size")),
         constexprs=tuple((_name(name), _literal(value)) for name, value in children("constexpr")),
-        grid=_exprs(grid[0][0], scope) if grid else None,
+        grid=None if grid is None else _exprs(grid, scope),
         num_warps=_int(warps[0]),
         warp_size=_int(warps[1]),
         preconditions=tuple(_precondition(p, scope) for p in parts if p.data in ("requires", "in_range", "assume")),
@@ -122,6 +122,7 @@ def _kernel(tree: Tree[Token]) -> Kernel:
         body=_block(_tree(of["body_line"][0].children[0]), scope),
         target=_name(target[0][0]) if target else None,
         barriers=tuple(_mbarrier(c) for c in children("mbarrier")),
+        group=1 if group is None else _int(group),
     )
 
 

@@ -244,7 +244,8 @@ def print_kernel(kernel: Kernel) -> str:
     lines += map(_param, kernel.params)
     lines += (f"constexpr {_name(name)} = {_literal(value)}" for name, value in kernel.constexprs)
     if kernel.grid is not None:
-        lines.append(f"grid [{_list(kernel.grid, scope)}]")
+        group = "" if kernel.group == 1 else f" group {kernel.group}"
+        lines.append(f"grid [{_list(kernel.grid, scope)}]{group}")
     lines += (_precondition(p, scope) for p in kernel.preconditions)
     lines += map(_shared, kernel.shared)
     lines += map(_mbarrier, kernel.barriers)

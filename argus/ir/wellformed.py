@@ -104,6 +104,8 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
         if not 1 <= len(kernel.grid) <= 3:
             yield f"a grid has 1 to 3 axes, not {len(kernel.grid)}", kernel.span
         yield from _exprs(kernel.grid, launch, kernel.span)
+    if not 1 <= kernel.group < 2**31 or (kernel.group > 1 and len(kernel.grid or ()) != 2):
+        yield f"this grid is not walked {kernel.group} rows at a time", kernel.span
     for precondition in kernel.preconditions:
         match precondition:
             case Requires(cond=cond, span=span) | Assume(cond=cond, span=span):

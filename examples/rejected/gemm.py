@@ -18,7 +18,7 @@ def gemm_rejected(
     N = b.shape[0]
     al.tag(a, lambda m, k: (m, k))
     al.tag(b, lambda n, k: (n, k))
-    pid_m, pid_n = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N))
+    pid_m, pid_n = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), group=8)
     m0, n0 = pid_m * BLOCK_M, pid_n * BLOCK_N
     acc = al.zeros((BLOCK_M, BLOCK_N), al.float32)
     for k0 in al.pipelined(0, K, BLOCK_K, stages=STAGES):

@@ -51,7 +51,11 @@ def copies() -> str:
 
 
 def ids() -> str:
-    body = ["b[t] = argus::block_id<0>() + argus::block_id<1>() * 3 + argus::block_id<2>() * 5 + ARGUS_WARP_SIZE;"]
+    body = [
+        "b[t] = argus::block_id<0>() + argus::block_id<1>() * 3 + argus::block_id<2>() * 5 + ARGUS_WARP_SIZE;",
+        "const auto [row, column] = argus::grouped_block_ids<8>(b[128], b[129]);",
+        "b[t + 256] = row * 7 + column;",
+    ]
     return kernel("ids", "int* ARGUS_RESTRICT b", body)
 
 

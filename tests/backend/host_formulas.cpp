@@ -83,6 +83,21 @@ extern "C" void to_uint8(const float* x, float* y, int n) {
     for (int i = 0; i < n; ++i) y[i] = argus::cast<argus::u8>(x[i]);
 }
 
+// Row and column of every block of a grid, blocks counted with their first index first.
+extern "C" void grouped(int group, int rows, int columns, int* ids) {
+    for (int y = 0; y < columns; ++y)
+        for (int x = 0; x < rows; ++x) {
+            const argus::BlockIds found = argus::detail::grouped(group, {x, y}, rows, columns);
+            *ids++ = found.x;
+            *ids++ = found.y;
+        }
+}
+extern "C" void grouped_one(int group, int rows, int columns, int x, int y, int* ids) {
+    const argus::BlockIds found = argus::detail::grouped(group, {x, y}, rows, columns);
+    ids[0] = found.x;
+    ids[1] = found.y;
+}
+
 #define BINARY(NAME)                                                                                           \
     extern "C" void i_##NAME(const int* x, const int* y, int* z, int n) {                                      \
         for (int i = 0; i < n; ++i) z[i] = argus::NAME(x[i], y[i]);                                            \

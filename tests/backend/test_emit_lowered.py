@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from tests.passes import kernels
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 RNG = np.random.default_rng(1)
-WARP = {"sm_80": 32, "sm_90a": 32, "gfx942": 64}
+WARP = {"cpu": 32, "sm_80": 32, "sm_90a": 32, "gfx942": 64}
 
 
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])
@@ -45,5 +47,17 @@ def test_gemm(target: str, b_by_columns: bool) -> None:
     kernel = lower(kernels.gemm(warp_size=WARP[target], b_by_columns=b_by_columns), target)
     stored = np.ascontiguousarray(b.T) if b_by_columns else b
     run(kernel, (2, 3), a=a, b=stored, c=c, M=m, N=n, K=k)
+    expected = from_bfloat16(a) @ from_bfloat16(b).T
+    np.testing.assert_allclose(from_bfloat16(c), expected, rtol=2**-7, atol=1e-3)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a", "gfx942"])
+@pytest.mark.parametrize(("m", "n", "k"), [(650, 130, 45), (65, 200, 33), (1, 1, 1)])
+def test_gemm_of_grouped_blocks(target: str, m: int, n: int, k: int) -> None:
+    a, b = to_bfloat16(RNG.standard_normal((m, k))), to_bfloat16(RNG.standard_normal((n, k)))
+    c = np.zeros((m, n), np.uint16)
+    kernel = lower(replace(kernels.gemm(warp_size=WARP[target], alignment=2), group=8), target)
+    assert kernel.group == 8
+    run(kernel, (-(-m // 64), -(-n // 64)), a=a, b=b, c=c, M=m, N=n, K=k)
     expected = from_bfloat16(a) @ from_bfloat16(b).T
     np.testing.assert_allclose(from_bfloat16(c), expected, rtol=2**-7, atol=1e-3)

@@ -9,8 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from argus.backend.cpu.toolchain import find_compiler
+from argus.ir.expr import Const, Coord, Param, ProgramId
 from argus.ir.instruction import MMA
-from argus.ir.types import DTYPES
+from argus.ir.nodes import Access, Accumulate
+from argus.ir.types import DTYPES, int32
+from argus.layout import parse_fragment
 from tests.backend import emit_kernels as kernels
 from tests.backend.host import from_bfloat16, run, to_bfloat16
 
@@ -64,6 +67,20 @@ def test_gemm(sizes: tuple[int, int, int]) -> None:
     run(kernels.gemm(), (-(-m // 64), -(-n // 64)), a=a, b=b, c=c, M=m, N=n, K=k)
     expected = from_bfloat16(a) @ from_bfloat16(b).T
     np.testing.assert_allclose(from_bfloat16(c), expected, rtol=2**-7, atol=1e-3)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(13, 7), (8, 3), (1, 5), (9, 1)])
+@pytest.mark.parametrize("group", [1, 4, 20])
+def test_every_program_runs_once(group: int, rows: int, columns: int) -> None:
+    """Each block counts itself at its program ids."""
+    layout = parse_fragment("[32 | t 32@0 | v]")
+    at = Access("out", (ProgramId(0), ProgramId(1), Coord(0)))
+    count = Accumulate(at, Const(1), "add", (32,), None, layout, "thread", "red.global")
+    kernel = kernels.kernel("programs", (kernels.tensor("out", int32, "R", "C", "L"),), (count,), sizes=("R", "C", "L"))
+    out = np.zeros((rows, columns, 32), np.int32)
+    kernel = replace(kernel, grid=(Param("R"), Param("C")), group=group)
+    run(kernel, (rows, columns), out=out, R=rows, C=columns, L=32)
+    np.testing.assert_array_equal(out, 1)
 
 
 def test_a_missing_wait_shows() -> None:

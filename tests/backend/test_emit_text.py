@@ -35,6 +35,7 @@ from argus.layout import parse_fragment
 from argus.passes.lower import lower
 from argus.source import SourceFile, Span
 from tests.backend import emit_kernels as kernels
+from tests.backend import hopper_kernels
 from tests.conftest import Golden
 from tests.passes import kernels as tiles
 
@@ -92,10 +93,40 @@ def test_tags_cost_nothing(choices: list[int]) -> None:
     assert emit(replace(GEMM, body=marked(GEMM.body, choices))) == emit(GEMM)
 
 
+def grouped(kernel: Kernel, group: int) -> Kernel:
+    """The product over 64 x 64 tiles, on its grid of two axes."""
+    rows, columns = (op("floordiv", op("add", Param(size), Const(63)), Const(64)) for size in "MN")
+    return replace(kernel, grid=(rows, columns), group=group)
+
+
+def test_groups_of_one_row_leave_no_trace(golden: Golden) -> None:
+    golden("gemm.cpp", emit(grouped(GEMM, 1)))
+
+
+def test_grouped_blocks_change_where_ids_come_from_alone() -> None:
+    lines, plain = emit(grouped(GEMM, 8)).splitlines(), emit(GEMM).splitlines()
+    call = "    const auto [block0, block1] = argus::grouped_block_ids<8>((M + 63) / 64, (N + 63) / 64);"
+    assert [line for line in lines if line not in plain] == [call]
+    assert [line for line in plain if line not in lines] == [
+        "    const int block0 = argus::block_id<0>();", "    const int block1 = argus::block_id<1>();",
+    ]  # fmt: skip
+    assert lines.index(call) < lines.index("    const int thread = argus::thread_id();")
+
+
+def test_roles_share_grouped_ids() -> None:
+    """Computed once, in front of the roles."""
+    text, plain = emit(grouped(hopper_kernels.gemm(), 8)), emit(hopper_kernels.gemm())
+    assert plain.count("argus::block_id<0>()") == 2
+    assert text.count("argus::grouped_block_ids<8>") == 1
+    assert "argus::block_id" not in text
+    assert text.index("argus::grouped_block_ids<8>") < text.index("const int warp")
+
+
 def test_every_call_is_of_the_device_library() -> None:
     known = {f.name for f in FUNCTIONS} | {mma_function(row).name for row in MMA.values()}
     known |= {t.removeprefix("argus::") for t in TYPES.values()}
-    for kernel in (GEMM, kernels.histogram(), kernels.gather_loop(), lowered("gfx942"), lowered("sm_90a")):
+    more = (lowered("gfx942"), lowered("sm_90a"), grouped(GEMM, 8))
+    for kernel in (GEMM, kernels.histogram(), kernels.gather_loop(), *more):
         assert set(re.findall(r"argus::(\w+)", emit(kernel))) <= known
 
 

@@ -153,3 +153,47 @@ def test_float_modulo_is_exact(library: ctypes.CDLL) -> None:
     x, y = (generator.uniform(low, 50, 5000).astype(np.float32) for low in (-50, 0.5))
     for sign in (1, -1):
         same(call(library, "f_floormod", x, sign * y), np.mod(x, sign * y))
+
+
+# ---------------------------------------------------------------------------- the order of blocks
+
+
+def walk(group: int, rows: int, columns: int) -> list[tuple[int, int]]:
+    """What the order is by definition: `group` rows at a time (fewer at the end), column by column."""
+    return [
+        (row, column)
+        for first in range(0, rows, group)
+        for column in range(columns)
+        for row in range(first, min(first + group, rows))
+    ]
+
+
+@pytest.mark.parametrize("group", range(1, 21))
+def test_grouped_blocks_are_the_grid_in_their_order(library: ctypes.CDLL, group: int) -> None:
+    """Every cell of the grid once, for every grid up to 40 x 40: with it program ids are a bijection of block ids."""
+    for rows in range(1, 41):
+        for columns in range(1, 41):
+            ids = np.empty((rows * columns, 2), np.int32)
+            library.grouped(group, rows, columns, ctypes.c_void_p(ids.ctypes.data))
+            order = walk(group, rows, columns)
+            assert sorted(order) == [(x, y) for x in range(rows) for y in range(columns)]
+            assert ids.tolist() == [list(cell) for cell in order]
+
+
+@pytest.mark.parametrize(
+    ("group", "rows", "columns", "block", "expected"),
+    [
+        (8, 2**31 - 1, 1, (2**31 - 2, 0), (2**31 - 2, 0)),
+        (2**31 - 1, 2**15, 65535, (2**15 - 1, 65534), (2**15 - 1, 65534)),
+        (8, 65536, 32767, (65535, 32766), (65535, 32766)),
+        (8, 65536, 32767, (3, 0), (3, 0)),
+        (8, 65536, 65535, (65535, 65534), (65535, 65534)),  # more blocks than an int counts: their own order
+        (8, 65536, 65535, (9, 5), (9, 5)),
+    ],
+)
+def test_grouped_blocks_of_large_grids(
+    library: ctypes.CDLL, group: int, rows: int, columns: int, block: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    ids = np.empty(2, np.int32)
+    library.grouped_one(group, rows, columns, *block, ctypes.c_void_p(ids.ctypes.data))
+    assert tuple(ids) == expected

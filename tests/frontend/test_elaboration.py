@@ -1,5 +1,7 @@
 """What statements become: registers, in-place updates, accumulations, blocks, inlined helpers."""
 
+from dataclasses import replace
+
 import pytest
 
 from argus.frontend import Options, check, parse
@@ -284,3 +286,13 @@ def test_helpers_that_never_end_are_cut_short():
 def test_nothing_is_left_of_names_that_are_not_used():
     kernel = elaborate("z = al.arange(64)\nw = z < n\nv = (1, BLOCK)\nd = al.float16")
     assert kernel.body == () and kernel.fragments == ()
+
+
+# ---------------------------------------------------------------------------- the order of blocks
+
+
+def test_the_group_of_a_grid_is_the_kernels_and_changes_nothing_else():
+    body = "p, q = al.grid(n, n{})\nal.store(x[p * 64 + q], 1.0)"
+    plain, grouped = elaborate(body.format("")), elaborate(body.format(", group=8"))
+    assert (plain.group, grouped.group) == (1, 8)
+    assert replace(grouped, group=1) == plain

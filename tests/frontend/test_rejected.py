@@ -303,6 +303,12 @@ TWINS = [
     ("bad-grid", "not known at launch", "p = al.grid(al.thread_id())", "p = al.grid(n)"),
     ("bad-grid", "not declared before", "p = al.num_programs(0)", "q = al.grid(n)\np = al.num_programs(0)"),
     ("bad-grid", "axes 0, 1 and 2", "p = al.program_id(3)", "p = al.program_id(2)"),
+    ("bad-grid", "this grid has 1", "p = al.grid(n, group=8)", "p = al.grid(n, group=1)"),
+    ("bad-grid", "this grid has 3", "p = al.grid(n, n, n, group=8)", "p = al.grid(n, n, group=8)"),
+    ("bad-grid", "is an int32", "p = al.grid(n, n, group=2**31)", "p = al.grid(n, n, group=2**31 - 1)"),
+    ("wrong-arguments", "at least 1", "p = al.grid(n, n, group=0)", "p = al.grid(n, n, group=1)"),
+    ("wrong-arguments", "takes 3 arguments", "p = al.grid(n, n, n, 8)", "p = al.grid(n, n, n)"),
+    ("not-constant", "`group` of `al.grid`", "p = al.grid(n, n, group=n)", "p = al.grid(n, n, group=BLOCK)"),
     ("bad-requires", "not known at launch", "al.requires(al.program_id(0) < 3)", "al.requires(n < 3)"),
     ("bad-requires", "never holds", "al.requires(BLOCK == 3)", "al.requires(BLOCK == 64)"),
     (

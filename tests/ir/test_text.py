@@ -28,7 +28,7 @@ from argus.ir.nodes import (
     Stmt,
 )
 from argus.ir.text import parse_kernel, print_kernel
-from tests.ir.kernels import KERNELS, roles_gemm
+from tests.ir.kernels import KERNELS, roles_gemm, tile_gemm
 
 
 @pytest.mark.parametrize("make", KERNELS)
@@ -37,6 +37,14 @@ def test_reads_back_what_it_prints(make: Callable[[], Kernel]) -> None:
     text = print_kernel(kernel)
     assert parse_kernel(text) == kernel
     assert print_kernel(parse_kernel(text)) == text
+
+
+@given(st.integers(1, 2**31 - 1))
+def test_reads_back_groups(group: int) -> None:
+    kernel = replace(tile_gemm(), group=group)
+    text = print_kernel(kernel)
+    assert parse_kernel(text) == kernel
+    assert ("grid [(M + 63) // 64, (N + 63) // 64] group" in text) == (group > 1)
 
 
 NAMES = st.sampled_from(["full", "empty", "parity", "signal", "c0", "odd name", "mbarrier", "role"])

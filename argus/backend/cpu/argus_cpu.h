@@ -18,6 +18,9 @@ using shared_t = char*;
 
 inline int thread_id() { return detail::self().thread; }
 template <int AXIS> int block_id() { return detail::self().block->index[AXIS]; }
+template <int GROUP> BlockIds grouped_block_ids(int rows, int columns) {
+    return detail::grouped(GROUP, {block_id<0>(), block_id<1>()}, rows, columns);
+}
 inline int lane_id() { return thread_id() % ARGUS_WARP_SIZE; }
 
 namespace detail {

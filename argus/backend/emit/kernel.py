@@ -92,6 +92,9 @@ def _head(kernel: Kernel, writer: Writer) -> None:
             writer.line(f"// smem + {s.offset}: {writer.names[s.name]}, {s.dtype} {extents}, {s.layout}")
         for b in kernel.barriers:
             writer.line(f"// smem + {b.offset}: {b.name}, mbarriers: {b.count}, arrivals: {b.arrivals}")
+    if kernel.group > 1:
+        rows, columns = (Printer(writer).text(extent) for extent in kernel.grid or ())
+        writer.line(f"const auto [block0, block1] = argus::grouped_block_ids<{kernel.group}>({rows}, {columns});")
     roles = tuple(s for s in kernel.body if isinstance(s, Roles))
     own = _used(tuple(s for s in kernel.body if not isinstance(s, Roles)))
     fragments = tuple(f for f in kernel.fragments if not roles or f.name in own)

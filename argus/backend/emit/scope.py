@@ -87,7 +87,9 @@ class Writer:
         return self.prologue[key]
 
     def block_id(self, axis: int) -> str:
-        """The prologue's variable for the block's index along an axis of the grid."""
+        """The variable for the block's index along an axis: the kernel's if blocks are grouped, else the prologue's."""
+        if self.kernel.group > 1:
+            return f"block{axis}"
         return self.prologue.setdefault(("int", f"argus::block_id<{axis}>()"), f"block{axis}")
 
     def fragment(self, name: str) -> Fragment | None:

@@ -101,6 +101,9 @@ template <int AXIS> ARGUS_FN int block_id() {
     else if constexpr (AXIS == 1) return static_cast<int>(__builtin_amdgcn_workgroup_id_y());
     else return static_cast<int>(__builtin_amdgcn_workgroup_id_z());
 }
+template <int GROUP> ARGUS_FN BlockIds grouped_block_ids(int rows, int columns) {
+    return detail::grouped(GROUP, {block_id<0>(), block_id<1>()}, rows, columns);
+}
 
 // ---- global memory
 
