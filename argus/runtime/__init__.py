@@ -9,7 +9,7 @@ from argus.backend.cache import DiskCache
 from argus.frontend import decorator
 from argus.frontend.decorator import KernelSource
 from argus.runtime.executable import CachedSource, Executable
-from argus.runtime.kernel import JitKernel
+from argus.runtime.jit_kernel import JitKernel
 
 __all__ = ["Executable", "JitKernel", "jit", "kernel"]
 

@@ -12,7 +12,7 @@ from argus.backend.launch.signature import ScalarParam, Signature, TensorParam
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.expr import Const, Expr, Param
 from argus.ir.types import DTYPES
-from argus.runtime.kernel import JitKernel
+from argus.runtime.jit_kernel import JitKernel
 
 Shape = Sequence[int]
 

@@ -16,7 +16,7 @@ from argus.backend.launch.signature import Signature, signature, signature_from_
 from argus.diagnostic import LaunchError
 from argus.frontend.options import Options
 from argus.runtime.executable import TENSOR, Executable, Parameter, unaligned
-from argus.runtime.kernel import JitKernel
+from argus.runtime.jit_kernel import JitKernel
 from argus.source import SourceFile
 from tests.backend import hopper_kernels, host
 

@@ -10,7 +10,7 @@ import pytest
 from argus.backend.launch.signature import Signature, signature
 from argus.diagnostic import LaunchError
 from argus.ir.expr import Const
-from argus.runtime.kernel import JitKernel
+from argus.runtime.jit_kernel import JitKernel
 from tests.backend.launch.samples import gather, gemm
 from tests.runtime.test_kernel import HandMade, report, torch_operands
 

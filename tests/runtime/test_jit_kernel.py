@@ -13,7 +13,7 @@ from argus.backend.launch.signature import Signature, TensorParam, signature
 from argus.diagnostic import LaunchError
 from argus.frontend.options import Options
 from argus.runtime.executable import CONSTEXPR, SCALAR, TENSOR, Executable, Parameter, unaligned
-from argus.runtime.kernel import JitKernel
+from argus.runtime.jit_kernel import JitKernel
 from tests.backend.launch.samples import gather, gemm
 
 
