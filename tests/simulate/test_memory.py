@@ -69,10 +69,15 @@ def test_sparse_contents() -> None:
     assert contents.index(again).tolist() == [1, 3]
 
 
+def moment(block: int, segment: int, known: int, event: int, team: int = 0) -> Moment:
+    """A time of one of two teams, in their `segment`, that knows team 0 up to `known`, and one phase of no mbarrier."""
+    return Moment(block, team, segment, np.array([known, known, 0]), np.array([0, 0, 0]), event)
+
+
 def test_order_of_touches() -> None:
-    order = Order(4, tuple(Touch), False)
+    order = Order(4, False)
     cell, first, second = np.array([0]), np.array([3]), np.array([4])
-    now, later, elsewhere = Moment(0, 1, 0), Moment(0, 2, 1), Moment(1, 3, 2)
+    now, later, elsewhere = moment(0, 1, 0, 0), moment(0, 2, 1, 1), moment(1, 3, 2, 2)
     assert order.access(Touch.WRITE, cell, first, now, False) is None
     assert order.access(Touch.READ, cell, first, now, False) is None, "program order"
     found = order.access(Touch.READ, cell, second, now, False)
@@ -80,7 +85,7 @@ def test_order_of_touches() -> None:
     assert order.access(Touch.READ, cell, second, later, False) is None, "a barrier lies between"
     found = order.access(Touch.READ, cell, second, elsewhere, False)
     assert found is not None and found.block == 0, "nothing orders blocks"
-    atomic = Order(4, tuple(Touch), False)
+    atomic = Order(4, False)
     assert atomic.access(Touch.ACCUMULATE, cell, first, now, False) is None
     assert atomic.access(Touch.ACCUMULATE, cell, second, now, False) is None
     assert atomic.access(Touch.READ, cell, second, now, False) is not None
@@ -88,3 +93,27 @@ def test_order_of_touches() -> None:
     assert order.access(Touch.WRITE, both, np.array([5, 6]), later, False) is not None, "two threads, one statement"
     assert order.access(Touch.WRITE, np.array([2]), first, later, True) is None
     assert order.access(Touch.READ, np.array([2]), first, later, False) is not None, "a warp wrote it together"
+
+
+def test_order_of_teams_and_of_the_copy_engine() -> None:
+    order = Order(4, False)
+    cell, first, second = np.array([0]), np.array([3]), np.array([40])
+    assert order.writer(0) is None
+    assert order.access(Touch.WRITE, cell, first, moment(0, 5, 4, 0), False) is None
+    assert order.check(Touch.READ, cell, second, moment(0, 6, 4, 1, team=1)) is not None
+    assert order.check(Touch.READ, cell, second, moment(0, 6, 5, 1, team=1)) is None, "it knows segment 5"
+    assert order.unfenced(Touch.WRITE, cell, moment(0, 6, 5, 1, team=1)) is not None, "but no proxy fence"
+    order.bulk_track(Touch.WRITE).touch(cell, 40, moment(0, 6, 5, 2, team=1), barrier=2, phase=1)
+    before, after = moment(0, 7, 6, 3), moment(0, 7, 6, 3)
+    after.known[2] = 1
+    found = order.check(Touch.READ, cell, first, before)
+    assert found is not None and found.bulk and found.thread == 40 and order.writer(0) == 40
+    assert order.check(Touch.READ, cell, first, after) is None, "the phase that counts the bytes is known"
+    reads = order.track(Touch.MULTIPLY, 0)
+    reads.begin(cell, 0, after)
+    assert order.check(Touch.WRITE, cell, first, moment(0, 9, 8, 4)) is not None, "a product under way"
+    reads.finish(cell, 3, 8)
+    assert order.check(Touch.READ, cell, first, after) is None
+    done = moment(0, 9, 8, 4)
+    done.known[2] = 1
+    assert order.check(Touch.WRITE, cell, first, done) is None
