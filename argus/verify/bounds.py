@@ -19,7 +19,11 @@ from argus.ir.nodes import (
     InRange,
     Kernel,
     Map,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
     Requires,
+    Signal,
     Spec,
     Tag,
     Tensor,
@@ -154,7 +158,35 @@ class BoundsChecker:
                 self._overflow(site, last, f"the last increment of the loop counter '{site.stmt.var}'")
             for relation in site.accesses:
                 self._access(site, relation)
+            self._mbarrier(site)
         return self.findings
+
+    def _mbarrier(self, site: Site) -> None:
+        """An mbarrier that a statement uses is one of the array's."""
+        used = _mbarrier_of(site)
+        if used is None:
+            return
+        name, index = used
+        count = Const(next(b.count for b in self.kernel.barriers if b.name == name))
+        if self._inside(site, index, count):
+            return
+        value, facts = self.solver.integer(index), self.facts(site)
+        goal = z3.And(value >= 0, value < count.value)
+        answer = self.solver.holds(goal, facts)
+        if answer.verdict is Verdict.PROVED:
+            return
+        if answer.verdict is Verdict.REFUTED:
+            answer = self.solver.shrink(goal, facts, self._order(site), answer)
+        what = f"the index of mbarrier '{name}' leaves its {count.value}"
+        help = "declare as many mbarriers as the ring has slots"
+        span = site.stmt.span
+        if answer.verdict is Verdict.UNKNOWN:
+            self.findings.append(
+                unknown("bounds-unknown", "bounds", span, f"cannot decide: {what} ({answer.reason})", help)
+            )
+            return
+        place = self._place(site, answer)
+        self.findings.append(Finding("out-of-bounds", "bounds", Verdict.REFUTED, what, span, help=help, place=place))
 
     def _access(self, site: Site, relation: Relation) -> None:
         obj = self.kernel.object(relation.obj)
@@ -318,6 +350,26 @@ def _evaluated(site: Site) -> Iterator[Expr]:
         yield stmt.value
     if isinstance(stmt, Copy) and stmt.mask is not None:
         yield stmt.mask
+    if isinstance(stmt, MbarrierWait):
+        yield stmt.parity
+    used = _mbarrier_of(site)
+    if used is not None:
+        yield used[1]
+
+
+def _mbarrier_of(site: Site) -> tuple[str, Expr] | None:
+    """The name and index of the mbarrier that a site uses."""
+    match site.stmt:
+        case (
+            MbarrierExpect(barrier=name, index=index)
+            | MbarrierArrive(barrier=name, index=index)
+            | MbarrierWait(barrier=name, index=index)
+        ):
+            return name, index
+        case Copy(signal=Signal(barrier=name, index=index)):
+            return name, index
+        case _:
+            return None
 
 
 def _at(expr: Expr, index: tuple[Expr, ...]) -> Expr:
