@@ -1,0 +1,41 @@
+"""Kernels of roles as the passes make them, under every schedule: epilogues through shared memory, two products."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from argus.ir.nodes import Kernel
+from argus.ir.types import bfloat16
+from argus.simulate import replay, simulate
+from argus.simulate.numeric import round_to
+from tests.passes.test_specialise_results import GATED, gemm, lowered
+
+SCHEDULES = ("program", "reverse", "lazy", "eager-{0}", "eager-{1}", "random(3)")
+
+
+def named(kernel: Kernel, schedule: str) -> str:
+    """The schedule with the kernel's role names."""
+    return schedule.format(*(role.name for role in kernel.body[-1].roles))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 0), (70, 40, 200)])
+def test_gemm(schedule: str, m: int, n: int, k: int) -> None:
+    kernel = gemm(4, 64, 64, 2)
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-4, 5, (rows, k)).astype(np.float32) for rows in (m, n))
+    arguments = {"a": a, "b": b, "c": np.full((m, n), np.nan, np.float32)}
+    outcome = simulate(kernel, arguments, tags=True, schedule=named(kernel, schedule))
+    assert outcome.ok and outcome.complete, [str(v) for v in outcome.violations]
+    np.testing.assert_array_equal(outcome.tensors["c"], round_to(a @ b.T, bfloat16))
+
+
+def test_two_groups_of_warps() -> None:
+    assert not replay(gemm(8, 128, 256, 3), {"M": 130, "N": 264, "K": 264}, [(1, 1)])
+
+
+def test_two_products_share_a_tile() -> None:
+    kernel = lowered(GATED, "gated", 4)
+    for schedule in SCHEDULES:
+        assert not replay(kernel, {"M": 70, "N": 40, "K": 200}, [(1, 0)], schedule=named(kernel, schedule))
