@@ -93,9 +93,9 @@ class Protocol:
             self.findings.append(problems)
 
     def _refuse(self, site: Site, barrier: Mbarrier, why: str) -> None:
-        text = f"the protocol of mbarrier '{barrier.name}' is not understood: {why}"
+        text = f"the protocol of mbarrier '{barrier.name}' is not that of a ring of buffers: {why}"
         help = "use each barrier as a ring: index (i % stages), one use a role and iteration"
-        self.findings.append(unknown("progress-unknown", "progress", site.stmt.span, text, help))
+        self.findings.append(self._broken("barrier-protocol", text, help, site))
 
     def _event(self, site: Site) -> Event:
         stmt = site.stmt

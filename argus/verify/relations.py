@@ -16,7 +16,7 @@ import islpy as isl
 
 from argus.ir.access import Mode, Relation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
-from argus.ir.nodes import Assume, Kernel, Requires, Shared
+from argus.ir.nodes import Assume, Kernel, Precondition, Requires, Shared
 from argus.ir.types import MAX_EXTENT
 from argus.layout import FragmentLayout
 from argus.verify.program import Site, is_launch_constant, resolved, sites
@@ -276,16 +276,21 @@ class Model:
                 if stride == Const(1, stride.dtype) and lanes > 1:
                     conditions.append(f"({self.translator.integer(extent, ())}) mod {lanes} = 0")
         for precondition in kernel.preconditions:
-            match precondition:
-                case Requires(cond=cond) | Assume(cond=cond):
-                    try:
-                        conditions.append(self.translator.condition(cond, ()))
-                    except NonAffine as error:
-                        self.unmodelled.append(str(error))
-                case _:
-                    pass
+            try:
+                conditions.append(self._precondition_text(precondition))
+            except NonAffine as error:
+                self.unmodelled.append(str(error))
         self.size_context = self.parse_set(f"{{ : {' and '.join(conditions) or 'true'} }}")
         return self.size_context.intersect(self.parse_set(f"{{ : {' and '.join(self._block_range())} }}"))
+
+    def _precondition_text(self, precondition: Precondition) -> str:
+        """What a precondition says of the sizes: an index tensor with elements has values that they can hold."""
+        if isinstance(precondition, (Requires, Assume)):
+            return self.translator.condition(precondition.cond, ())
+        tensor = self.kernel.object(precondition.tensor)
+        extents = [self.translator.integer(e, ()) for e in tensor.shape if not isinstance(e, int)]
+        low, high = (self.translator.integer(e, ()) for e in (precondition.lo, precondition.hi))
+        return "(" + " or ".join([*(f"{e} <= 0" for e in extents), f"{low} < {high}"]) + ")"
 
     def _block_range(self) -> list[str]:
         """The program ids that run."""

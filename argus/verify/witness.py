@@ -76,9 +76,7 @@ def confirm(kernel: Kernel, finding: Finding, place: Place) -> Violation | None:
     tags = finding.property == "tags"
     violations = replay(kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS)
     same = [v for v in violations if v.property == finding.property]
-    if (
-        finding.property in ("machine", "progress") or kernel.barriers
-    ):  # a broken rule shows in whatever it breaks first
+    if finding.property in ("machine", "progress"):  # a broken rule shows in whatever it breaks first
         same = list(violations)
 
     def closeness(violation: Violation) -> tuple[bool, bool, bool]:

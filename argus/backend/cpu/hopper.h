@@ -96,6 +96,7 @@ inline void check_box(const BulkCopy& copy, int rank) {
     const char* wrong = nullptr;
     if (map.rank != rank) wrong = "the tensor map has another rank";
     else if (map.swizzle && map.box[0] * map.item != map.swizzle) wrong = "rows of the box are not as long as the swizzle";
+    else if (copy.at[0] * map.item % 16) wrong = "the box begins at no multiple of 16 bytes of a row";
     else if (copy.offset % 128) wrong = "the address is no multiple of 128 bytes";
     else if (copy.offset < 0 || copy.offset + copy.bytes > self().block->shared_bytes)
         wrong = "the box is outside of the block's shared memory";
