@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from argus.diagnostic import Severity, SourceError, Verdict
-from argus.ir.nodes import Kernel
+from argus.ir.nodes import InRange, Kernel
 from argus.ir.text import print_kernel
 from argus.simulate import NotReplayable, replay
 from argus.verify import verify
@@ -32,6 +32,8 @@ class Tally:
 
     verdicts: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
+    undecided: int = 0
+    """Unknown ones that depend on no data: their every index is known, so they should be decided."""
     runs: int = 0
 
     def __str__(self) -> str:
@@ -61,6 +63,8 @@ def examine(kernel: Kernel, tried: list[dict[str, int]], tally: Tally) -> None:
         tally.verdicts["refused"] += 1
         return
     tally.verdicts[report.verdict.value] += 1
+    if report.verdict is Verdict.UNKNOWN and not any(isinstance(p, InRange) for p in kernel.preconditions):
+        tally.undecided += 1
     errors = [d for d in report.diagnostics if d.severity is Severity.ERROR]
     tally.unknown.update(d.code for d in errors if d.verdict is Verdict.UNKNOWN)
     for diagnostic in errors:
