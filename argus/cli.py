@@ -1,6 +1,6 @@
-"""The command line: check, build, explain, layout, demo.
+"""The command line: check, build, mutate, explain, layout, demo.
 
-Exit codes: 0 all proved (or done); 1 something refuted; 2 unusable input; 3 something unknown.
+Exit codes: 0 all proved (or done); 1 something refuted, or a mutant missed; 2 unusable input; 3 something unknown.
 Where several hold: 2 before 1 before 3 before 0.
 """
 
@@ -14,8 +14,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markdown import Markdown
 
-from argus import compile, environment, layout, pages
+from argus import compile, environment, layout, mutate, pages
 from argus.backend.artifact import Artifact
 from argus.demo import demo
 from argus.diagnostic import ArgusError, Diagnostic, ToolchainError, Verdict
@@ -82,7 +82,13 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("file", metavar="FILE[::KERNEL]")
     build.add_argument("--target", choices=list(TARGETS), required=True)
     build.add_argument("-o", "--output", metavar="DIR", type=Path, default=Path("."), help="default: here")
-    for sub in (check, build):
+    mutant = command("mutate", _mutate, "make small edits of a kernel, and count those that the proof catches")
+    mutant.add_argument("file", metavar="FILE[::KERNEL]")
+    mutant.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")
+    mutant.add_argument("--seed", type=int, default=0, metavar="S", help="which mutants are drawn; default: 0")
+    mutant.add_argument("--count", type=_positive, metavar="N", help="how many mutants are drawn; default: all")
+    mutant.add_argument("--json", action="store_true", help="print a JSON list with an object for each kernel")
+    for sub in (check, build, mutant):
         sub.add_argument("--limit", type=_seconds, default=compile.LIMIT_S, metavar="S",
                          help="seconds that a proof may take")  # fmt: skip
         sub.add_argument("-D", dest="constants", action="append", type=_definition, default=[], metavar="NAME=VALUE",
@@ -102,6 +108,13 @@ def _seconds(text: str) -> float:
     value = float(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a time above 0 s")
+    return value
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return value
 
 
@@ -355,6 +368,33 @@ def _resources(artifact: Artifact, files: list[str]) -> dict[str, object]:
                        for name, value in artifact.kernel.constexprs},
         "files": files,
     }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- mutate
+
+
+def _mutate(options: argparse.Namespace) -> int:
+    trials: list[mutate.Trial] = []
+    for job in list(_jobs(options.file, options.target, dict(options.constants))):
+        explicit = compile.choreograph(compile.elaborate(job.source, job.name, job.options), job.options.target)
+        with _steps(f"mutants of {job.name}") as progress:
+            trials.append(mutate.trial(explicit, options.seed, options.count, options.limit, progress))
+        if not options.json:
+            _out().print(mutate.trial_table(trials[-1]))
+    if options.json:
+        print(json.dumps([mutate.trial_json(t) for t in trials], indent=2))
+    return REFUTED if any(t.number(mutate.Outcome.MISSED) for t in trials) else PROVED
+
+
+@contextmanager
+def _steps(message: str) -> Iterator[Callable[[int, int], None]]:
+    """A function that shows on a terminal how far work has come; elsewhere it shows nothing."""
+    console = _err()
+    if not console.is_terminal:
+        yield lambda done, of: None
+        return
+    with console.status(message) as status:
+        yield lambda done, of: status.update(f"{message}: {done} of {of}")
 
 
 # ---------------------------------------------------------------------------- explain, layout, demo

@@ -3,47 +3,19 @@
 `kernels()` draws small well-formed kernels of several families, some right and some wrong in one of the ways that
 kernels go wrong: masks, barriers, waits, bounds, initial values, tags, grids. `mutations(kernel)` makes every
 kernel that is one small edit away, by name. `sizes(kernel)` draws values for the symbolic sizes that keep the
-kernel's preconditions, and `arguments(kernel, sizes)` makes arrays for them.
+kernel's preconditions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from math import prod
-from typing import Any
-
-import numpy as np
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from argus.ir.expr import Const, Expr, Op, Param, rewrite
+from argus import mutate
 from argus.ir.instruction import MMA
-from argus.ir.nodes import (
-    Access,
-    Accumulate,
-    AssertTags,
-    Barrier,
-    CommitGroup,
-    Copy,
-    For,
-    InRange,
-    Kernel,
-    Map,
-    Mma,
-    Once,
-    Stmt,
-    TagEqual,
-    TagTerm,
-    TagTuple,
-    Tensor,
-    WaitGroup,
-)
+from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel
-from argus.ir.visit import map_exprs, rewrite_body, walk
 from argus.ir.wellformed import check_explicit
-from argus.simulate.launch import bind_shape, scalar, unmet
-from argus.simulate.numeric import carrier
+from argus.mutate import Mutation, admissible
 
 # ---------------------------------------------------------------------------- families
 
@@ -412,41 +384,6 @@ def kernels() -> st.SearchStrategy[Kernel]:
 _INTERESTING = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 128, 130)
 
 
-def shape_of(tensor: Tensor, values: Mapping[str, int]) -> tuple[int, ...]:
-    """The extents of a tensor at given sizes."""
-    return tuple(values[e.name] if isinstance(e, Param) else int(scalar(e, values)) for e in tensor.shape)
-
-
-def contents_range(kernel: Kernel, tensor: Tensor, values: Mapping[str, int]) -> tuple[int, int]:
-    """[low, high) of the integers that a tensor may hold; small ones where nothing is declared."""
-    for condition in kernel.preconditions:
-        if isinstance(condition, InRange) and condition.tensor == tensor.name:
-            return int(scalar(condition.lo, values)), int(scalar(condition.hi, values))
-    return 1, 7
-
-
-def admissible(kernel: Kernel, values: Mapping[str, int]) -> bool:
-    """Whether sizes keep the kernel's preconditions, for contiguous tensors that have contents."""
-    params: dict[str, int | float | bool] = dict(values)
-    for t in kernel.tensors:
-        shape = shape_of(t, values)
-        contiguous = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-        low, high = contents_range(kernel, t, values)
-        if bind_shape(t, shape, contiguous, params) or (low >= high and 0 not in shape):
-            return False
-    return not unmet(kernel, params)
-
-
-def arguments(kernel: Kernel, values: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-    """A contiguous array for every tensor, of small integers within their declared range."""
-    rng = np.random.default_rng(7)
-    result: dict[str, NDArray[Any]] = {}
-    for t in kernel.tensors:
-        low, high = contents_range(kernel, t, values)
-        result[t.name] = rng.integers(low, max(high, low + 1), shape_of(t, values)).astype(carrier(t.dtype))
-    return result
-
-
 def sizes(kernel: Kernel) -> st.SearchStrategy[dict[str, int]]:
     """Small values for every size, among them 0, 1 and those around the tiles' extents."""
     choice = st.fixed_dictionaries({name: st.sampled_from(_INTERESTING) for name in kernel.sizes})
@@ -456,130 +393,6 @@ def sizes(kernel: Kernel) -> st.SearchStrategy[dict[str, int]]:
 # ---------------------------------------------------------------------------- mutations
 
 
-@dataclass(frozen=True, slots=True)
-class Mutation:
-    """A kernel one edit away from another; `name` says which edit, and at which statement (in program order)."""
-
-    name: str
-    kernel: Kernel
-
-
 def mutations(kernel: Kernel) -> list[Mutation]:
-    """Every well-formed kernel that is one edit away: the edits that mistakes are made of."""
-    found = []
-    for number, stmt in enumerate(walk(kernel.body)):
-        for name, new in _edits(stmt):
-            body = _replaced(kernel.body, stmt, new)
-            found.append(Mutation(f"{name} (statement {number})", replace(kernel, body=body)))
-    found += [Mutation(name, changed) for name, changed in _whole(kernel)]
-    return [m for m in found if m.kernel != kernel and not check_explicit(m.kernel)]
-
-
-def _replaced(body: tuple[Stmt, ...], old: Stmt, new: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` with the statement `old` (by identity, or one whose body was rebuilt around nothing new) replaced."""
-    return rewrite_body(body, lambda s: new if s is old or (isinstance(old, For) and s == old) else None)
-
-
-def _edits(stmt: Stmt) -> Iterator[tuple[str, tuple[Stmt, ...]]]:
-    match stmt:
-        case Barrier():
-            yield "drop a barrier", ()
-        case CommitGroup():
-            yield "drop a commit", ()
-        case WaitGroup(pending=pending):
-            yield "drop a wait", ()
-            yield "wait for one group less", (replace(stmt, pending=pending + 1),)
-            if pending:
-                yield "wait for one group more", (replace(stmt, pending=pending - 1),)
-        case Copy():
-            yield from _copy_edits(stmt)
-        case Map(value=Const(value=value, dtype=dtype)):
-            yield "drop an initial value", ()
-            yield "start from another value", (replace(stmt, value=Const(value + 1, dtype)),)
-        case Accumulate() | Mma():
-            yield "accumulate twice", (stmt, stmt)
-            yield "drop an accumulation", ()
-        case For(start=start, stop=stop, step=step):
-            yield "start one step later", (replace(stmt, start=Op("add", (start, Const(step)), start.dtype)),)
-            yield "stop one step earlier", (replace(stmt, stop=Op("sub", (stop, Const(step)), stop.dtype)),)
-            yield "stop one step later", (replace(stmt, stop=Op("add", (stop, Const(step)), stop.dtype)),)
-            yield "double the step", (replace(stmt, step=2 * step),)
-        case AssertTags():
-            yield "assert a longer set", (_longer(stmt),)
-        case _:
-            pass
-    if isinstance(stmt, (Copy, Map, Accumulate)):
-        yield "another modulus", (map_exprs(stmt, _other_modulus),)
-
-
-def _copy_edits(stmt: Copy) -> Iterator[tuple[str, tuple[Stmt, ...]]]:
-    yield "drop a copy", ()
-    if stmt.mask is not None:
-        yield "drop a mask", (replace(stmt, mask=None, other=None),)
-        yield "weaken a mask", (replace(stmt, mask=rewrite(stmt.mask, _weaker)),)
-    if stmt.other is not None:
-        yield "pad with another value", (replace(stmt, other=Const(float(stmt.other.value) + 1, stmt.other.dtype)),)
-    for axis in range(len(stmt.src.index)):
-        yield f"shift source index {axis}", (replace(stmt, src=_shifted(stmt.src, axis)),)
-    for axis in range(len(stmt.dst.index)):
-        yield f"shift target index {axis}", (replace(stmt, dst=_shifted(stmt.dst, axis)),)
-    if len(stmt.src.index) == 2:
-        yield "swap source indices", (replace(stmt, src=Access(stmt.src.obj, stmt.src.index[::-1])),)
-
-
-def _shifted(access: Access, axis: int) -> Access:
-    index = list(access.index)
-    index[axis] = Op("add", (index[axis], Const(1, index[axis].dtype)), index[axis].dtype)
-    return Access(access.obj, tuple(index))
-
-
-def _weaker(e: Expr) -> Expr | None:
-    return Op("le", e.args, e.dtype) if isinstance(e, Op) and e.op == "lt" else None
-
-
-def _other_modulus(e: Expr) -> Expr | None:
-    match e:
-        case Op(op="mod", args=(x, Const(value=value, dtype=dtype))) if value > 1:
-            return Op("mod", (x, Const(value - 1, dtype)), e.dtype)
-        case _:
-            return None
-
-
-def _longer(stmt: AssertTags) -> AssertTags:
-    def term(t: TagTerm) -> TagTerm:
-        return replace(t, hi=Op("add", (t.hi, Const(1)), t.hi.dtype)) if isinstance(t, Once) else t
-
-    def condition(c: TagEqual | TagTuple) -> TagEqual | TagTuple:
-        if isinstance(c, TagEqual):
-            return replace(c, left=term(c.left), right=term(c.right))
-        return replace(c, terms=tuple(term(t) for t in c.terms))
-
-    return replace(stmt, conditions=tuple(condition(c) for c in stmt.conditions))
-
-
-def _whole(kernel: Kernel) -> Iterator[tuple[str, Kernel]]:
-    """Edits outside of the body: the grid, preconditions, shared layouts and places."""
-    for axis, extent in enumerate(kernel.grid or ()):
-        others: list[tuple[str, Callable[[Expr], Expr]]] = [
-            ("one block more", lambda e: Op("add", (e, Const(1)), e.dtype)),
-            ("round the grid down", lambda e: rewrite(e, _rounded_down)),
-        ]
-        for name, change in others:
-            grid = tuple(change(e) if i == axis else e for i, e in enumerate(kernel.grid or ()))
-            if grid[axis] != extent:
-                yield f"{name} along axis {axis}", replace(kernel, grid=grid)
-    for number in range(len(kernel.preconditions)):
-        rest = kernel.preconditions[:number] + kernel.preconditions[number + 1 :]
-        yield f"drop precondition {number}", replace(kernel, preconditions=rest)
-    for number, tile in enumerate(kernel.shared):
-        if tile.offset:
-            moved = (*kernel.shared[:number], replace(tile, offset=0), *kernel.shared[number + 1 :])
-            yield f"place {tile.name} at byte 0", replace(kernel, shared=moved)
-
-
-def _rounded_down(e: Expr) -> Expr | None:
-    match e:
-        case Op(op="floordiv", args=(Op(op="add", args=(x, Const())), divisor)):
-            return Op("floordiv", (x, divisor), e.dtype)
-        case _:
-            return None
+    """Every well-formed kernel that is one edit away."""
+    return [m for m in mutate.mutations(kernel) if not check_explicit(m.kernel)]

@@ -17,7 +17,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"render", "ir", "pages"}),
     frozenset({"language"}),
     frozenset({"frontend", "passes", "verify", "simulate", "backend"}),
-    frozenset({"compile"}),
+    frozenset({"compile", "mutate"}),
     frozenset({"torch", "kernels", "runtime", "autotune", "demo", "cli", "__main__", "__init__"}),
 )
 """A part imports its own layer and those above it in this list."""

@@ -49,27 +49,35 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
                 pass
 
 
+def rewrite_blocks(
+    body: tuple[Stmt, ...], change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]
+) -> tuple[Stmt, ...]:
+    """Bottom-up replacement of blocks: those of loops, branches and roles, in program order, and then `body`."""
+    return change(tuple(_inside(stmt, change) for stmt in body))
+
+
+def _inside(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
+    match stmt:
+        case For(body=inner):
+            return replace(stmt, body=rewrite_blocks(inner, change))
+        case If(then=then, orelse=orelse):
+            return replace(stmt, then=rewrite_blocks(then, change), orelse=rewrite_blocks(orelse, change))
+        case Roles(roles=roles):
+            return replace(stmt, roles=tuple(replace(r, body=rewrite_blocks(r.body, change)) for r in roles))
+        case _:
+            return stmt
+
+
 def rewrite_body(
     body: tuple[Stmt, ...], change: Callable[[Stmt], tuple[Stmt, ...] | None]
 ) -> tuple[Stmt, ...]:
     """Bottom-up replacement of statements: `change` gives the new statements, or None to keep one."""
-    result: list[Stmt] = []
-    for stmt in body:
-        match stmt:
-            case For(body=inner):
-                stmt = replace(stmt, body=rewrite_body(inner, change))
-            case If(then=then, orelse=orelse):
-                stmt = replace(
-                    stmt, then=rewrite_body(then, change), orelse=rewrite_body(orelse, change)
-                )
-            case Roles(roles=roles):
-                changed_roles = (replace(r, body=rewrite_body(r.body, change)) for r in roles)
-                stmt = replace(stmt, roles=tuple(changed_roles))
-            case _:
-                pass
-        changed = change(stmt)
-        result.extend((stmt,) if changed is None else changed)
-    return tuple(result)
+
+    def block(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        changed = ((stmt, change(stmt)) for stmt in stmts)
+        return tuple(s for stmt, new in changed for s in ((stmt,) if new is None else new))
+
+    return rewrite_blocks(body, block)
 
 
 def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr | None]) -> Stmt:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel, print_kernel
 from argus.ir.wellformed import check_explicit
+from argus.mutate import arguments
 from argus.simulate import replay, simulate
-from tests.strategies import arguments, kernels, mutations, sizes
+from tests.strategies import kernels, mutations, sizes
 
 law = settings(
     max_examples=15,

@@ -1,0 +1,319 @@
+"""Edits of single statements: what each kind of statement becomes when its author, or a pass, makes one mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import isinf
+
+from argus.ir.expr import Const, Elem, Expr, Op, children, elements, rewrite
+from argus.ir.nodes import (
+    Access,
+    Accumulate,
+    AssertTags,
+    Barrier,
+    CommitGroup,
+    Copy,
+    For,
+    If,
+    Map,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
+    Mma,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    Once,
+    ProxyFence,
+    Signal,
+    Stmt,
+    TagEqual,
+    TagTerm,
+    TagTuple,
+    WaitGroup,
+)
+from argus.layout import FragmentLayout
+from argus.mutate.kind import Kind
+
+Edit = tuple[str, Kind, tuple[Stmt, ...]]
+"""A name, the kind, and what stands in the statement's place."""
+
+_TITLES: dict[type, str] = {
+    Barrier: "a barrier",
+    CommitGroup: "a commit",
+    WaitGroup: "a wait",
+    MmaFence: "a fence of products",
+    MmaCommit: "a commit of products",
+    MmaWait: "a wait for products",
+    ProxyFence: "a proxy fence",
+    MbarrierExpect: "an expectation of bytes",
+    MbarrierArrive: "an arrival",
+    MbarrierWait: "a wait for a phase",
+}
+_OTHER_REDUCTION = {"add": "maximum", "maximum": "minimum", "minimum": "maximum"}
+_BYTES = 16
+"""The least by which bytes that an mbarrier expects may differ."""
+
+
+def title(stmt: Stmt) -> str:
+    """The name of a synchronising statement."""
+    return _TITLES[type(stmt)]
+
+
+def statement(stmt: Stmt) -> Iterator[Edit]:
+    """The edits of one statement, except for leaving out or moving what synchronises."""
+    match stmt:
+        case WaitGroup(pending=pending) | MmaWait(pending=pending):
+            yield "wait for one group less", Kind.COUNT, (replace(stmt, pending=pending + 1),)
+            if pending:
+                yield "wait for one group more", Kind.COUNT, (replace(stmt, pending=pending - 1),)
+        case MbarrierExpect() | MbarrierArrive() | MbarrierWait():
+            yield from _mbarrier(stmt)
+        case Copy():
+            yield from _copy(stmt)
+        case Map():
+            yield from _map(stmt)
+        case Accumulate() | Mma():
+            yield from _accumulation(stmt)
+        case For():
+            yield from _loop(stmt)
+        case If(cond=cond, then=then, orelse=orelse):
+            yield "always take a branch", Kind.MASK, then
+            yield "never take a branch", Kind.MASK, orelse
+            for name, changed in _comparisons(cond):
+                yield f"{name} a condition", Kind.MASK, (replace(stmt, cond=changed),)
+        case AssertTags():
+            yield "assert a longer set", Kind.ASSERTION, (_longer(stmt),)
+        case _:
+            pass
+    if isinstance(stmt, Copy | Map | Accumulate) and stmt.layout is not None:
+        other = _other_threads(stmt.layout)
+        if other is not None:
+            yield "give elements to other threads", Kind.LAYOUT, (replace(stmt, layout=other),)
+
+
+# ---------------------------------------------------------------------------- statements
+
+
+def _mbarrier(stmt: MbarrierExpect | MbarrierArrive | MbarrierWait) -> Iterator[Edit]:
+    def place(index: Expr) -> Stmt:
+        return replace(stmt, index=index)
+
+    yield from _indices("mbarrier", (stmt.index,), lambda index: place(index[0]))
+    match stmt:
+        case MbarrierExpect(bytes=count):
+            yield "expect more bytes", Kind.COUNT, (replace(stmt, bytes=count + _BYTES),)
+            yield "expect fewer bytes", Kind.COUNT, (replace(stmt, bytes=count - _BYTES),)
+            yield "expect bytes twice", Kind.COUNT, (stmt, stmt)
+        case MbarrierArrive():
+            yield "arrive twice", Kind.COUNT, (stmt, stmt)
+        case MbarrierWait(parity=parity):
+            flipped = Op("mod", (_plus(parity, 1), Const(2, parity.dtype)), parity.dtype)
+            yield "wait for the other parity", Kind.COUNT, (replace(stmt, parity=flipped),)
+            for value in (0, 1):
+                yield f"always wait for parity {value}", Kind.COUNT, (replace(stmt, parity=Const(value)),)
+
+
+def _copy(stmt: Copy) -> Iterator[Edit]:
+    yield "drop a copy", Kind.STATEMENT, ()
+    yield from _indices("source", stmt.src.index, lambda index: replace(stmt, src=Access(stmt.src.obj, index)))
+    yield from _indices("target", stmt.dst.index, lambda index: replace(stmt, dst=Access(stmt.dst.obj, index)))
+    if stmt.signal is not None:
+        barrier = stmt.signal.barrier
+        yield from _indices(
+            "mbarrier", (stmt.signal.index,), lambda index: replace(stmt, signal=Signal(barrier, index[0]))
+        )
+    if stmt.mask is not None:
+        yield "drop a mask", Kind.MASK, (replace(stmt, mask=None, other=None),)
+        for name, mask in (*_conjuncts(stmt.mask), *_comparisons(stmt.mask)):
+            yield f"{name} a mask", Kind.MASK, (replace(stmt, mask=mask),)
+    if stmt.other is not None:
+        yield "pad with another value", Kind.VALUE, (replace(stmt, other=_other_value(stmt.other)),)
+        yield "pad with old values", Kind.VALUE, (replace(stmt, other=None),)
+
+
+def _map(stmt: Map) -> Iterator[Edit]:
+    if isinstance(stmt.value, Const):
+        yield "drop an initial value", Kind.VALUE, ()
+        yield "start from another value", Kind.VALUE, (replace(stmt, value=_other_value(stmt.value)),)
+    else:
+        yield "drop a computation", Kind.STATEMENT, ()
+    yield from _indices("target", stmt.dst.index, lambda index: replace(stmt, dst=Access(stmt.dst.obj, index)))
+    yield from _registers(stmt.value, lambda value: replace(stmt, value=value))
+    for name, value in _comparisons(stmt.value):
+        yield f"{name} a comparison", Kind.MASK, (replace(stmt, value=value),)
+
+
+def _accumulation(stmt: Accumulate | Mma) -> Iterator[Edit]:
+    yield "accumulate twice", Kind.REDUCTION, (stmt, stmt)
+    yield "drop an accumulation", Kind.REDUCTION, ()
+    if isinstance(stmt, Mma):
+        for name, access in (("d", stmt.d), ("a", stmt.a), ("b", stmt.b)):
+            yield from _indices(name, access.index, _operand(stmt, name, access.obj))
+        return
+    yield "reduce by another operator", Kind.REDUCTION, (replace(stmt, op=_OTHER_REDUCTION[stmt.op]),)
+    yield from _indices("target", stmt.dst.index, lambda index: replace(stmt, dst=Access(stmt.dst.obj, index)))
+    yield from _registers(stmt.value, lambda value: replace(stmt, value=value))
+    if stmt.mask is not None:
+        yield "drop a mask", Kind.MASK, (replace(stmt, mask=None),)
+        for label, mask in (*_conjuncts(stmt.mask), *_comparisons(stmt.mask)):
+            yield f"{label} a mask", Kind.MASK, (replace(stmt, mask=mask),)
+
+
+def _operand(stmt: Mma, name: str, obj: str) -> Callable[[tuple[Expr, ...]], Stmt]:
+    def changed(index: tuple[Expr, ...]) -> Stmt:
+        access = Access(obj, index)
+        match name:
+            case "d":
+                return replace(stmt, d=access)
+            case "a":
+                return replace(stmt, a=access)
+            case _:
+                return replace(stmt, b=access)
+
+    return changed
+
+
+def _loop(stmt: For) -> Iterator[Edit]:
+    step = stmt.step
+    yield "start one step later", Kind.LOOP, (replace(stmt, start=_plus(stmt.start, step)),)
+    yield "stop one step earlier", Kind.LOOP, (replace(stmt, stop=_plus(stmt.stop, -step)),)
+    yield "stop one step later", Kind.LOOP, (replace(stmt, stop=_plus(stmt.stop, step)),)
+    yield "double the step", Kind.LOOP, (replace(stmt, step=2 * step),)
+    if step % 2 == 0:
+        yield "halve the step", Kind.LOOP, (replace(stmt, step=step // 2),)
+
+
+def _longer(stmt: AssertTags) -> AssertTags:
+    def term(t: TagTerm) -> TagTerm:
+        return replace(t, hi=_plus(t.hi, 1)) if isinstance(t, Once) else t
+
+    def condition(c: TagEqual | TagTuple) -> TagEqual | TagTuple:
+        if isinstance(c, TagEqual):
+            return replace(c, left=term(c.left), right=term(c.right))
+        return replace(c, terms=tuple(term(t) for t in c.terms))
+
+    return replace(stmt, conditions=tuple(condition(c) for c in stmt.conditions))
+
+
+def _other_threads(layout: FragmentLayout) -> FragmentLayout | None:
+    """The same elements, the two fastest digits of the thread exchanged; None if there is one digit."""
+    if len(layout.threads) < 2:
+        return None
+    first, second, *rest = layout.threads
+    return FragmentLayout(layout.shape, (second, first, *rest), layout.values)
+
+
+# ---------------------------------------------------------------------------- indices
+
+
+def _indices(what: str, index: tuple[Expr, ...], put: Callable[[tuple[Expr, ...]], Stmt]) -> Iterator[Edit]:
+    """Edits of one access: `put` gives the statement with another index."""
+    for axis, expr in enumerate(index):
+
+        def one(new: Expr, axis: int = axis) -> tuple[Stmt, ...]:
+            return (put((*index[:axis], new, *index[axis + 1 :])),)
+
+        yield f"shift {what} index {axis}", Kind.INDEX, one(_plus(expr, 1))
+        match expr:
+            case Op(op="mod", args=(x, Const(value=value) as slots)) if value > 1:
+                yield f"next slot of {what} index {axis}", Kind.COUNT, one(replace(expr, args=(_plus(x, 1), slots)))
+                for step in (-1, 1):
+                    other = replace(expr, args=(x, Const(value + step, slots.dtype)))
+                    yield f"another modulus of {what} index {axis}", Kind.COUNT, one(other)
+            case _:
+                pass
+    if len(index) > 1 and index[-1] != index[-2]:
+        yield f"swap {what} indices", Kind.INDEX, (put((*index[:-2], index[-1], index[-2])),)
+
+
+def _registers(value: Expr, put: Callable[[Expr], Stmt]) -> Iterator[Edit]:
+    """Edits of the registers that a value reads."""
+    for elem in dict.fromkeys(elements(value)):
+
+        def replaced(index: tuple[Expr, ...], elem: Elem = elem) -> Stmt:
+            new = replace(elem, index=index)
+            return put(rewrite(value, lambda e: new if e == elem else None))
+
+        yield from _indices(elem.obj, elem.index, replaced)
+
+
+def _plus(expr: Expr, amount: int) -> Expr:
+    name = "add" if amount >= 0 else "sub"
+    return Op(name, (expr, Const(abs(amount), expr.dtype)), expr.dtype)
+
+
+# ---------------------------------------------------------------------------- masks and values
+
+_WEAKER = {"lt": "le", "gt": "ge"}
+_STRONGER = {"le": "lt", "ge": "gt"}
+
+
+def _comparisons(expr: Expr) -> Iterator[tuple[str, Expr]]:
+    """`expr` with one of its comparisons weakened or strengthened by one."""
+    for changed in _single(expr, _weaker):
+        yield "weaken", changed
+    for changed in _single(expr, _stronger):
+        yield "strengthen", changed
+
+
+def _weaker(e: Expr) -> Expr | None:
+    match e:
+        case Op(op=name) if name in _WEAKER:
+            return replace(e, op=_WEAKER[name])
+        case Op(op="le", args=(x, y)):
+            return replace(e, args=(x, _plus(y, 1)))
+        case Op(op="ge", args=(x, y)):
+            return replace(e, args=(x, _plus(y, -1)))
+        case _:
+            return None
+
+
+def _stronger(e: Expr) -> Expr | None:
+    match e:
+        case Op(op=name) if name in _STRONGER:
+            return replace(e, op=_STRONGER[name])
+        case Op(op="lt", args=(x, y)):
+            return replace(e, args=(x, _plus(y, -1)))
+        case Op(op="gt", args=(x, y)):
+            return replace(e, args=(x, _plus(y, 1)))
+        case _:
+            return None
+
+
+def _conjuncts(mask: Expr) -> Iterator[tuple[str, Expr]]:
+    """`mask` with one side of a conjunction left out."""
+
+    def side(number: int) -> Callable[[Expr], Expr | None]:
+        return lambda e: e.args[number] if isinstance(e, Op) and e.op == "and" else None
+
+    for number in (0, 1):
+        for changed in _single(mask, side(number)):
+            yield "drop a part of", changed
+
+
+def _single(expr: Expr, change: Callable[[Expr], Expr | None]) -> Iterator[Expr]:
+    """`expr` with `change` applied at one place, for each place where it gives something."""
+    new = change(expr)
+    if new is not None:
+        yield new
+    parts = children(expr)
+    for i, part in enumerate(parts):
+        for changed in _single(part, change):
+            inner = (*parts[:i], changed, *parts[i + 1 :])
+            match expr:
+                case Op():
+                    yield replace(expr, args=inner)
+                case Elem():
+                    yield replace(expr, index=inner)
+                case _:
+                    pass
+
+
+def _other_value(value: Const) -> Const:
+    """Another literal of the type: one more, or zero for an infinity."""
+    number = value.value
+    if value.dtype.is_float:
+        return replace(value, value=0.0 if isinf(number) else float(number) + 1)
+    return replace(value, value=not number if value.dtype.kind == "bool" else int(number) + 1)

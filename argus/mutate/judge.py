@@ -1,0 +1,212 @@
+"""What verifier and simulator say of mutants."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argus.diagnostic import ArgusError, Diagnostic, Severity, SourceError, Verdict, VerificationError
+from argus.ir.nodes import Kernel
+from argus.mutate.inputs import admissible, arguments, size_vectors
+from argus.mutate.mutation import Kind, Mutation, mutations
+from argus.simulate import NotReplayable, simulate
+from argus.verify import verify
+
+Tensors = dict[str, NDArray[Any]]
+Progress = Callable[[int, int], None]
+"""Told before each mutant how many are done, of how many."""
+
+_ROUNDING = {32: 2.0**-18, 16: 2.0**-6, 8: 2.0**-2}
+"""Relative differences that another order of the same operations explains, by the bits of a result's type."""
+_RELATIVE_TO_LARGEST = 2.0**-16
+
+
+class Outcome(Enum):
+    """KILLED: refused or refuted. EQUIVALENT: proved, and nothing else was seen. MISSED: proved, and yet it breaks a
+    rule in the simulator, or computes something else. UNKNOWN: undecided, or not simulated."""
+
+    KILLED = "killed"
+    EQUIVALENT = "equivalent"
+    MISSED = "missed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one mutant. `code`: of the diagnostic or violation that decided, "" if equivalent; `detail`: in
+    words, with the sizes, where it was missed or is unknown."""
+
+    mutation: Mutation
+    outcome: Outcome
+    code: str
+    detail: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The results for mutants of one kernel, drawn from all `possible` ones with `seed`."""
+
+    kernel: str
+    seed: int
+    possible: int
+    results: tuple[Result, ...]
+
+    def number(self, outcome: Outcome, kind: Kind | None = None) -> int:
+        """How many mutants (of one kind) came to `outcome`."""
+        return sum(r.outcome is outcome and kind in (None, r.mutation.kind) for r in self.results)
+
+
+def trial(
+    kernel: Kernel, seed: int, count: int | None, limit_s: float, progress: Progress = lambda done, of: None
+) -> Trial:
+    """Judges `count` mutants (None: all) of the explicit `kernel`, drawn without replacement, in program order.
+
+    `limit_s`: seconds for each proof. Raises `VerificationError` if the kernel itself is not proved, or breaks a rule
+    in the simulator all the same.
+    """
+    reference = _Reference(kernel, size_vectors(kernel))
+    reference.insist(limit_s)
+    everything = mutations(kernel)
+    chosen = _sample(len(everything), seed, count)
+    results: list[Result] = []
+    for number in chosen:
+        progress(len(results), len(chosen))
+        results.append(_judge(everything[number], reference, limit_s))
+    return Trial(kernel.name, seed, len(everything), tuple(results))
+
+
+def _sample(total: int, seed: int, count: int | None) -> list[int]:
+    if count is None or count >= total:
+        return list(range(total))
+    return sorted(random.Random(seed).sample(range(total), count))
+
+
+def _judge(mutation: Mutation, reference: _Reference, limit_s: float) -> Result:
+    start = time.perf_counter()
+    try:
+        outcome, code, detail = _decide(mutation, reference, limit_s)
+    except Exception as error:  # a mutant that trips us does not hide what is known of the others
+        outcome, code, detail = Outcome.UNKNOWN, "internal-error", f"{type(error).__name__}: {error}"
+    return Result(mutation, outcome, code, detail, time.perf_counter() - start)
+
+
+def _decide(mutation: Mutation, reference: _Reference, limit_s: float) -> tuple[Outcome, str, str]:
+    try:
+        report = verify(mutation.kernel, limit_s)
+    except SourceError as error:
+        return Outcome.KILLED, error.diagnostics[0].code, ""
+    errors = [d for d in report.diagnostics if d.severity is Severity.ERROR]
+    match report.verdict:
+        case Verdict.REFUTED:
+            return Outcome.KILLED, next(d.code for d in errors if d.verdict is Verdict.REFUTED), ""
+        case Verdict.UNKNOWN:
+            return Outcome.UNKNOWN, errors[0].code, errors[0].message
+        case Verdict.PROVED:
+            return reference.compare(mutation)
+
+
+# ---------------------------------------------------------------------------- the simulator
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One simulation: `code` and `detail` of the first broken rule, or "" and the tensors at the end."""
+
+    code: str
+    detail: str
+    tensors: Tensors
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """The unmutated kernel, its sizes to try, and what it computes there."""
+
+    kernel: Kernel
+    vectors: tuple[dict[str, int], ...]
+    _known: dict[tuple[tuple[str, int], ...], Tensors] = field(default_factory=dict)
+
+    def insist(self, limit_s: float) -> None:
+        """Raises `VerificationError` unless the kernel is proved and, at all sizes tried, breaks no rule."""
+        report = verify(self.kernel, limit_s)
+        if report.verdict is not Verdict.PROVED:
+            raise VerificationError(*(d for d in report.diagnostics if d.severity is Severity.ERROR))
+        for values in self.vectors:
+            run = _simulate(self.kernel, values, "program")
+            if run.code:
+                text = f"{self.kernel.name} is proved, and yet: {run.detail} at {values}"
+                raise VerificationError(Diagnostic(run.code, text, self.kernel.span, property="internal"))
+            self._known[tuple(values.items())] = run.tensors
+
+    def compare(self, mutation: Mutation) -> tuple[Outcome, str, str]:
+        """What the simulator shows of a proved mutant."""
+        # Without a precondition there may be sizes that the original does not admit.
+        more = size_vectors(mutation.kernel) if mutation.kind is Kind.REQUIRES else ()
+        vectors = [*self.vectors, *(v for v in more if v not in self.vectors)]
+        runs = 0
+        for values, schedule in _plan(vectors):
+            if not admissible(mutation.kernel, values):
+                continue
+            try:
+                run = _simulate(mutation.kernel, values, schedule)
+            except NotReplayable:
+                continue
+            runs += 1
+            at = ", ".join(f"{name} = {value}" for name, value in values.items()) + f", schedule {schedule}"
+            if run.code:
+                return Outcome.MISSED, run.code, f"{run.detail} at {at}"
+            other = self._difference(values, run.tensors)
+            if other:
+                return Outcome.MISSED, "different-result", f"{other} at {at}"
+        if not runs:
+            return Outcome.UNKNOWN, "not-simulated", "proved, but there are no small sizes to run it at"
+        return Outcome.EQUIVALENT, "", ""
+
+    def _difference(self, values: dict[str, int], found: Tensors) -> str:
+        """The first tensor that the unmutated kernel leaves otherwise, in words; "" if there is none."""
+        if not admissible(self.kernel, values):
+            return ""
+        key = tuple(values.items())
+        if key not in self._known:
+            self._known[key] = _simulate(self.kernel, values, "program").tensors
+        for tensor in self.kernel.tensors:
+            ours, theirs = self._known[key][tensor.name], found[tensor.name]
+            wrong = _differs(ours, theirs, tensor.dtype.bits if tensor.dtype.is_float else None)
+            if wrong.any():
+                at = tuple(int(i[0]) for i in np.nonzero(wrong))
+                return f"{tensor.name}{list(at)} is {theirs[at]}, not {ours[at]}"
+        return ""
+
+
+def _plan(vectors: list[dict[str, int]]) -> list[tuple[dict[str, int], str]]:
+    """Sizes and schedules: the program's order at all sizes, others where the loops run longest."""
+    others = [(vectors[-1], schedule) for schedule in ("reverse", "random(1)")] if vectors else []
+    return [*((v, "program") for v in vectors), *others]
+
+
+def _simulate(kernel: Kernel, values: dict[str, int], schedule: str) -> _Run:
+    try:
+        outcome = simulate(kernel, arguments(kernel, values), tags=True, schedule=schedule, stop_at_first=True)
+    except ArgusError as error:
+        return _Run(error.diagnostics[0].code, error.diagnostics[0].message, {})
+    first = next(iter(outcome.violations), None)
+    return _Run(first.code, str(first), {}) if first is not None else _Run("", "", outcome.tensors)
+
+
+def _differs(ours: NDArray[Any], theirs: NDArray[Any], bits: int | None) -> NDArray[np.bool_]:
+    """Elements that differ by more than rounding; exactly, for integers."""
+    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs)) if bits is not None else ours == theirs
+    if bits is None:
+        return np.asarray(~same)
+    with np.errstate(all="ignore"):
+        magnitude = np.where(np.isfinite(ours), np.abs(ours), 0)
+        allowed = _ROUNDING[bits] * magnitude + _RELATIVE_TO_LARGEST * magnitude.max(initial=0)
+        near = np.abs(ours - theirs) <= allowed
+    return np.asarray(~(same | near))

@@ -1,0 +1,24 @@
+"""Classes of edits."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Kind(Enum):
+    """What an edit changes; the value is its name for people."""
+
+    DROP = "drop synchronisation"
+    MOVE = "move synchronisation"
+    COUNT = "counts, parities, stages"
+    LAYOUT = "layouts and places"
+    INDEX = "indices"
+    MASK = "masks and conditions"
+    LOOP = "loops"
+    ORDER = "order of statements"
+    STATEMENT = "drop statements"
+    VALUE = "initial and other values"
+    REDUCTION = "reductions"
+    REQUIRES = "preconditions"
+    GRID = "grid"
+    ASSERTION = "assertions"

@@ -1,0 +1,171 @@
+"""All kernels that are one small edit away from another: the edits that mistakes are made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from argus.ir.nodes import (
+    AssertTags,
+    Barrier,
+    CommitGroup,
+    For,
+    Kernel,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    ProxyFence,
+    Roles,
+    Spec,
+    Stmt,
+    Tag,
+    WaitGroup,
+)
+from argus.ir.text import print_stmt
+from argus.ir.visit import rewrite_blocks
+from argus.mutate import edits, whole
+from argus.mutate.kind import Kind
+from argus.source import Span
+
+__all__ = ["Kind", "Mutation", "mutations"]
+
+Block = tuple[Stmt, ...]
+_SYNCHRONISATION = (
+    Barrier, CommitGroup, WaitGroup, MmaFence, MmaCommit, MmaWait, ProxyFence,
+    MbarrierExpect, MbarrierArrive, MbarrierWait,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A kernel one edit away from another. `name` is unique among the mutations of a kernel; `before` and `after` are
+    lines of the IR, `span` what they come from."""
+
+    name: str
+    kind: Kind
+    span: Span
+    before: str
+    after: str
+    kernel: Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """A block in which `before` became `after`."""
+
+    name: str
+    kind: Kind
+    before: Block
+    after: Block
+    block: Block
+
+
+def mutations(kernel: Kernel) -> list[Mutation]:
+    """Every kernel that is one edit away from the explicit `kernel`, each once, in the order of the program.
+
+    Some are ill-formed: a mistake that `check_explicit` finds is found.
+    """
+    found: list[Mutation] = []
+    seen = {kernel}
+    names: Counter[str] = Counter()
+
+    def add(mutation: Mutation) -> None:
+        if mutation.kernel not in seen:
+            seen.add(mutation.kernel)
+            names[mutation.name] += 1
+            number = names[mutation.name]
+            found.append(mutation if number == 1 else replace(mutation, name=f"{mutation.name}, {number}"))
+
+    first = 0
+    for number, block in enumerate(_blocks(kernel)):
+        for edit in _block_edits(block, first):
+            changed = replace(kernel, body=_with_block(kernel, number, edit.block))
+            before, after = _text(edit.before, kernel), _text(edit.after, kernel)
+            add(Mutation(edit.name, edit.kind, edit.before[0].span, before, after, changed))
+        first += len(block)
+    for d in whole.edits(kernel):
+        add(Mutation(d.name, d.kind, d.span, d.before, d.after, d.kernel))
+    return found
+
+
+def _blocks(kernel: Kernel) -> list[Block]:
+    """Every list of statements, those inside of others before these."""
+    blocks: list[Block] = []
+
+    def note(block: Block) -> Block:
+        blocks.append(block)
+        return block
+
+    rewrite_blocks(kernel.body, note)
+    return blocks
+
+
+def _with_block(kernel: Kernel, number: int, new: Block) -> Block:
+    """The body with block `number` of `_blocks` replaced."""
+    met = -1
+
+    def change(block: Block) -> Block:
+        nonlocal met
+        met += 1
+        return new if met == number else block
+
+    return rewrite_blocks(kernel.body, change)
+
+
+def _text(stmts: Block, kernel: Kernel) -> str:
+    """The statements as lines; of loops and branches the head."""
+    return "\n".join(print_stmt(s, kernel).split("\n", 1)[0] for s in stmts)
+
+
+def _block_edits(block: Block, first: int) -> Iterator[_Edit]:
+    """Edits of one block, whose statements are numbered from `first`."""
+    for i, stmt in enumerate(block):
+        for name, kind, new in _statement_edits(stmt):
+            yield _Edit(f"{name} (statement {first + i})", kind, (stmt,), new, (*block[:i], *new, *block[i + 1 :]))
+    for i in range(len(block) - 1):
+        yield from _exchange(block, i, first)
+    for i, stmt in enumerate(block):
+        if isinstance(stmt, _SYNCHRONISATION):
+            yield from _moved_far(block, i, first)
+        if isinstance(stmt, For):
+            yield from _moved_out(block, i, stmt, first)
+
+
+def _statement_edits(stmt: Stmt) -> Iterator[edits.Edit]:
+    if isinstance(stmt, _SYNCHRONISATION):
+        yield f"drop {edits.title(stmt)}", Kind.DROP, ()
+    yield from edits.statement(stmt)
+
+
+def _exchange(block: Block, i: int, first: int) -> Iterator[_Edit]:
+    a, b = block[i], block[i + 1]
+    if any(isinstance(s, Tag | AssertTags | Spec | Roles) for s in (a, b)):
+        return
+    synchronises = isinstance(a, _SYNCHRONISATION) or isinstance(b, _SYNCHRONISATION)
+    name = f"exchange statements {first + i} and {first + i + 1}"
+    new = (*block[:i], b, a, *block[i + 2 :])
+    yield _Edit(name, Kind.MOVE if synchronises else Kind.ORDER, (a, b), (b, a), new)
+
+
+def _moved_far(block: Block, i: int, first: int) -> Iterator[_Edit]:
+    """To either end of its block; the distance of one is an exchange."""
+    stmt, rest = block[i], (*block[:i], *block[i + 1 :])
+    where = f"{edits.title(stmt)} (statement {first + i})"
+    if i > 1:
+        yield _Edit(f"move to the start: {where}", Kind.MOVE, (stmt,), (stmt,), (stmt, *rest))
+    if i < len(block) - 2:
+        yield _Edit(f"move to the end: {where}", Kind.MOVE, (stmt,), (stmt,), (*rest, stmt))
+
+
+def _moved_out(block: Block, i: int, loop: For, first: int) -> Iterator[_Edit]:
+    for j, stmt in enumerate(loop.body):
+        if isinstance(stmt, _SYNCHRONISATION):
+            left = replace(loop, body=(*loop.body[:j], *loop.body[j + 1 :]))
+            where = f"out of the loop: {edits.title(stmt)} (statement {first + i}.{j})"
+            for name, new in (("before", (stmt, left)), ("after", (left, stmt))):
+                changed = (*block[:i], *new, *block[i + 1 :])
+                yield _Edit(f"move {name} and {where}", Kind.MOVE, (stmt, loop), new, changed)

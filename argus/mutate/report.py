@@ -1,0 +1,99 @@
+"""A trial for people and for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from argus.mutate.judge import Outcome, Result, Trial
+from argus.mutate.kind import Kind
+from argus.render import span_json
+
+_STYLES = {
+    Outcome.KILLED: "green",
+    Outcome.EQUIVALENT: "dim",
+    Outcome.MISSED: "bold red",
+    Outcome.UNKNOWN: "bold yellow",
+}
+
+
+def trial_table(trial: Trial) -> RenderableType:
+    """Numbers by class of edit and in all, then what was missed and what is unknown."""
+    tried = len(trial.results)
+    title = f"{trial.kernel}: {tried} of {trial.possible} mutants, seed {trial.seed}"
+    table = Table(title=title, title_justify="left")
+    table.add_column("edit")
+    for heading in ("mutants", *(o.value for o in Outcome)):
+        table.add_column(heading, justify="right")
+    for kind in Kind:
+        if any(r.mutation.kind is kind for r in trial.results):
+            table.add_row(kind.value, *_numbers(trial, kind))
+    table.add_section()
+    table.add_row("all", *_numbers(trial, None))
+    return Group(table, *_missed(trial), *_unknown(trial))
+
+
+def _numbers(trial: Trial, kind: Kind | None) -> Iterator[Text]:
+    yield Text(str(sum(kind in (None, r.mutation.kind) for r in trial.results)))
+    for outcome in Outcome:
+        number = trial.number(outcome, kind)
+        yield Text(str(number) if number else "", _STYLES[outcome])
+
+
+def _missed(trial: Trial) -> Iterator[Text]:
+    for result in trial.results:
+        if result.outcome is Outcome.MISSED:
+            yield _described(result, result.mutation.name)
+
+
+def _unknown(trial: Trial) -> Iterator[Text]:
+    """The first of the undecided ones for each code that says why."""
+    undecided = [r for r in trial.results if r.outcome is Outcome.UNKNOWN]
+    for code, number in Counter(r.code for r in undecided).most_common():
+        first = next(r for r in undecided if r.code == code)
+        yield _described(first, f"{first.mutation.name}" + (f", and {number - 1} more" if number > 1 else ""))
+
+
+def _described(result: Result, heading: str) -> Text:
+    mutation, span = result.mutation, result.mutation.span
+    text = Text()
+    text.append(f"{result.outcome.value}[{result.code}]", _STYLES[result.outcome])
+    text.append(f": {heading}\n", "bold")
+    if span.file is not None:
+        text.append(f"  --> {span}: {span.file.line(span.line).strip()}\n", "blue")
+    for sign, lines in (("-", mutation.before), ("+", mutation.after)):
+        for line in lines.splitlines():
+            text.append(f"  {sign} {line}\n")
+    text.append(f"  {result.detail}\n")
+    return text
+
+
+def trial_json(trial: Trial) -> dict[str, Any]:
+    """`count` mutants were tried of `possible` ones; each of `mutants` has its edit, outcome, code and seconds."""
+    return {
+        "kernel": trial.kernel,
+        "seed": trial.seed,
+        "count": len(trial.results),
+        "possible": trial.possible,
+        **{outcome.value: trial.number(outcome) for outcome in Outcome},
+        "mutants": [_result_json(r) for r in trial.results],
+    }
+
+
+def _result_json(result: Result) -> dict[str, Any]:
+    return {
+        "name": result.mutation.name,
+        "class": result.mutation.kind.value,
+        "span": span_json(result.mutation.span),
+        "before": result.mutation.before,
+        "after": result.mutation.after,
+        "outcome": result.outcome.value,
+        "code": result.code,
+        "detail": result.detail,
+        "seconds": round(result.seconds, 6),
+    }
