@@ -17,6 +17,7 @@ from argus.ir.nodes import Kernel
 from argus.mutate.inputs import admissible, arguments, size_vectors
 from argus.mutate.mutation import Kind, Mutation, mutations
 from argus.simulate import NotReplayable, simulate
+from argus.simulate.usage import kernel_roles
 from argus.verify import verify
 
 Tensors = dict[str, NDArray[Any]]
@@ -151,7 +152,7 @@ class _Reference:
         more = size_vectors(mutation.kernel) if mutation.kind is Kind.REQUIRES else ()
         vectors = [*self.vectors, *(v for v in more if v not in self.vectors)]
         runs = 0
-        for values, schedule in _plan(vectors):
+        for values, schedule in _plan(mutation.kernel, vectors):
             if not admissible(mutation.kernel, values):
                 continue
             try:
@@ -185,10 +186,12 @@ class _Reference:
         return ""
 
 
-def _plan(vectors: list[dict[str, int]]) -> list[tuple[dict[str, int], str]]:
-    """Sizes and schedules: the program's order at all sizes, others where the loops run longest."""
-    others = [(vectors[-1], schedule) for schedule in ("reverse", "random(1)")] if vectors else []
-    return [*((v, "program") for v in vectors), *others]
+def _plan(kernel: Kernel, vectors: list[dict[str, int]]) -> list[tuple[dict[str, int], str]]:
+    """Sizes and schedules: the program's order at all sizes, the others where the loops run longest."""
+    roles = kernel_roles(kernel)
+    eager = [f"eager-{role.name}" for role in roles]
+    others = ["reverse", *(["lazy", *eager] if roles else []), "random(1)"]
+    return [*((v, "program") for v in vectors), *((v, schedule) for v in vectors[-1:] for schedule in others)]
 
 
 def _simulate(kernel: Kernel, values: dict[str, int], schedule: str) -> _Run:

@@ -1,0 +1,70 @@
+"""Edits: each once, by unique names, every class of them on a kernel that has what it edits; sizes and inputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from argus import compile, mutate
+from argus.frontend import Options
+from argus.ir.nodes import Kernel
+from argus.ir.text import parse_kernel, print_kernel
+from argus.ir.wellformed import check_explicit
+from argus.mutate import Kind
+from argus.source import SourceFile
+from tests.verify.hopper import gemm as roles
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+def explicit(name: str, target: str = "sm_80") -> Kernel:
+    source = SourceFile(f"examples/{name}.py", (EXAMPLES / f"{name}.py").read_text())
+    return compile.choreograph(compile.elaborate(source, name, Options(target=target)), target)
+
+
+@pytest.mark.parametrize("kernel", [explicit("gemm"), explicit("softmax"), roles()], ids=["gemm", "softmax", "roles"])
+def test_every_mutation_is_another_kernel(kernel: Kernel) -> None:
+    found = mutate.mutations(kernel)
+    assert len({m.name for m in found}) == len({m.kernel for m in found}) == len(found)
+    assert kernel not in {m.kernel for m in found}
+    assert all(m.before != m.after or "move" in m.name for m in found)
+    for m in found[::5]:
+        if not check_explicit(m.kernel):
+            assert parse_kernel(print_kernel(m.kernel)) == m.kernel, m.name
+
+
+def test_every_class_of_edits_occurs() -> None:
+    kernels = (explicit("gemm"), explicit("softmax"), explicit("gemm_explicit"))
+    assert {m.kind for kernel in kernels for m in mutate.mutations(kernel)} == set(Kind)
+
+
+def test_what_is_edited_in_roles() -> None:
+    names = {m.name.split(" (")[0] for m in mutate.mutations(roles())}
+    assert names >= {
+        "drop a wait for a phase", "drop an arrival", "drop an expectation of bytes", "drop a fence of products",
+        "wait for the other parity", "always wait for parity 0", "expect fewer bytes", "arrive twice",
+        "next slot of mbarrier index 0", "one arrival more of empty", "one mbarrier less of full",
+        "always take a branch",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["gemm", "embedding", "rmsnorm", "transpose"])
+def test_sizes_have_tails_and_empty_loops(name: str) -> None:
+    kernel = explicit(name)
+    vectors = mutate.size_vectors(kernel)
+    assert 3 <= len(vectors) <= 4
+    assert all(mutate.admissible(kernel, v) for v in vectors)
+    if name == "gemm":  # 32 of K a step, 3 stages
+        assert sorted(-(-v["K"] // 32) for v in vectors) == [0, 1, 2, 5]
+        assert any(v["M"] > 128 and v["M"] % 128 for v in vectors)
+    if name == "rmsnorm":
+        assert any(v["N"] == 1024 for v in vectors) and all(v["N"] <= 1024 for v in vectors)
+
+
+def test_inputs_are_the_same_each_time_and_within_range() -> None:
+    kernel = explicit("embedding")
+    values = {"T": 20, "V": 5, "D": 136}
+    first, second = mutate.arguments(kernel, values), mutate.arguments(kernel, values)
+    assert all((first[name] == second[name]).all() for name in first)  # type: ignore[union-attr]
+    assert first["tokens"].min() >= 0 and first["tokens"].max() < 5  # type: ignore[union-attr]
