@@ -12,7 +12,7 @@ from argus.diagnostic import LaunchError
 from argus.ir.expr import Const
 from argus.runtime.jit_kernel import JitKernel
 from tests.backend.launch.samples import gather, gemm
-from tests.runtime.test_kernel import HandMade, report, torch_operands
+from tests.runtime.test_jit_kernel import HandMade, report, torch_operands
 
 torch = pytest.importorskip("torch")
 
