@@ -19,7 +19,7 @@ from argus.frontend.values import (
 from argus.ir.expr import Const, Expr, Op, Param, ProgramId, Thread, walk
 from argus.ir.instruction.tiled import tiled_mma as spread
 from argus.ir.nodes import Assume, Barrier, CommitGroup, InRange, Requires, WaitGroup
-from argus.ir.types import int32
+from argus.ir.types import MAX_EXTENT, int32
 from argus.layout import (
     AnyLayout,
     FragmentLayout,
@@ -27,6 +27,7 @@ from argus.layout import (
     LayoutError,
     Swizzle,
     SwizzledLayout,
+    extremes,
     parse,
     parse_fragment,
     row_major,
@@ -203,6 +204,21 @@ def shared(call: CallSite) -> Value:
 
 
 def _memory_layout(call: CallSite, shape: tuple[int, ...]) -> AnyLayout:
+    """The layout of a shared tile: every element at a place from 0 on."""
+    layout = _given_layout(call, shape)
+    try:
+        low, high = extremes(layout)
+    except LayoutError as error:
+        call.context.fail("bad-layout", str(error), call.spans["layout"], "use smaller strides, offsets and shifts")
+    if low < 0 or high >= MAX_EXTENT:
+        what = f"before the tile, {low}" if low < 0 else f"beyond any shared memory, {high}"
+        call.context.fail(
+            "bad-layout", f"this layout puts an element {what}", call.spans["layout"], "use offsets from 0 on"
+        )
+    return layout
+
+
+def _given_layout(call: CallSite, shape: tuple[int, ...]) -> AnyLayout:
     value = call.args["layout"]
     match value:
         case Constant(value=None):

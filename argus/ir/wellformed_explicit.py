@@ -29,7 +29,7 @@ from argus.ir.nodes import (
 from argus.ir.target import TARGETS, Target
 from argus.ir.visit import map_accesses, walk
 from argus.ir.wellformed_hopper import asynchronous_product, bulk_copy, mbarrier_declarations, step_problems
-from argus.layout import FragmentLayout
+from argus.layout import FragmentLayout, extremes
 from argus.source import Span
 
 Problem = tuple[str, Span]
@@ -91,6 +91,8 @@ def _declarations(kernel: Kernel, parts: tuple[Kernel, ...]) -> Iterator[Problem
         sizes = tuple(mode.size() for mode in tile.layout)
         if sizes != tile.shape and not (tile.shape == () and tile.layout.size() == 1):
             yield f"the layout {tile.layout} of `{tile.name}` does not have its shape {tile.shape}", tile.span
+        if extremes(tile.layout)[0] < 0:
+            yield f"the layout {tile.layout} of `{tile.name}` puts an element before the tile", tile.span
         if tile.offset < 0 or tile.offset % tile.dtype.bytes:
             yield f"`{tile.name}` cannot begin at byte {tile.offset}", tile.span
     for fragment in kernel.fragments:

@@ -33,7 +33,7 @@ from argus.layout.fragment import (
 )
 from argus.layout.inttuple import IntTuple, LayoutError
 from argus.layout.notation import parse
-from argus.layout.swizzle import AnyLayout, Swizzle, SwizzledLayout, table
+from argus.layout.swizzle import AnyLayout, Swizzle, SwizzledLayout, extremes, table
 
 __all__ = [
     "AnyLayout",
@@ -52,6 +52,7 @@ __all__ = [
     "complement",
     "composition",
     "equal",
+    "extremes",
     "f2_matrix",
     "filter_zeros",
     "from_cute",

@@ -124,11 +124,31 @@ class SwizzledLayout:
 
 AnyLayout: TypeAlias = Layout | SwizzledLayout
 
+_LARGEST = 1 << 62
+
+
+def extremes(layout: AnyLayout) -> tuple[int, int]:
+    """The least and the greatest offset. Raises `LayoutError` where a swizzled offset has more than 62 bits."""
+    if isinstance(layout, SwizzledLayout):
+        found = offsets(layout)
+        return int(found.min()), int(found.max())
+    reach = [(extent - 1) * step for extent, step in flat_modes(layout)]
+    return sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+
 
 def offsets(layout: AnyLayout) -> IntArray:
-    """int64 offsets of all flat indices, shape `[size]`. Law: `offsets(L)[i] == L(i)`."""
+    """int64 offsets of all flat indices, shape `[size]`. Law: `offsets(L)[i] == L(i)`.
+
+    Raises `LayoutError` where an offset has more than 62 bits.
+    """
     if isinstance(layout, SwizzledLayout):
+        masks = layout.swizzle.source_mask | layout.swizzle.target_mask | layout.offset
+        if masks >= _LARGEST:
+            raise LayoutError(f"{layout} reaches beyond offsets of 62 bits: no memory is that large")
         return layout.swizzle(layout.offset + offsets(layout.inner))
+    low, high = extremes(layout)
+    if low <= -_LARGEST or high >= _LARGEST:
+        raise LayoutError(f"{layout} reaches beyond offsets of 62 bits: no memory is that large")
     result: IntArray = np.zeros(1, dtype=np.int64)
     for extent, step in flat_modes(layout):
         digits = np.arange(extent, dtype=np.int64) * step

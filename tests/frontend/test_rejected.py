@@ -283,6 +283,18 @@ TWINS = [
         's = al.shared((64, 32), al.float32, layout=al.layout("(64,64):(64,1)"))',
         's = al.shared((64, 64), al.float32, layout=al.layout("(64,64):(64,1)"))',
     ),
+    (
+        "bad-layout",
+        "before the tile",
+        's = al.shared((64,), al.float32, layout=al.layout("(64):(-1)"))',
+        's = al.shared((64,), al.float32, layout=al.layout("(64):(1)"))',
+    ),
+    (
+        "bad-layout",
+        "62 bits",
+        "s = al.shared((64, 64), al.float32, layout=al.swizzle(3, 3, 99))",
+        "s = al.shared((64, 64), al.float32, layout=al.swizzle(3, 3, 3))",
+    ),
     ("bad-layout", "cannot read layout", 's = al.layout("(64,64:(64,1)")', 's = al.layout("(64,64):(64,1)")'),
     ("bad-layout", "overlap", "s = al.swizzle(3, 3, 2)", "s = al.swizzle(3, 3, 3)"),
     (

@@ -133,6 +133,8 @@ EXPLICIT: dict[str, tuple[Callable[[Kernel], Kernel], str]] = {
     "shared layout of another shape": (
         lambda k: replace(k, shared=(replace(k.shared[0], layout=parse("(64,32):(32,1)")), k.shared[1])),
         "does not have its shape"),
+    "element before the tile": (
+        lambda k: replace(k, shared=(k.shared[0], replace(k.shared[1], layout=parse("64:-1")))), "before the tile"),
     "offset inside an element": (
         lambda k: replace(k, shared=(k.shared[0], replace(k.shared[1], offset=8190))), "cannot begin at byte"),
     "policy left": (on(Barrier, lambda s: For("i", Const(0), Const(1), 1, (), "pipelined", 2)), "still a policy"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from argus.layout import Layout, LayoutError, Swizzle, SwizzledLayout, parse, table
+from argus.layout import Layout, LayoutError, Swizzle, SwizzledLayout, extremes, parse, table
 from argus.layout.swizzle import offsets
 
 from .strategies import law, layouts, swizzled, swizzles
@@ -59,6 +59,12 @@ def test_table_agrees_with_calls(a: Layout | SwizzledLayout) -> None:
         assert full[coord] == a(*coord)
 
 
+@given(layouts(negative=True) | swizzled())
+@law
+def test_extremes_are_the_ends_of_all_offsets(a: Layout | SwizzledLayout) -> None:
+    assert extremes(a) == (offsets(a).min(), offsets(a).max())
+
+
 def test_table_of_a_large_tile_is_right_at_its_ends() -> None:
     a = parse("Sw<3,4,3> o 0 o ((8,16),(64,2)):((64,1024),(1,512))")
     full = table(a, (128, 128))
@@ -74,6 +80,9 @@ def test_table_of_a_large_tile_is_right_at_its_ends() -> None:
         (lambda: Swizzle(1, 4.0, 3), "must be integers"),
         (lambda: SwizzledLayout(Swizzle(1, 0, 1), -1, Layout(8, 1)), "must be a non-negative integer"),
         (lambda: SwizzledLayout(Swizzle(1, 0, 1), 0, Layout(8, -1)), "has a negative stride"),
+        (lambda: offsets(Layout(4, 1 << 61)), "reaches beyond offsets of 62 bits"),
+        (lambda: offsets(Layout(4, -(1 << 61))), "reaches beyond offsets of 62 bits"),
+        (lambda: extremes(parse("Sw<3,0,99> o 0 o (4,8):(8,1)")), "reaches beyond offsets of 62 bits"),
         (lambda: table(parse("(4,8)"), (8, 4)), "describes a tile of shape (4, 8), not (8, 4)"),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from argus.diagnostic import Severity, Verdict
+from argus.diagnostic import Severity, SourceError, Verdict
 from argus.ir.text import parse_kernel
 from argus.verify import verify
 
@@ -63,3 +63,12 @@ def test_rejected(name: str, old: str, new: str, code: str) -> None:
     for diagnostic in found.values():
         assert diagnostic.witness is not None and diagnostic.witness.replayed
         assert all(v >= 0 for v in diagnostic.witness.sizes.values())
+
+
+def test_a_tile_stays_inside_of_shared_memory() -> None:
+    report = verify(parse_kernel(edited("reverse", "(128):(1) at 0", "(128):(1) at 166416")))
+    assert [d.code for d in report.diagnostics if d.verdict is Verdict.REFUTED] == ["shared-memory-exceeded"]
+    with pytest.raises(SourceError, match="puts an element before the tile"):
+        verify(parse_kernel(edited("reverse", "(128):(1) at 0", "(128):(-1) at 508")))
+    inside = verify(parse_kernel(edited("reverse", "(128):(1) at 0", "(128):(1) at 166400")))
+    assert inside.verdict is Verdict.PROVED, inside.diagnostics
