@@ -8,21 +8,14 @@ kernel's preconditions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from argus import mutate
 from argus.ir.instruction import MMA
-from argus.ir.nodes import InRange, Kernel, Tensor
+from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel
 from argus.ir.wellformed import check_explicit
 from argus.mutate import Mutation, admissible
-from argus.simulate.launch import scalar
-from argus.simulate.numeric import carrier
 
 # ---------------------------------------------------------------------------- families
 
@@ -389,29 +382,6 @@ def kernels() -> st.SearchStrategy[Kernel]:
 # ---------------------------------------------------------------------------- sizes
 
 _INTERESTING = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 128, 130)
-
-
-def contents_range(kernel: Kernel, tensor: Tensor, values: Mapping[str, int]) -> tuple[int, int]:
-    """[low, high) of the integers that a tensor may hold; small ones where nothing is declared."""
-    for condition in kernel.preconditions:
-        if isinstance(condition, InRange) and condition.tensor == tensor.name:
-            return int(scalar(condition.lo, values)), int(scalar(condition.hi, values))
-    return 1, 7
-
-
-def shape_of(tensor: Tensor, values: Mapping[str, int]) -> tuple[int, ...]:
-    """The extents of a tensor at given sizes."""
-    return tuple(values[e.name] if isinstance(e, Param) else int(scalar(e, values)) for e in tensor.shape)
-
-
-def arguments(kernel: Kernel, values: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-    """A contiguous array for every tensor, of small integers within their declared range."""
-    rng = np.random.default_rng(7)
-    result: dict[str, NDArray[Any]] = {}
-    for t in kernel.tensors:
-        low, high = contents_range(kernel, t, values)
-        result[t.name] = rng.integers(low, max(high, low + 1), shape_of(t, values)).astype(carrier(t.dtype))
-    return result
 
 
 def sizes(kernel: Kernel) -> st.SearchStrategy[dict[str, int]]:

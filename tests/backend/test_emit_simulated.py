@@ -19,6 +19,7 @@ from argus.backend.launch.evaluate import evaluate
 from argus.ir.expr import Param
 from argus.ir.nodes import Kernel
 from argus.ir.types import DType, bfloat16, float8_e4m3fn, float8_e4m3fnuz, float32, int8, tfloat32
+from argus.mutate import inputs
 from argus.passes import lower
 from argus.simulate import simulate
 from argus.simulate.numeric import from_bits, round_to, to_bits
@@ -114,12 +115,8 @@ def test_gemm_of_other_types(target: str, warp_size: int, dtype: DType, tile: tu
 )
 @given(strategies.kernels(), st.data())
 def test_generated_kernels(kernel: Kernel, data: st.DataObject) -> None:
-    sizes = data.draw(strategies.sizes(kernel))
-    generator = np.random.default_rng(7)
-    arrays = {}
-    for t in kernel.tensors:
-        shape = tuple(sizes[e.name] if isinstance(e, Param) else int(e.value) for e in t.shape)  # type: ignore[union-attr]
-        arrays[t.name] = generator.integers(1, 7, shape).astype(np.float32)
+    drawn = inputs.arguments(kernel, data.draw(strategies.sizes(kernel)))
+    arrays = {name: value for name, value in drawn.items() if isinstance(value, np.ndarray)}
     outcome = simulate(kernel, {name: array.copy() for name, array in arrays.items()})
     assume(not outcome.violations)
     for name, array in execute(kernel, arrays).items():
