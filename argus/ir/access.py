@@ -17,6 +17,8 @@ from argus.ir.nodes import (
     Accumulate,
     AssertTags,
     Barrier,
+    BulkCommit,
+    BulkWait,
     CommitGroup,
     Copy,
     For,
@@ -29,6 +31,7 @@ from argus.ir.nodes import (
     MmaCommit,
     MmaFence,
     MmaWait,
+    Programs,
     ProxyFence,
     Roles,
     Spec,
@@ -99,9 +102,13 @@ def relations(stmt: Stmt) -> tuple[Relation, ...]:
                 _access(b, Mode.READ, shape, None, None, Holders.WARP, order),
                 _access(d, Mode.ACCUMULATE, shape, None, None, Holders.WARP, order),
             )
-        case For() | If() | Roles() | Barrier() | CommitGroup() | WaitGroup() | Stage() | Tag() | AssertTags() | Spec():
+        case For() | If() | Roles() | Programs() | Stage() | Tag() | AssertTags() | Spec():
             return ()
-        case MmaFence() | MmaCommit() | MmaWait() | ProxyFence() | MbarrierExpect() | MbarrierArrive() | MbarrierWait():
+        case Barrier() | CommitGroup() | WaitGroup():
+            return ()
+        case MmaFence() | MmaCommit() | MmaWait() | BulkCommit() | BulkWait() | ProxyFence():
+            return ()
+        case MbarrierExpect() | MbarrierArrive() | MbarrierWait():
             return ()
         case _:
             assert_never(stmt)
@@ -121,11 +128,12 @@ def _copy(stmt: Copy) -> tuple[Relation, ...]:
         for e in (*stmt.src.index, *stmt.dst.index)
         for r in _elements(e, mask, shape, layout, Holders.ALL)
     )
+    read_order = Order.BULK_READ if order is Order.BULK_WRITE else order
     keeps = mask is not None and stmt.other is None
     return (
         *guard_reads,
         *index_reads,
-        _access(stmt.src, Mode.READ, shape, mask, layout, reader, order),
+        _access(stmt.src, Mode.READ, shape, mask, layout, reader, read_order),
         _access(stmt.dst, Mode.WRITE, shape, mask if keeps else None, layout, writer, order),
     )
 

@@ -127,8 +127,10 @@ class Copy:
     by each element's primary holder only.
 
     "tma.load" is issued by one thread of the executing role for the whole box: no `layout`; `signal` is set; every
-    source index is its value at the origin plus the `Coord` of its dimension; `mask` is exactly "inside the tensor"
-    and `other` 0, which is what the copy engine does at the edges; all of the box's bytes are counted.
+    source index is its value at the origin plus the `Coord` of its dimension, or one place for the whole box; `mask` is
+    exactly "inside the tensor" and `other` 0, which is what the copy engine does at the edges; all of the box's bytes
+    are counted. "tma.store" is the same the other way round, without `signal` and `other`: thread 0 of the role issues
+    it, and it is complete as `BulkWait` says.
     """
 
     dst: Access
@@ -187,8 +189,9 @@ class Mma:
     `d` is a fragment; `a`, `b` are fragments in explicit IR (tile IR: shared tiles as well). `instr` is a row
     of the instruction table; `warps` = (along M, along N) tells how warps share the tile.
 
-    A row of warpgroup scope (wgmma) reads `a` and `b` from shared tiles, runs asynchronously, and is complete at the
-    first `MmaWait` that covers its `MmaCommit` group; `warps` counts warps, four to a warpgroup.
+    A row of warpgroup scope (wgmma) reads `b` from a shared tile and `a` from a shared tile or registers, runs
+    asynchronously, and is complete at the first `MmaWait` that covers its `MmaCommit` group; `warps` counts warps, four
+    to a warpgroup. A shared operand is K-major, or, if its index has the depth before the rows, MN-major.
     """
 
     d: Access
@@ -245,8 +248,26 @@ class MmaWait:
 
 
 @dataclass(frozen=True, slots=True)
+class BulkCommit:
+    """Closes the current group of bulk stores of the role's thread 0 (cp.async.bulk.commit_group)."""
+
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class BulkWait:
+    """Thread 0 of the role waits until at most `pending` of its most recent groups of bulk stores are unfinished
+    (cp.async.bulk.wait_group); with `read`, only until they have read their sources (`.read`). Others pass by."""
+
+    pending: int
+    read: bool = False
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class ProxyFence:
-    """Orders this thread's ordinary accesses to shared memory with asynchronous ones (fence.proxy.async)."""
+    """Orders ordinary accesses to shared memory that this thread made, or was ordered after, with asynchronous ones
+    that it makes, or that are ordered after it (fence.proxy.async)."""
 
     span: Span = _span()
 
@@ -312,6 +333,18 @@ class Roles:
 
 
 @dataclass(frozen=True, slots=True)
+class Programs:
+    """Runs `body` once for each program that this block was given, one after the other (a persistent kernel).
+
+    `ProgramId` inside is that program's; every program of the grid is given to exactly one block. If a kernel is
+    persistent, this is all that its body, or that of each of its roles, consists of, besides tags.
+    """
+
+    body: tuple[Stmt, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """Policy: bring a global tile into the shared tile `dst` and make it visible to the whole block."""
 
@@ -321,6 +354,15 @@ class Stage:
     mask: Expr | None = None
     other: Const | None = None
     span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """`LoopVar(name)` in a loop: how many of its iterations the thread began before this one, in all of its runs
+    and programs, modulo `wrap`. Places in a ring of S buffers are `name % S` and the like, and 2 S divides `wrap`."""
+
+    name: str
+    wrap: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +381,13 @@ class For:
     kind: str = "dynamic"
     stages: int = 1
     producer_warps: int = 0
+    counter: Counter | None = None
     span: Span = _span()
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """The names that the loop binds: its variable, and its running count if it has one."""
+        return (self.var,) if self.counter is None else (self.var, self.counter.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,12 +508,12 @@ class Spec:
 
 
 Asynchronous = Union[
-    MmaFence, MmaCommit, MmaWait, ProxyFence, MbarrierExpect, MbarrierArrive, MbarrierWait
+    MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence, MbarrierExpect, MbarrierArrive, MbarrierWait
 ]
 """Statements that only order others."""
 
 Stmt = Union[
-    Copy, Map, Accumulate, Mma, Barrier, CommitGroup, WaitGroup, Asynchronous, Stage, For, If, Roles,
+    Copy, Map, Accumulate, Mma, Barrier, CommitGroup, WaitGroup, Asynchronous, Stage, For, If, Roles, Programs,
     Tag, AssertTags, Spec,
 ]  # fmt: skip
 
@@ -513,6 +561,7 @@ class Kernel:
     `group`: blocks run in an order that walks `group` rows (axis 0) of a grid of two axes at a time, column by column,
     which keeps what they share in the cache. Program ids are a bijection of the hardware's block ids, so nothing that
     is proved depends on it.
+    `persistent` (policy): no more blocks are launched than run at once, and each runs several programs (`Programs`).
     """
 
     name: str
@@ -529,6 +578,7 @@ class Kernel:
     target: str | None = None
     barriers: tuple[Mbarrier, ...] = ()
     group: int = 1
+    persistent: bool = False
     span: Span = _span()
 
     @property

@@ -19,8 +19,11 @@ from argus.ir.nodes import (
     AssertTags,
     Assume,
     Barrier,
+    BulkCommit,
+    BulkWait,
     CommitGroup,
     Copy,
+    Counter,
     DataValue,
     For,
     Fragment,
@@ -38,6 +41,7 @@ from argus.ir.nodes import (
     MmaWait,
     Once,
     Precondition,
+    Programs,
     ProxyFence,
     Requires,
     Role,
@@ -105,7 +109,7 @@ def _kernel(tree: Tree[Token]) -> Kernel:
     shared = tuple(_shared(c) for c in children("shared"))
     fragments = tuple(_fragment(c) for c in children("fragment"))
     scope = scope_of(params, (*shared, *fragments))
-    grid, group = cast("list[Node | None]", children("grid")[0]) if "grid" in of else (None, None)
+    grid, group, *persistent = cast("list[Node | None]", children("grid")[0]) if "grid" in of else (None, None)
     target = children("target")
     warps = children("warps")[0]
     return Kernel(
@@ -123,6 +127,7 @@ def _kernel(tree: Tree[Token]) -> Kernel:
         target=_name(target[0][0]) if target else None,
         barriers=tuple(_mbarrier(c) for c in children("mbarrier")),
         group=1 if group is None else _int(group),
+        persistent=bool(persistent),
     )
 
 
@@ -275,6 +280,11 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
             return _mma_order(str(tree.data), kids)
         case "mbarrier_expect" | "mbarrier_arrive" | "mbarrier_wait":
             return _mbarrier_step(str(tree.data), kids, scope)
+        case "bulk_commit" | "bulk_wait" | "bulk_wait_read":
+            read = tree.data == "bulk_wait_read"
+            return BulkCommit() if tree.data == "bulk_commit" else BulkWait(_int(kids[0]), read)
+        case "programs":
+            return Programs(_block(_tree(kids[0]), scope))
         case "roles":
             return Roles(tuple(_role(_tree(k), scope) for k in kids))
         case "for":
@@ -291,11 +301,13 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
 
 def _for(kids: list[Node], options: dict[str, Node], scope: Scope) -> For:
     var, start, stop = _name(kids[0]), _expr(kids[1], scope), _expr(kids[2], scope)
-    body = _block(_tree(kids[-1]), scope.enter(var))
+    counting = next((k for k in kids if isinstance(k, Tree) and k.data == "counter"), None)
+    counter = None if counting is None else Counter(_name(counting.children[0]), _int(counting.children[1]))
+    body = _block(_tree(kids[-1]), scope.enter(var) if counter is None else scope.enter(var, counter.name))
     kind = _name(options["kind"]) if "kind" in options else "dynamic"
     stages = _int(options["stages"]) if "stages" in options else 1
     producers = _int(options["producers"]) if "producers" in options else 0
-    return For(var, start, stop, _int(kids[3]), body, kind, stages, producers)
+    return For(var, start, stop, _int(kids[3]), body, kind, stages, producers, counter)
 
 
 def _mma_order(kind: str, kids: list[Node]) -> Stmt:

@@ -24,6 +24,8 @@ from argus.ir.nodes import (
     AssertTags,
     Assume,
     Barrier,
+    BulkCommit,
+    BulkWait,
     CommitGroup,
     Copy,
     DataValue,
@@ -43,6 +45,7 @@ from argus.ir.nodes import (
     MmaWait,
     Once,
     Precondition,
+    Programs,
     ProxyFence,
     Requires,
     Role,
@@ -88,9 +91,9 @@ class Scope:
     elements: Mapping[str, DType]
     loops: frozenset[str] = frozenset()
 
-    def enter(self, loop: str) -> Scope:
-        """The scope inside a loop over `loop`."""
-        return Scope(self.params, self.elements, self.loops | {loop})
+    def enter(self, *loops: str) -> Scope:
+        """The scope inside a loop with these counters."""
+        return Scope(self.params, self.elements, self.loops.union(loops))
 
     def is_param(self, name: str) -> bool:
         """Whether the bare `name` is read as a launch parameter."""
@@ -245,7 +248,8 @@ def print_kernel(kernel: Kernel) -> str:
     lines += (f"constexpr {_name(name)} = {_literal(value)}" for name, value in kernel.constexprs)
     if kernel.grid is not None:
         group = "" if kernel.group == 1 else f" group {kernel.group}"
-        lines.append(f"grid [{_list(kernel.grid, scope)}]{group}")
+        persistent = " persistent" if kernel.persistent else ""
+        lines.append(f"grid [{_list(kernel.grid, scope)}]{group}{persistent}")
     lines += (_precondition(p, scope) for p in kernel.preconditions)
     lines += map(_shared, kernel.shared)
     lines += map(_mbarrier, kernel.barriers)
@@ -256,7 +260,7 @@ def print_kernel(kernel: Kernel) -> str:
 
 def print_stmt(stmt: Stmt, kernel: Kernel) -> str:
     """One statement of `kernel`, with what is nested in it."""
-    loops = frozenset(s.var for s in walk(kernel.body) if isinstance(s, For))
+    loops = frozenset(name for s in walk(kernel.body) if isinstance(s, For) for name in s.counters)
     scope = scope_of(kernel.params, (*kernel.shared, *kernel.fragments))
     return "\n".join(_stmt(stmt, Scope(scope.params, scope.elements, loops)))
 
@@ -370,6 +374,10 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
             return ["mma_commit"]
         case MmaWait(pending=pending):
             return [f"mma_wait {pending}"]
+        case BulkCommit():
+            return ["bulk_commit"]
+        case BulkWait(pending=pending, read=read):
+            return [f"bulk_wait{'_read' if read else ''} {pending}"]
         case ProxyFence():
             return ["proxy_fence"]
         case MbarrierExpect(barrier=name, index=index, bytes=count):
@@ -380,11 +388,14 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
             return [f"mbarrier_wait {_place(name, index, scope)} parity {print_expr(parity, scope)}"]
         case Roles(roles=roles):
             return ["roles {", *(f"  {line}" for role in roles for line in _role(role, scope)), "}"]
+        case Programs(body=body):
+            return ["programs {", *_block(body, scope), "}"]
         case Stage(dst=name, src=src, shape=shape, mask=mask, other=other):
             head = f"stage {_name(name)} <- {_access(src, scope)} shape {print_shape(shape)}"
             return [head + _mask(mask, scope) + _other(other)]
         case For(var=var, body=body):
-            return [f"for {_name(var)} in {_bounds(stmt, scope)} {{", *_block(body, scope.enter(var)), "}"]
+            inner = scope.enter(*stmt.counters)
+            return [f"for {_name(var)} in {_bounds(stmt, scope)} {{", *_block(body, inner), "}"]
         case If(cond=cond, then=then, orelse=orelse):
             lines = [f"if {print_expr(cond, scope)} {{", *_block(then, scope)]
             return [*lines, "} else {", *_block(orelse, scope), "}"] if orelse else [*lines, "}"]
@@ -407,6 +418,7 @@ def _bounds(loop: For, scope: Scope) -> str:
     policy = "" if loop.kind == "dynamic" else f" kind {_name(loop.kind)}"
     policy += "" if loop.stages == 1 else f" stages {loop.stages}"
     policy += "" if loop.producer_warps == 0 else f" producers {loop.producer_warps}"
+    policy += "" if loop.counter is None else f" counter {_name(loop.counter.name)} wrap {loop.counter.wrap}"
     return bounds + policy
 
 

@@ -20,6 +20,7 @@ from argus.ir.nodes import (
     MbarrierWait,
     Mma,
     Once,
+    Programs,
     Roles,
     Stage,
     Stmt,
@@ -37,7 +38,7 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
     for stmt in body:
         yield stmt
         match stmt:
-            case For(body=inner):
+            case For(body=inner) | Programs(body=inner):
                 yield from walk(inner)
             case If(then=then, orelse=orelse):
                 yield from walk(then)
@@ -58,7 +59,7 @@ def rewrite_blocks(
 
 def _inside(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
     match stmt:
-        case For(body=inner):
+        case For(body=inner) | Programs(body=inner):
             return replace(stmt, body=rewrite_blocks(inner, change))
         case If(then=then, orelse=orelse):
             return replace(stmt, then=rewrite_blocks(then, change), orelse=rewrite_blocks(orelse, change))

@@ -16,6 +16,8 @@ from argus.ir.nodes import (
     AssertTags,
     Assume,
     Barrier,
+    BulkCommit,
+    BulkWait,
     CommitGroup,
     Copy,
     DataValue,
@@ -33,6 +35,7 @@ from argus.ir.nodes import (
     MmaFence,
     MmaWait,
     Once,
+    Programs,
     ProxyFence,
     Requires,
     Roles,
@@ -55,7 +58,7 @@ from argus.ir.target import TARGETS
 from argus.ir.types import DType, boolean
 from argus.ir.typing_rules import Scope, expr_problems, index_problems, scope_of
 from argus.ir.wellformed_explicit import explicit_problems
-from argus.ir.wellformed_hopper import barrier_problem, roles_placement
+from argus.ir.wellformed_hopper import barrier_problem, programs_placement, roles_placement
 from argus.source import Span
 
 _ANY = (Tensor, Shared, Fragment)
@@ -106,6 +109,8 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
         yield from _exprs(kernel.grid, launch, kernel.span)
     if not 1 <= kernel.group < 2**31 or (kernel.group > 1 and len(kernel.grid or ()) != 2):
         yield f"this grid is not walked {kernel.group} rows at a time", kernel.span
+    if kernel.persistent and kernel.grid is None:
+        yield "a kernel without a grid has no programs to share out", kernel.span
     for precondition in kernel.preconditions:
         match precondition:
             case Requires(cond=cond, span=span) | Assume(cond=cond, span=span):
@@ -117,6 +122,7 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
             case _:
                 assert_never(precondition)
     yield from roles_placement(kernel)
+    yield from programs_placement(kernel)
     yield from _body(kernel.body, scope)
 
 
@@ -163,7 +169,7 @@ def _stmt(stmt: Stmt, scope: Scope) -> Iterator[Problem]:
             yield from _body((*then, *orelse), scope)
         case Barrier() | CommitGroup():
             pass
-        case MmaFence() | MmaCommit() | ProxyFence():
+        case MmaFence() | MmaCommit() | ProxyFence() | BulkCommit():
             pass
         case MbarrierExpect(barrier=name, index=index) | MbarrierArrive(barrier=name, index=index):
             yield from _exprs((index,), scope, stmt.span)
@@ -174,9 +180,11 @@ def _stmt(stmt: Stmt, scope: Scope) -> Iterator[Problem]:
         case Roles(roles=roles):
             for role in roles:
                 yield from _body(role.body, scope)
-        case WaitGroup(pending=pending, span=span) | MmaWait(pending=pending, span=span):
+        case Programs(body=body):
+            yield from _body(body, scope)
+        case WaitGroup(pending=pending) | MmaWait(pending=pending) | BulkWait(pending=pending):
             if pending < 0:
-                yield f"cannot wait for {pending} pending groups", span
+                yield f"cannot wait for {pending} pending groups", stmt.span
         case Tag() | AssertTags() | Spec():
             yield from _annotation(stmt, replace(scope, kinds=_ANY))
         case _:
@@ -189,10 +197,14 @@ def _loop(loop: For, scope: Scope) -> Iterator[Problem]:
         yield f"a {kind} loop with step {loop.step} and {loop.stages} stages is none", span
     if loop.producer_warps < 0 or (loop.producer_warps and kind != "pipelined"):
         yield f"a {kind} loop with {loop.producer_warps} producer warps is none", span
-    if loop.var in scope.loops:
-        yield f"a loop inside the loop over `{loop.var}` has the same counter", span
+    bound = loop.counters
+    for name in bound:
+        if name in scope.loops:
+            yield f"a loop inside the loop over `{name}` has the same counter", span
+    if loop.counter is not None and (loop.counter.wrap < 1 or loop.counter.name == loop.var):
+        yield f"the count `{loop.counter.name}` modulo {loop.counter.wrap} is none", span
     yield from _exprs((loop.start, loop.stop), scope, span)
-    yield from _body(loop.body, replace(scope, loops=scope.loops | {loop.var}))
+    yield from _body(loop.body, replace(scope, loops=scope.loops.union(bound)))
 
 
 def _copy(stmt: Copy, scope: Scope) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ from argus.ir.nodes import (
     MbarrierExpect,
     MbarrierWait,
     Mma,
+    Programs,
     Roles,
     Shared,
     Stage,
@@ -44,6 +45,8 @@ def explicit_problems(kernel: Kernel) -> Iterator[Problem]:
         return
     if kernel.warp_size != target.warp_size:
         yield f"warps of {kernel.warp_size} threads: {target.name} has {target.warp_size}", kernel.span
+    if kernel.persistent and not any(isinstance(s, Programs) for s in walk(kernel.body)):
+        yield "sharing out the programs of the grid is still a policy", kernel.span
     parts = tuple(_programs(kernel))
     open_or_wrong = [*_declarations(kernel, parts), *mbarrier_declarations(kernel, target)]
     yield from open_or_wrong
@@ -135,7 +138,7 @@ def _domain(stmt: Copy | Map | Accumulate, kernel: Kernel) -> Iterator[Problem]:
 
 def _copy(stmt: Copy, kernel: Kernel, target: Target) -> Iterator[Problem]:
     row = INSTRUCTIONS.get(stmt.instr or "")
-    bulk = row is not None and row.order is Order.ASYNC_BULK
+    bulk = row is not None and row.order in (Order.ASYNC_BULK, Order.BULK_WRITE)
     problems = [] if bulk else list(_domain(stmt, kernel))
     yield from problems
     if row is None:

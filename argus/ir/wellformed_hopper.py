@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Thread, coords, walk
-from argus.ir.instruction import CopyRow, WgmmaRow
-from argus.ir.instruction.tiled import wgmma_accumulator
+from argus.ir.instruction import CopyRow, Order, WgmmaRow
+from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import (
     Access,
     AssertTags,
@@ -19,6 +19,7 @@ from argus.ir.nodes import (
     MbarrierExpect,
     MbarrierWait,
     Mma,
+    Programs,
     Role,
     Roles,
     Shared,
@@ -29,7 +30,7 @@ from argus.ir.nodes import (
 from argus.ir.target import Target
 from argus.ir.types import boolean
 from argus.ir.visit import walk as walk_statements
-from argus.layout import LayoutError, SwizzledLayout
+from argus.layout import Layout, LayoutError, SwizzledLayout
 from argus.source import Span
 
 Problem = tuple[str, Span]
@@ -73,6 +74,20 @@ def roles_placement(kernel: Kernel) -> Iterator[Problem]:
             yield f"roles `{a.name}` and `{b.name}` share warps", b.span
     yield from _issuers(roles)
     yield from _budgets(kernel, roles, found[0].span)
+
+
+def programs_placement(kernel: Kernel) -> Iterator[Problem]:
+    """`Programs` is all of a persistent kernel: of its body, or of each of its roles."""
+    found = [s for s in walk_statements(kernel.body) if isinstance(s, Programs)]
+    if not found:
+        return
+    if not kernel.persistent:
+        yield "the kernel is not persistent: its blocks have one program each", found[0].span
+    top = [s for s in kernel.body if not isinstance(s, Tag | AssertTags | Spec)]
+    bodies = [role.body for role in top[0].roles] if isinstance(top[0], Roles) else [tuple(top)]
+    alone = [len(body) == 1 and isinstance(body[0], Programs) for body in bodies]
+    if len(top) != 1 or not all(alone) or len(found) != len(bodies):
+        yield "programs are all that a kernel, or each of its roles, runs", found[0].span
 
 
 def _budgets(kernel: Kernel, roles: tuple[Role, ...], span: Span) -> Iterator[Problem]:
@@ -153,52 +168,77 @@ def step_problems(stmt: MbarrierExpect | MbarrierArrive | MbarrierWait) -> Itera
 
 
 def bulk_copy(stmt: Copy, row: CopyRow, kernel: Kernel) -> Iterator[Problem]:
-    """A copy by the copy engine: a box of a tensor, to a whole swizzled tile, zeros outside of the tensor."""
-    tensor, tile = kernel.object(stmt.src.obj), kernel.object(stmt.dst.obj)
+    """A copy by the copy engine, a box of a tensor to or from a panel of a shared tile, clipped to the tensor."""
+    load = row.order is Order.ASYNC_BULK
+    outside, inside = (stmt.src, stmt.dst) if load else (stmt.dst, stmt.src)
+    tensor, tile = kernel.object(outside.obj), kernel.object(inside.obj)
     if not isinstance(tensor, Tensor) or not isinstance(tile, Shared):
         return  # the instruction's spaces are wrong, which is told already
     span, rank = stmt.span, len(stmt.shape)
     if stmt.layout is not None or stmt.vector != 1:
         yield f"{row.name} is issued by one thread, for the whole box", span
-    if stmt.signal is None:
-        yield f"{row.name} signals no mbarrier", span
-    if len(tensor.shape) != rank or not 2 <= rank <= 5:
+    if (stmt.signal is not None) != load:
+        yield f"{row.name} signals {'no mbarrier' if load else 'an mbarrier, which nothing would count'}", span
+    if rank < 2 or not 2 <= len(tensor.shape) <= 5:
         yield f"{row.name} copies boxes of 2 to 5 dimensions, those of the tensor", span
         return
-    for axis, expr in enumerate(stmt.src.index):
-        if not _shifted(expr, axis):
-            yield f"index {axis} of `{tensor.name}` is not a start plus c{axis}", span
-    leading = len(stmt.dst.index) - rank
-    if stmt.dst.index[leading:] != coords(rank) or not all(map(_uniform, stmt.dst.index[:leading])):
-        yield f"{row.name} fills a whole box of `{tile.name}`: a place, then the coordinates", span
-    if tile.shape[leading:] != stmt.shape or stmt.shape[-1] * tile.dtype.bytes != ROW_BYTES:
-        yield f"{row.name} fills boxes of {tile.name} with rows of {ROW_BYTES} bytes, not {stmt.shape}", span
+    moving = [(axis, e) for axis, e in enumerate(outside.index) if not _uniform(e)]
+    if [a for a, (_, e) in enumerate(moving) if _shifted(e, a)] != list(range(rank)):
+        yield f"the indices of `{tensor.name}` are not, in order, a place or a start plus c0 to c{rank - 1}", span
+    leading = len(inside.index) - rank
+    *rows, column = inside.index[max(leading, 0) :]
+    panel = stmt.shape[-1]
+    placed = leading >= 0 and tuple(rows) == coords(rank)[:-1] and all(map(_uniform, inside.index[:leading]))
+    if not placed or not _in_panel(column, rank - 1, panel):
+        yield f"{row.name} moves a whole panel of `{tile.name}`: a place, then the coordinates", span
+    elif tile.shape[leading:-1] != stmt.shape[:-1] or panel * tile.dtype.bytes != ROW_BYTES:
+        yield f"{row.name} moves boxes of {tile.name} with rows of {ROW_BYTES} bytes, not {stmt.shape}", span
     if max(stmt.shape) > MAX_BOX:
         yield f"a box has at most {MAX_BOX} elements in each dimension, not {stmt.shape}", span
-    yield from swizzled_rows(tile, row.name, span)
-    if tensor.alignment < 16 or tensor.strides[-1] != Const(1, tensor.strides[-1].dtype):
+    yield from panels(tile, row.name, span)
+    if tensor.alignment < 16 or tensor.strides[-1] != Const(1, tensor.strides[-1].dtype) or moving[-1:] == []:
         yield f"{row.name} needs `{tensor.name}` aligned to 16 bytes, its last dimension of stride 1", span
-    if not _inside(stmt.mask, stmt.src, tensor):
+    elif moving[-1][0] != len(tensor.shape) - 1:
+        yield f"the rows of a box of {row.name} go along the last dimension of `{tensor.name}`", span
+    if not _inside(stmt.mask, outside, tensor):
         yield f"{row.name} masks nothing but what is outside of `{tensor.name}`", span
-    if (stmt.mask is not None and stmt.other is None) or (stmt.other is not None and stmt.other.value != 0):
+    if load and stmt.mask is not None and stmt.other is None:
         yield f"{row.name} fills with zeros outside of the tensor", span
+    if stmt.other is not None and (stmt.other.value != 0 or not load):
+        yield f"{row.name} fills with {'zeros' if load else 'nothing'} outside of the tensor", span
 
 
-def swizzled_rows(tile: Shared, what: str, span: Span) -> Iterator[Problem]:
-    """Rows of 128 bytes in the 128-byte swizzle, 8 rows and 1024 bytes at a time (PTX ISA, matrix descriptors)."""
+def _in_panel(expr: Expr, axis: int, panel: int) -> bool:
+    """Whether `expr` is the coordinate of `axis`, plus a multiple of the panel's width."""
+    match expr:
+        case Coord(axis=found):
+            return found == axis
+        case Op(op="add", args=(Coord(axis=found), Const(value=start))):
+            return found == axis and int(start) % panel == 0
+        case _:
+            return False
+
+
+def panels(tile: Shared, what: str, span: Span) -> Iterator[Problem]:
+    """A tile (…, rows, columns) in panels, rows of 128 bytes in the 128-byte swizzle, one panel of columns after the
+    other; 8 rows and 1024 bytes at a time (PTX ISA, matrix descriptors)."""
     layout, unit = tile.layout, tile.dtype.bytes
-    row = ROW_BYTES // unit
-    fits = isinstance(layout, SwizzledLayout) and layout.offset == 0
+    width = ROW_BYTES // unit
+    fits = isinstance(layout, SwizzledLayout) and layout.offset == 0 and len(tile.shape) >= 2
     if fits:
         assert isinstance(layout, SwizzledLayout)
         swizzle, inner = layout.swizzle, layout.inner
-        strides = inner.stride if isinstance(inner.stride, tuple) else (inner.stride,)
         chunk = (16 // unit).bit_length() - 1
+        rows, columns = tile.shape[-2:]
+        strides = inner.stride if isinstance(inner.stride, tuple) else (inner.stride,)
+        count = columns // width
+        across = 1 if count == 1 else (1, rows * width)
         fits = (
             (swizzle.bits, swizzle.base, swizzle.shift) == (3, chunk, 3)
-            and len(tile.shape) >= 2
-            and tile.shape[-1] == row
-            and strides[-2:] == (row, 1)
+            and columns % width == 0
+            and (count == 1 or rows * ROW_BYTES % SWIZZLE_ATOM == 0)
+            and inner[len(tile.shape) - 1] == (Layout(width, 1) if count == 1 else Layout((width, count), across))
+            and strides[-2] == width
             and all(isinstance(s, int) and s * unit % SWIZZLE_ATOM == 0 for s in strides[:-2])
         )
     if not fits or (tile.offset or 0) % SWIZZLE_ATOM:
@@ -206,19 +246,17 @@ def swizzled_rows(tile: Shared, what: str, span: Span) -> Iterator[Problem]:
 
 
 def asynchronous_product(stmt: Mma, row: WgmmaRow, kernel: Kernel) -> Iterator[Problem]:
-    """An asynchronous product of two shared tiles into the registers of whole warpgroups."""
+    """An asynchronous product of a shared tile and another, or registers, into the registers of whole warpgroups."""
     span, warps = stmt.span, stmt.warps
     c0, c1, c2 = coords(3)
-    for access, plain in ((stmt.a, (c0, c2)), (stmt.b, (c1, c2))):
-        tile = kernel.object(access.obj)
-        if not isinstance(tile, Shared):
-            yield f"{row.name} reads shared tiles, and `{access.obj}` is none", span
-            continue
-        if tile.dtype not in row.operands:
-            yield f"{row.name} does not take {tile.dtype} (`{access.obj}`)", span
-        yield from swizzled_rows(tile, row.name, span)
-        if access.index[-2:] != plain or not all(map(_uniform, access.index[:-2])):
-            yield f"{row.name} reads `{access.obj}` by rows and depth, at one place for all threads", span
+    for access, outer in ((stmt.a, c0), (stmt.b, c1)):
+        operand = kernel.object(access.obj)
+        if operand.dtype not in row.operands:
+            yield f"{row.name} does not take {operand.dtype} (`{access.obj}`)", span
+        if isinstance(operand, Shared):
+            yield from _shared_operand(operand, access, outer, row, span)
+        elif not isinstance(operand, Fragment) or access is not stmt.a or access.index != (c0, c2):
+            yield f"{row.name} does not read `{access.obj}` from where it is", span
     target = kernel.object(stmt.d.obj)
     if not isinstance(target, Fragment) or stmt.d.index != (c0, c1) or target.dtype != row.accumulator:
         yield f"{row.name} adds into a register tile of {row.accumulator}", span
@@ -228,13 +266,29 @@ def asynchronous_product(stmt: Mma, row: WgmmaRow, kernel: Kernel) -> Iterator[P
         return
     if stmt.shape[2] % row.shape[2]:
         yield f"{row.name} does not divide {stmt.shape}", span
+        return
+    m, n, k = stmt.shape
     try:
-        needed = wgmma_accumulator(row, stmt.shape[:2], warps)
+        held = [(target, wgmma_accumulator(row, (m, n), warps))]
+        source = kernel.object(stmt.a.obj)
+        if isinstance(source, Fragment):
+            held.append((source, wgmma_operand(row, (m, k), warps)))
     except LayoutError as error:
         yield str(error), span
         return
-    if target.layout is not None and target.layout.simplify() != needed.simplify():
-        yield f"the layout {target.layout} of `{target.name}` is not {row.name}'s {needed}", span
+    for fragment, needed in held:
+        if fragment.layout is not None and fragment.layout.simplify() != needed.simplify():
+            yield f"the layout {fragment.layout} of `{fragment.name}` is not {row.name}'s {needed}", span
+
+
+def _shared_operand(tile: Shared, access: Access, outer: Expr, row: WgmmaRow, span: Span) -> Iterator[Problem]:
+    """A shared operand is read in panels, K-major or MN-major, at one place for all threads."""
+    depth = Coord(2)
+    yield from panels(tile, row.name, span)
+    if access.index[-2:] not in ((outer, depth), (depth, outer)) or not all(map(_uniform, access.index[:-2])):
+        yield f"{row.name} reads `{access.obj}` by rows and depth, at one place for all threads", span
+    elif access.index[-2] == depth and not row.transposes:
+        yield f"{row.name} reads `{access.obj}` only with the depth along its rows", span
 
 
 def _uniform(expr: Expr) -> bool:

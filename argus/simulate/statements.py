@@ -15,6 +15,8 @@ from argus.ir.nodes import (
     Accumulate,
     AssertTags,
     Barrier,
+    BulkCommit,
+    BulkWait,
     CommitGroup,
     Copy,
     For,
@@ -27,6 +29,7 @@ from argus.ir.nodes import (
     MmaCommit,
     MmaFence,
     MmaWait,
+    Programs,
     ProxyFence,
     Roles,
     Spec,
@@ -107,6 +110,8 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 pass
             case Roles():
                 raise ValueError("roles stand at the top level of a kernel")
+            case Programs() | BulkCommit() | BulkWait():
+                raise ValueError("persistent kernels and bulk stores are not simulated")
             case Stage():
                 raise ValueError("a policy statement is left: lower the kernel first")
             case _:

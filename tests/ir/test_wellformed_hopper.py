@@ -117,11 +117,12 @@ BROKEN: dict[str, tuple[Edit, str]] = {
     "signal of a plain copy": (
         on(Copy, lambda s: replace(s, signal=Signal("full", Const(0))), 2), "st.global signals no"),
     "bulk copy of rows of the thread": (
-        copy(src=Access("a", (op("add", Thread(), C0), C1)), mask=None, other=None), "is not a start plus c0"),
-    "bulk copy of the transpose": (copy(src=Access("a", (C1, C0)), mask=None, other=None), "is not a start plus c0"),
-    "bulk copy to part of a tile": (copy(dst=Access("at", (Const(0), op("add", C0, Const(8)), C1))), "a whole box"),
-    "bulk copy to a stage of the element": (copy(dst=Access("at", (C0, C0, C1))), "a whole box"),
-    "box of another shape": (copy(shape=(32, 64)), "fills boxes of at"),
+        copy(src=Access("a", (op("add", Thread(), C0), C1)), mask=None, other=None), "a start plus c0 to c1"),
+    "bulk copy of the transpose": (
+        copy(src=Access("a", (C1, C0)), mask=None, other=None), "a start plus c0 to c1"),
+    "bulk copy to part of a tile": (copy(dst=Access("at", (Const(0), op("add", C0, Const(8)), C1))), "a whole panel"),
+    "bulk copy to a stage of the element": (copy(dst=Access("at", (C0, C0, C1))), "a whole panel"),
+    "box of another shape": (copy(shape=(32, 64)), "moves boxes of at"),
     "unaligned tensor": (tensor(alignment=8), "aligned to 16 bytes"),
     "tensor of strided rows": (tensor(strides=(Const(1, M.dtype), Const(2, M.dtype))), "of stride 1"),
     "mask of something else": (copy(mask=lt(C0, Const(5))), "masks nothing but"),
@@ -137,8 +138,8 @@ BROKEN: dict[str, tuple[Edit, str]] = {
             shared=(*k.shared, replace(k.shared[0], name="x", dtype=float32, offset=65536))),
         "does not take float32"),
     "operand in registers": (
-        product(a=Access("acc", (C0, Coord(2))), b=Access("acc", (C1, Coord(2)))), "reads shared tiles"),
-    "operand by columns": (product(b=Access("bt", (Const(0), Coord(2), C1))), "by rows and depth"),
+        product(a=Access("acc", (C0, Coord(2))), b=Access("acc", (C1, Coord(2)))), "from where it is"),
+    "operand across": (product(b=Access("bt", (Const(0), C0, C1))), "by rows and depth"),
     "layout of no instruction": (
         lambda k: replace(k, fragments=(replace(k.fragments[0], layout=blocked((64, 32), 128)),)),
         "is not wgmma_m64n32k16's"),

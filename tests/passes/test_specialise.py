@@ -129,7 +129,6 @@ KEPT: dict[str, Callable[[], Kernel]] = {
     "32-bit operands": lambda: gemm(dtype=tfloat32, tile=(128, 64, 32)),
     "rows of half a warpgroup": lambda: gemm(tile=(32, 64, 64)),
     "computing warps of no warpgroup": lambda: gemm(tile=(128, 64, 64), num_warps=2),
-    "b by columns": lambda: gemm(b_by_columns=True),
     "work in the loop": lambda: edited(gemm(), For, lambda s: replace(s, body=(*s.body, Barrier()))),
     "a loop around": lambda: replace(
         gemm(), body=tuple(For("i", Const(0), Const(2), 1, (s,)) if isinstance(s, For) else s for s in gemm().body)

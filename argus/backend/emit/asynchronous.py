@@ -12,6 +12,8 @@ from argus.backend.emit.scope import Writer
 from argus.ir.expr import Const, Expr
 from argus.ir.nodes import (
     Asynchronous,
+    BulkCommit,
+    BulkWait,
     Copy,
     Kernel,
     MbarrierArrive,
@@ -46,6 +48,8 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
         case MbarrierWait(barrier=name, index=index, parity=parity):
             place = _place(name, index, writer)
             writer.line(f"argus::mbarrier_wait(smem, {place}, {Printer(writer).text(parity)});")
+        case BulkCommit() | BulkWait():
+            raise problem("not-emitted", "bulk stores are not emitted", stmt.span)
         case _:
             assert_never(stmt)
 

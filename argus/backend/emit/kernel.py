@@ -23,6 +23,8 @@ from argus.ir.nodes import (
     Accumulate,
     AssertTags,
     Barrier,
+    BulkCommit,
+    BulkWait,
     CommitGroup,
     Copy,
     For,
@@ -37,6 +39,7 @@ from argus.ir.nodes import (
     MmaCommit,
     MmaFence,
     MmaWait,
+    Programs,
     ProxyFence,
     Role,
     Roles,
@@ -158,6 +161,10 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
             _roles(stmt, writer)
         case Tag() | AssertTags() | Spec():
             pass
+        case BulkCommit() | BulkWait():
+            emit_asynchronous(stmt, writer)
+        case Programs():
+            raise problem("not-emitted", "persistent kernels are not emitted", stmt.span)
         case Stage():
             raise problem("not-explicit", "a staged copy is a policy: lower the kernel first", stmt.span)
         case _:

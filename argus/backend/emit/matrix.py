@@ -12,7 +12,7 @@ from argus.backend.emit.address import matrix_descriptor
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import Digit, Ints, counters, cut, fit, locate, register_layout
 from argus.backend.emit.scope import Writer, digit_text
-from argus.ir.expr import Expr
+from argus.ir.expr import Coord, Expr
 from argus.ir.instruction import MMA, WGMMA, WgmmaRow
 from argus.ir.nodes import Access, Fragment, Mma, Shared
 from argus.layout import FragmentLayout, Mode
@@ -36,6 +36,8 @@ def emit_mma(stmt: Mma, writer: Writer) -> None:
     if stmt.instr is None:
         raise problem("not-explicit", "the matrix product names no instruction", stmt.span)
     if stmt.instr in WGMMA:
+        if any(access.index[-2] == Coord(2) for access in (stmt.a, stmt.b)):
+            raise problem("not-emitted", "MN-major operands of wgmma are not emitted", stmt.span)
         _asynchronous(stmt, WGMMA[stmt.instr], writer)
         return
     row, lanes = MMA[stmt.instr], writer.kernel.warp_size

@@ -28,12 +28,13 @@ def _mma(
     return MmaRow(name, shape, operands, accumulator, atom.a, atom.b, atom.c, 32, architectures, atom.source)
 
 
-def _wgmma(n: int) -> WgmmaRow:
-    """The row wgmma_m64n<n>k16 for 16-bit operands, 128-byte swizzle."""
-    atom = wgmma(n)
-    return WgmmaRow(
-        f"wgmma_m64n{n}k16", (64, n, 16), (bfloat16, float16), float32, atom.c, 128, 3, _HOPPER, atom.source
-    )
+def _wgmma(n: int, bits: int) -> WgmmaRow:
+    """The row wgmma_m64n<n>k<256 / bits>, 128-byte swizzle; only 16-bit operands have both majors."""
+    atom = wgmma(n, bits)
+    assert atom.a is not None
+    operands: dict[int, tuple[DType, ...]] = {16: (bfloat16, float16), 32: (tfloat32,), 8: (float8_e4m3fn, float8_e5m2)}
+    name, shape = f"wgmma_m64n{n}k{atom.k}", (64, n, atom.k)
+    return WgmmaRow(name, shape, operands[bits], float32, atom.a, atom.c, 128, 3, bits == 16, _HOPPER, atom.source)
 
 
 # ldmatrix: `vector` value digits of a lane (4, 8 or 16 bytes) are 1, 2 or 4 matrices of 8 rows of 16 bytes:
@@ -55,7 +56,9 @@ NVIDIA: tuple[Row, ...] = (
     CopyRow("cp.async", "global", "shared", (4, 8, 16), Order.ASYNC_GROUP, False, _ALL, "PTX ISA, cp.async"),
     CopyRow("tma.load", "global", "shared", (16,), Order.ASYNC_BULK, False, _HOPPER,
             "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled", alignment=128),
-    *(_wgmma(n) for n in range(8, 257, 8)),
+    CopyRow("tma.store", "shared", "global", (16,), Order.BULK_WRITE, False, _HOPPER,
+            "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled", alignment=128),
+    *(_wgmma(n, bits) for bits in (16, 32, 8) for n in range(8, 257, 8)),
     _mma("mma_m16n8k16", MMA_M16N8K16, (bfloat16, float16), float32, _ALL),
     _mma("mma_m16n8k8", MMA_M16N8K8_TF32, (tfloat32,), float32, _ALL),
     _mma("mma_m16n8k32", MMA_M16N8K32_8BIT, (int8,), int32, _ALL),

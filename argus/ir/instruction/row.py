@@ -17,6 +17,8 @@ class Order(Enum):
     ASYNC_GROUP = "async-group"  # complete after the wait that covers its commit group (cp.async)
     ASYNC_BULK = "async-bulk"  # complete when the phase of its mbarrier is (TMA)
     ASYNC_MMA = "async-mma"  # complete after the wait that covers its commit group (wgmma)
+    BULK_READ = "bulk-read"  # read when a wait covers its bulk group (TMA store, its source)
+    BULK_WRITE = "bulk-write"  # complete after the wait, not only for reads, that covers its bulk group (TMA store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +68,23 @@ class MmaRow:
 
 @dataclass(frozen=True, slots=True)
 class WgmmaRow:
-    """An asynchronous matrix instruction on a warpgroup (128 threads), both operands in shared memory.
+    """An asynchronous matrix instruction on a warpgroup (128 threads): b in shared memory, a there or in registers.
 
-    `a` and `b` are K-major there: rows of `row_bytes` contiguous bytes, in the layout `swizzle_bits` of XOR swizzle
-    over 16-byte units (3: 128-byte swizzle), tiles aligned to 8 rows. `c` is over (m, n), of the warpgroup's threads.
-    `order` is the ordering class of all three accesses.
+    Shared operands stand in panels, rows of `row_bytes` contiguous bytes in the layout `swizzle_bits` of XOR swizzle
+    over 16-byte units (3: 128-byte swizzle), 8 rows together. They are K-major (along a row goes k); with `transposes`
+    MN-major as well. `a` is over (m, k), `c` over (m, n), of the warpgroup's threads.
+    `order` is the ordering class of all accesses.
     """
 
     name: str
     shape: tuple[int, int, int]
     operands: tuple[DType, ...]
     accumulator: DType
+    a: FragmentLayout
     c: FragmentLayout
     row_bytes: int
     swizzle_bits: int
+    transposes: bool
     architectures: tuple[str, ...]
     document: str
     order: Order = Order.ASYNC_MMA

@@ -49,6 +49,21 @@ def tiled_mma(row: MmaRow, shape: tuple[int, int, int], warps: tuple[int, int]) 
     )
 
 
+def wgmma_operand(row: WgmmaRow, shape: tuple[int, int], warps: tuple[int, int]) -> FragmentLayout:
+    """The registers of an (M, K) operand `a` over the warps of `wgmma_accumulator`, replicated along N.
+
+    Raises `LayoutError` when the instruction's shape times the warpgroups does not divide the tile.
+    """
+    along_m, along_n = warps
+    m, _, k = row.shape
+    if along_m % 4 or shape[0] % (m * along_m // 4) or shape[1] % k:
+        raise LayoutError(
+            f"{row.name} on {along_m} x {along_n} warps takes steps of {m * along_m // 4} x {k}, which do not divide "
+            f"the operand's {shape[0]} x {shape[1]}: choose other tile sizes or warps"
+        )
+    return tile_groups(row.a, (Mode(along_n, None), Mode(along_m // 4, 0)), shape)
+
+
 def wgmma_accumulator(row: WgmmaRow, shape: tuple[int, int], warps: tuple[int, int]) -> FragmentLayout:
     """The registers of an (M, N) accumulator over warps (WM, WN), WM a multiple of 4: WM / 4 x WN warpgroups.
 
