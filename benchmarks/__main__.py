@@ -1,4 +1,4 @@
-"""`python -m benchmarks launch|gemm|verify [--json FILE]`, from the repository's root."""
+"""`python -m benchmarks launch|gemm|memory|verify [--json FILE]`, from the repository's root."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def main() -> int:
             case "gemm":
                 configs = arguments.kernel or [gemm.config_of(name) for name in gemm.KERNELS]
                 results = gemm.run(arguments.shapes, configs, arguments.batches)
+            case "memory":
+                from benchmarks import memory
+
+                cases = memory.cases_in(arguments.shapes) if arguments.shapes else memory.default_cases()
+                results = memory.run(cases, arguments.batches)
             case _:
                 from benchmarks import verify
 
@@ -49,11 +54,14 @@ def _parser() -> argparse.ArgumentParser:
         help='of the examples, as "gemm:BLOCK_M=128,num_warps=8"; repeat for several rows a shape',
     )
     product.add_argument("--batches", type=int, default=30, help="measurements of each product")
+    memory = commands.add_parser("memory", help="kernels whose limit is the memory beside PyTorch, with errors")
+    memory.add_argument("--shapes", metavar="FILE", help='lines like "softmax bfloat16 16384 4096"')
+    memory.add_argument("--batches", type=int, default=30, help="measurements of each row's sides")
     verify = commands.add_parser("verify", help="verification time by property and engine")
     verify.add_argument("--target", default="sm_80")
     verify.add_argument("--kernels", type=Path, default=Path("examples"), help="folder of kernel files")
     verify.add_argument("--repeats", type=int, default=3)
-    for command in (launch, product, verify):
+    for command in (launch, product, memory, verify):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
     return parser
 

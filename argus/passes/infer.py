@@ -3,14 +3,15 @@
 Layouts spread from anchors: those that the author wrote, and the accumulators of matrix products. A statement takes
 the layout of an operand that has all of its elements; a tile takes the part of the statement's layout that its
 indices select (`project`): a row maximum lives in all threads that work on its row. Where nothing is known
-the largest domain is decided first, by its global access: consecutive threads on consecutive vectors.
+the largest domain is decided first, by its global access: consecutive threads on consecutive vectors, and rows
+that a reduction sums up in as few warps as possible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import gcd, prod
 
 from argus.ir.expr import Coord, Expr, elements, rewrite
 from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
@@ -22,6 +23,7 @@ from argus.layout.swizzle import SwizzledLayout
 from argus.passes.affine import Facts, facts
 from argus.passes.layouts import complete, default, everywhere, lift, project
 from argus.passes.moves import contiguous_axis, moves, target_of, vector_width
+from argus.passes.rows import Reduced, in_rows, reduced_dimensions, row_axis
 
 Work = Copy | Map | Accumulate
 """Statements with a layout of their own."""
@@ -35,6 +37,7 @@ class Layouts:
 
     kernel: Kernel
     known: Facts
+    reduced: Reduced
     fragments: dict[str, FragmentLayout] = field(default_factory=dict)
     domains: dict[int, FragmentLayout] = field(default_factory=dict)
 
@@ -46,7 +49,7 @@ class Layouts:
 
 def infer(kernel: Kernel) -> Layouts:
     """Layouts of all fragments and of all statements with a domain."""
-    state = Layouts(kernel, facts(kernel))
+    state = Layouts(kernel, facts(kernel), reduced_dimensions(kernel))
     work = [s for s in walk(kernel.body) if isinstance(s, Copy | Map | Accumulate)]
     products = [s for s in walk(kernel.body) if isinstance(s, Mma)]
     for fragment in kernel.fragments:
@@ -215,7 +218,11 @@ def memory_domain(state: Layouts, copy: Copy) -> FragmentLayout:
     row = INSTRUCTIONS[names.load_global if isinstance(obj, Tensor) else names.load_shared]
     layout = default(copy.shape, kernel.num_threads, order, _VECTOR // size)
     width = max(1, vector_width(kernel, copy, layout, row, state.known))
-    return default(copy.shape, kernel.num_threads, order, width)
+    layout = default(copy.shape, kernel.num_threads, order, width)
+    if order is None or order[0] != row_axis(kernel, copy, state.reduced):
+        return layout
+    width = layout.vector_width(order[0])
+    return in_rows(copy.shape, kernel.warp_size, kernel.num_warps, order, gcd(width, _VECTOR // size)) or layout
 
 
 def _tile_axis(obj: Shared | Fragment, access: Access) -> int | None:

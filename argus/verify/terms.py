@@ -243,10 +243,12 @@ def _constant_reduction(
 
 
 def _constant_application(op: str, args: list[list[tuple[UnionSet, float]]]) -> list[tuple[UnionSet, float]]:
-    """Numbers that absorb or survive: 0 in products and quotients, -inf under subtraction and exp."""
+    """Numbers that absorb or survive: 0 in products and quotients, -inf under subtraction, scaling and exp."""
     found: list[tuple[UnionSet, float]] = []
     if op == "mul":
         found += [(region, 0.0) for arg in args for region, value in arg if value == 0]
+        for these, those in (args, reversed(args)):
+            found += [(r.intersect(s), v) for r, v in these if v == float("-inf") for s, scale in those if scale > 0]
     elif op == "truediv":
         found += [(region, 0.0) for region, value in args[0] if value == 0]
     elif op in ("sub", "add"):

@@ -119,3 +119,43 @@ def test_sampled_rows_are_of_all_bands(m: int) -> None:
     assert len(set(rows)) == gemm.SAMPLED_ROWS
     for i, row in enumerate(rows):
         assert i * m // gemm.SAMPLED_ROWS <= row < (i + 1) * m // gemm.SAMPLED_ROWS
+
+
+def test_cases_of_memory_kernels_are_read() -> None:
+    pytest.importorskip("torch")
+    from benchmarks import memory
+
+    text = "softmax bfloat16 16384 4096\n\n# nothing\nrmsnorm float32 7 9  # odd\n"
+    assert memory.cases_of(text) == (
+        memory.Case("softmax", "bfloat16", 16384, 4096),
+        memory.Case("rmsnorm", "float32", 7, 9),
+    )
+    for bad in ("softmax bfloat16 16384", "soft bfloat16 1 1", "softmax bfloat16 x 1"):
+        with pytest.raises(ValueError):
+            memory.cases_of(bad)
+
+
+def test_every_memory_kernel_and_its_peer_meet_the_exact_result(require_tool: Any) -> None:
+    torch = pytest.importorskip("torch")
+    require_tool("g++", "clang++", "c++")
+    from benchmarks import memory
+
+    for name in memory.KERNELS:
+        case = memory.Case(name, "float32", 3, 20)
+        row, problems = memory.row_of(torch, "cpu", case, memory.own_sides(case), 1, lambda *_: 1e-6, 4.0)
+        assert not problems
+        assert float(row["error"] or 0) < 1e-5 and float(row["eager error"] or 0) < 1e-5  # type: ignore[arg-type]
+        assert row["speed / best peer"] == 1.0 and row["compile TB/s"] is None
+
+
+def test_a_memory_kernel_that_cannot_run_leaves_its_reason() -> None:
+    torch = pytest.importorskip("torch")
+    from benchmarks import memory
+
+    def wrong(*_: Any) -> None:
+        raise LaunchError(Diagnostic("shape-mismatch", "not here"))
+
+    case = memory.Case("softmax", "float32", 3, 20)
+    row, problems = memory.row_of(torch, "cpu", case, {memory.OURS: wrong}, 1, lambda *_: 1e-6, 4.0)
+    assert row["TB/s"] is None and row["error"] is None
+    assert len(problems) == 1 and "not here" in problems[0]

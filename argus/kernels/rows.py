@@ -1,0 +1,89 @@
+"""What the row kernels share: how rows are spread over threads, and how their arguments are looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from argus.diagnostic import Diagnostic, LaunchError
+from argus.ir.types import DTYPES, DType
+
+if TYPE_CHECKING:
+    import torch
+
+FLOATS = ("float32", "float16", "bfloat16")
+"""Dtypes of the elements that the kernels take: arithmetic is done in float32."""
+
+LONGEST_ROW = 32768
+"""Elements of a row that a block keeps in registers: 32 in each of 1024 threads."""
+
+_EACH = 32
+"""Elements of a row that a thread holds: four vectors of 16 bytes of a 16-bit type, all in flight before the first is
+used. Fewer would not cover the latency of the memory, more would leave room for fewer blocks."""
+
+_WARPS, _MOST_WARPS, _LANES = 4, 32, 32
+_CHUNK = 8  # elements: 16 bytes of a 16-bit type
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A block of `warps` warps works on `rows` rows of at most `block` elements."""
+
+    rows: int
+    block: int
+    warps: int
+
+
+def spread(columns: int) -> Spread:
+    """How rows of `columns` elements are spread over threads: about `_EACH` elements a thread.
+
+    A block has 4 warps, and as many rows as these hold; a row that is longer than they hold gets more warps, by powers
+    of two, once the excess is more than a half. `block` is `columns` rounded up so that the threads of a row share it
+    evenly: rows of similar lengths share a kernel.
+    """
+    warps = _WARPS
+    while warps < _MOST_WARPS and columns * 2 > 3 * _EACH * _LANES * warps:
+        warps *= 2
+    if columns <= _LANES * _CHUNK:
+        block = _CHUNK
+        while block < columns:
+            block *= 2
+    else:
+        unit = _LANES * _CHUNK * (1 if columns <= _EACH * _LANES else warps)
+        block = -(-columns // unit) * unit
+    rows = 1
+    while 2 * rows * block <= _EACH * _LANES * _WARPS:
+        rows *= 2
+    return Spread(rows, block, warps)
+
+
+def matrix(x: torch.Tensor) -> torch.Tensor:
+    """`x` as rows `[M, N]` of consecutive elements: a view, any distance apart, unless only a copy can be that.
+
+    Raises LaunchError "shape-mismatch" for a scalar.
+    """
+    if not x.ndim:
+        raise LaunchError(_problem("shape-mismatch", "a scalar has no rows", "pass a tensor of at least one dimension"))
+    rows = x if x.ndim == 2 else x.reshape(prod(x.shape[:-1]), x.shape[-1])
+    return rows if rows.shape[1] < 2 or rows.stride(1) == 1 else rows.contiguous()
+
+
+def dtype_of(name: str, x: torch.Tensor, allowed: tuple[str, ...] = FLOATS) -> DType:
+    """The language's dtype of `x`, which must be one of `allowed`. Raises LaunchError "dtype-mismatch"."""
+    found = str(x.dtype).removeprefix("torch.")
+    if found not in allowed:
+        what = f"`{name}` is a tensor of {found}; this kernel takes {', '.join(allowed)}"
+        raise LaunchError(_problem("dtype-mismatch", what, f"convert it: {name}.to(torch.{allowed[0]})"))
+    return DTYPES[found]
+
+
+def same_shape(name: str, x: torch.Tensor, shape: tuple[int, ...]) -> None:
+    """Raises LaunchError "shape-mismatch" unless `x` has `shape`."""
+    if tuple(x.shape) != tuple(shape):
+        what = f"`{name}` has the shape {tuple(x.shape)}, and {tuple(shape)} is needed"
+        raise LaunchError(_problem("shape-mismatch", what, "pass a tensor of that shape"))
+
+
+def _problem(code: str, message: str, help: str) -> Diagnostic:
+    return Diagnostic(code, message, property="launch", help=help)

@@ -1,0 +1,54 @@
+"""Softmax of every row, in one pass over memory: a row stays in the registers of one warp or of a few."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import argus
+import argus.language as al
+from argus.kernels.rows import dtype_of, matrix, spread
+
+if TYPE_CHECKING:
+    import torch
+
+LOG2E = 1.4426950408889634
+
+
+@argus.kernel
+def softmax_rows(
+    x: al.Tensor[DTYPE, "M N"],
+    out: al.Tensor[DTYPE, "M N"],
+    DTYPE: al.constexpr = al.bfloat16,
+    ROWS: al.constexpr = 4,
+    BLOCK: al.constexpr = 1024,
+):
+    """`out[i, :] = softmax(x[i, :])`; a block works on ROWS rows of at most BLOCK elements."""
+    M, N = x.shape
+    al.requires(N <= BLOCK)
+    al.spec(
+        out,
+        lambda i, j: (
+            al.exp2((x[i, j] - al.max(lambda k: x[i, k])) * LOG2E)
+            * (1.0 / al.sum(lambda n: al.exp2((x[i, n] - al.max(lambda k: x[i, k])) * LOG2E)))
+        ),
+    )
+    rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
+    cols = al.arange(BLOCK)
+    live = (rows < M)[:, None] & (cols < N)
+    scores = al.load(x[rows[:, None], cols], mask=live, other=-float("inf")).to(al.float32)
+    weights = al.exp2((scores - al.max(scores, axis=1, keep_dims=True)) * LOG2E)
+    inverse = 1.0 / al.sum(weights, axis=1, keep_dims=True)
+    al.store(out[rows[:, None], cols], (weights * inverse).to(DTYPE), mask=live)
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """Softmax along the last dimension of a float32, float16 or bfloat16 tensor; float32 arithmetic. No gradient.
+
+    Rows may be any distance apart. A row with a NaN, with +inf, or of -inf only gives NaN, as in PyTorch.
+    Raises LaunchError.
+    """
+    dtype, rows = dtype_of("x", x), matrix(x)
+    out = rows.new_empty(rows.shape)
+    s = spread(rows.shape[1])
+    softmax_rows(rows, out, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
+    return out.view(x.shape)

@@ -1,0 +1,44 @@
+"""Softmax: results against float64, special values, strides and alignments, proofs."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from argus.diagnostic import LaunchError  # noqa: E402
+from argus.kernels import softmax  # noqa: E402
+from tests.kernels.common import DTYPE_NAMES, SHAPES, TARGETS, assert_proved, close, random  # noqa: E402
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_results(device: str, shape: tuple[int, ...], dtype: str) -> None:
+    x = 3 * random(*shape, dtype=dtype, device=device)
+    close(softmax(x), torch.softmax(x.double(), -1))
+
+
+def test_special_values(device: str) -> None:
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([[0.0, nan, 1.0], [inf, 0.0, 1.0], [-inf, -inf, -inf], [-inf, 0.0, 3e38], [-3e38, 3e38, 0.0]])
+    close(softmax(x.to(device)), torch.softmax(x.double(), -1).to(device))
+
+
+def test_rows_any_distance_apart_and_misaligned(device: str) -> None:
+    wide = random(4, 30, dtype="bfloat16", device=device)
+    for x in (wide[:, 3:20], wide[::2, :8], wide.t(), wide[0], wide[:, :1].expand(4, 5)):
+        close(softmax(x), torch.softmax(x.double(), -1))
+
+
+def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(LaunchError, match="float32, float16, bfloat16"):
+        softmax(torch.zeros(3, 4, dtype=torch.float64))
+    with pytest.raises(LaunchError, match="scalar"):
+        softmax(torch.zeros(()))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_proved(target: str) -> None:
+    assert_proved("softmax", "softmax_rows", target)
+    assert_proved("softmax", "softmax_rows", target, DTYPE="float32", ROWS=1, BLOCK=5120, alignment=4)
+    assert_proved("softmax", "softmax_rows", target, DTYPE="float16", ROWS=512, BLOCK=8)
