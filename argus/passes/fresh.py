@@ -24,7 +24,7 @@ class Fresh:
         self._names = {p.name for p in kernel.params} | set(kernel.sizes)
         self._names |= {s.name for s in kernel.shared} | {f.name for f in kernel.fragments}
         self._names |= {b.name for b in kernel.barriers}
-        self._names |= {s.var for s in walk(kernel.body) if isinstance(s, For)}
+        self._names |= {name for s in walk(kernel.body) if isinstance(s, For) for name in s.counters}
 
     def name(self, base: str) -> str:
         """`base`, or `base` with the first free number."""

@@ -13,7 +13,7 @@
                                                               if k >= lo + step: arrive empty[(i - 1) % S]
                                                           wait for all products; epilogue
 
-where i = (k - lo) // step. A buffer goes back to the producer an iteration late, so that one product is always in
+where i counts the iterations. A buffer goes back to the producer an iteration late, so that one product is always in
 flight. The producer is one warp of the `producer_warps` that are added, for the others could miss a phase; they
 idle. Where the copies or the products do not keep the rules of `tma.load` and `wgmma`, the kernel stays as it is,
 for `pipeline`.
@@ -31,6 +31,7 @@ from argus.ir.nodes import (
     Access,
     AssertTags,
     Copy,
+    Counter,
     For,
     Fragment,
     If,
@@ -205,37 +206,38 @@ class _Ring:
     loop: For
     full: str
     empty: str
+    turn: str
 
     @property
-    def _iteration(self) -> Expr:
-        step = op("sub", LoopVar(self.loop.var), self.loop.start)
-        return op("floordiv", step, Const(self.loop.step))
+    def counted(self) -> For:
+        """The loop without its body, as the roles run it: it counts its turns for the places in the ring."""
+        counter = Counter(self.turn, 2 * self.loop.stages)
+        return replace(self.loop, body=(), kind="dynamic", stages=1, producer_warps=0, counter=counter)
 
     @property
     def place(self) -> Expr:
         """The buffer of this iteration."""
-        return op("mod", self._iteration, Const(self.loop.stages))
+        return op("mod", LoopVar(self.turn), Const(self.loop.stages))
 
     @property
     def previous(self) -> Expr:
         """The buffer of the iteration before."""
-        return op("mod", op("add", self._iteration, Const(self.loop.stages - 1)), Const(self.loop.stages))
+        return op("mod", op("add", LoopVar(self.turn), Const(self.loop.stages - 1)), Const(self.loop.stages))
 
     def parity(self, ahead: int) -> Expr:
         """Parity of the phase in which the ring is gone through, `ahead` rounds later."""
-        turn = op("floordiv", self._iteration, Const(self.loop.stages))
-        return op("mod", op("add", turn, Const(ahead)), Const(2))
+        round_ = op("floordiv", LoopVar(self.turn), Const(self.loop.stages))
+        return op("mod", op("add", round_, Const(ahead)), Const(2))
 
 
 def _split(kernel: Kernel, plan: Plan) -> Kernel:
     fresh = Fresh(kernel)
     loop, computing = plan.loop, kernel.num_warps
-    ring = _Ring(loop, fresh.name("full"), fresh.name("empty"))
-    bare = replace(loop, kind="dynamic", stages=1, producer_warps=0)
+    ring = _Ring(loop, fresh.name("full"), fresh.name("empty"), fresh.name("turn"))
     before, after = kernel.body[: plan.position], kernel.body[plan.position + 1 :]
     compute = (
         *(s for s in before if not _on_tensors(kernel, s)),
-        replace(bare, body=_multiply(plan, ring)),
+        replace(ring.counted, body=_multiply(plan, ring)),
         MmaWait(0, loop.span),
         *(s for s in after if not _on_tensors(kernel, s)),
     )
@@ -245,7 +247,7 @@ def _split(kernel: Kernel, plan: Plan) -> Kernel:
     roles = Roles(
         (
             Role("producer", computing, 1, _PRODUCER_REGISTERS,
-                 (replace(bare, body=_fill(kernel, plan, ring)),), loop.span),
+                 (replace(ring.counted, body=_fill(kernel, plan, ring)),), loop.span),
             Role("compute", 0, computing, budget, compute, loop.span),
         ),
         loop.span,

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The threads of a team that execute (bool `[T]`), and the loop counters."""
+    """The threads of a team that execute (bool `[T]`), the loop counters, and the team's running counts of loops."""
 
     active: Array
     loops: dict[str, int]
     team: Team
+    counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def threads(self) -> Array:

@@ -142,7 +142,12 @@ def _loop(block: Block, stmt: For, frame: Frame) -> Iterator[Pause]:
     if len(trips) > block.run.iterations:
         raise NotReplayable(f"the loop over `{stmt.var}` takes {len(trips)} iterations")
     for i in trips:
-        yield from execute(block, stmt.body, replace(frame, loops={**frame.loops, stmt.var: i}))
+        loops = {**frame.loops, stmt.var: i}
+        if stmt.counter is not None:
+            name = stmt.counter.name
+            loops[name] = frame.counts.get(name, 0)
+            frame.counts[name] = (loops[name] + 1) % stmt.counter.wrap
+        yield from execute(block, stmt.body, replace(frame, loops=loops))
 
 
 # ---------------------------------------------------------------------------- copies

@@ -24,6 +24,7 @@ from argus.verify import (
     speed,
 )
 from argus.verify.bounds import BoundsChecker
+from argus.verify.counts import spelled
 from argus.verify.findings import Finding, unknown
 from argus.verify.order import Ordering
 from argus.verify.protocol import Protocol
@@ -64,7 +65,7 @@ class _Run:
     """The engines on one kernel, with a deadline; what fails to finish is unknown."""
 
     def __init__(self, kernel: Kernel, limit_s: float) -> None:
-        self.kernel, self.started = kernel, time.monotonic()
+        self.kernel, self.started = spelled(kernel), time.monotonic()
         self.deadline = self.started + limit_s
         self.timings: list[Timing] = []
 

@@ -12,6 +12,7 @@ from argus.ir.nodes import (
     AssertTags,
     Barrier,
     Copy,
+    Counter,
     For,
     Kernel,
     MbarrierExpect,
@@ -92,7 +93,8 @@ def test_the_producer_expects_what_its_copies_bring() -> None:
 def test_a_loop_that_does_not_begin_at_zero() -> None:
     kernel = edited(gemm(), For, lambda s: replace(s, start=Const(64)))
     text = print_kernel(lower(kernel, "sm_90a"))
-    assert "mbarrier_wait empty[(k0 - 64) // 64 % 3] parity ((k0 - 64) // 64 // 3 + 1) % 2" in text
+    assert "for k0 in 64 .. K step 64 counter turn wrap 6 {" in text
+    assert "mbarrier_wait empty[turn % 3] parity (turn // 3 + 1) % 2" in text
     assert "if k0 >= 128 {" in text
 
 
@@ -100,6 +102,13 @@ def test_names_that_the_kernel_has_already() -> None:
     kernel = gemm()
     renamed = replace(kernel, fragments=(*kernel.fragments, replace(kernel.fragments[0], name="full")))
     assert [b.name for b in lower(renamed, "sm_90a").barriers] == ["full1", "empty"]
+
+
+def test_a_count_of_a_name_that_the_kernel_has_already() -> None:
+    kernel = gemm()
+    renamed = replace(kernel, fragments=(*kernel.fragments, replace(kernel.fragments[0], name="turn")))
+    loops = [s for s in walk(lower(renamed, "sm_90a").body) if isinstance(s, For)]
+    assert {s.counter for s in loops} == {Counter("turn1", 6)}
 
 
 def masked_by_parity(stage: Stage) -> Stmt:

@@ -60,7 +60,8 @@ def emit(kernel: Kernel) -> str:
     """
     accumulators = _accumulators(kernel.body)
     names, threads = identifiers(kernel), kernel.num_threads
-    writer = Writer(kernel, names, set(kernel.sizes), threads, accumulators=accumulators)
+    counts = {s.counter.name for s in visit.walk(kernel.body) if isinstance(s, For) and s.counter is not None}
+    writer = Writer(kernel, names, counts | set(kernel.sizes), threads, accumulators=accumulators)
     for stmt in kernel.body:
         _statement(stmt, writer)
     body, writer.lines = writer.lines, []
@@ -103,6 +104,8 @@ def _head(kernel: Kernel, writer: Writer) -> None:
     fragments = tuple(f for f in kernel.fragments if not roles or f.name in own)
     if not all(isinstance(s, Roles | Tag | AssertTags | Spec) for s in kernel.body):
         _opening(writer, "argus::thread_id()", fragments)
+    if not roles:
+        _counts(kernel.body, writer)
     initialise(kernel, writer)
 
 
@@ -129,6 +132,13 @@ def _opening(writer: Writer, thread: str, fragments: tuple[Fragment, ...]) -> No
         name = writer.names[f.name]
         writer.line(f"alignas(16) {cpp_type(f.dtype)} {name}[{layout.num_values}];  // {layout}")
     writer.line("")
+
+
+def _counts(body: tuple[Stmt, ...], writer: Writer) -> None:
+    """The running counts of all loops, which outlive them."""
+    for stmt in visit.walk(body):
+        if isinstance(stmt, For) and stmt.counter is not None:
+            writer.line(f"int {writer.names[stmt.counter.name]} = 0;")
 
 
 def _comma(items: list[str]) -> list[str]:
@@ -182,6 +192,9 @@ def _loop(stmt: For, writer: Writer) -> None:
     with writer.block(f"for (int {name} = {start}; {name} < {stop}; {name} += {stmt.step})"):
         for inner in stmt.body:
             _statement(inner, writer)
+        if stmt.counter is not None:
+            count = writer.names[stmt.counter.name]
+            writer.line(f"{count} = {count} + 1 == {stmt.counter.wrap} ? 0 : {count} + 1;")
     if fresh:
         writer.natural.discard(stmt.var)
 
@@ -240,6 +253,7 @@ def _role(role: Role, number: int, declared: set[str], writer: Writer) -> None:
     used = _used(role.body) - declared
     thread = f"argus::thread_id() - {first}" if first else "argus::thread_id()"
     _opening(inner, thread, tuple(f for f in kernel.fragments if f.name in used))
+    _counts(role.body, inner)
     writer.lines += [*inner.lines, *body]
 
 

@@ -27,7 +27,7 @@ def identifiers(kernel: Kernel) -> dict[str, str]:
     """
     names = [a.name for a in arguments(kernel)]
     names += [s.name for s in kernel.shared] + [f.name for f in kernel.fragments]
-    names += [s.var for s in visit.walk(kernel.body) if isinstance(s, For)]
+    names += [name for s in visit.walk(kernel.body) if isinstance(s, For) for name in s.counters]
     result: dict[str, str] = {}
     taken = set(_RESERVED.split())
     for name in dict.fromkeys(names):

@@ -1,0 +1,71 @@
+"""Running counts of loops that run once: spelled out by the loop's variable, so that every engine knows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from argus.ir.expr import Const, Expr, LoopVar, Op, op, rewrite
+from argus.ir.nodes import For, If, Kernel, Roles, Stmt
+from argus.ir.visit import map_exprs, rewrite_body
+
+
+def spelled(kernel: Kernel) -> Kernel:
+    """`kernel` without the counters of loops that stand in no other loop and no `Programs`.
+
+    There the count n is (var - start) // step. Places `(n + d) % S` and parities `((n + d) // S + a) % 2` are the same
+    without the count's own modulus, which 2 S divides, and are written so; elsewhere the modulus stays.
+    """
+    return replace(kernel, body=_block(kernel.body))
+
+
+def _block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    return tuple(_statement(s) for s in body)
+
+
+def _statement(stmt: Stmt) -> Stmt:
+    match stmt:
+        case Roles(roles=roles):
+            return replace(stmt, roles=tuple(replace(r, body=_block(r.body)) for r in roles))
+        case If(then=then, orelse=orelse):
+            return replace(stmt, then=_block(then), orelse=_block(orelse))
+        case For(counter=counter) if counter is not None:
+            return _uncounted(stmt, counter.name, counter.wrap)
+        case _:
+            return stmt
+
+
+def _uncounted(loop: For, name: str, wrap: int) -> For:
+    count = op("floordiv", op("sub", LoopVar(loop.var), loop.start), Const(loop.step))
+
+    def unwrapped(expr: Expr) -> Expr | None:
+        known = _whole_rounds(expr, name, wrap)
+        return rewrite(expr, lambda e: count if e == LoopVar(name) else None) if known else None
+
+    def wrapped(expr: Expr) -> Expr | None:
+        return op("mod", count, Const(wrap)) if expr == LoopVar(name) else None
+
+    def change(stmt: Stmt) -> tuple[Stmt, ...]:
+        return (map_exprs(map_exprs(stmt, unwrapped), wrapped),)
+
+    return replace(loop, counter=None, body=rewrite_body(loop.body, change))
+
+
+def _whole_rounds(expr: Expr, name: str, wrap: int) -> bool:
+    """Whether `expr` has the same value for the count and for the count modulo `wrap`."""
+    match expr:
+        case Op(op="mod", args=(running, Const(value=stages))) if _shifted(running, name):
+            return wrap % int(stages) == 0
+        case Op(op="mod", args=(turn, Const(value=2))):
+            if isinstance(turn, Op) and turn.op == "add" and isinstance(turn.args[1], Const):
+                turn = turn.args[0]
+            match turn:
+                case Op(op="floordiv", args=(running, Const(value=stages))) if _shifted(running, name):
+                    return wrap % (2 * int(stages)) == 0
+    return False
+
+
+def _shifted(expr: Expr, name: str) -> bool:
+    """Whether `expr` is the count, or the count plus a constant."""
+    if isinstance(expr, Op) and expr.op == "add" and isinstance(expr.args[1], Const):
+        expr = expr.args[0]
+    return expr == LoopVar(name)
