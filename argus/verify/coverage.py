@@ -10,7 +10,7 @@ from argus.diagnostic import Note, Verdict
 from argus.ir.access import Mode
 from argus.ir.nodes import Tensor
 from argus.verify.findings import Finding, Place, integer_parameters, place_of, unknown
-from argus.verify.races import by_block
+from argus.verify.races import by_block, without
 from argus.verify.relations import Cells, Model, identifier, isl, smallest
 
 
@@ -40,10 +40,11 @@ def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findin
             )
         ]
     inexact = [c.reason for c in accesses if not c.exact]
-    written = by_block(model, accesses[0]).range()
+    whole = _whole(model, tensor)
+    written = _written(model, accesses[0], whole)
     for cells in accesses[1:]:
-        written = written.union(by_block(model, cells).range())
-    missing = _whole(model, tensor).subtract(written)
+        written = written.union(_written(model, cells, whole))
+    missing = whole.subtract(written)
     if missing.is_empty():
         if inexact:
             help = "write the output through affine indices, or state al.requires on the index tensor"
@@ -72,6 +73,16 @@ def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findin
             arrived="⊥ (never written)",
         )
     ]
+
+
+def _written(model: Model, cells: Cells, whole: isl.Set) -> isl.Set:
+    """The elements that some block writes, whatever each block loads or computes from its program ids otherwise."""
+    by_all = by_block(cells.map.range())
+    varying = model.translator.varying(cells.map)
+    if not varying:
+        return by_all.range()
+    every = by_block(whole.intersect_params(model.context))
+    return every.subtract(without(every.subtract(by_all), varying)).range()
 
 
 def _whole(model: Model, tensor: Tensor) -> isl.Set:

@@ -6,9 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from argus.ir.access import Holders, Mode, Relation, relations
-from argus.ir.expr import Coord, Elem, Expr, LoopVar, Param, Thread, coords, op, rewrite, substitute_coords, walk
+from argus.ir.expr import (
+    Coord,
+    Elem,
+    Expr,
+    LoopVar,
+    Param,
+    ProgramId,
+    Thread,
+    coords,
+    op,
+    rewrite,
+    substitute_coords,
+    walk,
+)
 from argus.ir.instruction import Order
 from argus.ir.nodes import (
+    Access,
     AssertTags,
     Barrier,
     Copy,
@@ -26,9 +40,13 @@ from argus.ir.nodes import (
     TagField,
     TagTuple,
 )
+from argus.ir.text import print_expr
 from argus.ir.visit import walk as walk_statements
 
 Position = tuple[int | str, ...]
+
+_LOADED = "value of "
+"""Begins the name of a parameter that stands for a number loaded by the block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +221,23 @@ def resolved(sites: tuple[Site, ...], site: Site, expr: Expr) -> Expr:
                 return substitute_coords(value, e.index)
             case Copy(src=src, shape=(), mask=None) if writer is not None and not writer.loops:
                 # Loaded once for the block: the same unknown number wherever it is used.
-                return Param(f"value of {src.obj} in {e.obj}", e.dtype)
+                return Param(f"{_LOADED}{_loaded(sites, src, e.obj)}", e.dtype)
             case _:
                 return None
 
     return rewrite(expr, change)
+
+
+def _loaded(sites: tuple[Site, ...], src: Access, register: str) -> str:
+    """A name for what was loaded: one for all loads of a place that the kernel never writes, else the register's."""
+    constant = all(map(is_launch_constant, src.index))
+    written = any(a.obj == src.obj and a.mode is not Mode.READ for site in sites for a in site.accesses)
+    return f"{src.obj}[{', '.join(map(print_expr, src.index))}]" if constant and not written else register
+
+
+def differs_by_block(expr: Expr) -> bool:
+    """Whether a launch constant may have another value in another block: it depends on a program id, or on data."""
+    return any(isinstance(e, ProgramId) or (isinstance(e, Param) and e.name.startswith(_LOADED)) for e in walk(expr))
 
 
 def _only_writer(sites: tuple[Site, ...], site: Site, obj: str) -> Site | None:

@@ -188,21 +188,37 @@ def _verb(cells: Cells) -> str:
 # ---------------------------------------------------------------------------- across blocks
 
 
-def by_block(model: Model, cells: Cells) -> Map:
-    """{[pid0, pid1, pid2] -> cell}: the program ids of a block as dimensions instead of parameters."""
-    touched = isl.Map.from_range(cells.map.range())
+def by_block(touched: Set) -> Map:
+    """{[pid0, pid1, pid2] -> element} of a set of elements: the block's program ids as dimensions, not parameters."""
+    result = isl.Map.from_range(touched)
     for axis in range(3):
-        position = touched.find_dim_by_name(isl.dim_type.param, f"pid{axis}")
+        position = result.find_dim_by_name(isl.dim_type.param, f"pid{axis}")
         if position < 0:
-            touched = touched.add_dims(isl.dim_type.param, 1)
-            position = touched.dim(isl.dim_type.param) - 1
-            touched = touched.set_dim_name(isl.dim_type.param, position, f"pid{axis}")
-        touched = touched.move_dims(isl.dim_type.in_, axis, isl.dim_type.param, position, 1)
-    return touched
+            result = result.add_dims(isl.dim_type.param, 1)
+            position = result.dim(isl.dim_type.param) - 1
+            result = result.set_dim_name(isl.dim_type.param, position, f"pid{axis}")
+        result = result.move_dims(isl.dim_type.in_, axis, isl.dim_type.param, position, 1)
+    return result
+
+
+def without(values: Map, names: list[str]) -> Map:
+    """`values` for any value of some parameters."""
+    for name in names:
+        position = values.find_dim_by_name(isl.dim_type.param, name)
+        if position >= 0:
+            values = values.project_out(isl.dim_type.param, position, 1)
+    return values
+
+
+def _touched(model: Model, cells: Cells) -> tuple[Map, bool]:
+    """{program ids -> cells that a block touches}, and whether it may be too many: what a block loads, or computes from
+    its program ids other than by an affine formula, may be anything."""
+    varying = model.translator.varying(cells.map)
+    return without(by_block(cells.map.range()), varying), bool(varying)
 
 
 def _across_blocks(model: Model, obj: Tensor, a: Cells, b: Cells) -> Finding | None:
-    cells_a, cells_b = by_block(model, a), by_block(model, b)
+    (cells_a, more_a), (cells_b, more_b) = _touched(model, a), _touched(model, b)
     pairs = cells_a.apply_range(cells_b.reverse())
     pairs = pairs.subtract(isl.Map.identity(pairs.get_space()))
     if pairs.is_empty():
@@ -210,8 +226,8 @@ def _across_blocks(model: Model, obj: Tensor, a: Cells, b: Cells) -> Finding | N
     message = f"{_verb(a)} and {_verb(b)} of tensor '{obj.name}' by two blocks"
     help = "give each block its own part of the tensor, or use al.atomic_add"
     opaque = bool(model.translator.opaque) and any("opaque" in str(c.map) for c in (a, b))
-    if not (a.exact and b.exact) or opaque:
-        reason = a.reason or b.reason or "an index is not affine in the program ids"
+    if not (a.exact and b.exact) or opaque or more_a or more_b:
+        reason = a.reason or b.reason or "an index is not affine in the program ids, or depends on what a block loads"
         text = f"cannot exclude: {message} ({reason})"
         return unknown("block-races-unknown", "races", b.site.stmt.span, text, help)
     flat: Set = pairs.wrap().flatten()

@@ -19,7 +19,7 @@ from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramI
 from argus.ir.nodes import Assume, Kernel, Precondition, Requires, Shared
 from argus.ir.types import MAX_EXTENT
 from argus.layout import FragmentLayout
-from argus.verify.program import Site, is_launch_constant, resolved, sites
+from argus.verify.program import Site, differs_by_block, is_launch_constant, resolved, sites
 
 __all__ = [
     "OPERATIONS_PER_SECOND",
@@ -81,8 +81,8 @@ _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "
 
 
 def identifier(name: str) -> str:
-    """`name` as an isl identifier."""
-    return "p_" + re.sub(r"\W", "_", name)
+    """`name` as an isl identifier, another one for another name."""
+    return "p_" + re.sub(r"\W", lambda found: f"_{ord(found.group()):x}_", name)
 
 
 def counter(name: str) -> str:
@@ -126,6 +126,12 @@ class Translator:
     def _parameter(self, name: str, expr: Expr) -> str:
         self.parameters[name] = expr
         return name
+
+    def varying(self, cells: Map) -> list[str]:
+        """Parameters that `cells` depends on, besides program ids, which may differ from block to block."""
+        differ = [n for n, e in self.parameters.items() if not isinstance(e, ProgramId) and differs_by_block(e)]
+        at = {name: cells.find_dim_by_name(isl.dim_type.param, name) for name in differ}
+        return [n for n, i in at.items() if i >= 0 and cells.involves_dims(isl.dim_type.param, i, 1)]
 
     def _operator(self, expr: Op, coords: tuple[str, ...]) -> str:
         args = expr.args
