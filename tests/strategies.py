@@ -15,7 +15,8 @@ from argus.ir.instruction import MMA
 from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel
 from argus.ir.wellformed import check_explicit
-from argus.mutate import Mutation, admissible
+from argus.mutate import Mutation
+from argus.simulate.sizes import admissible
 
 # ---------------------------------------------------------------------------- families
 

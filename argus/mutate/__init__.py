@@ -1,6 +1,6 @@
 """Mutation testing of proofs: small edits of an explicit kernel, and what verifier and simulator say of each."""
 
-from argus.mutate.inputs import admissible, arguments, size_vectors
+from argus.mutate.inputs import arguments
 from argus.mutate.judge import Outcome, Result, Trial, trial
 from argus.mutate.mutation import Kind, Mutation, mutations
 from argus.mutate.report import trial_json, trial_table
@@ -11,10 +11,8 @@ __all__ = [
     "Outcome",
     "Result",
     "Trial",
-    "admissible",
     "arguments",
     "mutations",
-    "size_vectors",
     "trial",
     "trial_json",
     "trial_table",

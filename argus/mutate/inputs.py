@@ -1,61 +1,18 @@
-"""Sizes to try a kernel at, and arrays of these sizes."""
+"""Arrays of the sizes that a kernel is tried at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice, product
-from math import prod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from argus.ir.expr import Const, Coord, Expr, Op, Param, walk
-from argus.ir.nodes import Accumulate, Copy, For, InRange, Kernel, Requires, Scalar, Tensor
-from argus.ir.visit import walk as statements
-from argus.simulate.launch import bind_shape, scalar, unmet
+from argus.ir.nodes import Kernel, Scalar
 from argus.simulate.numeric import carrier, round_to
+from argus.simulate.sizes import FLOAT, contents_range, shape_of
 
 SEED = 7
-_TRIED = 64
-"""Neighbours of a wanted size vector that are tried before it is given up."""
-
-
-# ---------------------------------------------------------------------------- what a kernel admits
-
-
-def shape_of(tensor: Tensor, values: Mapping[str, int]) -> tuple[int, ...]:
-    """The extents of a tensor at given sizes."""
-    return tuple(values[e.name] if isinstance(e, Param) else int(scalar(e, values)) for e in tensor.shape)
-
-
-def contents_range(kernel: Kernel, tensor: Tensor, values: Mapping[str, int]) -> tuple[int, int] | None:
-    """[low, high) of the integers that a tensor may hold; None where nothing is declared."""
-    for condition in kernel.preconditions:
-        if isinstance(condition, InRange) and condition.tensor == tensor.name:
-            return int(scalar(condition.lo, values)), int(scalar(condition.hi, values))
-    return None
-
-
-def admissible(kernel: Kernel, values: Mapping[str, int]) -> bool:
-    """Whether sizes keep the kernel's preconditions, for contiguous tensors that have contents.
-
-    `values`: every size and every integer scalar argument.
-    """
-    params: dict[str, int | float | bool] = dict(values)
-    params.update({p.name: _FLOAT for p in kernel.params if isinstance(p, Scalar) and p.dtype.is_float})
-    for t in kernel.tensors:
-        shape = shape_of(t, values)
-        contiguous = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-        held = contents_range(kernel, t, values)
-        if bind_shape(t, shape, contiguous, params) or (held is not None and held[0] >= held[1] and 0 not in shape):
-            return False
-    return not unmet(kernel, params)
-
-
-_FLOAT = 0.5
-"""The value of every float argument."""
 
 
 def arguments(kernel: Kernel, values: Mapping[str, int]) -> dict[str, NDArray[Any] | int | float]:
@@ -67,101 +24,10 @@ def arguments(kernel: Kernel, values: Mapping[str, int]) -> dict[str, NDArray[An
     result: dict[str, NDArray[Any] | int | float] = {}
     for p in kernel.params:
         if isinstance(p, Scalar):
-            result[p.name] = _FLOAT if p.dtype.is_float else values[p.name]
+            result[p.name] = FLOAT if p.dtype.is_float else values[p.name]
         elif p.dtype.is_float:
             result[p.name] = round_to(rng.integers(-32, 33, shape_of(p, values)) / 8, p.dtype)
         else:
             low, high = contents_range(kernel, p, values) or (1, 7)
             result[p.name] = rng.integers(low, max(high, low + 1), shape_of(p, values)).astype(carrier(p.dtype))
     return result
-
-
-# ---------------------------------------------------------------------------- sizes worth trying
-
-
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """A size: the extent of the tiles that cover it, the unit it must be a multiple of, whether a loop runs over it."""
-
-    name: str
-    tile: int
-    unit: int
-    looped: bool
-
-
-def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
-    """Up to four admissible values of all sizes and integer arguments, small, with tails.
-
-    Loops run 0 times, once, twice, and five times, which is more than there are stages.
-    """
-    sizes = [_describe(kernel, name) for name in integer_parameters(kernel)]
-    wanted = (
-        {s.name: s.tile + s.unit for s in sizes},
-        {s.name: 0 if s.looped else s.unit for s in sizes},
-        {s.name: max(s.unit, s.tile - s.unit) if s.looped else s.tile for s in sizes},
-        {s.name: 4 * s.tile + s.unit if s.looped else max(s.unit, s.tile - s.unit) for s in sizes},
-    )
-    found: list[dict[str, int]] = []
-    for vector in wanted:
-        near = next((v for v in islice(_near(sizes, vector), _TRIED) if admissible(kernel, v)), None)
-        if near is not None and near not in found:
-            found.append(near)
-    return tuple(found)
-
-
-def integer_parameters(kernel: Kernel) -> tuple[str, ...]:
-    """Sizes and integer arguments."""
-    return (*kernel.sizes, *(p.name for p in kernel.params if isinstance(p, Scalar) and not p.dtype.is_float))
-
-
-def _near(sizes: list[_Size], wanted: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """`wanted`, and then vectors of whole units and tiles beside it."""
-    choices = []
-    for s in sizes:
-        value = wanted[s.name]
-        up, down = -(-value // s.unit) * s.unit, value // s.unit * s.unit
-        tiles, fewer = -(-value // s.tile) * s.tile, value // s.tile * s.tile
-        choices.append(list(dict.fromkeys((value, up, down, tiles, fewer, s.tile))))
-    for values in product(*choices):
-        yield {s.name: value for s, value in zip(sizes, values, strict=True)}
-
-
-def _describe(kernel: Kernel, name: str) -> _Size:
-    loops = [s for s in statements(kernel.body) if isinstance(s, For) and _mentions(s.stop, name)]
-    tiles = [s.step for s in loops if s.step > 1]
-    for stmt in statements(kernel.body):
-        if isinstance(stmt, Copy | Accumulate) and stmt.mask is not None:
-            tiles += _covered(stmt.mask, name, stmt.shape)
-    for expr in (*(kernel.grid or ()), *(c.cond for c in kernel.preconditions if isinstance(c, Requires))):
-        tiles += _divisors(expr, name)
-    units = [
-        max(1, t.alignment // t.dtype.bytes)
-        for t in kernel.tensors
-        for extent, stride in zip(t.shape, t.strides, strict=True)
-        if extent == Param(name) and isinstance(stride, Const) and stride.value == 1
-    ]
-    unit = max(units, default=1)
-    return _Size(name, max(tiles, default=max(4, unit)), unit, bool(loops))
-
-
-def _mentions(expr: Expr, name: str) -> bool:
-    return any(isinstance(e, Param) and e.name == name for e in walk(expr))
-
-
-def _covered(mask: Expr, name: str, shape: tuple[int, ...]) -> list[int]:
-    """Extents of the axes whose coordinates `mask` holds against the size."""
-    return [
-        shape[c.axis]
-        for e in walk(mask)
-        if isinstance(e, Op) and e.op in ("lt", "le", "gt", "ge") and _mentions(e, name)
-        for c in walk(e)
-        if isinstance(c, Coord)
-    ]
-
-
-def _divisors(expr: Expr, name: str) -> list[int]:
-    return [
-        int(e.args[1].value)
-        for e in walk(expr)
-        if isinstance(e, Op) and e.op in ("floordiv", "mod") and isinstance(e.args[1], Const) and _mentions(e, name)
-    ]

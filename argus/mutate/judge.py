@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from argus.diagnostic import ArgusError, Diagnostic, Severity, SourceError, Verdict, VerificationError
 from argus.ir.nodes import Kernel
-from argus.mutate.inputs import admissible, arguments, size_vectors
+from argus.mutate.inputs import arguments
 from argus.mutate.mutation import Kind, Mutation, mutations
 from argus.simulate import NotReplayable, simulate
+from argus.simulate.sizes import admissible, size_vectors
 from argus.simulate.usage import kernel_roles
 from argus.verify import verify
 

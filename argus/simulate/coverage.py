@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from argus.ir.nodes import Spec
+from argus.ir.visit import walk
 from argus.simulate.machine import Run
 from argus.simulate.memory import GlobalTensor
 from argus.simulate.outcome import Violation
@@ -13,11 +15,12 @@ from argus.simulate.usage import usage
 def check_coverage(run: Run, complete: bool) -> None:
     """Report elements that were written twice and, after all blocks, those that no thread wrote.
 
-    Outputs are the tensors that are written by plain stores only: what is also read or accumulated into is updated
+    Outputs are the tensors that have a specification or are stored to: what is also read or accumulated into is updated
     in place, and has no once.
     """
     used = usage(run.kernel)
-    for name in sorted(used.stored - used.read - used.accumulated):
+    specified = {s.output for s in walk(run.kernel.body) if isinstance(s, Spec)}
+    for name in sorted((used.stored | specified) - used.read - used.accumulated):
         tensor = run.tensors[name]
         if tensor.dense and complete:
             _report(run, tensor, tensor.writes == 0, "output-not-covered", "is never written")

@@ -18,7 +18,8 @@ class Violation:
     specification). `iteration` maps loop variables to their values. `logical` is the element's coordinate in
     `object`; `physical` a register ("r3"), a byte of shared memory ("shared+0x80") or of a tensor
     ("global a+0x10"). `other` is the second party of a race or overlap. `provenance` is the way the value came,
-    first hop first.
+    first hop first. `certain` is false where a coarser rounding than the kernel's could explain it: a specification
+    that is missed by little.
     """
 
     property: str
@@ -36,6 +37,7 @@ class Violation:
     other: dict[str, Any] | None = None
     provenance: tuple[Note, ...] = ()
     count: int = 1
+    certain: bool = True
 
     def __str__(self) -> str:
         where = f"block {self.block}" + (f" thread {self.thread}" if self.thread is not None else "")

@@ -23,6 +23,9 @@ from argus.simulate.usage import kernel_roles
 Values = Array | Mapping[tuple[int, ...], int | float]
 """A whole tensor, or some of its elements by coordinate."""
 
+SMALL, FRACTIONS, LARGE, NEGATIVE = (-6, 7, 1.0), (-6, 7, 2.0**-4), (-6, 7, 16.0), (-12, -6, 16.0)
+"""What floats may be made of: the integers of a range, times a factor."""
+
 _SCHEDULES = ("program", "reverse", "lazy")
 _DENSE = 1 << 20
 _MOST_BLOCKS = 1 << 12
@@ -38,6 +41,7 @@ def replay(
     iterations: int = 1 << 12,
     schedule: str | None = None,
     seed: int = 0,
+    floats: tuple[int, int, float] = SMALL,
 ) -> tuple[Violation, ...]:
     """Run `blocks` (None: the whole grid, then also coverage) of the explicit kernel and return what it breaks.
 
@@ -46,17 +50,18 @@ def replay(
 
     `sizes`: the value of every size and scalar parameter; symbolic strides may be given too, and are otherwise
     those of a contiguous tensor. Tensors hold small pseudo-random values that depend on the name, the coordinate
-    and `seed` only; integer tensors hold values within their declared `InRange`; `tensors` replaces them, wholly or at
+    and `seed` only: of floats, the integers in [low, high) times a factor, as `floats` says, and float scalars are that
+    factor; integer tensors hold values within their declared `InRange`; `tensors` replaces them, wholly or at
     single coordinates. Elements are made when touched, so sizes may be as large as they like.
 
     Raises `NotReplayable` when the sizes break a precondition (or leave an index tensor no values), a loop takes more
     than `iterations` iterations, the grid more than 4096 blocks, or a tensor has 2^63 elements.
     """
     given = dict(tensors or {})
-    params = _params(kernel, sizes)
+    params = _params(kernel, sizes, floats[2])
     names = (schedule,) if schedule is not None else _SCHEDULES if kernel_roles(kernel) else _SCHEDULES[:1]
     for name in names:
-        contents = {t.name: _contents(kernel, t, params, given.get(t.name), seed) for t in kernel.tensors}
+        contents = {t.name: _contents(kernel, t, params, given.get(t.name), seed, floats) for t in kernel.tensors}
         run = prepare(kernel, params, contents, True, tags, False, iterations)
         grid = grid_of(run, None, blocks)
         if blocks is None and grid is not None and prod(grid) > _MOST_BLOCKS:
@@ -67,8 +72,8 @@ def replay(
     return violations
 
 
-def _params(kernel: Kernel, sizes: Mapping[str, int | float]) -> dict[str, Number]:
-    params: dict[str, Number] = dict.fromkeys(_floats(kernel), 1.0)
+def _params(kernel: Kernel, sizes: Mapping[str, int | float], scalar: float) -> dict[str, Number]:
+    params: dict[str, Number] = dict.fromkeys(_floats(kernel), scalar)
     params |= sizes
     missing = [n for n in (*kernel.sizes, *(p.name for p in kernel.params if isinstance(p, Scalar))) if n not in params]
     if missing:
@@ -106,15 +111,20 @@ def _strides(tensor: Tensor, shape: tuple[int, ...], params: Mapping[str, Number
 
 
 def _contents(
-    kernel: Kernel, tensor: Tensor, params: Mapping[str, Number], given: Values | None, seed: int
+    kernel: Kernel,
+    tensor: Tensor,
+    params: Mapping[str, Number],
+    given: Values | None,
+    seed: int,
+    floats: tuple[int, int, float],
 ) -> Contents:
     shape, _ = launch.extents(tensor, params)
     if isinstance(given, np.ndarray):
         return Dense(round_to(given, tensor.dtype), keep=True)
-    low, high = _range(kernel, tensor, params)
+    low, high, factor = floats if tensor.dtype.is_float else (*_range(kernel, tensor, params), 1)
     if low >= high and 0 not in shape:
         raise NotReplayable(f"{tensor.name} has elements, but its declared range [{low}, {high}) has no value for them")
-    fill = _Fill(f"{seed}{tensor.name}", tensor.dtype, low, high, shape, given or {})
+    fill = _Fill(f"{seed}{tensor.name}", tensor.dtype, low, high, factor, shape, given or {})
     if prod(shape) <= _DENSE:
         return Dense(fill(np.arange(prod(shape), dtype=np.int64)), keep=True)
     if prod(shape) >= 2**63:
@@ -123,11 +133,11 @@ def _contents(
 
 
 def _range(kernel: Kernel, tensor: Tensor, params: Mapping[str, Number]) -> tuple[int, int]:
-    """The integers that a tensor may hold: [low, high)."""
+    """The integers that an integer tensor may hold: [low, high)."""
     for condition in kernel.preconditions:
         if isinstance(condition, InRange) and condition.tensor == tensor.name:
             return int(launch.scalar(condition.lo, params)), int(launch.scalar(condition.hi, params))
-    return (1, 8) if not tensor.dtype.is_float else (-6, 7)
+    return 1, 8
 
 
 class _Fill:
@@ -139,17 +149,18 @@ class _Fill:
         dtype: DType,
         low: int,
         high: int,
+        factor: float,
         shape: tuple[int, ...],
         given: Mapping[tuple[int, ...], int | float],
     ) -> None:
-        self.dtype, self.low, self.high = dtype, low, high
+        self.dtype, self.low, self.high, self.factor = dtype, low, high, factor
         self.seed = zlib.crc32(name.encode())
         self.given = {_linear(index, shape): value for index, value in given.items()}
 
     def __call__(self, index: Array) -> Array:
         count = max(1, self.high - self.low)  # an empty tensor may have an empty range
         values = (hashed(index ^ np.int64(self.seed << 31)) % np.uint64(count)).astype(np.int64) + self.low
-        result = round_to(values, self.dtype).astype(carrier(self.dtype))
+        result = round_to(values * self.factor, self.dtype).astype(carrier(self.dtype))
         for at, value in self.given.items():
             result[index == at] = value
         return result

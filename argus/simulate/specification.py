@@ -19,6 +19,8 @@ from argus.simulate.outcome import Violation
 _CHUNK = 1 << 22
 _MOST_TERMS = 1 << 27
 """Terms that are evaluated; of larger outputs only evenly spaced elements are."""
+_COARSE = 10
+"""Mantissa bits with which an error of another formula for the same function would still be explained."""
 _MANTISSA = {
     "float32": 23,
     "tfloat32": 10,
@@ -47,6 +49,7 @@ def check_spec(run: Run, stmt: Spec) -> None:
         finite = np.isfinite(reference)
         scale = float(np.abs(reference[finite]).max(initial=0))
         allowed = np.where(finite, tolerance(run.kernel, stmt, np.abs(reference), scale), 0.0)
+        coarse = 4 * np.where(finite, tolerance(run.kernel, stmt, np.abs(reference), scale, _COARSE), 0.0)
     error[(actual == reference) | (np.isnan(actual) & np.isnan(reference))] = 0
     error[np.isnan(error)] = np.inf
     excess = error - allowed
@@ -65,19 +68,21 @@ def check_spec(run: Run, stmt: Spec) -> None:
             arrived=str(actual[at]),
             expected=f"{reference[at]} within {allowed[at]:.3g}",
             count=int((excess > 0).sum()),
+            certain=bool((error > coarse).any()),
         )
         run.log.add(violation)
 
 
-def tolerance(kernel: Kernel, stmt: Spec, magnitude: Array, scale: float) -> Array:
+def tolerance(kernel: Kernel, stmt: Spec, magnitude: Array, scale: float, mantissa: int = 23) -> Array:
     """Errors that rounding explains: four units in the last place of the coarsest float type that the kernel keeps
     values in, relative to the element; where values pass through a function or a second reduction after they were
-    rounded, the same relative to the largest element."""
+    rounded, the same relative to the largest element. No type counts for more than `mantissa` bits."""
     objects: tuple[Fragment | Shared, ...] = (*kernel.fragments, *kernel.shared)
     if not kernel.object(stmt.output).dtype.is_float:
         return np.zeros_like(magnitude)
     floats = [o.dtype for o in (*kernel.tensors, *objects) if o.dtype.is_float]
     unit = 2.0 ** -min((_MANTISSA[d.name] for d in floats), default=23)
+    unit = max(unit, 2.0**-mantissa)
     return 4 * unit * magnitude + (unit if _deep(stmt.value) else 2.0**-16) * scale
 
 

@@ -29,7 +29,8 @@ from argus.ir.nodes import (
     Tensor,
 )
 from argus.ir.types import MAX_EXTENT, boolean
-from argus.verify.findings import Finding, Place, integer_parameters, unknown
+from argus.simulate.sizes import integer_parameters
+from argus.verify.findings import Finding, Place, unknown
 from argus.verify.program import Site
 from argus.verify.solver import Answer, Solver, z3
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from argus.diagnostic import Verdict
 from argus.ir.expr import Elem, Expr, LoopVar, Param, ProgramId, Thread, rewrite, walk
 from argus.ir.nodes import Barrier, For, Fragment, Kernel
+from argus.simulate.sizes import integer_parameters
 from argus.verify.bounds import BoundsChecker
-from argus.verify.findings import Finding, Place, integer_parameters, unknown
+from argus.verify.findings import Finding, Place, unknown
 from argus.verify.program import Site, is_collective, is_uniform
 from argus.verify.solver import Answer, Solver, z3
 

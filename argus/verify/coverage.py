@@ -1,15 +1,17 @@
 """Coverage: every element of every output is written exactly once.
 
-Outputs are the tensors that are written by plain stores and never read; a tensor that is read and written is
-updated in place, one that is accumulated into has no once.
+Outputs are the tensors that have a specification or are stored to, and are never read; a tensor that is read and
+written is updated in place, one that is accumulated into has no once.
 """
 
 from __future__ import annotations
 
 from argus.diagnostic import Note, Verdict
 from argus.ir.access import Mode
-from argus.ir.nodes import Tensor
-from argus.verify.findings import Finding, Place, integer_parameters, place_of, unknown
+from argus.ir.nodes import Spec, Tensor
+from argus.simulate.sizes import integer_parameters
+from argus.source import Span
+from argus.verify.findings import Finding, Place, place_of, unknown
 from argus.verify.races import by_block, without
 from argus.verify.relations import Cells, Model, identifier, isl, smallest
 
@@ -19,6 +21,8 @@ def check(model: Model) -> list[Finding]:
     findings: list[Finding] = []
     for tensor in model.kernel.tensors:
         accesses = model.accesses_of(tensor.name)
+        if not accesses:
+            findings += _never_written(model, tensor)
         if not accesses or any(c.relation.mode is not Mode.WRITE for c in accesses):
             continue
         findings += _missing(model, tensor, accesses)
@@ -51,28 +55,38 @@ def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findin
             text = f"cannot tell whether every element of '{tensor.name}' is written: {inexact[0]}"
             return [unknown("coverage-unknown", "coverage", span, text, help)]
         return []
-    point = smallest(missing)
-    message = f"element {list(point.values)} of output '{tensor.name}' is never written"
     help = "make the grid and the tiles cover the whole tensor (al.cdiv for the grid, boundary_check for the tails)"
-    kernel = model.kernel
+    return [_uncovered(model, tensor, missing, span, "the last store to it", help)]
+
+
+def _never_written(model: Model, tensor: Tensor) -> list[Finding]:
+    """An output whose specification nothing carries out."""
+    specs = [s.stmt for s in model.sites if isinstance(s.stmt, Spec) and s.stmt.output == tensor.name]
+    missing = _whole(model, tensor)
+    if not specs or missing.is_empty():
+        return []
+    help = f"store the result to '{tensor.name}'"
+    return [_uncovered(model, tensor, missing, specs[0].span, "specified here", help)]
+
+
+def _uncovered(model: Model, tensor: Tensor, missing: isl.Set, span: Span, label: str, help: str) -> Finding:
+    point = smallest(missing)
     place = Place(
-        sizes={n: point.parameters.get(identifier(n), 1) for n in integer_parameters(kernel)},
+        sizes={n: point.parameters.get(identifier(n), 1) for n in integer_parameters(model.kernel)},
         block=(),
         element=point.values,
     )
-    return [
-        Finding(
-            "output-not-covered",
-            "coverage",
-            Verdict.REFUTED,
-            message,
-            span,
-            label="the last store to it",
-            help=help,
-            place=place,
-            arrived="⊥ (never written)",
-        )
-    ]
+    return Finding(
+        "output-not-covered",
+        "coverage",
+        Verdict.REFUTED,
+        f"element {list(point.values)} of output '{tensor.name}' is never written",
+        span,
+        label=label,
+        help=help,
+        place=place,
+        arrived="⊥ (never written)",
+    )
 
 
 def _written(model: Model, cells: Cells, whole: isl.Set) -> isl.Set:

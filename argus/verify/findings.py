@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from argus.diagnostic import Note, Severity, Verdict
 from argus.ir.nodes import Kernel
+from argus.simulate.sizes import integer_parameters
 from argus.source import NO_SPAN, Span
 from argus.verify.program import Site
 from argus.verify.relations import Point, identifier
@@ -55,14 +56,6 @@ def place_of(kernel: Kernel, point: Point, site: Site | None) -> Place:
         iteration=dict(zip(loops, point.values[: len(loops)], strict=False)),
         element=point.values[len(loops) :],
     )
-
-
-def integer_parameters(kernel: Kernel) -> tuple[str, ...]:
-    """Sizes and integer scalar arguments."""
-    from argus.ir.nodes import Scalar
-
-    scalars = tuple(p.name for p in kernel.params if isinstance(p, Scalar) and p.dtype.is_int)
-    return (*kernel.sizes, *scalars)
 
 
 def block_of(kernel: Kernel, parameters: dict[str, int], suffix: str = "") -> tuple[int, ...]:

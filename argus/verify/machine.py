@@ -19,9 +19,10 @@ from argus.ir.nodes import Access, Copy, Fragment, Mma, Shared, Tensor
 from argus.ir.target import TARGETS
 from argus.layout import FragmentLayout, LayoutError
 from argus.layout.analysis import is_injective
+from argus.simulate.sizes import integer_parameters
 from argus.source import Span
 from argus.verify.bounds import BoundsChecker
-from argus.verify.findings import Finding, Place, integer_parameters, place_of, unknown
+from argus.verify.findings import Finding, Place, place_of, unknown
 from argus.verify.physical import offsets
 from argus.verify.program import Site
 from argus.verify.relations import Model, smallest

@@ -13,7 +13,8 @@ from argus.diagnostic import Note, Verdict
 from argus.ir.access import Holders, Mode
 from argus.ir.instruction import Order
 from argus.ir.nodes import Shared, Tensor
-from argus.verify.findings import Finding, Place, integer_parameters, place_of, unknown
+from argus.simulate.sizes import integer_parameters
+from argus.verify.findings import Finding, Place, place_of, unknown
 from argus.verify.order import Ordering
 from argus.verify.relations import (
     Cells,

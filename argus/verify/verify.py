@@ -30,6 +30,7 @@ from argus.verify.order import Ordering
 from argus.verify.protocol import Protocol
 from argus.verify.relations import IslError, Model, NonAffine, operation_limit
 from argus.verify.report import Report, Timing, verdict_of
+from argus.verify.search import search
 from argus.verify.solver import Solver
 from argus.verify.tags import TagAnalysis
 from argus.verify.witness import to_diagnostic
@@ -55,6 +56,9 @@ def verify(kernel: Kernel, limit_s: float = DEFAULT_LIMIT_S) -> Report:
         raise SourceError(*(to_diagnostic(kernel, f) for f in refused))
     started = time.monotonic()
     diagnostics = tuple(to_diagnostic(kernel, f) for f in _distinct(findings))
+    if verdict_of(diagnostics) is Verdict.UNKNOWN:
+        found = search(kernel, run.deadline)
+        diagnostics = (found, *diagnostics) if found is not None else diagnostics
     run.timings.append(Timing("witness", "simulator", time.monotonic() - started))
     seconds = time.monotonic() - run.started
     assumptions = tuple(f"{print_expr(p.cond)} ({p.reason})" for p in kernel.preconditions if isinstance(p, Assume))

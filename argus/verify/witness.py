@@ -56,7 +56,7 @@ def to_diagnostic(kernel: Kernel, finding: Finding) -> Diagnostic:
             message=f"{finding.message}: not decided. A candidate counterexample ({sizes}, block "
             f"{list(finding.place.block)}) was found, but {reason}",
         )
-    return replace(plain, witness=_witness(kernel, finding, place, violation))
+    return replace(plain, witness=witness(kernel, place, violation, finding))
 
 
 def _candidates(kernel: Kernel, place: Place) -> list[Place]:
@@ -86,7 +86,9 @@ def confirm(kernel: Kernel, finding: Finding, place: Place) -> Violation | None:
     return max(same, key=closeness, default=None)
 
 
-def _witness(kernel: Kernel, finding: Finding, place: Place, violation: Violation) -> Witness:
+def witness(kernel: Kernel, place: Place, violation: Violation, finding: Finding | None = None) -> Witness:
+    """What a replay at `place` showed, and what an engine had found before it."""
+    arrived, expected, failing = (finding.arrived, finding.expected, finding.failing) if finding else ("", "", "")
     thread = violation.thread
     size = kernel.warp_size
     return Witness(
@@ -99,11 +101,11 @@ def _witness(kernel: Kernel, finding: Finding, place: Place, violation: Violatio
         object=violation.object,
         logical=violation.logical,
         physical=violation.physical,
-        arrived=violation.arrived or finding.arrived or _conflict(violation),
-        expected=violation.expected or finding.expected,
+        arrived=violation.arrived or arrived or _conflict(violation),
+        expected=violation.expected or expected,
         provenance=violation.provenance,
         other=_other(violation),
-        failing=finding.failing or _failing(violation),
+        failing=failing or _failing(violation),
         unique=violation.count == 1,
         replayed=True,
     )

@@ -15,6 +15,7 @@ def gemm_explicit_rejected(
 ):
     M, K = a.shape
     N = b.shape[0]
+    al.spec(c, lambda m, n: al.sum(lambda k: a[m, k] * b[n, k]))
     al.tag(a, lambda m, k: (m, k))
     al.tag(b, lambda n, k: (n, k))
     pid_m, pid_n = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N))

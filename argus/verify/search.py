@@ -1,0 +1,71 @@
+"""Counterexamples by trial: what no engine decides may still be plainly wrong, and then a run at small sizes shows it.
+
+The kernel runs whole, on generated inputs, in the simulator, which breaks rules where the machine would. What it finds
+is a counterexample like any other; where it finds nothing, what is unknown stays unknown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from argus.diagnostic import Diagnostic, Note, Verdict
+from argus.ir.nodes import Kernel, MemoryObject, Spec
+from argus.ir.visit import walk
+from argus.simulate import NotReplayable, Violation, replay
+from argus.simulate.replay import FRACTIONS, LARGE, NEGATIVE, SMALL
+from argus.simulate.sizes import size_vectors
+from argus.verify.findings import Place
+from argus.verify.witness import REPLAY_ITERATIONS, witness
+
+_WIDE = frozenset({"float32", "tfloat32", "bfloat16"})
+"""Types in which sums and products of large inputs are finite."""
+
+
+def search(kernel: Kernel, deadline: float) -> Diagnostic | None:
+    """The first broken rule that runs at small sizes meet before `deadline` (of `time.monotonic`), as a refutation."""
+    if kernel.grid is None:
+        return None
+    sizes = sorted(size_vectors(kernel), key=lambda values: sum(values.values()))
+    for floats in _floats(kernel):
+        for values in sizes:
+            if time.monotonic() > deadline:
+                return None
+            for violation in _run(kernel, values, floats):
+                if violation.certain:
+                    return _diagnostic(kernel, violation, values)
+    return None
+
+
+def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
+    """Kinds of inputs: of floats, only specifications look at the values."""
+    yield SMALL
+    if any(isinstance(s, Spec) for s in walk(kernel.body)):
+        yield FRACTIONS
+        objects: tuple[MemoryObject, ...] = (*kernel.tensors, *kernel.shared, *kernel.fragments)
+        if all(o.dtype.name in _WIDE for o in objects if o.dtype.is_float):
+            yield LARGE
+            yield NEGATIVE
+
+
+def _run(kernel: Kernel, values: dict[str, int], floats: tuple[int, int, float]) -> tuple[Violation, ...]:
+    try:
+        with np.errstate(all="ignore"):
+            return replay(kernel, values, None, iterations=REPLAY_ITERATIONS, floats=floats)
+    except NotReplayable:
+        return ()
+
+
+def _diagnostic(kernel: Kernel, violation: Violation, values: dict[str, int]) -> Diagnostic:
+    span = violation.statement.span if violation.statement is not None else kernel.span
+    return Diagnostic(
+        violation.code,
+        violation.message,
+        span,
+        violation.property,
+        verdict=Verdict.REFUTED,
+        notes=(Note("found by running the kernel at small sizes: no engine decided this for all sizes"),),
+        witness=witness(kernel, Place(values, violation.block), violation),
+    )
