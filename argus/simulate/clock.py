@@ -53,6 +53,8 @@ class Team:
     """Groups of asynchronous products closed so far."""
     passed: str = ""
     """The last wait on an mbarrier that returned, for a person."""
+    counts: dict[str, Array] = field(default_factory=dict)
+    """Of every running count: how many iterations each thread began, modulo its wrap."""
 
     def joined(self) -> None:
         """All threads of the team have met."""

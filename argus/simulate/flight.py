@@ -10,7 +10,7 @@ from argus.simulate.numeric import Array
 from argus.simulate.tagset import Tags
 
 if TYPE_CHECKING:
-    from argus.simulate.machine import Place, Step
+    from argus.simulate.machine import Step
     from argus.simulate.mbarrier import Mbarrier
 
 
@@ -46,18 +46,31 @@ class Bulk:
     nbytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Cells of a product that are multiplied together: `a` `[m, k]`, `b` `[n, k]`, `d` `[m, n]`."""
+
+    a: Array
+    b: Array
+    d: Array
+
+
 @dataclass(slots=True, eq=False)
 class Product:
-    """`d += a b^T` under way. `cells[m * N + n]` are the accumulator's registers. `group` is None before the commit.
+    """`d += a b^T` under way, in parts. `group` is None before the commit.
 
-    `values` are the operands where they were read at the issue; None: they are read when the product completes.
+    `values` are the operands of every part where they were read at the issue; None: they are read when the product
+    completes.
     """
 
     step: Step
-    a: Place
-    b: Place
+    a: Memory
+    b: Memory
     d: Registers
-    cells: Array
-    shape: tuple[int, int, int]
-    values: tuple[Array, Array] | None
+    parts: tuple[Part, ...]
+    values: list[tuple[Array, Array]] | None = None
     group: int | None = None
+
+    def operands(self) -> list[tuple[Array, Array]]:
+        """The values of a and b of every part, as they are now."""
+        return [(self.a.load(p.a), self.b.load(p.b)) for p in self.parts]

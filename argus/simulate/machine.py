@@ -22,7 +22,7 @@ from argus.simulate.numeric import Array
 from argus.simulate.order import NOBODY, Moment, Touch
 from argus.simulate.outcome import Violation
 from argus.simulate.tagset import Schemas
-from argus.simulate.usage import accumulators, first_threads, kernel_roles
+from argus.simulate.usage import asynchronous_registers, first_threads, kernel_roles
 
 if TYPE_CHECKING:
     from argus.simulate.mbarrier import Mbarrier
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The threads of a team that execute (bool `[T]`), the loop counters, and the team's running counts of loops."""
+    """The threads of a team that execute (bool `[T]`), and the loop counters."""
 
     active: Array
     loops: dict[str, int]
     team: Team
-    counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def threads(self) -> Array:
@@ -197,14 +196,14 @@ class Block:
         shared = SharedMemory(kernel.shared, run.schemas)
         memories: dict[str, Memory] = dict(run.tensors)
         memories |= {s.name: SharedTile(s, shared) for s in kernel.shared}
-        first, targets = first_threads(kernel), accumulators(kernel)
+        first, hazardous = first_threads(kernel), asynchronous_registers(kernel)
         for f in kernel.fragments:
             if f.layout is None:
                 raise ValueError(f"fragment {f.name} has no layout: lower the kernel first")
             registers = Registers(f, f.layout, kernel.num_threads, kernel.warp_size, run.schemas)
             registers.first = first.get(f.name, 0)
-            if f.name in targets:
-                registers.hazards = Hazards(len(registers.marks))
+            if f.name in hazardous:
+                registers.hazards = Hazards(len(registers.marks), hazardous[f.name])
             memories[f.name] = registers
         teams = 1 + len(kernel_roles(kernel))
         clock = Clock.start(teams + sum(b.count for b in kernel.barriers))
@@ -403,13 +402,13 @@ class Block:
             at = np.flatnonzero(place.ok)
             races.ordered(self, place.memory, Touch.ACCUMULATE, place.cell[at], step.thread[at], step, False)
 
-    def initialised(self, memory: Memory, cell: Array, step: Step) -> None:
-        """Report registers that are used though nothing was written to them before, or while a product writes them."""
+    def initialised(self, memory: Memory, cell: Array, step: Step, touch: Touch) -> None:
+        """Report registers that are used though nothing was written to them before, or while a product uses them."""
         if self.run.checks and isinstance(memory, Registers):
             missing = ~memory.written(cell)
             if missing.any():
                 self.uninitialised(memory, cell, memory.first + cell // memory.per_thread, missing, step)
-            races.registers(self, memory, cell, step)
+            races.registers(self, memory, touch, cell, step)
 
     def uninitialised(self, memory: Memory, cell: Array, thread: Array, bad: Array, step: Step) -> None:
         at = int(np.argmax(bad))

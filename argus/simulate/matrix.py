@@ -22,6 +22,7 @@ from argus.simulate.contraction import Operand, contract
 from argus.simulate.machine import Block, Place, Step, domain_of
 from argus.simulate.memory import Registers
 from argus.simulate.numeric import Array, round_to
+from argus.simulate.order import Touch
 from argus.simulate.provenance import hop
 from argus.simulate.tagset import CONSTANT, TAGGED, Tags, accumulate
 
@@ -42,10 +43,10 @@ def tables(row: MmaRow, shape: tuple[int, int, int], warps: tuple[int, int]) -> 
     """Which registers each warp multiplies."""
     tiled = tiled_mma(row, shape, warps)
     count = warps[0] * warps[1]
-    c = _by_warp(tiled.c, row.warp_size, count)
+    c = by_group(tiled.c, row.warp_size, count)
     rows = [np.unique(np.flatnonzero((w >= 0).any(axis=1))) for w in c]
     columns = [np.unique(np.flatnonzero((w >= 0).any(axis=0))) for w in c]
-    a, b = _by_warp(tiled.a, row.warp_size, count), _by_warp(tiled.b, row.warp_size, count)
+    a, b = by_group(tiled.a, row.warp_size, count), by_group(tiled.b, row.warp_size, count)
     return Tables(
         np.stack([a[w][rows[w]] for w in range(count)]),
         np.stack([b[w][columns[w]] for w in range(count)]),
@@ -54,15 +55,15 @@ def tables(row: MmaRow, shape: tuple[int, int, int], warps: tuple[int, int]) -> 
     )
 
 
-def _by_warp(layout: FragmentLayout, warp_size: int, warps: int) -> Array:
-    """int64 `[warps, *shape]`: the first register of each warp that holds an element, or -1."""
+def by_group(layout: FragmentLayout, size: int, groups: int) -> Array:
+    """int64 `[groups, *shape]`: the first register of each group of `size` threads that holds an element, or -1."""
     linear = layout.linear()
-    result = np.full((warps, layout.size), -1, dtype=np.int64)
-    for w in range(warps):
-        part = linear[w * warp_size : (w + 1) * warp_size].reshape(-1)
+    result = np.full((groups, layout.size), -1, dtype=np.int64)
+    for g in range(groups):
+        part = linear[g * size : (g + 1) * size].reshape(-1)
         held, first = np.unique(part, return_index=True)
-        result[w, held] = first + w * warp_size * linear.shape[1]
-    return result.reshape(warps, *layout.shape)
+        result[g, held] = first + g * size * linear.shape[1]
+    return result.reshape(groups, *layout.shape)
 
 
 def multiply(block: Block, stmt: Mma, step: Step) -> None:
@@ -81,9 +82,8 @@ def multiply(block: Block, stmt: Mma, step: Step) -> None:
     a, b, d = (p for p in places if p is not None)
     x = a.memory.load(a.cell)[table.a]
     y = b.memory.load(b.cell)[table.b]
-    for place in (a, b, d):
-        used = place.cell[place.ok]
-        block.initialised(place.memory, used, step)
+    for place, touch in ((a, Touch.READ), (b, Touch.READ), (d, Touch.ACCUMULATE)):
+        block.initialised(place.memory, place.cell[place.ok], step, touch)
     product = _product(x, y)
     active = step.frame.active[np.arange(len(table.c)) * row.warp_size]
     cells = d.cell[table.c[active]].reshape(-1)

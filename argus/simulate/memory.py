@@ -102,13 +102,15 @@ def holders(layout: FragmentLayout, warp_size: int) -> Holders:
 
 
 class Hazards:
-    """Of each register of an asynchronous product's accumulator: the event of the product that is still to write it,
-    and the event of an ordinary access since the last fence."""
+    """Of each register that asynchronous products use: the event of the product that is still to write it, or still to
+    read it, and the event since the last fence of an ordinary access (of an operand: of a write)."""
 
-    __slots__ = ("flight", "unfenced")
+    __slots__ = ("flight", "operand", "reading", "unfenced")
 
-    def __init__(self, cells: int) -> None:
+    def __init__(self, cells: int, operand: bool) -> None:
+        self.operand = operand
         self.flight = np.full(cells, NOBODY, dtype=np.int32)
+        self.reading = np.full(cells, NOBODY, dtype=np.int32)
         self.unfenced = np.full(cells, NOBODY, dtype=np.int32)
 
 

@@ -1,4 +1,5 @@
-"""Asynchronous matrix products (wgmma): operands in shared memory, the accumulator in registers of whole warpgroups.
+"""Asynchronous matrix products (wgmma): operands in shared memory, or the first in registers; the accumulator in
+registers of whole warpgroups.
 
 Between its issue and the wait that covers its group, a product may read its operands and write its registers at any
 time. Values are read and written at that wait, or read at the issue where the schedule says so. Tags are those of the
@@ -12,20 +13,22 @@ from functools import lru_cache
 import numpy as np
 
 from argus.ir.instruction import WgmmaRow
-from argus.ir.instruction.tiled import wgmma_accumulator
+from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import Access, Mma
 from argus.layout import FragmentLayout
 from argus.simulate import races
 from argus.simulate.clock import Team
 from argus.simulate.contraction import Operand, contract
-from argus.simulate.flight import Product
+from argus.simulate.flight import Part, Product
 from argus.simulate.machine import Block, Frame, Place, Step, box_domain
-from argus.simulate.matrix import Products, operand_index, registers
-from argus.simulate.memory import Registers
+from argus.simulate.matrix import Products, by_group, operand_index, registers
+from argus.simulate.memory import Memory, Registers
 from argus.simulate.numeric import Array, round_to
 from argus.simulate.order import NOBODY, Touch
 from argus.simulate.provenance import hop
 from argus.simulate.tagset import CONSTANT, accumulate
+
+_WARPGROUP = 128
 
 
 def issue(block: Block, stmt: Mma, row: WgmmaRow, frame: Frame) -> None:
@@ -36,43 +39,69 @@ def issue(block: Block, stmt: Mma, row: WgmmaRow, frame: Frame) -> None:
     if not frame.active.all():
         text = f"{row.name} needs all threads of its warpgroups, but only some execute it"
         block.report(step, "convergence", "divergent-collective", text, int(frame.threads[0]))
-    layout = wgmma_accumulator(row, stmt.shape[:2], stmt.warps)
+    m, n, k = stmt.shape
+    layout = wgmma_accumulator(row, (m, n), stmt.warps)
     target = registers(block, stmt.d, step, layout, (0, 1))
-    if target is None:
+    b = _shared(block, stmt.b, step, (n, k), (1, 2))
+    if isinstance(block.memories[stmt.a.obj], Registers):
+        held = wgmma_operand(row, (m, k), stmt.warps)
+        a = registers(block, stmt.a, step, held, (0, 2))
+    else:
+        held, a = None, _shared(block, stmt.a, step, (m, k), (0, 2))
+    if target is None or a is None or not b.ok.all() or (held is None and not a.ok.all()):
         return
     assert isinstance(target.memory, Registers)
-    m, n, k = stmt.shape
-    a, b = _operand(block, stmt.a, step, (m, k), (0, 2)), _operand(block, stmt.b, step, (n, k), (1, 2))
-    begun = Product(step, a, b, target.memory, target.cell[_positions(layout)], stmt.shape, None)
+    begun = Product(step, a.memory, b.memory, target.memory, _parts(a, b, target, stmt.shape, held, layout))
     if block.run.checks:
-        for place in (a, b):
-            _reads(block, place, step)
+        for memory, cells in ((begun.a, [p.a for p in begun.parts]), (begun.b, [p.b for p in begun.parts])):
+            _reads(block, memory, np.unique(np.concatenate([c.reshape(-1) for c in cells])), step)
         _writes(block, begun)
     if block.early:
-        begun.values = a.memory.load(a.cell[a.ok]), b.memory.load(b.cell[b.ok])
-    if a.ok.all() and b.ok.all():
-        frame.team.products.append(begun)
-        _tags(block, begun)
+        begun.values = begun.operands()
+    frame.team.products.append(begun)
+    _tags(block, begun)
 
 
-@lru_cache(maxsize=64)
-def _positions(layout: FragmentLayout) -> Array:
-    """Of every element of the accumulator, row-major: its register, thread * values + value."""
-    return np.argsort(layout.linear().reshape(-1), kind="stable")
-
-
-def _operand(block: Block, access: Access, step: Step, shape: tuple[int, int], axes: tuple[int, int]) -> Place:
-    """The cells of a whole operand, row-major."""
+def _shared(block: Block, access: Access, step: Step, shape: tuple[int, int], axes: tuple[int, int]) -> Place:
+    """The cells of a whole operand in shared memory, row-major."""
     domain = box_domain(shape)
     everything = np.ones(domain.size, dtype=np.bool_)
     whole = Step(step.stmt, step.frame, domain, step.event, everything)
     return block.locate(access.obj, operand_index(access, axes), whole, everything)
 
 
-def _reads(block: Block, place: Place, step: Step) -> None:
+def _parts(
+    a: Place, b: Place, d: Place, shape: tuple[int, int, int], held: FragmentLayout | None, layout: FragmentLayout
+) -> tuple[Part, ...]:
+    """The whole product as one part; by warpgroups if each multiplies the registers that it holds of `a`."""
+    m, n, k = shape
+    columns = b.cell.reshape(n, k)
+    if held is None:
+        position = np.argsort(layout.linear().reshape(-1), kind="stable")
+        return (Part(a.cell.reshape(m, k), columns, d.cell[position].reshape(m, n)),)
+    return tuple(Part(a.cell[x], columns[j], d.cell[y]) for x, j, y in _by_warpgroup(held, layout))
+
+
+@lru_cache(maxsize=64)
+def _by_warpgroup(a: FragmentLayout, d: FragmentLayout) -> list[tuple[Array, Array, Array]]:
+    """Of each warpgroup: positions in `a` of its rows, its columns of the product, positions in `d` of its results."""
+    count = d.num_threads // _WARPGROUP
+    result = []
+    for x, y in zip(by_group(a, _WARPGROUP, count), by_group(d, _WARPGROUP, count), strict=True):
+        rows, columns = np.flatnonzero((y >= 0).any(axis=1)), np.flatnonzero((y >= 0).any(axis=0))
+        result.append((x[rows], columns, y[np.ix_(rows, columns)]))
+    return result
+
+
+def _reads(block: Block, memory: Memory, cell: Array, step: Step) -> None:
     """Check the read of an operand; it is under way from now on."""
-    memory, cell, first = place.memory, place.cell[place.ok], step.frame.team.first
+    if isinstance(memory, Registers):
+        _unfenced(block, memory, cell, step)
+        assert memory.hazards is not None
+        memory.hazards.reading[cell] = step.event
+        return
     missing = ~memory.written(cell)
+    first = step.frame.team.first
     if missing.any():
         block.uninitialised(memory, cell, np.full(len(cell), first), missing, step)
     if memory.order is not None:
@@ -82,7 +111,15 @@ def _reads(block: Block, place: Place, step: Step) -> None:
 
 def _writes(block: Block, begun: Product) -> None:
     """Check the accumulator's registers; they are in flight from now on."""
-    memory, step, cells = begun.d, begun.step, begun.cells
+    memory = begun.d
+    cells = np.concatenate([p.d.reshape(-1) for p in begun.parts])
+    _unfenced(block, memory, cells, begun.step)
+    assert memory.hazards is not None
+    memory.hazards.flight[cells] = begun.step.event
+
+
+def _unfenced(block: Block, memory: Registers, cells: Array, step: Step) -> None:
+    """Report registers that nothing has written, and those whose last ordinary access no fence orders before this."""
     missing = ~memory.written(cells)
     if missing.any():
         block.uninitialised(memory, cells, memory.first + cells // memory.per_thread, missing, step)
@@ -92,13 +129,13 @@ def _writes(block: Block, begun: Product) -> None:
     if bad.any():
         at = int(np.argmax(bad))
         thread = memory.first + int(cells[at]) // memory.per_thread
-        text = f"no fence orders the last ordinary access to a register of {memory.name} before this product"
-        other = block.run.log.party(int(loose[at]), thread, "ordinary access")
+        access = "write" if memory.hazards.operand else "ordinary access"
+        text = f"no fence orders the last {access} to a register of {memory.name} before this product"
+        other = block.run.log.party(int(loose[at]), thread, access)
         block.report(
             step, "races", "missing-mma-fence", text, thread, memory, int(cells[at]),
             expected="a fence (wgmma.fence) between the two", other=other, count=int(bad.sum()),
         )  # fmt: skip
-    memory.hazards.flight[cells] = step.event
 
 
 def fence(block: Block, frame: Frame) -> None:
@@ -127,38 +164,44 @@ def wait(block: Block, team: Team, pending: int) -> None:
 
 
 def _complete(block: Block, done: Product, team: Team) -> None:
-    m, n, k = done.shape
-    x, y = done.values or (done.a.memory.load(done.a.cell), done.b.memory.load(done.b.cell))
-    with np.errstate(all="ignore"):
-        product = x.reshape(m, k) @ y.reshape(n, k).T
-        after = done.d.load(done.cells) + product.reshape(-1)
-    done.d.store(done.cells, round_to(after, done.d.dtype))
+    for part, (x, y) in zip(done.parts, done.values or done.operands(), strict=True):
+        with np.errstate(all="ignore"):
+            after = done.d.load(part.d) + x @ y.T
+        done.d.store(part.d, round_to(after, done.d.dtype))
     if not block.run.checks:
         return
     assert done.d.hazards is not None
-    flight = done.d.hazards.flight
-    flight[done.cells[flight[done.cells] == done.step.event]] = NOBODY
-    for place in (done.a, done.b):
-        order = place.memory.order
-        if order is not None:
-            track = order.track(Touch.MULTIPLY, team.number)
-            track.finish(place.memory.grains(place.cell), done.step.event, team.segment)
+    for part in done.parts:
+        _release(done.d.hazards.flight, part.d, done.step.event)
+    for memory, cells in ((done.a, [p.a for p in done.parts]), (done.b, [p.b for p in done.parts])):
+        for cell in cells:
+            if isinstance(memory, Registers) and memory.hazards is not None:
+                _release(memory.hazards.reading, cell, done.step.event)
+            elif memory.order is not None:
+                track = memory.order.track(Touch.MULTIPLY, team.number)
+                track.finish(memory.grains(cell.reshape(-1)), done.step.event, team.segment)
+
+
+def _release(flight: Array, cells: Array, event: int) -> None:
+    """The product of `event` is done with registers, unless a later one uses them too."""
+    flight[cells[flight[cells] == event]] = NOBODY
 
 
 def _tags(block: Block, begun: Product) -> None:
     schemas = block.run.schemas
     a, b, d = begun.a, begun.b, begun.d
-    if schemas is None or a.memory.tags is None or b.memory.tags is None or d.tags is None:
+    if schemas is None or a.tags is None or b.tags is None or d.tags is None:
         return
-    m, n, k = begun.shape
-    x, y = a.memory.load(a.cell).reshape(m, k), b.memory.load(b.cell).reshape(n, k)
-    tags_a, tags_b = a.memory.tags.take(a.cell), b.memory.tags.take(b.cell)
-    zero_a = (tags_a.status.reshape(m, k) == CONSTANT) & (x == 0)
-    zero_b = (tags_b.status.reshape(n, k) == CONSTANT) & (y == 0)
-    new = contract(Operand(tags_a, zero_a), Operand(tags_b, zero_b), schemas)
-    old = d.tags.take(begun.cells)
-    start = (old.status == CONSTANT) & (d.load(begun.cells) == 0)
-    d.tags.put(begun.cells, accumulate(old, start, new))
-    last = np.repeat(a.cell.reshape(m, k)[:, -1], n), np.tile(b.cell.reshape(n, k)[:, -1], m)
-    brought = Products(tags_a, tags_b, n, k)
-    hop(block, begun.step.event, d.name, begun.cells, ((a.memory.name, last[0]), (b.memory.name, last[1])), brought)
+    for part, (x, y) in zip(begun.parts, begun.operands(), strict=True):
+        (m, k), n = part.a.shape, len(part.b)
+        tags_a, tags_b = a.tags.take(part.a.reshape(-1)), b.tags.take(part.b.reshape(-1))
+        zero_a = (tags_a.status.reshape(m, k) == CONSTANT) & (x == 0)
+        zero_b = (tags_b.status.reshape(n, k) == CONSTANT) & (y == 0)
+        new = contract(Operand(tags_a, zero_a), Operand(tags_b, zero_b), schemas)
+        cells = part.d.reshape(-1)
+        old = d.tags.take(cells)
+        start = (old.status == CONSTANT) & (d.load(cells) == 0)
+        d.tags.put(cells, accumulate(old, start, new))
+        last = np.repeat(part.a[:, -1], n), np.tile(part.b[:, -1], m)
+        brought = Products(tags_a, tags_b, n, k)
+        hop(block, begun.step.event, d.name, cells, ((a.name, last[0]), (b.name, last[1])), brought)

@@ -19,7 +19,7 @@ def ordered(
 ) -> None:
     """Check and record ordinary accesses; `thread` counts in the block. `warp`: its whole warp takes part."""
     if isinstance(memory, Registers):
-        registers(block, memory, cell, step)
+        registers(block, memory, touch, cell, step)
     order = memory.order
     if order is None or len(cell) == 0:
         return
@@ -63,25 +63,29 @@ def asynchronous(block: Block, memory: Memory, touch: Touch, cell: Array, step: 
     return grain
 
 
-def registers(block: Block, memory: Registers, cell: Array, step: Step) -> None:
-    """Report ordinary accesses to registers that a product is still to write; remember them until the next fence."""
+def registers(block: Block, memory: Registers, touch: Touch, cell: Array, step: Step) -> None:
+    """Report ordinary accesses to registers that a product is still to write, and writes of those that it is still to
+    read; remember them until the next fence."""
     hazards = memory.hazards
     if hazards is None or len(cell) == 0 or not block.run.checks:
         return
-    flight = hazards.flight[cell]
+    writes = touch is not Touch.READ
+    flight = np.maximum(hazards.flight[cell], hazards.reading[cell]) if writes else hazards.flight[cell]
     bad = flight != NOBODY
-    hazards.unfenced[cell] = step.event
+    if writes or not hazards.operand:
+        hazards.unfenced[cell] = step.event
     if bad.any():
         at = int(np.argmax(bad))
+        used, does = ("used", "writes") if hazards.flight[cell[at]] != NOBODY else ("written", "reads")
         block.report(
             step,
             "races",
             "register-in-flight",
-            f"a register of {memory.name} is used while an asynchronous product still writes it",
+            f"a register of {memory.name} is {used} while an asynchronous product still {does} it",
             memory.first + int(cell[at]) // memory.per_thread,
             memory,
             int(cell[at]),
-            arrived="a value that the product may or may not have changed",
+            arrived="a value that the product may or may not have " + ("changed" if does == "writes" else "taken"),
             expected="a wait that covers the product's group first",
             other=block.run.log.party(int(flight[at]), step.frame.team.first, "asynchronous product"),
             count=int(bad.sum()),

@@ -1,7 +1,7 @@
 """The programs of a block side by side: warps or roles, in an order that a schedule chooses, and the copy engine.
 
-A program runs until it waits. Without roles the programs are the warps of the block, or all of them as one; a role is
-one program. Schedules:
+A program runs until it waits. Without roles the programs are the warps of the block, or all of them as one (as they are
+in a kernel of asynchronous statements, which take more than a warp); a role is one program. Schedules:
 
 - "program": in turn; all warps of a block as one program;
 - "reverse": in turn, the last first; bulk copies arrive in reverse order;
@@ -18,11 +18,13 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import get_args
 
 import numpy as np
 
 from argus.diagnostic import Note
-from argus.ir.nodes import Barrier, Kernel, Roles
+from argus.ir.nodes import Asynchronous, Barrier, Kernel, Roles
+from argus.ir.visit import walk
 from argus.simulate import bulk, mbarrier
 from argus.simulate.clock import Team
 from argus.simulate.machine import Block, Frame
@@ -106,7 +108,8 @@ def run_block(block: Block, schedule: Schedule) -> None:
     block.barriers = mbarrier.barriers(block)
     before = tuple(takewhile(lambda stmt: not isinstance(stmt, Roles), kernel.body))
     warp = np.arange(kernel.num_threads) // kernel.warp_size
-    groups = [warp == w for w in range(kernel.num_warps)] if schedule.single and not kernel.barriers else [warp >= 0]
+    apart = schedule.single and not any(isinstance(s, get_args(Asynchronous)) for s in walk(kernel.body))
+    groups = [warp == w for w in range(kernel.num_warps)] if apart else [warp >= 0]
     frames = [Frame(group, {}, block.team) for group in groups]
     _run(block, [Program(execute(block, before, frame), frame) for frame in frames], schedule)
     rest = kernel.body[len(before) :]

@@ -44,6 +44,7 @@ from argus.simulate.machine import Block, Frame, Place, Step
 from argus.simulate.matrix import multiply
 from argus.simulate.memory import GlobalTensor, Registers
 from argus.simulate.numeric import Array, round_to
+from argus.simulate.order import Touch
 from argus.simulate.outcome import NotReplayable
 
 _LARGEST_INT = 2**31 - 1
@@ -142,12 +143,24 @@ def _loop(block: Block, stmt: For, frame: Frame) -> Iterator[Pause]:
     if len(trips) > block.run.iterations:
         raise NotReplayable(f"the loop over `{stmt.var}` takes {len(trips)} iterations")
     for i in trips:
-        loops = {**frame.loops, stmt.var: i}
-        if stmt.counter is not None:
-            name = stmt.counter.name
-            loops[name] = frame.counts.get(name, 0)
-            frame.counts[name] = (loops[name] + 1) % stmt.counter.wrap
+        loops = {**frame.loops, stmt.var: i, **_count(block, stmt, step)}
         yield from execute(block, stmt.body, replace(frame, loops=loops))
+
+
+def _count(block: Block, stmt: For, step: Step) -> dict[str, int]:
+    """The running count of the iteration that begins now, where the loop has one."""
+    if stmt.counter is None:
+        return {}
+    frame, name = step.frame, stmt.counter.name
+    counts = frame.team.counts.setdefault(name, np.zeros(frame.team.threads, dtype=np.int64))
+    begun = counts[frame.active]
+    if begun.min() != begun.max():
+        text = f"threads that run this loop together began it at different counts `{name}`"
+        other = int(frame.threads[np.argmax(begun != begun[0])])
+        arrived, expected = f"{int(begun.min())} and {int(begun.max())}", "one value for all threads"
+        block.report(step, "convergence", "divergent-loop", text, other, arrived=arrived, expected=expected)
+    counts[frame.active] = (begun + 1) % stmt.counter.wrap
+    return {name: int(begun[0])}
 
 
 # ---------------------------------------------------------------------------- copies
@@ -227,7 +240,7 @@ def accumulate(block: Block, stmt: Accumulate, step: Step) -> None:
         target = block.locate(stmt.dst.obj, stmt.dst.index, step, on)
         at = np.flatnonzero(target.ok)
         cells, group = np.unique(target.cell[at], return_inverse=True)
-        block.initialised(dst, cells, step)
+        block.initialised(dst, cells, step, Touch.ACCUMULATE)
     before = dst.load(cells)
     dst.store(cells, reduce(before, values[at], group, stmt.op, lambda x: round_to(x, dst.dtype)))
     tagging.accumulated(block, stmt, dst, cells, before, tags, values, at, group, step, sources)
@@ -255,7 +268,7 @@ def _over_warps(block: Block, target: Place, step: Step) -> tuple[Array, Array, 
     copies = high - low
     start = np.repeat(low - np.cumsum(copies) + copies, copies)
     receiver = registers[start + np.arange(int(copies.sum()))]
-    block.initialised(memory, np.unique(receiver), step)
+    block.initialised(memory, np.unique(receiver), step, Touch.ACCUMULATE)
     cells, group = np.unique(receiver, return_inverse=True)
     return np.repeat(at, copies), cells, group
 

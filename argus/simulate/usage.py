@@ -75,9 +75,12 @@ def first_threads(kernel: Kernel) -> dict[str, int]:
     }
 
 
-def accumulators(kernel: Kernel) -> frozenset[str]:
-    """Fragments that asynchronous products write."""
-    return frozenset(s.d.obj for s in walk(kernel.body) if isinstance(s, Mma) and s.instr in WGMMA)
+def asynchronous_registers(kernel: Kernel) -> dict[str, bool]:
+    """Fragments that asynchronous products use: whether they only read them."""
+    products = [s for s in walk(kernel.body) if isinstance(s, Mma) and s.instr in WGMMA]
+    fragments = {f.name for f in kernel.fragments}
+    operands = {s.a.obj: True for s in products if s.a.obj in fragments}
+    return operands | {s.d.obj: False for s in products}
 
 
 def _compared(stmt: AssertTags) -> list[Elem]:
