@@ -55,10 +55,10 @@ def call(context: Context, node: Call, function: Value, evaluate: Evaluate, want
             return _python_function(context, name.removeprefix("builtins."), node, evaluate)
         case Builtin(name=name):
             return _language_function(context, name, node, evaluate, wanted)
-        case Helper(function=helper):
+        case Helper():
             args = tuple(evaluate(a) for a in node.args)
             keywords = {k.name: evaluate(k.value) for k in node.keywords}
-            result = context.inline(context, helper, args, keywords, node.span)
+            result = context.inline(context, function, args, keywords, node.span)
             if isinstance(result, Poison):
                 raise Rejected
             return result

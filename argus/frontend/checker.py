@@ -11,7 +11,7 @@ from argus.frontend.inline import inline
 from argus.frontend.options import Options
 from argus.frontend.parameters import declare, warps
 from argus.frontend.surface import Function, Module
-from argus.frontend.values import Value
+from argus.frontend.values import Helper, Value
 from argus.ir.nodes import Kernel
 from argus.ir.target import TARGETS
 from argus.source import Span
@@ -83,9 +83,9 @@ def _sorted(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _inline(
-    context: Context, function: Function, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span
+    context: Context, helper: Helper, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span
 ) -> Value:
-    return inline(context, function, args, keywords, span, statements.run)
+    return inline(context, helper, args, keywords, span, statements.run)
 
 
 def _misplaced(call: CallSite) -> Value:

@@ -10,7 +10,7 @@ from typing import NoReturn
 from argus.diagnostic import Diagnostic, Note
 from argus.frontend.options import Options
 from argus.frontend.surface import Function, Module
-from argus.frontend.values import Tile, Value, fragment_tile
+from argus.frontend.values import Helper, Tile, Value, fragment_tile
 from argus.ir.expr import Expr, LoopVar, Thread
 from argus.ir.nodes import Fragment, If, Precondition, Shared, Stmt
 from argus.ir.target import Target
@@ -96,7 +96,8 @@ Handler = Callable[[CallSite], Value]
 class Context:
     """Everything that elaborating one kernel reads and makes.
 
-    `handlers` are the language's functions by name; `inline` elaborates a call of a helper.
+    `handlers` are the language's functions by name; `inline` elaborates a call of a helper. `module` is the file whose
+    names are seen, the kernel's or a helper's; `constants` are those of files, by the file's path and their names.
     """
 
     module: Module
@@ -104,7 +105,7 @@ class Context:
     target: Target
     num_warps: int
     handlers: Mapping[str, Handler]
-    inline: Callable[[Context, Function, tuple[Value, ...], Mapping[str, Value], Span], Value]
+    inline: Callable[[Context, Helper, tuple[Value, ...], Mapping[str, Value], Span], Value]
     frame: Frame
     diagnostics: list[Diagnostic] = field(default_factory=list)
     fragments: dict[str, Fragment] = field(default_factory=dict)
@@ -119,7 +120,7 @@ class Context:
     preconditions: list[Precondition] = field(default_factory=list)
     natural: set[str] = field(default_factory=set)
     sizes: list[str] = field(default_factory=list)
-    constants: dict[str, Value | None] = field(default_factory=dict)
+    constants: dict[tuple[str, str], Value | None] = field(default_factory=dict)
     elaborated: int = 0
 
     # ------------------------------------------------------------------ errors
@@ -248,14 +249,15 @@ class Context:
             self.depth -= 1
 
     @contextmanager
-    def called(self, frame: Frame, span: Span) -> Iterator[None]:
+    def called(self, helper: Helper, frame: Frame, span: Span) -> Iterator[None]:
         """Inside of a helper's body, called at `span`."""
-        outer = (self.frame, self.call, self.stack)
-        self.frame, self.call, self.stack = frame, self.at(span), (*self.stack, frame.function)
+        outer = (self.module, self.frame, self.call, self.stack)
+        self.module, self.frame, self.call = helper.module, frame, self.at(span)
+        self.stack = (*self.stack, frame.function)
         try:
             yield
         finally:
-            self.frame, self.call, self.stack = outer
+            self.module, self.frame, self.call, self.stack = outer
 
 
 def _reads_thread(stmt: Stmt) -> bool:

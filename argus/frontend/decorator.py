@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
 from typing import Any, NoReturn, overload
 
 from argus.diagnostic import Diagnostic, SourceError
@@ -23,11 +25,19 @@ class KernelSource:
 
 @dataclass(frozen=True)
 class FuncSource:
-    """A helper as text. It is found by name in the file of the kernel that calls it."""
+    """A helper as text. It is found by name in the file of the kernel that calls it, or given as a constant."""
 
     name: str
     file: SourceFile
     doc: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<argus func {self.name} of {self.digest}>"
+
+    @property
+    def digest(self) -> str:
+        """What tells files apart: SHA-256 of the text that defines the helper."""
+        return _digest(self.file.text)
 
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
         raise SourceError(
@@ -60,6 +70,11 @@ def kernel(
 def func(function: Callable[..., Any], /) -> FuncSource:
     """Makes a helper, which kernels of the same file call and which is inlined there."""
     return FuncSource(function.__name__, file_of(function), function.__doc__)
+
+
+@lru_cache(maxsize=256)
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
 
 
 def file_of(function: Callable[..., Any]) -> SourceFile:

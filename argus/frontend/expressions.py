@@ -142,7 +142,7 @@ def _global(context: Context, node: Name) -> Value:
     name, module = node.id, context.module
     function = module.function(name)
     if function is not None and function.kind == "func":
-        return Helper(function)
+        return Helper(function, module)
     if function is not None:
         context.fail(
             "wrong-arguments", f"a kernel cannot call the kernel `{name}`", node.span, "make it an `@argus.func`"
@@ -174,8 +174,9 @@ def _global(context: Context, node: Name) -> Value:
 
 def _constant(context: Context, name: str, span: Span) -> Value:
     """A module-level constant, from its text."""
-    if name in context.constants:
-        known = context.constants[name]
+    key = (context.module.source.path, name)
+    if key in context.constants:
+        known = context.constants[key]
         if known is None:
             context.fail("bad-constant", f"the constant `{name}` is defined by itself", span, "give it a value")
         if isinstance(known, Poison):
@@ -191,21 +192,21 @@ def _constant(context: Context, name: str, span: Span) -> Value:
             "make it a literal, or pass it as an `al.constexpr` parameter",
             notes=note,
         )
-    context.constants[name] = None
+    context.constants[key] = None
     outer, context.frame = context.frame, Frame(context.frame.function, 0)
     try:
         value = evaluate(context, definition.value)
     except Rejected:
-        context.constants[name] = Poison()
+        context.constants[key] = Poison()
         raise
     finally:
         context.frame = outer
     if not isinstance(value, Constant):
-        context.constants[name] = Poison()
+        context.constants[key] = Poison()
         context.fail(
             "not-constant", f"`{name}` is {describe(value)}, not a constant", span, "use a literal", notes=note
         )
-    context.constants[name] = value
+    context.constants[key] = value
     return value
 
 

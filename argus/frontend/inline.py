@@ -10,17 +10,18 @@ from argus.frontend import calls
 from argus.frontend.binding import check_name, settle
 from argus.frontend.context import MAX_INLINE, Binding, Context, Frame
 from argus.frontend.expressions import evaluate
-from argus.frontend.surface import Attribute, Function, Name, Parameter, Statement, Target
-from argus.frontend.values import Constant, Nothing, Tile, TupleValue, Value, describe
+from argus.frontend.surface import Attribute, Name, Parameter, Statement, Target
+from argus.frontend.values import Constant, Helper, Nothing, Tile, TupleValue, Value, describe
 from argus.source import Span
 
 Run = Callable[[Context, tuple[Statement, ...]], Value | None]
 
 
 def inline(
-    context: Context, function: Function, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span, run: Run
+    context: Context, helper: Helper, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span, run: Run
 ) -> Value:
     """The value of a call of an `@argus.func`. `run` elaborates its body."""
+    function = helper.function
     if function in context.stack:
         context.fail(
             "recursive-function",
@@ -31,10 +32,10 @@ def inline(
         )
     if len(context.stack) > MAX_INLINE:
         context.fail("unrolled-too-far", f"helpers call helpers more than {MAX_INLINE} deep", span, "call fewer")
-    given = _bind(context, function, args, keywords, span)
+    given = _bind(context, helper, args, keywords, span)
     frame = Frame(function, context.depth)
     before = set(context.fragments)
-    with context.called(frame, span):
+    with context.called(helper, frame, span):
         for parameter, value in given:
             target = Target(parameter.name, parameter.span)
             check_name(context, target, value)
@@ -57,8 +58,9 @@ def _adoptable(result: Value, own: set[str]) -> Value:
 
 
 def _bind(
-    context: Context, function: Function, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span
+    context: Context, helper: Helper, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span
 ) -> list[tuple[Parameter, Value]]:
+    function = helper.function
     names = [p.name for p in function.params]
     form = f"its form is `{function.name}({', '.join(names)})`"
     note = (Note("it is defined here", function.span),)
@@ -77,23 +79,20 @@ def _bind(
         if parameter.name not in given and parameter.default is None:
             message = f"`{function.name}` lacks its argument `{parameter.name}`"
             context.fail("wrong-arguments", message, span, form, notes=note)
-        result.append((parameter, _argument(context, function, parameter, given, span)))
+        result.append((parameter, _argument(context, helper, parameter, given, span)))
     return result
 
 
-def _argument(
-    context: Context, function: Function, parameter: Parameter, given: Mapping[str, Value], span: Span
-) -> Value:
+def _argument(context: Context, helper: Helper, parameter: Parameter, given: Mapping[str, Value], span: Span) -> Value:
+    function = helper.function
     if parameter.name in given:
         value = given[parameter.name]
     else:
         assert parameter.default is not None
-        outer, context.frame = context.frame, Frame(function, context.depth)
-        try:
+        with context.called(helper, Frame(function, context.depth), span):
             value = evaluate(context, parameter.default)
-        finally:
-            context.frame = outer
-    if parameter.annotation is not None and _is_constexpr(context, parameter) and not isinstance(value, Constant):
+    constexpr = parameter.annotation is not None and _is_constexpr(context, helper, parameter)
+    if constexpr and not isinstance(value, (Constant, Helper)):
         context.fail(
             "not-constant",
             f"`{parameter.name}` of `{function.name}` is a constant, and this is {describe(value)}",
@@ -103,14 +102,13 @@ def _argument(
     return value
 
 
-def _is_constexpr(context: Context, parameter: Parameter) -> bool:
+def _is_constexpr(context: Context, helper: Helper, parameter: Parameter) -> bool:
     """Whether a helper's parameter is annotated `al.constexpr`, the only annotation that helpers have."""
+    aliases = dict(helper.module.aliases)
     match parameter.annotation:
-        case Attribute(value=Name(id=module), name="constexpr") if dict(context.module.aliases).get(module) == (
-            "argus.language"
-        ):
+        case Attribute(value=Name(id=module), name="constexpr") if aliases.get(module) == "argus.language":
             return True
-        case Name(id=name) if dict(context.module.aliases).get(name) == "argus.language.constexpr":
+        case Name(id=name) if aliases.get(name) == "argus.language.constexpr":
             return True
         case None:
             return False

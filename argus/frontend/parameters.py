@@ -6,9 +6,11 @@ import math
 
 from argus.frontend.calls import did_you_mean
 from argus.frontend.context import Binding, Context, Rejected
+from argus.frontend.decorator import FuncSource
 from argus.frontend.expressions import evaluate
+from argus.frontend.parser import parse
 from argus.frontend.surface import Attribute, Expression, Function, Literal, Name, Parameter, Slice, Subscript
-from argus.frontend.values import Constant, Poison, Tile, Value, describe
+from argus.frontend.values import Constant, Helper, Poison, Tile, Value, describe
 from argus.frontend.views import whole_view
 from argus.ir.expr import Const, Expr, Param
 from argus.ir.nodes import Scalar, Tensor
@@ -55,8 +57,9 @@ def declare(context: Context, function: Function) -> tuple[tuple[Tensor | Scalar
     for parameter, kind in kinds:
         if kind == "constexpr":
             value = _constexpr(context, parameter)
-            if isinstance(value, Constant):
-                constexprs.append((parameter.name, value.value))
+            if not isinstance(value, Poison):
+                named = value.function.name if isinstance(value, Helper) else value.value
+                constexprs.append((parameter.name, named))
             _bind(context, parameter.name, value, parameter.span)
     _check_options(context, function, [p.name for p, kind in kinds if kind == "constexpr"])
     params: list[Tensor | Scalar] = []
@@ -136,7 +139,7 @@ def _path(context: Context, node: Expression) -> str | None:
 # ---------------------------------------------------------------------------- constants
 
 
-def _constexpr(context: Context, parameter: Parameter) -> Constant | Poison:
+def _constexpr(context: Context, parameter: Parameter) -> Constant | Helper | Poison:
     name = parameter.name
     if name == "num_warps":
         context.error(
@@ -148,13 +151,15 @@ def _constexpr(context: Context, parameter: Parameter) -> Constant | Poison:
         return Poison()
     if name in context.options.constexprs:
         given = context.options.constexprs[name]
+        if isinstance(given, FuncSource):
+            return _helper(context, parameter, given)
         if _is_constant(given):
             return Constant(given)
         context.error(
             "bad-constexpr",
             f"`{name}` is given a {type(given).__name__}",
             parameter.span,
-            "pass an int, float, bool, str, dtype, None, or a tuple of these",
+            "pass an int, float, bool, str, dtype, None, a tuple of these, or a function under `@argus.func`",
         )
         return Poison()
     if parameter.default is None:
@@ -169,10 +174,25 @@ def _constexpr(context: Context, parameter: Parameter) -> Constant | Poison:
         value = evaluate(context, parameter.default)
     except Rejected:
         return Poison()
-    if isinstance(value, Constant) and _is_constant(value.value):
+    if isinstance(value, Helper) or (isinstance(value, Constant) and _is_constant(value.value)):
         return value
     context.error(
         "bad-constexpr", f"the default of `{name}` is {describe(value)}", parameter.default.span, "write a constant"
+    )
+    return Poison()
+
+
+def _helper(context: Context, parameter: Parameter, given: FuncSource) -> Helper | Poison:
+    """A helper that the caller gives, of whatever file. Raises `SourceError` with the mistakes in that file."""
+    module = parse(given.file)
+    function = module.function(given.name)
+    if function is not None and function.kind == "func":
+        return Helper(function, module)
+    context.error(
+        "bad-constexpr",
+        f"`{parameter.name}` is given `{given.name}`, which is not defined in {given.file.path}",
+        parameter.span,
+        "define the helper under `@argus.func`, at the top level of a file",
     )
     return Poison()
 
@@ -202,15 +222,17 @@ def _tensor(context: Context, function: Function, parameter: Parameter, annotati
     items = annotation.items
     if not 2 <= len(items) <= 3 or isinstance(items[0], Slice):
         context.fail("bad-annotation", "a tensor has a dtype and a shape", annotation.span, _FORM)
-    dtype = evaluate(context, items[0])
+    named = items[0].value if isinstance(items[0], Literal) else None
+    given = _constant_called(context, function, named) if isinstance(named, str) else None
+    dtype = Constant(given) if isinstance(given, DType) else evaluate(context, items[0])
     if not isinstance(dtype, Constant) or not isinstance(dtype.value, DType):
         context.fail(
             "unknown-dtype", f"a tensor's dtype is one of the language, not {describe(dtype)}", items[0].span, _FORM
         )
-    shape_words = _words(context, items[1])
+    shape_words = _words(context, function, items[1])
     shape = tuple(_extent(context, function, w, items[1].span) for w in shape_words)
     if len(items) == 3:
-        words = _words(context, items[2])
+        words = _words(context, function, items[2])
         if len(words) != len(shape):
             context.fail(
                 "bad-annotation",
@@ -227,7 +249,8 @@ def _tensor(context: Context, function: Function, parameter: Parameter, annotati
     return Tensor(parameter.name, dtype.value, shape, strides, alignment, parameter.span)
 
 
-def _words(context: Context, item: Expression | Slice) -> list[str]:
+def _words(context: Context, function: Function, item: Expression | Slice) -> list[str]:
+    """The names and numbers of a string; the name of a constexpr parameter that is a string stands for that."""
     if not isinstance(item, Literal) or not isinstance(item.value, str) or not item.value.split():
         context.fail(
             "bad-annotation",
@@ -235,7 +258,17 @@ def _words(context: Context, item: Expression | Slice) -> list[str]:
             item.span,
             'write `"M K"`, or `"M 64"` for a fixed extent',
         )
-    return item.value.split()
+    words: list[str] = []
+    for word in item.value.split():
+        value = _constant_called(context, function, word)
+        words += value.split() if isinstance(value, str) else [word]
+    return words
+
+
+def _constant_called(context: Context, function: Function, word: str) -> object:
+    """The value of the constexpr parameter called `word`; None if there is none."""
+    binding = context.frame.names.get(word) if word in {p.name for p in function.params} else None
+    return binding.value.value if binding is not None and isinstance(binding.value, Constant) else None
 
 
 def _extent(context: Context, function: Function, word: str, span: Span) -> Expr:

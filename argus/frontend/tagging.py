@@ -23,7 +23,7 @@ from argus.frontend.surface import (
     TupleExpr,
     parts,
 )
-from argus.frontend.values import Builtin, Nothing, Tile, Value, View, describe
+from argus.frontend.values import Builtin, Nothing, Tile, Value, View, describe, extents_of
 from argus.ir.expr import Const, Coord, Elem, Expr, elements
 from argus.ir.nodes import (
     AssertTags,
@@ -79,9 +79,9 @@ def tag(call: CallSite) -> Value:
     """The tag function of a tensor, a shared tile, or a tile in registers, which it gives back."""
     context, value, where = call.context, call.args["x"], call.spans["x"]
     node = arguments.function(call, "function").node
-    if isinstance(value, View) and value.whole:
+    if isinstance(value, View) and value.order is not None:
         obj = value.obj.name
-        shape = tuple(Const(n) if isinstance(n, int) else n for n in value.shape)
+        shape = tuple(Const(n) if isinstance(n, int) else n for n in extents_of(value.obj))
     elif isinstance(value, Tile) and value.fragment is not None and not value.fresh:
         obj = value.fragment
         shape = tuple(Const(n) for n in value.shape)
@@ -99,7 +99,9 @@ def tag(call: CallSite) -> Value:
             node.span,
             "give it one parameter a dimension",
         )
-    with quantified(context, node.params, node.span):
+    order = value.order if isinstance(value, View) else None
+    params = node.params if order is None else tuple(node.params[axis] for axis in order)
+    with quantified(context, params, node.span):
         fields = tuple((name, _term(context, e)) for name, e in _fields(context, node.body))
     for name, _ in fields:
         if [n for n, _ in fields].count(name) > 1:

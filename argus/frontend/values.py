@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
-from argus.frontend.surface import Function, Lambda
+from argus.frontend.surface import Function, Lambda, Module
 from argus.ir.expr import Const, Coord, Elem, Expr, coords
 from argus.ir.instruction.tiled import TiledMma
 from argus.ir.nodes import Shared, Tensor
@@ -57,6 +57,15 @@ class View:
         return self.shape == extents_of(self.obj) and self.index == coords(len(self.shape))
 
     @property
+    def order(self) -> tuple[int, ...] | None:
+        """Of all of the object with its dimensions permuted: for each of the object's, which of the view's it is."""
+        axes = tuple(e.axis for e in self.index if isinstance(e, Coord))
+        extents = extents_of(self.obj)
+        if sorted(axes) != list(range(len(extents))) or len(axes) != len(self.index):
+            return None
+        return axes if tuple(self.shape[axis] for axis in axes) == extents else None
+
+    @property
     def extents(self) -> tuple[int, ...]:
         """The shape, where all of it is constant; ValueError otherwise."""
         if not all(isinstance(n, int) for n in self.shape):
@@ -99,9 +108,10 @@ class Builtin:
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """An `@argus.func`."""
+    """An `@argus.func`, and the file whose names it sees."""
 
     function: Function
+    module: Module
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from argus.backend.fingerprint import FORMAT, compiler, constant, file_identity
 from argus.backend.launch.signature import Signature, TensorParam, signature, signature_from_json, signature_to_json
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.environment import cache_directory
+from argus.frontend.decorator import FuncSource
 from argus.frontend.options import Options
 from argus.ir.target import TARGETS
 from argus.source import SourceFile
@@ -135,7 +136,7 @@ def _options(options: Options) -> dict[str, Json]:
     constants = {}
     for name, value in {**options.constexprs, "num_warps": options.num_warps}.items():
         try:
-            constants[name] = constant(value)
+            constants[name] = ["func", value.name, value.digest] if isinstance(value, FuncSource) else constant(value)
         except TypeError as error:
             raise LaunchError(
                 Diagnostic("constexpr-argument", f"`{name}`: {error}", property="launch", help="pass a constant")

@@ -4,8 +4,10 @@ import pytest
 
 from argus.diagnostic import SourceError
 from argus.frontend import Options, check, parse
-from argus.ir.expr import Const, Param
-from argus.ir.types import float16, int32, int64
+from argus.frontend.decorator import FuncSource
+from argus.ir.expr import Const, Op, Param
+from argus.ir.nodes import Map
+from argus.ir.types import float16, float32, int32, int64
 from argus.source import SourceFile
 
 
@@ -40,6 +42,60 @@ def test_strides_may_be_named_fixed_or_sizes():
 def test_a_constant_may_be_an_extent():
     kernel = kernel_of('x: al.Tensor[al.float16, "M D"], D: al.constexpr = 64', constexprs={"D": 128})
     assert kernel.params[0].shape == (Param("M"), Const(128)) and kernel.constexprs == (("D", 128),)
+
+
+def test_a_constant_may_be_a_shape_and_a_dtype():
+    params = 'x: al.Tensor["T", "Z S"], T: al.constexpr = al.float16, S: al.constexpr = "M K", Z: al.constexpr = 4'
+    (x,) = kernel_of(params, constexprs={"S": "K 8"}).params
+    assert x.dtype is float16 and x.shape == (Const(4), Param("K"), Const(8))
+
+
+def test_a_constant_that_is_no_shape_is_not_read_as_one():
+    found = rejected('x: al.Tensor[al.float32, "S"], S: al.constexpr = None')
+    assert found == [("bad-annotation", "`S` is a parameter, and a symbolic size as well")]
+    found = rejected('x: al.Tensor["T", "M"], T: al.constexpr = 3')
+    assert [code for code, _ in found] == ["unknown-dtype"]
+
+
+HELPERS = """\
+import argus
+import argus.language as lang
+HALF = 0.5
+@argus.func
+def half(x, by=HALF):
+    return x * by
+"""
+CALLER = "x = al.zeros((8,), al.float32)\n    if F is not None:\n        x = F(x)\n    HALF = 1"
+
+
+def test_a_helper_of_another_file_may_be_given_as_a_constant():
+    half = FuncSource("half", SourceFile("g.py", HELPERS))
+    kernel = kernel_of("F: al.constexpr = None", body=CALLER, constexprs={"F": half})
+    halved = [s for s in kernel.body if isinstance(s, Map)][-1]
+    assert isinstance(halved.value, Op) and halved.value.args[1] == Const(0.5, float32)
+    assert halved.span.file is not None and halved.span.file.path == "f.py" and kernel.constexprs == (("F", "half"),)
+    assert len(kernel_of("F: al.constexpr = None", body=CALLER).body) == 1
+
+
+def test_a_helper_of_the_same_file_may_be_a_default():
+    text = HELPERS + "@argus.kernel\ndef k(F: lang.constexpr = half):\n    x = F(lang.zeros((8,), lang.float32))\n"
+    assert check(parse(SourceFile("g.py", text)), "k", Options()).constexprs == (("F", "half"),)
+
+
+def test_mistakes_in_a_helper_that_is_given_are_reported_where_they_are():
+    missing = FuncSource("third", SourceFile("g.py", HELPERS))
+    found = rejected("F: al.constexpr = None", constexprs={"F": missing})
+    assert found == [("bad-constexpr", "`F` is given `third`, which is not defined in g.py")]
+    wrong = FuncSource("half", SourceFile("g.py", HELPERS.replace("x * by", "x * wrong")))
+    with pytest.raises(SourceError) as caught:
+        kernel_of("F: al.constexpr = None", body=CALLER, constexprs={"F": wrong})
+    (problem,) = caught.value.diagnostics
+    assert problem.code == "unknown-name" and problem.span.file is not None and problem.span.file.path == "g.py"
+
+
+def test_helpers_that_are_given_are_told_apart_by_their_text():
+    first, second = (FuncSource("half", SourceFile("g.py", text)) for text in (HELPERS, HELPERS + "X = 1\n"))
+    assert repr(first) != repr(second) and len(repr(first)) < 120
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,12 @@ def test_parts_of_shared_tiles_carry_tags():
     assert print_expr(stmt.conditions[0].left.elem) == "s[1, c0, c1]:float32"
 
 
+def test_a_tensor_may_be_tagged_by_its_dimensions_in_another_order():
+    (here,) = elaborate("al.tag(a, lambda m, k: dict(m=m, k=k))").body
+    (there,) = elaborate("al.tag(al.trans(a), lambda p, q: dict(m=q, k=p))").body
+    assert (here.obj, here.shape, here.fields) == (there.obj, there.shape, there.fields)
+
+
 def test_specifications_reduce_over_the_dimension_that_they_index():
     (stmt,) = elaborate("al.spec(out, lambda m, k: al.sum(lambda j: a[m, j].to(al.float32) * b[k, j]) * eps + 1)").body
     total = stmt.value.args[0].args[0]
