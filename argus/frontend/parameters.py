@@ -222,9 +222,7 @@ def _tensor(context: Context, function: Function, parameter: Parameter, annotati
     items = annotation.items
     if not 2 <= len(items) <= 3 or isinstance(items[0], Slice):
         context.fail("bad-annotation", "a tensor has a dtype and a shape", annotation.span, _FORM)
-    named = items[0].value if isinstance(items[0], Literal) else None
-    given = _constant_called(context, function, named) if isinstance(named, str) else None
-    dtype = Constant(given) if isinstance(given, DType) else evaluate(context, items[0])
+    dtype = evaluate(context, items[0])
     if not isinstance(dtype, Constant) or not isinstance(dtype.value, DType):
         context.fail(
             "unknown-dtype", f"a tensor's dtype is one of the language, not {describe(dtype)}", items[0].span, _FORM
@@ -260,15 +258,10 @@ def _words(context: Context, function: Function, item: Expression | Slice) -> li
         )
     words: list[str] = []
     for word in item.value.split():
-        value = _constant_called(context, function, word)
+        binding = context.frame.names.get(word) if word in {p.name for p in function.params} else None
+        value = binding.value.value if binding is not None and isinstance(binding.value, Constant) else None
         words += value.split() if isinstance(value, str) else [word]
     return words
-
-
-def _constant_called(context: Context, function: Function, word: str) -> object:
-    """The value of the constexpr parameter called `word`; None if there is none."""
-    binding = context.frame.names.get(word) if word in {p.name for p in function.params} else None
-    return binding.value.value if binding is not None and isinstance(binding.value, Constant) else None
 
 
 def _extent(context: Context, function: Function, word: str, span: Span) -> Expr:
