@@ -158,9 +158,9 @@ def _kernel_only(function: _Function) -> _Function:
 
 
 @_kernel_only
-def grid(x: Any, y: Any = None, z: Any = None, *, group: Any = 1) -> Any:
+def grid(x: Any, y: Any = None, z: Any = None, *, group: Any = 1, persistent: Any = False) -> Any:
     """Declares the launch grid, one extent an axis, and gives the program ids: a scalar, or a tuple. Of two axes,
-    `group` rows are run at a time."""
+    `group` rows are run at a time. With `persistent`, as many blocks as run at once share the programs of the grid."""
 
 
 @_kernel_only

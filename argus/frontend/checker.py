@@ -57,6 +57,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
         tuple(context.fragments.values()),
         tuple(context.body),
         group=context.group,
+        persistent=context.persistent,
         span=function.span,
     )
 

@@ -117,6 +117,7 @@ class Context:
     stack: tuple[Function, ...] = ()
     grid: tuple[Expr, ...] | None = None
     group: int = 1
+    persistent: bool = False
     preconditions: list[Precondition] = field(default_factory=list)
     natural: set[str] = field(default_factory=set)
     sizes: list[str] = field(default_factory=list)

@@ -47,6 +47,7 @@ def grid(call: CallSite) -> Value:
     names = [n for n in ("x", "y", "z") if arguments.given(call, n)]
     extents = tuple(_launch_scalar(call, n, "an extent of the grid", "bad-grid") for n in names)
     context.grid, context.group = extents, _group(call, len(names))
+    context.persistent = arguments.flag(call, "persistent")
     ids = tuple(Tile((), int32, ProgramId(axis)) for axis in range(len(names)))
     return ids[0] if len(ids) == 1 else TupleValue(ids)
 

@@ -337,7 +337,8 @@ class Programs:
     """Runs `body` once for each program that this block was given, one after the other (a persistent kernel).
 
     `ProgramId` inside is that program's; every program of the grid is given to exactly one block. If a kernel is
-    persistent, this is all that its body, or that of each of its roles, consists of, besides tags.
+    persistent, this is all that its body, or that of each of its roles, consists of, besides tags and, after it, waits
+    for the bulk stores of the last programs.
     """
 
     body: tuple[Stmt, ...]

@@ -11,6 +11,7 @@ from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import (
     Access,
     AssertTags,
+    BulkWait,
     Copy,
     Fragment,
     Kernel,
@@ -24,6 +25,7 @@ from argus.ir.nodes import (
     Roles,
     Shared,
     Spec,
+    Stmt,
     Tag,
     Tensor,
 )
@@ -77,7 +79,7 @@ def roles_placement(kernel: Kernel) -> Iterator[Problem]:
 
 
 def programs_placement(kernel: Kernel) -> Iterator[Problem]:
-    """`Programs` is all of a persistent kernel: of its body, or of each of its roles."""
+    """`Programs` is all of a persistent kernel, or of each of its roles; waits for bulk stores may follow."""
     found = [s for s in walk_statements(kernel.body) if isinstance(s, Programs)]
     if not found:
         return
@@ -85,9 +87,13 @@ def programs_placement(kernel: Kernel) -> Iterator[Problem]:
         yield "the kernel is not persistent: its blocks have one program each", found[0].span
     top = [s for s in kernel.body if not isinstance(s, Tag | AssertTags | Spec)]
     bodies = [role.body for role in top[0].roles] if isinstance(top[0], Roles) else [tuple(top)]
-    alone = [len(body) == 1 and isinstance(body[0], Programs) for body in bodies]
-    if len(top) != 1 or not all(alone) or len(found) != len(bodies):
+    beside_roles = isinstance(top[0], Roles) and len(top) > 1
+    if beside_roles or not all(map(_only_programs, bodies)) or len(found) != len(bodies):
         yield "programs are all that a kernel, or each of its roles, runs", found[0].span
+
+
+def _only_programs(body: tuple[Stmt, ...]) -> bool:
+    return bool(body) and isinstance(body[0], Programs) and all(isinstance(s, BulkWait) for s in body[1:])
 
 
 def _budgets(kernel: Kernel, roles: tuple[Role, ...], span: Span) -> Iterator[Problem]:

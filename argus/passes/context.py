@@ -6,14 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from argus.ir.expr import Thread, walk
-from argus.ir.nodes import Barrier, CommitGroup, For, If, Stmt
+from argus.ir.nodes import Barrier, CommitGroup, For, If, Programs, Stmt
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What encloses a statement: the loops, outermost first, and whether threads may have parted ways."""
+    """What encloses a statement: the loops, outermost first, and whether threads may have parted ways.
 
-    loops: tuple[For, ...] = ()
+    The programs that a block runs one after the other are a loop as well."""
+
+    loops: tuple[For | Programs, ...] = ()
     divergent: bool = False
 
     @property
@@ -40,7 +42,7 @@ def rewrite_bodies(
     result: list[Stmt] = []
     for stmt in body:
         match stmt:
-            case For(body=inner):
+            case For(body=inner) | Programs(body=inner):
                 inside = replace(context, loops=(*context.loops, stmt))
                 stmt = replace(stmt, body=rewrite_bodies(inner, change, inside))
             case If(then=then, orelse=orelse):

@@ -9,6 +9,7 @@ from argus.ir.target import TARGETS
 from argus.passes.allocate import allocate_shared
 from argus.passes.assign import assign_layouts
 from argus.passes.matrix import choose_matrix_instructions
+from argus.passes.persist import persist
 from argus.passes.pipeline import pipeline
 from argus.passes.reduce import split_reductions
 from argus.passes.registers import check_registers
@@ -24,6 +25,7 @@ from argus.passes.tiles import lay_out_tiles
 
 PASSES: tuple[Pass, ...] = (
     specialise,  # pipelined loops with producer warps: roles, bulk copies, asynchronous products
+    persist,  # persistent grids: the programs of each role
     by_role(choose_matrix_instructions),  # mma: instruction, warps
     lay_out_tiles,  # shared tiles: layout
     pipeline,  # pipelined loops: buffers, copies, waits, barriers

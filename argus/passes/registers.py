@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from argus.diagnostic import Note
-from argus.ir.nodes import For, If, Kernel, Roles, Stmt
+from argus.ir.nodes import For, If, Kernel, Programs, Roles, Stmt
 from argus.passes.fresh import touches
 from argus.passes.moves import target_of
 from argus.passes.report import LoweringError, problem
@@ -70,7 +70,7 @@ def _lives(kernel: Kernel, wanted: set[str]) -> dict[str, tuple[int, int]]:
             position += 1
             note(touches(stmt), position, position)
             match stmt:
-                case For(body=inner):
+                case For(body=inner) | Programs(body=inner):
                     before, start = set(lives), position
                     visit(inner)
                     note({n for n in before if lives[n][1] > start}, start, position)

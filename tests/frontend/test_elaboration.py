@@ -296,3 +296,10 @@ def test_the_group_of_a_grid_is_the_kernels_and_changes_nothing_else():
     plain, grouped = elaborate(body.format("")), elaborate(body.format(", group=8"))
     assert (plain.group, grouped.group) == (1, 8)
     assert replace(grouped, group=1) == plain
+
+
+def test_a_persistent_grid_is_the_kernels_and_changes_nothing_else():
+    body = "p, q = al.grid(n, n{})\nal.store(x[p * 64 + q], 1.0)"
+    plain, persistent = elaborate(body.format(", persistent=False")), elaborate(body.format(", persistent=True"))
+    assert (plain.persistent, persistent.persistent) == (False, True)
+    assert replace(persistent, persistent=False) == plain == elaborate(body.format(""))

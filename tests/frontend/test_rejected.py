@@ -320,6 +320,12 @@ TWINS = [
     ("bad-grid", "is an int32", "p = al.grid(n, n, group=2**31)", "p = al.grid(n, n, group=2**31 - 1)"),
     ("wrong-arguments", "at least 1", "p = al.grid(n, n, group=0)", "p = al.grid(n, n, group=1)"),
     ("wrong-arguments", "takes 3 arguments", "p = al.grid(n, n, n, 8)", "p = al.grid(n, n, n)"),
+    (
+        "wrong-arguments",
+        "`persistent` of `al.grid` is True or False",
+        "p = al.grid(n, persistent=1)",
+        "p = al.grid(n, persistent=True)",
+    ),
     ("not-constant", "`group` of `al.grid`", "p = al.grid(n, n, group=n)", "p = al.grid(n, n, group=BLOCK)"),
     ("bad-requires", "not known at launch", "al.requires(al.program_id(0) < 3)", "al.requires(n < 3)"),
     ("bad-requires", "never holds", "al.requires(BLOCK == 3)", "al.requires(BLOCK == 64)"),

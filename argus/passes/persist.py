@@ -1,0 +1,30 @@
+"""Persistent grids: each role goes through the programs that its block is given, one after the other.
+
+    role producer: for k in ...             ->  role producer: programs { for k in ... }
+    role compute: map acc = 0; for k ...        role compute: programs { map acc = 0; for k ... }
+
+Nothing holds the roles together between programs but the rings' mbarriers: the producer fills buffers for the next
+program while the computing warps finish theirs. Kernels without roles have nothing to run ahead: every program gets a
+block of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from argus.ir.nodes import Kernel, Programs, Roles
+from argus.ir.visit import walk
+
+
+def persist(kernel: Kernel) -> Kernel:
+    """A persistent kernel with its programs written out; without roles, one that is not persistent."""
+    if not kernel.persistent or any(isinstance(s, Programs) for s in walk(kernel.body)):
+        return kernel
+    position = next((i for i, s in enumerate(kernel.body) if isinstance(s, Roles)), None)
+    if position is None:
+        return replace(kernel, persistent=False)
+    found = kernel.body[position]
+    assert isinstance(found, Roles)
+    roles = tuple(replace(r, body=(Programs(r.body, r.span),)) for r in found.roles)
+    body = (*kernel.body[:position], replace(found, roles=roles), *kernel.body[position + 1 :])
+    return replace(kernel, body=body)
