@@ -3,8 +3,8 @@
     shared sa[128x64 bf16], sb[...]         ->  sa at byte 0, sb at byte 16384
 
 Tiles follow one another, aligned to 128 bytes (1024 if swizzled); those that the author placed stay. If they do not
-fit that way, a tile may take the bytes of tiles that are not used any more, behind a barrier; not where bulk copies
-fill them, which a barrier does not order. mbarriers stand after all tiles.
+fit that way, a tile may take the bytes of tiles that are not used any more, behind a barrier. Of tiles that bulk copies
+fill, only those that are filled once, which the role that reads them has waited for. mbarriers stand after all tiles.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from argus.diagnostic import Note
-from argus.ir.nodes import Barrier, Kernel, Mbarrier, Shared, Stmt
+from argus.ir.nodes import Barrier, Copy, Kernel, Mbarrier, Roles, Shared, Stmt
 from argus.ir.visit import walk
 from argus.layout.swizzle import SwizzledLayout
 from argus.passes.fresh import touches
@@ -29,17 +29,17 @@ Life = tuple[int, int]
 def allocate_shared(kernel: Kernel) -> Kernel:
     """Give every shared tile its byte offset. Raises `LoweringError` if they do not fit."""
     target = target_of(kernel)
-    lives = tile_lives(kernel)
-    everywhere = dict.fromkeys(lives, (0, len(kernel.body)))
+    body, lives = _reuse(kernel)
+    everywhere = dict.fromkeys(lives, (0, len(body)))
     placed = _place(kernel, everywhere)
     barriers, end = _mbarriers(kernel, _end(placed))
     if end <= target.shared_bytes:
         return replace(kernel, shared=placed, barriers=barriers)
-    if not kernel.barriers:
-        placed = _place(kernel, lives)
-        end = _end(placed)
-        if end <= target.shared_bytes:
-            return replace(kernel, shared=placed, body=_separated(kernel.body, placed, lives))
+    shared = _place(kernel, lives)
+    barriers, least = _mbarriers(kernel, _end(shared))
+    if least <= target.shared_bytes:
+        kernel = replace(kernel, shared=shared, barriers=barriers)
+        return _with_body(kernel, body, _separated(body, shared, lives))
     notes = tuple(
         Note(f"{s.name}: {'x'.join(str(n) for n in s.shape)} of {s.dtype}, {tile_bytes(s)} bytes", s.span)
         for s in placed
@@ -79,6 +79,46 @@ def tile_lives(kernel: Kernel) -> dict[str, Life]:
         for name in set().union(*(touches(s) for s in walk((stmt,)))) & tiles:
             lives[name] = (lives.get(name, (position, position))[0], position)
     return {name: lives.get(name, (0, 0)) for name in tiles}
+
+
+def _reuse(kernel: Kernel) -> tuple[tuple[Stmt, ...], dict[str, Life]]:
+    """The statements in which bytes may change hands, and the lives of all tiles, counted in them.
+
+    In a kernel of roles those of the one role that issues no bulk copies. Tiles that another role fills live from the
+    start, and all along if they are filled in a loop.
+    """
+    roles = next((s.roles for s in kernel.body if isinstance(s, Roles)), None)
+    if roles is None:
+        return kernel.body, tile_lives(kernel)
+    filled = {id(r): [s for s in walk(r.body) if _bulk(s)] for r in roles}
+    computing = [r for r in roles if not filled[id(r)]]
+    if len(computing) != 1:
+        return (), {s.name: (0, 0) for s in kernel.shared}
+    body = computing[0].body
+    lives = tile_lives(replace(kernel, body=body))
+    for role in roles:
+        once = {id(s) for s in role.body}
+        for stmt in walk(role.body):
+            for name in () if role is computing[0] else touches(stmt) & lives.keys():
+                lives[name] = (0, lives[name][1] if id(stmt) in once else len(body))
+    return body, lives
+
+
+def _bulk(stmt: Stmt) -> bool:
+    return isinstance(stmt, Copy) and stmt.instr == "tma.load"
+
+
+def _with_body(kernel: Kernel, old: tuple[Stmt, ...], new: tuple[Stmt, ...]) -> Kernel:
+    """The kernel with `new` for the statements `old`: its body, or that of one of its roles."""
+    if old is kernel.body:
+        return replace(kernel, body=new)
+
+    def change(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, Roles):
+            return stmt
+        return replace(stmt, roles=tuple(replace(r, body=new) if r.body is old else r for r in stmt.roles))
+
+    return replace(kernel, body=tuple(change(s) for s in kernel.body))
 
 
 def _place(kernel: Kernel, lives: dict[str, Life]) -> tuple[Shared, ...]:

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from argus.ir.expr import Const, Coord, Elem, op
+from argus.ir.expr import Const, Coord, Elem, Param, coords, op
 from argus.ir.nodes import (
+    Access,
     AssertTags,
-    Barrier,
     Copy,
     Counter,
     For,
+    If,
     Kernel,
     MbarrierExpect,
     Mma,
@@ -25,7 +26,7 @@ from argus.ir.nodes import (
     TagField,
 )
 from argus.ir.text import print_kernel
-from argus.ir.types import float32, tfloat32
+from argus.ir.types import float32, int32, tfloat32
 from argus.ir.visit import rewrite_body, walk
 from argus.ir.wellformed import check_explicit, check_tile
 from argus.passes import PASSES, LoweringError, lower
@@ -127,18 +128,25 @@ def tag_of_the_accumulator(loop: For) -> Stmt:
     return replace(loop, body=(*loop.body, claim))
 
 
+def reading(loop: For) -> Stmt:
+    stage = next(s for s in loop.body if isinstance(s, Stage))
+    back = Copy(Access(stage.src.obj, stage.src.index), Access(stage.dst, coords(2)), stage.shape)
+    return replace(loop, body=(*loop.body, back))
+
+
 KEPT: dict[str, Callable[[], Kernel]] = {
     "no producer warps": lambda: gemm(0),
     "part of a warpgroup": lambda: gemm(2),
     "one buffer": lambda: gemm(stages=1),
     "tensors of two bytes": lambda: gemm(alignment=2),
     "rows of 64 bytes": lambda: gemm(tile=(128, 64, 32)),
-    "rows of 256 bytes": lambda: gemm(tile=(128, 64, 128)),
+    "rows of 192 bytes": lambda: gemm(tile=(128, 64, 96)),
     "rows that no box holds": lambda: gemm(tile=(64, 320, 64)),
     "32-bit operands": lambda: gemm(dtype=tfloat32, tile=(128, 64, 32)),
     "rows of half a warpgroup": lambda: gemm(tile=(32, 64, 64)),
     "computing warps of no warpgroup": lambda: gemm(tile=(128, 64, 64), num_warps=2),
-    "work in the loop": lambda: edited(gemm(), For, lambda s: replace(s, body=(*s.body, Barrier()))),
+    "a product in a branch": lambda: edited(gemm(), Mma, lambda s: If(op("lt", Const(0), Param("M", int32)), (s,))),
+    "a tile that is read by hand": lambda: edited(gemm(), For, reading),
     "a loop around": lambda: replace(
         gemm(), body=tuple(For("i", Const(0), Const(2), 1, (s,)) if isinstance(s, For) else s for s in gemm().body)
     ),

@@ -1,0 +1,211 @@
+"""The computing role: products run asynchronously, and each is waited for just before something needs its registers.
+
+    mma s += qt * kt                        wait full; mma_fence; mma s += qt * kt[i % S]; commit
+    mma o += p * vt                   ->    wait full1; mma o += p * vt[i % S]; commit
+    map w = exp2(s)                         mma_wait 1; arrive empty; map w = exp2(s)
+    map o = o * f                           mma_wait 0; arrive empty1; map o = o * f
+
+A buffer goes back to the producer after the wait that covers the last product which reads it. Where nothing in the
+loop touches the products' registers, a buffer goes back an iteration late instead, so that one iteration's products
+are always in flight. Claims about tags are put off to where what they speak of is there: they cost no wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from argus.ir.expr import Const, LoopVar, op
+from argus.ir.nodes import (
+    Access,
+    AssertTags,
+    For,
+    If,
+    MbarrierArrive,
+    MbarrierWait,
+    Mma,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    Stage,
+    Stmt,
+    Tag,
+)
+from argus.ir.visit import map_accesses
+from argus.ir.visit import walk as statements
+from argus.passes.fresh import names, touches
+from argus.passes.specialise.plan import Plan
+from argus.passes.specialise.rings import Ring, counted, tiles_of
+from argus.source import Span
+
+
+class Unplaceable(Exception):
+    """A claim speaks of registers that the asynchronous products do not give back in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A committed product: its accumulator, all of its registers, and the staged tiles that it reads."""
+
+    into: str
+    registers: frozenset[str]
+    tiles: frozenset[str]
+
+
+def computing(plan: Plan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The statements of `body` as the computing role runs them. Raises `Unplaceable`."""
+    writer = _Writer(plan, tiles_of(plan.rings), {f.name for f in plan.kernel.fragments})
+    for stmt in body:
+        writer.statement(stmt)
+    writer.finish(plan.loop.span)
+    return tuple(writer.done)
+
+
+@dataclass
+class _Writer:
+    """One block, statement by statement. `readers`: products still to come that read each ring, by its `full`."""
+
+    plan: Plan
+    rings: dict[str, Ring]
+    registers: set[str]
+    arrived: set[str] = field(default_factory=set)
+    readers: dict[str, int] = field(default_factory=dict)
+    done: list[Stmt] = field(default_factory=list)
+    flights: list[Flight] = field(default_factory=list)
+    claims: list[AssertTags] = field(default_factory=list)
+    fenced: bool = False
+
+    def statement(self, stmt: Stmt) -> None:
+        match stmt:
+            case Stage():
+                pass
+            case AssertTags():
+                self.claims.append(stmt)
+                self._claim()
+            case Mma():
+                self._product(stmt)
+            case For() if stmt is self.plan.loop:
+                self._loop(stmt)
+            case _:
+                self._ordinary(stmt)
+
+    def finish(self, span: Span) -> None:
+        """Nothing is in flight after this."""
+        if self.flights:
+            self._wait(len(self.flights) - 1, span)
+        if self.claims:
+            raise Unplaceable
+
+    # ---------------------------------------------------------------- statements
+
+    def _product(self, stmt: Mma) -> None:
+        read = [self.rings[a.obj] for a in (stmt.a, stmt.b) if a.obj in self.rings]
+        for ring in dict.fromkeys(read):
+            self._arrive(ring, stmt.span)
+        used = frozenset({stmt.d.obj, stmt.a.obj} & self.registers)
+        self._free({f for f in self.flights if f.registers & used and f.into != stmt.d.obj}, stmt.span)
+        self._settle(used, stmt)
+        if not self.fenced:
+            self.done.append(MmaFence(stmt.span))
+            self.fenced = True
+        self.done += [map_accesses(stmt, self._within), MmaCommit(stmt.span)]
+        self.flights.append(Flight(stmt.d.obj, used, frozenset({stmt.a.obj, stmt.b.obj} & self.rings.keys())))
+        for ring in dict.fromkeys(read):
+            if ring.full in self.readers:
+                self.readers[ring.full] -= 1
+
+    def _ordinary(self, stmt: Stmt) -> None:
+        used = frozenset().union(*(touches(s) for s in statements((stmt,)))) & self.registers
+        self._free({f for f in self.flights if f.registers & used}, stmt.span)
+        self._settle(used, stmt)
+        self.done.append(stmt)
+        self.fenced = self.fenced and (not used or isinstance(stmt, Tag))
+
+    def _loop(self, loop: For) -> None:
+        """The pipelined loop: its rings are gone through once an iteration."""
+        for ring in self.plan.rings:
+            if ring.empty is None and any(names(s) & ring.tiles for s in loop.body if isinstance(s, Mma)):
+                self._arrive(ring, loop.span)
+        if self.flights:
+            self._wait(len(self.flights) - 1, loop.span)
+        mine = [r for r in self.plan.rings if r.empty is not None]
+        products = [s for s in loop.body if isinstance(s, Mma)]
+        inner = _Writer(self.plan, self.rings, self.registers, set(self.arrived))
+        inner.readers = {r.full: sum(bool({s.a.obj, s.b.obj} & r.tiles) for s in products) for r in mine}
+        for stmt in loop.body:
+            inner.statement(stmt)
+        left = inner.readers.keys()
+        late = left and inner.flights and not _touched(loop.body, {r for f in inner.flights for r in f.registers})
+        if late:
+            inner.hand_back_late(loop)
+        else:
+            inner.finish(loop.span)
+        if inner.claims or (inner.readers and not late):
+            raise Unplaceable
+        self.done.append(counted(loop, self.plan.turn, tuple(inner.done)))
+        if late:
+            self.done.append(MmaWait(0, loop.span))
+        self.fenced = False
+
+    def hand_back_late(self, loop: For) -> None:
+        """Leaves the products of this iteration in flight, and hands back what those of the one before have read."""
+        span = next(s.span for s in loop.body if isinstance(s, Mma))
+        self.done.append(MmaWait(len(self.flights), span))
+        later = op("ge", LoopVar(loop.var), op("add", loop.start, Const(loop.step)))
+        rings = [r for r in self.plan.rings if r.full in self.readers and r.empty is not None]
+        arrivals = tuple(MbarrierArrive(r.empty or "", r.previous, loop.span) for r in rings)
+        self.done.append(If(later, arrivals, (), loop.span))
+
+    # ---------------------------------------------------------------- order
+
+    def _arrive(self, ring: Ring, span: Span) -> None:
+        """Waits for a ring's tiles, the first time that they are read."""
+        if ring.full not in self.arrived:
+            self.arrived.add(ring.full)
+            self.done.append(MbarrierWait(ring.full, ring.place, ring.parity(0), span))
+            self._claim()
+
+    def _free(self, flights: set[Flight], span: Span) -> None:
+        """Waits for these products, and so for all before the last of them."""
+        if flights:
+            self._wait(max(i for i, f in enumerate(self.flights) if f in flights), span)
+
+    def _wait(self, last: int, span: Span) -> None:
+        self.done.append(MmaWait(len(self.flights) - 1 - last, span))
+        self.flights = self.flights[last + 1 :]
+        self._claim()
+        flying = frozenset().union(*(f.tiles for f in self.flights))
+        for ring in self.plan.rings:
+            if self.readers.get(ring.full) == 0 and not ring.tiles & flying and ring.empty is not None:
+                if any(names(c) & ring.tiles for c in self.claims):
+                    raise Unplaceable
+                del self.readers[ring.full]
+                self.done.append(MbarrierArrive(ring.empty, ring.place, span))
+
+    def _settle(self, used: frozenset[str], stmt: Stmt) -> None:
+        """What is claimed of registers is claimed before they change."""
+        if any(names(c) & used for c in self.claims):
+            raise Unplaceable
+
+    def _claim(self) -> None:
+        """Puts down the claims that have become good to read."""
+        flying = frozenset().union(*(f.registers for f in self.flights))
+        waiting: list[AssertTags] = []
+        for claim in self.claims:
+            spoken = names(claim)
+            there = all(self.rings[n].full in self.arrived for n in spoken & self.rings.keys())
+            if there and not spoken & flying:
+                moved = map_accesses(claim, self._within)
+                assert isinstance(moved, AssertTags)
+                self.done.append(moved)
+            else:
+                waiting.append(claim)
+        self.claims = waiting
+
+    def _within(self, access: Access) -> Access:
+        ring = self.rings.get(access.obj)
+        return access if ring is None else ring.within(access)
+
+
+def _touched(body: tuple[Stmt, ...], registers: set[str]) -> bool:
+    """Whether anything but products uses these registers."""
+    return any(touches(s) & registers for s in statements(body) if not isinstance(s, Mma))

@@ -1,0 +1,171 @@
+"""Rings of buffers: the tiles that are consumed together, and the mbarriers that hand them from role to role."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, coords, op, rewrite
+from argus.ir.nodes import (
+    Access,
+    Copy,
+    Counter,
+    For,
+    Kernel,
+    Mbarrier,
+    MbarrierExpect,
+    MbarrierWait,
+    Shared,
+    Signal,
+    Stage,
+    Stmt,
+)
+from argus.ir.wellformed_hopper import ROW_BYTES
+from argus.layout import Layout, Swizzle, SwizzledLayout
+from argus.passes.stages import padded
+from argus.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """The buffers of `stages` and the mbarriers that hand them over: `full` to the products, `empty` to the copies.
+
+    Stages of a loop have `buffers` of them, gone through in turn, which the loop's counter `turn` counts. Those that
+    stand in no loop are loaded once: one buffer, `empty` None.
+    """
+
+    stages: tuple[Stage, ...]
+    buffers: int
+    full: str
+    empty: str | None
+    turn: str
+    span: Span
+
+    @property
+    def tiles(self) -> frozenset[str]:
+        """The tiles that the ring has buffers of."""
+        return frozenset(s.dst for s in self.stages)
+
+    @property
+    def place(self) -> Expr:
+        """The buffer of this turn."""
+        return Const(0) if self.empty is None else op("mod", LoopVar(self.turn), Const(self.buffers))
+
+    @property
+    def previous(self) -> Expr:
+        """The buffer of the turn before."""
+        return op("mod", op("add", LoopVar(self.turn), Const(self.buffers - 1)), Const(self.buffers))
+
+    def parity(self, ahead: int) -> Expr:
+        """Parity of the phase in which the ring is gone through, `ahead` rounds later."""
+        if self.empty is None:
+            return Const(ahead)
+        round_ = op("floordiv", LoopVar(self.turn), Const(self.buffers))
+        return op("mod", op("add", round_, Const(ahead)), Const(2))
+
+    def within(self, access: Access) -> Access:
+        """`access`, to the buffer of this turn."""
+        if self.empty is None or access.obj not in self.tiles:
+            return access
+        return Access(access.obj, (self.place, *access.index))
+
+    def barriers(self, consumers: int) -> tuple[Mbarrier, ...]:
+        """The ring's mbarriers, for `consumers` warps that give buffers back."""
+        full = Mbarrier(self.full, self.buffers, 1, span=self.span)
+        return (full,) if self.empty is None else (full, Mbarrier(self.empty, self.buffers, consumers, span=self.span))
+
+
+def counted(loop: For, turn: str, body: tuple[Stmt, ...]) -> For:
+    """The loop around `body`, as a role runs it: it counts its turns for the places in the rings."""
+    return replace(
+        loop, body=body, kind="dynamic", stages=1, producer_warps=0, counter=Counter(turn, 2 * loop.stages)
+    )
+
+
+# ---------------------------------------------------------------------------- buffers
+
+
+def buffers(tile: Shared, ring: Ring) -> Shared:
+    """The ring's copies of a tile, in panels as wide as the swizzle of the copy engine."""
+    shape = tile.shape if ring.empty is None else (ring.buffers, *tile.shape)
+    width, row = _panel(tile), tile.shape[-1]
+    if not _has_panels(tile):
+        return replace(tile, shape=shape, layout=_row_major(shape))
+    rows, count = tile.shape[-2], row // width
+    leading = [prod(shape[d + 1 :]) for d in range(len(shape) - 2)]
+    last = (width, 1) if count == 1 else ((width, count), (1, rows * width))
+    chunk = (ROW_BYTES // 8 // tile.dtype.bytes).bit_length() - 1
+    inner = Layout((*shape[:-1], last[0]), (*leading, width, last[1]))
+    return replace(tile, shape=shape, layout=SwizzledLayout(Swizzle(3, chunk, 3), 0, inner))
+
+
+def _row_major(shape: tuple[int, ...]) -> Layout:
+    return Layout(shape, tuple(prod(shape[d + 1 :]) for d in range(len(shape))))
+
+
+def _panel(tile: Shared) -> int:
+    """Columns of a panel: those of one row of the swizzle."""
+    return ROW_BYTES // tile.dtype.bytes
+
+
+def _has_panels(tile: Shared) -> bool:
+    return len(tile.shape) >= 2 and tile.shape[-1] % _panel(tile) == 0
+
+
+# ---------------------------------------------------------------------------- copies
+
+
+def fill(kernel: Kernel, ring: Ring) -> tuple[Stmt, ...]:
+    """What the producer does for one turn of the ring: wait for the buffers, announce the bytes, copy."""
+    tiles = {s.name: s for s in kernel.shared}
+    total = sum(prod(s.shape) * tiles[s.dst].dtype.bytes for s in ring.stages)
+    # Round 0 finds every buffer empty: parity 1 of a fresh mbarrier has passed.
+    ready = () if ring.empty is None else (MbarrierWait(ring.empty, ring.place, ring.parity(1), ring.span),)
+    copies = [c for s in ring.stages for c in _copies(padded(s, kernel), tiles[s.dst], ring)]
+    return (*ready, MbarrierExpect(ring.full, ring.place, total, ring.span), *copies)
+
+
+def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[Copy]:
+    """One bulk copy for each panel of the tile."""
+    axis = len(stage.shape) - 1
+    width = _panel(tile) if _has_panels(tile) else stage.shape[-1]
+    here, done = coords(len(stage.shape)), Signal(ring.full, ring.place)
+    result: list[Copy] = []
+    for start in range(0, stage.shape[-1], width):
+        column: Expr = op("add", Coord(axis), Const(start))
+        mask = None if stage.mask is None else _moved(stage.mask, axis, start)
+        result.append(
+            Copy(
+                ring.within(Access(stage.dst, (*here[:-1], column))),
+                Access(stage.src.obj, tuple(_moved(e, axis, start) for e in stage.src.index)),
+                (*stage.shape[:-1], width),
+                mask,
+                stage.other,
+                instr="tma.load",
+                signal=done,
+                span=stage.span,
+            )
+        )
+    return result
+
+
+def _moved(expr: Expr, axis: int, start: int) -> Expr:
+    """`expr` at `start` + the coordinate of `axis`, the constant added to what the coordinate is added to."""
+    moved = op("add", Const(start), Coord(axis))
+
+    def change(e: Expr) -> Expr | None:
+        match e:
+            case Coord(axis=found) if found == axis:
+                return moved
+            case Op(op="add", args=(x, y)) if y == moved and start:
+                return op("add", op("add", x, Const(start)), Coord(axis))
+            case _:
+                return None
+
+    return rewrite(expr, change)
+
+
+def tiles_of(rings: Sequence[Ring]) -> dict[str, Ring]:
+    """The ring of every staged tile."""
+    return {s.dst: ring for ring in rings for s in ring.stages}

@@ -1,0 +1,113 @@
+"""Warp specialisation: a pipelined loop with `producer_warps` becomes two roles, on targets that have bulk copies.
+
+    map acc = 0                                       role producer:
+    for k in pipelined(lo, hi, step), stages S            for k in range(lo, hi, step):
+        stage at <- a[.., k ..]                               wait empty[i % S]; expect full[i % S] bytes
+        stage bt <- b[.., k ..]                               at[i % S] <~ a[.., k ..];  bt[i % S] <~ b[.., k ..]
+        mma acc += at * bt                      ->    role compute:
+    epilogue                                              map acc = 0
+                                                          for k in range(lo, hi, step):
+                                                              wait full[i % S]
+                                                              mma acc += at[i % S] * bt[i % S];  commit
+                                                              wait for all products but the last
+                                                              if k >= lo + step: arrive empty[(i - 1) % S]
+                                                          wait for all products; epilogue
+
+where i counts the iterations. Tiles that one product reads share a ring of buffers; tiles that are read apart, like
+keys and values, have rings of their own, so that work begins with what is there. Tiles that are staged before or after
+the loop have one buffer, loaded once. The producer is one warp of the `producer_warps` that are added, for the others
+could miss a phase; they idle. Where the copies or the products do not keep the rules of `tma.load` and `wgmma`, the
+kernel stays as it is, for `pipeline`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from argus.ir.instruction import INSTRUCTIONS, WGMMA
+from argus.ir.nodes import Copy, Kernel, Mma, Role, Roles, Spec, Stage, Stmt, Tag, Tensor
+from argus.ir.visit import walk as statements
+from argus.ir.wellformed_hopper import BLOCK_REGISTERS, BUDGET_UNIT, asynchronous_product, bulk_copy
+from argus.passes.specialise.plan import Plan, plan
+from argus.passes.specialise.products import Unplaceable, computing
+from argus.passes.specialise.rings import buffers, counted, fill, tiles_of
+
+_PRODUCER_REGISTERS = 40  # a thread: addresses and a loop
+_MOST_REGISTERS = 240  # a thread: what is left of 255 for the compiler's own use, in units of a budget
+
+
+def specialise(kernel: Kernel) -> Kernel:
+    """The kernel with its pipelined loop split into two roles; the kernel itself where that cannot be."""
+    found = plan(kernel)
+    if found is None:
+        return kernel
+    try:
+        split = _split(found)
+    except Unplaceable:
+        return kernel
+    return split if _legal(split) else kernel
+
+
+def _split(found: Plan) -> Kernel:
+    kernel, loop = found.kernel, found.loop
+    warps = kernel.num_warps
+    work = tuple(s for s in kernel.body if not _on_tensors(kernel, s))
+    producing = loop.producer_warps * _PRODUCER_REGISTERS
+    budget = (BLOCK_REGISTERS // kernel.warp_size - producing) // warps
+    budget = min(_MOST_REGISTERS, budget - budget % BUDGET_UNIT)
+    roles = Roles(
+        (
+            Role("producer", warps, 1, _PRODUCER_REGISTERS, _producing(found), loop.span),
+            Role("compute", 0, warps, budget, computing(found, work), loop.span),
+        ),
+        loop.span,
+    )
+    position = kernel.body.index(loop)
+    before = tuple(s for s in kernel.body[:position] if _on_tensors(kernel, s))
+    after = tuple(s for s in kernel.body[position:] if _on_tensors(kernel, s))
+    rings = tiles_of(found.rings)
+    return replace(
+        kernel,
+        num_warps=warps + loop.producer_warps,
+        shared=tuple(buffers(s, rings[s.name]) if s.name in rings else s for s in kernel.shared),
+        barriers=tuple(b for ring in found.rings for b in ring.barriers(warps)),
+        body=(*before, roles, *after),
+    )
+
+
+def _producing(found: Plan) -> tuple[Stmt, ...]:
+    """Fills every ring, in the order in which its first tile is staged."""
+    heads = {id(ring.stages[0]): ring for ring in found.rings}
+
+    def filled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(new for s in body if id(s) in heads for new in fill(found.kernel, heads[id(s)]))
+
+    result: list[Stmt] = []
+    for stmt in found.kernel.body:
+        if stmt is found.loop:
+            result.append(counted(found.loop, found.turn, filled(found.loop.body)))
+        elif isinstance(stmt, Stage):
+            result += filled((stmt,))
+    return tuple(result)
+
+
+def _on_tensors(kernel: Kernel, stmt: Stmt) -> bool:
+    """Whether `stmt` only says something about tensors: it belongs to no role."""
+    return isinstance(stmt, Spec) or (isinstance(stmt, Tag) and isinstance(kernel.object(stmt.obj), Tensor))
+
+
+def _legal(kernel: Kernel) -> bool:
+    """Whether copies and products keep the rules of their instructions."""
+    for stmt in statements(kernel.body):
+        match stmt:
+            case Copy(instr="tma.load") if any(bulk_copy(stmt, INSTRUCTIONS["tma.load"], kernel)):
+                return False
+            case _:
+                pass
+    roles = next(s for s in kernel.body if isinstance(s, Roles)).roles
+    for role in roles:
+        part = replace(kernel, num_warps=role.num_warps)
+        for stmt in statements(role.body):
+            if isinstance(stmt, Mma) and any(asynchronous_product(stmt, WGMMA[stmt.instr or ""], part)):
+                return False
+    return True

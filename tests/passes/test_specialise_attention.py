@@ -1,0 +1,70 @@
+"""Attention in roles: keys and values in rings of their own, products in flight during the softmax."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from argus.frontend import Options, check, parse
+from argus.ir.nodes import Barrier, Copy, For, Kernel, MbarrierArrive, MbarrierWait, Mma, MmaFence, MmaWait, Role, Roles
+from argus.ir.text import print_kernel
+from argus.ir.visit import walk
+from argus.ir.wellformed import check_explicit
+from argus.passes import lower
+from argus.source import SourceFile
+from tests.conftest import Golden
+
+FILE = Path(__file__).parents[2] / "argus" / "kernels" / "attention.py"
+
+
+@cache
+def lowered(target: str = "sm_90a", **constexprs: object) -> Kernel:
+    module = parse(SourceFile(FILE.name, FILE.read_text(encoding="utf-8")))
+    return lower(check(module, "attention_forward", Options(target=target, constexprs=constexprs)), target)
+
+
+def roles(kernel: Kernel) -> dict[str, Role]:
+    return {r.name: r for s in kernel.body if isinstance(s, Roles) for r in s.roles}
+
+
+def test_golden(golden: Golden) -> None:
+    golden("attention_roles.txt", print_kernel(lowered()))
+
+
+@pytest.mark.parametrize("options", [{}, {"CAUSAL": True}, {"D": 64}, {"D": 64, "GROUP": 4, "CAUSAL": True}])
+@pytest.mark.parametrize("target", ["sm_90a", "sm_80", "cpu"])
+def test_every_target_has_a_choreography(target: str, options: dict[str, object]) -> None:
+    kernel = lowered(target, **options)
+    assert not check_explicit(kernel)
+    assert bool(roles(kernel)) == (target == "sm_90a")
+
+
+def test_what_is_in_flight_during_the_softmax() -> None:
+    loop = next(s for s in walk(roles(lowered())["compute"].body) if isinstance(s, For))
+    order = [s for s in loop.body if isinstance(s, Mma | MmaWait | MmaFence | MbarrierArrive | MbarrierWait)]
+    steps = [
+        f"wait {s.pending}" if isinstance(s, MmaWait) else s.d.obj if isinstance(s, Mma) else type(s).__name__
+        for s in order
+    ]
+    assert steps == [
+        "MbarrierWait", "MmaFence", "s_1", "MbarrierWait", "acc",
+        "wait 1", "MbarrierArrive", "wait 0", "MbarrierArrive",
+    ]  # fmt: skip
+
+
+def test_nothing_is_moved_between_the_products() -> None:
+    compute = roles(lowered())["compute"]
+    copied = {name for s in walk(compute.body) if isinstance(s, Copy) for name in (s.dst.obj, s.src.obj)}
+    assert copied == {"o_tile", "o_tile_scratch", "o_tile_rows", "o", "lse_tile", "lse"}
+
+
+def test_the_result_leaves_through_the_bytes_of_the_queries() -> None:
+    kernel = lowered()
+    places = {s.name: s.offset for s in kernel.shared}
+    assert places["o_tile_scratch"] == places["qt"]
+    assert len(set(places.values())) == len(places) - 1
+    compute = roles(kernel)["compute"].body
+    at = next(i for i, s in enumerate(compute) if isinstance(s, Copy) and s.dst.obj == "o_tile_scratch")
+    assert isinstance(compute[at - 1], Barrier)
