@@ -257,7 +257,11 @@ class BulkCommit:
 @dataclass(frozen=True, slots=True)
 class BulkWait:
     """Thread 0 of the role waits until at most `pending` of its most recent groups of bulk stores are unfinished
-    (cp.async.bulk.wait_group); with `read`, only until they have read their sources (`.read`). Others pass by."""
+    (cp.async.bulk.wait_group); with `read`, only until they have read their sources (`.read`). Others pass by.
+
+    At the end of a block thread 0 of each role waits until all of its bulk stores have read: that is part of every
+    kernel, as the initialisation of mbarriers is.
+    """
 
     pending: int
     read: bool = False

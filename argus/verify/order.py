@@ -17,7 +17,7 @@ from argus.ir.instruction import Order
 from argus.ir.nodes import Barrier, CommitGroup, MmaCommit, MmaFence, MmaWait, Role, WaitGroup
 from argus.verify.program import Site
 from argus.verify.protocol import Protocol
-from argus.verify.relations import Map, Model, Set, isl
+from argus.verify.relations import Map, Model, Set, first, isl
 
 _GROUPS = {Order.ASYNC_GROUP: (CommitGroup, WaitGroup), Order.ASYNC_MMA: (MmaCommit, MmaWait)}
 _HOPS = 3
@@ -54,7 +54,7 @@ class Ordering:
 
     def _first_after(self, times: Map, events: Set) -> Map:
         """{x -> the first event after times(x)}; not defined where none follows."""
-        return times.apply_range(self.later).intersect_range(events).lexmin().coalesce()
+        return first(times.apply_range(self.later).intersect_range(events))
 
     def completed(self, site: Site, order: Order) -> Map:
         """{iteration -> time from which on an access is complete for its own thread}."""
@@ -71,7 +71,7 @@ class Ordering:
                 while count < pending + 1:  # the access's own group, and `pending` younger ones, are committed
                     reach, count = self._first_after(reach, commits), count + 1
                 result = result.union(self._first_after(reach, self._times(wait, site.role, pending)))
-            self._completed[key] = result.lexmin().coalesce()
+            self._completed[key] = first(result)
         return self._completed[key]
 
     # ------------------------------------------------------------------ release
@@ -109,7 +109,7 @@ class Ordering:
     def _earliest(known: dict[str, Map], more: dict[str, Map]) -> dict[str, Map]:
         result = dict(known)
         for name, times in more.items():
-            result[name] = result[name].union(times).lexmin().coalesce() if name in result else times
+            result[name] = first(result[name].union(times)) if name in result else times
         return result
 
     # ------------------------------------------------------------------ questions

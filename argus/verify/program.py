@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from argus.ir.access import Holders, Mode, Relation, relations
 from argus.ir.expr import (
+    Const,
     Coord,
     Elem,
     Expr,
@@ -32,6 +33,7 @@ from argus.ir.nodes import (
     Map,
     MbarrierExpect,
     Mma,
+    Programs,
     Role,
     Roles,
     Stmt,
@@ -47,6 +49,10 @@ Position = tuple[int | str, ...]
 
 _LOADED = "value of "
 """Begins the name of a parameter that stands for a number loaded by the block."""
+PROGRAM = "program number"
+"""The counter of the loop over a block's programs; no name of an author's."""
+_PROGRAMS = For(PROGRAM, Const(0), Const(2**31 - 1), 1, ())
+"""That loop: a block has as many programs as it is given, fewer than program ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,29 +121,37 @@ class _Walk:
         match stmt:
             case For(var=var, body=inner):
                 yield from self.block(inner, role, (*loops, stmt), guards, (*position, var))
+            case Programs(body=inner):
+                yield from self.block(inner, role, (*loops, _PROGRAMS), guards, (*position, PROGRAM))
             case If(cond=cond, then=then, orelse=orelse):
                 # The branches share the place of the statement: the second follows the first.
                 yield from self.block(then, role, loops, (*guards, cond), position)
                 otherwise = (*guards, op("not", cond))
                 yield from self.block(orelse, role, loops, otherwise, (*position, len(then)))
             case Roles(roles=roles):
-                for rank, inner_role in enumerate(sorted(roles, key=lambda r: not _brings_data(r))):
-                    yield from self.role(inner_role, rank, loops, guards, position)
+                for rank, part in enumerate(sorted(roles, key=lambda r: not _brings_data(r))):
+                    yield from self.in_step(part.body, part, rank, loops, guards, position)
             case _:
                 pass
 
-    def role(
-        self, role: Role, rank: int, loops: tuple[For, ...], guards: tuple[Expr, ...], position: Position
-    ) -> Iterator[Site]:
-        """Roles run side by side; the schedule runs their n-th loops in step, iteration by iteration,
-        those that bring data first.
+    def in_step(
+        self, body: tuple[Stmt, ...], role: Role, rank: int, loops: tuple[For, ...], guards: tuple[Expr, ...],
+        position: Position,
+    ) -> Iterator[Site]:  # fmt: skip
+        """Roles run side by side; the schedule runs their programs, and in these their n-th loops, in step, iteration
+        by iteration, those that bring data first.
 
         It is one possible order of events. What is proved on it holds in every other, because all conflicting accesses
         are shown to be ordered as in it (`races`), and every wait to be satisfied in it (`protocol`).
         """
         part = 0
-        for number, stmt in enumerate(role.body):
-            if isinstance(stmt, For):
+        for number, stmt in enumerate(body):
+            if isinstance(stmt, Programs):
+                yield self.site(stmt, role, loops, guards, (*position, part, 0, rank, number))
+                inner = (*position, part + 1, PROGRAM)
+                yield from self.in_step(stmt.body, role, rank, (*loops, _PROGRAMS), guards, inner)
+                part += 2
+            elif isinstance(stmt, For):
                 yield self.site(stmt, role, loops, guards, (*position, part, 0, rank, number))
                 inner = (*position, part + 1, stmt.var, rank)
                 yield from self.block(stmt.body, role, (*loops, stmt), guards, inner)

@@ -1,13 +1,15 @@
 """Mbarrier protocols: phases, parities, bytes, and that no wait is for ever.
 
 Every arrival, expectation, signalled copy and wait on mbarrier `b[i]` has an *ordinal*: how many of its kind its role
-made on `b[i]` before. For rings of buffers that is `e // S` where the index is `e mod S`; the guess is proved by
-induction (each ordinal from 0 on exactly once, in order). Then, for every trip count:
+made on `b[i]` before. The *use* of a barrier array is named by a pair, [index, ordinal], or, where a count through
+nested loops runs the ring, by the trip [t0, t1, ...] whose buffer it is (see `rings`); either way the use before it on
+the same barrier is a relation. The names are a guess, proved by induction: uses of a role happen in the order of their
+names, none is left out, arrivals have one name each. Then, for every trip count:
 
 - a phase takes one arrival of each kind and role, which add up to the initialised count, and the bytes expected are
-  the bytes copied: so phase n completes exactly when all of ordinal n have happened;
-- a wait whose ordinal is n waits for T = n or n + 1 completed phases, as its parity says; T - 1 are complete before it
-  (its predecessor waited for them), and phase T + 1 cannot complete before it returned, so parity never lies;
+  the bytes copied: so a phase completes exactly when all uses of its name have happened;
+- a wait whose own use is u waits for the phase of u or for the one before, as its parity says; the one before that is
+  complete (its predecessor waited for it), and the next cannot complete before it returned, so parity never lies;
 - in the schedule of `program`, whatever phase a wait needs has happened before it. Since waits are the only statements
   that block, every other order of events gets as far: no deadlock.
 
@@ -16,7 +18,9 @@ PTX ISA, mbarrier: phase completion, arrive.expect_tx, complete_tx, try_wait.par
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Expr, Op, op
@@ -32,12 +36,13 @@ from argus.ir.nodes import (
 )
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.program import Site
-from argus.verify.relations import Map, Model, NonAffine, Set, isl, smallest
+from argus.verify.relations import Count, Map, Model, NonAffine, Set, first, isl, smallest
+from argus.verify.rings import Place, turn_parity
 
 
 @dataclass(frozen=True)
 class Event:
-    """One statement's uses of an mbarrier: {iteration -> [index, ordinal]}, ordinals proved.
+    """One statement's uses of an mbarrier: {iteration -> use}, proved.
 
     `units`: arrivals that one use makes. `bytes`: bytes expected or brought by one use.
     """
@@ -51,11 +56,24 @@ class Event:
 
 @dataclass(frozen=True)
 class Wait:
-    """One statement's waits: {iteration -> [index, T]}, T the number of completed phases waited for."""
+    """One statement's waits: {iteration -> the use whose phase has to be complete}, and {iteration -> the next one}.
+
+    The first waits for a free buffer need nothing: `needs` is not defined there.
+    """
 
     site: Site
     barrier: str
-    targets: Map
+    needs: Map
+    next: Map
+
+
+@dataclass(frozen=True)
+class Ring:
+    """How the uses of one mbarrier array are named, and {use -> the one before it on the same barrier}."""
+
+    barrier: Mbarrier
+    previous: Map
+    count: Count | None
 
 
 class Protocol:
@@ -69,6 +87,7 @@ class Protocol:
         self.signals: list[Event] = []
         self.waits: list[Wait] = []
         self.later = model.before()
+        self._previous: dict[str, Map] = {}
         for barrier in model.kernel.barriers:
             self._read(barrier)
 
@@ -77,128 +96,190 @@ class Protocol:
     def _read(self, barrier: Mbarrier) -> None:
         """Adds the barrier's events if its arrivals, bytes and parities are right; says what is not."""
         uses = [s for s in self.model.sites if _barrier_of(s) == barrier.name]
+        if not uses:
+            return
         try:
-            arrivals = [self._event(s) for s in uses if isinstance(s.stmt, (MbarrierExpect, MbarrierArrive))]
-            signals = [self._event(s) for s in uses if isinstance(s.stmt, Copy)]
-            waits = [self._wait(s) for s in uses if isinstance(s.stmt, MbarrierWait)]
+            ring = self._ring(barrier, uses)
+            arriving = [s for s in uses if isinstance(s.stmt, (MbarrierExpect, MbarrierArrive))]
+            arrivals = [self._event(s, keys) for s, keys in self._named(ring, arriving, once=True)]
+            copies = [s for s in uses if isinstance(s.stmt, Copy)]
+            signals = self._signals(ring, copies, arrivals) if copies or any(e.bytes for e in arrivals) else []
+            waiting = [s for s in uses if isinstance(s.stmt, MbarrierWait)]
+            waits = [self._wait(ring, s, keys) for s, keys in self._named(ring, waiting, once=False)]
         except NonAffine as error:
             self._refuse(uses[0], barrier, str(error))
             return
-        problems = self._count(barrier, arrivals, uses[0]) or self._bytes(barrier, arrivals, signals)
-        if problems is None and not any(w is None for w in waits):
+        problem = self._count(barrier, arrivals, uses[0])
+        if problem is not None or isinstance(signals, Finding):
+            self.findings += [f for f in (problem, signals) if isinstance(f, Finding)]
+        elif not any(w is None for w in waits):
+            self._previous[barrier.name] = ring.previous
             self.arrivals += arrivals
             self.signals += signals
             self.waits += [w for w in waits if w is not None]
-        elif problems is not None:
-            self.findings.append(problems)
 
     def _refuse(self, site: Site, barrier: Mbarrier, why: str) -> None:
         text = f"the protocol of mbarrier '{barrier.name}' is not that of a ring of buffers: {why}"
         help = "use each barrier as a ring: index (i % stages), one use a role and iteration"
         self.findings.append(self._broken("barrier-protocol", text, help, site))
 
-    def _event(self, site: Site) -> Event:
+    def _ring(self, barrier: Mbarrier, uses: list[Site]) -> Ring:
+        """How the uses of a barrier are named: alike by all that use it."""
+        places = [(s, self.model.ring_place(s, _index_of(s))) for s in uses]
+        counts = [self.model.count(s, place) for s, place in places if place is not None]
+        if not counts:
+            return Ring(barrier, isl.Map("{ [i, n] -> [i, m] : m = n - 1 and m >= 0 }"), None)
+        sizes = {place.size for _, place in places if place is not None}
+        if len(counts) < len(places) or sizes != {barrier.count}:
+            raise NonAffine("it is not one ring of as many places for all that use it")
+        if not all(c.trips.is_equal(counts[0].trips) for c in counts):
+            raise NonAffine("its users count different trips")
+        return Ring(barrier, counts[0].after(-barrier.count), counts[0])
+
+    def _event(self, site: Site, keys: Map) -> Event:
         stmt = site.stmt
         match stmt:
             case MbarrierExpect(barrier=name, bytes=count):
-                return Event(site, name, self._ordinals(site), 1, count)
+                return Event(site, name, keys, 1, count)
             case MbarrierArrive(barrier=name):
                 assert site.role is not None
-                return Event(site, name, self._ordinals(site), site.role.num_warps)
+                return Event(site, name, keys, site.role.num_warps)
             case Copy(signal=signal, shape=shape, dst=dst) if signal is not None:
                 count = self.model.kernel.object(dst.obj).dtype.bytes
                 for extent in shape:
                     count *= extent
-                return Event(site, signal.barrier, self._ordinals(site), 0, count)
+                return Event(site, signal.barrier, keys, 0, count)
             case _:
                 raise AssertionError(stmt)
 
-    def _ordinals(self, site: Site) -> Map:
-        """{iteration -> [index, ordinal]}, proved: no two uses share a key, each follows its predecessor."""
+    # ------------------------------------------------------------------ names of uses
+
+    def _named(self, ring: Ring, sites: list[Site], once: bool) -> list[tuple[Site, Map]]:
+        """{iteration -> use} of statements of one kind, proved: each role's uses run through the phases one by one."""
+        result: list[tuple[Site, Map]] = []
+        by_role: dict[str, list[Site]] = {}
+        for site in sites:
+            by_role.setdefault("" if site.role is None else site.role.name, []).append(site)
+        for group in by_role.values():
+            guesses = [self._guesses(ring, site) for site in group]
+            chosen = next((keys for keys in product(*guesses) if self._in_order(ring, group, keys, once)), None)
+            if chosen is None:
+                raise NonAffine("its uses do not run through the phases one by one")
+            result += zip(group, chosen, strict=True)
+        return result
+
+    def _guesses(self, ring: Ring, site: Site) -> list[Map]:
+        """Candidates for {iteration -> use}."""
         domain, exact, reason = self.model.domain(site)
         if not exact:
             raise NonAffine(reason)
         iterations = self.model.iterations(domain, site)
-        index, running, stages = _ring(_index_of(site))
-        for shift in (0, 1):
-            ordinal = op("sub", op("floordiv", running, Const(stages)), Const(shift))
-            keys = self._keys(site, iterations, index, ordinal)
-            if self._is_ordinal(site, keys):
-                return keys
-        raise NonAffine("its uses do not run through the phases one by one")
+        index = _index_of(site)
+        place = self.model.ring_place(site, index)
+        if place is not None:
+            shifts = {place.shift % place.size, place.shift % place.size - place.size}
+            found = [self.model.trips(site, place, shift) for shift in sorted(shifts, key=abs)]
+            return [keys.intersect_domain(iterations) for keys in found]
+        index, running, stages = _places(self.model.resolve(site, index))
+        ordinals = [op("sub", op("floordiv", running, Const(stages)), Const(shift)) for shift in (0, 1)]
+        return [self._keys(site, iterations, index, ordinal) for ordinal in ordinals]
 
     def _keys(self, site: Site, iterations: Set, index: Expr, value: Expr) -> Map:
         texts = [self.model.translator.integer(e, ()) for e in (index, value)]
         text = f"{{ {self.model.tuple_text(site, ())} -> [{', '.join(texts)}] }}"
         return self.model.parse_map(text).intersect_domain(iterations)
 
-    def _is_ordinal(self, site: Site, keys: Map) -> bool:
-        if not keys.is_injective() or not keys.range().subtract(isl.Set("{ [i, n] : n >= 0 }")).is_empty():
+    def _in_order(self, ring: Ring, sites: list[Site], names: Iterable[Map], once: bool) -> bool:
+        """Every use comes after the one before it on its barrier; with `once`, no use is made twice."""
+        times: Map | None = None  # {use -> times}
+        for site, keys in zip(sites, names, strict=True):
+            domain = self.model.iterations(self.model.domain(site)[0], site)
+            legal = ring.count.trips if ring.count is not None else isl.Set("{ [i, n] : n >= 0 }")
+            if not domain.subtract(keys.domain()).is_empty() or not keys.range().subtract(legal).is_empty():
+                return False
+            if once and not keys.is_injective():
+                return False
+            here = keys.reverse().apply_range(self.model.iteration_schedule(site))
+            times = here if times is None else times.union(here)
+        assert times is not None
+        if once and not times.is_single_valued():
             return False
-        times = self.model.iteration_schedule(site)
-        by_key = keys.reverse().apply_range(times)  # [index, ordinal] -> time
-        previous = isl.Map("{ [i, n] -> [i, m] : m = n - 1 and m >= 0 }")
-        orphans = (
-            by_key.domain()
-            .intersect(isl.Set("{ [i, n] : n >= 1 }"))
-            .subtract(by_key.domain().apply(previous.reverse()))
-        )
-        in_order = by_key.reverse().apply_range(previous).apply_range(by_key)  # time -> predecessor's time
-        return bool(orphans.is_empty() and in_order.subtract(self.later.reverse()).is_empty())
+        uses = times.reverse()  # {time -> use}
+        following = uses.apply_range(ring.previous)  # {time -> the use before}
+        earlier = following.apply_range(times).intersect(self.later.reverse())
+        return bool(following.domain().subtract(earlier.domain()).is_empty())
 
-    def _wait(self, site: Site) -> Wait | None:
-        """The phases that a wait waits for, from its ordinal and its parity."""
+    def _wait(self, ring: Ring, site: Site, keys: Map) -> Wait | None:
+        """The phases that a wait waits for, from its own uses and its parity."""
         stmt = site.stmt
         assert isinstance(stmt, MbarrierWait)
-        ordinals = self._ordinals(site)
-        iterations = ordinals.domain()
-        parity = self.model.translator.integer(stmt.parity, ())
+        data = Wait(site, stmt.barrier, keys, keys.apply_range(ring.previous.reverse()))
+        space = Wait(site, stmt.barrier, keys.apply_range(ring.previous), keys)
+        place = self.model.ring_place(site, stmt.index)
+        if place is not None:
+            return data if self._of_its_round(site, place, stmt.parity, keys) else space
+        parity = self.model.translator.integer(self.model.resolve(site, stmt.parity), ())
         text = f"{{ {self.model.tuple_text(site, ())} -> [q] : (q - ({parity})) mod 2 = 0 and 0 <= q <= 1 }}"
-        parities = self.model.parse_map(text).intersect_domain(iterations)
-        for more in (1, 0):
-            targets = ordinals.apply_range(isl.Map(f"{{ [i, n] -> [i, t] : t = n + {more} }}"))
-            wanted = targets.apply_range(isl.Map("{ [i, t] -> [q] : (q - t - 1) mod 2 = 0 and 0 <= q <= 1 }"))
-            if wanted.is_equal(parities):
-                return Wait(site, stmt.barrier, targets)
-        wrong = wanted.subtract(parities).domain()
+        parities = self.model.parse_map(text).intersect_domain(keys.domain())
+        ordinal = isl.Map("{ [i, n] -> [q] : (q - n) mod 2 = 0 and 0 <= q <= 1 }")
+        if keys.apply_range(ordinal).is_equal(parities):
+            return data
+        free = keys.apply_range(isl.Map("{ [i, n] -> [q] : (q - n - 1) mod 2 = 0 and 0 <= q <= 1 }"))
+        if free.is_equal(parities):
+            return space
+        wrong = free.subtract(parities).domain()
+        at = place_of(self.model.kernel, smallest(wrong if not wrong.is_empty() else keys.domain()), site)
+        text = f"the parity of this wait on mbarrier '{stmt.barrier}' is not that of the phase it has to wait for"
+        help = "for the i-th use of a ring of S: (i // S) % 2 to wait for data, (i // S + 1) % 2 for a free slot"
+        label = "waits for the wrong phase"
         self.findings.append(
-            Finding(
-                "wrong-parity",
-                "progress",
-                Verdict.REFUTED,
-                f"the parity of this wait on mbarrier '{stmt.barrier}' is not that of the phase it has to wait for",
-                stmt.span,
-                label="waits for the wrong phase",
-                help="for the i-th use of a ring of S: (i // S) % 2 to wait for data, (i // S + 1) % 2 for a free slot",
-                place=place_of(self.model.kernel, smallest(wrong if not wrong.is_empty() else iterations), site),
-            )
+            Finding("wrong-parity", "progress", Verdict.REFUTED, text, stmt.span, label=label, help=help, place=at)
         )
         return None
+
+    def _of_its_round(self, site: Site, place: Place, parity: Expr, keys: Map) -> bool:
+        """Whether a wait waits for the phase of its own use, `keys`, and not for the one before."""
+        ahead = turn_parity(parity, place)
+        if ahead is None:
+            raise NonAffine("the parity of a wait is not that of its place's round")
+        rounds = place.shift // place.size  # that the place's expression is ahead of the trip
+        nearest = self.model.trips(site, place, place.shift % place.size).intersect_domain(keys.domain())
+        return (ahead + rounds + (0 if keys.is_equal(nearest) else 1)) % 2 == 0
 
     # ------------------------------------------------------------------ arrivals and bytes
 
     def _count(self, barrier: Mbarrier, arrivals: list[Event], use: Site) -> Finding | None:
-        """One use a role; all of them together make a phase."""
-        by_role = [e.site.role.name if e.site.role is not None else "" for e in arrivals]
-        total = sum(e.units for e in arrivals)
-        if len(set(by_role)) == len(by_role) and total == barrier.arrivals:
+        """All roles together make a phase."""
+        units: dict[str, set[int]] = {}
+        for event in arrivals:
+            units.setdefault(event.site.role.name if event.site.role is not None else "", set()).add(event.units)
+        total = sum(max(each) for each in units.values())
+        if all(len(each) == 1 for each in units.values()) and total == barrier.arrivals:
             return None
         site = arrivals[0].site if arrivals else use
         text = f"mbarrier '{barrier.name}' expects {barrier.arrivals} arrivals a phase and gets {total}"
         help = "initialise it with the number of arrivals that one phase really gets, one use a role"
         return self._broken("arrival-count", text, help, site)
 
-    def _bytes(self, barrier: Mbarrier, arrivals: list[Event], signals: list[Event]) -> Finding | None:
-        """Every phase brings the bytes that were announced, after they were."""
-        expects = [e for e in arrivals if e.bytes]
-        announced, brought = sum(e.bytes for e in expects), sum(e.bytes for e in signals)
-        alike = all(s.keys.range().is_equal(e.keys.range()) for s in signals for e in expects)
-        if announced == brought and alike and len(expects) <= 1:
-            return None
-        site = (expects or signals)[0].site
-        text = f"mbarrier '{barrier.name}' is told of {announced} bytes a phase; its copies bring {brought}"
-        if announced == brought:
-            text = f"the copies that signal mbarrier '{barrier.name}' are not those that it was told of"
+    def _signals(self, ring: Ring, copies: list[Site], arrivals: list[Event]) -> list[Event] | Finding:
+        """The signalled copies, each of the uses that its role announced; every use brings what was announced."""
+        expects, signals = [e for e in arrivals if e.bytes], []
+        brought = dict.fromkeys((e.site.index for e in expects), 0)
+        for copy in copies:
+            for keys, event in product(self._guesses(ring, copy), expects):
+                alike = keys.is_injective() and keys.range().is_equal(event.keys.range())
+                if alike and event.site.role is copy.role:
+                    signals.append(self._event(copy, keys))
+                    brought[event.site.index] += signals[-1].bytes
+                    break
+        name, total = ring.barrier.name, sum(self._event(c, ring.previous).bytes for c in copies)
+        announced = sum(e.bytes for e in expects)
+        if len(signals) == len(copies) and all(brought[e.site.index] == e.bytes for e in expects):
+            return signals
+        text = f"mbarrier '{name}' is told of {announced} bytes a phase; its copies bring {total}"
+        if announced == total:
+            text = f"the copies that signal mbarrier '{name}' are not those that it was told of"
+        site = expects[0].site if expects else copies[0]
         return self._broken("transaction-bytes", text, "announce exactly the bytes of the copies", site)
 
     def _broken(self, code: str, text: str, help: str, site: Site) -> Finding:
@@ -211,16 +292,14 @@ class Protocol:
     # ------------------------------------------------------------------ order
 
     def _waits_for(self, keys: Map, barrier: str) -> dict[str, Map]:
-        """By role: {x -> time of its first wait for the phase keys(x) = [index, ordinal]}."""
-        needed = keys.apply_range(isl.Map("{ [i, n] -> [i, t] : t = n + 1 }"))
+        """By role: {x -> time of its first wait for the phase of the use keys(x)}."""
         found: dict[str, Map] = {}
         for wait in self.waits:
             if wait.barrier != barrier or wait.site.role is None:
                 continue
-            times = wait.targets.reverse().apply_range(self.model.iteration_schedule(wait.site))
-            reached = needed.apply_range(times)
+            reached = keys.apply_range(wait.needs.reverse().apply_range(self.model.iteration_schedule(wait.site)))
             name = wait.site.role.name
-            found[name] = found[name].union(reached).lexmin() if name in found else reached.lexmin()
+            found[name] = first(found[name].union(reached) if name in found else reached)
         return found
 
     def observed(self, site: Site) -> dict[str, Map]:
@@ -237,10 +316,10 @@ class Protocol:
             if event.site.role is not role or event.units < role.num_warps:
                 continue  # an arrival of one warp says nothing of the others
             schedule = self.model.iteration_schedule(event.site)
-            first = times.apply_range(self.later).intersect_range(schedule.range()).lexmin()
-            keys = first.apply_range(schedule.reverse()).apply_range(event.keys)
+            next_one = first(times.apply_range(self.later).intersect_range(schedule.range()))
+            keys = next_one.apply_range(schedule.reverse()).apply_range(event.keys)
             for name, reached in self._waits_for(keys, event.barrier).items():
-                result[name] = result[name].union(reached).lexmin() if name in result else reached
+                result[name] = first(result[name].union(reached)) if name in result else reached
         return result
 
     # ------------------------------------------------------------------ progress
@@ -253,45 +332,47 @@ class Protocol:
         for wait in self.waits:
             findings += self._satisfied(wait)
             findings += self._not_lapped(wait)
-        for event in self.arrivals:
+        for event in (*self.arrivals, *self.signals):
             findings += self._not_early(event)
         return findings
 
+    def _arriving(self, barrier: str) -> set[str]:
+        """The roles that arrive on a barrier."""
+        return {e.site.role.name for e in self.arrivals if e.barrier == barrier and e.site.role is not None}
+
+    def _brought(self, barrier: str) -> list[Map]:
+        """{use -> time} of each signalled copy."""
+        return [
+            event.keys.reverse().apply_range(self.model.iteration_schedule(event.site))
+            for event in self.signals
+            if event.barrier == barrier
+        ]
+
     def _satisfied(self, wait: Wait) -> list[Finding]:
         """Whatever a wait needs comes before it in the schedule."""
-        span = wait.site.stmt.span
-        schedule = self.model.iteration_schedule(wait.site)
-        needed = wait.targets.intersect_range(isl.Set("{ [i, t] : t >= 1 }"))
-        needed = needed.apply_range(isl.Map("{ [i, t] -> [i, n] : n = t - 1 }"))
-        for event in [e for e in (*self.arrivals, *self.signals) if e.barrier == wait.barrier]:
-            when = event.keys.reverse().apply_range(self.model.iteration_schedule(event.site))
-            before = needed.apply_range(when).intersect(schedule.apply_range(self.later.reverse()))
-            stuck = needed.domain().subtract(before.domain())
+        earlier = self.model.iteration_schedule(wait.site).apply_range(self.later.reverse())
+        made = [self._arrival_times(wait.barrier, role) for role in sorted(self._arriving(wait.barrier))]
+        needed = [(wait.needs, when) for when in made]
+        needed += [(wait.needs.intersect_range(when.domain()), when) for when in self._brought(wait.barrier)]
+        for uses, when in needed:
+            stuck = uses.domain().subtract(uses.apply_range(when).intersect(earlier).domain())
             if not stuck.is_empty():
                 text = f"this wait on mbarrier '{wait.barrier}' can never return: the arrival that it needs never comes"
+                help = "every phase that is waited for needs all of its arrivals, before or beside the wait"
+                place = place_of(self.model.kernel, smallest(stuck), wait.site)
                 return [
-                    Finding(
-                        "deadlock", "progress", Verdict.REFUTED, text, span, label="waits for ever",
-                        help="every phase that is waited for needs all of its arrivals, before or beside the wait",
-                        place=place_of(self.model.kernel, smallest(stuck), wait.site),
-                    )
+                    Finding("deadlock", "progress", Verdict.REFUTED, text, wait.site.stmt.span,
+                            label="waits for ever", help=help, place=place)
                 ]  # fmt: skip
         return []
 
     def _not_lapped(self, wait: Wait) -> list[Finding]:
-        """Phase T + 1 of a wait for T phases needs an arrival that comes after the wait."""
-        schedule = self.model.iteration_schedule(wait.site)
+        """The phase after that of a wait needs an arrival that comes after the wait."""
         assert wait.site.role is not None
-        known = self._closure(schedule, wait.site.role)
-        for event in [e for e in self.arrivals if e.barrier == wait.barrier]:
-            assert event.site.role is not None
-            when = event.keys.reverse().apply_range(self.model.iteration_schedule(event.site))
-            next_phase = wait.targets.apply_range(when)  # {wait -> time of the arrival of ordinal T}
-            after = known.get(event.site.role.name)
-            if after is None:
-                continue
-            late = after.apply_range(self.later)
-            if next_phase.subtract(late).is_empty():
+        known = self._closure(self.model.iteration_schedule(wait.site), wait.site.role)
+        for name in sorted(self._arriving(wait.barrier) & set(known)):
+            late = known[name].apply_range(self.later)
+            if wait.next.apply_range(self._arrival_times(wait.barrier, name)).subtract(late).is_empty():
                 return []
         return [
             unknown(
@@ -303,27 +384,36 @@ class Protocol:
             )
         ]
 
+    def _arrival_times(self, barrier: str, role: str) -> Map:
+        """{use -> time} of a role's arrivals on a barrier."""
+        times: Map | None = None
+        for event in self.arrivals:
+            if event.barrier == barrier and event.site.role is not None and event.site.role.name == role:
+                when = event.keys.reverse().apply_range(self.model.iteration_schedule(event.site))
+                times = when if times is None else times.union(when)
+        assert times is not None
+        return times
+
     def _not_early(self, event: Event) -> list[Finding]:
-        """An arrival for phase n + 1 comes after phase n is complete."""
+        """What is done for one phase comes after the phase before it is complete."""
         role = event.site.role
         assert role is not None
-        schedule = self.model.iteration_schedule(event.site)
-        next_one = event.keys.apply_range(isl.Map("{ [i, n] -> [i, m] : m = n + 1 }"))
-        following = next_one.apply_range(event.keys.reverse()).apply_range(schedule)
-        seen = self._waits_for(event.keys, event.barrier)
-        known: dict[str, Map] = dict(seen)
-        for name, times in seen.items():
-            for other, reached in self._closure(times, self._role(name)).items():
-                known[other] = known[other].union(reached).lexmin() if other in known else reached
-        after = known.get(role.name, isl.Map.empty(following.get_space()))
-        if following.subtract(after.apply_range(self.later)).is_empty():
+        before = event.keys.apply_range(self._previous[event.barrier])
+        known: dict[str, Map] = {}
+        for name, times in self._waits_for(before, event.barrier).items():
+            for other, reached in ((name, times), *self._closure(times, self._role(name)).items()):
+                known[other] = first(known[other].union(reached)) if other in known else reached
+        after = known.get(role.name, isl.Map.empty(self.model.iteration_schedule(event.site).get_space()))
+        done = self.model.iteration_schedule(event.site)
+        seen = after.apply_range(self.later).intersect(done)
+        if before.domain().subtract(seen.domain()).is_empty():
             return []
         return [
             unknown(
                 "progress-unknown",
                 "progress",
                 event.site.stmt.span,
-                f"cannot exclude that this arrival on mbarrier {event.barrier!r} precedes the end of its last phase",
+                f"cannot exclude that this use of mbarrier {event.barrier!r} precedes the end of its last phase",
                 "wait for the phase, directly or through other barriers, before arriving for the next",
             )
         ]
@@ -337,7 +427,7 @@ class Protocol:
         for _ in range(2):
             for name in list(known):
                 for other, reached in self.passed_on(known[name], self._role(name)).items():
-                    known[other] = known[other].union(reached).lexmin() if other in known else reached
+                    known[other] = first(known[other].union(reached)) if other in known else reached
         return known
 
 
@@ -365,7 +455,7 @@ def _index_of(site: Site) -> Expr:
             raise AssertionError(site.stmt)
 
 
-def _ring(index: Expr) -> tuple[Expr, Expr, int]:
+def _places(index: Expr) -> tuple[Expr, Expr, int]:
     """(index, running count, stages) of an index `count mod stages`."""
     match index:
         case Op(op="mod", args=(running, Const(value=stages))):

@@ -15,16 +15,30 @@ from dataclasses import dataclass, field, replace
 import islpy as isl
 
 from argus.ir.access import Mode, Relation
-from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
-from argus.ir.nodes import Assume, Kernel, Precondition, Requires, Shared
+from argus.ir.expr import (
+    Const,
+    Coord,
+    Elem,
+    Expr,
+    LoopVar,
+    Op,
+    Param,
+    ProgramId,
+    Thread,
+    op,
+    rewrite,
+    walk,
+)
+from argus.ir.nodes import Assume, For, Kernel, Precondition, Programs, Requires, Shared, Tensor
 from argus.ir.types import MAX_EXTENT
 from argus.layout import FragmentLayout
 from argus.verify.program import Site, differs_by_block, is_launch_constant, resolved, sites
+from argus.verify.rings import Place, place_in_ring
 
 __all__ = [
     "OPERATIONS_PER_SECOND",
     "Cells",
-    "Flow",
+    "Count",
     "IslError",
     "Map",
     "Model",
@@ -35,16 +49,15 @@ __all__ = [
     "UnionMap",
     "UnionSet",
     "counter",
-    "data_flow",
     "empty_map",
     "empty_set",
+    "first",
     "holder_condition",
     "identifier",
     "isl",
     "map_parts",
     "operation_limit",
     "set_parts",
-    "sink_name",
     "smallest",
 ]
 
@@ -73,6 +86,19 @@ def operation_limit(seconds: float) -> Iterator[None]:
         context.set_max_operations(0)
 
 
+def first(images: Map) -> Map:
+    """{x -> the lexicographically first of images(x)}.
+
+    `lexmin` of a map with existential dimensions that were not simplified has been seen to lose points; what it gives
+    is held against its definition: images, one for each x.
+    """
+    images = images.remove_redundancies()
+    result = images.lexmin().coalesce()
+    if not (images.domain().is_subset(result.domain()) and result.is_subset(images)):
+        raise IslError("isl_map_lexmin lost points")
+    return result
+
+
 class NonAffine(Exception):
     """An expression outside of quasi-affine arithmetic; the message names it."""
 
@@ -92,10 +118,12 @@ def counter(name: str) -> str:
 
 @dataclass
 class Translator:
-    """Expressions to isl text. `opaque` collects the parameters made for non-affine launch constants."""
+    """Expressions to isl text. `opaque` collects the parameters made for non-affine launch constants; `counts` are
+    the running counts, which have no text of their own."""
 
     opaque: dict[Expr, str] = field(default_factory=dict)
     parameters: dict[str, Expr] = field(default_factory=dict)
+    counts: frozenset[str] = frozenset()
 
     def integer(self, expr: Expr, coords: tuple[str, ...]) -> str:
         """Text of an integer expression; `coords[i]` is the text for `Coord(i)`."""
@@ -107,6 +135,8 @@ class Translator:
             case ProgramId(axis=axis):
                 return self._parameter(f"pid{axis}", expr)
             case LoopVar(name=name):
+                if name in self.counts:
+                    raise NonAffine(f"the running count '{name}' is used as other than a place in a ring of buffers")
                 return counter(name)
             case Coord(axis=axis):
                 return coords[axis]
@@ -237,13 +267,42 @@ class Cells:
     reason: str
 
 
+@dataclass
+class Count:
+    """A running count over nested loops: `trips` are their trip numbers [t0, t1, ...] that occur, in order."""
+
+    trips: Set
+    _after: list[Map] = field(default_factory=list)
+
+    def after(self, steps: int) -> Map:
+        """{trip -> the trip `steps` later}; earlier if negative."""
+        if steps < 0:
+            return self.after(-steps).reverse()
+        if not self._after:
+            order = isl.Map.lex_lt(self.trips.get_space())
+            order = order.intersect_domain(self.trips).intersect_range(self.trips)
+            following = first(order)
+            if not following.intersect(order.apply_range(order)).is_empty():
+                raise IslError("isl_map_lexmin is not the first")
+            self._after = [self.trips.identity(), following]
+        while len(self._after) <= steps:
+            self._after.append(self._after[-1].apply_range(self._after[1]).coalesce())
+        return self._after[steps]
+
+    def from_then_on(self, steps: int) -> Map:
+        """{trip -> every trip at least `steps` later}."""
+        later = isl.Map.lex_le(self.trips.get_space()).intersect_range(self.trips)
+        return self.after(steps).apply_range(later)
+
+
 class Model:
     """A kernel in relations: instance sets, schedules, accesses, and the context of its sizes."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self.translator = Translator()
         self.sites = sites(kernel)
+        counting = (s.stmt.counter for s in self.sites if isinstance(s.stmt, For))
+        self.translator = Translator(counts=frozenset(c.name for c in counting if c is not None))
         self.depth = max((len(s.position) for s in self.sites), default=1)
         self.unmodelled: list[str] = []
         self.size_context = isl.Set("{ : }")
@@ -251,6 +310,11 @@ class Model:
         self._domains: dict[int, tuple[Set, bool, str]] = {}
         self._cells: dict[tuple[int, int], Cells] = {}
         self._schedules: dict[int, Map] = {}
+        self._counts: dict[tuple[For, ...], Count] = {}
+        self.persistent = any(isinstance(s.stmt, Programs) for s in self.sites)
+        self._rings = {obj: size for obj in (t.name for t in kernel.shared) if (size := self._ring_size(obj))}
+        if self.persistent:
+            self._same_shape()
 
     # ------------------------------------------------------------------ sets
 
@@ -323,11 +387,8 @@ class Model:
         conditions = [f"0 <= {c} < {n}" for c, n in zip(coords, site.shape, strict=True)]
         exact, reason = True, ""
         for loop in site.loops:
-            var = counter(loop.var)
             try:
-                bounds = (self.resolve(site, e) for e in (loop.start, loop.stop))
-                start, stop = (self.translator.integer(e, ()) for e in bounds)
-                conditions.append(f"{start} <= {var} < {stop} and ({var} - {start}) mod {loop.step} = 0")
+                conditions += self._loop_conditions(site, (loop,))
             except NonAffine as error:
                 exact, reason = False, str(error)
         for guard in site.guards:
@@ -338,9 +399,106 @@ class Model:
         text = f"{{ {self.tuple_text(site, coords)} : {' and '.join(conditions) or 'true'} }}"
         return self.parse_set(text).intersect_params(self._context), exact, reason
 
+    def _loop_conditions(self, site: Site, loops: tuple[For, ...]) -> list[str]:
+        """isl text: the counters of some loops around a site are in range."""
+        conditions = []
+        for loop in loops:
+            var, bounds = counter(loop.var), (self.resolve(site, e) for e in (loop.start, loop.stop))
+            start, stop = (self.translator.integer(e, ()) for e in bounds)
+            conditions.append(f"{start} <= {var} < {stop} and ({var} - {start}) mod {loop.step} = 0")
+        return conditions
+
     def resolve(self, site: Site, expr: Expr) -> Expr:
-        """`expr` with computed registers spelled out; see `program.resolved`."""
-        return resolved(self.sites, site, expr)
+        """`expr` with computed registers spelled out (see `program.resolved`), and running counts of loops that run
+        once as trip numbers."""
+
+        def change(e: Expr) -> Expr | None:
+            if not isinstance(e, LoopVar) or e.name not in self.translator.counts:
+                return None
+            loop, *deeper = self._nest(site, e.name)
+            if deeper or loop.counter is None:
+                return None
+            trip = op("floordiv", op("sub", LoopVar(loop.var), loop.start), Const(loop.step))
+            return op("mod", trip, Const(loop.counter.wrap))
+
+        return rewrite(resolved(self.sites, site, expr), change)
+
+    # ------------------------------------------------------------------ rings
+
+    def _nest(self, site: Site, name: str) -> tuple[For, ...]:
+        """The loops around a site, down to the one that counts `name`."""
+        for depth, loop in enumerate(site.loops):
+            if loop.counter is not None and loop.counter.name == name:
+                return site.loops[: depth + 1]
+        raise NonAffine(f"the running count '{name}' is used outside of its loop")
+
+    def ring_place(self, site: Site, index: Expr) -> Place | None:
+        """The place in a ring whose count runs through nested loops, if that is what an index is."""
+        place = place_in_ring(index)
+        if place is None or place.counter not in self.translator.counts or len(self._nest(site, place.counter)) < 2:
+            return None
+        counting = self._nest(site, place.counter)[-1].counter
+        if counting is None or counting.wrap % (2 * place.size):
+            raise NonAffine(f"the count '{place.counter}' begins anew inside of two rounds of {place.size}")
+        return place
+
+    def count(self, site: Site, place: Place) -> Count:
+        """The trips that the count of a ring runs through."""
+        nest = self._nest(site, place.counter)
+        if nest not in self._counts:
+            loops = [s for s in self.sites if isinstance(s.stmt, For) and (*s.loops, s.stmt) == nest]
+            if any(s.guards for s in loops):
+                raise NonAffine(f"the loop that counts '{place.counter}' stands in a branch")
+            conditions = self._loop_conditions(site, nest)
+            names = ", ".join(counter(loop.var) for loop in nest)
+            ran = self.parse_set(f"{{ [{names}] : {' and '.join(conditions)} }}").intersect_params(self._context)
+            trips = self.parse_map(f"{{ [{names}] -> [{', '.join(self._trip(site, nest))}] }}")
+            self._counts[nest] = Count(ran.apply(trips))
+        return self._counts[nest]
+
+    def _trip(self, site: Site, nest: tuple[For, ...]) -> list[str]:
+        """isl text of the trip number of each loop."""
+        starts = [self.translator.integer(self.resolve(site, loop.start), ()) for loop in nest]
+        return [
+            f"floor(({counter(loop.var)} - ({start})) / {loop.step})" for loop, start in zip(nest, starts, strict=True)
+        ]
+
+    def trips(self, site: Site, place: Place, shift: int, coords: tuple[str, ...] = ()) -> Map:
+        """{instance of a site -> the trip `shift` after its own}."""
+        nest = self._nest(site, place.counter)
+        text = f"{{ {self.tuple_text(site, coords)} -> [{', '.join(self._trip(site, nest))}] }}"
+        return self.parse_map(text).apply_range(self.count(site, place).after(shift))
+
+    def _ring_size(self, obj: str) -> int | None:
+        """The number of buffers of a shared tile that is a ring with a count through nested loops."""
+        for site in self.sites:
+            for relation in (*site.accesses, *site.tag_reads):
+                place = self.ring_place(site, relation.index[0]) if relation.obj == obj and relation.index else None
+                if place is not None:
+                    return place.size
+        return None
+
+    def next_rounds(self, obj: str) -> Map | None:
+        """{cell -> the same cell of a ring in every later round}: one place in memory, which cells of different trips
+        stand for. None for what is no ring with a count through nested loops."""
+        if obj not in self._rings:
+            return None
+        size = self._rings[obj]
+        uses = [c for c in self.accesses_of(obj) if c.relation.index]
+        place = self.ring_place(uses[0].site, uses[0].relation.index[0])
+        assert place is not None  # else its cells would not be exact
+        later = self.count(uses[0].site, place).from_then_on(size)
+        rest = len(self.kernel.object(obj).shape) - 1
+        same = isl.Map.identity(isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, rest, rest))
+        named = later.flat_product(same).set_tuple_name(isl.dim_type.in_, identifier(obj))
+        return named.set_tuple_name(isl.dim_type.out, identifier(obj))
+
+    def _same_shape(self) -> None:
+        """All programs of a block take the same steps: nothing but masks and indices depends on which one it is."""
+        for site in self.sites:
+            exprs = [*site.guards, *(e for loop in site.loops for e in (loop.start, loop.stop))]
+            if any(isinstance(e, ProgramId) for expr in exprs for e in walk(self.resolve(site, expr))):
+                raise NonAffine("the steps of a persistent kernel depend on the program: loops and branches may not")
 
     def guard_text(self, site: Site, guard: Expr, coords: tuple[str, ...]) -> str:
         """A branch condition for an element; a condition on the thread becomes one on the element's holders."""
@@ -372,8 +530,14 @@ class Model:
         domain, exact, reason = self.domain(site)
         coords = self.coords(len(relation.shape))
         rank = len(relation.index)
-        outputs, conditions = [], []
+        outputs: list[str] = []
+        conditions: list[str] = []
+        trip: Map | None = None
+        if relation.obj in self._rings:
+            trip = self._ring_trip(site, relation, coords)
         for axis, index in enumerate(relation.index):
+            if trip is not None and axis == 0:
+                continue
             try:
                 outputs.append(self.translator.integer(self.resolve(site, index), coords))
             except NonAffine as error:
@@ -385,10 +549,22 @@ class Model:
                 conditions.append(self.guard_text(site, relation.guard, coords))
             except NonAffine as error:
                 exact, reason = False, str(error)
-        assert len(outputs) == rank
+        assert len(outputs) == rank - (trip is not None)
         text = f"{{ {self.tuple_text(site, coords)} -> {identifier(relation.obj)}[{', '.join(outputs)}]"
         text += f" : {' and '.join(conditions)} }}" if conditions else " }"
-        return Cells(site, relation, number, self.parse_map(text).intersect_domain(domain), exact, reason)
+        cells = self.parse_map(text)
+        if trip is not None:
+            cells = trip.flat_range_product(cells).set_tuple_name(isl.dim_type.out, identifier(relation.obj))
+        return Cells(site, relation, number, cells.intersect_domain(domain), exact, reason)
+
+    def _ring_trip(self, site: Site, relation: Relation, coords: tuple[str, ...]) -> Map:
+        """{instance -> the trip whose buffer it uses}."""
+        size = self._rings[relation.obj]
+        place = self.ring_place(site, relation.index[0])
+        if place is None or place.size != size or size != self.kernel.object(relation.obj).shape[0]:
+            raise NonAffine(f"'{relation.obj}' is used as a ring of buffers and otherwise too")
+        # The last trip up to now with that buffer: later ones are not begun in the schedule, or else `races` says so.
+        return self.trips(site, place, place.shift % size - size if place.shift % size else 0, coords)
 
     def _extent_text(self, obj: str, axis: int) -> str:
         extent = self.kernel.object(obj).shape[axis]
@@ -415,6 +591,8 @@ class Model:
     def clobbers(self, obj: str) -> list[Cells]:
         """Writes to overlapping tiles, as writes that may touch every cell of `obj`."""
         result = []
+        if obj in self._rings and self.aliases(obj):
+            raise NonAffine(f"'{obj}' is a ring of buffers, and other tiles share its bytes")
         dims = ", ".join(f"x{axis}" for axis in range(len(self.kernel.object(obj).shape)))
         inside = " and ".join(self._extent_text(obj, axis) for axis in range(len(self.kernel.object(obj).shape)))
         for other in self.aliases(obj):
@@ -445,10 +623,24 @@ class Model:
         return instances.project_out(isl.dim_type.set, len(site.loops), len(site.shape)).set_tuple_name(site.name)
 
     def iteration_cells(self, cells: Cells) -> Map:
-        """{S[loop counters] -> cell}: an access without its element coordinates."""
-        site = cells.site
-        moved = cells.map.project_out(isl.dim_type.in_, len(site.loops), len(site.shape))
+        """{S[loop counters] -> cell}: an access without its element coordinates.
+
+        In a persistent kernel two programs of a block have different ids: cells of the block's own memory are those of
+        any of them.
+        """
+        site, moved = cells.site, cells.map
+        if self.persistent and not isinstance(self.kernel.object(cells.relation.obj), Tensor):
+            moved = self._of_any_program(moved)
+        moved = moved.project_out(isl.dim_type.in_, len(site.loops), len(site.shape))
         return moved.set_tuple_name(isl.dim_type.in_, site.name)
+
+    def _of_any_program(self, cells: Map) -> Map:
+        """`cells` without the parameters that depend on the program."""
+        for name, expr in self.translator.parameters.items():
+            position = cells.find_dim_by_name(isl.dim_type.param, name)
+            if position >= 0 and any(isinstance(e, ProgramId) for e in walk(expr)):
+                cells = cells.project_out(isl.dim_type.param, position, 1)
+        return cells.intersect_params(self._context)
 
     def _schedule(self, site: Site, coords: tuple[str, ...]) -> Map:
         time = [counter(p) if isinstance(p, str) else str(p) for p in site.position]
@@ -470,61 +662,6 @@ class Model:
 def _byte_span(tile: Shared) -> tuple[int, int]:
     assert tile.layout is not None and tile.offset is not None
     return tile.offset, tile.offset + int(tile.layout.cosize()) * tile.dtype.bytes
-
-
-# ---------------------------------------------------------------------- data flow
-
-
-@dataclass(frozen=True)
-class Flow:
-    """Which instances' values reach the reads of one object.
-
-    `sources` maps sink instances to source instances: all accumulations since the last write, and that write.
-    Sinks are named `R<site>_<access>`, sources `S<site>`. `uncovered` are sinks no write precedes.
-    """
-
-    sources: UnionMap
-    uncovered: UnionSet
-    exact: bool
-    reason: str
-
-
-def sink_name(site: Site, number: int) -> str:
-    """The name of a read's instance space."""
-    return f"R{site.index}_{number}"
-
-
-def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flow:
-    """Exact array data-flow over one object's accesses (Feautrier 1991; isl's `compute_flow`).
-
-    Accumulations are may-sources, so all of them since the last write reach a read, and so does that write.
-    So are `clobbers`, writes to tiles that share the object's bytes.
-    """
-    empty = isl.UnionMap("{ }")
-    sinks, musts, mays, schedule = empty, empty, empty, empty
-    exact, reason = True, ""
-    for cells in accesses:
-        site, mode = cells.site, cells.relation.mode
-        if not cells.exact:
-            exact, reason = False, cells.reason
-        own = model.schedule(site)
-        if mode is not Mode.WRITE:
-            name = sink_name(site, cells.number)
-            sinks = sinks.union(cells.map.set_tuple_name(isl.dim_type.in_, name).to_union_map())
-            schedule = schedule.union(own.set_tuple_name(isl.dim_type.in_, name).to_union_map())
-        if mode is Mode.WRITE and cells.exact:
-            musts = musts.union(cells.map.to_union_map())
-        elif mode is not Mode.READ:
-            mays = mays.union(cells.map.to_union_map())
-        if mode is not Mode.READ:
-            schedule = schedule.union(own.to_union_map())
-    for cells in clobbers:
-        mays = mays.union(cells.map.to_union_map())
-        schedule = schedule.union(model.schedule(cells.site).to_union_map())
-    info = isl.UnionAccessInfo.from_sink(sinks).set_must_source(musts).set_may_source(mays)
-    sources = info.set_schedule_map(schedule).compute_flow().get_may_dependence().reverse()
-    written = sources.intersect_range(musts.domain()).domain()
-    return Flow(sources, sinks.domain().subtract(written), exact, reason)
 
 
 # ---------------------------------------------------------------------- points

@@ -16,21 +16,19 @@ from argus.ir.nodes import (
     TagTerm,
     Tensor,
 )
+from argus.verify.flow import Flow, data_flow, sink_name
 from argus.verify.program import Site, tagged_elements
 from argus.verify.relations import (
     Cells,
-    Flow,
     Model,
     NonAffine,
     UnionMap,
     UnionSet,
-    data_flow,
     empty_map,
     empty_set,
     identifier,
     isl,
     map_parts,
-    sink_name,
 )
 from argus.verify.tagvalue import (
     NEUTRAL,

@@ -12,6 +12,7 @@ from typing import Union
 from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op, Param
 from argus.ir.nodes import Accumulate, Copy, Map, Mma, Tensor
 from argus.ir.types import float32
+from argus.verify.flow import sink_name
 from argus.verify.program import Site
 from argus.verify.relations import (
     NonAffine,
@@ -20,7 +21,6 @@ from argus.verify.relations import (
     empty_set,
     isl,
     map_parts,
-    sink_name,
 )
 from argus.verify.tags import TagAnalysis, writes
 

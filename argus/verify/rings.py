@@ -1,0 +1,67 @@
+"""Places in rings of buffers: `(n + d) % S`, n a running count (`For.counter`), and `((n + d) // S + a) % 2`.
+
+In a loop that runs once the count is the trip number, and such places are affine. In nested loops (a persistent kernel)
+it is the product of trip counts; there a place is named by the *trip* itself, the trip numbers of all loops around: the
+count is their rank in lexicographic order. So `n + d` is the trip d on (`relations.Count`), and the trips that share a
+buffer are multiples of S apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from argus.ir.expr import Const, Expr, LoopVar, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`(counter + shift) % size`."""
+
+    counter: str
+    shift: int
+    size: int
+
+
+def place_in_ring(expr: Expr) -> Place | None:
+    """The place in a ring that an index stands for, if it is one."""
+    match expr:
+        case Op(op="mod", args=(inner, Const(value=size))):
+            moved = _moved(inner)
+            return None if moved is None else Place(moved[0], moved[1], int(size))
+        case _:
+            return None
+
+
+def turn_parity(expr: Expr, place: Place) -> int | None:
+    """a of a parity `((n + d) // S + a) % 2` of the ring of `place`; None if the expression is none."""
+    if not isinstance(expr, Op) or expr.op != "mod" or expr.args[1] != Const(2, expr.args[1].dtype):
+        return None
+    inner, ahead = expr.args[0], 0
+    match inner:
+        case Op(op="add", args=(turn, Const(value=more))):
+            inner, ahead = turn, int(more)
+        case Op(op="sub", args=(turn, Const(value=more))):
+            inner, ahead = turn, -int(more)
+        case _:
+            pass
+    match inner:
+        case Op(op="floordiv", args=(count, Const(value=size))) if int(size) == place.size:
+            moved = _moved(count)
+        case _:
+            return None
+    if moved is None or moved[0] != place.counter or (moved[1] - place.shift) % place.size:
+        return None
+    return (ahead + (moved[1] - place.shift) // place.size) % 2
+
+
+def _moved(expr: Expr) -> tuple[str, int] | None:
+    """(n, d) of n + d."""
+    match expr:
+        case LoopVar(name=name):
+            return name, 0
+        case Op(op="add", args=(LoopVar(name=name), Const(value=value))):
+            return name, int(value)
+        case Op(op="sub", args=(LoopVar(name=name), Const(value=value))):
+            return name, -int(value)
+        case _:
+            return None
