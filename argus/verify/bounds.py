@@ -92,6 +92,9 @@ class BoundsChecker:
             result.append(z3.And(var >= start, var < solver.integer(loop.stop)))
             if loop.step != 1:
                 result.append((var - start) % loop.step == 0)
+        for name, wrap in _counts(site).items():
+            count = solver.integer(LoopVar(name))
+            result.append(z3.And(count >= 0, count < wrap))
         result += [solver.condition(guard) for guard in site.guards]
         for axis, extent in enumerate(site.shape):
             coord = solver.integer(Coord(axis))
@@ -259,6 +262,8 @@ class BoundsChecker:
                 if grid is None:
                     return 0, 2**31 - 2
                 return (0, max(0, self.interval(grid[axis], None)[1] - 1)) if axis < len(grid) else (0, 0)
+            case LoopVar(name=name) if site is not None and name in _counts(site):
+                return 0, _counts(site)[name] - 1
             case LoopVar(name=name) if site is not None:
                 loop = next((loop for loop in site.loops if loop.var == name), None)
                 if loop is None:
@@ -333,6 +338,11 @@ class BoundsChecker:
             help=help,
             place=self._place(site, answer),
         )
+
+
+def _counts(site: Site) -> dict[str, int]:
+    """The running counts of the loops around a site, and where they wrap."""
+    return {loop.counter.name: loop.counter.wrap for loop in site.loops if loop.counter is not None}
 
 
 def _evaluated(site: Site) -> Iterator[Expr]:

@@ -113,6 +113,8 @@ def _repeated(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findi
     for number, first in enumerate(accesses):
         for second in accesses[number:]:
             twice = first.map.apply_range(second.map.reverse())
+            if model.persistent:  # two programs of a block are as two blocks
+                twice = twice.equate(isl.dim_type.in_, 0, isl.dim_type.out, 0)
             if first is second:
                 twice = twice.subtract(isl.Map.identity(twice.get_space()))
             if twice.is_empty():

@@ -12,6 +12,7 @@ from argus.ir.instruction import Order
 from argus.ir.nodes import Fragment
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.order import Ordering
+from argus.verify.races import conflicts
 from argus.verify.relations import Cells, Map, Model, smallest
 
 
@@ -24,6 +25,8 @@ def check(model: Model, ordering: Ordering) -> list[Finding]:
         others = [c for c in accesses if c.relation.order is not Order.ASYNC_MMA]
         for product in products:
             for other in others:
+                if product.relation.mode is other.relation.mode is Mode.READ:
+                    continue
                 finding = _in_flight(model, ordering, fragment, product, other)
                 finding = finding or _fence(model, ordering, fragment, other, product)
                 if finding is not None:
@@ -31,22 +34,19 @@ def check(model: Model, ordering: Ordering) -> list[Finding]:
     return findings
 
 
-def _pairs(model: Model, first: Cells, second: Cells) -> Map:
-    return model.iteration_cells(first).apply_range(model.iteration_cells(second).reverse())
-
-
 def _in_flight(model: Model, ordering: Ordering, fragment: Fragment, product: Cells, other: Cells) -> Finding | None:
-    early = ordering.uncompleted(_pairs(model, product, other), product.site, other.site, Order.ASYNC_MMA)
+    early = ordering.uncompleted(conflicts(model, product, other), product.site, other.site, Order.ASYNC_MMA)
     if early.is_empty():
         return None
     verb = "read" if other.relation.mode is Mode.READ else "written"
-    text = f"registers '{fragment.name}' are {verb} while an asynchronous product still writes them"
+    does = "reads" if product.relation.mode is Mode.READ else "writes"
+    text = f"registers '{fragment.name}' are {verb} while an asynchronous product still {does} them"
     help = "wait for the product first (wgmma.commit_group, then wgmma.wait_group)"
     return _finding(model, "register-in-flight", text, help, product, other, early)
 
 
 def _fence(model: Model, ordering: Ordering, fragment: Fragment, other: Cells, product: Cells) -> Finding | None:
-    unfenced = ordering.unfenced(_pairs(model, other, product), other.site, product.site)
+    unfenced = ordering.unfenced(conflicts(model, other, product), other.site, product.site)
     if unfenced.is_empty():
         return None
     text = f"no fence orders the accesses to registers '{fragment.name}' before this asynchronous product"

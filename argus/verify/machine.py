@@ -128,7 +128,7 @@ def _statements(bounds: BoundsChecker) -> Iterator[tuple[Site, Finding]]:
 
 def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
     kernel = bounds.kernel
-    if stmt.instr == "tma.load":
+    if stmt.instr in ("tma.load", "tma.store"):
         return _bulk(bounds, site, stmt)
     if stmt.instr is None or stmt.layout is None:
         return []
@@ -169,12 +169,13 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
 
 def _bulk(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
     """The first element of a box lies at a multiple of 16 bytes of its row: H200s stop at others (measured)."""
-    solver, dtype = bounds.solver, bounds.kernel.object(stmt.src.obj).dtype
-    origin = solver.integer(stmt.src.index[-1]) - solver.integer(Coord(len(stmt.shape) - 1))
+    outside = stmt.src if stmt.instr == "tma.load" else stmt.dst
+    solver, dtype = bounds.solver, bounds.kernel.object(outside.obj).dtype
+    origin = solver.integer(outside.index[-1]) - solver.integer(Coord(len(stmt.shape) - 1))
     answer = solver.holds(origin % (16 // dtype.bytes) == 0, bounds.facts(site))
     if answer.verdict is Verdict.PROVED:
         return []
-    text = f"a bulk copy of '{stmt.src.obj}' may begin at other than a multiple of 16 bytes of a row"
+    text = f"a bulk copy of '{outside.obj}' may begin at other than a multiple of 16 bytes of a row"
     help = f"let the tile begin at a multiple of {16 // dtype.bytes} elements, or leave out producer_warps"
     return [unknown("bulk-copy-origin", "machine", stmt.span, text, help)]
 

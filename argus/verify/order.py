@@ -14,12 +14,31 @@ writes are released at waits for the phase that counts their bytes.
 from __future__ import annotations
 
 from argus.ir.instruction import Order
-from argus.ir.nodes import Barrier, CommitGroup, MmaCommit, MmaFence, MmaWait, Role, WaitGroup
+from argus.ir.nodes import (
+    Barrier,
+    BulkCommit,
+    BulkWait,
+    CommitGroup,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    ProxyFence,
+    Role,
+    Stmt,
+    WaitGroup,
+)
 from argus.verify.program import Site
 from argus.verify.protocol import Protocol
 from argus.verify.relations import Map, Model, Set, first, isl
 
-_GROUPS = {Order.ASYNC_GROUP: (CommitGroup, WaitGroup), Order.ASYNC_MMA: (MmaCommit, MmaWait)}
+_GROUPS: dict[Order, tuple[type[Stmt], type[Stmt]]] = {
+    Order.ASYNC_GROUP: (CommitGroup, WaitGroup),
+    Order.ASYNC_MMA: (MmaCommit, MmaWait),
+    Order.BULK_READ: (BulkCommit, BulkWait),
+    Order.BULK_WRITE: (BulkCommit, BulkWait),
+}
+ASYNCHRONOUS_PROXY = (Order.ASYNC_BULK, Order.ASYNC_MMA, Order.BULK_READ, Order.BULK_WRITE)
+"""Accesses of the copy engine and of the tensor cores: others to the same cells need a proxy fence before them."""
 _HOPS = 3
 """Arrivals and waits that an order between roles is followed through; more are never needed for rings of buffers."""
 
@@ -31,17 +50,18 @@ class Ordering:
         self.model, self.protocol = model, protocol
         self.later = model.before()
         self._completed: dict[tuple[int, Order], Map] = {}
-        self._known: dict[tuple[int, Order], dict[str, Map]] = {}
+        self._known: dict[tuple[int, Order, bool], dict[str, Map]] = {}
 
     # ------------------------------------------------------------------ events
 
-    def _times(self, kind: type, role: Role | None, pending: int | None = None) -> Set:
-        """Times of all exactly known sites of a kind that the threads of a role run. Leaving some out loses order."""
+    def _times(self, kind: type[Stmt], role: Role | None, like: Stmt | None = None) -> Set:
+        """Times of all exactly known sites of a kind, or equal to `like`, that the threads of a role run.
+        Leaving some out loses order."""
         result = isl.Set.empty(self.later.get_space().domain())
         for site in self.model.sites:
             if not isinstance(site.stmt, kind) or (site.role is not None and site.role is not role):
                 continue
-            if pending is not None and getattr(site.stmt, "pending", None) != pending:
+            if like is not None and site.stmt != like:
                 continue
             _, exact, _ = self.model.domain(site)
             if exact:
@@ -65,25 +85,37 @@ class Ordering:
             commit, wait = _GROUPS[order]
             commits = self._times(commit, site.role)
             result = isl.Map.empty(self.issued(site).get_space())
-            pendings = {s.stmt.pending for s in self.model.sites if isinstance(s.stmt, (WaitGroup, MmaWait))}
             reach, count = self.issued(site), 0
-            for pending in sorted(pendings):
-                while count < pending + 1:  # the access's own group, and `pending` younger ones, are committed
+            for like in self._waits(wait, order):
+                while count < like.pending + 1:  # the access's own group, and `pending` younger ones, are committed
                     reach, count = self._first_after(reach, commits), count + 1
-                result = result.union(self._first_after(reach, self._times(wait, site.role, pending)))
+                result = result.union(self._first_after(reach, self._times(wait, site.role, like)))
             self._completed[key] = first(result)
         return self._completed[key]
 
+    def _waits(self, kind: type[Stmt], order: Order) -> list[WaitGroup | MmaWait | BulkWait]:
+        """The different waits for accesses of an ordering class, those for the fewest pending groups first."""
+        found: dict[Stmt, None] = {}
+        for site in self.model.sites:
+            only_reads = isinstance(site.stmt, BulkWait) and site.stmt.read and order is Order.BULK_WRITE
+            if isinstance(site.stmt, kind) and not only_reads:
+                found[site.stmt] = None
+        waits = [w for w in found if isinstance(w, (WaitGroup, MmaWait, BulkWait))]
+        return sorted(waits, key=lambda w: w.pending)
+
     # ------------------------------------------------------------------ release
 
-    def released(self, site: Site, order: Order, role: Role | None) -> Map:
-        """{iteration -> time from which on every other thread of `role` is ordered after the access}."""
-        known = self._knowledge(site, order)
+    def released(self, site: Site, order: Order, role: Role | None, fenced: bool = False) -> Map:
+        """{iteration -> time from which on every other thread of `role` is ordered after the access}.
+
+        With `fenced`: and after a proxy fence that its own thread made after it.
+        """
+        known = self._knowledge(site, order, fenced)
         return known.get("" if role is None else role.name, isl.Map.empty(self.issued(site).get_space()))
 
-    def _knowledge(self, site: Site, order: Order) -> dict[str, Map]:
+    def _knowledge(self, site: Site, order: Order, fenced: bool) -> dict[str, Map]:
         """By role: the release times of an access; "" stands for the whole block."""
-        key = (site.index, order)
+        key = (site.index, order, fenced)
         if key in self._known:
             return self._known[key]
         known: dict[str, Map] = {}
@@ -91,6 +123,8 @@ class Ordering:
             known = self.protocol.observed(site)
         else:
             done = self.completed(site, order)
+            if fenced:
+                done = self._first_after(done, self._times(ProxyFence, site.role))
             block = self._first_after(done, self._times(Barrier, None))
             own = self._first_after(done, self._times(Barrier, site.role))
             known = {role.name: block for role in self.protocol.roles} | {"": block}
@@ -130,6 +164,21 @@ class Ordering:
         """The pairs {iteration of first -> later iteration of second} without an `MmaFence` between them."""
         fence = self._first_after(self.issued(first), self._times(MmaFence, first.role))
         return pairs.intersect(self._precedes(self.issued(first), second)).subtract(self._precedes(fence, second))
+
+    def without_proxy_fence(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
+        """The pairs {ordinary access of first -> later asynchronous one of second} with no fence between the proxies.
+
+        The fence is made after the first access by its own thread, before what orders the second after it, or after
+        that by the threads that make the second (PTX ISA, fence.proxy.async).
+        """
+        before = self._precedes(self.released(first, order, second.role, fenced=True), second)
+        arrived = self.released(first, order, second.role)
+        after = self._precedes(self._first_after(arrived, self._times(ProxyFence, second.role)), second)
+        return pairs.intersect(self._precedes(self.issued(first), second)).subtract(before.union(after))
+
+    def loose_rounds(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
+        """The pairs {use of a buffer -> use of it in a later round} that are not ordered, whoever comes first."""
+        return pairs.subtract(self._precedes(self.released(first, order, second.role), second))
 
     def _precedes(self, times: Map, second: Site) -> Map:
         """{x -> iteration of second}: times(x) is before it."""

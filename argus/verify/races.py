@@ -15,7 +15,7 @@ from argus.ir.instruction import Order
 from argus.ir.nodes import Shared, Tensor
 from argus.simulate.sizes import integer_parameters
 from argus.verify.findings import Finding, Place, place_of, unknown
-from argus.verify.order import Ordering
+from argus.verify.order import ASYNCHRONOUS_PROXY, Ordering
 from argus.verify.relations import (
     Cells,
     Map,
@@ -66,12 +66,21 @@ def _conflicting(a: Cells, b: Cells) -> bool:
 def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cells, b: Cells) -> Finding | None:
     order = a.relation.order
     asynchronous = order is not Order.SYNC
-    conflict = model.iteration_cells(a).apply_range(model.iteration_cells(b).reverse())
+    conflict = conflicts(model, a, b)
     loose = ordering.unordered(conflict, a.site, b.site, order)
     if a.site is b.site and _self_conflict(model, a, b):
         loose = loose.union(conflict.intersect(isl.Map.identity(conflict.get_space())))
-    if isinstance(obj, Shared) and _proxies_meet(a, b) and not conflict.is_empty():
-        return _proxy(obj, a, b)
+    rounds = model.next_rounds(obj.name)
+    if rounds is not None:  # the same buffer, rounds later: ordered as their trips are
+        again = model.iteration_cells(a).apply_range(rounds).apply_range(model.iteration_cells(b).reverse())
+        early = ordering.loose_rounds(again, a.site, b.site, order)
+        if not early.is_empty():
+            return _race(model, obj, a, b, early, exact=a.exact and b.exact, reason=a.reason or b.reason)
+    if isinstance(obj, Shared) and order not in ASYNCHRONOUS_PROXY and b.relation.order in ASYNCHRONOUS_PROXY:
+        met = conflict if rounds is None else conflict.union(again)
+        unfenced = ordering.without_proxy_fence(met, a.site, b.site, order)
+        if not unfenced.is_empty():
+            return _proxy(model, obj, a, b, unfenced)
     if loose.is_empty():
         return None
     same_cell = a.map.apply_range(b.map.reverse())
@@ -84,19 +93,27 @@ def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cel
     return _race(model, obj, a, b, pairs, exact=a.exact and b.exact, reason=a.reason or b.reason)
 
 
-_ASYNCHRONOUS_PROXY = (Order.ASYNC_BULK, Order.ASYNC_MMA)
+def conflicts(model: Model, a: Cells, b: Cells) -> Map:
+    """{iteration of a -> iteration of b} that touch one cell. Two programs of a block meet in tensors as two blocks do:
+    that is the question of `_across_blocks`."""
+    pairs = model.iteration_cells(a).apply_range(model.iteration_cells(b).reverse())
+    if model.persistent and isinstance(model.kernel.object(a.relation.obj), Tensor):
+        return pairs.equate(isl.dim_type.in_, 0, isl.dim_type.out, 0)
+    return pairs
 
 
-def _proxies_meet(a: Cells, b: Cells) -> bool:
-    """Whether one access is ordinary and the other goes through the asynchronous proxy."""
-    through = [c.relation.order in _ASYNCHRONOUS_PROXY for c in (a, b)]
-    return through[0] != through[1]
-
-
-def _proxy(obj: Shared, a: Cells, b: Cells) -> Finding:
-    text = f"ordinary and asynchronous accesses to shared tile '{obj.name}' meet; their order needs a proxy fence"
-    help = "keep tiles of bulk copies and wgmma apart from those that threads read and write themselves"
-    return unknown("proxy-unknown", "races", b.site.stmt.span, text, help)
+def _proxy(model: Model, obj: Shared, a: Cells, b: Cells, pairs: Map) -> Finding:
+    text = f"{_verb(a)} and asynchronous {_verb(b)} of shared tile '{obj.name}' without a proxy fence between them"
+    help = "put al.proxy_fence() after the first, before the barrier or arrival that orders the two"
+    span = b.site.stmt.span
+    if not (a.exact and b.exact):
+        return unknown("races-unknown", "races", span, f"cannot exclude: {text}", help)
+    point, notes = smallest(pairs.range()), (Note(f"first: {_verb(a)}", a.site.stmt.span),)
+    place = place_of(model.kernel, point, b.site)
+    label = "goes through the asynchronous proxy"
+    return Finding(
+        "missing-proxy-fence", "races", Verdict.REFUTED, text, span, label=label, notes=notes, help=help, place=place
+    )
 
 
 def _self_conflict(model: Model, a: Cells, b: Cells) -> bool:

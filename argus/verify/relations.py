@@ -25,9 +25,6 @@ from argus.ir.expr import (
     Param,
     ProgramId,
     Thread,
-    op,
-    rewrite,
-    walk,
 )
 from argus.ir.nodes import Assume, For, Kernel, Precondition, Programs, Requires, Shared, Tensor
 from argus.ir.types import MAX_EXTENT
@@ -409,19 +406,8 @@ class Model:
         return conditions
 
     def resolve(self, site: Site, expr: Expr) -> Expr:
-        """`expr` with computed registers spelled out (see `program.resolved`), and running counts of loops that run
-        once as trip numbers."""
-
-        def change(e: Expr) -> Expr | None:
-            if not isinstance(e, LoopVar) or e.name not in self.translator.counts:
-                return None
-            loop, *deeper = self._nest(site, e.name)
-            if deeper or loop.counter is None:
-                return None
-            trip = op("floordiv", op("sub", LoopVar(loop.var), loop.start), Const(loop.step))
-            return op("mod", trip, Const(loop.counter.wrap))
-
-        return rewrite(resolved(self.sites, site, expr), change)
+        """`expr` with computed registers spelled out; see `program.resolved`."""
+        return resolved(self.sites, site, expr)
 
     # ------------------------------------------------------------------ rings
 
@@ -435,7 +421,7 @@ class Model:
     def ring_place(self, site: Site, index: Expr) -> Place | None:
         """The place in a ring whose count runs through nested loops, if that is what an index is."""
         place = place_in_ring(index)
-        if place is None or place.counter not in self.translator.counts or len(self._nest(site, place.counter)) < 2:
+        if place is None or place.counter not in self.translator.counts:
             return None
         counting = self._nest(site, place.counter)[-1].counter
         if counting is None or counting.wrap % (2 * place.size):
@@ -497,7 +483,7 @@ class Model:
         """All programs of a block take the same steps: nothing but masks and indices depends on which one it is."""
         for site in self.sites:
             exprs = [*site.guards, *(e for loop in site.loops for e in (loop.start, loop.stop))]
-            if any(isinstance(e, ProgramId) for expr in exprs for e in walk(self.resolve(site, expr))):
+            if any(differs_by_block(self.resolve(site, expr)) for expr in exprs):
                 raise NonAffine("the steps of a persistent kernel depend on the program: loops and branches may not")
 
     def guard_text(self, site: Site, guard: Expr, coords: tuple[str, ...]) -> str:
@@ -638,7 +624,7 @@ class Model:
         """`cells` without the parameters that depend on the program."""
         for name, expr in self.translator.parameters.items():
             position = cells.find_dim_by_name(isl.dim_type.param, name)
-            if position >= 0 and any(isinstance(e, ProgramId) for e in walk(expr)):
+            if position >= 0 and differs_by_block(expr):
                 cells = cells.project_out(isl.dim_type.param, position, 1)
         return cells.intersect_params(self._context)
 
