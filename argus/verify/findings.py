@@ -8,7 +8,7 @@ from argus.diagnostic import Note, Severity, Verdict
 from argus.ir.nodes import Kernel
 from argus.simulate.sizes import integer_parameters
 from argus.source import NO_SPAN, Span
-from argus.verify.program import Site
+from argus.verify.program import Site, loops_by_trip
 from argus.verify.relations import Point, identifier
 
 
@@ -50,10 +50,15 @@ def unknown(code: str, prop: str, span: Span, message: str, help: str) -> Findin
 def place_of(kernel: Kernel, point: Point, site: Site | None) -> Place:
     """The concrete place that a sampled instance stands for; unconstrained sizes get 1, or 0 program ids."""
     loops = site.iterators if site is not None else ()
+    trips = loops_by_trip(kernel)
+    counters = {}
+    for name, value in zip(loops, point.values[: len(loops)], strict=False):
+        start, step = trips.get(name, (0, 1))
+        counters[name] = start + step * value
     return Place(
         sizes={name: point.parameters.get(identifier(name), 1) for name in integer_parameters(kernel)},
         block=block_of(kernel, point.parameters),
-        iteration=dict(zip(loops, point.values[: len(loops)], strict=False)),
+        iteration=counters,
         element=point.values[len(loops) :],
     )
 

@@ -160,6 +160,16 @@ class _Walk:
                 yield from self.statement(stmt, role, loops, guards, (*position, part, 0, rank, number))
 
 
+def loops_by_trip(kernel: Kernel) -> dict[str, tuple[int, int]]:
+    """Loops whose instances are numbered by trips, not by the values of their variable: {name -> (start, step)}."""
+    found: dict[str, set[tuple[Expr, int]]] = {}
+    for stmt in walk_statements(kernel.body):
+        if isinstance(stmt, For):
+            found.setdefault(stmt.var, set()).add((stmt.start, stmt.step))
+    agreed = {name: next(iter(each)) for name, each in found.items() if len(each) == 1}
+    return {name: (int(start.value), step) for name, (start, step) in agreed.items() if isinstance(start, Const)}
+
+
 def _brings_data(role: Role) -> bool:
     """Whether a role issues bulk copies: in the schedule it runs ahead of those that wait for them."""
     return any(isinstance(stmt, MbarrierExpect) for stmt in walk_statements(role.body))

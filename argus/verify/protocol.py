@@ -132,7 +132,7 @@ class Protocol:
         sizes = {place.size for _, place in places if place is not None}
         if len(counts) < len(places) or sizes != {barrier.count}:
             raise NonAffine("it is not one ring of as many places for all that use it")
-        if not all(c.trips.is_equal(counts[0].trips) for c in counts):
+        if not all(self.model.same(c.after(0), counts[0].after(0)) for c in counts):
             raise NonAffine("its users count different trips")
         return Ring(barrier, counts[0].after(-barrier.count), counts[0])
 
@@ -170,10 +170,10 @@ class Protocol:
 
     def _guesses(self, ring: Ring, site: Site) -> list[Map]:
         """Candidates for {iteration -> use}."""
-        domain, exact, reason = self.model.domain(site)
+        _, exact, reason = self.model.domain(site)
         if not exact:
             raise NonAffine(reason)
-        iterations = self.model.iterations(domain, site)
+        iterations = self.model.iteration_schedule(site).domain()
         index = _index_of(site)
         place = self.model.ring_place(site, index)
         if place is not None:
@@ -193,21 +193,23 @@ class Protocol:
         """Every use comes after the one before it on its barrier; with `once`, no use is made twice."""
         times: Map | None = None  # {use -> times}
         for site, keys in zip(sites, names, strict=True):
-            domain = self.model.iterations(self.model.domain(site)[0], site)
+            domain = self.model.iteration_schedule(site).domain()
             legal = ring.count.trips if ring.count is not None else isl.Set("{ [i, n] : n >= 0 }")
-            if not domain.subtract(keys.domain()).is_empty() or not keys.range().subtract(legal).is_empty():
+            if not self.model.nothing(domain.subtract(keys.domain())):
                 return False
-            if once and not keys.is_injective():
+            if not self.model.nothing(keys.range().subtract(legal)):
+                return False
+            if once and not keys.intersect_params(self.model.context).is_injective():
                 return False
             here = keys.reverse().apply_range(self.model.iteration_schedule(site))
             times = here if times is None else times.union(here)
         assert times is not None
-        if once and not times.is_single_valued():
+        if once and not times.intersect_params(self.model.context).is_single_valued():
             return False
         uses = times.reverse()  # {time -> use}
         following = uses.apply_range(ring.previous)  # {time -> the use before}
         earlier = following.apply_range(times).intersect(self.later.reverse())
-        return bool(following.domain().subtract(earlier.domain()).is_empty())
+        return self.model.nothing(following.domain().subtract(earlier.domain()))
 
     def _wait(self, ring: Ring, site: Site, keys: Map) -> Wait | None:
         """The phases that a wait waits for, from its own uses and its parity."""
@@ -222,12 +224,12 @@ class Protocol:
         text = f"{{ {self.model.tuple_text(site, ())} -> [q] : (q - ({parity})) mod 2 = 0 and 0 <= q <= 1 }}"
         parities = self.model.parse_map(text).intersect_domain(keys.domain())
         ordinal = isl.Map("{ [i, n] -> [q] : (q - n) mod 2 = 0 and 0 <= q <= 1 }")
-        if keys.apply_range(ordinal).is_equal(parities):
+        if self.model.same(keys.apply_range(ordinal), parities):
             return data
         free = keys.apply_range(isl.Map("{ [i, n] -> [q] : (q - n - 1) mod 2 = 0 and 0 <= q <= 1 }"))
-        if free.is_equal(parities):
+        if self.model.same(free, parities):
             return space
-        wrong = free.subtract(parities).domain()
+        wrong = free.subtract(parities).domain().intersect_params(self.model.context)
         at = place_of(self.model.kernel, smallest(wrong if not wrong.is_empty() else keys.domain()), site)
         text = f"the parity of this wait on mbarrier '{stmt.barrier}' is not that of the phase it has to wait for"
         help = "for the i-th use of a ring of S: (i // S) % 2 to wait for data, (i // S + 1) % 2 for a free slot"
@@ -244,7 +246,7 @@ class Protocol:
             raise NonAffine("the parity of a wait is not that of its place's round")
         rounds = place.shift // place.size  # that the place's expression is ahead of the trip
         nearest = self.model.trips(site, place, place.shift % place.size).intersect_domain(keys.domain())
-        return (ahead + rounds + (0 if keys.is_equal(nearest) else 1)) % 2 == 0
+        return (ahead + rounds + (0 if self.model.same(keys, nearest) else 1)) % 2 == 0
 
     # ------------------------------------------------------------------ arrivals and bytes
 
@@ -267,7 +269,8 @@ class Protocol:
         brought = dict.fromkeys((e.site.index for e in expects), 0)
         for copy in copies:
             for keys, event in product(self._guesses(ring, copy), expects):
-                alike = keys.is_injective() and keys.range().is_equal(event.keys.range())
+                alike = self.model.same(isl.Map.from_range(keys.range()), isl.Map.from_range(event.keys.range()))
+                alike = alike and keys.intersect_params(self.model.context).is_injective()
                 if alike and event.site.role is copy.role:
                     signals.append(self._event(copy, keys))
                     brought[event.site.index] += signals[-1].bytes
@@ -356,7 +359,8 @@ class Protocol:
         needed += [(wait.needs.intersect_range(when.domain()), when) for when in self._brought(wait.barrier)]
         for uses, when in needed:
             stuck = uses.domain().subtract(uses.apply_range(when).intersect(earlier).domain())
-            if not stuck.is_empty():
+            if not self.model.nothing(stuck):
+                stuck = stuck.intersect_params(self.model.context)
                 text = f"this wait on mbarrier '{wait.barrier}' can never return: the arrival that it needs never comes"
                 help = "every phase that is waited for needs all of its arrivals, before or beside the wait"
                 place = place_of(self.model.kernel, smallest(stuck), wait.site)
@@ -372,7 +376,7 @@ class Protocol:
         known = self._closure(self.model.iteration_schedule(wait.site), wait.site.role)
         for name in sorted(self._arriving(wait.barrier) & set(known)):
             late = known[name].apply_range(self.later)
-            if wait.next.apply_range(self._arrival_times(wait.barrier, name)).subtract(late).is_empty():
+            if self.model.nothing(wait.next.apply_range(self._arrival_times(wait.barrier, name)).subtract(late)):
                 return []
         return [
             unknown(
@@ -406,7 +410,7 @@ class Protocol:
         after = known.get(role.name, isl.Map.empty(self.model.iteration_schedule(event.site).get_space()))
         done = self.model.iteration_schedule(event.site)
         seen = after.apply_range(self.later).intersect(done)
-        if before.domain().subtract(seen.domain()).is_empty():
+        if self.model.nothing(before.domain().subtract(seen.domain())):
             return []
         return [
             unknown(

@@ -8,7 +8,7 @@ uniform, loop-free sub-expression of that kind becomes an *opaque* parameter ins
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -29,7 +29,7 @@ from argus.ir.expr import (
 from argus.ir.nodes import Assume, For, Kernel, Precondition, Programs, Requires, Shared, Tensor
 from argus.ir.types import MAX_EXTENT
 from argus.layout import FragmentLayout
-from argus.verify.program import Site, differs_by_block, is_launch_constant, resolved, sites
+from argus.verify.program import PROGRAM, Site, differs_by_block, is_launch_constant, loops_by_trip, resolved, sites
 from argus.verify.rings import Place, place_in_ring
 
 __all__ = [
@@ -116,11 +116,13 @@ def counter(name: str) -> str:
 @dataclass
 class Translator:
     """Expressions to isl text. `opaque` collects the parameters made for non-affine launch constants; `counts` are
-    the running counts, which have no text of their own."""
+    the running counts, which have no text of their own; `trips` are the loops whose dimension is the trip number, with
+    their start and step: it says the same as their variable, without a congruence."""
 
     opaque: dict[Expr, str] = field(default_factory=dict)
     parameters: dict[str, Expr] = field(default_factory=dict)
     counts: frozenset[str] = frozenset()
+    trips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def integer(self, expr: Expr, coords: tuple[str, ...]) -> str:
         """Text of an integer expression; `coords[i]` is the text for `Coord(i)`."""
@@ -134,6 +136,9 @@ class Translator:
             case LoopVar(name=name):
                 if name in self.counts:
                     raise NonAffine(f"the running count '{name}' is used as other than a place in a ring of buffers")
+                if name in self.trips:
+                    start, step = self.trips[name]
+                    return f"({start} + {step} * {counter(name)})"
                 return counter(name)
             case Coord(axis=axis):
                 return coords[axis]
@@ -298,8 +303,9 @@ class Model:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.sites = sites(kernel)
-        counting = (s.stmt.counter for s in self.sites if isinstance(s.stmt, For))
-        self.translator = Translator(counts=frozenset(c.name for c in counting if c is not None))
+        loops = [s.stmt for s in self.sites if isinstance(s.stmt, For)]
+        counting = frozenset(loop.counter.name for loop in loops if loop.counter is not None)
+        self.translator = Translator(counts=counting, trips=loops_by_trip(kernel))
         self.depth = max((len(s.position) for s in self.sites), default=1)
         self.unmodelled: list[str] = []
         self.size_context = isl.Set("{ : }")
@@ -400,9 +406,14 @@ class Model:
         """isl text: the counters of some loops around a site are in range."""
         conditions = []
         for loop in loops:
-            var, bounds = counter(loop.var), (self.resolve(site, e) for e in (loop.start, loop.stop))
-            start, stop = (self.translator.integer(e, ()) for e in bounds)
-            conditions.append(f"{start} <= {var} < {stop} and ({var} - {start}) mod {loop.step} = 0")
+            if loop.var == PROGRAM:  # as many as the block is given: what is proved of any number holds for fewer
+                conditions.append(f"0 <= {counter(PROGRAM)}")
+                continue
+            var = self.translator.integer(LoopVar(loop.var), ())
+            start, stop = (self.translator.integer(self.resolve(site, e), ()) for e in (loop.start, loop.stop))
+            conditions.append(f"{start} <= {var} < {stop}")
+            if loop.step > 1 and loop.var not in self.translator.trips:
+                conditions.append(f"({var} - {start}) mod {loop.step} = 0")
         return conditions
 
     def resolve(self, site: Site, expr: Expr) -> Expr:
@@ -437,17 +448,19 @@ class Model:
                 raise NonAffine(f"the loop that counts '{place.counter}' stands in a branch")
             conditions = self._loop_conditions(site, nest)
             names = ", ".join(counter(loop.var) for loop in nest)
-            ran = self.parse_set(f"{{ [{names}] : {' and '.join(conditions)} }}").intersect_params(self._context)
+            ran = self.parse_set(f"{{ [{names}] : {' and '.join(conditions)} }}").gist_params(self._context)
             trips = self.parse_map(f"{{ [{names}] -> [{', '.join(self._trip(site, nest))}] }}")
             self._counts[nest] = Count(ran.apply(trips))
         return self._counts[nest]
 
     def _trip(self, site: Site, nest: tuple[For, ...]) -> list[str]:
         """isl text of the trip number of each loop."""
-        starts = [self.translator.integer(self.resolve(site, loop.start), ()) for loop in nest]
-        return [
-            f"floor(({counter(loop.var)} - ({start})) / {loop.step})" for loop, start in zip(nest, starts, strict=True)
-        ]
+        texts = []
+        for loop in nest:
+            start = self.translator.integer(self.resolve(site, loop.start), ())
+            by_value = f"floor(({counter(loop.var)} - ({start})) / {loop.step})"
+            texts.append(counter(loop.var) if loop.var in self.translator.trips else by_value)
+        return texts
 
     def trips(self, site: Site, place: Place, shift: int, coords: tuple[str, ...] = ()) -> Map:
         """{instance of a site -> the trip `shift` after its own}."""
@@ -597,11 +610,11 @@ class Model:
         return self._schedule(site, self.coords(len(site.shape)))
 
     def iteration_schedule(self, site: Site) -> Map:
-        """{S[loop counters] -> time} over the iterations that a site runs, without its elements."""
+        """{S[loop counters] -> time} over the iterations that a site runs, without its elements; in the context."""
         if site.index not in self._schedules:
             domain, _, _ = self.domain(site)
-            schedule = self._schedule(site, ()).intersect_domain(self.iterations(domain, site))
-            self._schedules[site.index] = schedule
+            iterations = self.iterations(domain, site).gist_params(self._context)
+            self._schedules[site.index] = self._schedule(site, ()).intersect_domain(iterations)
         return self._schedules[site.index]
 
     def iterations(self, instances: Set, site: Site) -> Set:
@@ -635,8 +648,15 @@ class Model:
 
     def times(self, site: Site) -> Set:
         """The set of times at which a site runs."""
-        domain, _, _ = self.domain(site)
-        return domain.apply(self.schedule(site))
+        return self.iteration_schedule(site).range()
+
+    def nothing(self, found: Map | Set) -> bool:
+        """Whether a set or relation that was made of schedules has no point in the context."""
+        return bool(found.intersect_params(self._context).is_empty())
+
+    def same(self, a: Map, b: Map) -> bool:
+        """Whether two relations that were made of schedules are equal in the context."""
+        return bool(a.intersect_params(self._context).is_equal(b.intersect_params(self._context)))
 
     def before(self, strict: bool = True) -> Map:
         """{time -> later time}."""
