@@ -47,6 +47,17 @@ ROWS: tuple[Shape, ...] = (
 """Hidden sizes of models, a head's, rows that no tile divides, and a length that is odd: no vector of 16 bytes."""
 
 
+FEED_FORWARD: tuple[Shape, ...] = (
+    ("bfloat16", 16384, 14336),
+    ("bfloat16", 16384, 4096),
+    ("bfloat16", 65536, 1024),
+    ("bfloat16", 9999, 3000),
+    ("float16", 8192, 11008),
+    ("float32", 16384, 4096),
+)
+"""Inner sizes of feed-forward layers."""
+
+
 def _matrix(device: str, rows: int, columns: int, dtype: Any) -> Sequence[Any]:
     return (torch.randn(rows, columns, device=device, dtype=dtype),)
 
@@ -58,12 +69,50 @@ def _with_weight(device: str, rows: int, columns: int, dtype: Any) -> Sequence[A
     )
 
 
+def _with_weight_and_bias(device: str, rows: int, columns: int, dtype: Any) -> Sequence[Any]:
+    return (*_with_weight(device, rows, columns, dtype), torch.randn(columns, device=device, dtype=dtype))
+
+
+def _with_residual(device: str, rows: int, columns: int, dtype: Any) -> Sequence[Any]:
+    x, *parameters = _with_weight_and_bias(device, rows, columns, dtype)
+    return (x, torch.randn_like(x), *parameters)
+
+
+def _halves(device: str, rows: int, columns: int, dtype: Any) -> Sequence[Any]:
+    both = torch.randn(rows, 2 * columns, device=device, dtype=dtype)
+    return tuple(both.chunk(2, -1))
+
+
 def _softmax(x: Any) -> Any:
     return torch.softmax(x, -1)
 
 
 def _rmsnorm(x: Any, weight: Any) -> Any:
     return F.rms_norm(x, weight.shape, weight, EPS)
+
+
+def _layernorm(x: Any, weight: Any, bias: Any) -> Any:
+    return F.layer_norm(x, weight.shape, weight, bias, EPS)
+
+
+def _add_layernorm(x: Any, residual: Any, weight: Any, bias: Any) -> Any:
+    total = x + residual
+    return _layernorm(total, weight, bias), total
+
+
+def _silu_mul(gate: Any, up: Any) -> Any:
+    return F.silu(gate) * up
+
+
+def _quantize(x: Any) -> Any:
+    scale = x.abs().amax(-1, keepdim=True).float().clamp_min(1e-12) / 448
+    return (x.float() / scale).to(torch.float8_e4m3fn), scale
+
+
+def _quantize_exactly(x: Any) -> Any:
+    """Values that are rounded to float8 are compared with those before rounding."""
+    scale = x.double().abs().amax(-1, keepdim=True).clamp_min(1e-12) / 448
+    return x.double() / scale, scale
 
 
 KERNELS: dict[str, Kernel] = {
@@ -81,6 +130,38 @@ KERNELS: dict[str, Kernel] = {
         lambda x, weight: _rmsnorm(x.double(), weight.double()),
         _with_weight,
         lambda m, n, size: (2 * m * n + n) * size,
+        ROWS,
+    ),
+    "layernorm": Kernel(
+        lambda x, weight, bias: argus.kernels.layernorm(x, weight, bias, EPS),
+        _layernorm,
+        lambda *operands: _layernorm(*(t.double() for t in operands)),
+        _with_weight_and_bias,
+        lambda m, n, size: (2 * m * n + 2 * n) * size,
+        ROWS,
+    ),
+    "add_layernorm": Kernel(
+        lambda x, residual, weight, bias: argus.kernels.add_layernorm(x, residual, weight, bias, EPS),
+        _add_layernorm,
+        lambda *operands: _add_layernorm(*(t.double() for t in operands)),
+        _with_residual,
+        lambda m, n, size: (4 * m * n + 2 * n) * size,
+        ROWS,
+    ),
+    "silu_mul": Kernel(
+        argus.kernels.silu_mul,
+        _silu_mul,
+        lambda gate, up: _silu_mul(gate.double(), up.double()),
+        _halves,
+        lambda m, n, size: 3 * m * n * size,
+        FEED_FORWARD,
+    ),
+    "quantize": Kernel(
+        argus.kernels.quantize,
+        _quantize,
+        _quantize_exactly,
+        _matrix,
+        lambda m, n, size: m * n * (size + 1) + 4 * m,
         ROWS,
     ),
 }

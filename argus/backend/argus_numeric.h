@@ -24,6 +24,7 @@ namespace target {
 ARGUS_FN unsigned bits_of(float x);
 ARGUS_FN float float_of(unsigned bits);
 ARGUS_FN float f16_to_float(unsigned short bits);
+ARGUS_FN float bf16_to_float(unsigned short bits);
 ARGUS_FN unsigned short float_to_f16(float x);
 ARGUS_FN unsigned short float_to_bf16(float x);
 ARGUS_FN float e4m3fn_to_float(unsigned char bits);
@@ -115,7 +116,7 @@ template <int M, int BIAS> ARGUS_FN float decode_fnuz(unsigned char bits) {
 
 template <class T> ARGUS_FN float to_float(T x) {
     if constexpr (same<T, tf32>) return target::float_of(x.bits);
-    else if constexpr (same<T, bf16>) return target::float_of(static_cast<unsigned>(x.bits) << 16);
+    else if constexpr (same<T, bf16>) return target::bf16_to_float(x.bits);
     else if constexpr (same<T, f16>) return target::f16_to_float(x.bits);
     else if constexpr (same<T, e4m3fn>) return target::e4m3fn_to_float(x.bits);
     else if constexpr (same<T, e5m2>) return target::f16_to_float(static_cast<unsigned short>(x.bits << 8));

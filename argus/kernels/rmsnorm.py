@@ -34,10 +34,10 @@ def rmsnorm_rows(
     cols = al.arange(BLOCK)
     live = (rows < M)[:, None] & (cols < N)
     values = al.load(x[rows[:, None], cols], mask=live).to(al.float32)
-    scale = al.load(weight[cols], mask=cols < N).to(al.float32)
+    scale = al.load(weight[cols], mask=cols < N)
     squares = al.sum(values * values, axis=1, keep_dims=True)
     inverse = al.rsqrt(squares / N.to(al.float32) + eps)
-    al.store(out[rows[:, None], cols], (values * inverse * scale).to(DTYPE), mask=live)
+    al.store(out[rows[:, None], cols], (values * inverse * scale.to(al.float32)).to(DTYPE), mask=live)
 
 
 def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:

@@ -58,6 +58,18 @@ def spread(columns: int) -> Spread:
     return Spread(rows, block, warps)
 
 
+def tiled(columns: int) -> Spread:
+    """How a matrix with rows of `columns` elements is cut into tiles for work on single elements.
+
+    A block of 4 warps has 16 elements a thread, of one row or, if rows are shorter, of several.
+    """
+    size = 16 * _LANES * _WARPS
+    block = _CHUNK
+    while block < min(columns, size):
+        block *= 2
+    return Spread(size // block, block, _WARPS)
+
+
 def matrix(x: torch.Tensor) -> torch.Tensor:
     """`x` as rows `[M, N]` of consecutive elements: a view, any distance apart, unless only a copy can be that.
 

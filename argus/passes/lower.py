@@ -8,6 +8,7 @@ from argus.ir.nodes import Kernel
 from argus.ir.target import TARGETS
 from argus.passes.allocate import allocate_shared
 from argus.passes.assign import assign_layouts
+from argus.passes.conditions import ask_once_a_vector
 from argus.passes.matrix import choose_matrix_instructions
 from argus.passes.persist import persist
 from argus.passes.pipeline import pipeline
@@ -35,6 +36,7 @@ PASSES: tuple[Pass, ...] = (
     by_role(slice_products),  # mma: operands in registers
     by_role(spread_copies),  # pipelined loops: copies between products
     by_role(split_reductions),  # accumulate: thread, warp, block
+    by_role(ask_once_a_vector),  # where, masks: the same for a vector
     by_role(select_instructions),  # copies: instruction, vector
     allocate_shared,  # shared tiles: offset
     check_registers,

@@ -243,7 +243,7 @@ def _constant_reduction(
 
 
 def _constant_application(op: str, args: list[list[tuple[UnionSet, float]]]) -> list[tuple[UnionSet, float]]:
-    """Numbers that absorb or survive: 0 in products and quotients, -inf under subtraction, scaling and exp."""
+    """Numbers that absorb or survive: 0 in products, quotients and sums with 0, -inf under sums, scaling and exp."""
     found: list[tuple[UnionSet, float]] = []
     if op == "mul":
         found += [(region, 0.0) for arg in args for region, value in arg if value == 0]
@@ -253,6 +253,7 @@ def _constant_application(op: str, args: list[list[tuple[UnionSet, float]]]) -> 
         found += [(region, 0.0) for region, value in args[0] if value == 0]
     elif op in ("sub", "add"):
         found += [(region, value) for region, value in args[0] if value == float("-inf")]
+        found += [(r.intersect(s), 0.0) for r, v in args[0] if v == 0 for s, other in args[1] if other == 0]
     elif op in ("exp", "exp2"):
         found += [(region, 0.0) for region, value in args[0] if value == float("-inf")]
     return found

@@ -25,6 +25,7 @@ float f16_to_float(unsigned short bits) {
                                           : float_of(0x7fc00000u);
     return bits & 0x8000u ? -value : value;
 }
+float bf16_to_float(unsigned short bits) { return float_of(static_cast<unsigned>(bits) << 16); }
 unsigned short float_to_f16(float) { return 0; }
 unsigned short float_to_bf16(float x) { return detail::encode_bf16(x); }
 float e4m3fn_to_float(unsigned char bits) { return detail::decode_e4m3fn(bits); }

@@ -144,7 +144,8 @@ def test_every_memory_kernel_and_its_peer_meet_the_exact_result(require_tool: An
         case = memory.Case(name, "float32", 3, 20)
         row, problems = memory.row_of(torch, "cpu", case, memory.own_sides(case), 1, lambda *_: 1e-6, 4.0)
         assert not problems
-        assert float(row["error"] or 0) < 1e-5 and float(row["eager error"] or 0) < 1e-5  # type: ignore[arg-type]
+        least = 0.1 if name == "quantize" else 1e-5
+        assert float(row["error"] or 0) < least and float(row["eager error"] or 0) < least  # type: ignore[arg-type]
         assert row["speed / best peer"] == 1.0 and row["compile TB/s"] is None
 
 

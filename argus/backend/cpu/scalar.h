@@ -24,6 +24,7 @@ ARGUS_FN float f16_to_float(unsigned short bits) {
     const unsigned magnitude = code >= 0x7c00u ? 0x7f800000u | code << 13 : bits_of(detail::scaled<10, 15>(code));
     return float_of(magnitude | sign);
 }
+ARGUS_FN float bf16_to_float(unsigned short bits) { return float_of(static_cast<unsigned>(bits) << 16); }
 ARGUS_FN unsigned short float_to_f16(float x) {
     const unsigned magnitude = bits_of(x) & 0x7fffffffu, sign = bits_of(x) >> 16 & 0x8000u;
     if (magnitude > 0x7f800000u) return 0x7fffu;

@@ -88,6 +88,11 @@ def enclosed(text: str, binds: int, needed: int) -> str:
     return f"({text})" if binds < needed else text
 
 
+def _sum(text: str, needed: int) -> str:
+    """`text`, a sum of products, enclosed as needed."""
+    return enclosed(text, SUM if " + " in text else PRODUCT if " " in text else ATOM, needed)
+
+
 class Printer:
     """Prints expressions: of launch-time scalars anywhere, of coordinates and registers within a `Domain`."""
 
@@ -108,8 +113,7 @@ class Printer:
             case Thread():
                 return "thread"
             case Coord(axis=axis):
-                text = self._domain().coordinate(axis)
-                return enclosed(text, SUM if " + " in text else PRODUCT if " " in text else ATOM, needed)
+                return _sum(self._domain().coordinate(axis), needed)
             case Elem():
                 return self.register(expr)
             case Op():
@@ -139,6 +143,9 @@ class Printer:
 
     def _op(self, expr: Op, needed: int) -> str:
         name, dtype, args = expr.op, expr.dtype, expr.args
+        rounded = self._rounded_down(expr)
+        if rounded is not None:
+            return _sum(rounded, needed)
         operand = args[-1].dtype
         data = operand.is_int and any(True for _ in elements(expr))
         if name == "cast":
@@ -162,6 +169,14 @@ class Printer:
         if infix is None or name in _CALLS:
             return f"argus::{_CALLS.get(name, name)}({', '.join(self._same_type(expr, TERNARY))})"
         return self._infix(expr, infix, needed)
+
+    def _rounded_down(self, expr: Op) -> str | None:
+        """`c - c % width` of a coordinate, where it is what some of the coordinate's digits make up."""
+        match expr:
+            case Op(op="sub", args=(Coord(axis=axis), Op(op="mod", args=(Coord(axis=same), Const(value=width))))):
+                return self._domain().rounded_down(axis, int(width)) if axis == same else None
+            case _:
+                return None
 
     def _infix(self, expr: Op, symbol: str, needed: int) -> str:
         binds, left, right = _BINDING.get(symbol, (LOGICAL, ATOM, ATOM))

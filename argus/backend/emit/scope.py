@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -152,6 +152,16 @@ class Domain:
     def coordinate(self, dim: int) -> str:
         """The coordinate along `dim` as C++."""
         return " + ".join(t for t in (self.thread_part(dim), *self.counted(dim)) if t != "0") or "0"
+
+    def rounded_down(self, dim: int, width: int) -> str | None:
+        """The largest multiple of `width` up to the coordinate along `dim`, if some of its digits make it up."""
+        threads = [m for m in self.layout.threads if m.dim == dim and m.extent > 1]
+        along = [d for d in self.loops if d.dim == dim]
+        small = [d for d in along if d.stride % width]
+        if any(m.stride % width for m in threads) or sum((d.extent - 1) * d.stride for d in small) >= width:
+            return None
+        large = replace(self, loops=tuple(d for d in self.loops if d not in small))
+        return large.coordinate(dim)
 
     def combination(self) -> int:
         """The position of `fixed` among all combinations of counters."""

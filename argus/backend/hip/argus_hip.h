@@ -32,6 +32,7 @@ namespace target {
 ARGUS_FN float f16_to_float(unsigned short bits) {
     return static_cast<float>(__builtin_bit_cast(_Float16, bits));
 }
+ARGUS_FN float bf16_to_float(unsigned short bits) { return float_of(static_cast<unsigned>(bits) << 16); }
 ARGUS_FN unsigned short float_to_f16(float x) {
     return __builtin_bit_cast(unsigned short, static_cast<_Float16>(x));
 }

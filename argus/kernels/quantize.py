@@ -1,0 +1,56 @@
+"""Row-wise float8: each row is scaled so that its largest magnitude becomes the largest number of e4m3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import argus
+import argus.language as al
+from argus.kernels.rows import dtype_of, matrix, spread
+
+if TYPE_CHECKING:
+    import torch
+
+LARGEST = 448.0  # of e4m3fn (OCP 8-bit floating point specification)
+UNIT = 1 / LARGEST
+LEAST = 1e-12  # rows of smaller magnitudes share the scale of this one: a scale must not underflow
+
+
+@argus.kernel
+def quantize_rows(
+    x: al.Tensor[DTYPE, "M N"],
+    values: al.Tensor[al.float8_e4m3fn, "M N"],
+    scale: al.Tensor[al.float32, "M"],
+    DTYPE: al.constexpr = al.bfloat16,
+    ROWS: al.constexpr = 4,
+    BLOCK: al.constexpr = 1024,
+):
+    """`scale[i] = max(abs(x[i, :])) / 448`, `values = x / scale`; a block works on ROWS rows of at most BLOCK."""
+    M, N = x.shape
+    al.requires(N <= BLOCK)
+    al.spec(scale, lambda i: al.maximum(al.max(lambda k: al.abs(x[i, k])), LEAST) * UNIT)
+    al.spec(values, lambda i, j: x[i, j] * (LARGEST / al.maximum(al.max(lambda k: al.abs(x[i, k])), LEAST)))
+    rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
+    cols = al.arange(BLOCK)
+    live = (rows < M)[:, None] & (cols < N)
+    numbers = al.load(x[rows[:, None], cols], mask=live).to(al.float32)
+    largest = al.maximum(al.max(al.where(live, al.abs(numbers), -float("inf")), axis=1), LEAST)
+    al.store(scale[rows], largest * UNIT, mask=rows < M)
+    factor = (LARGEST / largest)[:, None]
+    al.store(values[rows[:, None], cols], (numbers * factor).to(al.float8_e4m3fn), mask=live)
+
+
+def quantize(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(values, scale): float8_e4m3fn values of x's shape, and float32 scales `[..., 1]`, with `values * scale` near x.
+
+    `x` is float32, float16 or bfloat16; the scale of a row is its largest magnitude, at least 1e-12, over 448. A row
+    with a NaN or an infinity has no finite scale. Rows may be any distance apart. No gradient. Raises LaunchError.
+    """
+    import torch
+
+    dtype, rows = dtype_of("x", x), matrix(x)
+    values = torch.empty(rows.shape, dtype=torch.float8_e4m3fn, device=x.device)
+    scale = torch.empty(rows.shape[:1], dtype=torch.float32, device=x.device)
+    s = spread(rows.shape[1])
+    quantize_rows(rows, values, scale, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
+    return values.view(x.shape), scale.view(*x.shape[:-1], 1)

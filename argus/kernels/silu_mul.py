@@ -1,0 +1,61 @@
+"""silu(gate) * up, element by element: the activation of gated feed-forward layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import argus
+import argus.language as al
+from argus.kernels.rows import dtype_of, matrix, same_shape, tiled
+
+if TYPE_CHECKING:
+    import torch
+
+MINUS_LOG2E = -1.4426950408889634
+
+
+@argus.kernel
+def silu_mul_tiles(
+    gate: al.Tensor[DTYPE, "M N"],
+    up: al.Tensor[DTYPE, "M N"],
+    out: al.Tensor[DTYPE, "M N"],
+    DTYPE: al.constexpr = al.bfloat16,
+    ROWS: al.constexpr = 1,
+    BLOCK: al.constexpr = 2048,
+):
+    """`out = gate / (1 + exp(-gate)) * up`; a block works on ROWS x BLOCK elements.
+
+    The reciprocal is the square of rsqrt, which is one instruction: a division takes ten times that.
+    """
+    M, N = gate.shape
+    al.spec(
+        out,
+        lambda i, j: (
+            gate[i, j]
+            * (al.rsqrt(1.0 + al.exp2(gate[i, j] * MINUS_LOG2E)) * al.rsqrt(1.0 + al.exp2(gate[i, j] * MINUS_LOG2E)))
+            * up[i, j]
+        ),
+    )
+    row, column = al.grid(al.cdiv(M, ROWS), al.cdiv(N, BLOCK))
+    rows, cols = row * ROWS + al.arange(ROWS), column * BLOCK + al.arange(BLOCK)
+    live = (rows < M)[:, None] & (cols < N)
+    gates = al.load(gate[rows[:, None], cols], mask=live)
+    ups = al.load(up[rows[:, None], cols], mask=live)
+    g = gates.to(al.float32)
+    root = al.rsqrt(1.0 + al.exp2(g * MINUS_LOG2E))
+    result = g * (root * root) * ups.to(al.float32)
+    al.store(out[rows[:, None], cols], result.to(DTYPE), mask=live)
+
+
+def silu_mul(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """`silu(gate) * up` of two float32, float16 or bfloat16 tensors of one dtype and shape; float32 arithmetic.
+
+    Rows (along the last dimension) may be any distance apart, so both can be halves of one tensor. No gradient.
+    Raises LaunchError.
+    """
+    dtype, rows = dtype_of("gate", gate), matrix(gate)
+    same_shape("up", up, tuple(gate.shape))
+    dtype_of("up", up, (dtype.name,))
+    out, s = rows.new_empty(rows.shape), tiled(rows.shape[1])
+    silu_mul_tiles(rows, matrix(up), out, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
+    return out.view(gate.shape)

@@ -1,0 +1,60 @@
+"""Conditions that are the same for all elements of a vector are asked once a vector.
+
+    map y[c0] = where(c0 < N, x[c0], 0)     ->  map y[c0] = where(c0 - c0 % 8 < N, x[c0], 0)
+       (8 elements a vector, N % 8 == 0)
+
+What is left after unrolling is one comparison for 8 elements, which a copy's mask has as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from argus.ir.expr import Const, Coord, Expr, Op, elements, op, rewrite
+from argus.ir.nodes import Accumulate, Kernel, Map, Stmt
+from argus.ir.visit import rewrite_body
+from argus.layout import FragmentLayout
+from argus.passes.affine import Facts, facts, uniform
+from argus.passes.moves import fast_axis
+
+_WIDTHS = (16, 8, 4, 2)
+
+
+def ask_once_a_vector(kernel: Kernel) -> Kernel:
+    """Rewrite the conditions of `where` in maps and accumulations, and the masks of accumulations."""
+    known = facts(kernel)
+
+    def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
+        if not isinstance(stmt, Map | Accumulate) or stmt.layout is None:
+            return None
+        layout = stmt.layout
+        value = rewrite(stmt.value, lambda e: _chosen(e, layout, known))
+        if isinstance(stmt, Accumulate) and stmt.mask is not None:
+            return (replace(stmt, value=value, mask=_shared(stmt.mask, layout, known)),)
+        return (replace(stmt, value=value),)
+
+    return replace(kernel, body=rewrite_body(kernel.body, change))
+
+
+def _chosen(expr: Expr, layout: FragmentLayout, known: Facts) -> Expr | None:
+    match expr:
+        case Op(op="where", args=(condition, x, y), dtype=dtype):
+            return Op("where", (_shared(condition, layout, known), x, y), dtype)
+        case _:
+            return None
+
+
+def _shared(condition: Expr, layout: FragmentLayout, known: Facts) -> Expr:
+    """`condition` at the first element of each vector, if it is the same for the others."""
+    if any(True for _ in elements(condition)):
+        return condition
+    for width in _WIDTHS:
+        axis = fast_axis(layout, width)
+        if axis is not None and uniform(condition, axis, width, known):
+            return _at_first(condition, Coord(axis), width)
+    return condition
+
+
+def _at_first(condition: Expr, coord: Coord, width: int) -> Expr:
+    first = op("sub", coord, op("mod", coord, Const(width)))
+    return rewrite(condition, lambda e: first if e == coord else None)
