@@ -7,7 +7,8 @@
 
 A buffer goes back to the producer after the wait that covers the last product which reads it. Where nothing in the
 loop touches the products' registers, a buffer goes back an iteration late instead, so that one iteration's products
-are always in flight. Claims about tags are put off to where what they speak of is there: they cost no wait.
+are always in flight; the last iteration waits for its own as well. Claims about tags are put off to where what they
+speak of is there: they cost no wait.
 """
 
 from __future__ import annotations
@@ -142,18 +143,23 @@ class _Writer:
         if inner.claims or (inner.readers and not late):
             raise Unplaceable
         self.done.append(counted(loop, self.plan.turn, tuple(inner.done)))
-        if late:
+        if late:  # ptxas gives up on products in flight unless a wait for them stands on every way to their registers
             self.done.append(MmaWait(0, loop.span))
         self.fenced = False
 
     def hand_back_late(self, loop: For) -> None:
-        """Leaves the products of this iteration in flight, and hands back what those of the one before have read."""
-        span = next(s.span for s in loop.body if isinstance(s, Mma))
-        self.done.append(MmaWait(len(self.flights), span))
-        later = op("ge", LoopVar(loop.var), op("add", loop.start, Const(loop.step)))
-        rings = [r for r in self.plan.rings if r.full in self.readers and r.empty is not None]
-        arrivals = tuple(MbarrierArrive(r.empty or "", r.previous, loop.span) for r in rings)
-        self.done.append(If(later, arrivals, (), loop.span))
+        """Leaves the products of this iteration in flight, and hands back what those of the one before have read.
+
+        The last iteration has none after it: it waits for its own, so that all buffers are back when the loop ends.
+        """
+        span, here = loop.span, LoopVar(loop.var)
+        self.done.append(MmaWait(len(self.flights), next(s.span for s in loop.body if isinstance(s, Mma))))
+        rings = [(r.empty, r) for r in self.plan.rings if r.full in self.readers and r.empty is not None]
+        before = tuple(MbarrierArrive(empty, ring.previous, span) for empty, ring in rings)
+        own = tuple(MbarrierArrive(empty, ring.place, span) for empty, ring in rings)
+        later = op("ge", here, op("add", loop.start, Const(loop.step)))
+        last = op("ge", op("add", here, Const(loop.step)), loop.stop)
+        self.done += [If(later, before, (), span), If(last, (MmaWait(0, span), *own), (), span)]
 
     # ---------------------------------------------------------------- order
 

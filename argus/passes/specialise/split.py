@@ -11,6 +11,7 @@
                                                               mma acc += at[i % S] * bt[i % S];  commit
                                                               wait for all products but the last
                                                               if k >= lo + step: arrive empty[(i - 1) % S]
+                                                              if k + step >= hi: wait for them all; arrive empty[i % S]
                                                           wait for all products; epilogue
 
 where i counts the iterations. Tiles that one product reads share a ring of buffers; tiles that are read apart, like
