@@ -27,7 +27,7 @@ def issue(block: Block, source: Place, target: Place, values: Array, tags: Tags 
         grain = memory.grains(cell)
         holder = np.repeat(thread, len(grain) // max(1, len(thread)))
         races.pending(block, memory, Touch.WRITE, grain, holder, step)
-        found = memory.order.check(Touch.WRITE, grain, holder, block.now(step))
+        found = memory.order.check(Touch.WRITE, grain, holder, block.now(step, memory))
         if found is not None:
             races.report(block, memory, Touch.WRITE, grain, holder, found, step)
         memory.order.pending_write[grain] = step.event
@@ -67,7 +67,7 @@ def _land(block: Block, landing: Landing, at: Array, step: Step) -> None:
         grain = memory.grains(cell)
         memory.order.pending_write[grain] = NOBODY
         # Whoever broke the order was reported when the copy was issued, or when he touched a pending cell.
-        now = replace(block.now(step), event=landing.event)
+        now = replace(block.now(step, memory), event=landing.event)
         memory.order.track(Touch.WRITE, now.team).touch(grain, np.repeat(thread, len(grain) // len(thread)), now, False)
     order = landing.source.order
     if order is not None and len(order.pending_read):

@@ -32,15 +32,16 @@ def issue(block: Block, stmt: Copy, signal: Signal, frame: Frame) -> None:
     values = block.read(source, step)
     tags = tagging.copied(block, source, step, source.ok)
     at = np.flatnonzero(target.ok)
-    thread, now = frame.team.first, block.now(step)
-    memory = target.memory
+    thread, memory = frame.team.first, target.memory
     assert isinstance(memory, SharedTile)
     if block.run.checks:
         order = source.memory.order
         if order is not None:
             cells = races.asynchronous(block, source.memory, Touch.READ, source.cell[source.ok], step, True)
+            now = block.now(step, source.memory)
             order.bulk_track(Touch.READ).touch(cells, thread, now, barrier.component, phase + 1)
         cells = races.asynchronous(block, memory, Touch.WRITE, target.cell[at], step, True)
+        now = block.now(step, memory)
         memory.order.bulk_track(Touch.WRITE).touch(cells, thread, now, barrier.component, phase + 1)
     transfer = Bulk(
         step,

@@ -51,23 +51,39 @@ class Team:
     """Asynchronous products under way, in the order of issue."""
     committed: int = 0
     """Groups of asynchronous products closed so far."""
+    first_fenced: Array = field(init=False)
+    some_fenced: Array = field(init=False)
+    """What a proxy fence of the first thread, or of some threads, has ordered before asynchronous accesses."""
     passed: str = ""
     """The last wait on an mbarrier that returned, for a person."""
+    stored: int = 0
+    """Groups of bulk stores closed so far by the first thread."""
     counts: dict[str, Array] = field(default_factory=dict)
     """Of every running count: how many iterations each thread began, modulo its wrap."""
+
+    def __post_init__(self) -> None:
+        self.first_fenced, self.some_fenced = np.zeros_like(self.clock.fenced), np.zeros_like(self.clock.fenced)
 
     def joined(self) -> None:
         """All threads of the team have met."""
         self.clock.known[self.number] = self.segment
+        np.maximum(self.clock.fenced, self.some_fenced, out=self.clock.fenced)
 
     def fence(self) -> None:
         """Every thread orders what it did and knows before asynchronous accesses."""
         np.maximum(self.clock.fenced, self.clock.known, out=self.clock.fenced)
         self.clock.fenced[self.number] = self.segment
 
+    def partly_fence(self, first: bool) -> None:
+        """Some threads order what the team knows before what is asynchronous and ordered after them; `first`: the first
+        thread is one of them."""
+        for fenced in (self.some_fenced, self.first_fenced) if first else (self.some_fenced,):
+            np.maximum(fenced, self.clock.known, out=fenced)
+
     def released(self, whole: bool) -> Clock:
         """What an arrival passes on: `whole` if every thread's accesses are before it."""
         clock = self.clock.copy()
         if whole:
             clock.known[self.number] = self.segment
+            np.maximum(clock.fenced, self.some_fenced, out=clock.fenced)
         return clock

@@ -10,7 +10,7 @@ from argus.simulate.numeric import Array
 from argus.simulate.tagset import Tags
 
 if TYPE_CHECKING:
-    from argus.simulate.machine import Step
+    from argus.simulate.machine import Place, Step
     from argus.simulate.mbarrier import Mbarrier
 
 
@@ -44,6 +44,26 @@ class Bulk:
     barrier: Mbarrier
     phase: int
     nbytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Store:
+    """A box on its way to a tensor: `source.cell[i]` to `target.cell[i]` at the positions `at`. `group` is None before
+    the commit.
+
+    `values` and `tags` are what it read, None before it did; `waited`: a wait covers the read, `written`: the box has
+    arrived.
+    """
+
+    step: Step
+    source: Place
+    target: Place
+    at: Array
+    values: Array | None = None
+    tags: Tags | None = None
+    group: int | None = None
+    waited: bool = False
+    written: bool = False
 
 
 @dataclass(frozen=True, slots=True)

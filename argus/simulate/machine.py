@@ -15,7 +15,7 @@ from argus.layout import FragmentLayout
 from argus.simulate import races
 from argus.simulate.clock import Clock, Team
 from argus.simulate.evaluate import Number, Overflow, Scope, evaluate
-from argus.simulate.flight import Bulk, Landing
+from argus.simulate.flight import Bulk, Landing, Store
 from argus.simulate.log import Log
 from argus.simulate.memory import GlobalTensor, Hazards, Memory, Registers, SharedMemory, SharedTile
 from argus.simulate.numeric import Array
@@ -29,12 +29,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Program:
+    """One program of the grid: its ids, and its number in this run."""
+
+    index: tuple[int, ...]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Frame:
-    """The threads of a team that execute (bool `[T]`), and the loop counters."""
+    """The threads of a team that execute (bool `[T]`), the loop counters, and the program that they run."""
 
     active: Array
     loops: dict[str, int]
     team: Team
+    program: Program
 
     @property
     def threads(self) -> Array:
@@ -170,8 +179,8 @@ class Block:
     """One block: registers, shared memory, asynchronous work."""
 
     run: Run
-    index: tuple[int, ...]
-    number: int
+    programs: tuple[Program, ...]
+    """What it was given to run: one program, but for persistent kernels."""
     memories: dict[str, Memory]
     team: Team
     """All threads."""
@@ -183,6 +192,7 @@ class Block:
     """Whether asynchronous work is done at its issue; otherwise when it has to be."""
     flying: list[Landing] = field(default_factory=list)
     bulk: list[Bulk] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
     barriers: dict[str, list[Mbarrier]] = field(default_factory=dict)
     trace: list[Moved] = field(default_factory=list)
     traced: int = 0
@@ -190,7 +200,7 @@ class Block:
     _static: dict[tuple[str, int, int, bool], _Fixed] = field(default_factory=dict)
 
     @staticmethod
-    def start(run: Run, index: tuple[int, ...], number: int, early: bool) -> Block:
+    def start(run: Run, programs: tuple[Program, ...], early: bool) -> Block:
         """A fresh block: nothing in registers or shared memory."""
         kernel = run.kernel
         shared = SharedMemory(kernel.shared, run.schemas)
@@ -209,7 +219,7 @@ class Block:
         clock = Clock.start(teams + sum(b.count for b in kernel.barriers))
         team = Team("the block", 0, 0, kernel.num_threads, clock, 0)
         groups = np.zeros(kernel.num_threads, dtype=np.int64)
-        block = Block(run, index, number, memories, team, teams, groups, early)
+        block = Block(run, programs, memories, team, teams, groups, early)
         team.clock.known[:teams] = run.segment
         block.tick(team)
         return block
@@ -223,13 +233,15 @@ class Block:
         """Begin the execution of a statement over the domain of `layout`."""
         domain = domain_of(layout, frame.team.threads)
         on = np.repeat(frame.active, domain.shape[1])
-        return Step(stmt, frame, domain, self.run.log.event(stmt, self.index, frame.loops), on)
+        return Step(stmt, frame, domain, self._event(stmt, frame), on)
 
     def whole(self, stmt: Stmt, frame: Frame, shape: tuple[int, ...]) -> Step:
         """Begin the execution of a statement on a box as a whole, for thread 0 of its team."""
         domain = box_domain(shape)
-        event = self.run.log.event(stmt, self.index, frame.loops)
-        return Step(stmt, frame, domain, event, np.ones(domain.size, dtype=np.bool_))
+        return Step(stmt, frame, domain, self._event(stmt, frame), np.ones(domain.size, dtype=np.bool_))
+
+    def _event(self, stmt: Stmt, frame: Frame) -> int:
+        return self.run.log.event(stmt, frame.program.index, frame.loops)
 
     def box(self, stmt: Stmt, coords: tuple[Array, ...], n: int, frame: Frame | None = None) -> Step:
         """A domain of n elements that no thread holds: the elements of a tag assertion or of a memory tile.
@@ -237,7 +249,7 @@ class Block:
         The machine does not execute it: nothing that goes wrong in it is a fault of the program.
         """
         if frame is None:
-            frame = Frame(np.ones(self.run.kernel.num_threads, dtype=np.bool_), {}, self.team)
+            frame = Frame(np.ones(self.run.kernel.num_threads, dtype=np.bool_), {}, self.team, self.programs[0])
         everything = np.ones(n, dtype=np.bool_)
         thread = np.zeros(n, dtype=np.int64)
         domain = Domain((1, n), tuple(c[None, :] for c in coords), thread, everything, None)
@@ -247,10 +259,15 @@ class Block:
         """Whose register a cell is, for a person."""
         return f" of thread {memory.first + cell // memory.per_thread}" if isinstance(memory, Registers) else ""
 
-    def now(self, step: Step) -> Moment:
-        """The time of accesses that `step` makes."""
+    def now(self, step: Step, memory: Memory, alone: bool = False) -> Moment:
+        """The time of accesses to `memory` that `step` makes; `alone`: by the team's first thread.
+
+        In tensors every program counts as a block of its own, for the next one could be another block's.
+        """
         team = step.frame.team
-        return Moment(self.number, team.number, team.segment, team.clock.known, team.clock.fenced, step.event)
+        owner = step.frame.program if isinstance(memory, GlobalTensor) else self.programs[0]
+        fenced = np.maximum(team.clock.fenced, team.first_fenced) if alone else team.clock.fenced
+        return Moment(owner.number, team.number, team.segment, team.clock.known, fenced, step.event)
 
     # ------------------------------------------------------------------ expressions
 
@@ -272,7 +289,7 @@ class Block:
         domain, frame = step.domain, step.frame
         scope = Scope(
             self.run.params,
-            self.index,
+            frame.program.index,
             frame.loops,
             domain.coords,
             domain.thread[:: max(1, domain.shape[1]), None],
@@ -456,7 +473,7 @@ class Block:
             code,
             message,
             step.stmt,
-            self.index,
+            step.frame.program.index,
             thread,
             dict(step.frame.loops),
             memory.name if memory is not None else "",

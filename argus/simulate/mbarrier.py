@@ -116,7 +116,7 @@ def problem(
 ) -> None:
     """Report a broken rule of a barrier, property "progress"."""
     block.report(
-        step, "progress", code, text, None, logical=(barrier.index,), physical=f"shared+{barrier.address:#x}",
+        step, "progress", code, text, None, physical=f"shared+{barrier.address:#x}",
         object=barrier.label, arrived=barrier.state(), provenance=provenance,
     )  # fmt: skip
 

@@ -20,19 +20,33 @@ NOBODY = -1
 
 class Touch(Enum):
     """How a cell is touched. `ACCUMULATE` is atomic: two of them do not conflict. `MULTIPLY` is the read of an
-    asynchronous product."""
+    asynchronous product; `BULK_READ` and `BULK_WRITE` are what a bulk store does with its source and its target."""
 
     READ = "read"
     WRITE = "write"
     ACCUMULATE = "accumulate"
     MULTIPLY = "read by an asynchronous product"
+    BULK_READ = "read by a bulk store"
+    BULK_WRITE = "write by a bulk store"
+
+    @property
+    def reads(self) -> bool:
+        """Whether the cell keeps its value."""
+        return self in (Touch.READ, Touch.MULTIPLY, Touch.BULK_READ)
+
+    @property
+    def verb(self) -> str:
+        """What the copy engine does when it does this."""
+        return {Touch.BULK_READ: "read", Touch.BULK_WRITE: "write"}.get(self, self.value)
 
 
 _AGAINST: dict[Touch, tuple[Touch, ...]] = {
-    Touch.READ: (Touch.WRITE, Touch.ACCUMULATE),
-    Touch.WRITE: (Touch.WRITE, Touch.READ, Touch.MULTIPLY, Touch.ACCUMULATE),
-    Touch.ACCUMULATE: (Touch.WRITE, Touch.READ, Touch.MULTIPLY),
+    Touch.READ: (Touch.WRITE, Touch.ACCUMULATE, Touch.BULK_WRITE),
+    Touch.WRITE: (Touch.WRITE, Touch.READ, Touch.MULTIPLY, Touch.ACCUMULATE, Touch.BULK_READ, Touch.BULK_WRITE),
+    Touch.ACCUMULATE: (Touch.WRITE, Touch.READ, Touch.MULTIPLY, Touch.BULK_READ, Touch.BULK_WRITE),
     Touch.MULTIPLY: (Touch.WRITE, Touch.ACCUMULATE),
+    Touch.BULK_READ: (Touch.WRITE, Touch.ACCUMULATE),
+    Touch.BULK_WRITE: (Touch.WRITE, Touch.READ, Touch.ACCUMULATE, Touch.BULK_WRITE),
 }
 _ORDINARY = (Touch.READ, Touch.WRITE, Touch.ACCUMULATE)
 UNFINISHED = np.iinfo(np.int32).max
@@ -68,9 +82,10 @@ class Conflict:
 class Track:
     """Per cell, the last segment in which a team touched it in one way, and up to two distinct threads and blocks."""
 
-    __slots__ = ("block", "block2", "event", "segment", "thread", "thread2")
+    __slots__ = ("block", "block2", "event", "fence", "segment", "thread", "thread2")
 
     def __init__(self, cells: int) -> None:
+        self.fence = np.full(cells, NOBODY, dtype=np.int32)
         self.segment = np.full(cells, NOBODY, dtype=np.int32)
         self.event = np.full(cells, NOBODY, dtype=np.int32)
         self.thread = np.full(cells, NOBODY, dtype=np.int16)
@@ -118,14 +133,21 @@ class Track:
         return together
 
     def begin(self, cell: Array, thread: int, now: Moment) -> None:
-        """Record accesses of all threads of a team that are under way from now on."""
+        """Record accesses, of all threads of a team or of the copy engine, that are under way from now on."""
         self.segment[cell], self.event[cell], self.block[cell] = UNFINISHED, now.event, now.block
         self.thread[cell], self.thread2[cell] = thread, thread + 1
 
-    def finish(self, cell: Array, event: int, segment: int) -> None:
-        """What began at `event`, and was not begun again since, is over in `segment`."""
+    def finish(self, cell: Array, event: int, segment: int, alone: bool = False) -> None:
+        """What began at `event`, and was not begun again since, is over in `segment`; `alone`: for one thread."""
         mine = cell[self.event[cell] == event]
         self.segment[mine] = segment
+        if alone:
+            self.thread2[mine] = NOBODY
+
+    def fenced(self, active: Array, first: int, known: int, segment: int) -> None:
+        """Some threads of the team (bool `active`, from thread `first` on) fence their accesses after `known`."""
+        cell = np.flatnonzero((self.segment > known) & (self.thread2 == NOBODY))
+        self.fence[cell[active[self.thread[cell] - first]]] = segment
 
     def culprit(self, cell: int, thread: int, now: Moment) -> tuple[int, int, int]:
         """(thread, block, event) of an earlier access to `cell` by someone else than `thread` of this block."""
@@ -139,9 +161,10 @@ class Track:
 
 
 class BulkTrack:
-    """Per cell, the last access of the copy engine: complete for those who know `phase` phases of an mbarrier."""
+    """Per cell, the last access of the copy engine: complete for those who know `phase` phases of an mbarrier; and up
+    to two distinct blocks of such accesses."""
 
-    __slots__ = ("barrier", "block", "event", "phase", "thread")
+    __slots__ = ("barrier", "block", "block2", "event", "phase", "thread")
 
     def __init__(self, cells: int) -> None:
         for name in self.__slots__:
@@ -149,6 +172,7 @@ class BulkTrack:
 
     barrier: Array
     block: Array
+    block2: Array
     event: Array
     phase: Array
     thread: Array
@@ -159,15 +183,24 @@ class BulkTrack:
             setattr(self, name, _grown(getattr(self, name), cells))
 
     def conflicts(self, cell: Array, now: Moment) -> Array:
-        """bool: a copy of this block touches the cell, and its end is not known."""
-        barrier = self.barrier[cell]
-        result: Array = (barrier != NOBODY) & (self.block[cell] == now.block) & (now.known[barrier] < self.phase[cell])
+        """bool: a copy of this block touches the cell, and its end is not known; or one of another block does."""
+        barrier, block = self.barrier[cell], self.block[cell]
+        elsewhere = (block != NOBODY) & (block != now.block) | (self.block2[cell] != NOBODY)
+        result: Array = elsewhere | ((barrier != NOBODY) & (now.known[barrier] < self.phase[cell]))
         return result
 
     def touch(self, cell: Array, thread: int, now: Moment, barrier: int, phase: int) -> None:
         """Record a copy whose bytes are counted by component `barrier`, complete after `phase` phases."""
+        before = self.block[cell]
+        moved = cell[(before != NOBODY) & (before != now.block)]
+        self.block2[moved] = self.block[moved]
         self.barrier[cell], self.phase[cell] = barrier, phase
         self.event[cell], self.thread[cell], self.block[cell] = now.event, thread, now.block
+
+    def culprit(self, cell: int, now: Moment) -> int:
+        """The block of an access to `cell`, another one than this if there is one."""
+        other = int(self.block2[cell])
+        return other if other != NOBODY and self.block[cell] == now.block else int(self.block[cell])
 
 
 class Order:
@@ -196,6 +229,12 @@ class Order:
         if len(self.pending_read):
             self.pending_write = _grown(self.pending_write, cells)
             self.pending_read = _grown(self.pending_read, cells)
+
+    def fence(self, team: int, active: Array, first: int, known: int, segment: int) -> None:
+        """Some threads of a team fence their ordinary accesses (`Track.fenced`)."""
+        for (kind, number), track in self.tracks.items():
+            if number == team and kind in _ORDINARY:
+                track.fenced(active, first, known, segment)
 
     def track(self, touch: Touch, team: int) -> Track:
         """The accesses of one kind by one team."""
@@ -234,15 +273,19 @@ class Order:
             bad = copies.conflicts(cell, now)
             if bad.any():
                 first = cell[int(np.argmax(bad))]
-                return Conflict(bad, int(copies.thread[first]), now.block, int(copies.event[first]), kind, True)
+                owner = copies.culprit(int(first), now)
+                return Conflict(bad, int(copies.thread[first]), owner, int(copies.event[first]), kind, True)
         return None
 
-    def unfenced(self, touch: Touch, cell: Array, now: Moment) -> Conflict | None:
-        """Earlier ordinary accesses of the block that no proxy fence orders before asynchronous ones."""
+    def unfenced(self, touch: Touch, cell: Array, now: Moment, issuer: int) -> Conflict | None:
+        """Earlier ordinary accesses of the block that no proxy fence orders before asynchronous ones, of `issuer` if
+        one thread issues them."""
         for (earlier, team), track in self._against(touch):
             if earlier not in _ORDINARY:
                 continue
-            bad = (track.segment[cell] > now.fenced[team]) & (track.block[cell] == now.block)
+            segment, fence = track.segment[cell], track.fence[cell]
+            itself = (fence >= segment) & ((fence <= now.known[team]) | (track.thread[cell] == issuer))
+            bad = (segment > now.fenced[team]) & (track.block[cell] == now.block) & ~itself
             if bad.any():
                 first = cell[int(np.argmax(bad))]
                 return Conflict(bad, int(track.thread[first]), now.block, int(track.event[first]), earlier)
@@ -250,9 +293,8 @@ class Order:
 
     def writer(self, cell: int) -> int | None:
         """The thread that wrote the cell last, or had it copied; None if there is none."""
-        writes = [
-            (int(t.event[cell]), int(t.thread[cell])) for (kind, _), t in self.tracks.items() if kind is Touch.WRITE
-        ]
+        kinds = (Touch.WRITE, Touch.BULK_WRITE)
+        writes = [(int(t.event[cell]), int(t.thread[cell])) for (kind, _), t in self.tracks.items() if kind in kinds]
         writes += [(int(c.event[cell]), int(c.thread[cell])) for kind, c in self.bulk.items() if kind is Touch.WRITE]
         event, thread = max(writes, default=(NOBODY, NOBODY))
         return None if event == NOBODY else thread

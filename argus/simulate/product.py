@@ -106,7 +106,7 @@ def _reads(block: Block, memory: Memory, cell: Array, step: Step) -> None:
         block.uninitialised(memory, cell, np.full(len(cell), first), missing, step)
     if memory.order is not None:
         grain = races.asynchronous(block, memory, Touch.MULTIPLY, cell, step, False)
-        memory.order.track(Touch.MULTIPLY, step.frame.team.number).begin(grain, first, block.now(step))
+        memory.order.track(Touch.MULTIPLY, step.frame.team.number).begin(grain, first, block.now(step, memory))
 
 
 def _writes(block: Block, begun: Product) -> None:

@@ -27,7 +27,7 @@ def ordered(
     if len(grain) != len(thread):
         thread = np.repeat(thread, len(grain) // len(thread))
     pending(block, memory, touch, grain, thread, step)
-    found = order.access(touch, grain, thread, block.now(step), warp)
+    found = order.access(touch, grain, thread, block.now(step, memory), warp)
     if found is not None:
         report(block, memory, touch, grain, thread, found, step)
 
@@ -40,19 +40,19 @@ def asynchronous(block: Block, memory: Memory, touch: Touch, cell: Array, step: 
     order = memory.order
     assert order is not None
     grain = memory.grains(cell)
-    now = block.now(step)
+    now = block.now(step, memory, alone)
     thread = np.full(len(grain), step.frame.team.first if alone else NOBODY)
     pending(block, memory, touch, grain, thread, step)
     found = order.check(touch, grain, thread, now)
     if found is not None:
         report(block, memory, touch, grain, thread, found, step, alone)
         return grain
-    found = order.unfenced(touch, grain, now)
+    found = order.unfenced(touch, grain, now, step.frame.team.first if alone else NOBODY)
     if found is not None:
         at = int(np.argmax(found.bad))
         text = (
             f"no proxy fence orders an ordinary {found.earlier.value} of an element of {memory.name} before"
-            f" this asynchronous {'read' if touch is not Touch.WRITE else 'write'}"
+            f" this asynchronous {'read' if touch.reads else 'write'}"
         )
         other = block.run.log.party(found.event, found.thread, found.earlier.value)
         block.report(
@@ -98,7 +98,7 @@ def pending(block: Block, memory: Memory, touch: Touch, grain: Array, thread: Ar
     assert order is not None
     if not len(order.pending_write):
         return
-    reading = touch in (Touch.READ, Touch.MULTIPLY)
+    reading = touch.reads
     flying = order.pending_write[grain]
     if not reading:
         flying = np.maximum(flying, order.pending_read[grain])
@@ -138,10 +138,12 @@ def report(
 ) -> None:
     """Report that nothing orders an access after an earlier one. `bulk`: it is the copy engine's."""
     at = int(np.argmax(found.bad))
-    across = found.block != block.number
-    who = "another block" if across else "the copy engine" if found.bulk else "another thread"
-    what = f"the copy engine's {touch.value}" if bulk else touch.value
-    text = f"{what} of an element of {memory.name} has no order with {who}'s {found.earlier.value}"
+    across = found.block != block.now(step, memory).block
+    unit = "program" if block.run.kernel.persistent else "block"
+    engine = found.bulk or found.earlier in (Touch.BULK_READ, Touch.BULK_WRITE)
+    who = f"another {unit}" if across else "the copy engine" if engine else "another thread"
+    what = f"the copy engine's {touch.verb}" if bulk else touch.value
+    text = f"{what} of an element of {memory.name} has no order with {who}'s {found.earlier.verb}"
     expected = "a barrier between the two"
     if block.teams > 1:
         expected = "an arrival on an mbarrier after the first, and a wait for that phase before the second"
@@ -153,7 +155,7 @@ def report(
         int(thread[at]) if thread[at] != NOBODY else step.frame.team.first,
         memory,
         int(grain[at]),
-        expected="no two blocks touch one element" if across else expected,
+        expected=f"no two {unit}s touch one element" if across else expected,
         other=block.run.log.party(found.event, found.thread, found.earlier.value),
         count=int(found.bad.sum()),
     )

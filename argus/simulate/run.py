@@ -16,7 +16,7 @@ from argus.simulate.coverage import check_coverage
 from argus.simulate.evaluate import Number
 from argus.simulate.launch import Argument
 from argus.simulate.log import Log
-from argus.simulate.machine import Block, Run
+from argus.simulate.machine import Block, Program, Run
 from argus.simulate.memory import Contents, Dense, GlobalTensor
 from argus.simulate.numeric import Array, round_to
 from argus.simulate.order import Order
@@ -40,6 +40,7 @@ def simulate(
     tags: bool = False,
     stop_at_first: bool = False,
     schedule: str = "program",
+    resident: int = 2,
 ) -> Outcome:
     """Execute an explicit kernel on NumPy arrays and report every rule that it breaks.
 
@@ -48,7 +49,8 @@ def simulate(
     for a kernel that declares none. `checks`: bounds are always checked, the other properties only with this.
     `tags`: carry tags and evaluate tag assertions (docs/tags.md). `schedule` orders what runs side by side in a block
     (argus/simulate/schedule.py): "program", "reverse", "lazy", "eager-ROLE" or "random(SEED)". Values are the same
-    under all of them unless there is a race.
+    under all of them unless there is a race. A persistent kernel's programs are shared out to `resident` blocks; those
+    of `blocks` all go to one, in that order.
 
     Raises `LaunchError` for arguments that break a precondition, `NotReplayable` for a loop of more than
     2^20 iterations.
@@ -60,7 +62,7 @@ def simulate(
         t.name: Dense(round_to(np.asarray(arguments[t.name]), t.dtype), keep) for t in kernel.tensors
     }
     run = prepare(kernel, params, contents, checks, tags, stop_at_first, MOST_ITERATIONS)
-    return run_blocks(run, blocks, grid_of(run, grid, blocks), schedule)
+    return run_blocks(run, blocks, grid_of(run, grid, blocks), schedule, resident)
 
 
 def _specifications(kernel: Kernel) -> list[Spec]:
@@ -114,16 +116,31 @@ def grid_of(run: Run, grid: tuple[int, ...] | None, blocks: Sequence[tuple[int, 
     return tuple(max(0, int(launch.scalar(e, run.params, fault))) for e in kernel.grid)
 
 
+def walk_grid(grid: tuple[int, ...], group: int) -> list[tuple[int, ...]]:
+    """The program ids of a grid in order: axis 0 first, or `group` rows at a time, column by column."""
+    if group == 1 or 0 in grid:
+        return [index[::-1] for index in product(*(range(n) for n in reversed(grid)))]
+    rows, columns = grid
+    starts = range(0, rows, group)
+    return [(row, column) for s in starts for column in range(columns) for row in range(s, min(s + group, rows))]
+
+
 def run_blocks(
-    run: Run, blocks: Sequence[tuple[int, ...]] | None, grid: tuple[int, ...] | None, schedule: str
+    run: Run,
+    blocks: Sequence[tuple[int, ...]] | None,
+    grid: tuple[int, ...] | None,
+    schedule: str,
+    resident: int = 2,
 ) -> Outcome:
     """Run the blocks in order, then check what only the end shows."""
-    chosen = list(blocks) if blocks is not None else list(product(*(range(n) for n in grid or ())))
+    chosen = list(blocks) if blocks is not None else walk_grid(grid or (), run.kernel.group)
     order = Schedule.parse(schedule, run.kernel)
     complete = blocks is None
+    programs = [Program(index, number) for number, index in enumerate(chosen)]
+    step = len(programs) if not run.kernel.persistent else resident if complete else 1
     try:
-        for number, index in enumerate(chosen):
-            run_block(Block.start(run, index, number, order.early), order)
+        for first in range(min(step, len(programs))):
+            run_block(Block.start(run, tuple(programs[first::step]), order.early), order)
         if run.checks:
             check_coverage(run, complete)
             for stmt in _specifications(run.kernel):

@@ -1,15 +1,17 @@
-"""The programs of a block side by side: warps or roles, in an order that a schedule chooses, and the copy engine.
+"""What runs side by side in a block: warps or roles, in an order that a schedule chooses, and the copy engine.
 
-A program runs until it waits. Without roles the programs are the warps of the block, or all of them as one (as they are
-in a kernel of asynchronous statements, which take more than a warp); a role is one program. Schedules:
+A party runs until it waits. Without roles the parties are the warps of the block, or all of them as one (as they are in
+a kernel of asynchronous statements, which take more than a warp); a role is one party. Schedules:
 
-- "program": in turn; all warps of a block as one program;
+- "program": in turn; all warps of a block as one party;
 - "reverse": in turn, the last first; bulk copies arrive in reverse order;
-- "lazy": each program as far as it gets;
-- "eager-ROLE": that role whenever it can; bulk copies arrive, and products read their operands, at the issue;
-- "random(SEED)": drawn anew at every wait; bulk copies arrive at any time.
+- "lazy": each party as far as it gets;
+- "eager-ROLE": that role whenever it can; bulk copies arrive, bulk stores are done, and products read their operands,
+  at the issue;
+- "random(SEED)": drawn anew at every wait; bulk copies arrive, and bulk stores go on, at any time.
 
-But for "eager" and "random", bulk copies arrive one by one when nothing else can run.
+But for "eager" and "random", bulk copies arrive one by one when nothing else can run, and bulk stores read and write as
+late as they may.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import numpy as np
 from argus.diagnostic import Note
 from argus.ir.nodes import Asynchronous, Barrier, Kernel, Roles
 from argus.ir.visit import walk
-from argus.simulate import bulk, mbarrier
+from argus.simulate import bulk, mbarrier, stores
 from argus.simulate.clock import Team
 from argus.simulate.machine import Block, Frame
 from argus.simulate.mbarrier import Waiting
@@ -37,9 +39,9 @@ from argus.simulate.usage import kernel_roles
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """`pick(programs, last)` is the next of the numbers of `programs` that can run, `last` the one that ran before.
+    """`pick(parties, last)` is the next of the numbers of `parties` that can run, `last` the one that ran before.
 
-    `single`: the warps of a block are programs of their own. `early`: asynchronous work is done at the issue.
+    `single`: the warps of a block are parties of their own. `early`: asynchronous work is done at the issue.
     `arrive(flying)`: which of that many bulk copies arrives now, where nothing can run (`must`) or anyway.
     """
 
@@ -81,7 +83,7 @@ def _last(flying: int, must: bool) -> int | None:
 
 
 @dataclass(slots=True, eq=False)
-class Program:
+class Party:
     """Threads that run together, and what they wait for now."""
 
     walk: Iterator[Pause]
@@ -96,7 +98,7 @@ class Program:
 
     @property
     def ready(self) -> bool:
-        """Whether nothing keeps this program from running, but perhaps a barrier of its team."""
+        """Whether nothing keeps this party from running, but perhaps a barrier of its team."""
         if isinstance(self.pause, Waiting):
             return self.pause.over
         return not self.ended and self.pause is None
@@ -110,51 +112,66 @@ def run_block(block: Block, schedule: Schedule) -> None:
     warp = np.arange(kernel.num_threads) // kernel.warp_size
     apart = schedule.single and not any(isinstance(s, get_args(Asynchronous)) for s in walk(kernel.body))
     groups = [warp == w for w in range(kernel.num_warps)] if apart else [warp >= 0]
-    frames = [Frame(group, {}, block.team) for group in groups]
-    _run(block, [Program(execute(block, before, frame), frame) for frame in frames], schedule)
+    frames = [Frame(group, {}, block.team, block.programs[0]) for group in groups]
+    _run(block, [Party(execute(block, before, frame), frame) for frame in frames], schedule)
     rest = kernel.body[len(before) :]
-    if not rest:
-        return
-    programs = []
-    for number, role in enumerate(kernel_roles(kernel)):
-        threads = role.num_warps * kernel.warp_size
-        team = Team(role.name, number + 1, role.first_warp * kernel.warp_size, threads, block.team.clock.copy(), 0)
-        block.tick(team)
-        frame = Frame(np.ones(threads, dtype=np.bool_), {}, team)
-        programs.append(Program(execute(block, role.body, frame), frame))
-    _run(block, programs, schedule)
+    if rest:
+        _run_roles(block, schedule)
+    stores.finish(block)
     for _ in execute(block, rest[1:], frames[0]):
         raise ValueError("nothing but tags may follow the roles")
 
 
-def _run(block: Block, programs: list[Program], schedule: Schedule) -> None:
-    """Run all programs to their ends."""
-    last = len(programs)
-    while not all(p.ended for p in programs):
-        ready = [i for i, p in enumerate(programs) if p.ready]
-        if block.bulk:
-            landing = schedule.arrive(len(block.bulk), not ready)
-            if landing is not None:
-                bulk.land(block, block.bulk.pop(landing))
-                continue
+def _run_roles(block: Block, schedule: Schedule) -> None:
+    kernel, parties = block.run.kernel, []
+    for number, role in enumerate(kernel_roles(kernel)):
+        threads = role.num_warps * kernel.warp_size
+        team = Team(role.name, number + 1, role.first_warp * kernel.warp_size, threads, block.team.clock.copy(), 0)
+        block.tick(team)
+        frame = Frame(np.ones(threads, dtype=np.bool_), {}, team, block.programs[0])
+        parties.append(Party(execute(block, role.body, frame), frame))
+    _run(block, parties, schedule)
+
+
+def _run(block: Block, parties: list[Party], schedule: Schedule) -> None:
+    """Run all parties to their ends."""
+    last = len(parties)
+    while not all(p.ended for p in parties):
+        ready = [i for i, p in enumerate(parties) if p.ready]
+        if _copy_engine(block, schedule, not ready):
+            continue
         if ready:
             last = schedule.pick(ready, last)
-            programs[last].advance()
-        elif not _meet(block, programs):
-            _deadlock(block, programs)
+            parties[last].advance()
+        elif not _meet(block, parties):
+            _deadlock(block, parties)
 
 
-def _meet(block: Block, programs: list[Program]) -> bool:
-    """Let every team pass the barrier that its programs have come to, if there is one."""
+def _copy_engine(block: Block, schedule: Schedule, must: bool) -> bool:
+    """Let a bulk copy arrive, or a bulk store go on; whether one did. `must`: only an arrival lets anything run."""
+    due = [] if must else [s for s in block.stores if not s.written]
+    flying = len(block.bulk) + len(due)
+    chosen = schedule.arrive(flying, must) if flying else None
+    if chosen is None:
+        return False
+    if chosen < len(block.bulk):
+        bulk.land(block, block.bulk.pop(chosen))
+    else:
+        stores.advance(block, due[chosen - len(block.bulk)])
+    return True
+
+
+def _meet(block: Block, parties: list[Party]) -> bool:
+    """Let every team pass the barrier that its parties have come to, if there is one."""
     met = False
-    for team in {id(p.frame.team): p.frame.team for p in programs}.values():
-        ours = [p for p in programs if p.frame.team is team]
+    for team in {id(p.frame.team): p.frame.team for p in parties}.values():
+        ours = [p for p in parties if p.frame.team is team]
         here = [(p.pause, p) for p in ours if isinstance(p.pause, tuple)]
         if not here or any(isinstance(p.pause, Waiting) for p in ours):
             continue
         _all_present(block, [pause for pause, _ in here], team)
-        for _, program in here:
-            program.pause = None
+        for _, party in here:
+            party.pause = None
         team.joined()
         block.tick(team)
         met = True
@@ -166,7 +183,7 @@ def _all_present(block: Block, here: list[tuple[Barrier, Frame]], team: Team) ->
     stmt, frame = here[0]
     present: Array = np.zeros(team.threads, dtype=np.bool_)
     for other, its in here:
-        if other is stmt and its.loops == frame.loops:
+        if other is stmt and (its.loops, its.program) == (frame.loops, frame.program):
             present |= its.active
     if not present.all():
         step = block.step(stmt, frame, None)
@@ -176,16 +193,16 @@ def _all_present(block: Block, here: list[tuple[Barrier, Frame]], team: Team) ->
         block.report(step, "convergence", "divergent-barrier", text, thread, count=missing)
 
 
-def _deadlock(block: Block, programs: list[Program]) -> None:
+def _deadlock(block: Block, parties: list[Party]) -> None:
     """Report that nobody can go on: who waits for which phase, and what is missing of it."""
-    stuck = [(p.pause, p.frame.team) for p in programs if isinstance(p.pause, Waiting)]
+    stuck = [(p.pause, p.frame.team) for p in parties if isinstance(p.pause, Waiting)]
     notes = []
     for waiting, team in stuck:
         text = f"{team.name} waits for phase {waiting.phases} of {waiting.barrier.state()}"
         if team.passed:
             text += f"; it came past its wait for {team.passed}"
         notes.append(block.run.log.note(waiting.step.event, text))
-    notes += [Note(f"{p.frame.team.name} has ended") for p in programs if p.ended]
+    notes += [Note(f"{p.frame.team.name} has ended") for p in parties if p.ended]
     waiting = stuck[0][0]
     phase = f"phase {waiting.phases} of {waiting.barrier.label}"
     text = f"{phase} never completes: every role waits or has ended, and no copy is under way"

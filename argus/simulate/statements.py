@@ -38,7 +38,7 @@ from argus.ir.nodes import (
     Tag,
     WaitGroup,
 )
-from argus.simulate import assertions, asynchronous, bulk, mbarrier, product, tagging, vectors
+from argus.simulate import assertions, asynchronous, bulk, mbarrier, product, stores, tagging, vectors
 from argus.simulate.evaluate import Overflow
 from argus.simulate.machine import Block, Frame, Place, Step
 from argus.simulate.matrix import multiply
@@ -72,6 +72,8 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 yield from execute(block, orelse, replace(frame, active=frame.active & ~taken))
             case Copy(signal=signal) if signal is not None:
                 bulk.issue(block, stmt, signal, frame)
+            case Copy(instr=instr) if instr is not None and INSTRUCTIONS[instr].order is Order.BULK_WRITE:
+                stores.issue(block, stmt, frame)
             case Copy():
                 copy(block, stmt, block.step(stmt, frame, stmt.layout))
             case Map():
@@ -92,9 +94,12 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 product.commit(frame.team)
             case MmaWait(pending=pending):
                 product.wait(block, frame.team, pending)
+            case BulkCommit():
+                stores.commit(frame, block)
+            case BulkWait():
+                stores.wait(block, stmt, frame)
             case ProxyFence():
-                frame.team.fence()
-                block.tick(frame.team)
+                _proxy_fence(block, frame)
             case MbarrierExpect():
                 mbarrier.expect(block, stmt, block.step(stmt, frame, None))
             case MbarrierArrive():
@@ -111,12 +116,26 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 pass
             case Roles():
                 raise ValueError("roles stand at the top level of a kernel")
-            case Programs() | BulkCommit() | BulkWait():
-                raise ValueError("persistent kernels and bulk stores are not simulated")
+            case Programs(body=inner):
+                for program in block.programs:
+                    yield from execute(block, inner, replace(frame, program=program))
             case Stage():
                 raise ValueError("a policy statement is left: lower the kernel first")
             case _:
                 assert_never(stmt)
+
+
+def _proxy_fence(block: Block, frame: Frame) -> None:
+    """The executing threads order what they did, and what they are ordered after, before asynchronous accesses."""
+    team, active = frame.team, frame.active
+    if active.all():
+        team.fence()
+    else:
+        known = int(team.clock.fenced[team.number])
+        for order in {id(m.order): m.order for m in block.memories.values() if m.order is not None}.values():
+            order.fence(team.number, active, team.first, known, team.segment)
+        team.partly_fence(bool(active[0]))
+    block.tick(team)
 
 
 def _loop(block: Block, stmt: For, frame: Frame) -> Iterator[Pause]:

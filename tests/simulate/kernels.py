@@ -53,7 +53,10 @@ body {
 """
 
 
-def parse(text: str, *edits: tuple[str, str]) -> Kernel:
+Edit = tuple[str, str]
+
+
+def parse(text: str, *edits: Edit) -> Kernel:
     """The kernel of `text` after replacing each old text, which must occur, by the new one."""
     for old, new in edits:
         assert old in text, old

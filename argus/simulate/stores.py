@@ -1,0 +1,124 @@
+"""Bulk stores (TMA): the copy engine reads a box of shared memory and writes it to a tensor, when it likes.
+
+It reads at any time between the issue and the wait that covers the store's group, and writes between that and the
+first such wait that is not only for reads, at the latest at the end of the block. The issuing thread alone knows of the
+wait; what it waited for is known to others as everything else that it did.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argus.ir.nodes import BulkWait, Copy
+from argus.simulate import races, tagging
+from argus.simulate.flight import Store
+from argus.simulate.machine import Block, Frame
+from argus.simulate.memory import GlobalTensor
+from argus.simulate.order import Touch
+from argus.simulate.provenance import hop
+
+
+def issue(block: Block, stmt: Copy, frame: Frame) -> None:
+    """Start the store: by thread 0 of the team, what is inside of the tensor."""
+    if not frame.active[0]:
+        return
+    step = block.whole(stmt, frame, stmt.shape)
+    inside = step.on if stmt.mask is None else step.on & block.value(stmt.mask, step, step.on)
+    source = block.locate(stmt.src.obj, stmt.src.index, step, inside)
+    target = block.locate(stmt.dst.obj, stmt.dst.index, step, inside)
+    at = np.flatnonzero(source.ok & target.ok)
+    store = Store(step, source, target, at)
+    if block.run.checks:
+        cell, first = source.cell[at], frame.team.first
+        missing = ~source.memory.written(cell)
+        if missing.any():
+            block.uninitialised(source.memory, cell, np.full(len(cell), first), missing, step)
+        for place, touch in ((source, Touch.BULK_READ), (target, Touch.BULK_WRITE)):
+            order = place.memory.order
+            assert order is not None
+            cells = races.asynchronous(block, place.memory, touch, place.cell[at], step, True)
+            order.track(touch, frame.team.number).begin(cells, first, block.now(step, place.memory))
+    block.stores.append(store)
+    if block.early:
+        _read(block, store)
+        _write(block, store)
+
+
+def commit(frame: Frame, block: Block) -> None:
+    """Thread 0 of the team closes its current group."""
+    if not frame.active[0]:
+        return
+    for store in _own(block, frame):
+        if store.group is None:
+            store.group = frame.team.stored
+    frame.team.stored += 1
+
+
+def wait(block: Block, stmt: BulkWait, frame: Frame) -> None:
+    """Thread 0 of the team waits for its groups but the last `pending` ones."""
+    if not frame.active[0]:
+        return
+    due = frame.team.stored - stmt.pending
+    for store in _own(block, frame):
+        if store.group is None or store.group >= due:
+            continue
+        if not store.waited:
+            _read(block, store)
+            _over(store, Touch.BULK_READ, frame)
+            store.waited = True
+        if not stmt.read:
+            _write(block, store)
+            _over(store, Touch.BULK_WRITE, frame)
+            block.stores.remove(store)
+
+
+def _own(block: Block, frame: Frame) -> list[Store]:
+    return [s for s in block.stores if s.step.frame.team is frame.team]
+
+
+def advance(block: Block, store: Store) -> None:
+    """The copy engine goes one step on, of the two that a store takes."""
+    (_read if store.values is None else _write)(block, store)
+
+
+def finish(block: Block) -> None:
+    """The block ends: what has not arrived arrives now."""
+    for store in block.stores:
+        _read(block, store)
+        _write(block, store)
+    block.stores.clear()
+
+
+def _over(store: Store, touch: Touch, frame: Frame) -> None:
+    """The access of a store is over, for the thread that waited."""
+    place = store.source if touch is Touch.BULK_READ else store.target
+    if place.memory.order is not None:
+        track = place.memory.order.track(touch, frame.team.number)
+        cells = place.memory.grains(place.cell[store.at])
+        track.finish(cells, store.step.event, frame.team.segment, True)
+
+
+def _read(block: Block, store: Store) -> None:
+    """The box is read, unless it was before."""
+    if store.values is not None:
+        return
+    source, target, step = store.source, store.target, store.step
+    store.values = source.memory.load(source.cell[store.at])
+    tags = tagging.copied(block, source, step, None)
+    if tags is not None:
+        store.tags = tags.take(store.at)
+        origin = (source.memory.name, source.cell[store.at])
+        hop(block, step.event, target.memory.name, target.cell[store.at], (origin,))
+
+
+def _write(block: Block, store: Store) -> None:
+    """The box arrives, unless it did before."""
+    if store.written:
+        return
+    memory, cell = store.target.memory, store.target.cell[store.at]
+    assert isinstance(memory, GlobalTensor) and store.values is not None
+    np.add.at(memory.writes, cell, 1)
+    memory.store(cell, store.values)
+    if store.tags is not None and memory.tags is not None:
+        memory.tags.put(cell, store.tags)
+    store.written = True
