@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from argus.diagnostic import Verdict
-from argus.ir.expr import Const, Expr, Op, op
+from argus.ir.expr import Const, Expr, LoopVar, Op, op
 from argus.ir.nodes import (
     Copy,
     Kernel,
@@ -38,6 +38,9 @@ from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.program import Site
 from argus.verify.relations import Count, Map, Model, NonAffine, Set, first, isl, smallest
 from argus.verify.rings import Place, turn_parity
+
+_FEW = 4
+"""Uses of one barrier outside of loops that are told apart."""
 
 
 @dataclass(frozen=True)
@@ -180,9 +183,22 @@ class Protocol:
             shifts = {place.shift % place.size, place.shift % place.size - place.size}
             found = [self.model.trips(site, place, shift) for shift in sorted(shifts, key=abs)]
             return [keys.intersect_domain(iterations) for keys in found]
-        index, running, stages = _places(self.model.resolve(site, index))
+        index = self.model.resolve(site, index)
+        if isinstance(index, Const):
+            return [self._keys(site, iterations, index, turn) for turn in self._turns(site)]
+        index, running, stages = _places(index)
         ordinals = [op("sub", op("floordiv", running, Const(stages)), Const(shift)) for shift in (0, 1)]
         return [self._keys(site, iterations, index, ordinal) for ordinal in ordinals]
+
+    def _turns(self, site: Site) -> list[Expr]:
+        """How often one barrier may have been used before: the trips of the loop around, and a few uses before it."""
+        if not site.loops:
+            return [Const(before) for before in range(_FEW)]
+        if len(site.loops) > 1:
+            raise NonAffine("nested loops use one place of it")
+        loop = site.loops[0]
+        trip = op("floordiv", op("sub", LoopVar(loop.var), loop.start), Const(loop.step))
+        return [op("add", trip, Const(before)) for before in range(_FEW)]
 
     def _keys(self, site: Site, iterations: Set, index: Expr, value: Expr) -> Map:
         texts = [self.model.translator.integer(e, ()) for e in (index, value)]
