@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from argus.ir.expr import Param
-from argus.ir.nodes import Copy, Kernel, Scalar, Tensor
+from argus.ir.expr import Coord, Param
+from argus.ir.expr import walk as walk_expr
+from argus.ir.nodes import Access, Copy, Kernel, Scalar, Tensor
 from argus.ir.types import DType, int32, int64, uint8
 from argus.ir.visit import walk
 
@@ -35,12 +36,18 @@ class TensorMap:
     swizzle_bytes: int
 
 
+def box(access: Access, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The extents of a copied box along all dimensions of its tensor: 1 where it is at one place."""
+    extents = iter(shape)
+    return tuple(next(extents) if any(isinstance(e, Coord) for e in walk_expr(i)) else 1 for i in access.index)
+
+
 def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
     """The tensor maps of a kernel's "tma.load" copies, each once, in program order."""
     found: dict[tuple[str, tuple[int, ...]], TensorMap] = {}
     for stmt in walk(kernel.body):
         if isinstance(stmt, Copy) and stmt.instr == "tma.load":
-            key = (stmt.src.obj, stmt.shape)
+            key = (stmt.src.obj, box(stmt.src, stmt.shape))
             found.setdefault(key, TensorMap(f"{stmt.src.obj}_map{len(found)}", *key, 128))
     return tuple(found.values())
 

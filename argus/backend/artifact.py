@@ -14,13 +14,14 @@ class Resources:
     """As the target's compiler reports them. None: that compiler does not say.
 
     `registers` is 32-bit registers a thread (gfx942: VGPRs plus AGPRs), `shared_bytes` a block's,
-    `spill_bytes` a thread's spills or scratch.
+    `spill_bytes` a thread's spills or scratch; `warnings` what the compiler says of lost performance.
     """
 
     registers: int | None
     shared_bytes: int
     spill_bytes: int | None
     occupancy_blocks: int | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,8 @@ unsigned char; tf32: unsigned), are trivially copyable and have a trivial defaul
 MACROS: dict[str, str] = {
     "ARGUS_KERNEL(name, threads)": "everything before the parameter list of the entry point: extern C, "
     "void, launch bounds of `threads` threads a block",
+    "ARGUS_ROLES_KERNEL(name, threads)": "the same for a block that has all registers of a multiprocessor, and deals "
+    "them out to roles; CUDA and CPU",
     "ARGUS_SHARED(smem, bytes)": "declares `const argus::shared_t smem`, the block's `bytes` bytes of "
     "shared memory, aligned to 1024. CUDA: dynamic; a launcher passes `abi.shared_bytes(kernel)`",
     "ARGUS_WARP_SIZE": "32 or 64; on the CPU given by the compiler's command line",
@@ -202,15 +204,17 @@ _HOPPER = (
        _NVIDIA, True),
     _f("role_barrier", "int ID, int THREADS", "void", "", "THREADS threads meet at barrier ID, 1 to 15", "",
        _NVIDIA),
-    _f("matrix_descriptor", "", "u64", _SHARED, "of an operand from smem + offset: rows of 128 bytes in the 128-byte "
-       "swizzle", "", _NVIDIA),
+    _f("matrix_descriptor", "", "u64", f"{_SHARED}, int leading", "of an operand from smem + offset: rows of 128 bytes "
+       "in the 128-byte swizzle, in panels of `leading` bytes if they go along m or n", "", _NVIDIA),
     _f("descriptor_at", "", "u64", "u64 descriptor, int units", "the same, `units` times 16 bytes on", "", _NVIDIA),
     _f("wgmma_fence", "", "void", "", "orders the warpgroup's registers with the products that follow", "", _NVIDIA,
        True),
     _f("wgmma_commit", "", "void", "", "closes the warpgroup's group of products", "", _NVIDIA, True),
     _f("wgmma_wait", "int PENDING", "void", "", "waits until at most PENDING of the latest groups are unfinished", "",
        _NVIDIA, True),
-    _f("wgmma_hold", "int N", "void", "float (&d)[N]", "the compiler moves no use of `d` across this", "", _NVIDIA),
+    _f("wgmma_forget", "int N", "void", "float (&d)[N]", "`d` holds nothing that is used", "", _NVIDIA),
+    _f("wgmma_hold", "class T, int N", "void", "T (&x)[N]", "the compiler moves no use of `x` across this", "",
+       _NVIDIA),
 )  # fmt: skip
 
 FUNCTIONS: tuple[Function, ...] = (*_IDS, *_COPIES, *_WARP, *_ATOMICS, *_MATH, *_HOPPER)
@@ -233,15 +237,17 @@ def mma_function(row: MmaRow) -> Function:
 
 
 def wgmma_function(row: WgmmaRow) -> Function:
-    """The device function of an asynchronous product of one warpgroup: it starts d += a * b.
+    """The device function of an asynchronous product of one warpgroup: it starts d += a * b, or d = a * b if not `add`.
 
     `d` points to the thread's values in the order of the row's fragment layout, which are there after the wait that
-    covers its group; `a` and `b` are `matrix_descriptor`s, of rows along K. T is the type of both.
+    covers its group. `b` is a `matrix_descriptor`; so is `a`, or it points to the thread's values in the order of the
+    row's fragment layout, which stay until then. A and B are the operands' types; MAJOR_A and MAJOR_B are 0 where k
+    goes along the rows of shared memory, 1 where it goes across.
     """
     types = ", ".join(TYPES[t.name] for t in row.operands)
     return Function(
-        row.name, "class T", "void", "float* d, u64 a, u64 b", f"starts d += a * b for T of: {types}",
-        (row.name,), _NVIDIA, True,
+        row.name, "class A, class B, int MAJOR_A, int MAJOR_B, class From", "void",
+        "float* d, From a, u64 b, bool add", f"starts d += a * b for A and B of: {types}", (row.name,), _NVIDIA, True,
     )  # fmt: skip
 
 

@@ -143,13 +143,14 @@ def hopper() -> str:
         for dtype in row.operands:
             values = row.c.num_values
             body = [
-                "const argus::u64 a = argus::matrix_descriptor(smem, 0);",
+                "const argus::u64 a = argus::matrix_descriptor(smem, 0, 16);",
                 "const argus::u64 b = argus::descriptor_at(a, 512);",
                 f"alignas(16) float d[{values}];",
+                "argus::wgmma_forget(d);",
                 f"for (int i = 0; i < {values}; ++i) d[i] = 0.0f;",
                 "argus::wgmma_hold(d);",
                 "argus::wgmma_fence();",
-                f"argus::{wgmma_function(row).name}<{cpp_type(dtype)}>(d, a, b);",
+                f"argus::{wgmma_function(row).name}<{cpp_type(dtype)}, {cpp_type(dtype)}, 0, 0>(d, a, b, true);",
                 "argus::wgmma_commit();",
                 "argus::wgmma_wait<0>();",
                 "argus::wgmma_hold(d);",

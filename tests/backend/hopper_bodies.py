@@ -4,9 +4,10 @@ the host. The GPU tests run the same texts."""
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import Union
 
 import numpy as np
@@ -16,7 +17,7 @@ from argus.backend.cpu import toolchain
 from argus.backend.cpu.driver import CpuFunction
 from argus.backend.cpu.tensormap import encode
 from argus.backend.device_api import cpp_type, wgmma_function
-from argus.ir.instruction import WgmmaRow
+from argus.ir.instruction import WGMMA, WgmmaRow
 from argus.ir.types import DType, bfloat16
 from argus.layout import Swizzle, SwizzledLayout, row_major, table
 from tests.backend.host import to_bfloat16
@@ -67,8 +68,8 @@ def run_on_host(source: str, values: list[Value], shared: int, eager: bool = Fal
     return list(arrays.values())
 
 
-def kernel(parameters: str, body: str, shared: int) -> str:
-    return f"""ARGUS_KERNEL(argus_k, 128)({parameters}) {{
+def kernel(parameters: str, body: str, shared: int, symbol: str = "argus_k") -> str:
+    return f"""ARGUS_KERNEL({symbol}, 128)({parameters}) {{
     ARGUS_SHARED(smem, {shared});
     const int t = argus::thread_id();
 {body}
@@ -153,35 +154,125 @@ def swizzled(rows: int) -> NDArray[np.int64]:
 # ---------------------------------------------------------------------------- asynchronous products
 
 
-def check_product(run: Runner, row: WgmmaRow, dtype: DType, step: int) -> None:
-    """D = C + A B^T of small integers is exact; the operands are columns 16 * step and on of rows of 64."""
-    m, n, k = row.shape
-    a, b, c = RNG.integers(-4, 5, (m, 64)), RNG.integers(-4, 5, (n, 64)), RNG.integers(-100, 100, (m, n))
-    image = np.zeros((m + n) * 64, np.uint16)
-    for values, start in ((a, 0), (b, m * 64)):
-        floats = values.astype(np.float32)
-        bits = to_bfloat16(floats) if dtype is bfloat16 else floats.astype(np.float16).view(np.uint16)
-        image[start + swizzled(values.shape[0])] = bits
-    count = row.c.num_values
-    body = f"""    for (int i = t; i < {image.size // 2}; i += 128) argus::store_shared<1>(smem, i * 4, image + i);
+@dataclass(frozen=True)
+class Product:
+    """One product: operand types, which operands lie along m or n, whether `a` is in registers, and how many steps of k
+    the operands begin after their tile does."""
+
+    row: WgmmaRow
+    a: DType
+    b: DType
+    across: tuple[bool, bool] = (False, False)
+    registers: bool = False
+    step: int = 0
+
+    def __str__(self) -> str:
+        majors = "".join("mn" if x else "k" for x in self.across)
+        return f"{self.row.name}-{self.a}-{self.b}-{majors}{'-registers' if self.registers else ''}-{self.step}"
+
+
+def every_product(n: int) -> Iterator[Product]:
+    """All types and places of operands of a product with `n` columns; each begins elsewhere in its tiles."""
+    number = n // 8
+    for bits in (16, 32, 8):
+        row = WGMMA[f"wgmma_m64n{n}k{256 // bits}"]
+        for a in row.operands:
+            for b in row.operands if bits == 8 else (a,):
+                ways = (False, True) if row.transposes else (False,)
+                for across in product(ways, ways):
+                    yield Product(row, a, b, across, False, number % 4)
+                    number += 1
+                for way in ways:
+                    yield Product(row, a, b, (False, way), True, number % 4)
+                    number += 1
+
+
+def encoded(values: NDArray[np.int64], dtype: DType) -> Array:
+    """The bits of integers of up to 4 in magnitude, which every operand type holds exactly."""
+    floats = values.astype(np.float32)
+    match dtype.name:
+        case "tfloat32":
+            return floats.view(np.uint32)
+        case "bfloat16":
+            return to_bfloat16(floats)
+        case "float16":
+            return floats.astype(np.float16).view(np.uint16)
+        case "float8_e4m3fn":
+            codes = np.array([0x00, 0x38, 0x40, 0x44, 0x48], np.uint8)
+        case _:
+            codes = np.array([0x00, 0x3C, 0x40, 0x42, 0x44], np.uint8)
+    return np.where(values < 0, 0x80, 0).astype(np.uint8) | codes[np.abs(values)]
+
+
+def panelled(values: Array, width: int) -> Array:
+    """The bytes of a matrix in panels of `width` columns, in the 128-byte swizzle."""
+    rows, columns = values.shape
+    panels = values.reshape(rows, columns // width, width).transpose(1, 0, 2).reshape(-1, width)
+    units = np.ascontiguousarray(panels).view(np.uint8).reshape(-1, 8, 16)
+    line = np.arange(units.shape[0])[:, None]
+    return np.asarray(units[line, np.arange(8)[None, :] ^ line % 8]).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A text, its arguments, the bytes of shared memory, and what the argument at position 1 must be afterwards."""
+
+    source: str
+    values: list[Value]
+    shared: int
+    expected: Array
+
+
+def check_product(run: Runner, case: Product) -> None:
+    """D = C + A B^T of small integers is exact."""
+    made = prepared(case, "argus_k")
+    np.testing.assert_array_equal(run(made.source, made.values, made.shared)[1], made.expected)
+
+
+def prepared(case: Product, symbol: str) -> Prepared:
+    """D = C + A B^T by `symbol`. Tiles are four steps of k deep, and read from `step` on."""
+    row, (m, n, k) = case.row, case.row.shape
+    size, count = case.a.bytes, row.c.num_values
+    width = 128 // size
+    wide, depth = -(-n // width) * width if case.across[1] else n, 4 * k
+    a, b, c = (RNG.integers(-4, 5, (m, depth)), RNG.integers(-4, 5, (wide, depth)), RNG.integers(-100, 100, (m, n)))
+    tiles = [
+        panelled(encoded(x.T if across else x, dtype), width)
+        for x, dtype, across in ((a, case.a, case.across[0]), (b, case.b, case.across[1]))
+    ]
+    image = np.concatenate(tiles)
+    steps = [case.step * (k * 128 if across else 32) // 16 for across in case.across]
+    columns = slice(k * case.step, k * case.step + k)
+    held = encoded(a[:, columns].reshape(-1)[row.a.linear()], case.a)
+    types = f"{cpp_type(case.a)}, {cpp_type(case.b)}, {int(case.across[0])}, {int(case.across[1])}"
+    left = "x" if case.registers else "left"
+    body = f"""    for (int i = t; i < {image.size // 4}; i += 128) argus::store_shared<1>(smem, i * 4, image + i);
     argus::async_fence();
     argus::barrier();
     alignas(16) float d[{count}];
+    alignas(16) {cpp_type(case.a)} x[{row.a.num_values}];
     #pragma unroll
     for (int i = 0; i < {count}; ++i) d[i] = c[t * {count} + i];
-    const argus::u64 left = argus::descriptor_at(argus::matrix_descriptor(smem, 0), {2 * step});
-    const argus::u64 right = argus::descriptor_at(argus::matrix_descriptor(smem, {m * 128}), {2 * step});
+    #pragma unroll
+    for (int i = 0; i < {row.a.num_values}; ++i) x[i] = a[t * {row.a.num_values} + i];
+    const argus::u64 left = argus::descriptor_at(argus::matrix_descriptor(smem, 0, {depth * 128}), {steps[0]});
+    const argus::u64 right = argus::descriptor_at(
+        argus::matrix_descriptor(smem, {tiles[0].size}, {depth * 128}), {steps[1]});
     argus::wgmma_hold(d);
+    argus::wgmma_hold(x);
     argus::wgmma_fence();
-    argus::{wgmma_function(row).name}<{cpp_type(dtype)}>(d, left, right);
+    argus::{wgmma_function(row).name}<{types}>(d, {left}, right, true);
     argus::wgmma_commit();
     argus::wgmma_wait<0>();
     argus::wgmma_hold(d);
     #pragma unroll
     for (int i = 0; i < {count}; ++i) c[t * {count} + i] = d[i];"""
-    source = kernel("const int* ARGUS_RESTRICT image, float* ARGUS_RESTRICT c", body, image.nbytes)
-    held = c.reshape(-1)[row.c.linear()].astype(np.float32)
-    got = run(source, [image.view(np.int32), held], image.nbytes)[1]
-    columns = slice(k * step, k * step + k)
-    expected = c + a[:, columns] @ b[:, columns].T
-    np.testing.assert_array_equal(got, expected.reshape(-1)[row.c.linear()])
+    parameters = f"const int* ARGUS_RESTRICT image, float* ARGUS_RESTRICT c, const {cpp_type(case.a)}* ARGUS_RESTRICT a"
+    sums = c.reshape(-1)[row.c.linear()].astype(np.float32)
+    expected = (c + a[:, columns] @ b[:n, columns].T).astype(np.float32)
+    return Prepared(
+        kernel(parameters, body, image.size, symbol),
+        [image.view(np.int32), sums, held],
+        image.size,
+        expected.reshape(-1)[row.c.linear()],
+    )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from argus.backend.emit.address import global_address, shared_address
 from argus.backend.emit.copy import matrix_rows
+from argus.backend.emit.flight import start
 from argus.backend.emit.names import identifiers
 from argus.backend.emit.registers import counters, digits
 from argus.backend.emit.scope import Domain, Writer
@@ -27,7 +28,7 @@ THREADS = 64
 def writer_of(layout: FragmentLayout) -> Writer:
     kernel = kernels.kernel("k", (), (For("s", Const(0), Const(4), 1, ()),), (), (), ("M", "N"), THREADS // 32)
     kernel = replace(kernel, params=(tensor(),))
-    return Writer(kernel, identifiers(kernel), {"M", "N", "s"}, THREADS)
+    return Writer(kernel, identifiers(kernel), {"M", "N", "s"}, THREADS, start((), ()))
 
 
 def tensor() -> Tensor:

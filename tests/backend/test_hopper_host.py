@@ -17,7 +17,7 @@ from argus.diagnostic import ArgusError, LaunchError
 from argus.ir import visit
 from argus.ir.instruction import WGMMA
 from argus.ir.nodes import Copy, Kernel, MbarrierArrive, MbarrierExpect, MmaWait, Stmt
-from argus.ir.types import DType, bfloat16, float16
+from argus.ir.types import DType, bfloat16, float8_e4m3fn, float8_e5m2, float16, tfloat32
 from argus.layout import Swizzle, SwizzledLayout
 from tests.backend import hopper_bodies as bodies
 from tests.backend.hopper_kernels import gemm
@@ -41,10 +41,30 @@ def test_boxes(corner: tuple[int, ...], eager: bool) -> None:
     bodies.check_box(partial(bodies.run_on_host, eager=eager), corner)
 
 
+def case(name: str, *dtypes: DType, **how: object) -> bodies.Product:
+    return bodies.Product(WGMMA[name], dtypes[0], dtypes[-1], **how)  # type: ignore[arg-type]
+
+
+PRODUCTS = (
+    case("wgmma_m64n8k16", bfloat16),
+    case("wgmma_m64n64k16", float16, step=1),
+    case("wgmma_m64n248k16", bfloat16, step=3),
+    case("wgmma_m64n128k16", bfloat16, across=(False, True), step=2),
+    case("wgmma_m64n40k16", float16, across=(True, False), step=1),
+    case("wgmma_m64n192k16", bfloat16, across=(True, True)),
+    case("wgmma_m64n96k16", bfloat16, across=(False, True), registers=True, step=3),
+    case("wgmma_m64n16k16", float16, registers=True),
+    case("wgmma_m64n24k8", tfloat32, step=2),
+    case("wgmma_m64n32k8", tfloat32, registers=True),
+    case("wgmma_m64n32k32", float8_e4m3fn, float8_e5m2, step=1),
+    case("wgmma_m64n16k32", float8_e5m2, float8_e4m3fn, registers=True),
+)
+
+
 @host
-@pytest.mark.parametrize(("n", "dtype", "step"), [(8, bfloat16, 0), (64, float16, 1), (248, bfloat16, 3)])
-def test_products(n: int, dtype: DType, step: int) -> None:
-    bodies.check_product(bodies.run_on_host, WGMMA[f"wgmma_m64n{n}k16"], dtype, step)
+@pytest.mark.parametrize("product", PRODUCTS, ids=str)
+def test_products(product: bodies.Product) -> None:
+    bodies.check_product(bodies.run_on_host, product)
 
 
 # ---------------------------------------------------------------------------- whole products
@@ -94,7 +114,7 @@ def test_a_wait_for_too_few_products_shows() -> None:
 
 
 @host
-@pytest.mark.parametrize(("right", "wrong"), [("", ""), ("+ v0 * 2)", "+ v0)"), ("4 * 1024", "4 * 1024 + 64")])
+@pytest.mark.parametrize(("right", "wrong"), [("", ""), (" 2 * v0)", " v0)"), ("4 * 1024", "4 * 1024 + 64")])
 def test_a_wrong_descriptor_shows(right: str, wrong: str) -> None:
     """Products read where their descriptors say, in the swizzle that they say."""
     kernel = gemm((128, 64), 4, 64)

@@ -10,6 +10,7 @@
 #define ARGUS_RESTRICT __restrict__
 #define ARGUS_GRID_CONSTANT
 #define ARGUS_KERNEL(name, threads) extern "C" void name
+#define ARGUS_ROLES_KERNEL(name, threads) ARGUS_KERNEL(name, threads)
 #define ARGUS_SHARED(smem, bytes) const argus::shared_t smem = argus::detail::self().block->shared
 
 namespace argus {

@@ -132,7 +132,9 @@ struct Mbarrier : Place {
 // One thread's part of an asynchronous product of its warpgroup.
 struct Product {
     unsigned long long a, b;
+    const void* registers;  // of a, if it is there
     float* d;
+    bool add;
     void (*perform)(const Product* const* threads);  // for all 128 of them
     unsigned group;
 };

@@ -135,9 +135,10 @@ template <int ID, int THREADS> void role_barrier() {
 
 // ---------------------------------------------------------------- asynchronous products
 
-// Start address / 16 in bits 0 to 13, bytes from 8 rows to the next / 16 from bit 32, swizzling mode from bit 62.
-inline u64 matrix_descriptor(shared_t, int offset) {
-    return u64(1) << 62 | u64(1024 / 16) << 32 | u64(1) << 16 | static_cast<u64>(offset >> 4);
+// Start address / 16 in bits 0 to 13, bytes from one panel to the next / 16 from bit 16, bytes from 8 rows to the next
+// / 16 from bit 32, swizzling mode from bit 62.
+inline u64 matrix_descriptor(shared_t, int offset, int leading) {
+    return u64(1) << 62 | u64(1024 / 16) << 32 | u64(leading >> 4) << 16 | static_cast<u64>(offset >> 4);
 }
 inline u64 descriptor_at(u64 descriptor, int units) {
     return (descriptor >> 32 << 32) | (static_cast<unsigned>(descriptor) + static_cast<unsigned>(units));
@@ -145,42 +146,57 @@ inline u64 descriptor_at(u64 descriptor, int units) {
 
 namespace detail {
 
-// The K-major operand that a descriptor describes: columns of 16-bit elements, rows as long as the swizzle is wide.
+// The operand that a descriptor describes, in rows as long as the swizzle is wide: along them goes k, or, if MAJOR is 1,
+// m or n, from one panel of rows to the next.
 struct Operand {
-    int start, stride, bits;
+    int start, leading, stride, bits;
 
     explicit Operand(u64 descriptor)
-        : start(static_cast<int>(descriptor & 0x3fff) << 4), stride(static_cast<int>(descriptor >> 32 & 0x3fff) << 4),
-          bits(static_cast<int>(4 - (descriptor >> 62)) % 4) {
+        : start(static_cast<int>(descriptor & 0x3fff) << 4), leading(static_cast<int>(descriptor >> 16 & 0x3fff) << 4),
+          stride(static_cast<int>(descriptor >> 32 & 0x3fff) << 4), bits(static_cast<int>(4 - (descriptor >> 62)) % 4) {
         if (bits != 0 && (descriptor >> 49 & 7) == 0) return;
         say(*self().block, "thread %d: wgmma: only swizzled operands without base offset are known here", self().thread);
         stop();
     }
-    template <class T> float at(int row, int column) const {
-        const int address = start + row / 8 * stride + row % 8 * (16 << bits) + column * static_cast<int>(sizeof(T));
-        const int place = swizzled(address, bits);
-        check_shared<sizeof(T)>(place, "wgmma");
+    template <class T, int MAJOR> float at(int outer, int k) const {
+        const int size = static_cast<int>(sizeof(T)), width = 16 << bits;
+        const int row = MAJOR ? k : outer, column = MAJOR ? outer * size % width : k * size;
+        const int panel = MAJOR ? outer * size / width * leading : 0;
+        const int place = swizzled(start + panel + row / 8 * stride + row % 8 * width + column, bits);
+        check_shared<size>(place, "wgmma");
         T x;
         memcpy(&x, self().block->shared + place, sizeof(T));
         return to_float(x);
     }
 };
 
-template <class T, int N> void warpgroup_product(const Product* const* threads) {
-    const Operand a(threads[0]->a), b(threads[0]->b);
-    float left[64][16], right[16][N];
-    for (int k = 0; k < 16; ++k) {
-        for (int m = 0; m < 64; ++m) left[m][k] = a.at<T>(m, k);
-        for (int n = 0; n < N; ++n) right[k][n] = b.at<T>(n, k);
+// MAJOR_A 2: each thread holds its part of the operand, as a lane of mma does, warp by warp along m.
+template <class A, class B, int N, int MAJOR_A, int MAJOR_B> void warpgroup_product(const Product* const* threads) {
+    constexpr int K = 32 / sizeof(A);
+    const Operand b(threads[0]->b);
+    float left[64][K], right[K][N];
+    for (int k = 0; k < K; ++k)
+        for (int n = 0; n < N; ++n) right[k][n] = b.at<B, MAJOR_B>(n, k);
+    if constexpr (MAJOR_A == 2) {
+        for (int t = 0; t < 128; ++t)
+            for (int v = 0; v < K / 2; ++v) {
+                const At p = Nvidia<4 / sizeof(A)>::a(t % 32, v);
+                left[t / 32 * 16 + p.row][p.column] = to_float(static_cast<const A*>(threads[t]->registers)[v]);
+            }
+    } else {
+        const Operand a(threads[0]->a);
+        for (int m = 0; m < 64; ++m)
+            for (int k = 0; k < K; ++k) left[m][k] = a.at<A, MAJOR_A>(m, k);
     }
     for (int m = 0; m < 64; ++m) {
         float sum[N] = {};
-        for (int k = 0; k < 16; ++k)
+        for (int k = 0; k < K; ++k)
             for (int n = 0; n < N; ++n) sum[n] += left[m][k] * right[k][n];
         for (int n = 0; n < N; ++n) {
             // Row m is of warp m / 16, of its lanes from 4 * (m % 8) on; eight columns are two values of four lanes.
-            const int thread = m / 16 * 32 + m % 8 * 4 + n % 8 / 2;
-            threads[thread]->d[n / 8 * 4 + m % 16 / 8 * 2 + n % 2] += sum[n];
+            const Product& mine = *threads[m / 16 * 32 + m % 8 * 4 + n % 8 / 2];
+            float& d = mine.d[n / 8 * 4 + m % 16 / 8 * 2 + n % 2];
+            d = mine.add ? d + sum[n] : sum[n];
         }
     }
 }
@@ -197,7 +213,8 @@ inline void warpgroup_products(const char* kind, unsigned pending) {
                 Queue<Product>& queue = of(t);
                 all[t] = &queue.items[queue.first];
                 const bool same = queue.first < queue.size && all[t]->a == all[127]->a && all[t]->b == all[127]->b &&
-                                  all[t]->perform == all[127]->perform && all[t]->group == all[127]->group;
+                                  all[t]->add == all[127]->add && all[t]->perform == all[127]->perform &&
+                                  all[t]->group == all[127]->group;
                 if (!same) {
                     say(*self().block, "the threads of a warpgroup start different products");
                     stop();
@@ -211,12 +228,21 @@ inline void warpgroup_products(const char* kind, unsigned pending) {
     });
 }
 
-template <class T, int N> void start_product(float* d, u64 a, u64 b) {
-    self().products->push({a, b, d, warpgroup_product<T, N>, self().products->group});
+inline void start_product(const Product& product) {
+    Queue<Product>& own = *self().products;
+    own.push(product);
+    own.items[own.size - 1].group = own.group;
 #ifdef ARGUS_CPU_EAGER_COPIES
-    ++self().products->group;
+    ++own.group;
     warpgroup_products("a product", 0);
 #endif
+}
+template <class A, class B, int N, int MAJOR_A, int MAJOR_B> void start_product(float* d, u64 a, u64 b, bool add) {
+    start_product({a, b, nullptr, d, add, warpgroup_product<A, B, N, MAJOR_A, MAJOR_B>, 0});
+}
+template <class A, class B, int N, int MAJOR_A, int MAJOR_B>
+void start_product(float* d, const A* registers, u64 b, bool add) {
+    start_product({0, b, registers, d, add, warpgroup_product<A, B, N, 2, MAJOR_B>, 0});
 }
 
 }  // namespace detail
@@ -224,10 +250,18 @@ template <class T, int N> void start_product(float* d, u64 a, u64 b) {
 inline void wgmma_fence() {}
 inline void wgmma_commit() { ++detail::self().products->group; }
 template <int PENDING> void wgmma_wait() { detail::warpgroup_products("wgmma_wait", PENDING); }
-template <int N> void wgmma_hold(float (&)[N]) {}
+template <int N> void wgmma_forget(float (&d)[N]) {
+    for (float& x : d) x = not_a_number<float>();
+}
+template <class T, int N> void wgmma_hold(T (&)[N]) {}
 
-#define ARGUS_WGMMA(N)                                                                                           \
-    template <class T> void wgmma_m64n##N##k16(float* d, u64 a, u64 b) { detail::start_product<T, N>(d, a, b); }
+#define ARGUS_WGMMA_K(N, K)                                                                                      \
+    template <class A, class B, int MAJOR_A, int MAJOR_B, class From>                                            \
+    void wgmma_m64n##N##k##K(float* d, From a, u64 b, bool add) {                                                \
+        static_assert(sizeof(A) * K == 32 && sizeof(B) * K == 32, "operands of another width");                  \
+        detail::start_product<A, B, N, MAJOR_A, MAJOR_B>(d, a, b, add);                                          \
+    }
+#define ARGUS_WGMMA(N) ARGUS_WGMMA_K(N, 8) ARGUS_WGMMA_K(N, 16) ARGUS_WGMMA_K(N, 32)
 #define ARGUS_WGMMAS(N0, N1, N2, N3) ARGUS_WGMMA(N0) ARGUS_WGMMA(N1) ARGUS_WGMMA(N2) ARGUS_WGMMA(N3)
 ARGUS_WGMMAS(8, 16, 24, 32)
 ARGUS_WGMMAS(40, 48, 56, 64)
@@ -239,5 +273,6 @@ ARGUS_WGMMAS(200, 208, 216, 224)
 ARGUS_WGMMAS(232, 240, 248, 256)
 #undef ARGUS_WGMMAS
 #undef ARGUS_WGMMA
+#undef ARGUS_WGMMA_K
 
 }  // namespace argus

@@ -10,6 +10,7 @@
 #define ARGUS_RESTRICT __restrict__
 #define ARGUS_GRID_CONSTANT const __grid_constant__
 #define ARGUS_KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads) name
+#define ARGUS_ROLES_KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads, 1) name
 #define ARGUS_SHARED(smem, bytes)                                       \
     extern __shared__ __align__(1024) unsigned char argus_dynamic[];    \
     const argus::shared_t smem = argus::target::shared_address(argus_dynamic)

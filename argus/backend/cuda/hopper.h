@@ -33,11 +33,12 @@ ARGUS_FN void mbarrier_expect(shared_t smem, int offset, int bytes) {
 }
 
 ARGUS_FN void mbarrier_wait(shared_t smem, int offset, int parity) {
+    constexpr unsigned longest = 10000000;  // nanoseconds that the thread may sleep before it asks again
     asm volatile("{\n\t.reg .pred done;\n"
                  "again:\n\t"
-                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1, %2;\n\t"
                  "@!done bra again;\n\t}"
-                 :: "r"(smem + offset), "r"(parity) : "memory");
+                 :: "r"(smem + offset), "r"(parity), "r"(longest) : "memory");
 }
 
 ARGUS_FN void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -80,10 +81,10 @@ template <int ID, int THREADS> ARGUS_FN void role_barrier() {
 
 // ---- asynchronous products
 
-// Matrix descriptor: start address / 16, leading offset (ignored when swizzled), 1024 bytes from 8 rows to the next,
-// 128-byte swizzle.
-ARGUS_FN u64 matrix_descriptor(shared_t smem, int offset) {
-    return u64(0x40000040u) << 32 | 1u << 16 | (smem + offset) >> 4;
+// Matrix descriptor, in units of 16 bytes: start address; from one panel to the next (`leading` bytes; operands along k
+// do not use it); 1024 bytes from 8 rows to the next; 128-byte swizzle.
+ARGUS_FN u64 matrix_descriptor(shared_t smem, int offset, int leading) {
+    return u64(0x40000040u) << 32 | static_cast<unsigned>(leading >> 4) << 16 | (smem + offset) >> 4;
 }
 
 // Only the low word moves: nothing carries out of it.
@@ -97,10 +98,21 @@ template <int PENDING> ARGUS_FN void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory");
 }
 
-// Keeps the compiler from moving ordinary uses of accumulators across; no instruction.
+// Lets the compiler use the registers for something else until they are written again; no instruction.
+template <int N> ARGUS_FN void wgmma_forget(float (&d)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "=f"(d[i]));
+}
+
+// Keeps the compiler from moving ordinary uses of the registers of products across; no instruction.
 template <int N> ARGUS_FN void wgmma_hold(float (&d)[N]) {
 #pragma unroll
     for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i]) :: "memory");
+}
+template <class T, int N> ARGUS_FN void wgmma_hold(T (&a)[N]) {
+#pragma unroll
+    for (int i = 0; i < N * static_cast<int>(sizeof(T)) / 4; ++i)
+        asm volatile("" : "+r"(target::words(a)[i]) :: "memory");
 }
 
 // Accumulator registers of the first 1, 2, ... 32 columns of 8: in the text, and as operands.
@@ -170,51 +182,97 @@ template <int N> ARGUS_FN void wgmma_hold(float (&d)[N]) {
 #define ARGUS_D31 ARGUS_D30, ARGUS_FOUR(120)
 #define ARGUS_D32 ARGUS_D31, ARGUS_FOUR(124)
 
-// N columns in N / 8 units; A and B are the numbers of the operands after the accumulators.
-#define ARGUS_WGMMA(N, UNITS, A, B)                                                                                  \
-    template <class T> ARGUS_FN void wgmma_m64n##N##k16(float* d, u64 a, u64 b) {                                    \
-        static_assert(detail::same<T, bf16> || detail::same<T, f16>, "operands: bf16 or f16");                       \
-        if constexpr (detail::same<T, bf16>)                                                                         \
-            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 "                                 \
-                         "{" ARGUS_T##UNITS "}, %" #A ", %" #B ", 1, 1, 1, 0, 0;"                                    \
-                         : ARGUS_D##UNITS : "l"(a), "l"(b) : "memory");                                              \
-        else                                                                                                         \
-            asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 "                                   \
-                         "{" ARGUS_T##UNITS "}, %" #A ", %" #B ", 1, 1, 1, 0, 0;"                                    \
-                         : ARGUS_D##UNITS : "l"(a), "l"(b) : "memory");                                              \
+namespace target {
+
+// What an instruction's text says of its operands' types, and of their majors (0: along k, 1: along m or n, 2: in
+// registers), which only those of 16 bits have.
+template <class A, class B> struct WgmmaTypes;
+template <int BYTES, int A, int B> struct WgmmaMajors { static constexpr char text[] = ""; };
+#define ARGUS_TYPES(A, B, TEXT) template <> struct WgmmaTypes<A, B> { static constexpr char text[] = TEXT; };
+#define ARGUS_MAJORS(A, B, TEXT) template <> struct WgmmaMajors<2, A, B> { static constexpr char text[] = TEXT; };
+ARGUS_TYPES(bf16, bf16, "k16.f32.bf16.bf16")
+ARGUS_TYPES(f16, f16, "k16.f32.f16.f16")
+ARGUS_TYPES(tf32, tf32, "k8.f32.tf32.tf32")
+ARGUS_TYPES(e4m3fn, e4m3fn, "k32.f32.e4m3.e4m3")
+ARGUS_TYPES(e4m3fn, e5m2, "k32.f32.e4m3.e5m2")
+ARGUS_TYPES(e5m2, e4m3fn, "k32.f32.e5m2.e4m3")
+ARGUS_TYPES(e5m2, e5m2, "k32.f32.e5m2.e5m2")
+ARGUS_MAJORS(0, 0, ", 0, 0")
+ARGUS_MAJORS(0, 1, ", 0, 1")
+ARGUS_MAJORS(1, 0, ", 1, 0")
+ARGUS_MAJORS(1, 1, ", 1, 1")
+ARGUS_MAJORS(2, 0, ", 0")
+ARGUS_MAJORS(2, 1, ", 1")
+#undef ARGUS_TYPES
+#undef ARGUS_MAJORS
+
+}  // namespace target
+
+// N columns in N / 8 units; A to H are the numbers of the operands after the accumulators.
+#define ARGUS_WGMMA(N, UNITS, A, B, C, D, E, F, G, H)                                                                \
+    namespace target {                                                                                               \
+    template <class X, class Y, int MAJOR_A, int MAJOR_B>                                                            \
+    ARGUS_FN void wgmma_n##N(float* d, u64 a, u64 b, bool add) {                                                     \
+        asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #C ", 0;\n\t"                                      \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "%" #D " "                                               \
+                     "{" ARGUS_T##UNITS "}, %" #A ", %" #B ", add, 1, 1%" #E ";\n\t}"                                \
+                     : ARGUS_D##UNITS                                                                                \
+                     : "l"(a), "l"(b), "r"(static_cast<int>(add)), "C"(WgmmaTypes<X, Y>::text),                      \
+                       "C"(WgmmaMajors<sizeof(X), MAJOR_A, MAJOR_B>::text) : "memory");                              \
+    }                                                                                                                \
+    template <class X, class Y, int MAJOR_A, int MAJOR_B>                                                            \
+    ARGUS_FN void wgmma_n##N(float* d, const X* x, u64 b, bool add) {                                                \
+        const unsigned* a = words(x);                                                                                \
+        asm volatile("{\n\t.reg .pred add;\n\tsetp.ne.b32 add, %" #F ", 0;\n\t"                                      \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "%" #G " "                                               \
+                     "{" ARGUS_T##UNITS "}, {%" #A ", %" #B ", %" #C ", %" #D "}, %" #E ", add, 1, 1%" #H ";\n\t}"   \
+                     : ARGUS_D##UNITS                                                                                \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)),               \
+                       "C"(WgmmaTypes<X, Y>::text), "C"(WgmmaMajors<sizeof(X), 2, MAJOR_B>::text) : "memory");       \
+    }                                                                                                                \
+    }                                                                                                                \
+    ARGUS_WGMMA_K(N, 16)                                                                                             \
+    ARGUS_WGMMA_K(N, 8)                                                                                              \
+    ARGUS_WGMMA_K(N, 32)
+#define ARGUS_WGMMA_K(N, K)                                                                                          \
+    template <class A, class B, int MAJOR_A, int MAJOR_B, class From>                                                \
+    ARGUS_FN void wgmma_m64n##N##k##K(float* d, From a, u64 b, bool add) {                                           \
+        static_assert(sizeof(A) * K == 32 && sizeof(B) * K == 32, "operands of another width");                      \
+        target::wgmma_n##N<A, B, MAJOR_A, MAJOR_B>(d, a, b, add);                                                    \
     }
-ARGUS_WGMMA(8, 1, 4, 5)
-ARGUS_WGMMA(16, 2, 8, 9)
-ARGUS_WGMMA(24, 3, 12, 13)
-ARGUS_WGMMA(32, 4, 16, 17)
-ARGUS_WGMMA(40, 5, 20, 21)
-ARGUS_WGMMA(48, 6, 24, 25)
-ARGUS_WGMMA(56, 7, 28, 29)
-ARGUS_WGMMA(64, 8, 32, 33)
-ARGUS_WGMMA(72, 9, 36, 37)
-ARGUS_WGMMA(80, 10, 40, 41)
-ARGUS_WGMMA(88, 11, 44, 45)
-ARGUS_WGMMA(96, 12, 48, 49)
-ARGUS_WGMMA(104, 13, 52, 53)
-ARGUS_WGMMA(112, 14, 56, 57)
-ARGUS_WGMMA(120, 15, 60, 61)
-ARGUS_WGMMA(128, 16, 64, 65)
-ARGUS_WGMMA(136, 17, 68, 69)
-ARGUS_WGMMA(144, 18, 72, 73)
-ARGUS_WGMMA(152, 19, 76, 77)
-ARGUS_WGMMA(160, 20, 80, 81)
-ARGUS_WGMMA(168, 21, 84, 85)
-ARGUS_WGMMA(176, 22, 88, 89)
-ARGUS_WGMMA(184, 23, 92, 93)
-ARGUS_WGMMA(192, 24, 96, 97)
-ARGUS_WGMMA(200, 25, 100, 101)
-ARGUS_WGMMA(208, 26, 104, 105)
-ARGUS_WGMMA(216, 27, 108, 109)
-ARGUS_WGMMA(224, 28, 112, 113)
-ARGUS_WGMMA(232, 29, 116, 117)
-ARGUS_WGMMA(240, 30, 120, 121)
-ARGUS_WGMMA(248, 31, 124, 125)
-ARGUS_WGMMA(256, 32, 128, 129)
+ARGUS_WGMMA(8, 1, 4, 5, 6, 7, 8, 9, 10, 11)
+ARGUS_WGMMA(16, 2, 8, 9, 10, 11, 12, 13, 14, 15)
+ARGUS_WGMMA(24, 3, 12, 13, 14, 15, 16, 17, 18, 19)
+ARGUS_WGMMA(32, 4, 16, 17, 18, 19, 20, 21, 22, 23)
+ARGUS_WGMMA(40, 5, 20, 21, 22, 23, 24, 25, 26, 27)
+ARGUS_WGMMA(48, 6, 24, 25, 26, 27, 28, 29, 30, 31)
+ARGUS_WGMMA(56, 7, 28, 29, 30, 31, 32, 33, 34, 35)
+ARGUS_WGMMA(64, 8, 32, 33, 34, 35, 36, 37, 38, 39)
+ARGUS_WGMMA(72, 9, 36, 37, 38, 39, 40, 41, 42, 43)
+ARGUS_WGMMA(80, 10, 40, 41, 42, 43, 44, 45, 46, 47)
+ARGUS_WGMMA(88, 11, 44, 45, 46, 47, 48, 49, 50, 51)
+ARGUS_WGMMA(96, 12, 48, 49, 50, 51, 52, 53, 54, 55)
+ARGUS_WGMMA(104, 13, 52, 53, 54, 55, 56, 57, 58, 59)
+ARGUS_WGMMA(112, 14, 56, 57, 58, 59, 60, 61, 62, 63)
+ARGUS_WGMMA(120, 15, 60, 61, 62, 63, 64, 65, 66, 67)
+ARGUS_WGMMA(128, 16, 64, 65, 66, 67, 68, 69, 70, 71)
+ARGUS_WGMMA(136, 17, 68, 69, 70, 71, 72, 73, 74, 75)
+ARGUS_WGMMA(144, 18, 72, 73, 74, 75, 76, 77, 78, 79)
+ARGUS_WGMMA(152, 19, 76, 77, 78, 79, 80, 81, 82, 83)
+ARGUS_WGMMA(160, 20, 80, 81, 82, 83, 84, 85, 86, 87)
+ARGUS_WGMMA(168, 21, 84, 85, 86, 87, 88, 89, 90, 91)
+ARGUS_WGMMA(176, 22, 88, 89, 90, 91, 92, 93, 94, 95)
+ARGUS_WGMMA(184, 23, 92, 93, 94, 95, 96, 97, 98, 99)
+ARGUS_WGMMA(192, 24, 96, 97, 98, 99, 100, 101, 102, 103)
+ARGUS_WGMMA(200, 25, 100, 101, 102, 103, 104, 105, 106, 107)
+ARGUS_WGMMA(208, 26, 104, 105, 106, 107, 108, 109, 110, 111)
+ARGUS_WGMMA(216, 27, 108, 109, 110, 111, 112, 113, 114, 115)
+ARGUS_WGMMA(224, 28, 112, 113, 114, 115, 116, 117, 118, 119)
+ARGUS_WGMMA(232, 29, 116, 117, 118, 119, 120, 121, 122, 123)
+ARGUS_WGMMA(240, 30, 120, 121, 122, 123, 124, 125, 126, 127)
+ARGUS_WGMMA(248, 31, 124, 125, 126, 127, 128, 129, 130, 131)
+ARGUS_WGMMA(256, 32, 128, 129, 130, 131, 132, 133, 134, 135)
 #undef ARGUS_WGMMA
+#undef ARGUS_WGMMA_K
 
 }  // namespace argus

@@ -96,7 +96,8 @@ def find_nvcc() -> str | None:
 
 
 def parse_resources(log: str) -> Resources:
-    """Registers, shared memory and stack of the largest kernel in ptxas's verbose log.
+    """Registers, shared memory and stack of the largest kernel in ptxas's verbose log, and what ptxas warns of: that it
+    makes asynchronous products wait for one another, for one.
 
     A thread's stack holds its spills and any array indexed at run time; both cost memory traffic.
     """
@@ -110,6 +111,7 @@ def parse_resources(log: str) -> Resources:
         registers=largest(r"Used (\d+) registers"),
         shared_bytes=largest(r"(\d+) bytes smem") or 0,
         spill_bytes=None if stack is None or spilled is None else max(stack, spilled),
+        warnings=tuple(dict.fromkeys(re.findall(r"\(C\d+\) (Potential Performance Loss: .*)", log))),
     )
 
 

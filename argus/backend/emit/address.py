@@ -9,7 +9,6 @@ to add elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -18,14 +17,12 @@ import numpy as np
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.expression import ATOM, Printer
 from argus.backend.emit.problem import problem
-from argus.backend.emit.registers import Digit, Ints, evaluate
-from argus.backend.emit.scope import Domain, Writer
+from argus.backend.emit.registers import Ints, evaluate
+from argus.backend.emit.scope import Domain
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, walk
-from argus.ir.instruction import WgmmaRow
 from argus.ir.nodes import Shared, Tensor
 from argus.layout import Layout, Swizzle, SwizzledLayout
 from argus.layout.core import flat_modes
-from argus.source import Span
 
 
 @dataclass
@@ -78,11 +75,13 @@ def split(expr: Expr) -> Parts:
     return parts
 
 
-def _times(text: str, factor: int) -> str:
+def times_text(text: str, factor: int) -> str:
+    """`text * factor`, for a `text` that binds as a product."""
     return text if factor == 1 else f"{text} * {factor}"
 
 
-def _sum(terms: list[str]) -> str:
+def sum_text(terms: list[str]) -> str:
+    """The sum of `terms`, zeros left out."""
     return " + ".join(t for t in terms if t != "0") or "0"
 
 
@@ -100,20 +99,20 @@ def global_address(tensor: Tensor, index: tuple[Expr, ...], domain: Domain) -> t
     base, own, rest = [], [], []
     for expr, stride in zip(index, tensor.strides, strict=True):
         parts = split(expr)
-        uniform = _sum([printer.times(e, f) for f, e in parts.uniform] + [str(parts.constant)])
+        uniform = sum_text([printer.times(e, f) for f, e in parts.uniform] + [str(parts.constant)])
         threads = [
-            _times(text, f) for axis, f in parts.coords.items() if f and (text := domain.thread_part(axis)) != "0"
+            times_text(text, f) for axis, f in parts.coords.items() if f and (text := domain.thread_part(axis)) != "0"
         ]
         threads += [printer.times(e, f) for f, e in parts.threads]
-        others = [_times(text, f) for axis, f in parts.coords.items() if f for text in domain.counted(axis)]
+        others = [times_text(text, f) for axis, f in parts.coords.items() if f for text in domain.counted(axis)]
         others += [printer.times(e, f) for f, e in parts.mixed]
         base.append(_scaled(uniform, stride, printer))
-        own.append(_scaled(_sum(threads), stride, printer))
-        rest.append(_scaled(_sum(others), stride, printer))
+        own.append(_scaled(sum_text(threads), stride, printer))
+        rest.append(_scaled(sum_text(others), stride, printer))
     name = domain.writer.names[tensor.name]
-    moved = _sum(base)
-    hoisted = domain.writer.hoist("argus::i64", _sum(own), "p")
-    return (name if moved == "0" else f"{name} + ({moved})", _sum([hoisted, *rest]))
+    moved = sum_text(base)
+    hoisted = domain.writer.hoist("argus::i64", sum_text(own), "p")
+    return (name if moved == "0" else f"{name} + ({moved})", sum_text([hoisted, *rest]))
 
 
 def _scaled(text: str, stride: Expr, printer: Printer) -> str:
@@ -150,92 +149,17 @@ def shared_address(shared: Shared, index: tuple[Expr, ...], domain: Domain) -> s
     start = layout.offset if isinstance(layout, SwizzledLayout) else 0
     modes = tuple(inner)
     size = shared.dtype.bytes
-    if all(len(_leaves(m)) == 1 for m in modes):
+    if all(len(leaves(m)) == 1 for m in modes):
         parts = Parts(constant=start)
         for expr, mode in zip(index, modes, strict=True):
-            parts.add(expr, _leaves(mode)[0][1])
+            parts.add(expr, leaves(mode)[0][1])
         text = _split_offset(parts, swizzle, size, domain)
         if text is not None:
-            return _sum([text, str(offset)])
-    return _sum([_whole_offset(index, modes, start, swizzle, size, domain), str(offset)])
+            return sum_text([text, str(offset)])
+    return sum_text([_whole_offset(index, modes, start, swizzle, size, domain), str(offset)])
 
 
-def box_origin(shared: Shared, index: tuple[Expr, ...], shape: tuple[int, ...], writer: Writer, span: Span) -> str:
-    """Byte offset of a box of `shape` in a shared tile, where a bulk copy puts it.
-
-    The copy engine lays rows of 128 bytes one after the other, in the 128-byte swizzle. Raises `ArgusError`
-    "tma-layout" if the tile does not lie so.
-    """
-    parts = _rows_of_128_bytes(shared, index, span, "tma-layout")
-    dense, weight = {}, 1
-    for axis in reversed(range(len(shape))):
-        dense[axis], weight = weight, weight * shape[axis]
-    laid = {axis: parts.coords.get(axis, 0) for axis in dense if shape[axis] > 1}
-    if shape[-1] * shared.dtype.bytes != 128 or any(dense[axis] != stride for axis, stride in laid.items()):
-        raise problem("tma-layout", f"a box of {shape} does not lie densely in `{shared.name}`", span,
-                      "copy boxes of rows of 128 bytes to tiles that hold one after the other")  # fmt: skip
-    size = shared.dtype.bytes
-    return _sum([*_uniform(parts, Printer(writer), size), str(parts.constant * size + (shared.offset or 0))])
-
-
-def box_corner(expr: Expr, writer: Writer, span: Span) -> str:
-    """Where a box starts along one dimension: the index without its coordinate."""
-    parts = split(expr)
-    if parts.mixed or parts.threads:
-        raise problem("tma-index", "the corner of a bulk copy depends on a thread or an element", span)
-    terms = _uniform(parts, Printer(writer), 1)
-    return _sum([*terms, str(parts.constant)]) if parts.constant or not terms else _sum(terms)
-
-
-def matrix_descriptor(
-    shared: Shared, index: tuple[Expr, ...], axes: tuple[int, int], row: WgmmaRow, own: Mapping[int, str],
-    loops: tuple[Digit, ...], writer: Writer, span: Span,
-) -> str:  # fmt: skip
-    """The matrix descriptor of an operand at the counters of `loops`; `own` is the warpgroup's share of coordinates.
-
-    Addresses are in units of 16 bytes. Raises `ArgusError` "mma-operand" if rows do not lie as the instruction reads
-    them: 128 bytes each, one after the other.
-    """
-    parts, size = _rows_of_128_bytes(shared, index, span, "mma-operand"), shared.dtype.bytes
-    if parts.coords.get(axes[0]) != row.row_bytes // size or parts.coords.get(axes[1]) != 1:
-        raise problem("mma-operand", f"rows of `{shared.name}` are not {row.row_bytes} bytes apart", span,
-                      f"{row.name} reads rows of {row.row_bytes} bytes along K")  # fmt: skip
-
-    def units(elements: int) -> int:
-        if elements * size % 16:
-            raise problem("mma-operand", f"an operand of {row.name} starts between units of 16 bytes", span)
-        return elements * size // 16
-
-    start = writer.hoist("argus::u64", f"argus::matrix_descriptor(smem, {shared.offset})", "p")
-    mine = _sum([_times(own[a], units(f)) for a, f in parts.coords.items() if own.get(a, "0") != "0"])
-    if mine != "0":
-        start = writer.hoist("argus::u64", f"argus::descriptor_at({start}, argus::uniform({mine}))", "p")
-    printer = Printer(writer)
-    moving = [printer.times(e, units(f)) for f, e in parts.uniform]
-    moving += [_times(d.name, units(parts.coords[d.dim] * d.stride)) for d in loops if d.dim in parts.coords]
-    total = _sum([*moving, str(units(parts.constant))])
-    return start if total == "0" else f"argus::descriptor_at({start}, {total})"
-
-
-def _rows_of_128_bytes(shared: Shared, index: tuple[Expr, ...], span: Span, code: str) -> Parts:
-    """The offset of `shared[index]` in elements before the swizzle, which must be the 128-byte swizzle."""
-    layout, offset, size = shared.layout, shared.offset, shared.dtype.bytes
-    wanted = Swizzle(3, (16 // size).bit_length() - 1, 3)
-    if not isinstance(layout, SwizzledLayout) or layout.swizzle != wanted or offset is None or offset % 1024:
-        raise problem(code, f"shared tile `{shared.name}` is not in the 128-byte swizzle", span,
-                      f"give it the swizzle {wanted}, from a multiple of 1024 bytes on")  # fmt: skip
-    parts = Parts(constant=layout.offset)
-    for expr, mode in zip(index, tuple(layout.inner), strict=True):
-        leaves = _leaves(mode)
-        if len(leaves) > 1:
-            raise problem(code, f"a dimension of `{shared.name}` is made of several", span)
-        parts.add(expr, leaves[0][1])
-    if parts.mixed or parts.threads:
-        raise problem(code, f"the place in `{shared.name}` depends on a thread", span)
-    return parts
-
-
-def _leaves(mode: Layout) -> tuple[tuple[int, int], ...]:
+def leaves(mode: Layout) -> tuple[tuple[int, int], ...]:
     """(extent, stride) of the digits of one dimension that do move; (1, 0) if there is none."""
     moving = tuple((n, s) for n, s in flat_modes(mode) if n > 1)
     return moving or ((1, 0),)
@@ -258,15 +182,15 @@ def _split_offset(parts: Parts, swizzle: Swizzle | None, size: int, domain: Doma
     """The offset in bytes with the thread's share in the prologue; None if the XOR cannot be taken apart."""
     printer = Printer(domain.writer, domain)
     pieces = _pieces(parts, domain)
-    own = [_times(domain.thread_part(axis), f) if domain.thread_part(axis) != "0" else "0"
+    own = [times_text(domain.thread_part(axis), f) if domain.thread_part(axis) != "0" else "0"
            for axis, f in parts.coords.items() if f]  # fmt: skip
     own += [printer.times(e, f) for f, e in parts.threads]
-    thread = _sum(own)
+    thread = sum_text(own)
     if swizzle is None:
         hoisted = domain.writer.hoist("int", _bytes(thread, size), "p")
         terms = [hoisted, *(_sum_mixed(parts, printer, size))]
-        terms += [_times(p.name, p.stride * size) if p.name else str(p.stride * size) for p in pieces]
-        return _sum([*terms, *_uniform(parts, printer, size), str(parts.constant * size)])
+        terms += [times_text(p.name, p.stride * size) if p.name else str(p.stride * size) for p in pieces]
+        return sum_text([*terms, *uniform_text(parts, printer, size), str(parts.constant * size)])
     if parts.mixed:
         return None
     values = _thread_values(parts, domain)
@@ -287,7 +211,7 @@ def _split_offset(parts: Parts, swizzle: Swizzle | None, size: int, domain: Doma
     if crossing and hoisted != "0":
         text = f"({text})"
     added = [_swizzled(p, swizzle, size) for p in beside]
-    return _sum([text, *added, *_uniform(parts, printer, size)])
+    return sum_text([text, *added, *uniform_text(parts, printer, size)])
 
 
 def _bytes(text: str, size: int) -> str:
@@ -297,7 +221,8 @@ def _bytes(text: str, size: int) -> str:
     return enclosed if size == 1 else f"{enclosed} * {size}"
 
 
-def _uniform(parts: Parts, printer: Printer, size: int) -> list[str]:
+def uniform_text(parts: Parts, printer: Printer, size: int) -> list[str]:
+    """What is uniform of an offset, in elements of `size` bytes: terms of a sum of bytes."""
     return [printer.times(e, f * size) for f, e in parts.uniform]
 
 
@@ -354,10 +279,10 @@ def _swizzled(piece: _Piece, swizzle: Swizzle, size: int) -> str:
         return str(int(swizzle(piece.stride)) * size)
     support = _support(piece.values())
     if not swizzle.source_mask & support:
-        return _times(piece.name, piece.stride * size)
+        return times_text(piece.name, piece.stride * size)
     if piece.extent == 2:
-        return _times(piece.name, int(swizzle(piece.stride)) * size)
-    return _bytes(_xor(f"({_times(piece.name, piece.stride)})", support, swizzle), size)
+        return times_text(piece.name, int(swizzle(piece.stride)) * size)
+    return _bytes(_xor(f"({times_text(piece.name, piece.stride)})", support, swizzle), size)
 
 
 def _whole_offset(
@@ -370,13 +295,13 @@ def _whole_offset(
     for expr, mode in zip(index, modes, strict=True):
         coordinate = printer.text(expr, ATOM)
         weight = 1
-        leaves = _leaves(mode)
-        for n, (extent, stride) in enumerate(leaves):
+        digits = leaves(mode)
+        for n, (extent, stride) in enumerate(digits):
             digit = coordinate if weight == 1 else f"{coordinate} / {weight}"
-            digit = digit if n == len(leaves) - 1 else f"{digit} % {extent}"
-            terms.append(_times(digit, stride) if stride else "0")
+            digit = digit if n == len(digits) - 1 else f"{digit} % {extent}"
+            terms.append(times_text(digit, stride) if stride else "0")
             weight *= extent
-    text = f"({_sum(terms)})"
+    text = f"({sum_text(terms)})"
     if swizzle is not None:
         text = _xor(text, -1, swizzle)
     return _bytes(text, size)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing_extensions import assert_never
 
-from argus.backend.abi import tensor_maps
-from argus.backend.emit.address import box_corner, box_origin
+from argus.backend.abi import box, tensor_maps
 from argus.backend.emit.expression import Printer
+from argus.backend.emit.panels import box_corner, box_origin
 from argus.backend.emit.problem import problem
 from argus.backend.emit.scope import Writer
 from argus.ir.expr import Const, Expr
@@ -31,14 +31,13 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
     """One statement that only orders others."""
     match stmt:
         case MmaFence():
-            _hold(writer)
+            _hold(writer, writer.flight.written)
             writer.line("argus::wgmma_fence();")
         case MmaCommit():
             writer.line("argus::wgmma_commit();")
         case MmaWait(pending=pending):
             writer.line(f"argus::wgmma_wait<{pending}>();")
-            if pending == 0:
-                _hold(writer)
+            _hold(writer, writer.flight.finished(pending))
         case ProxyFence():
             writer.line("argus::async_fence();")
         case MbarrierExpect(barrier=name, index=index, bytes=count):
@@ -54,10 +53,11 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
             assert_never(stmt)
 
 
-def _hold(writer: Writer) -> None:
-    """Keeps ordinary uses of the accumulators where they stand: the compiler knows nothing of asynchrony."""
-    for name in writer.accumulators:
-        writer.line(f"argus::wgmma_hold({writer.names[name]});")
+def _hold(writer: Writer, tiles: frozenset[str]) -> None:
+    """Keeps ordinary uses of register tiles where they stand: the compiler knows nothing of asynchrony."""
+    for fragment in writer.kernel.fragments:
+        if fragment.name in tiles:
+            writer.line(f"argus::wgmma_hold({writer.names[fragment.name]});")
 
 
 def _place(name: str, index: Expr, writer: Writer) -> str:
@@ -74,7 +74,8 @@ def emit_bulk_copy(stmt: Copy, dst: Shared, writer: Writer) -> None:
     """The copy "tma.load": one lane of the warp hands the whole box to the copy engine."""
     if stmt.signal is None:
         raise problem("not-explicit", f"the bulk copy to `{dst.name}` signals no mbarrier", stmt.span)
-    tensor_map = next(m for m in tensor_maps(writer.kernel) if (m.tensor, m.box) == (stmt.src.obj, stmt.shape))
+    wanted = (stmt.src.obj, box(stmt.src, stmt.shape))
+    tensor_map = next(m for m in tensor_maps(writer.kernel) if (m.tensor, m.box) == wanted)
     to = box_origin(dst, stmt.dst.index, stmt.shape, writer, stmt.span)
     barrier = _place(stmt.signal.barrier, stmt.signal.index, writer)
     corner = [box_corner(e, writer, stmt.span) for e in reversed(stmt.src.index)]

@@ -11,12 +11,14 @@ from argus.backend.emit.asynchronous import emit_asynchronous, initialise
 from argus.backend.emit.compute import emit_accumulate, emit_map
 from argus.backend.emit.copy import emit_copy
 from argus.backend.emit.expression import SUM, Printer, natural
+from argus.backend.emit.flight import start
 from argus.backend.emit.matrix import emit_mma
 from argus.backend.emit.names import identifiers
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import register_layout
 from argus.backend.emit.scope import Writer
 from argus.ir import visit
+from argus.ir.expr import Const, coords
 from argus.ir.instruction import WGMMA
 from argus.ir.nodes import (
     Access,
@@ -58,20 +60,14 @@ def emit(kernel: Kernel) -> str:
     trace. Raises `ArgusError` where a statement has no C++: IR that is not explicit, register tiles indexed
     at run time, layouts that an instruction cannot serve.
     """
-    accumulators = _accumulators(kernel.body)
     names, threads = identifiers(kernel), kernel.num_threads
     counts = {s.counter.name for s in visit.walk(kernel.body) if isinstance(s, For) and s.counter is not None}
-    writer = Writer(kernel, names, counts | set(kernel.sizes), threads, accumulators=accumulators)
-    for stmt in kernel.body:
-        _statement(stmt, writer)
+    flight = start(kernel.body, (f.name for f in kernel.fragments))
+    writer = Writer(kernel, names, counts | set(kernel.sizes), threads, flight)
+    _statements(kernel.body, writer)
     body, writer.lines = writer.lines, []
     _head(kernel, writer)
     return "\n".join([*writer.lines, *body, "}"]) + "\n"
-
-
-def _accumulators(body: tuple[Stmt, ...]) -> tuple[str, ...]:
-    products = (s for s in visit.walk(body) if isinstance(s, Mma) and s.instr in WGMMA)
-    return tuple(dict.fromkeys(s.d.obj for s in products))
 
 
 def _head(kernel: Kernel, writer: Writer) -> None:
@@ -88,7 +84,9 @@ def _head(kernel: Kernel, writer: Writer) -> None:
             case _:
                 ctype = cpp_type(a.dtype)
         parameters.append(f"{ctype} {writer.names[a.name]}")
-    writer.lines = [f"ARGUS_KERNEL({entry(kernel)}, {kernel.num_threads})(", *_comma(parameters), ") {"]
+    roles = tuple(s for s in kernel.body if isinstance(s, Roles))
+    macro = "ARGUS_ROLES_KERNEL" if any(r.registers for s in roles for r in s.roles) else "ARGUS_KERNEL"
+    writer.lines = [f"{macro}({entry(kernel)}, {kernel.num_threads})(", *_comma(parameters), ") {"]
     if kernel.shared or kernel.barriers:
         writer.line(f"ARGUS_SHARED(smem, {shared_bytes(kernel)});")
         for s in kernel.shared:
@@ -99,7 +97,6 @@ def _head(kernel: Kernel, writer: Writer) -> None:
     if kernel.group > 1:
         rows, columns = (Printer(writer).text(extent) for extent in kernel.grid or ())
         writer.line(f"const auto [block0, block1] = argus::grouped_block_ids<{kernel.group}>({rows}, {columns});")
-    roles = tuple(s for s in kernel.body if isinstance(s, Roles))
     own = _used(tuple(s for s in kernel.body if not isinstance(s, Roles)))
     fragments = tuple(f for f in kernel.fragments if not roles or f.name in own)
     if not all(isinstance(s, Roles | Tag | AssertTags | Spec) for s in kernel.body):
@@ -138,11 +135,33 @@ def _counts(body: tuple[Stmt, ...], writer: Writer) -> None:
     """The running counts of all loops, which outlive them."""
     for stmt in visit.walk(body):
         if isinstance(stmt, For) and stmt.counter is not None:
-            writer.line(f"int {writer.names[stmt.counter.name]} = 0;")
+            writer.line(f"unsigned {writer.names[stmt.counter.name]} = 0;")
 
 
 def _comma(items: list[str]) -> list[str]:
     return [f"    {item}{',' if i < len(items) - 1 else ''}" for i, item in enumerate(items)]
+
+
+def _statements(body: tuple[Stmt, ...], writer: Writer) -> None:
+    for i, stmt in enumerate(body):
+        if isinstance(stmt, Map) and _is_overwritten(stmt, body[i + 1 :], writer.kernel):
+            writer.line(f"argus::wgmma_forget({writer.names[stmt.dst.obj]});")
+            writer.empty.add(stmt.dst.obj)
+            continue
+        _statement(stmt, writer)
+        writer.flight = writer.flight.after(stmt)
+
+
+def _is_overwritten(stmt: Map, rest: tuple[Stmt, ...], kernel: Kernel) -> bool:
+    """Whether `stmt` clears a whole tile and an asynchronous product is the next to use it: one that need not add."""
+    tile = kernel.object(stmt.dst.obj)
+    if not isinstance(stmt.value, Const) or stmt.value.value != 0 or stmt.shape != tile.shape:
+        return False
+    product = next((s for s in rest if tile.name in _used((s,))), None)
+    if not isinstance(product, Mma) or product.instr not in WGMMA or product.d.obj != tile.name:
+        return False
+    whole = coords(2)
+    return stmt.dst.index == product.d.index == whole and product.shape[:2] == tile.shape and product.a.obj != tile.name
 
 
 def _statement(stmt: Stmt, writer: Writer) -> None:
@@ -190,8 +209,9 @@ def _loop(stmt: For, writer: Writer) -> None:
     if fresh:
         writer.natural.add(stmt.var)
     with writer.block(f"for (int {name} = {start}; {name} < {stop}; {name} += {stmt.step})"):
-        for inner in stmt.body:
-            _statement(inner, writer)
+        writer.flight = before = writer.flight.around(stmt.body)
+        _statements(stmt.body, writer)
+        writer.flight = before
         if stmt.counter is not None:
             count = writer.names[stmt.counter.name]
             writer.line(f"{count} = {count} + 1 == {stmt.counter.wrap} ? 0 : {count} + 1;")
@@ -201,12 +221,13 @@ def _loop(stmt: For, writer: Writer) -> None:
 
 def _branch(stmt: If, writer: Writer) -> None:
     with writer.block(f"if ({Printer(writer).text(stmt.cond)})"):
-        for inner in stmt.then:
-            _statement(inner, writer)
+        before = writer.flight
+        _statements(stmt.then, writer)
+    then, writer.flight = writer.flight, before
     if stmt.orelse:
         with writer.block("else"):
-            for inner in stmt.orelse:
-                _statement(inner, writer)
+            _statements(stmt.orelse, writer)
+    writer.flight = writer.flight.joined(then)
 
 
 # ---------------------------------------------------------------------------- roles
@@ -215,6 +236,7 @@ def _branch(stmt: If, writer: Writer) -> None:
 # out at once.
 _REGISTERS = 65536
 _REGISTER_UNIT = 8
+_MAX_REGISTERS = 255
 _WARPGROUP = 4
 
 
@@ -242,11 +264,10 @@ def _roles(stmt: Roles, writer: Writer) -> None:
 def _role(role: Role, number: int, declared: set[str], writer: Writer) -> None:
     kernel = writer.kernel
     inner = Writer(
-        kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size, number + 1,
-        _accumulators(role.body), depth=writer.depth,
+        kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size,
+        start(role.body, (f.name for f in kernel.fragments)), number + 1, depth=writer.depth,
     )  # fmt: skip
-    for stmt in role.body:
-        _statement(stmt, inner)
+    _statements(role.body, inner)
     body, inner.lines = inner.lines, []
     inner.line(f"// {role.name}")
     first = role.first_warp * kernel.warp_size
@@ -268,11 +289,11 @@ def _of_warps(role: Role, count: int, kernel: Kernel) -> str:
 def _redistribute(role: Role, writer: Writer) -> None:
     """Takes the role's registers from the block's pool, or gives back what it does not need.
 
-    A block starts with the registers of a multiprocessor evenly dealt out.
+    A block starts with the registers of a multiprocessor evenly dealt out; of a small one all threads have the most.
     """
     if role.registers is None:
         return
     start = _REGISTERS // writer.kernel.num_threads // _REGISTER_UNIT * _REGISTER_UNIT
-    if role.registers != start:
+    if start <= _MAX_REGISTERS and role.registers != start:
         verb = "raise" if role.registers > start else "lower"
         writer.line(f"argus::{verb}_registers<{role.registers}>();")

@@ -8,14 +8,15 @@ from math import prod
 import numpy as np
 
 from argus.backend.device_api import cpp_type, mma_function, wgmma_function
-from argus.backend.emit.address import matrix_descriptor
+from argus.backend.emit.panels import Blocks, Descriptor, matrix_descriptor
 from argus.backend.emit.problem import problem
-from argus.backend.emit.registers import Digit, Ints, counters, cut, fit, locate, register_layout
-from argus.backend.emit.scope import Writer, digit_text
-from argus.ir.expr import Coord, Expr
+from argus.backend.emit.registers import Affine, Digit, Ints, counters, cut, fit, locate, register_layout
+from argus.backend.emit.scope import Writer
+from argus.ir.expr import Expr
 from argus.ir.instruction import MMA, WGMMA, WgmmaRow
 from argus.ir.nodes import Access, Fragment, Mma, Shared
-from argus.layout import FragmentLayout, Mode
+from argus.ir.types import DType
+from argus.layout import FragmentLayout
 from argus.layout.fragment import merged
 
 
@@ -36,8 +37,6 @@ def emit_mma(stmt: Mma, writer: Writer) -> None:
     if stmt.instr is None:
         raise problem("not-explicit", "the matrix product names no instruction", stmt.span)
     if stmt.instr in WGMMA:
-        if any(access.index[-2] == Coord(2) for access in (stmt.a, stmt.b)):
-            raise problem("not-emitted", "MN-major operands of wgmma are not emitted", stmt.span)
         _asynchronous(stmt, WGMMA[stmt.instr], writer)
         return
     row, lanes = MMA[stmt.instr], writer.kernel.warp_size
@@ -133,34 +132,82 @@ def _numbers(operand: _Operand, blocks: tuple[Ints, Ints, Ints], lanes: int, wri
 def _asynchronous(stmt: Mma, row: WgmmaRow, writer: Writer) -> None:
     """Loops over the instructions of a warpgroup: along K outside, then over the accumulator's registers.
 
-    The warpgroup's share of an operand's address is uniform over the warpgroup, and computed in the prologue.
+    The first instruction along K does not add to an accumulator that holds nothing. The warpgroup's share of an
+    operand's address is uniform over the warpgroup, and computed in the prologue.
     """
+    fresh = stmt.d.obj in writer.empty
+    writer.empty.discard(stmt.d.obj)
     d = _operand(stmt.d, row.c, (0, 1), writer, stmt)
-    k = row.shape[2]
-    steps = Digit("v0", stmt.shape[2] // k, 2, k, 0)
-    loops = tuple(digit for digit in (steps, *_loops(d, None, "v1")) if digit.extent > 1)
+    steps = _steps(stmt, row, writer)
+    loops = tuple(digit for digit in (*steps, *_loops(d, None, f"v{len(steps)}")) if digit.extent > 1)
     lanes = row.c.num_threads
-    blocks = _blocks(d, loops, row.shape, lanes, stmt)
-    form = fit(_numbers(d, blocks, lanes, writer, stmt), loops)
-    if form is None:
-        raise problem("mma-layout", f"the registers of `{d.fragment.name}` do not suit {row.name}", stmt.span,
-                      "give the accumulator the layout of `wgmma_accumulator`")  # fmt: skip
-    groups = (Mode(lanes, None), *cut(register_layout(d.fragment).threads, lanes))
-    own = {axis: digit_text(groups, axis, writer.threads) for axis in (0, 1)}
-    operands = [_shared_operand(a, writer, stmt) for a in (stmt.a, stmt.b)]
-    texts = [
-        matrix_descriptor(tile, access.index, axes, row, own, loops, writer, stmt.span)
-        for tile, access, axes in zip(operands, (stmt.a, stmt.b), ((0, 2), (1, 2)), strict=True)
-    ]
-    name = writer.names[d.fragment.name]
-    call = f"argus::{wgmma_function(row).name}<{cpp_type(operands[0].dtype)}>"
-    with writer.loops(loops):
-        writer.line(f"{call}(&{name}[{form.text()}], {', '.join(texts)});")
+    blocks = Blocks(_blocks(d, loops, row.shape, lanes, stmt), _groups(d, lanes), loops)
+    registers = _numbers(d, blocks.at, lanes, writer, stmt)
+    sides = [_side(access, axis, row, blocks, writer, stmt) for axis, access in enumerate((stmt.a, stmt.b))]
+    name, types = writer.names[d.fragment.name], ", ".join(cpp_type(side.dtype) for side in sides)
+    call = f"argus::{wgmma_function(row).name}<{types}, {', '.join(str(side.major) for side in sides)}>"
+    forms = [fit(numbers, loops) for numbers in (registers, *(side.numbers for side in sides))]
+    if all(form is not None for form in forms):
+        known = [form for form in forms if form is not None]
+        along = [digit.name for digit in loops if digit.dim == 2]
+        add = (" + ".join(along) + " != 0" if along else "false") if fresh else "true"
+        with writer.loops(loops):
+            texts = [side.text(form) for side, form in zip(sides, known[1:], strict=True)]
+            writer.line(f"{call}(&{name}[{known[0].text()}], {', '.join(texts)}, {add});")
+        return
+    for i in range(prod(digit.extent for digit in loops)):
+        texts = [side.text(int(side.numbers[i])) for side in sides]
+        add = "false" if fresh and blocks.at[2][0, i] == 0 else "true"
+        writer.line(f"{call}(&{name}[{int(registers[i])}], {', '.join(texts)}, {add});")
 
 
-def _shared_operand(access: Access, writer: Writer, stmt: Mma) -> Shared:
+@dataclass(frozen=True)
+class _Side:
+    """An operand of each combination: described from `described` on, or in registers of `name`, at `numbers`."""
+
+    dtype: DType
+    described: Descriptor | None
+    name: str
+    numbers: Ints
+
+    @property
+    def major(self) -> int:
+        return 0 if self.described is None else self.described.major
+
+    def text(self, number: Affine | int) -> str:
+        if self.described is not None:
+            return self.described.text(number)
+        return f"&{self.name}[{number if isinstance(number, int) else number.text()}]"
+
+
+def _side(access: Access, axis: int, row: WgmmaRow, blocks: Blocks, writer: Writer, stmt: Mma) -> _Side:
     tile = writer.kernel.object(access.obj)
-    if not isinstance(tile, Shared):
-        raise problem("mma-operand", f"operand `{access.obj}` of {stmt.instr} is no shared tile", stmt.span,
-                      "stage it in shared memory")  # fmt: skip
-    return tile
+    match tile:
+        case Shared():
+            described = matrix_descriptor(tile, access.index, axis, row, blocks, writer, stmt.span)
+            return _Side(tile.dtype, described, tile.name, described.steps)
+        case Fragment() if axis == 0:
+            operand = _operand(access, row.a, (0, 2), writer, stmt)
+            numbers = _numbers(operand, blocks.at, row.c.num_threads, writer, stmt)
+            return _Side(tile.dtype, None, writer.names[tile.name], numbers)
+        case _:
+            raise problem("mma-operand", f"operand `{access.obj}` of {stmt.instr} is no shared tile", stmt.span,
+                          "stage it in shared memory")  # fmt: skip
+
+
+def _steps(stmt: Mma, row: WgmmaRow, writer: Writer) -> tuple[Digit, ...]:
+    """The loops along K: over panels, and over the steps in one."""
+    k, depth = row.shape[2], stmt.shape[2]
+    width = row.row_bytes // writer.kernel.object(stmt.b.obj).dtype.bytes
+    if depth <= width or depth % width:
+        return (Digit("v0", depth // k, 2, k, 0),)
+    return Digit("v0", depth // width, 2, width, 0), Digit("v1", width // k, 2, k, 0)
+
+
+def _groups(d: _Operand, lanes: int) -> tuple[Digit, ...]:
+    """The digits of the number of the warpgroup, slowest first, as C++."""
+    result, weight = [], lanes
+    for mode in cut(register_layout(d.fragment).threads, lanes):
+        result.append(Digit(f"thread / {weight} % {mode.extent}", mode.extent, -1, 0, 0))
+        weight *= mode.extent
+    return tuple(reversed(result))

@@ -13,6 +13,7 @@ from math import prod
 import numpy as np
 
 from argus.backend.emit import registers
+from argus.backend.emit.flight import Flight
 from argus.backend.emit.registers import Affine, Digit, Ints
 from argus.ir.expr import Elem, Expr
 from argus.ir.nodes import Access, Fragment, Kernel
@@ -24,17 +25,19 @@ from argus.source import Span
 class Writer:
     """The text of one kernel, or of one role of it. `prologue` holds what depends on the thread alone, computed
     once: text -> name. `threads` run the text; in a role, `barrier` is the number of the barrier that joins them.
-    `accumulators` are the register tiles of its asynchronous products.
+    `flight` is what asynchronous products use where the text stands; `empty` are tiles that the next
+    such product fills.
     """
 
     kernel: Kernel
     names: Mapping[str, str]
     natural: set[str]
     threads: int
+    flight: Flight
     barrier: int | None = None
-    accumulators: tuple[str, ...] = ()
     lines: list[str] = field(default_factory=list)
     prologue: dict[tuple[str, str], str] = field(default_factory=dict)
+    empty: set[str] = field(default_factory=set)
     depth: int = 1
 
     def line(self, text: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from argus.backend.cuda import toolchain
 from argus.backend.emit import emit
+from tests.backend import hopper_operands
 from tests.backend.hopper_kernels import gemm
 from tests.conftest import require
 
@@ -42,6 +43,7 @@ def test_machine_code(case: Case) -> None:
     require(toolchain.find_disassembler(), "nvdisasm")
     cubin, resources = toolchain.compile(emit(gemm(case.block, 3, case.n, case.warps)), "sm_90a")
     assert resources.spill_bytes == 0
+    assert resources.warnings == ()
     assert resources.registers == 168  # what roles then share out
     sass = toolchain.disassemble(cubin)
     for name in ("UTMALDG.2D", "SYNCS.PHASECHK.TRANS64.TRYWAIT", "USETMAXREG.DEALLOC", "USETMAXREG.TRY_ALLOC"):
@@ -51,4 +53,26 @@ def test_machine_code(case: Case) -> None:
     for group in groups:
         assert group[f"HGMMA.64x{case.n}x16.F32.BF16"] == case.products
         # Accumulators stay where they are, and nothing is waited for between products.
+        assert not {"MOV", "FADD", "WARPGROUP.DEPBAR.LE", "R2UR"} & set(group)
+
+
+OPERANDS = {"k by n": "gdesc[", "registers by n": "R", "groups side by side": "gdesc[", "repeated rows": "R"}
+"""Where the first operand of the machine's products is."""
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands(name: str) -> None:
+    """The first product of an accumulator does not add, and no register moves between products."""
+    require(toolchain.find_compiler(), "NVRTC or nvcc")
+    require(toolchain.find_disassembler(), "nvdisasm")
+    case = hopper_operands.CASES[name]
+    cubin, resources = toolchain.compile(emit(hopper_operands.kernel(case)), "sm_90a")
+    assert (resources.spill_bytes, resources.warnings) == (0, ())
+    sass = toolchain.disassemble(cubin)
+    products = re.findall(rf"HGMMA.64x{case.n}x16.F32.BF16 R\d+, ([^;]*);", sass)
+    repeats = case.block[0] // (16 * case.warps[0]) * (case.block[1] // (case.n * case.warps[1]))
+    assert len(products) == case.depth // 16 * repeats
+    assert all(text.startswith(OPERANDS[name]) and "tnspB" in text for text in products)
+    assert sum("!UPT" in text for text in products) == repeats
+    for group in products_until_wait(sass):
         assert not {"MOV", "FADD", "WARPGROUP.DEPBAR.LE", "R2UR"} & set(group)

@@ -1,4 +1,4 @@
-ARGUS_KERNEL(argus_hopper_gemm, 384)(
+ARGUS_ROLES_KERNEL(argus_hopper_gemm, 384)(
     const argus::bf16* ARGUS_RESTRICT a,
     const argus::bf16* ARGUS_RESTRICT b,
     argus::bf16* ARGUS_RESTRICT c,
@@ -30,9 +30,9 @@ ARGUS_KERNEL(argus_hopper_gemm, 384)(
         argus::raise_registers<232>();
         // compute
         const int thread = argus::thread_id();
-        const argus::u64 p0 = argus::matrix_descriptor(smem, 0);
-        const argus::u64 p1 = argus::descriptor_at(p0, argus::uniform(thread / 128 * 64 * 8));
-        const argus::u64 p2 = argus::matrix_descriptor(smem, 65536);
+        const argus::u64 p0 = argus::matrix_descriptor(smem, 0, 16);
+        const argus::u64 p1 = argus::descriptor_at(p0, argus::uniform(thread / 128 % 2 * 512));
+        const argus::u64 p2 = argus::matrix_descriptor(smem, 65536, 16);
         const int t0 = thread / 4 % 8 + thread / 32 % 4 * 16 + thread / 128 * 64;
         const int t1 = thread % 4 * 2;
         const int p3 = t0 * 256 + t1;
@@ -64,7 +64,7 @@ ARGUS_KERNEL(argus_hopper_gemm, 384)(
             argus::wgmma_fence();
             #pragma unroll
             for (int v0 = 0; v0 < 4; ++v0) {
-                argus::wgmma_m64n256k16<argus::bf16>(&acc[0], argus::descriptor_at(p1, k0 / 64 % 4 * 1024 + v0 * 2), argus::descriptor_at(p2, k0 / 64 % 4 * 2048 + v0 * 2));
+                argus::wgmma_m64n256k16<argus::bf16, argus::bf16, 0, 0>(&acc[0], argus::descriptor_at(argus::descriptor_at(p1, k0 / 64 % 4 * 1024), 2 * v0), argus::descriptor_at(argus::descriptor_at(p2, k0 / 64 % 4 * 2048), 2 * v0), true);
             }
             argus::wgmma_commit();
             argus::wgmma_wait<1>();
