@@ -109,9 +109,36 @@ def gemm_hopper(target: str) -> None:
     product("gemm_hopper", (128, 256), target)
 
 
+def linear(target: str) -> None:
+    m, n, k = 70, 132, 100
+    x, weight, bias = to_bfloat16(normal(10, m, k)), to_bfloat16(normal(11, n, k)), normal(12, n)
+    out = np.zeros((m, n), np.uint16)
+    run("linear", target, (2, 2), {"x": x, "weight": weight, "bias": bias, "out": out})
+    expected = np.maximum(from_bfloat16(x) @ from_bfloat16(weight).T + bias, 0)
+    np.testing.assert_allclose(from_bfloat16(out), expected, rtol=2**-7, atol=1e-3)
+
+
+def split_k(target: str) -> None:
+    m, n, k = 20, 68, 300
+    a, b, c = to_bfloat16(normal(13, m, k)), to_bfloat16(normal(14, n, k)), normal(15, m, n)
+    expected = c + from_bfloat16(a) @ from_bfloat16(b).T
+    run("split_k", target, (2, 2, 2), {"a": a, "b": b, "c": c})
+    np.testing.assert_allclose(c, expected, rtol=1e-4, atol=1e-3)
+
+
+def column_sum(target: str) -> None:
+    x, total = normal(16, 70, 132), normal(17, 132)
+    expected = total + x.sum(0)
+    run("column_sum", target, (3, 2), {"x": x, "total": total})
+    np.testing.assert_allclose(total, expected, rtol=1e-4, atol=1e-4)
+
+
 CASES: dict[str, Callable[[str], None]] = {
-    f.__name__: f for f in (vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper)
-}
+    f.__name__: f
+    for f in (
+        vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper, linear, split_k, column_sum,
+    )
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("target", TARGETS)

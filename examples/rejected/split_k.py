@@ -1,0 +1,35 @@
+"""Matrix product whose blocks add up without atomics: one block overwrites what another has just added."""
+
+import argus
+import argus.language as al
+
+
+@argus.kernel(num_warps=4)
+def split_k_rejected(
+    a: al.Tensor[al.bfloat16, "M K"],
+    b: al.Tensor[al.bfloat16, "N K"],
+    c: al.Tensor[al.float32, "M N"],
+    BLOCK_M: al.constexpr = 16,
+    BLOCK_N: al.constexpr = 64,
+    BLOCK_K: al.constexpr = 32,
+    DEPTH: al.constexpr = 256,
+):
+    M, K = a.shape
+    N = b.shape[0]
+    al.tag(a, lambda m, k: (m, k))
+    al.tag(b, lambda n, k: (n, k))
+    pid_m, pid_n, split = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), al.cdiv(K, DEPTH))
+    m0, n0 = pid_m * BLOCK_M, pid_n * BLOCK_N
+    first, last = split * DEPTH, al.minimum(split * DEPTH + DEPTH, K)
+    acc = al.zeros((BLOCK_M, BLOCK_N), al.float32)
+    for k0 in al.pipelined(first, last, BLOCK_K, stages=3):
+        at = al.stage(a[m0 : m0 + BLOCK_M, k0 : k0 + BLOCK_K], boundary_check=(0, 1))
+        bt = al.stage(b[n0 : n0 + BLOCK_N, k0 : k0 + BLOCK_K], boundary_check=(0, 1))
+        al.assert_tags(lambda i, j, k: at[i, k].k == bt[j, k].k)
+        acc = al.mma(at, bt, acc)
+    al.assert_tags(
+        lambda i, j: acc[i, j] == (m0 + i, n0 + j, al.once(first, last)),
+        where=lambda i, j: (m0 + i < M) & (n0 + j < N),
+    )
+    before = al.load(c[m0 : m0 + BLOCK_M, n0 : n0 + BLOCK_N], boundary_check=(0, 1))
+    al.store(c[m0 : m0 + BLOCK_M, n0 : n0 + BLOCK_N], before + acc, boundary_check=(0, 1))
