@@ -136,7 +136,8 @@ def column_sum(target: str) -> None:
 CASES: dict[str, Callable[[str], None]] = {
     f.__name__: f
     for f in (
-        vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper, linear, split_k, column_sum,
+        vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper, linear, split_k,
+        column_sum,
     )
 }  # fmt: skip
 

@@ -1,0 +1,216 @@
+"""Mistakes of choreography, which no author writes: edits of the explicit IR of any kernel that has what they edit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from argus.ir.expr import Const, Expr, LoopVar, Op, Thread, op, rewrite
+from argus.ir.nodes import (
+    Access,
+    Barrier,
+    CommitGroup,
+    Copy,
+    For,
+    If,
+    Kernel,
+    Map,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
+    Mma,
+    Roles,
+    Shared,
+    Stmt,
+)
+from argus.ir.visit import rewrite_blocks, rewrite_body, walk
+from argus.layout import AnyLayout, SwizzledLayout
+from tests.reject.case import Edit
+
+Changed = Callable[[Stmt], "tuple[Stmt, ...] | None"]
+Chosen = Callable[[Stmt], bool]
+
+
+def statements(change: Changed) -> Edit:
+    """`change` gives what stands in a statement's place, or None to keep it."""
+    return lambda kernel: replace(kernel, body=rewrite_body(kernel.body, change))
+
+
+def drop(kind: type[Stmt], which: Chosen = lambda stmt: True) -> Edit:
+    """Without the statements of one kind."""
+    return statements(lambda s: () if isinstance(s, kind) and which(s) else None)
+
+
+def of_ring(name: str) -> Chosen:
+    """Statements on one array of mbarriers."""
+    return lambda s: getattr(s, "barrier", "") == name
+
+
+# ---------------------------------------------------------------------------- mbarriers
+
+
+def other_parity(ring: str) -> Edit:
+    """Waits for the phase before the one that is meant."""
+
+    def change(s: Stmt) -> tuple[Stmt, ...] | None:
+        if isinstance(s, MbarrierWait) and s.barrier == ring:
+            return (replace(s, parity=op("sub", Const(1), s.parity)),)
+        return None
+
+    return statements(change)
+
+
+def parity_of_every_trip(ring: str, count: Expr) -> Edit:
+    """Waits for parity `count % 2`, as if the ring had one slot."""
+
+    def change(s: Stmt) -> tuple[Stmt, ...] | None:
+        if isinstance(s, MbarrierWait) and s.barrier == ring:
+            return (replace(s, parity=op("mod", count, Const(2))),)
+        return None
+
+    return statements(change)
+
+
+def arrivals(ring: str, more: int) -> Edit:
+    """Mbarriers that are initialised for more arrivals than come."""
+
+    def change(kernel: Kernel) -> Kernel:
+        rings = tuple(replace(b, arrivals=b.arrivals + more) if b.name == ring else b for b in kernel.barriers)
+        return replace(kernel, barriers=rings)
+
+    return change
+
+
+def fewer_mbarriers(kernel: Kernel) -> Kernel:
+    """One mbarrier less in every ring, and all that use them count round the shorter ring; the buffers stay."""
+
+    def shorter(e: Expr) -> Expr | None:
+        match e:
+            case Op(op="mod", args=(count, Const(value=slots))) if slots == kernel.barriers[0].count:
+                return op("mod", count, Const(slots - 1))
+            case Op(op="floordiv", args=(count, Const(value=slots))) if slots == kernel.barriers[0].count:
+                return op("floordiv", count, Const(slots - 1))
+            case _:
+                return None
+
+    def change(s: Stmt) -> tuple[Stmt, ...] | None:
+        match s:
+            case MbarrierWait():
+                return (replace(s, index=rewrite(s.index, shorter), parity=rewrite(s.parity, shorter)),)
+            case MbarrierExpect() | MbarrierArrive():
+                return (replace(s, index=rewrite(s.index, shorter)),)
+            case Copy(signal=signal) if signal is not None:
+                return (replace(s, signal=replace(signal, index=rewrite(signal.index, shorter))),)
+            case _:
+                return None
+
+    rings = tuple(replace(b, count=b.count - 1) for b in kernel.barriers)
+    return replace(statements(change)(kernel), barriers=rings)
+
+
+def over_mbarriers(tile: str) -> Edit:
+    """A shared tile whose bytes are those of the first mbarriers."""
+
+    def change(kernel: Kernel) -> Kernel:
+        offset = min(b.offset for b in kernel.barriers if b.offset is not None)
+        return replace(kernel, shared=tuple(replace(s, offset=offset) if s.name == tile else s for s in kernel.shared))
+
+    return change
+
+
+# ---------------------------------------------------------------------------- shared memory
+
+
+def placed_over(tile: str, other: str) -> Edit:
+    """A shared tile that takes the bytes of another."""
+
+    def change(kernel: Kernel) -> Kernel:
+        offset = next(s.offset for s in kernel.shared if s.name == other)
+        return replace(kernel, shared=tuple(replace(s, offset=offset) if s.name == tile else s for s in kernel.shared))
+
+    return change
+
+
+def swizzle(tile: str, bits: int) -> Edit:
+    """Another swizzle of a shared tile, of fewer bits; 0: none."""
+
+    def changed(layout: AnyLayout | None) -> AnyLayout:
+        assert isinstance(layout, SwizzledLayout)
+        return replace(layout, swizzle=replace(layout.swizzle, bits=bits)) if bits else layout.inner
+
+    def change(kernel: Kernel) -> Kernel:
+        tiles = (replace(s, layout=changed(s.layout)) if s.name == tile else s for s in kernel.shared)
+        return replace(kernel, shared=tuple(tiles))
+
+    return change
+
+
+def read_without_swizzle(tile: str) -> Edit:
+    """What reads a shared tile takes its bytes as if they had not been swizzled."""
+    plain = f"{tile}_plain"
+
+    def change(s: Stmt) -> tuple[Stmt, ...] | None:
+        if isinstance(s, Copy) and s.src.obj == tile:
+            return (replace(s, src=Access(plain, s.src.index)),)
+        return None
+
+    def edit(kernel: Kernel) -> Kernel:
+        found = next(s for s in kernel.shared if s.name == tile)
+        assert isinstance(found.layout, SwizzledLayout)
+        alias = Shared(plain, found.dtype, found.shape, found.layout.inner, found.offset)
+        return replace(statements(change)(kernel), shared=(*kernel.shared, alias))
+
+    return edit
+
+
+# ---------------------------------------------------------------------------- barriers and loops
+
+
+def half_arrive(kernel: Kernel) -> Kernel:
+    """Only one half of a role's threads reaches the role's barriers."""
+
+    def change(s: Stmt) -> tuple[Stmt, ...] | None:
+        if not isinstance(s, Roles):
+            return None
+        roles = []
+        for role in s.roles:
+            cond = op("lt", Thread(), Const(role.num_warps * kernel.warp_size // 2))
+            body = rewrite_body(
+                role.body, lambda b, c=cond: (If(c, (b,), span=b.span),) if isinstance(b, Barrier) else None
+            )
+            roles.append(replace(role, body=body))
+        return (replace(s, roles=tuple(roles)),)
+
+    return statements(change)(kernel)
+
+
+def barrier_after_copies(kernel: Kernel) -> Kernel:
+    """The barrier at the head of every loop comes after the copies that refill a buffer, not before."""
+
+    def block(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        first = next((i for i, s in enumerate(stmts) if isinstance(s, Barrier)), None)
+        last = next((i for i, s in enumerate(stmts) if isinstance(s, If | CommitGroup) and i > (first or 0)), None)
+        if first is None or last is None:
+            return stmts
+        return (*stmts[:first], *stmts[first + 1 : last + 1], stmts[first], *stmts[last + 1 :])
+
+    return replace(kernel, body=rewrite_blocks(kernel.body, block))
+
+
+def initialised_in_the_first_trip(fragment: str) -> Edit:
+    """An accumulator gets its zeros in the first trip of the loop that adds to it: with no trip it has none."""
+
+    def edit(kernel: Kernel) -> Kernel:
+        zero = next(s for s in walk(kernel.body) if isinstance(s, Map) and s.dst.obj == fragment)
+
+        def change(s: Stmt) -> tuple[Stmt, ...] | None:
+            if s == zero:
+                return ()
+            if isinstance(s, For) and any(isinstance(x, Mma) and x.d.obj == fragment for x in walk(s.body)):
+                first = op("eq", LoopVar(s.var), s.start)
+                return (replace(s, body=(If(first, (zero,), span=zero.span), *s.body)),)
+            return None
+
+        return statements(change)(kernel)
+
+    return edit
