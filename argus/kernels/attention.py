@@ -68,21 +68,21 @@ def attention_forward(
     top = al.full((BLOCK_M,), NEVER, al.float32)
     total = al.zeros((BLOCK_M,), al.float32)
     w, top, total, shrink = weigh(s, top, total, scale)
-    p = w.to(DTYPE)
     acc = al.zeros((BLOCK_M, D), al.float32)
     for n0 in al.pipelined(BLOCK_N, stop, BLOCK_N, stages=STAGES, producer_warps=4):
         kt = al.stage(k[batch, kv, n0 : n0 + BLOCK_N, :], boundary_check=(0,))
         vt = al.stage(v[batch, kv, n0 - BLOCK_N : n0, :], boundary_check=(0,))
+        p = w.to(DTYPE)
+        acc = acc * shrink[:, None]
         s = al.mma(qt, kt, al.zeros((BLOCK_M, BLOCK_N), al.float32))
         acc = al.mma(p, al.trans(vt), acc)
         if whole < n0 + BLOCK_N:
             s = al.where((n0 + keys)[None, :] < ends[:, None], s, NEVER)
         w, top, total, shrink = weigh(s, top, total, scale)
-        acc = acc * shrink[:, None]
-        p = w.to(DTYPE)
     last = al.maximum(al.cdiv(stop, BLOCK_N) - 1, 0) * BLOCK_N
     vt = al.stage(v[batch, kv, last : last + BLOCK_N, :], boundary_check=(0,))
-    acc = al.mma(p, al.trans(vt), acc)
+    p = w.to(DTYPE)
+    acc = al.mma(p, al.trans(vt), acc * shrink[:, None])
     y = acc * (1.0 / al.where(total == 0.0, 1.0, total))[:, None]
     al.store(o[batch, head, m0 : m0 + BLOCK_M, :], y.to(DTYPE), boundary_check=(0,))
     rows = m0 + al.arange(BLOCK_M)

@@ -5,15 +5,15 @@
     map w = exp2(s)                         mma_wait 1; arrive empty; map w = exp2(s)
     map o = o * f                           mma_wait 0; arrive empty1; map o = o * f
 
-A buffer goes back to the producer after the wait that covers the last product which reads it. Where nothing in the
-loop touches the products' registers, a buffer goes back an iteration late instead, so that one iteration's products
-are always in flight; the last iteration waits for its own as well. Claims about tags are put off to where what they
-speak of is there: they cost no wait.
+A buffer goes back to the producer after the wait that covers the last product which reads it. Products that nothing
+waits for in their iteration stay in flight in the next one, up to its end at most: their buffers go back then. The last
+iteration waits for all of its own. Claims about tags are put off to where what they speak of is there: they cost no
+wait.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from argus.ir.expr import Const, LoopVar, op
 from argus.ir.nodes import (
@@ -45,11 +45,15 @@ class Unplaceable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A committed product: its accumulator, all of its registers, and the staged tiles that it reads."""
+    """A committed product: its accumulator, all of its registers, and the staged tiles that it reads.
+
+    `carried`: of the iteration before.
+    """
 
     into: str
     registers: frozenset[str]
     tiles: frozenset[str]
+    carried: bool = False
 
 
 def computing(plan: Plan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -63,7 +67,8 @@ def computing(plan: Plan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 @dataclass
 class _Writer:
-    """One block, statement by statement. `readers`: products still to come that read each ring, by its `full`."""
+    """One block, statement by statement. `readers`: products still to come that read each ring, by its `full`, until
+    its buffer is handed back; `late`: rings of which the iteration before has a buffer that is not handed back yet."""
 
     plan: Plan
     rings: dict[str, Ring]
@@ -73,6 +78,7 @@ class _Writer:
     done: list[Stmt] = field(default_factory=list)
     flights: list[Flight] = field(default_factory=list)
     claims: list[AssertTags] = field(default_factory=list)
+    late: tuple[Ring, ...] = ()
     fenced: bool = False
 
     def statement(self, stmt: Stmt) -> None:
@@ -122,44 +128,45 @@ class _Writer:
         self.fenced = self.fenced and (not used or isinstance(stmt, Tag))
 
     def _loop(self, loop: For) -> None:
-        """The pipelined loop: its rings are gone through once an iteration."""
+        """The pipelined loop. What one iteration leaves in flight, the next one finds there."""
         for ring in self.plan.rings:
             if ring.empty is None and any(names(s) & ring.tiles for s in loop.body if isinstance(s, Mma)):
                 self._arrive(ring, loop.span)
         if self.flights:
             self._wait(len(self.flights) - 1, loop.span)
-        mine = [r for r in self.plan.rings if r.empty is not None]
-        products = [s for s in loop.body if isinstance(s, Mma)]
-        inner = _Writer(self.plan, self.rings, self.registers, set(self.arrived))
-        inner.readers = {r.full: sum(bool({s.a.obj, s.b.obj} & r.tiles) for s in products) for r in mine}
-        for stmt in loop.body:
-            inner.statement(stmt)
-        left = inner.readers.keys()
-        late = left and inner.flights and not _touched(loop.body, {r for f in inner.flights for r in f.registers})
-        if late:
-            inner.hand_back_late(loop)
-        else:
-            inner.finish(loop.span)
-        if inner.claims or (inner.readers and not late):
+        inner = self._iteration(loop, [], ())
+        if inner.flights:
+            late = tuple(r for r in self.plan.rings if r.full in inner.readers)
+            inner = self._iteration(loop, [replace(f, carried=True) for f in inner.flights], late)
+            inner.leave(loop)
+        if inner.claims:
             raise Unplaceable
         self.done.append(counted(loop, self.plan.turn, tuple(inner.done)))
-        if late:  # ptxas gives up on products in flight unless a wait for them stands on every way to their registers
+        if inner.flights:  # ptxas gives up on products in flight unless a wait stands on every way to their registers
             self.done.append(MmaWait(0, loop.span))
         self.fenced = False
 
-    def hand_back_late(self, loop: For) -> None:
-        """Leaves the products of this iteration in flight, and hands back what those of the one before have read.
+    def _iteration(self, loop: For, flights: list[Flight], late: tuple[Ring, ...]) -> _Writer:
+        """One iteration that finds `flights` of the one before, which hands back its buffers of the rings `late`."""
+        inner = _Writer(self.plan, self.rings, self.registers, set(self.arrived), flights=flights)
+        products = [s for s in loop.body if isinstance(s, Mma)]
+        for ring in self.plan.rings:
+            if ring.empty is not None:
+                inner.readers[ring.full] = sum(bool({s.a.obj, s.b.obj} & ring.tiles) for s in products)
+        inner.late = late
+        for stmt in loop.body:
+            inner.statement(stmt)
+        return inner
 
-        The last iteration has none after it: it waits for its own, so that all buffers are back when the loop ends.
-        """
-        span, here = loop.span, LoopVar(loop.var)
-        self.done.append(MmaWait(len(self.flights), next(s.span for s in loop.body if isinstance(s, Mma))))
-        rings = [(r.empty, r) for r in self.plan.rings if r.full in self.readers and r.empty is not None]
-        before = tuple(MbarrierArrive(empty, ring.previous, span) for empty, ring in rings)
-        own = tuple(MbarrierArrive(empty, ring.place, span) for empty, ring in rings)
-        later = op("ge", here, op("add", loop.start, Const(loop.step)))
-        last = op("ge", op("add", here, Const(loop.step)), loop.stop)
-        self.done += [If(later, before, (), span), If(last, (MmaWait(0, span), *own), (), span)]
+    def leave(self, loop: For) -> None:
+        """The end of an iteration: only its own products stay in flight, and nothing after the last one."""
+        carried = [i for i, f in enumerate(self.flights) if f.carried]
+        if carried:
+            self._wait(carried[-1], next(s.span for s in loop.body if isinstance(s, Mma)))
+        span, following = loop.span, op("add", LoopVar(loop.var), Const(loop.step))
+        mine = [r for r in self.plan.rings if r.full in self.readers]
+        own = tuple(MbarrierArrive(r.empty, r.place, span) for r in mine if r.empty)
+        self.done.append(If(op("ge", following, loop.stop), (MmaWait(0, span), *own), (), span))
 
     # ---------------------------------------------------------------- order
 
@@ -176,16 +183,27 @@ class _Writer:
             self._wait(max(i for i, f in enumerate(self.flights) if f in flights), span)
 
     def _wait(self, last: int, span: Span) -> None:
+        """Waits for all products up to that one, and hands back what nothing reads any more."""
         self.done.append(MmaWait(len(self.flights) - 1 - last, span))
         self.flights = self.flights[last + 1 :]
         self._claim()
-        flying = frozenset().union(*(f.tiles for f in self.flights))
+        before = tuple(r for r in self.late if not self._reads(r, carried=True))
+        if before:
+            loop = self.plan.loop
+            self.late = tuple(r for r in self.late if r not in before)
+            arrivals = tuple(MbarrierArrive(r.empty or "", r.previous, loop.span) for r in before)
+            later = op("ge", LoopVar(loop.var), op("add", loop.start, Const(loop.step)))
+            self.done.append(If(later, arrivals, (), loop.span))
         for ring in self.plan.rings:
-            if self.readers.get(ring.full) == 0 and not ring.tiles & flying and ring.empty is not None:
+            if self.readers.get(ring.full) == 0 and ring.empty and not self._reads(ring, carried=False):
                 if any(names(c) & ring.tiles for c in self.claims):
                     raise Unplaceable
                 del self.readers[ring.full]
                 self.done.append(MbarrierArrive(ring.empty, ring.place, span))
+
+    def _reads(self, ring: Ring, carried: bool) -> bool:
+        """Whether products in flight, of the iteration before or of this one, read the ring's tiles."""
+        return any(f.tiles & ring.tiles for f in self.flights if f.carried == carried)
 
     def _settle(self, used: frozenset[str], stmt: Stmt) -> None:
         """What is claimed of registers is claimed before they change."""
@@ -210,8 +228,3 @@ class _Writer:
     def _within(self, access: Access) -> Access:
         ring = self.rings.get(access.obj)
         return access if ring is None else ring.within(access)
-
-
-def _touched(body: tuple[Stmt, ...], registers: set[str]) -> bool:
-    """Whether anything but products uses these registers."""
-    return any(touches(s) & registers for s in statements(body) if not isinstance(s, Mma))

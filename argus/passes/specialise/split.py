@@ -33,7 +33,7 @@ from argus.passes.specialise.plan import Plan, plan
 from argus.passes.specialise.products import Unplaceable, computing
 from argus.passes.specialise.rings import buffers, counted, fill, tiles_of
 
-_PRODUCER_REGISTERS = 40  # a thread: addresses and a loop
+_PRODUCER_REGISTERS = 24  # a thread: addresses and a loop
 _MOST_REGISTERS = 240  # a thread: what is left of 255 for the compiler's own use, in units of a budget
 
 
