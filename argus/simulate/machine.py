@@ -160,6 +160,8 @@ class Run:
     taggable: frozenset[str]
     """Objects whose elements may carry a tag at all."""
     iterations: int
+    accumulated: frozenset[str]
+    """Tiles that are accumulated into."""
     segment: int = 0
     """The last segment that began (argus/simulate/clock.py)."""
 

@@ -10,6 +10,7 @@ import numpy as np
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.expr import Expr
 from argus.ir.nodes import Kernel, Spec, Tag
+from argus.ir.rescaling import accumulators
 from argus.ir.visit import walk
 from argus.simulate import launch
 from argus.simulate.coverage import check_coverage
@@ -91,7 +92,9 @@ def prepare(
     names = {t.name for t in kernel.tensors}
     declared = {s.obj: s for s in walk(kernel.body) if isinstance(s, Tag) and s.obj in names}
     log = Log(stop_at_first)
-    return Run(kernel, params, tensors, log, checks, schemas, declared, taggable(kernel), iterations)
+    return Run(
+        kernel, params, tensors, log, checks, schemas, declared, taggable(kernel), iterations, accumulators(kernel)
+    )
 
 
 def _order(name: str, used: Usage, cells: int) -> Order | None:

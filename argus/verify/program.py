@@ -81,8 +81,7 @@ class Site:
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents of the element domain; () for statements without one."""
-        shape = getattr(self.stmt, "shape", ())
-        return tuple(e for e in shape if isinstance(e, int))
+        return _extents(self.stmt)
 
     @property
     def iterators(self) -> tuple[str, ...]:
@@ -190,6 +189,13 @@ def is_collective(site: Site) -> bool:
     return isinstance(site.stmt, (Barrier, Mma)) or any(a.holders is Holders.WARP for a in site.accesses)
 
 
+def _extents(stmt: Stmt) -> tuple[int, ...]:
+    """The box of a statement's elements; () for what has none: a tensor's tag, whose extents are sizes."""
+    shape = getattr(stmt, "shape", ())
+    fixed = [int(e.value) if isinstance(e, Const) else e for e in shape]  # those of a tile's tag are constants
+    return tuple(e for e in fixed if isinstance(e, int)) if all(isinstance(e, int) for e in fixed) else ()
+
+
 def tagged_elements(stmt: Stmt) -> tuple[Elem, ...]:
     """The elements whose tags a statement looks at, in order of mention."""
     found: list[Elem] = []
@@ -219,7 +225,7 @@ def tagged_elements(stmt: Stmt) -> tuple[Elem, ...]:
 
 def tag_reads(stmt: Stmt) -> tuple[Relation, ...]:
     """The relations of `tagged_elements(stmt)`, in the same order."""
-    shape = tuple(e for e in getattr(stmt, "shape", ()) if isinstance(e, int))
+    shape = _extents(stmt)
     where = getattr(stmt, "where", None)
     return tuple(
         Relation(e.obj, Mode.READ, shape, e.index, where, None, Holders.ALL, Order.SYNC) for e in tagged_elements(stmt)

@@ -16,6 +16,7 @@ from argus.ir.nodes import (
     TagTerm,
     Tensor,
 )
+from argus.ir.rescaling import accumulators, rescales
 from argus.verify.flow import Flow, data_flow, sink_name
 from argus.verify.program import Site, tagged_elements
 from argus.verify.relations import (
@@ -57,6 +58,8 @@ class TagAnalysis:
         self._values: dict[int, Value] = {}
         self._active: set[int] = set()
         self._labelled = {r.obj for s in model.sites for r in s.tag_reads}
+        self._accumulators = accumulators(model.kernel)
+        self._labelled |= {obj for s in model.sites if (obj := rescales(s.stmt, self._accumulators)) is not None}
         self._labelled |= {s.stmt.obj for s in model.sites if isinstance(s.stmt, Tag)}
         self._tensor_tags = {
             s.stmt.obj: s.stmt
@@ -67,11 +70,12 @@ class TagAnalysis:
     # ------------------------------------------------------------------ reads
 
     def flow(self, obj: str) -> Flow:
-        """The data-flow of one object, tag statements included: a `Tag` on a tile re-labels it, so it writes."""
+        """The data-flow of one object's tags: a `Tag` on a tile re-labels it, so it writes; rescaling does not."""
         if obj not in self._labelled:
             return self.value_flow(obj)
         if obj not in self._flows:
-            cells = self.model.accesses_of(obj, tags=True)
+            moves = self.model.accesses_of(obj, tags=True)
+            cells = [c for c in moves if rescales(c.site.stmt, self._accumulators) != obj]
             cells += [self._retag(s) for s in self.model.sites if isinstance(s.stmt, Tag) and s.stmt.obj == obj]
             self._flows[obj] = data_flow(self.model, cells, self.model.clobbers(obj))
         return self._flows[obj]
