@@ -1,8 +1,8 @@
 """Random explicit kernels and their mutations, for tests that hold the verifier against the simulator.
 
 `kernels()` draws small well-formed kernels of several families, some right and some wrong in one of the ways that
-kernels go wrong: masks, barriers, waits, bounds, initial values, tags, grids. `mutations(kernel)` makes every
-kernel that is one small edit away, by name. `sizes(kernel)` draws values for the symbolic sizes that keep the
+kernels go wrong: masks, barriers, waits, bounds, initial values, tags, grids. `mutations(kernel)` draws a kernel that
+is one small edit away, by name. `sizes(kernel)` draws values for the symbolic sizes that keep the
 kernel's preconditions.
 """
 
@@ -12,18 +12,21 @@ from hypothesis import strategies as st
 
 from argus import mutate
 from argus.ir.instruction import MMA
-from argus.ir.nodes import Kernel
+from argus.ir.nodes import CommitGroup, Kernel, Roles
 from argus.ir.text import parse_kernel
+from argus.ir.visit import walk
 from argus.ir.wellformed import check_explicit
-from argus.mutate import Mutation
-from argus.simulate.sizes import admissible
+from argus.mutate import Kind, Mutation
+from argus.simulate.sizes import admissible, integer_parameters, size_vectors
+from tests.asynchronous import copies, relays, shares, streams
+from tests.contractions import contractions
 
 # ---------------------------------------------------------------------------- families
 
 
-def _kernel(head: str, body: list[str], warps: int = 1) -> Kernel:
+def _kernel(family: str, head: str, body: list[str], warps: int = 1) -> Kernel:
     lines = "\n".join(f"  {line}" for part in body for line in part.strip("\n").split("\n") if line.strip())
-    return parse_kernel(f"kernel generated\ntarget sm_80\nwarps {warps} of 32\n{head.strip()}\nbody {{\n{lines}\n}}\n")
+    return parse_kernel(f"kernel {family}\ntarget sm_80\nwarps {warps} of 32\n{head.strip()}\nbody {{\n{lines}\n}}\n")
 
 
 def _pick(draw: st.DrawFn, right: str, *wrong: str) -> str:
@@ -59,6 +62,7 @@ fragment r: float32 {n} layout {layout}
 """
     via = f"layout {layout} via"
     return _kernel(
+        "elementwise",
         head,
         [
             "tag x[N] = {i = c0}" if draw(st.integers(0, 3)) else "",
@@ -98,6 +102,7 @@ fragment b: float32 {n} layout {layout}
 """
     low, step = _pick(draw, "0", "1"), _pick(draw, "1", "2")
     return _kernel(
+        "exchange",
         head,
         [
             f"tag x[T, {n}] = {{row = c0, col = c1}}",
@@ -155,7 +160,7 @@ shared s: float32 {stages}x32 layout ({stages},32):(32,1) at 0
 fragment r: float32 32 layout {layout}
 """
     tag = "tag x[T, 32] = {row = c0, lane = c1}"
-    return _kernel(head, [tag, *prologue, "for i in 0 .. T step 1 {", *loop, "}"])
+    return _kernel("pipeline", head, [tag, *prologue, "for i in 0 .. T step 1 {", *loop, "}"])
 
 
 @st.composite
@@ -185,6 +190,7 @@ fragment t: float32 8 layout {cells}
 """
     check = f"assert (i) in 8 {{t[c0] carries [{row}, {bounds}]}}" if total else ""
     return _kernel(
+        "row_sums",
         head,
         [
             "tag a[M, K] = {m = c0, k = c1}",
@@ -224,6 +230,7 @@ fragment y: bfloat16 8x16 layout {row.b}
 fragment acc: float32 16x8 layout {row.c}
 """
     return _kernel(
+        "products",
         head,
         [
             "tag a[16, K] = {m = c0, k = c1}",
@@ -267,6 +274,7 @@ fragment r: float32 64 layout {layout}
 """
     row = _pick(draw, "program_id(0)", "0")
     return _kernel(
+        "branches",
         head,
         [
             f"copy r[c0] <- x[program_id(0), c0] shape 64 layout {layout} via ld.global",
@@ -315,6 +323,7 @@ fragment r: float32 8x16 layout {layout}
     carried = f"[{data}, 15 - ({column})]" if shared and column == "c1" else f"[{data}, {column}]"
     check = f"assert (t, d) in 8x16 {{r[c0, c1] carries {carried}}} where ({at} < T) & (c1 < 15)"
     return _kernel(
+        "gathers",
         head,
         [
             "tag table[V, 16] = {row = c0, col = c1}",
@@ -348,6 +357,7 @@ shared s: float32 8x8 layout {layout} at 0
 fragment r: float32 8x8 layout {read}
 """
     return _kernel(
+        "transposes",
         head,
         [
             "tag x[M, N] = {m = c0, n = c1}",
@@ -365,11 +375,10 @@ fragment r: float32 8x8 layout {read}
 
 
 def kernels() -> st.SearchStrategy[Kernel]:
-    """A well-formed explicit kernel, right or wrong."""
-    families = (
+    """A well-formed explicit kernel, right or wrong; half of them are asynchronous."""
+    synchronous = (
         elementwise(),
         exchange(),
-        pipeline(),
         row_sums(),
         products(),
         branches(),
@@ -377,7 +386,9 @@ def kernels() -> st.SearchStrategy[Kernel]:
         gathers(),
         transposes(),
     )
-    return st.one_of(*families).filter(lambda k: not check_explicit(k))
+    asynchronous = (pipeline(), copies(), streams(), shares(), relays(), contractions(), contractions())
+    both = st.booleans().flatmap(lambda apart: st.one_of(*(asynchronous if apart else synchronous)))
+    return both.filter(lambda k: not check_explicit(k))
 
 
 # ---------------------------------------------------------------------------- sizes
@@ -387,13 +398,25 @@ _INTERESTING = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 
 
 def sizes(kernel: Kernel) -> st.SearchStrategy[dict[str, int]]:
     """Small values for every size, among them 0, 1 and those around the tiles' extents."""
-    choice = st.fixed_dictionaries({name: st.sampled_from(_INTERESTING) for name in kernel.sizes})
-    return choice.filter(lambda values: admissible(kernel, values))
+    names = integer_parameters(kernel)
+    choice = st.fixed_dictionaries({name: st.sampled_from(_INTERESTING) for name in names})
+    small = choice.filter(lambda values: admissible(kernel, values))
+    vectors = size_vectors(kernel) if kernel.barriers else ()
+    return st.one_of(st.sampled_from(vectors), small) if vectors else small
 
 
 # ---------------------------------------------------------------------------- mutations
 
 
-def mutations(kernel: Kernel) -> list[Mutation]:
-    """Every well-formed kernel that is one edit away."""
-    return [m for m in mutate.mutations(kernel) if not check_explicit(m.kernel)]
+_ORDER = (Kind.DROP, Kind.MOVE, Kind.COUNT)
+"""Edits of what orders others."""
+
+
+def mutations(kernel: Kernel) -> st.SearchStrategy[Mutation]:
+    """A well-formed kernel that is one edit away; of asynchronous ones, two in three change what orders."""
+    found = mutate.mutations(kernel)
+    ordering = [m for m in found if m.kind in _ORDER]
+    chosen = st.sampled_from(found)
+    if ordering and any(isinstance(s, CommitGroup | Roles) for s in walk(kernel.body)):
+        chosen = st.one_of(st.sampled_from(ordering), st.sampled_from(ordering), chosen)
+    return chosen.filter(lambda m: not check_explicit(m.kernel))

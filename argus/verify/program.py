@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from argus.ir.access import Holders, Mode, Relation, relations
@@ -12,6 +13,7 @@ from argus.ir.expr import (
     Elem,
     Expr,
     LoopVar,
+    Op,
     Param,
     ProgramId,
     Thread,
@@ -31,7 +33,9 @@ from argus.ir.nodes import (
     If,
     Kernel,
     Map,
+    MbarrierArrive,
     MbarrierExpect,
+    MbarrierWait,
     Mma,
     Programs,
     Role,
@@ -128,7 +132,7 @@ class _Walk:
                 otherwise = (*guards, op("not", cond))
                 yield from self.block(orelse, role, loops, otherwise, (*position, len(then)))
             case Roles(roles=roles):
-                for rank, part in enumerate(sorted(roles, key=lambda r: not _brings_data(r))):
+                for rank, part in enumerate(_in_turn(roles)):
                     yield from self.in_step(part.body, part, rank, loops, guards, position)
             case _:
                 pass
@@ -138,7 +142,7 @@ class _Walk:
         position: Position,
     ) -> Iterator[Site]:  # fmt: skip
         """Roles run side by side; the schedule runs their programs, and in these their n-th loops, in step, iteration
-        by iteration, those that bring data first.
+        by iteration, those that others wait for first.
 
         It is one possible order of events. What is proved on it holds in every other, because all conflicting accesses
         are shown to be ordered as in it (`races`), and every wait to be satisfied in it (`protocol`).
@@ -169,9 +173,60 @@ def loops_by_trip(kernel: Kernel) -> dict[str, tuple[int, int]]:
     return {name: (int(start.value), step) for name, (start, step) in agreed.items() if isinstance(start, Const)}
 
 
-def _brings_data(role: Role) -> bool:
-    """Whether a role issues bulk copies: in the schedule it runs ahead of those that wait for them."""
-    return any(isinstance(stmt, MbarrierExpect) for stmt in walk_statements(role.body))
+def _in_turn(roles: tuple[Role, ...]) -> list[Role]:
+    """The roles, each after those that its first waits need; as they stand where that goes round in circles.
+
+    Only a guess at a good schedule: nothing that is proved depends on it.
+    """
+    needs = {role.name: _needed_first(role.body, {}) for role in roles}
+    gives = {role.name: {_arrived_on(stmt) for stmt in walk_statements(role.body)} for role in roles}
+    left, result = list(roles), []
+    while left:
+        free = (r for r in left if not any(o is not r and needs[r.name] & gives[o.name] for o in left))
+        chosen = next(free, left[0])
+        left.remove(chosen)
+        result.append(chosen)
+    return result
+
+
+def _needed_first(body: tuple[Stmt, ...], start: dict[str, int]) -> set[str]:
+    """The mbarriers at which the first iterations wait for what others do: parity 1 passes at once when fresh."""
+    found: set[str] = set()
+    for stmt in body:
+        match stmt:
+            case MbarrierWait(barrier=name, parity=parity) if _first_value(parity, start) % 2 == 0:
+                found.add(name)
+            case For(body=inner):
+                found |= _needed_first(inner, start | {stmt.var: _first_value(stmt.start, start)})
+            case Programs(body=inner):
+                found |= _needed_first(inner, start)
+            case _:
+                pass
+    return found
+
+
+def _first_value(expr: Expr, start: dict[str, int]) -> int:
+    """An integer expression where all sizes are 0 and loops begin; 0 for what cannot be told."""
+    match expr:
+        case Const(value=value):
+            return int(value)
+        case LoopVar(name=name):
+            return start.get(name, 0)
+        case Op(op=name, args=(a, b)) if name in _ARITHMETIC:
+            x, y = _first_value(a, start), _first_value(b, start)
+            return _ARITHMETIC[name](x, y) if y or name not in ("floordiv", "mod") else 0
+        case _:
+            return 0
+
+
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
+}  # fmt: skip
+
+
+def _arrived_on(stmt: Stmt) -> str:
+    """The mbarrier at which a statement arrives or announces bytes; "" for others."""
+    return stmt.barrier if isinstance(stmt, MbarrierArrive | MbarrierExpect) else ""
 
 
 def is_uniform(expr: Expr) -> bool:

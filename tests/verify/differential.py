@@ -1,89 +1,153 @@
-"""Verifier against simulator on generated kernels and their mutations.
+"""Verifier against simulator on generated kernels and their mutations, half of them asynchronous.
 
     python -m tests.verify.differential --count 10000 --seed 1
 
-No kernel that is proved may break a rule in the simulator, at any size tried; every refutation carries a replayed
-witness (the verifier itself demotes those that do not replay). Prints seed, counts and the unknown ones by code.
+No kernel that is proved may break a rule in the simulator, at any size and under any schedule tried; every refutation
+carries a replayed witness (the verifier itself demotes those that do not replay). Prints a line for every
+disagreement, a table by family, and why kernels stay unknown.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
-from collections.abc import Iterator
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from argus.diagnostic import Severity, SourceError, Verdict
+from argus.diagnostic import Diagnostic, Severity, SourceError, Verdict
 from argus.ir.nodes import InRange, Kernel
 from argus.ir.text import print_kernel
 from argus.simulate import NotReplayable, replay
+from argus.simulate.usage import kernel_roles
 from argus.verify import verify
 from tests.strategies import kernels, mutations, sizes
+
+LIMIT_S = 30.0
+"""Seconds of verification per kernel."""
+COLUMNS = ("kernels", "proved", "refuted", "unknown", "refused", "simulations", "disagreements", "seconds")
 
 
 @dataclass
 class Tally:
-    """What became of the kernels tried."""
+    """What became of the kernels tried. The numbers are by family and column."""
 
-    verdicts: Counter[str] = field(default_factory=Counter)
-    unknown: Counter[str] = field(default_factory=Counter)
+    numbers: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    unknown: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
+    """(family, code, whether it is as generated, without a mutation)."""
+    demoted: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Refutations that did not replay, (family, code)."""
+    examples: dict[tuple[str, str, bool], str] = field(default_factory=dict)
+    """The first message for each demoted or unknown code of a family, and the kernel."""
     undecided: int = 0
-    """Unknown ones that depend on no data: their every index is known, so they should be decided."""
-    runs: int = 0
+    """Unknown synchronous ones that depend on no data: their every index is known, so they should be decided."""
+    disagreements: list[str] = field(default_factory=list)
 
-    def __str__(self) -> str:
-        verdicts = ", ".join(f"{n} {v}" for v, n in sorted(self.verdicts.items()))
-        why = ", ".join(f"{n} {code}" for code, n in self.unknown.most_common())
-        return f"{sum(self.verdicts.values())} kernels: {verdicts}; {self.runs} simulations of proved ones" + (
-            f"; unknown: {why}" if why else ""
-        )
+    def total(self, column: str, *families: str) -> float:
+        """A column's sum, over all families if none is named."""
+        chosen = families or self.families
+        return sum(n for (family, name), n in self.numbers.items() if name == column and family in chosen)
+
+    @property
+    def families(self) -> list[str]:
+        return sorted({family for family, _ in self.numbers})
+
+    def table(self) -> list[str]:
+        """Lines for a person: a row a family, all, and the reasons of the unknown ones."""
+        rows = [(family, *(self.total(c, family) for c in COLUMNS)) for family in self.families]
+        rows.append(("all", *(self.total(c) for c in COLUMNS)))
+        lines = ["family        " + " ".join(f"{c:>13}" for c in COLUMNS)]
+        lines += [f"{name:<14}" + " ".join(f"{n:>13.0f}" for n in numbers) for name, *numbers in rows]
+        for title, plain in (("as generated", True), ("mutated", False)):
+            lines.append(f"unknown, {title}:")
+            for (family, code, mine), n in sorted(self.unknown.items()):
+                if mine is plain:
+                    lines.append(f"  {n:>6} {family}: {code}")
+        lines.append("refutations that did not replay:")
+        lines += [f"  {n:>6} {family}: {code}" for (family, code), n in sorted(self.demoted.items())]
+        return lines
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Kernel, list[dict[str, int]]]:
-    """A generated kernel or one mutation of it, and sizes to try it at."""
-    kernel = draw(kernels())
+def cases(draw: st.DrawFn) -> tuple[Kernel, str, list[dict[str, int]]]:
+    """A generated kernel or one mutation of it (by name, "" for none), and sizes to try it at."""
+    kernel, name = draw(kernels()), ""
     if draw(st.booleans()):
-        changed = mutations(kernel)
-        if changed:
-            kernel = draw(st.sampled_from(changed)).kernel
-    return kernel, draw(st.lists(sizes(kernel), min_size=1, max_size=3))
+        mutation = draw(mutations(kernel))
+        kernel, name = mutation.kernel, mutation.name
+    return kernel, name, draw(st.lists(sizes(kernel), min_size=1, max_size=3))
 
 
-def examine(kernel: Kernel, tried: list[dict[str, int]], tally: Tally) -> None:
-    """Raises AssertionError where the two disagree."""
+def schedules(kernel: Kernel) -> tuple[str, ...]:
+    """Orders that differ as much as the rules allow: as late, as early, reversed, at random."""
+    roles = kernel_roles(kernel)
+    if not roles:
+        return ("program", "reverse", "random(1)")
+    return ("program", "reverse", "lazy", *(f"eager-{role.name}" for role in roles), "random(1)", "random(2)")
+
+
+def examine(kernel: Kernel, mutation: str, tried: list[dict[str, int]], tally: Tally) -> None:
+    """Counts one kernel; notes where the two disagree."""
+    family, started = kernel.name, time.monotonic()
+    tally.numbers[family, "kernels"] += 1
     try:
-        report = verify(kernel)
+        report = verify(kernel, LIMIT_S)
     except SourceError:
-        tally.verdicts["refused"] += 1
+        tally.numbers[family, "refused"] += 1
         return
-    tally.verdicts[report.verdict.value] += 1
-    if report.verdict is Verdict.UNKNOWN and not any(isinstance(p, InRange) for p in kernel.preconditions):
-        tally.undecided += 1
+    tally.numbers[family, report.verdict.value] += 1
     errors = [d for d in report.diagnostics if d.severity is Severity.ERROR]
-    tally.unknown.update(d.code for d in errors if d.verdict is Verdict.UNKNOWN)
     for diagnostic in errors:
         # An assertion over nothing is refused for what it does not say: there is no run to show.
-        if diagnostic.verdict is Verdict.REFUTED and diagnostic.code != "vacuous-assertion":
-            assert diagnostic.witness is not None and diagnostic.witness.replayed, diagnostic
-    if report.verdict is not Verdict.PROVED:
-        return
+        shown = diagnostic.verdict is Verdict.REFUTED and diagnostic.code != "vacuous-assertion"
+        if shown and (diagnostic.witness is None or not diagnostic.witness.replayed):
+            _disagree(kernel, mutation, f"a refutation without a replayed witness: {diagnostic}", tally)
+    if report.verdict is Verdict.UNKNOWN:
+        _note_unknown(kernel, mutation, errors, tally)
+    if report.verdict is Verdict.PROVED:
+        _simulate(kernel, mutation, tried, tally)
+    tally.numbers[family, "seconds"] += time.monotonic() - started
+
+
+def _note_unknown(kernel: Kernel, mutation: str, errors: list[Diagnostic], tally: Tally) -> None:
+    family = kernel.name
+    data = any(isinstance(p, InRange) for p in kernel.preconditions)
+    if not data and not kernel.barriers:
+        tally.undecided += 1
+    for code in dict.fromkeys(d.code for d in errors):
+        tally.unknown[family, code, not mutation] += 1
+    for diagnostic in errors:
+        text = f"{diagnostic.message}\nmutation: {mutation or 'none'}\n{print_kernel(kernel)}"
+        tally.examples.setdefault((family, diagnostic.code, not mutation), text)
+        if "A candidate counterexample" in diagnostic.message:
+            tally.demoted[family, diagnostic.code] += 1
+
+
+def _simulate(kernel: Kernel, mutation: str, tried: list[dict[str, int]], tally: Tally) -> None:
     for values in tried:
-        try:
-            found = replay(kernel, values, None, tags=True)
-        except NotReplayable:
-            continue
-        tally.runs += 1
-        assert not found, f"proved, and yet at {values}: {found[0]}\n{print_kernel(kernel)}"
+        for schedule in schedules(kernel):
+            try:
+                found = replay(kernel, values, None, tags=True, schedule=schedule)
+            except NotReplayable:
+                break
+            tally.numbers[kernel.name, "simulations"] += 1
+            if found:
+                _disagree(kernel, mutation, f"proved, and yet at {values}, {schedule}: {found[0]}", tally)
+                return
 
 
-def run(count: int, number: int) -> Tally:
-    """Examines `count` cases drawn from the seed `number`."""
+def _disagree(kernel: Kernel, mutation: str, text: str, tally: Tally) -> None:
+    tally.numbers[kernel.name, "disagreements"] += 1
+    tally.disagreements.append(f"{text}\nmutation: {mutation or 'none'}\n{print_kernel(kernel)}")
+
+
+def run(count: int, number: int, progress: Callable[[Tally], None] = lambda tally: None) -> Tally:
+    """Examines `count` cases drawn from the seed `number`; tells `progress` after each."""
     tally = Tally()
 
     @seed(number)
@@ -95,25 +159,47 @@ def run(count: int, number: int) -> Tally:
         suppress_health_check=list(HealthCheck),
     )
     @given(cases())
-    def one(case: tuple[Kernel, list[dict[str, int]]]) -> None:
+    def one(case: tuple[Kernel, str, list[dict[str, int]]]) -> None:
         examine(*case, tally)
+        progress(tally)
 
     with np.errstate(all="ignore"):
         one()
     return tally
 
 
-def main(arguments: list[str] | None = None) -> Iterator[str]:
-    """The lines that the command prints."""
+def _show(every: int) -> Callable[[Tally], None]:
+    """Tells how far a run is, after each `every` kernels, and each disagreement at once."""
+    started, shown = time.monotonic(), 0
+
+    def progress(tally: Tally) -> None:
+        nonlocal shown
+        for text in tally.disagreements[shown:]:
+            print(f"DISAGREEMENT: {text}", flush=True)
+        shown = len(tally.disagreements)
+        done = tally.total("kernels")
+        if done % every == 0:
+            parts = (f"{tally.total(c):.0f} {c}" for c in COLUMNS[1:-1])
+            print(f"{time.monotonic() - started:6.0f} s  {done:.0f} kernels: {', '.join(parts)}", flush=True)
+
+    return progress
+
+
+def main() -> int:
+    """The command: 0 if nothing disagrees."""
     parser = argparse.ArgumentParser(description="verifier against simulator on generated kernels")
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args(arguments)
-    tally = run(options.count, options.seed)
-    yield f"seed {options.seed}, count {options.count}: no disagreement"
-    yield str(tally)
+    parser.add_argument("--examples", action="store_true", help="print a kernel for each reason of unknown")
+    options = parser.parse_args()
+    tally = run(options.count, options.seed, _show(max(1, min(500, options.count // 10))))
+    print(f"seed {options.seed}, count {options.count}")
+    print("\n".join(tally.table()))
+    if options.examples:
+        for (family, code, _), text in sorted(tally.examples.items()):
+            print(f"\n{family}: {code}: {text}")
+    return 1 if tally.disagreements else 0
 
 
 if __name__ == "__main__":
-    for line in main():
-        sys.stdout.write(line + "\n")
+    sys.exit(main())

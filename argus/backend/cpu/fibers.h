@@ -117,8 +117,7 @@ struct BulkCopy {
     char* shared;
     int offset, bytes;
 
-    void load() const;  // hopper.h
-    void store() const;
+    void perform() const;  // hopper.h
 };
 
 // The mbarrier at byte `offset`: phases completed so far; of the present one, arrivals still to come, bytes announced
@@ -128,12 +127,6 @@ struct Mbarrier : Place {
     int phases, pending;
     long long bytes;
     Queue<BulkCopy> copies;
-};
-
-// A box on its way from shared memory, in a group of its thread's stores.
-struct BulkStore {
-    BulkCopy copy;
-    unsigned group;
 };
 
 // One thread's part of an asynchronous product of its warpgroup.
@@ -155,7 +148,6 @@ struct Fiber {
     bool finished;
     CopyQueue* copies;
     Queue<Product>* products;
-    Queue<BulkStore>* stores;
 #if !defined(__x86_64__)
     ucontext_t initial;
 #endif
@@ -165,7 +157,6 @@ struct Block {
     void (*kernel)(void**);
     void** arguments;
     int index[3];
-    int blocks;  // along the grid's first axis
     int threads;
     char* shared;
     int shared_bytes;
@@ -179,7 +170,6 @@ struct Block {
     int mbarrier_count;
     CopyQueue copies[MAX_THREADS];
     Queue<Product> products[MAX_THREADS];
-    Queue<BulkStore> stores[MAX_THREADS];
     char failure[MESSAGE_BYTES];
 
     Fiber& fiber(int thread) {
@@ -266,7 +256,7 @@ inline bool bring_late(Block& block) {
         for (int t = 0; t < block.threads && barrier.copies.size; ++t) wanted = wanted || waits(block.fiber(t), barrier);
         if (!wanted) continue;
         for (int c = 0; c < barrier.copies.size; ++c) {
-            barrier.copies.items[c].load();
+            barrier.copies.items[c].perform();
             barrier.bytes -= barrier.copies.items[c].bytes;
         }
         barrier.copies.clear();
@@ -289,18 +279,15 @@ inline void start_fiber(Block& block, int thread) {
     char* base = block.stacks + STACK_BYTES * static_cast<size_t>(thread);
     CopyQueue& copies = block.copies[thread];
     Queue<Product>& products = block.products[thread];
-    Queue<BulkStore>& stores = block.stores[thread];
     copies.clear();
     products.clear();
-    stores.clear();
-    copies.group = products.group = stores.group = 0;
+    copies.group = products.group = 0;
     fiber.block = &block;
     fiber.waits_at = nullptr;
     fiber.thread = thread;
     fiber.finished = false;
     fiber.copies = &copies;
     fiber.products = &products;
-    fiber.stores = &stores;
 #if defined(__x86_64__)
     fiber.context = new_context(base + STACK_BYTES, fiber_main);
 #else
@@ -428,7 +415,6 @@ inline void* work(void* argument) {
         block->shared_bytes = launch.shared_bytes;
         block->kernel = launch.kernel;
         block->arguments = launch.arguments;
-        block->blocks = launch.grid[0];
         block->threads = launch.threads;
         // A stack that overflows ends the process instead of reaching into its neighbour.
         for (int t = 0; t < launch.threads; ++t)
@@ -436,7 +422,6 @@ inline void* work(void* argument) {
         run_blocks(launch, *block);
         for (CopyQueue& copies : block->copies) free(copies.items);
         for (Queue<Product>& products : block->products) free(products.items);
-        for (Queue<BulkStore>& stores : block->stores) free(stores.items);
         for (Mbarrier& barrier : block->mbarriers) free(barrier.copies.items);
     }
     if (mapping != MAP_FAILED) munmap(mapping, bytes);
