@@ -18,7 +18,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"language"}),
     frozenset({"frontend", "passes", "verify", "simulate", "backend"}),
     frozenset({"compile", "mutate"}),
-    frozenset({"torch", "kernels", "runtime", "autotune", "demo", "cli", "__main__", "__init__"}),
+    frozenset({"torch", "kernels", "runtime", "tuning", "demo", "cli", "__main__", "__init__"}),
 )
 """A part imports its own layer and those above it in this list."""
 

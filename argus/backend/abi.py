@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from argus.ir.expr import Coord, Param
 from argus.ir.expr import walk as walk_expr
-from argus.ir.nodes import Access, Copy, Kernel, Scalar, Tensor
+from argus.ir.nodes import Access, Copy, Kernel, Programs, Scalar, Tensor
 from argus.ir.types import DType, int32, int64, uint8
 from argus.ir.visit import walk
 
@@ -36,6 +36,9 @@ class TensorMap:
     swizzle_bytes: int
 
 
+_BULK = ("tma.load", "tma.store")
+
+
 def box(access: Access, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The extents of a copied box along all dimensions of its tensor: 1 where it is at one place."""
     extents = iter(shape)
@@ -43,12 +46,13 @@ def box(access: Access, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
-    """The tensor maps of a kernel's "tma.load" copies, each once, in program order."""
+    """The tensor maps of a kernel's bulk copies, each once, in program order."""
     found: dict[tuple[str, tuple[int, ...]], TensorMap] = {}
     for stmt in walk(kernel.body):
-        if isinstance(stmt, Copy) and stmt.instr == "tma.load":
-            key = (stmt.src.obj, box(stmt.src, stmt.shape))
-            found.setdefault(key, TensorMap(f"{stmt.src.obj}_map{len(found)}", *key, 128))
+        if isinstance(stmt, Copy) and stmt.instr in _BULK:
+            outside = stmt.src if stmt.instr == "tma.load" else stmt.dst
+            key = (outside.obj, box(outside, stmt.shape))
+            found.setdefault(key, TensorMap(f"{outside.obj}_map{len(found)}", *key, 128))
     return tuple(found.values())
 
 
@@ -65,6 +69,11 @@ def arguments(kernel: Kernel) -> tuple[Argument, ...]:
 
 def _symbolic(tensor: Tensor) -> list[Param]:
     return [s for s in tensor.strides if isinstance(s, Param)]
+
+
+def persistent(kernel: Kernel) -> bool:
+    """Whether blocks run several programs each: then no more of them are launched, along one axis, than run at once."""
+    return any(isinstance(stmt, Programs) for stmt in walk(kernel.body))
 
 
 def shared_bytes(kernel: Kernel) -> int:

@@ -280,17 +280,26 @@ struct BlockIds { int x, y; };
 
 namespace detail {
 
-// Block `at` of a grid (rows, columns), counted with x first, is mapped to a cell of that grid: `group` rows at a time,
-// fewer in the last group, column by column. Grids of more blocks than an int counts keep their order.
-ARGUS_FN BlockIds grouped(int group, BlockIds at, int rows, int columns) {
-    if (static_cast<i64>(rows) * columns > 0x7fffffff) return at;
+// Block `number` of a grid (rows, columns) is mapped to a cell of that grid: `group` rows at a time, fewer in the last
+// group, column by column.
+ARGUS_FN BlockIds grouped(int group, unsigned number, int rows, int columns) {
     const unsigned height = static_cast<unsigned>(group < rows ? group : rows);
-    const unsigned number = static_cast<unsigned>(at.x + at.y * rows), size = height * static_cast<unsigned>(columns);
+    const unsigned size = height * static_cast<unsigned>(columns);
     const unsigned first = number / size * height, rest = number % size, left = static_cast<unsigned>(rows) - first;
     const unsigned here = left < height ? left : height;
     return {static_cast<int>(first + rest % here), static_cast<int>(rest / here)};
 }
 
+// Blocks are counted with x first. Grids of more blocks than an int counts keep their order.
+ARGUS_FN BlockIds grouped(int group, BlockIds at, int rows, int columns) {
+    if (static_cast<i64>(rows) * columns > 0x7fffffff) return at;
+    return grouped(group, static_cast<unsigned>(at.x + at.y * rows), rows, columns);
+}
+
 }  // namespace detail
+
+template <int GROUP> ARGUS_FN BlockIds grouped_program(int program, int rows, int columns) {
+    return detail::grouped(GROUP, static_cast<unsigned>(program), rows, columns);
+}
 
 }  // namespace argus

@@ -99,6 +99,9 @@ def _f(
 _IDS = (
     _f("thread_id", "", "int", "", "the thread's index in its block"),
     _f("block_id", "int AXIS", "int", "", "the block's index along grid axis 0, 1 or 2"),
+    _f("num_blocks", "", "int", "", "blocks along grid axis 0", "", _NVIDIA),
+    _f("grouped_program", "int GROUP", "BlockIds", "int program, int rows, int columns",
+       "the cell {x, y} of the grid (rows, columns) that program `program` has in the order of `grouped_block_ids`"),
     _f("grouped_block_ids", "int GROUP", "BlockIds", "int rows, int columns",
        "of the grid (rows, columns): {x, y} in an order that walks GROUP rows at a time, column by column; a bijection "
        "of the block's indices, and as uniform as they are"),
@@ -197,6 +200,13 @@ _HOPPER = (
     _f("tma_load", "", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
        "one lane of the warp starts copying the map's box from corner `at`, innermost coordinate first, to smem + "
        "offset; its bytes count on the mbarrier at smem + barrier when they are there", "tma.load", _NVIDIA, True),
+    _f("tma_store", "", "void", f"{_SHARED}, const TensorMap& map, int... at",
+       "starts copying from smem + offset to the map's box from corner `at`, innermost coordinate first; part of the "
+       "thread's current group of bulk stores", "tma.store", _NVIDIA),
+    _f("bulk_commit", "", "void", "", "closes the thread's current group of bulk stores", "", _NVIDIA),
+    _f("bulk_wait", "int PENDING", "void", "",
+       "waits until at most PENDING of the thread's latest groups of bulk stores are unfinished", "", _NVIDIA),
+    _f("bulk_wait_read", "int PENDING", "void", "", "the same, of groups that have not read their source", "", _NVIDIA),
     _f("uniform", "", "int", "int x", "`x` of lane 0", "", _NVIDIA, True),
     _f("raise_registers", "int N", "void", "", "waits until each thread of the warpgroup has N registers", "",
        _NVIDIA, True),

@@ -1,9 +1,14 @@
 """The kernels that ship: PyTorch tensors in, PyTorch tensors out. PyTorch itself is imported by none of them."""
 
+from argus.kernels.gemm import gemm
 from argus.kernels.layernorm import add_layernorm, layernorm
+from argus.kernels.matmul import Matmul
 from argus.kernels.quantize import quantize
 from argus.kernels.rmsnorm import rmsnorm
 from argus.kernels.silu_mul import silu_mul
 from argus.kernels.softmax import softmax
+from argus.kernels.table import tile_for
 
-__all__ = ["add_layernorm", "layernorm", "quantize", "rmsnorm", "silu_mul", "softmax"]
+__all__ = ["add_layernorm", "layernorm", "matmul", "quantize", "rmsnorm", "silu_mul", "softmax"]
+
+matmul = Matmul(gemm, tile_for)

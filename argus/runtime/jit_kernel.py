@@ -59,6 +59,14 @@ class JitKernel:
             return partial(self._on_computed, grid)
         return partial(self._on, grid_of(grid))
 
+    def prepare(self, *args: Any, **kwargs: Any) -> Plan:
+        """A launch for every call of these shapes, strides, types, alignments, device and constants, proved and built.
+
+        Its `run` takes the tensors' addresses and the scalars, in order of declaration. For callers that keep such
+        launches themselves; what raises is what a call raises.
+        """
+        return self._planner.plan(None, self._planner.arrange(args, kwargs))
+
     def build(
         self,
         target: str,

@@ -54,6 +54,7 @@ def ids() -> str:
     body = [
         "b[t] = argus::block_id<0>() + argus::block_id<1>() * 3 + argus::block_id<2>() * 5 + ARGUS_WARP_SIZE;",
         "const auto [row, column] = argus::grouped_block_ids<8>(b[128], b[129]);",
+        "const auto [x, y] = argus::grouped_program<8>(b[130], b[128], b[129]);",
         "b[t + 256] = row * 7 + column;",
     ]
     return kernel("ids", "int* ARGUS_RESTRICT b", body)
@@ -129,6 +130,10 @@ def hopper() -> str:
         "if (argus::uniform(t / 32) == 0) {",
         "    argus::mbarrier_expect(smem, 0, 128);",
         *(f"    argus::tma_load(smem, 1024, 0, map, {corner});" for corner in corners),
+        *(f"    argus::tma_store(smem, 1024, map, {corner});" for corner in corners),
+        "    argus::bulk_commit();",
+        "    argus::bulk_wait<1>();",
+        "    argus::bulk_wait_read<0>();",
         "}",
         "argus::mbarrier_wait(smem, 0, 0);",
         "argus::async_fence();",

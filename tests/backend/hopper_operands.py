@@ -3,6 +3,7 @@ of tensors of four dimensions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, coords, op
@@ -10,7 +11,11 @@ from argus.ir.instruction import WGMMA
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import (
     Access,
+    Barrier,
+    BulkCommit,
+    BulkWait,
     Copy,
+    Counter,
     For,
     Fragment,
     Kernel,
@@ -23,6 +28,7 @@ from argus.ir.nodes import (
     MmaCommit,
     MmaFence,
     MmaWait,
+    Programs,
     ProxyFence,
     Role,
     Roles,
@@ -31,7 +37,7 @@ from argus.ir.nodes import (
     Stmt,
 )
 from argus.ir.types import DType, bfloat16, float32
-from argus.layout import Layout, Swizzle, SwizzledLayout, row_major
+from argus.layout import FragmentLayout, Layout, Swizzle, SwizzledLayout, row_major
 from tests.backend.emit_kernels import c, tensor
 
 K = LoopVar("k0")
@@ -52,7 +58,8 @@ def panels(shape: tuple[int, int, int], dtype: DType) -> SwizzledLayout:
 class Case:
     """c[s, t, m, n] = sum over k of a[s, t, m, k] * b[s, t, n, k], in blocks of `block` by `depth`.
 
-    `across` are the operands that lie along m or n; `registers` brings a into registers first.
+    `across` are the operands that lie along m or n; `registers` brings a into registers first; `store` lets the copy
+    engine store c, which then has the operands' type; `persistent` gives blocks several programs.
     """
 
     block: tuple[int, int] = (128, 128)
@@ -63,6 +70,12 @@ class Case:
     across: tuple[bool, bool] = (False, False)
     registers: bool = False
     stages: int = 2
+    store: bool = False
+    persistent: bool = False
+
+    @property
+    def out(self) -> DType:
+        return self.dtype if self.store else float32
 
     @property
     def name(self) -> str:
@@ -84,8 +97,17 @@ def _slice() -> tuple[Expr, Expr]:
 
 def _stage(case: Case) -> tuple[Expr, Expr]:
     """Place and turn."""
-    number = op("floordiv", K, c(case.depth))
+    number = LoopVar("count") if case.persistent else op("floordiv", K, c(case.depth))
     return op("mod", number, c(case.stages)), op("floordiv", number, c(case.stages))
+
+
+def _loop(case: Case, body: tuple[Stmt, ...]) -> For:
+    counter = Counter("count", 2 * case.stages) if case.persistent else None
+    return For("k0", c(0), Param("K"), case.depth, body, counter=counter)
+
+
+def _whole(case: Case, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    return (Programs(body),) if case.persistent else body
 
 
 def _loads(case: Case, operand: int, stage: Expr) -> tuple[Stmt, ...]:
@@ -117,7 +139,7 @@ def _producer(case: Case) -> Role:
         *_loads(case, 1, stage),
     )
     first = -(-case.warps[0] * case.warps[1] // 4) * 4
-    return Role("producer", first, 1, 40, (For("k0", c(0), Param("K"), case.depth, body),))
+    return Role("producer", first, 1, 40, _whole(case, (_loop(case, body),)))
 
 
 def _consumer(case: Case) -> tuple[Role, tuple[Fragment, ...]]:
@@ -146,17 +168,40 @@ def _consumer(case: Case) -> tuple[Role, tuple[Fragment, ...]]:
     )  # fmt: skip
     index = tuple(op("add", op("mul", ProgramId(i), c(case.block[i])), Coord(i)) for i in (0, 1))
     inside = op("and", op("lt", index[0], Param("M")), op("lt", index[1], Param("N")))
+    place = Access("c", (*_slice(), *index))
+    direct = Copy(place, Access("acc", coords(2)), case.block, inside, None, acc, "st.global", 2)
     body: tuple[Stmt, ...] = (
         Map(Access("acc", coords(2)), Const(0.0, float32), case.block, acc, "thread"),
-        For("k0", c(0), Param("K"), case.depth, loop),
-        Copy(Access("c", (*_slice(), *index)), Access("acc", coords(2)), case.block, inside, None, acc, "st.global", 2),
+        _loop(case, loop),
+        *(_stores(case, acc) if case.store else (direct,)),
     )
     fragments = (
         Fragment("acc", float32, case.block, acc),
         Fragment("part", float32, case.block, acc),
         *((Fragment("ar", case.dtype, held, operand),) if case.registers else ()),
     )
-    return Role("compute", 0, case.warps[0] * case.warps[1], 232, body), fragments
+    if case.store:
+        fragments += (Fragment("rounded", case.dtype, case.block, acc),)
+    return Role("compute", 0, case.warps[0] * case.warps[1], 232, _whole(case, body)), fragments
+
+
+def _stores(case: Case, acc: FragmentLayout) -> Iterator[Stmt]:
+    """Through a scratch tile in panels, free again when the copy engine has read it."""
+    value = Op("cast", (Elem("acc", coords(2), float32),), case.dtype)
+    yield Map(Access("rounded", coords(2)), value, case.block, acc, "thread")
+    yield BulkWait(0, True)
+    yield Barrier()
+    yield Copy(Access("scratch", coords(2)), Access("rounded", coords(2)), case.block, None, None, acc, "st.shared", 2)
+    yield ProxyFence()
+    yield Barrier()
+    width = 128 // case.dtype.bytes
+    for first in range(0, case.block[1], width):
+        rows = op("add", op("mul", ProgramId(0), c(case.block[0])), Coord(0))
+        columns = op("add", op("add", op("mul", ProgramId(1), c(case.block[1])), c(first)), Coord(1))
+        inside = op("and", op("lt", rows, Param("M")), op("lt", columns, Param("N")))
+        source = Access("scratch", (Coord(0), op("add", Coord(1), c(first))))
+        yield Copy(Access("c", (*_slice(), rows, columns)), source, (case.block[0], width), inside, instr="tma.store")
+    yield BulkCommit()
 
 
 def kernel(case: Case) -> Kernel:
@@ -170,13 +215,20 @@ def kernel(case: Case) -> Kernel:
         offset += case.stages * case.block[i] * case.depth * case.dtype.bytes
         rows = "KM" if i == 0 else "KN"
         tensors.append(tensor(name, case.dtype, "S", "T", *(rows if case.across[i] else reversed(rows))))
+    if case.store:
+        layout = panels((1, *case.block), case.dtype)
+        flat = SwizzledLayout(layout.swizzle, 0, Layout(layout.inner.shape[1:], layout.inner.stride[1:]))
+        shared.append(Shared("scratch", case.dtype, case.block, flat, offset))
+        offset += case.block[0] * case.block[1] * case.dtype.bytes
+    grid = (*(op("floordiv", op("add", Param(size), c(rows - 1)), c(rows))
+              for size, rows in zip("MN", case.block, strict=True)), op("mul", Param("S"), Param("T")))  # fmt: skip
     barriers = (Mbarrier("full", case.stages, 1, offset), Mbarrier("empty", case.stages, computing, offset + 64))
     return Kernel(
         "hopper_operands",
-        (*tensors, tensor("c", float32, "S", "T", "M", "N")),
+        (*tensors, tensor("c", case.out, "S", "T", "M", "N")),
         ("S", "T", "M", "N", "K"),
         (),
-        None,
+        grid,
         producer.first_warp + 4,
         32,
         (),
@@ -185,6 +237,7 @@ def kernel(case: Case) -> Kernel:
         (Roles((consumer, producer)),),
         "sm_90a",
         barriers,
+        persistent=case.persistent,
     )
 
 
@@ -197,6 +250,9 @@ CASES = {
     "registers by n": Case(registers=True, across=(False, True)),
     "n in parts of a panel": Case(across=(False, True), n=32, block=(64, 128), warps=(4, 1), depth=64),
     "groups side by side": Case(across=(False, True), n=64, block=(64, 128), warps=(4, 2)),
+    "stored by the copy engine": Case(store=True),
+    "persistent": Case(store=True, persistent=True, stages=3, depth=64),
+    "persistent, by columns": Case((64, 64), 64, 64, (4, 1), across=(True, True), persistent=True),
     "repeated rows": Case(registers=True, across=(False, True), n=64, block=(128, 64), warps=(4, 1)),
 }
 """Each way to read operands, each way to share the tile."""

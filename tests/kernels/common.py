@@ -33,6 +33,12 @@ def close(got: torch.Tensor, exact: torch.Tensor) -> None:
     torch.testing.assert_close(got.double(), exact, rtol=max(eps, 4e-6), atol=4e-6, equal_nan=True)
 
 
+def source_of(file: str) -> SourceFile:
+    """The text of argus/kernels/`file`.py."""
+    path = Path(argus.kernels.__file__).parent / f"{file}.py"
+    return SourceFile(str(path), path.read_text(encoding="utf-8"))
+
+
 def assert_proved(
     file: str, kernel: str, target: str, *, num_warps: int = 4, alignment: int = 16, **constants: Any
 ) -> None:
@@ -40,8 +46,7 @@ def assert_proved(
 
     `alignment` in bytes, of all tensors; dtypes among the constants by their names.
     """
-    path = Path(argus.kernels.__file__).parent / f"{file}.py"
-    source = SourceFile(str(path), path.read_text(encoding="utf-8"))
+    source = source_of(file)
     values = {name: DTYPES.get(value, value) if isinstance(value, str) else value for name, value in constants.items()}
     report = prove(source, kernel, Options(target, num_warps, values, default_alignment=alignment))
     assert report.verdict is Verdict.PROVED, [d.message for d in report.diagnostics]

@@ -26,7 +26,7 @@ from argus.ir.nodes import (
     TagField,
 )
 from argus.ir.text import print_kernel
-from argus.ir.types import float32, int32, tfloat32
+from argus.ir.types import DType, bfloat16, float8_e4m3fn, float16, float32, int32, tfloat32
 from argus.ir.visit import rewrite_body, walk
 from argus.ir.wellformed import check_explicit, check_tile
 from argus.passes import PASSES, LoweringError, lower
@@ -75,6 +75,13 @@ def test_the_widest_instruction_that_divides_the_columns(columns: int, width: in
     kernel = lower(gemm(tile=(64, columns, 64)), "sm_90a")
     (product,) = (s for s in walk(kernel.body) if isinstance(s, Mma))
     assert (product.instr, product.warps) == (f"wgmma_m64n{width}k16", (4, 1))
+
+
+@pytest.mark.parametrize(("dtype", "depth"), [(float16, 16), (bfloat16, 16), (tfloat32, 8), (float8_e4m3fn, 32)])
+def test_the_instruction_of_the_operands_type(dtype: DType, depth: int) -> None:
+    kernel = lower(gemm(tile=(64, 64, 4 * depth), dtype=dtype), "sm_90a")
+    (product,) = (s for s in walk(kernel.body) if isinstance(s, Mma))
+    assert product.instr == f"wgmma_m64n64k{depth}"
 
 
 @pytest.mark.parametrize(("warps", "budget"), [(4, 240), (8, 240), (12, 160)])
@@ -142,7 +149,7 @@ KEPT: dict[str, Callable[[], Kernel]] = {
     "rows of 64 bytes": lambda: gemm(tile=(128, 64, 32)),
     "rows of 192 bytes": lambda: gemm(tile=(128, 64, 96)),
     "rows that no box holds": lambda: gemm(tile=(64, 320, 64)),
-    "32-bit operands": lambda: gemm(dtype=tfloat32, tile=(128, 64, 32)),
+    "operands that no wgmma takes": lambda: gemm(dtype=float32, tile=(128, 64, 32)),
     "rows of half a warpgroup": lambda: gemm(tile=(32, 64, 64)),
     "computing warps of no warpgroup": lambda: gemm(tile=(128, 64, 64), num_warps=2),
     "a product in a branch": lambda: edited(gemm(), Mma, lambda s: If(op("lt", Const(0), Param("M", int32)), (s,))),

@@ -33,6 +33,10 @@ class CpuFunction:
 
         return write
 
+    def resident(self, threads: int, shared_bytes: int) -> int:
+        """As `argus.backend.launch.plan.Function`: two, so that blocks have several programs also in small grids."""
+        return 2
+
     def prepare(
         self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int
     ) -> Callable[[], None]:

@@ -117,7 +117,8 @@ struct BulkCopy {
     char* shared;
     int offset, bytes;
 
-    void perform() const;  // hopper.h
+    void load() const;  // hopper.h
+    void store() const;
 };
 
 // The mbarrier at byte `offset`: phases completed so far; of the present one, arrivals still to come, bytes announced
@@ -127,6 +128,12 @@ struct Mbarrier : Place {
     int phases, pending;
     long long bytes;
     Queue<BulkCopy> copies;
+};
+
+// A box on its way from shared memory, in a group of its thread's stores.
+struct BulkStore {
+    BulkCopy copy;
+    unsigned group;
 };
 
 // One thread's part of an asynchronous product of its warpgroup.
@@ -148,6 +155,7 @@ struct Fiber {
     bool finished;
     CopyQueue* copies;
     Queue<Product>* products;
+    Queue<BulkStore>* stores;
 #if !defined(__x86_64__)
     ucontext_t initial;
 #endif
@@ -157,6 +165,7 @@ struct Block {
     void (*kernel)(void**);
     void** arguments;
     int index[3];
+    int blocks;  // along the grid's first axis
     int threads;
     char* shared;
     int shared_bytes;
@@ -170,6 +179,7 @@ struct Block {
     int mbarrier_count;
     CopyQueue copies[MAX_THREADS];
     Queue<Product> products[MAX_THREADS];
+    Queue<BulkStore> stores[MAX_THREADS];
     char failure[MESSAGE_BYTES];
 
     Fiber& fiber(int thread) {
@@ -256,7 +266,7 @@ inline bool bring_late(Block& block) {
         for (int t = 0; t < block.threads && barrier.copies.size; ++t) wanted = wanted || waits(block.fiber(t), barrier);
         if (!wanted) continue;
         for (int c = 0; c < barrier.copies.size; ++c) {
-            barrier.copies.items[c].perform();
+            barrier.copies.items[c].load();
             barrier.bytes -= barrier.copies.items[c].bytes;
         }
         barrier.copies.clear();
@@ -279,15 +289,18 @@ inline void start_fiber(Block& block, int thread) {
     char* base = block.stacks + STACK_BYTES * static_cast<size_t>(thread);
     CopyQueue& copies = block.copies[thread];
     Queue<Product>& products = block.products[thread];
+    Queue<BulkStore>& stores = block.stores[thread];
     copies.clear();
     products.clear();
-    copies.group = products.group = 0;
+    stores.clear();
+    copies.group = products.group = stores.group = 0;
     fiber.block = &block;
     fiber.waits_at = nullptr;
     fiber.thread = thread;
     fiber.finished = false;
     fiber.copies = &copies;
     fiber.products = &products;
+    fiber.stores = &stores;
 #if defined(__x86_64__)
     fiber.context = new_context(base + STACK_BYTES, fiber_main);
 #else
@@ -415,6 +428,7 @@ inline void* work(void* argument) {
         block->shared_bytes = launch.shared_bytes;
         block->kernel = launch.kernel;
         block->arguments = launch.arguments;
+        block->blocks = launch.grid[0];
         block->threads = launch.threads;
         // A stack that overflows ends the process instead of reaching into its neighbour.
         for (int t = 0; t < launch.threads; ++t)
@@ -422,6 +436,7 @@ inline void* work(void* argument) {
         run_blocks(launch, *block);
         for (CopyQueue& copies : block->copies) free(copies.items);
         for (Queue<Product>& products : block->products) free(products.items);
+        for (Queue<BulkStore>& stores : block->stores) free(stores.items);
         for (Mbarrier& barrier : block->mbarriers) free(barrier.copies.items);
     }
     if (mapping != MAP_FAILED) munmap(mapping, bytes);

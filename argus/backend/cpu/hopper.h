@@ -76,22 +76,38 @@ inline int swizzled(int address, int bits) { return address ^ (address >> 3 & ((
 
 inline int swizzle_bits(int bytes) { return bytes == 128 ? 3 : bytes == 64 ? 2 : bytes == 32 ? 1 : 0; }
 
-inline void BulkCopy::perform() const {
-    for (int i = 0; i * map.item < bytes; ++i) {
-        const char* from = reinterpret_cast<const char*>(map.base);
+// CELL(outside, inside) gets the addresses of each element of the box, in the tensor (null: there is none) and in shared
+// memory.
+template <class Cell> void for_box(const BulkCopy& copy, Cell cell) {
+    const TensorMap& map = copy.map;
+    for (int i = 0; i * map.item < copy.bytes; ++i) {
+        char* outside = reinterpret_cast<char*>(map.base);
         bool inside = true;
         for (int d = 0, rest = i; d < map.rank; rest /= map.box[d++]) {
-            const i64 x = i64(at[d]) + rest % map.box[d];
+            const i64 x = i64(copy.at[d]) + rest % map.box[d];
             inside = inside && x >= 0 && x < map.extents[d];
-            from += x * map.strides[d];
+            outside += x * map.strides[d];
         }
-        char* to = shared + swizzled(offset + i * map.item, swizzle_bits(map.swizzle));
-        if (inside) memcpy(to, from, static_cast<size_t>(map.item));
-        else memset(to, 0, static_cast<size_t>(map.item));
+        cell(inside ? outside : nullptr, copy.shared + swizzled(copy.offset + i * map.item, swizzle_bits(map.swizzle)));
     }
 }
 
-inline void check_box(const BulkCopy& copy, int rank) {
+inline void BulkCopy::load() const {
+    const auto size = static_cast<size_t>(map.item);
+    for_box(*this, [size](const char* from, char* to) {
+        if (from) memcpy(to, from, size);
+        else memset(to, 0, size);
+    });
+}
+
+inline void BulkCopy::store() const {
+    const auto size = static_cast<size_t>(map.item);
+    for_box(*this, [size](char* to, const char* from) {
+        if (to) memcpy(to, from, size);
+    });
+}
+
+inline void check_box(const char* what, const BulkCopy& copy, int rank) {
     const TensorMap& map = copy.map;
     const char* wrong = nullptr;
     if (map.rank != rank) wrong = "the tensor map has another rank";
@@ -101,8 +117,23 @@ inline void check_box(const BulkCopy& copy, int rank) {
     else if (copy.offset < 0 || copy.offset + copy.bytes > self().block->shared_bytes)
         wrong = "the box is outside of the block's shared memory";
     if (!wrong) return;
-    say(*self().block, "thread %d: tma_load: %s", self().thread, wrong);
+    say(*self().block, "thread %d: %s: %s", self().thread, what, wrong);
     stop();
+}
+
+template <class... At> BulkCopy box(const char* what, shared_t smem, int offset, const TensorMap& map, At... at) {
+    BulkCopy copy{map, {at...}, smem, offset, map.item};
+    for (int d = 0; d < map.rank; ++d) copy.bytes *= map.box[d];
+    check_box(what, copy, static_cast<int>(sizeof...(At)));
+    return copy;
+}
+
+// Stores read shared memory as late as they may: at the wait that covers their group.
+inline void finish_stores(unsigned pending) {
+    Queue<BulkStore>& stores = *self().stores;
+    while (stores.first < stores.size && stores.items[stores.first].group + pending < stores.group)
+        stores.items[stores.first++].copy.store();
+    if (stores.first == stores.size) stores.clear();
 }
 
 }  // namespace detail
@@ -111,18 +142,28 @@ inline void tma_prefetch(const TensorMap&) {}
 
 template <class... At> void tma_load(shared_t smem, int offset, int barrier, const TensorMap& map, At... at) {
     if (lane_id() != 0) return;
-    detail::BulkCopy copy{map, {at...}, smem, offset, map.item};
-    for (int d = 0; d < map.rank; ++d) copy.bytes *= map.box[d];
-    detail::check_box(copy, static_cast<int>(sizeof...(At)));
+    const detail::BulkCopy copy = detail::box("tma_load", smem, offset, map, at...);
     detail::Mbarrier& signal = detail::mbarrier_at(barrier, "tma_load");
 #ifdef ARGUS_CPU_EAGER_COPIES
-    copy.perform();
+    copy.load();
     signal.bytes -= copy.bytes;
     detail::settle(signal);
 #else
     signal.copies.push(copy);
 #endif
 }
+
+template <class... At> void tma_store(shared_t smem, int offset, const TensorMap& map, At... at) {
+    const detail::BulkCopy copy = detail::box("tma_store", smem, offset, map, at...);
+#ifdef ARGUS_CPU_EAGER_COPIES
+    copy.store();
+#else
+    detail::self().stores->push({copy, detail::self().stores->group});
+#endif
+}
+inline void bulk_commit() { ++detail::self().stores->group; }
+template <int PENDING> void bulk_wait() { detail::finish_stores(PENDING); }
+template <int PENDING> void bulk_wait_read() { detail::finish_stores(PENDING); }
 
 // ---------------------------------------------------------------- roles of warps
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from argus.backend.abi import arguments, shared_bytes, tensor_maps
+from argus.backend.abi import arguments, persistent, shared_bytes, tensor_maps
 from argus.backend.cpu.driver import CpuFunction
 from argus.backend.cpu.tensormap import encode
 from argus.ir.expr import Const, Expr, Param
@@ -49,7 +50,10 @@ def run_cpu(
     sizes = (*grid, 1, 1)
     if 0 not in grid:
         function = CpuFunction(binary, workers)
-        function.prepare(pointers, (sizes[0], sizes[1], sizes[2]), kernel.num_threads, shared_bytes(kernel))()
+        blocks, claimed = (sizes[0], sizes[1], sizes[2]), shared_bytes(kernel)
+        if persistent(kernel):
+            blocks = (min(prod(blocks), function.resident(kernel.num_threads, claimed)), 1, 1)
+        function.prepare(pointers, blocks, kernel.num_threads, claimed)()
 
 
 def _tensor_maps(kernel: Kernel, cells: Mapping[str, NDArray[np.generic]]) -> list[NDArray[np.generic]]:

@@ -21,6 +21,7 @@ _LIBRARY = "libcuda.so.1"
 _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MAX_THREADS = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+_MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 _SHARED_OPTIN = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 
 _CONFIG = struct.Struct("=7I4xQQI4x")  # CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number
@@ -69,10 +70,17 @@ class Driver:
 
     def shared_limit(self, device: int) -> int:
         """Bytes of shared memory that one block may use on a device."""
+        return self._attribute(_SHARED_OPTIN, device)
+
+    def multiprocessors(self, device: int) -> int:
+        """How many multiprocessors a device has."""
+        return self._attribute(_MULTIPROCESSORS, device)
+
+    def _attribute(self, number: int, device: int) -> int:
         value, handle = ctypes.c_int(), ctypes.c_int()
         self.check(self.library.cuDeviceGet(ctypes.byref(handle), ctypes.c_int(device)), f"find device {device}")
         get = self.library.cuDeviceGetAttribute
-        self.check(get(ctypes.byref(value), ctypes.c_int(_SHARED_OPTIN), handle), f"ask device {device}")
+        self.check(get(ctypes.byref(value), ctypes.c_int(number), handle), f"ask device {device}")
         return value.value
 
 
@@ -136,6 +144,17 @@ class CudaFunction:
             status = library.cuMemsetD8_v2(address, ctypes.c_ubyte(0), ctypes.c_size_t(16))
             self._driver.check(status or library.cuCtxSynchronize(), "clear memory")
         return address.value
+
+    def resident(self, threads: int, shared_bytes: int) -> int:
+        """As `argus.backend.launch.plan.Function`."""
+        self._claim(threads, shared_bytes)
+        value = ctypes.c_int()
+        with _Current(self._driver, self._context):
+            status = self._driver.library.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                ctypes.byref(value), self._function, ctypes.c_int(threads), ctypes.c_size_t(shared_bytes)
+            )
+            self._driver.check(status, "count the blocks of a multiprocessor")
+        return max(1, value.value * self._driver.multiprocessors(self._device))
 
     def prepare(
         self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int

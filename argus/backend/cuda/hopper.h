@@ -49,23 +49,36 @@ ARGUS_FN void tma_prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
 }
 
-#define ARGUS_TMA_LOAD(RANK, PARAMETERS, COORDINATES, ...)                                                           \
+// LOAD and STORE number the coordinates among the operands of the two.
+#define ARGUS_TMA(RANK, PARAMETERS, LOAD, STORE, ...)                                                                \
     ARGUS_FN void tma_load(shared_t smem, int offset, int barrier, const TensorMap& map, PARAMETERS) {               \
         if (thread_id() % 32 == 0)                                                                                   \
             asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes "   \
-                         "[%0], [%1, {" COORDINATES "}], [%2];"                                                      \
+                         "[%0], [%1, {" LOAD "}], [%2];"                                                             \
                          :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__ : "memory");             \
+    }                                                                                                                \
+    ARGUS_FN void tma_store(shared_t smem, int offset, const TensorMap& map, PARAMETERS) {                           \
+        asm volatile("cp.async.bulk.tensor." RANK ".global.shared::cta.tile.bulk_group [%1, {" STORE "}], [%0];"     \
+                     :: "r"(smem + offset), "l"(&map), __VA_ARGS__ : "memory");                                      \
     }
 #define ARGUS_COMMA ,
-ARGUS_TMA_LOAD("1d", int c0, "%3", "r"(c0))
-ARGUS_TMA_LOAD("2d", int c0 ARGUS_COMMA int c1, "%3, %4", "r"(c0), "r"(c1))
-ARGUS_TMA_LOAD("3d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2, "%3, %4, %5", "r"(c0), "r"(c1), "r"(c2))
-ARGUS_TMA_LOAD("4d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3, "%3, %4, %5, %6",
-               "r"(c0), "r"(c1), "r"(c2), "r"(c3))
-ARGUS_TMA_LOAD("5d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3 ARGUS_COMMA int c4,
-               "%3, %4, %5, %6, %7", "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4))
+ARGUS_TMA("1d", int c0, "%3", "%2", "r"(c0))
+ARGUS_TMA("2d", int c0 ARGUS_COMMA int c1, "%3, %4", "%2, %3", "r"(c0), "r"(c1))
+ARGUS_TMA("3d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2, "%3, %4, %5", "%2, %3, %4", "r"(c0), "r"(c1), "r"(c2))
+ARGUS_TMA("4d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3, "%3, %4, %5, %6", "%2, %3, %4, %5",
+          "r"(c0), "r"(c1), "r"(c2), "r"(c3))
+ARGUS_TMA("5d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3 ARGUS_COMMA int c4,
+          "%3, %4, %5, %6, %7", "%2, %3, %4, %5, %6", "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4))
 #undef ARGUS_COMMA
-#undef ARGUS_TMA_LOAD
+#undef ARGUS_TMA
+
+ARGUS_FN void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+template <int PENDING> ARGUS_FN void bulk_wait() {
+    asm volatile("cp.async.bulk.wait_group %0;" :: "n"(PENDING) : "memory");
+}
+template <int PENDING> ARGUS_FN void bulk_wait_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(PENDING) : "memory");
+}
 
 // ---- roles of warps
 

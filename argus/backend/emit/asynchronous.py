@@ -9,8 +9,10 @@ from argus.backend.emit.expression import Printer
 from argus.backend.emit.panels import box_corner, box_origin
 from argus.backend.emit.problem import problem
 from argus.backend.emit.scope import Writer
+from argus.ir import visit
 from argus.ir.expr import Const, Expr
 from argus.ir.nodes import (
+    Access,
     Asynchronous,
     BulkCommit,
     BulkWait,
@@ -24,6 +26,7 @@ from argus.ir.nodes import (
     MmaWait,
     ProxyFence,
     Shared,
+    Stmt,
 )
 
 
@@ -47,8 +50,10 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
         case MbarrierWait(barrier=name, index=index, parity=parity):
             place = _place(name, index, writer)
             writer.line(f"argus::mbarrier_wait(smem, {place}, {Printer(writer).text(parity)});")
-        case BulkCommit() | BulkWait():
-            raise problem("not-emitted", "bulk stores are not emitted", stmt.span)
+        case BulkCommit():
+            writer.line("if (thread == 0) argus::bulk_commit();")
+        case BulkWait(pending=pending, read=read):
+            writer.line(f"if (thread == 0) argus::bulk_wait{'_read' if read else ''}<{pending}>();")
         case _:
             assert_never(stmt)
 
@@ -70,28 +75,47 @@ def _place(name: str, index: Expr, writer: Writer) -> str:
     return f"{Printer(writer).times(index, 8)} + {barrier.offset}"
 
 
-def emit_bulk_copy(stmt: Copy, dst: Shared, writer: Writer) -> None:
+def emit_bulk_load(stmt: Copy, dst: Shared, writer: Writer) -> None:
     """The copy "tma.load": one lane of the warp hands the whole box to the copy engine."""
     if stmt.signal is None:
         raise problem("not-explicit", f"the bulk copy to `{dst.name}` signals no mbarrier", stmt.span)
-    wanted = (stmt.src.obj, box(stmt.src, stmt.shape))
-    tensor_map = next(m for m in tensor_maps(writer.kernel) if (m.tensor, m.box) == wanted)
     to = box_origin(dst, stmt.dst.index, stmt.shape, writer, stmt.span)
     barrier = _place(stmt.signal.barrier, stmt.signal.index, writer)
-    corner = [box_corner(e, writer, stmt.span) for e in reversed(stmt.src.index)]
-    name = writer.names[tensor_map.name]
-    writer.line(f"argus::tma_load(smem, {to}, {barrier}, {name}, {', '.join(corner)});")
+    writer.line(f"argus::tma_load(smem, {to}, {barrier}, {_box(stmt, stmt.src, writer)});")
+
+
+def emit_bulk_store(stmt: Copy, src: Shared, writer: Writer) -> None:
+    """The copy "tma.store": the first thread hands the whole box to the copy engine."""
+    place = box_origin(src, stmt.src.index, stmt.shape, writer, stmt.span)
+    writer.line(f"if (thread == 0) argus::tma_store(smem, {place}, {_box(stmt, stmt.dst, writer)});")
+
+
+def _box(stmt: Copy, outside: Access, writer: Writer) -> str:
+    """The tensor map, and the box's corner, innermost first."""
+    wanted = (outside.obj, box(outside, stmt.shape))
+    tensor_map = next(m for m in tensor_maps(writer.kernel) if (m.tensor, m.box) == wanted)
+    corner = [box_corner(e, writer, stmt.span) for e in reversed(outside.index)]
+    return ", ".join([writer.names[tensor_map.name], *corner])
+
+
+def finish(body: tuple[Stmt, ...], writer: Writer) -> None:
+    """A block's shared memory is there until its bulk stores have read it."""
+    if any(isinstance(s, Copy) and s.instr == "tma.store" for s in visit.walk(body)):
+        writer.line("if (thread == 0) argus::bulk_wait_read<0>();")
 
 
 def initialise(kernel: Kernel, writer: Writer) -> None:
     """One thread makes all mbarriers ready before anybody, or the copy engine, uses them."""
-    if not kernel.barriers:
+    maps = tensor_maps(kernel)
+    if not kernel.barriers and not maps:
         return
     with writer.block("if (argus::thread_id() == 0)"):
-        for tensor_map in tensor_maps(kernel):
+        for tensor_map in maps:
             writer.line(f"argus::tma_prefetch({writer.names[tensor_map.name]});")
         for b in kernel.barriers:
             call = f"argus::mbarrier_init(smem, {b.offset} + i * 8, {b.arrivals});"
             writer.line(f"for (int i = 0; i < {b.count}; ++i) {call}")
-        writer.line("argus::mbarrier_init_fence();")
-    writer.line("argus::barrier();")
+        if kernel.barriers:
+            writer.line("argus::mbarrier_init_fence();")
+    if kernel.barriers:
+        writer.line("argus::barrier();")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from argus.backend.emit.address import global_address, shared_address, split
-from argus.backend.emit.asynchronous import emit_bulk_copy
+from argus.backend.emit.asynchronous import emit_bulk_load, emit_bulk_store
 from argus.backend.emit.expression import COMPARISON, Printer
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import cut, digits
@@ -41,7 +41,9 @@ def emit_copy(stmt: Copy, writer: Writer) -> None:
         case Shared(), Tensor() if stmt.instr == "cp.async":
             _asynchronous(stmt, dst, src, writer)
         case Shared(), Tensor() if stmt.instr == "tma.load":
-            emit_bulk_copy(stmt, dst, writer)
+            emit_bulk_load(stmt, dst, writer)
+        case Tensor(), Shared() if stmt.instr == "tma.store":
+            emit_bulk_store(stmt, src, writer)
         case _:
             raise problem("copy-unsupported", f"no instruction copies `{src.name}` to `{dst.name}` directly",
                           stmt.span, "go through registers: load, then store")  # fmt: skip

@@ -7,10 +7,10 @@ from typing_extensions import assert_never
 from argus.backend.abi import arguments, entry, shared_bytes
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.address import pointer_type
-from argus.backend.emit.asynchronous import emit_asynchronous, initialise
+from argus.backend.emit.asynchronous import emit_asynchronous, finish, initialise
 from argus.backend.emit.compute import emit_accumulate, emit_map
 from argus.backend.emit.copy import emit_copy
-from argus.backend.emit.expression import SUM, Printer, natural
+from argus.backend.emit.expression import ATOM, SUM, Printer, natural
 from argus.backend.emit.flight import start
 from argus.backend.emit.matrix import emit_mma
 from argus.backend.emit.names import identifiers
@@ -65,6 +65,8 @@ def emit(kernel: Kernel) -> str:
     flight = start(kernel.body, (f.name for f in kernel.fragments))
     writer = Writer(kernel, names, counts | set(kernel.sizes), threads, flight)
     _statements(kernel.body, writer)
+    if not any(isinstance(s, Roles) for s in kernel.body):
+        finish(kernel.body, writer)
     body, writer.lines = writer.lines, []
     _head(kernel, writer)
     return "\n".join([*writer.lines, *body, "}"]) + "\n"
@@ -94,7 +96,7 @@ def _head(kernel: Kernel, writer: Writer) -> None:
             writer.line(f"// smem + {s.offset}: {writer.names[s.name]}, {s.dtype} {extents}, {s.layout}")
         for b in kernel.barriers:
             writer.line(f"// smem + {b.offset}: {b.name}, mbarriers: {b.count}, arrivals: {b.arrivals}")
-    if kernel.group > 1:
+    if kernel.group > 1 and not kernel.persistent:
         rows, columns = (Printer(writer).text(extent) for extent in kernel.grid or ())
         writer.line(f"const auto [block0, block1] = argus::grouped_block_ids<{kernel.group}>({rows}, {columns});")
     own = _used(tuple(s for s in kernel.body if not isinstance(s, Roles)))
@@ -193,7 +195,7 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
         case BulkCommit() | BulkWait():
             emit_asynchronous(stmt, writer)
         case Programs():
-            raise problem("not-emitted", "persistent kernels are not emitted", stmt.span)
+            _programs(stmt, writer)
         case Stage():
             raise problem("not-explicit", "a staged copy is a policy: lower the kernel first", stmt.span)
         case _:
@@ -217,6 +219,27 @@ def _loop(stmt: For, writer: Writer) -> None:
             writer.line(f"{count} = {count} + 1 == {stmt.counter.wrap} ? 0 : {count} + 1;")
     if fresh:
         writer.natural.discard(stmt.var)
+
+
+def _programs(stmt: Programs, writer: Writer) -> None:
+    """A loop over the programs of the grid, from the block's own on; the first axis of the grid counts fastest."""
+    extents = [Printer(writer).text(extent, ATOM) for extent in writer.kernel.grid or ()]
+    if not extents:
+        raise problem("not-explicit", "a persistent kernel declares no grid", stmt.span)
+    step = "program += argus::num_blocks()"
+    with writer.block(f"for (int program = argus::block_id<0>(); program < {' * '.join(extents)}; {step})"):
+        if writer.kernel.group > 1:
+            ids = f"argus::grouped_program<{writer.kernel.group}>(program, {', '.join(extents)})"
+            writer.line(f"const auto [block0, block1] = {ids};")
+        else:
+            before = "program"
+            for axis, extent in enumerate(extents):
+                last = axis == len(extents) - 1
+                writer.line(f"const int block{axis} = {before}{'' if last else f' % {extent}'};")
+                before += f" / {extent}"
+        writer.flight = before_all = writer.flight.around(stmt.body)
+        _statements(stmt.body, writer)
+        writer.flight = before_all
 
 
 def _branch(stmt: If, writer: Writer) -> None:
@@ -268,6 +291,7 @@ def _role(role: Role, number: int, declared: set[str], writer: Writer) -> None:
         start(role.body, (f.name for f in kernel.fragments)), number + 1, depth=writer.depth,
     )  # fmt: skip
     _statements(role.body, inner)
+    finish(role.body, inner)
     body, inner.lines = inner.lines, []
     inner.line(f"// {role.name}")
     first = role.first_warp * kernel.warp_size

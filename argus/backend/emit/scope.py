@@ -90,8 +90,9 @@ class Writer:
         return self.prologue[key]
 
     def block_id(self, axis: int) -> str:
-        """The variable for the block's index along an axis: the kernel's if blocks are grouped, else the prologue's."""
-        if self.kernel.group > 1:
+        """The variable for the program's index along an axis: the kernel's if blocks are grouped, or run several
+        programs, else the prologue's."""
+        if self.kernel.group > 1 or self.kernel.persistent:
             return f"block{axis}"
         return self.prologue.setdefault(("int", f"argus::block_id<{axis}>()"), f"block{axis}")
 

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import prod
 from typing import NamedTuple
 
 from argus.backend.launch.array import Array
@@ -376,6 +377,19 @@ def check_conditions(conditions: Sequence[Condition], values: Mapping[str, Numbe
         raise LaunchError(*problems)
 
 
+def _check_programs(grid: tuple[int, int, int]) -> None:
+    """Raises LaunchError "grid-too-large" where 32 bits do not count the programs of a persistent kernel."""
+    if min(grid) < 0 or prod(grid) > MAX_EXTENT:
+        raise LaunchError(
+            _problem(
+                "grid-too-large",
+                f"the grid {grid} has {prod(grid)} programs; the most of a persistent kernel is {MAX_EXTENT}",
+                NO_SPAN,
+                "use larger tiles",
+            )
+        )
+
+
 def _grid(signature: Signature, values: Mapping[str, Number], given: Sequence[int] | None) -> tuple[int, int, int]:
     if given is not None and (not 1 <= len(given) <= 3 or any(not _is_count(extent) for extent in given)):
         raise LaunchError(
@@ -407,6 +421,9 @@ def _grid(signature: Signature, values: Mapping[str, Number], given: Sequence[in
                 "leave the grid out: kernel(...)",
             )
         )
+    if signature.persistent:
+        _check_programs(chosen)
+        return chosen
     for axis, (extent, limit) in enumerate(zip(chosen, _GRID_LIMITS, strict=True)):
         if extent > limit or extent < 0:
             raise LaunchError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
+from math import prod
 from threading import Lock
 from typing import Protocol
 
@@ -31,6 +32,9 @@ class Function(Protocol):
 
     def describe(self, tensor: Described) -> Encode:
         """What writes the tensor map that the kernel wants. The call raises LaunchError for what has no map."""
+
+    def resident(self, threads: int, shared_bytes: int) -> int:
+        """How many such blocks the device runs at once, 1 or more. Raises as `prepare` does."""
 
     def prepare(
         self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int
@@ -64,7 +68,9 @@ class Plan:
             self._maps = tuple(
                 _Map(signature, tensor, function.describe(tensor), arguments) for tensor in binding.described
             )
-            self._go = function.prepare(arguments, binding.grid, signature.num_threads, signature.shared_bytes)
+            self._go = function.prepare(
+                arguments, _blocks(signature, binding, function), signature.num_threads, signature.shared_bytes
+            )
 
     def run(self, values: Sequence[Number]) -> None:
         """Launches with the tensors' addresses, then the scalars, each in order of the signature.
@@ -136,6 +142,13 @@ def _arguments(signature: Signature, binding: Binding) -> tuple[ctypes.Array[cty
     base = ctypes.addressof(buffer)
     pointers = [base + place[slot.name] if slot.name in place else None for slot in signature.slots]
     return buffer, (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
+
+
+def _blocks(signature: Signature, binding: Binding, function: Function) -> tuple[int, int, int]:
+    """The blocks to launch: one for each program, or, of a persistent kernel, no more than run at once."""
+    if not signature.persistent:
+        return binding.grid
+    return min(prod(binding.grid), function.resident(signature.num_threads, signature.shared_bytes)), 1, 1
 
 
 def _nothing() -> None:

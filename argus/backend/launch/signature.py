@@ -84,7 +84,8 @@ class MapSlot:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """See the module. `grid` None: the launch says it. `shared_bytes` is what a block needs."""
+    """See the module. `grid` None: the launch says it. `shared_bytes` is what a block needs; `persistent` as in
+    `argus.backend.abi`: the grid is then of programs."""
 
     name: str
     constexprs: tuple[tuple[str, object], ...]
@@ -97,6 +98,7 @@ class Signature:
     maps: tuple[MapSlot, ...]
     num_threads: int
     shared_bytes: int
+    persistent: bool
 
     @property
     def tensors(self) -> tuple[TensorParam, ...]:
@@ -111,7 +113,7 @@ class Signature:
 
 def signature(kernel: Kernel) -> Signature:
     """The signature of a kernel in tile or explicit IR (in tile IR, shared memory is not laid out: 0 bytes)."""
-    from argus.backend.abi import arguments, shared_bytes, tensor_maps
+    from argus.backend.abi import arguments, persistent, shared_bytes, tensor_maps
     from argus.ir.nodes import InRange, Requires, Tensor
 
     read, written = _touched(kernel)
@@ -148,6 +150,7 @@ def signature(kernel: Kernel) -> Signature:
         tuple(MapSlot(m.name, m.tensor, m.box, m.swizzle_bytes) for m in tensor_maps(kernel)),
         kernel.num_threads,
         shared_bytes(kernel),
+        persistent(kernel),
     )
 
 
@@ -187,6 +190,7 @@ def signature_to_json(value: Signature) -> Any:
         "maps": [[m.name, m.tensor, list(m.box), m.swizzle_bytes] for m in value.maps],
         "num_threads": value.num_threads,
         "shared_bytes": value.shared_bytes,
+        "persistent": value.persistent,
     }
 
 
@@ -206,6 +210,7 @@ def signature_from_json(data: Any, file: SourceFile) -> Signature:
         tuple(MapSlot(name, tensor, tuple(box), swizzle) for name, tensor, box, swizzle in data["maps"]),
         data["num_threads"],
         data["shared_bytes"],
+        data["persistent"],
     )
 
 

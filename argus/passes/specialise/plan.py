@@ -17,6 +17,7 @@ from argus.passes.specialise.rings import Ring
 
 _WARPGROUP = 4  # warps
 _MAX_N = 256  # columns of the widest wgmma
+_DEPTH_BITS = 256  # of a row of either operand, in every wgmma
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def _product(kernel: Kernel, product: Mma) -> Mma | None:
         return None
     columns = product.shape[1]
     width = max((n for n in range(8, _MAX_N + 1, 8) if columns % n == 0), default=0)
-    row = WGMMA.get(f"wgmma_m64n{width}k16")
+    row = WGMMA.get(f"wgmma_m64n{width}k{_DEPTH_BITS // kernel.object(product.b.obj).dtype.bits}")
     if row is None:
         return None
     try:

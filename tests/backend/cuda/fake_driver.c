@@ -20,8 +20,12 @@ int fail_next_launch, max_threads = 1024, shared_limit = 232448, shared_claimed 
 int cuInit(unsigned flags) { return flags != 0; }
 int cuDeviceGet(int* device, int ordinal) { *device = ordinal; return ordinal > 1 ? 101 : 0; }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
-    *value = shared_limit;
-    return attribute == 97 && device < 2 ? 0 : 1;
+    *value = attribute == 16 ? 3 : shared_limit;
+    return (attribute == 97 || attribute == 16) && device < 2 ? 0 : 1;
+}
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* value, void* function, int threads, size_t shared) {
+    *value = shared > 100000 ? 1 : 2;
+    return function == (void*)9 && threads > 0 ? 0 : 1;
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) { *context = (void*)(intptr_t)(100 + device); return 0; }
 int cuCtxSetCurrent(void* context) { current = (intptr_t)context; return 0; }

@@ -87,6 +87,13 @@ def test_shared_memory_is_claimed(driver: Driver) -> None:
     assert state(driver, "shared_claimed").value == 100_000
 
 
+def test_blocks_that_run_at_once(driver: Driver) -> None:
+    """Two of a multiprocessor, of which there are three; one if it takes much shared memory."""
+    assert function(driver).resident(128, 1000) == 6
+    assert function(driver).resident(128, 200_000) == 3
+    assert state(driver, "shared_claimed").value == 200_000
+
+
 def test_too_much_shared_memory_and_too_many_threads(driver: Driver) -> None:
     with pytest.raises(LaunchError, match=r"232449 bytes of shared memory; device 0 has 232448"):
         function(driver).prepare((ctypes.c_void_p * 1)(), (1, 1, 1), 128, 232449)

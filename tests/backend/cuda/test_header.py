@@ -19,7 +19,8 @@ HOPPER_ONLY = {
     "stmatrix_x1", "stmatrix_x2", "stmatrix_x4", "mma_m16n8k32_fp8", "mbarrier_init", "mbarrier_init_fence",
     "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "async_fence", "tma_prefetch", "tma_load", "uniform",
     "raise_registers", "lower_registers", "role_barrier", "matrix_descriptor", "descriptor_at", "wgmma_fence",
-    "wgmma_commit", "wgmma_wait", "wgmma_hold", *WGMMA,
+    "wgmma_commit", "wgmma_wait", "wgmma_hold", "wgmma_forget", "tma_store", "bulk_commit", "bulk_wait",
+    "bulk_wait_read", "num_blocks", *WGMMA,
 }  # fmt: skip
 
 
@@ -67,7 +68,7 @@ def test_machine_code(compiled: tuple[str, bytes]) -> None:
     }
     if arch == "sm_90a":
         expected |= {"STSM.16.M88": 1, "STSM.16.M88.2": 1, "STSM.16.M88.4": 1}
-        expected |= {f"UTMALDG.{rank}D": 1 for rank in range(1, 6)}
+        expected |= {f"{name}.{rank}D": 1 for rank in range(1, 6) for name in ("UTMALDG", "UTMASTG")}
         # HGMMA of 16-bit floats is named after the accumulator alone when that type is float16.
         expected |= {f"HGMMA.64x{n}x16.F32{t}": 1 for n in range(8, 257, 8) for t in ("", ".BF16")}
     assert {name: found[name] for name in expected} == expected

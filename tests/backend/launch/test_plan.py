@@ -3,6 +3,7 @@
 import ctypes
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from argus.backend.launch.bind import Described, bind
 from argus.backend.launch.plan import Arguments, Encode, Plan
 from argus.backend.launch.signature import Signature, signature
 from argus.diagnostic import Diagnostic, LaunchError
+from argus.ir.expr import Const
 from tests.backend.launch.samples import bulk_gemm, gemm
 
 GEMM = signature(gemm(alignment=2))
@@ -43,6 +45,9 @@ class Recorder:
             (ctypes.c_uint64 * 16).from_address(place)[:] = [address] * 16
 
         return encode
+
+    def resident(self, threads: int, shared_bytes: int) -> int:
+        return 3
 
     def prepare(
         self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int
@@ -75,6 +80,28 @@ def plan(tensors: list[Any], recorder: Recorder, alpha: float = 1.0) -> Plan:
 
 def values(tensors: list[Any], alpha: Any = 1.0) -> tuple[Any, ...]:
     return (*(t.ctypes.data for t in tensors), alpha)
+
+
+def persistent() -> Signature:
+    return replace(GEMM, persistent=True)
+
+
+def test_a_persistent_kernel_gets_no_more_blocks_than_run_at_once() -> None:
+    """Of 2 x 2 and 1 x 1 programs; without persistence each gets a block."""
+    for m, blocks, grid in ((100, (3, 1, 1), (2, 2, 1)), (10, (2, 1, 1), (1, 2, 1))):
+        recorder, plain = Recorder(persistent()), Recorder()
+        plan(operands(m), recorder)
+        plan(operands(m), plain)
+        assert recorder.prepared == [(blocks, 128, 0)]
+        assert plain.prepared == [(grid, 128, 0)]
+
+
+def test_programs_are_counted_in_32_bits() -> None:
+    large = replace(persistent(), grid=(Const(2**16), Const(2**15 - 2**5)))
+    arrays = {n: array(n, t) for n, t in zip("abc", operands(), strict=True)}
+    assert bind(large, arrays, {"alpha": 1.0}, None).grid == (2**16, 2**15 - 2**5, 1)
+    with pytest.raises(LaunchError, match="grid-too-large"):
+        bind(replace(large, grid=(Const(2**16), Const(2**15))), arrays, {"alpha": 1.0}, None)
 
 
 def test_the_entry_point_gets_every_argument_in_its_type() -> None:

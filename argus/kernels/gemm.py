@@ -1,0 +1,150 @@
+"""c = epilogue(scale_a * scale_b * (a @ b.T) + bias) + residual: one kernel for every layout, dtype and target.
+
+A shape is a string of names in memory's order of dimensions: `A` is "M K" or "K M", with "Z" before it if there are
+batches; "1" stands for one element, which a vector or a residual that is absent has. On sm_90a one warp brings tiles of
+both operands with the copy engine while the others multiply them; elsewhere all warps do both.
+"""
+
+from __future__ import annotations
+
+import argus
+import argus.language as al
+
+
+@argus.func
+def in_order(x, SHAPE, ROW_MAJOR):
+    """All of `x`, its dimensions batch (if any), rows, columns."""
+    if SHAPE in ROW_MAJOR:
+        y = x
+    elif len(x.shape) == 3:
+        y = al.permute(x, (0, 2, 1))
+    else:
+        y = al.trans(x)
+    return y
+
+
+@argus.func
+def part(x, z, i, j, ROWS, COLUMNS):
+    """A tile of `x`, of its batch `z` if it has batches."""
+    return x[z, i : i + ROWS, j : j + COLUMNS] if len(x.shape) == 3 else x[i : i + ROWS, j : j + COLUMNS]
+
+
+@argus.func
+def operand(view, ROW_MAJOR, STORED, MULTIPLIED):
+    """A tile in shared memory, laid out as memory has it; in registers if it is multiplied in another dtype."""
+    if ROW_MAJOR:
+        staged = al.stage(view, boundary_check=(0, 1))
+    else:
+        staged = al.trans(al.stage(al.trans(view), boundary_check=(0, 1)))
+    return staged if STORED == MULTIPLIED else al.load(staged).to(MULTIPLIED)
+
+
+@argus.func
+def along(x, SHAPE, i, n):
+    """`n` elements of a vector from `i` on, or the only one that it has, as float32."""
+    return al.load(x[0:1] if SHAPE == "1" else x[i : i + n], boundary_check=(0,)).to(al.float32)
+
+
+@argus.kernel(num_warps=8)
+def gemm(
+    a: al.Tensor[IN, "A", "A_STRIDES"],
+    b: al.Tensor[IN, "B", "B_STRIDES"],
+    c: al.Tensor[OUT, "C"],
+    bias: al.Tensor[BIAS_TYPE, "BIAS"],
+    residual: al.Tensor[RESIDUAL_TYPE, "RESIDUAL"],
+    scale_a: al.Tensor[al.float32, "SCALE_A"],
+    scale_b: al.Tensor[al.float32, "SCALE_B"],
+    IN: al.constexpr = al.bfloat16,
+    MULTIPLY: al.constexpr = al.bfloat16,
+    OUT: al.constexpr = al.bfloat16,
+    A: al.constexpr = "M K",
+    B: al.constexpr = "N K",
+    C: al.constexpr = "M N",
+    A_STRIDES: al.constexpr = "lda 1",
+    B_STRIDES: al.constexpr = "ldb 1",
+    BIAS: al.constexpr = "1",
+    BIAS_TYPE: al.constexpr = al.float32,
+    RESIDUAL: al.constexpr = "1 1",
+    RESIDUAL_TYPE: al.constexpr = al.float32,
+    SCALED: al.constexpr = False,
+    SCALE_A: al.constexpr = "1",
+    SCALE_B: al.constexpr = "1",
+    EPILOGUE: al.constexpr = None,
+    BLOCK_M: al.constexpr = 128,
+    BLOCK_N: al.constexpr = 256,
+    BLOCK_K: al.constexpr = 64,
+    STAGES: al.constexpr = 3,
+    PRODUCERS: al.constexpr = 4,
+    GROUP: al.constexpr = 8,
+):
+    a, b = in_order(a, A, ("M K", "Z M K")), in_order(b, B, ("N K", "Z N K"))
+    c = in_order(c, C, ("M N", "Z M N"))
+    M, K = a.shape[len(a.shape) - 2], a.shape[len(a.shape) - 1]
+    N = b.shape[len(b.shape) - 2]
+    if len(c.shape) == 3:
+        pid_m, pid_n, z = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), c.shape[0], persistent=True)
+    else:
+        pid_m, pid_n = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), group=GROUP, persistent=True)
+        z = 0
+    if len(a.shape) == 3:
+        al.tag(a, lambda z, m, k: (z, m, k))
+    else:
+        al.tag(a, lambda m, k: (m, k))
+    if len(b.shape) == 3:
+        al.tag(b, lambda z, n, k: (z, n, k))
+    else:
+        al.tag(b, lambda n, k: (n, k))
+    m0, n0 = pid_m * BLOCK_M, pid_n * BLOCK_N
+
+    acc = al.zeros((BLOCK_M, BLOCK_N), al.float32)
+    for k0 in al.pipelined(0, K, BLOCK_K, stages=STAGES, producer_warps=PRODUCERS):
+        at = operand(part(a, z, m0, k0, BLOCK_M, BLOCK_K), A in ("M K", "Z M K"), IN, MULTIPLY)
+        bt = operand(part(b, z, n0, k0, BLOCK_N, BLOCK_K), B in ("N K", "Z N K"), IN, MULTIPLY)
+        al.assert_tags(lambda i, j, k: at[i, k].k == bt[j, k].k)
+        acc = al.mma(at, bt, acc)
+    al.assert_tags(
+        lambda i, j: acc[i, j].m == m0 + i and acc[i, j].n == n0 + j and acc[i, j].k == al.once(0, K),
+        where=lambda i, j: (m0 + i < M) & (n0 + j < N),
+    )
+    if len(a.shape) == 3 or len(b.shape) == 3:
+        al.assert_tags(lambda i, j: acc[i, j].z == z, where=lambda i, j: (m0 + i < M) & (n0 + j < N))
+
+    if SCALED:
+        acc = acc * along(scale_a, SCALE_A, m0, BLOCK_M)[:, None] * along(scale_b, SCALE_B, n0, BLOCK_N)[None, :]
+    if BIAS == "M":
+        acc = acc + along(bias, BIAS, m0, BLOCK_M)[:, None]
+    elif BIAS == "N":
+        acc = acc + along(bias, BIAS, n0, BLOCK_N)[None, :]
+    if EPILOGUE is not None:
+        acc = EPILOGUE(acc)
+    if RESIDUAL != "1 1":
+        r = part(in_order(residual, RESIDUAL, ("M N", "Z M N")), z, m0, n0, BLOCK_M, BLOCK_N)
+        acc = acc + al.load(r, boundary_check=(0, 1)).to(al.float32)
+    al.store(part(c, z, m0, n0, BLOCK_M, BLOCK_N), acc.to(OUT), boundary_check=(0, 1))
+
+
+# ---------------------------------------------------------------------------- epilogues, of a tile of float32
+
+
+@argus.func
+def relu(x):
+    """max(x, 0)."""
+    return al.maximum(x, 0.0)
+
+
+@argus.func
+def silu(x):
+    """x times its sigmoid."""
+    return x * al.sigmoid(x)
+
+
+@argus.func
+def gelu(x):
+    """x times the normal distribution's probability of less than x."""
+    return 0.5 * x * (1.0 + al.erf(x * 0.7071067811865476))
+
+
+@argus.func
+def gelu_tanh(x):
+    """PyTorch's `gelu(approximate="tanh")`."""
+    return 0.5 * x * (1.0 + al.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))

@@ -1,0 +1,123 @@
+"""Matrix products of PyTorch tensors: operands of any layout go to one proved kernel, with the tile for their shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from argus.backend.launch.plan import Plan
+from argus.frontend.decorator import FuncSource
+from argus.kernels import operands
+from argus.kernels.tiling import Problem, Tile
+from argus.runtime.jit_kernel import JitKernel
+
+if TYPE_CHECKING:
+    import torch
+
+_MOST_READY = 4096
+"""Prepared calls that are kept; beyond that number, all are prepared anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A prepared call. `plan` takes a and b (`turned`: b and a), the result, and the rest: `ones` where absent."""
+
+    plan: Plan
+    turned: bool
+    allocate: Callable[[], Any]
+    ones: int
+
+
+class Matmul:
+    """`matmul(a, b)`: see `__call__`. Keeps what it prepared, by shapes, strides, dtypes, alignments and device.
+
+    `choose` gives the tile for a problem.
+    """
+
+    def __init__(self, kernel: JitKernel, choose: Callable[[Problem], Tile]) -> None:
+        self._kernel, self._choose = kernel, choose
+        self._ready: dict[Hashable, Ready] = {}
+        self._ones: dict[Any, Any] = {}
+
+    def __call__(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        *,
+        bias: torch.Tensor | None = None,
+        residual: torch.Tensor | None = None,
+        epilogue: str | FuncSource | None = None,
+        scale_a: torch.Tensor | None = None,
+        scale_b: torch.Tensor | None = None,
+        out_dtype: torch.dtype | None = None,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """`epilogue(scale_a * scale_b * (a @ b) + bias) + residual`, added up in float32 and rounded once. No gradient.
+
+        `a` is `[M, K]` or `[Z, M, K]`, `b` `[K, N]` or `[Z, K, N]`, of one dtype: float16, bfloat16, float8_e4m3fn, or
+        float32, which is multiplied as tfloat32 (10 bits of mantissa). Views are taken as they are: transposed, padded,
+        misaligned. `bias` is `[N]`; `residual` has the result's shape; `scale_a` is of float32, `[1]` or `[M]`, and
+        `scale_b` `[1]` or `[N]`. `epilogue` is "relu", "silu", "gelu", "gelu_tanh", or an `@argus.func` of one tile of
+        float32. The result is of `out_dtype` (float16, bfloat16 or float32; by default that of `a`, of 8-bit operands
+        bfloat16), and is written to `out` if that is given, which overlaps no operand.
+
+        Raises LaunchError for what does not fit, and what a kernel's call raises.
+        """
+        at_a, at_b = a.data_ptr(), b.data_ptr()
+        plain = bias is residual is scale_a is scale_b is out is None
+        more = () if plain else tuple(map(_facts, (bias, residual, scale_a, scale_b, out)))
+        key = (
+            a.shape, a.stride(), a.dtype, a.device, at_a & 15, b.shape, b.stride(), b.dtype, at_b & 15,
+            epilogue, out_dtype, more,
+        )  # fmt: skip
+        ready = self._ready.get(key)
+        if ready is None:
+            ready = self._prepare(a, b, bias, residual, epilogue, scale_a, scale_b, out_dtype, out)
+            if len(self._ready) >= _MOST_READY:
+                self._ready.clear()
+            self._ready[key] = ready
+        c = ready.allocate() if out is None else out
+        one = ready.ones
+        if plain:
+            at_rest: tuple[int, ...] = (one, one, one, one)
+        else:
+            first, second = (scale_b, scale_a) if ready.turned else (scale_a, scale_b)
+            at_rest = tuple(one if x is None else x.data_ptr() for x in (bias, residual, first, second))
+        ready.plan.run((at_b, at_a, c.data_ptr(), *at_rest) if ready.turned else (at_a, at_b, c.data_ptr(), *at_rest))
+        return c
+
+    def _prepare(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        bias: torch.Tensor | None,
+        residual: torch.Tensor | None,
+        epilogue: str | FuncSource | None,
+        scale_a: torch.Tensor | None,
+        scale_b: torch.Tensor | None,
+        out_dtype: torch.dtype | None,
+        out: torch.Tensor | None,
+    ) -> Ready:
+        import torch
+
+        dtype = getattr(torch, operands.result_dtype(a, out_dtype, out))
+        allocate = partial(torch.empty, operands.result_shape(a, b), dtype=dtype, device=a.device)
+        c = allocate() if out is None else out
+        request = operands.request(a, b, c, bias, residual, scale_a, scale_b, epilogue)
+        problem = operands.problem(request)
+        tile = self._choose(problem)
+        if a.device not in self._ones:
+            self._ones[a.device] = torch.ones(1, device=a.device)
+        ones = self._ones[a.device]
+        tensors, constants = operands.arguments(
+            operands.turned(request) if tile.swapped else request, problem.bulk, ones
+        )
+        plan = self._kernel.prepare(*tensors, **constants, **tile.constants)
+        return Ready(plan, tile.swapped, allocate, ones.data_ptr())
+
+
+def _facts(x: torch.Tensor | None) -> Hashable:
+    """What of an optional tensor a prepared call depends on."""
+    return None if x is None else (x.shape, x.stride(), x.dtype, x.device, x.data_ptr() & 15)

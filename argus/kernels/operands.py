@@ -1,0 +1,204 @@
+"""What a call of `matmul` asks for: its tensors checked, folded, and described to the kernel as memory has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from argus.diagnostic import Diagnostic, LaunchError
+from argus.frontend.decorator import FuncSource
+from argus.ir.types import DTYPES, DType
+from argus.kernels.gemm import gelu, gelu_tanh, relu, silu
+from argus.kernels.tiling import Problem
+from argus.runtime.device import target_of
+
+if TYPE_CHECKING:
+    import torch
+
+EPILOGUES = {"relu": relu, "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh}
+"""Epilogues that have names; any other `@argus.func` of one tile of float32 may be given itself."""
+
+OPERANDS = ("float16", "bfloat16", "float32", "float8_e4m3fn")
+RESULTS = ("float16", "bfloat16", "float32")
+_ALIGNED = 16  # bytes: what the copy engine asks of addresses and strides
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A product c[.., m, n] of a[.., m, k] and b[.., n, k], each of two or three dimensions; the rest may be absent.
+
+    `turned`: a and b have changed places, so that `bias` goes along m.
+    """
+
+    a: torch.Tensor
+    b: torch.Tensor
+    c: torch.Tensor
+    bias: torch.Tensor | None
+    residual: torch.Tensor | None
+    scale_a: torch.Tensor | None
+    scale_b: torch.Tensor | None
+    epilogue: FuncSource | None
+    turned: bool = False
+
+
+def dtype_name(x: torch.Tensor | torch.dtype) -> str:
+    """`float16` and the like."""
+    return str(getattr(x, "dtype", x)).removeprefix("torch.")
+
+
+def result_dtype(a: torch.Tensor, wanted: torch.dtype | None, out: torch.Tensor | None) -> str:
+    """The name of the result's dtype. Raises LaunchError "dtype-mismatch"."""
+    of_a = dtype_name(a)
+    name = dtype_name(wanted) if wanted is not None else dtype_name(out) if out is not None else of_a
+    if wanted is None and out is None and of_a.startswith("float8"):
+        name = "bfloat16"
+    if name not in RESULTS or (out is not None and dtype_name(out) != name):
+        found = name if out is None else dtype_name(out)
+        raise _wrong("dtype-mismatch", f"the result cannot be {found}", f"use one of {', '.join(RESULTS)}")
+    return name
+
+
+def result_shape(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
+    """The shape of a @ b. Raises LaunchError "shape-mismatch"."""
+    batches = {x.shape[0] for x in (a, b) if x.ndim == 3} - {1}
+    if not (2 <= a.ndim <= 3 and 2 <= b.ndim <= 3) or a.shape[-1] != b.shape[-2] or len(batches) > 1:
+        raise _wrong(
+            "shape-mismatch",
+            f"`a` {tuple(a.shape)} and `b` {tuple(b.shape)} have no product",
+            "pass [M, K] or [Z, M, K], and [K, N] or [Z, K, N]",
+        )
+    single = a.ndim == b.ndim == 2
+    return (*(() if single else (max(batches, default=1),)), a.shape[-2], b.shape[-1])
+
+
+def request(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    scale_a: torch.Tensor | None,
+    scale_b: torch.Tensor | None,
+    epilogue: str | FuncSource | None,
+) -> Request:
+    """The call, checked, with as few batches as views allow. Raises LaunchError."""
+    shape = result_shape(a, b)
+    if dtype_name(a) != dtype_name(b) or dtype_name(a) not in OPERANDS:
+        what = f"`a` is of {dtype_name(a)} and `b` of {dtype_name(b)}"
+        raise _wrong("dtype-mismatch", what, f"pass both of one of {', '.join(OPERANDS)}")
+    _check("out", c, (shape,), RESULTS)
+    _check("residual", residual, (shape,), RESULTS)
+    _check("bias", bias, ((shape[-1],),), RESULTS)
+    _check("scale_a", scale_a, ((1,), (shape[-2],)), ("float32",))
+    _check("scale_b", scale_b, ((1,), (shape[-1],)), ("float32",))
+    named = EPILOGUES.get(epilogue) if isinstance(epilogue, str) else epilogue
+    if epilogue is not None and not isinstance(named, FuncSource):
+        what = f"{epilogue!r} is no epilogue"
+        raise _wrong("argument-type", what, f"use one of {', '.join(EPILOGUES)}, or a function under `@argus.func`")
+    a, b = (x[0] if x.ndim == 3 and x.shape[0] == 1 and len(shape) == 3 else x for x in (a, b))
+    found = Request(a, b.mT, c, bias, residual, scale_a, scale_b, named)
+    return _folded(found) if len(shape) == 3 else found
+
+
+def _check(name: str, x: torch.Tensor | None, shapes: tuple[tuple[int, ...], ...], dtypes: tuple[str, ...]) -> None:
+    if x is None:
+        return
+    if tuple(x.shape) not in shapes:
+        wanted = " or ".join(str(s) for s in shapes)
+        raise _wrong("shape-mismatch", f"`{name}` has the shape {tuple(x.shape)}", f"pass one of {wanted}")
+    if dtype_name(x) not in dtypes:
+        raise _wrong("dtype-mismatch", f"`{name}` is of {dtype_name(x)}", f"pass one of {', '.join(dtypes)}")
+
+
+def _folded(r: Request) -> Request:
+    """A product of one matrix and a batch as one product of matrices, where the batch's rows are evenly spaced."""
+    if r.a.ndim == 3 and r.b.ndim == 2 and r.scale_a is None:
+        views = [_rows(x) for x in (r.a, r.c, r.residual) if x is not None]
+        if all(v is not None for v in views):
+            a, c, *residual = views
+            return replace(r, a=a, c=c, residual=residual[0] if residual else None)
+    if r.a.ndim == r.b.ndim == 2:  # one batch
+        return replace(r, c=r.c[0], residual=None if r.residual is None else r.residual[0])
+    return r
+
+
+def _rows(x: torch.Tensor) -> Any:
+    """`x[z, i, j]` as a matrix of all rows, as a view; None where there is none."""
+    even = x.shape[0] == 1 or x.stride(0) == x.shape[1] * x.stride(1)
+    return x.flatten(0, 1) if even else None
+
+
+def problem(r: Request) -> Problem:
+    """What is to be computed, as the choice of a tile needs it. Raises LaunchError "unsupported-device"."""
+    (a, a_names, _), (b, b_names, _) = _stored(r.a, "M K", "a"), _stored(r.b, "N K", "b")
+    target = target_of(str(r.a.device))
+    bits = 8 * r.a.element_size()
+    rows = a_names.endswith("K"), b_names.endswith("K")
+    engine = all(map(_for_the_copy_engine, (a, b))) and (bits == 16 or all(rows))
+    batch = r.c.shape[0] if r.c.ndim == 3 else 1
+    return Problem(
+        r.a.shape[-2], r.b.shape[-2], r.a.shape[-1], batch, bits, 8 * r.c.element_size(), target,
+        engine and target == "sm_90a", *rows, r.residual is not None,
+    )  # fmt: skip
+
+
+def turned(r: Request) -> Request:
+    """The transposed product, b times a."""
+    residual = None if r.residual is None else r.residual.mT
+    return Request(r.b, r.a, r.c.mT, r.bias, residual, r.scale_b, r.scale_a, r.epilogue, not r.turned)
+
+
+def arguments(r: Request, bulk: bool, ones: torch.Tensor) -> tuple[tuple[torch.Tensor, ...], dict[str, object]]:
+    """What the kernel takes: its tensors in order, `ones` for absent ones, and its constants but those of the tile."""
+    a, a_names, a_strides = _stored(r.a, "M K", "a")
+    b, b_names, b_strides = _stored(r.b, "N K", "b")
+    c, c_names, _ = _stored(r.c, "M N", "c")
+    of: DType = DTYPES["tfloat32"] if dtype_name(r.a) == "float32" else DTYPES[dtype_name(r.a)]
+    constants: dict[str, object] = {
+        "IN": of,
+        "MULTIPLY": DTYPES["float16"] if of.bits == 8 and not bulk else of,
+        "OUT": DTYPES[dtype_name(c)],
+        "A": a_names, "A_STRIDES": a_strides,
+        "B": b_names, "B_STRIDES": b_strides,
+        "C": c_names,
+        "EPILOGUE": r.epilogue,
+    }  # fmt: skip
+    bias, residual, scale_a, scale_b = ones, ones[None], ones, ones
+    if r.bias is not None:
+        bias = r.bias
+        constants |= {"BIAS": "M" if r.turned else "N", "BIAS_TYPE": DTYPES[dtype_name(bias)]}
+    if r.residual is not None:
+        residual, names, _ = _stored(r.residual, "M N", "r")
+        constants |= {"RESIDUAL": names, "RESIDUAL_TYPE": DTYPES[dtype_name(residual)]}
+    if r.scale_a is not None or r.scale_b is not None:
+        scale_a, scale_b = (ones if s is None else s for s in (r.scale_a, r.scale_b))
+        constants |= {
+            "SCALED": True,
+            "SCALE_A": "1" if scale_a.shape[0] == 1 else "M",
+            "SCALE_B": "1" if scale_b.shape[0] == 1 else "N",
+        }
+    return (a, b, c, bias, residual, scale_a, scale_b), constants
+
+
+def _stored(x: torch.Tensor, names: str, tensor: str) -> tuple[torch.Tensor, str, str]:
+    """`x` with its dimensions as memory has them, their names in that order, and names for its strides.
+
+    Where no dimension has stride 1, all strides are symbols.
+    """
+    across, down = x.stride(-1), x.stride(-2)
+    last = "1" if across == 1 or x.shape[-1] == 1 or down == 1 or x.shape[-2] == 1 else f"s{tensor}"
+    if across != 1 and x.shape[-1] != 1 and last == "1":
+        x, names = x.mT, " ".join(reversed(names.split()))
+    batch = x.ndim == 3
+    return x, f"Z {names}" if batch else names, f"{f'z{tensor} ' if batch else ''}ld{tensor} {last}"
+
+
+def _for_the_copy_engine(x: torch.Tensor) -> bool:
+    """Whether address, strides and rows are multiples of 16 bytes."""
+    unit = x.element_size()
+    places = (x.data_ptr(), x.shape[-1] * unit, *(s * unit for s in x.stride()[:-1]))
+    return (x.stride(-1) == 1 or x.shape[-1] == 1) and all(place % _ALIGNED == 0 for place in places)
+
+
+def _wrong(code: str, message: str, help: str) -> LaunchError:
+    return LaunchError(Diagnostic(code, message, property="launch", help=help))

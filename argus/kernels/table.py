@@ -1,0 +1,61 @@
+"""Tiles that were measured: a table that ships, by target and class of shape; the model for everything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from argus.kernels.tiling import Problem, Tile, ranked, tiles
+
+PATH = Path(__file__).parent / "tiles.json"
+
+
+def shape_class(problem: Problem) -> str:
+    """Problems of one class share a tile: m, n, k and the batch are the same when `rounded`, and the rest as it is."""
+    sizes = "x".join(str(rounded(size)) for size in (problem.batch, problem.m, problem.n, problem.k))
+    layout = ("k" if problem.a_rows else "m") + ("k" if problem.b_rows else "n")
+    way = "bulk" if problem.bulk else "plain"
+    held = "+residual" if problem.residual else ""
+    return f"{problem.target} {way} {problem.bits}->{problem.out_bits} {layout}{held} {sizes}"
+
+
+def rounded(size: int) -> int:
+    """`size` rounded up to a power of two, or to three quarters of one."""
+    power = 1 << max(size - 1, 0).bit_length()
+    return power * 3 // 4 if size <= power * 3 // 4 and power >= 8 else power
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Mapping[str, Tile]:
+    """The table of this package; empty if it cannot be read."""
+    try:
+        return from_json(json.loads(PATH.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
+def tile_for(problem: Problem) -> Tile:
+    """The measured tile of the problem's class if that is one that may run it, else the one that the model prefers."""
+    found = shipped().get(shape_class(problem))
+    if found is not None and found in tiles(problem):
+        return found
+    return ranked(problem)[0][0]
+
+
+def to_json(table: Mapping[str, Tile]) -> Any:
+    """`table` as a JSON value."""
+    return {key: {**tile.constants, "swapped": tile.swapped} for key, tile in sorted(table.items())}
+
+
+def from_json(data: Any) -> dict[str, Tile]:
+    """The inverse of `to_json`. Raises KeyError, TypeError or ValueError for what it did not make."""
+    return {key: _tile(entry) for key, entry in data.items()}
+
+
+def _tile(entry: Any) -> Tile:
+    names = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "STAGES", "num_warps", "PRODUCERS")
+    rows, columns, depth, stages, warps, producers = (int(entry[name]) for name in names)
+    return Tile(rows, columns, depth, stages, warps, producers, bool(entry["swapped"]))

@@ -1,0 +1,155 @@
+"""Which tile a matrix product gets: all that the machine can run, and a model of how long each takes.
+
+On sm_90a with operands that the copy engine takes, a warpgroup (4 warps) multiplies 64 rows at a time, so tiles have 64
+or 128 rows and 8 to 256 columns, and as many stages as shared memory holds, deeper ones rather than many. With few rows
+of `a` the roles of the operands are swapped: the rows of the tile are then columns of the result, which there are many
+of (weights), and its columns the few rows (tokens); every multiprocessor streams weights with all of its shared memory
+in flight. Elsewhere tiles are those of mma.sync and cp.async. No shape is treated apart: see `argus.tuning.model` for
+what decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, prod
+
+from argus.tuning.model import MACHINES, Estimate, Machine, Work, estimate
+
+_ROW_BITS = 1024  # a row of a tile that the copy engine brings: 128 bytes
+_MOST_STAGES = {"bulk": 10, "plain": 4}
+_MOST_ROWS_DEEP = 4  # rows of 128 bytes: steps of up to 256 elements of 16 bits
+_SLACK = 1024  # bytes of shared memory: mbarriers and alignment
+_FIRST_BYTES_CYCLES = 1500.0  # until the first tile is there
+_LAST_BYTES_CYCLES = 1000.0  # from the last product to the end, besides the bytes of the result
+_STEP_CYCLES = 64.0  # of one step of the depth at least: waits, barriers, issue
+_SYNC_SHARE = 0.6  # of the tensor cores' rate that mma.sync reaches
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A product c[m, n] = sum over k of a[m, k] b[n, k], `batch` times. Bits are those of an element.
+
+    `bulk`: the copy engine and wgmma take both operands. `a_rows`, `b_rows`: k is the contiguous dimension.
+    `residual`: another tile of the result's shape is held in registers.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    bits: int
+    out_bits: int
+    target: str
+    bulk: bool
+    a_rows: bool = True
+    b_rows: bool = True
+    residual: bool = False
+
+    @property
+    def swapped(self) -> Problem:
+        """The transposed product: b times a."""
+        return Problem(self.n, self.m, self.k, self.batch, self.bits, self.out_bits, self.target, self.bulk,
+                       self.b_rows, self.a_rows, self.residual)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """How a product is cut up. `swapped`: b times a, so that `block_m` counts columns of the result."""
+
+    block_m: int
+    block_n: int
+    block_k: int
+    stages: int
+    num_warps: int
+    producers: int
+    swapped: bool = False
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """The kernel's constexpr parameters, `num_warps` among them."""
+        return {"BLOCK_M": self.block_m, "BLOCK_N": self.block_n, "BLOCK_K": self.block_k, "STAGES": self.stages,
+                "PRODUCERS": self.producers, "num_warps": self.num_warps}  # fmt: skip
+
+    def __str__(self) -> str:
+        turned = " swapped" if self.swapped else ""
+        return f"{self.block_m}x{self.block_n}x{self.block_k}, {self.stages} stages, {self.num_warps} warps{turned}"
+
+
+_BULK = ((128, 256, 8), (128, 192, 8), (128, 128, 8), (128, 64, 8), (64, 256, 4), (64, 128, 4), (64, 64, 4))
+_FEW = (8, 16, 32, 64, 128)
+_PLAIN = ((128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4), (32, 32, 1))
+
+
+def tiles(problem: Problem) -> Iterator[Tile]:
+    """All tiles that may run `problem`, whatever the time they take."""
+    if problem.target not in MACHINES:
+        yield Tile(32, 32, 32, 2, 1, 0)  # the CPU target: small enough that lanes as fibers are quick
+        return
+    for turned in (False, True):
+        for rows, columns, warps in _shapes(problem.swapped if turned else problem, turned):
+            depth = _ROW_BITS // problem.bits if problem.bulk else min(_ROW_BITS // problem.bits // 2, 32)
+            deepest = depth * _MOST_ROWS_DEEP if problem.bulk else depth
+            while depth < deepest and _stages(problem, rows, columns, depth) > _MOST_STAGES["bulk"]:
+                depth *= 2
+            stages = min(_stages(problem, rows, columns, depth), _MOST_STAGES["bulk" if problem.bulk else "plain"])
+            if stages >= 2:
+                yield Tile(rows, columns, depth, stages, warps, 4 if problem.bulk else 0, turned)
+
+
+def _shapes(problem: Problem, turned: bool) -> Iterator[tuple[int, int, int]]:
+    """Rows, columns and warps of tiles; swapped ones only where the other way round most rows would be padding."""
+    few = [(rows, n, warps) for n in _FEW if n < 2 * max(problem.n, 5) for rows, warps in ((64, 4), (128, 8))]
+    for rows, columns, warps in few if turned and problem.bulk else _PLAIN if not problem.bulk else _BULK:
+        panels = (problem.a_rows or rows % 64 == 0) and (problem.b_rows or columns % 64 == 0)
+        fits = problem.n <= _FEW[-1] or not turned
+        held = rows * columns // (32 * warps) * (1.5 if problem.residual else 1)
+        if fits and held <= 192 and (panels or not problem.bulk):
+            yield rows, columns, warps
+
+
+def _stages(problem: Problem, rows: int, columns: int, depth: int) -> int:
+    """As many as shared memory holds beside the tile of the result, which is brought into order there."""
+    machine = MACHINES[problem.target]
+    free = machine.block_shared_limit - _SLACK - rows * columns * problem.out_bits // 8
+    if not problem.bulk:
+        free //= 2  # two blocks a multiprocessor hide each other's waits
+    return free // ((rows + columns) * depth * problem.bits // 8)
+
+
+def work(problem: Problem, tile: Tile) -> Work:
+    """What a launch of `tile` does, for the model."""
+    p = problem.swapped if tile.swapped else problem
+    unit, out = p.bits / 8, p.out_bits / 8
+    across, down, steps = ceil(p.n / tile.block_n), ceil(p.m / tile.block_m), ceil(p.k / tile.block_k)
+    staged = (tile.block_m + tile.block_n) * tile.block_k * unit
+    groups = tile.block_m // 64 if p.bulk else ceil(tile.num_warps / 2)
+    read = (tile.block_m + groups * tile.block_n) * tile.block_k * unit
+    result = tile.block_m * tile.block_n * out
+    flops = 2.0 * prod((tile.block_m, tile.block_n, tile.block_k))
+    least = _STEP_CYCLES * MACHINES[p.target].matrix_rate(p.bits)
+    real = (min(p.m, tile.block_m) + min(p.n, tile.block_n)) * tile.block_k * unit
+    registers = tile.block_m * tile.block_n // (32 * tile.num_warps) + 64
+    return Work(
+        blocks=across * down * p.batch,
+        threads=32 * (tile.num_warps + tile.producers),
+        registers=min(registers, 65536 // (32 * (tile.num_warps + tile.producers))),
+        shared_bytes=int(tile.stages * staged + result) + _SLACK,
+        matrix_flops=steps * max(flops, least) / (1.0 if p.bulk else _SYNC_SHARE),
+        matrix_bits=p.bits,
+        scalar_flops=0.0,
+        shared_traffic=steps * (staged + read) + 2 * result,
+        global_traffic=steps * staged + result,
+        all_bytes=p.batch * ((p.m * p.k + p.n * p.k) * unit + p.m * p.n * out),
+        in_flight=min(tile.stages, steps) * real,
+        start_cycles=_FIRST_BYTES_CYCLES if p.bulk else 0.0,
+        idle_cycles=_LAST_BYTES_CYCLES + result / 32 + (0.0 if p.bulk else _FIRST_BYTES_CYCLES),
+    )
+
+
+def ranked(problem: Problem, machine: Machine | None = None) -> list[tuple[Tile, Estimate]]:
+    """All tiles with their estimates, the fastest first; equal ones in the order of `tiles`."""
+    on = machine or MACHINES.get(problem.target)
+    if on is None:
+        return [(t, Estimate(0.0, "", 1)) for t in tiles(problem)]
+    return sorted(((t, estimate(work(problem, t), on)) for t in tiles(problem)), key=lambda pair: pair[1].seconds)

@@ -1,0 +1,130 @@
+"""How long a kernel should take: occupancy, and the slowest of the machine's parts. Decides what is tried, not what is
+right: figures are rounded, and only their order matters.
+
+A multiprocessor runs its share of the blocks one round after the other, `resident` at a time. A block needs the tensor
+cores, shared memory and the way from the L2 cache at the same time, so the slowest of them counts; its beginning and
+its end, when nothing is multiplied, are hidden only by other blocks on the same multiprocessor. Meanwhile memory brings
+every byte once, as fast as the bytes in flight allow (Little's law). The kernel takes the longer of the two, and a
+tenth of the shorter: they do not overlap perfectly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+_OVERLAP_LOST = 0.1
+_LAUNCH_S = 2e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a kernel runs on. Rates are per multiprocessor and cycle unless they say otherwise.
+
+    `flops` of matrix products by bits of an operand; `scalar_flops` of everything else; `clock_hz` under load.
+    """
+
+    name: str
+    multiprocessors: int
+    clock_hz: float
+    flops: tuple[tuple[int, float], ...]
+    scalar_flops: float
+    shared_bytes: float
+    cache_bytes: float
+    memory_bytes_s: float
+    memory_latency_s: float
+    shared_capacity: int
+    block_shared_limit: int
+    registers: int
+    threads: int
+    most_blocks: int
+
+    def matrix_rate(self, bits: int) -> float:
+        """Floating-point operations of matrix products a cycle, with operands of `bits`; of the next wider it knows."""
+        return next((rate for width, rate in self.flops if width >= bits), self.scalar_flops)
+
+
+# NVIDIA H100 and A100 architecture white papers (rates, capacities); memory as measured by a copy of 1 GiB.
+HOPPER = Machine("sm_90a", 132, 1.5e9, ((8, 8192.0), (16, 4096.0), (32, 2048.0)), 256.0, 128.0, 56.0, 4.2e12, 1.0e-6,
+                 233472, 232448, 65536, 2048, 32)  # fmt: skip
+AMPERE = Machine("sm_80", 108, 1.3e9, ((8, 4096.0), (16, 2048.0), (32, 1024.0)), 128.0, 128.0, 48.0, 1.7e12, 0.8e-6,
+                 167936, 166912, 65536, 2048, 32)  # fmt: skip
+MACHINES = {"sm_90a": HOPPER, "sm_80": AMPERE}
+"""By target. Other targets are not modelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a launch does. Bytes and operations are those of one block, unless they say otherwise.
+
+    `matrix_flops` at the rate of operands of `matrix_bits`; `shared_traffic` through shared memory, `global_traffic`
+    from and to the L2 cache; `all_bytes` of the whole launch, each counted once; `in_flight` asked of memory at one
+    time; `idle_cycles` at its beginning and end in which nothing is multiplied, `start_cycles` of the whole launch.
+    """
+
+    blocks: int
+    threads: int
+    registers: int
+    shared_bytes: int
+    matrix_flops: float
+    matrix_bits: int
+    scalar_flops: float
+    shared_traffic: float
+    global_traffic: float
+    all_bytes: float
+    in_flight: float
+    idle_cycles: float
+    start_cycles: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What bounds a launch, and how long it takes. `reason` is empty for what can run, else why it cannot."""
+
+    seconds: float
+    bound: str
+    resident: int
+    reason: str = ""
+
+
+def occupancy(work: Work, machine: Machine) -> tuple[int, str]:
+    """Blocks that a multiprocessor runs at a time, and what allows no more (CUDA programming guide, "Occupancy")."""
+    if work.shared_bytes > machine.block_shared_limit:
+        return 0, f"{work.shared_bytes} bytes of shared memory, and a block has {machine.block_shared_limit}"
+    if work.registers > 255:
+        return 0, f"{work.registers} registers a thread, and there are 255"
+    if work.registers * work.threads > machine.registers:
+        return 0, f"{work.registers * work.threads} registers, and a block has {machine.registers}"
+    limits = {
+        "blocks": machine.most_blocks,
+        "threads": machine.threads // work.threads,
+        "registers": machine.registers // max(work.registers * work.threads, 1),
+        "shared memory": machine.shared_capacity // (work.shared_bytes + 1024),
+    }
+    limit = min(limits, key=lambda name: limits[name])
+    return limits[limit], limit if limits[limit] else f"no room for a block: {limit}"
+
+
+def estimate(work: Work, machine: Machine) -> Estimate:
+    """The time of a launch, and of what it is; infinite with the reason for what the machine cannot run."""
+    resident, limit = occupancy(work, machine)
+    if not resident:
+        return Estimate(float("inf"), "", 0, limit)
+    if not work.blocks:
+        return Estimate(_LAUNCH_S, "launch", resident)
+    cycles = {
+        "tensor cores": work.matrix_flops / machine.matrix_rate(work.matrix_bits),
+        "arithmetic": work.scalar_flops / machine.scalar_flops,
+        "shared memory": work.shared_traffic / machine.shared_bytes,
+        "L2 cache": work.global_traffic / machine.cache_bytes,
+    }
+    slowest = max(cycles, key=lambda name: cycles[name])
+    rounds = ceil(work.blocks / machine.multiprocessors)
+    busy = work.start_cycles + rounds * cycles[slowest] + ceil(rounds / resident) * work.idle_cycles
+    busy_s = busy / machine.clock_hz
+    running = min(work.blocks, resident * machine.multiprocessors)
+    rate = min(machine.memory_bytes_s, running * work.in_flight / machine.memory_latency_s)
+    memory_s = work.all_bytes / rate
+    longer, shorter = max(busy_s, memory_s), min(busy_s, memory_s)
+    bound = slowest if busy_s >= memory_s else "memory"
+    return Estimate(_LAUNCH_S + longer + _OVERLAP_LOST * shorter, bound, resident)

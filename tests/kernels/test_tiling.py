@@ -1,0 +1,100 @@
+"""Tiles of matrix products: what the machine can run, what the model prefers, and the table of measured ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from argus.compile import choreograph, elaborate
+from argus.frontend import Options
+from argus.ir.nodes import Roles
+from argus.ir.types import DTYPES
+from argus.kernels.gemm import gemm
+from argus.kernels.table import from_json, rounded, shape_class, shipped, tile_for, to_json
+from argus.kernels.tiling import Problem, Tile, ranked, tiles, work
+from argus.tuning.model import HOPPER, estimate, occupancy
+from tests.kernels.common import source_of
+
+LARGE = Problem(8192, 8192, 8192, 1, 16, 16, "sm_90a", True)
+DTYPE_OF = {8: "float8_e4m3fn", 16: "bfloat16", 32: "tfloat32"}
+
+
+def best(m: int, n: int, k: int, **rest: object) -> Tile:
+    return ranked(replace(LARGE, m=m, n=n, k=k, **rest))[0][0]  # type: ignore[arg-type]
+
+
+def test_large_products_get_the_largest_tile_and_fewer_blocks_than_processors_a_smaller_one() -> None:
+    assert (best(4096, 4096, 4096).block_m, best(4096, 4096, 4096).block_n) == (128, 256)
+    assert best(1000, 3000, 5000).block_n < 256 and best(512, 512, 512).block_n <= 64
+
+
+@pytest.mark.parametrize("m", [1, 8, 16])
+def test_few_rows_are_the_columns_of_the_tile_and_memory_is_what_counts(m: int) -> None:
+    tile, found = ranked(replace(LARGE, m=m))[0]
+    assert tile.swapped and m <= tile.block_n < 2 * max(m, 5) and found.bound == "memory"
+    in_flight = tile.stages * tile.block_m * tile.block_k * 2
+    assert in_flight >= 100_000 and work(replace(LARGE, m=m), tile).blocks >= 64
+
+
+def test_few_columns_are_not_swapped_into_rows() -> None:
+    assert not best(8192, 16, 8192).swapped
+
+
+SIZES = st.integers(1, 20000)
+
+
+@given(SIZES, SIZES, SIZES, st.sampled_from([8, 16, 32]), st.booleans(), st.booleans(), st.booleans())
+def test_every_tile_has_room(m: int, n: int, k: int, bits: int, bulk: bool, a_rows: bool, b_rows: bool) -> None:
+    problem = Problem(m, n, k, 1, bits, 16, "sm_90a", bulk, a_rows, b_rows)
+    found = list(tiles(problem))
+    assert found and len(set(found)) == len(found)
+    assert all(occupancy(work(problem, tile), HOPPER)[0] for tile in found)
+
+
+def test_what_has_no_room_says_why() -> None:
+    much = replace(work(LARGE, next(tiles(LARGE))), shared_bytes=300_000)
+    assert estimate(much, HOPPER).reason == "300000 bytes of shared memory, and a block has 232448"
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+@pytest.mark.parametrize("m", [5, 64, 2000])
+def test_every_tile_for_the_copy_engine_is_lowered_to_roles(bits: int, m: int) -> None:
+    dtype = DTYPES[DTYPE_OF[bits]]
+    for tile in dict.fromkeys(t for t, _ in ranked(replace(LARGE, m=m, bits=bits))[:3]):
+        constants = {name: value for name, value in tile.constants.items() if name != "num_warps"}
+        shape = {"C": "N M"} if tile.swapped else {}
+        options = Options("sm_90a", tile.num_warps, {**constants, **shape, "IN": dtype, "MULTIPLY": dtype})
+        kernel = choreograph(elaborate(source_of("gemm"), "gemm", options), "sm_90a")
+        assert any(isinstance(s, Roles) for s in kernel.body), str(tile)
+
+
+def test_a_target_that_is_not_modelled_has_one_tile() -> None:
+    assert len(ranked(replace(LARGE, target="cpu", bulk=False))) == 1
+
+
+def test_classes_of_shapes() -> None:
+    assert [rounded(n) for n in (1, 2, 3, 5, 7, 9, 12, 13, 4096, 5000, 7000)] == [
+        1, 2, 4, 6, 8, 12, 12, 16, 4096, 6144, 8192,
+    ]  # fmt: skip
+    assert shape_class(LARGE) == "sm_90a bulk 16->16 kk 1x8192x8192x8192"
+    assert shape_class(replace(LARGE, m=8000)) == shape_class(LARGE) != shape_class(replace(LARGE, b_rows=False))
+
+
+def test_tables_are_read_as_they_are_written() -> None:
+    table = {shape_class(LARGE): best(8192, 8192, 8192), "another": best(16, 8192, 8192)}
+    assert from_json(to_json(table)) == table
+    with pytest.raises(KeyError):
+        from_json({"key": {"BLOCK_M": 1}})
+
+
+def test_the_shipped_table_is_used_where_it_fits() -> None:
+    for key, tile in shipped().items():
+        assert key.startswith("sm_90a") and tile.stages >= 2
+    assert tile_for(LARGE) in set(tiles(LARGE))
+
+
+def test_kernel_and_tile_agree_on_constants() -> None:
+    assert set(best(64, 64, 64).constants) - {"num_warps"} <= {name for name, _ in gemm.declaration().constexprs}
