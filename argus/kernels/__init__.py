@@ -1,5 +1,6 @@
 """The kernels that ship: PyTorch tensors in, PyTorch tensors out. PyTorch itself is imported by none of them."""
 
+from argus.kernels.attention import attention
 from argus.kernels.gemm import gemm
 from argus.kernels.layernorm import add_layernorm, layernorm
 from argus.kernels.matmul import Matmul
@@ -9,6 +10,6 @@ from argus.kernels.silu_mul import silu_mul
 from argus.kernels.softmax import softmax
 from argus.kernels.table import tile_for
 
-__all__ = ["add_layernorm", "layernorm", "matmul", "quantize", "rmsnorm", "silu_mul", "softmax"]
+__all__ = ["add_layernorm", "attention", "layernorm", "matmul", "quantize", "rmsnorm", "silu_mul", "softmax"]
 
 matmul = Matmul(gemm, tile_for)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from math import isfinite
+from typing import TYPE_CHECKING
+
 import argus
 import argus.language as al
+from argus.diagnostic import Diagnostic, LaunchError
+from argus.kernels.rows import dtype_of
+from argus.runtime.device import target_of
+
+if TYPE_CHECKING:
+    import torch
 
 NEVER = -float("inf")
 LN2 = 0.6931471805599453
+LOG2E = 1.4426950408889634
+HEAD_SIZES = (64, 128)
+_HOPPER = {"BLOCK_M": 128, "BLOCK_N": 128, "STAGES": 2, "num_warps": 8}
+_ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "num_warps": 4}
 
 
 @argus.func
@@ -29,7 +42,7 @@ def attention_forward(
     k: al.Tensor[DTYPE, "B HK N D"],
     v: al.Tensor[DTYPE, "B HK N D"],
     o: al.Tensor[DTYPE, "B H M D"],
-    lse: al.Tensor[al.float32, "B H M"],
+    lse: al.Tensor[al.float32, "B H M", "lse_b lse_h lse_m"],
     scale: al.float32,
     DTYPE: al.constexpr = al.bfloat16,
     D: al.constexpr = 128,
@@ -88,3 +101,60 @@ def attention_forward(
     rows = m0 + al.arange(BLOCK_M)
     level = al.where(top == NEVER, 0.0, top * scale) + al.log2(total)
     al.store(lse[batch, head, rows], level * LN2, mask=rows < M)
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    return_lse: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """Attention of queries `[B, H, M, D]` to keys and values `[B, H / G, N, D]`, float16 or bfloat16. No gradient.
+
+    D is 64 or 128; dimensions may have any strides, the last is copied unless it is contiguous. G query heads share a
+    head of keys and values. `causal`: query i sees the keys up to i + N - M, as if both ended together. `scale`,
+    positive, is 1 / sqrt(D) if not given. With `return_lse` also the logarithm of each row's sum of exponentials,
+    float32 `[B, H, M]`. Rows that see no key give zeros and -inf. Raises LaunchError.
+    """
+    dtype = dtype_of("q", q, ("float16", "bfloat16"))
+    group = _group(q, k)
+    scale = q.shape[3] ** -0.5 if scale is None else float(scale)
+    if not (isfinite(scale) and scale > 0):
+        raise _problem("bad-scale", f"the scale is {scale}, no positive number", "leave it out for 1 / sqrt(D)")
+    q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
+    o = q.new_empty(q.shape)
+    lse = q.new_full(q.shape[:3], NEVER, dtype=_float32())
+    if not k.shape[2]:
+        o.zero_()
+    elif o.numel():
+        aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in (q, k, v, o))
+        tiles = _HOPPER if aligned and target_of(str(q.device)) == "sm_90a" else _ELSEWHERE
+        shape = {"D": q.shape[3], "GROUP": group, "CAUSAL": causal}
+        attention_forward(q, k, v, o, lse, scale * LOG2E, DTYPE=dtype, **shape, **tiles)
+    return (o, lse) if return_lse else o
+
+
+def _group(q: torch.Tensor, k: torch.Tensor) -> int:
+    """Query heads of each head of keys. Raises LaunchError."""
+    if q.ndim != 4 or k.ndim != 4 or q.shape[3] not in HEAD_SIZES:
+        sizes = " or ".join(map(str, HEAD_SIZES))
+        what = f"`q` has the shape {tuple(q.shape)} and `k` {tuple(k.shape)}; heads are [batch, heads, rows, {sizes}]"
+        raise _problem("shape-mismatch", what, "pass tensors of four dimensions, the last of a size that there is")
+    heads, shared = q.shape[1], k.shape[1]
+    if not shared or heads % shared:
+        what = f"{heads} heads of queries cannot share {shared} of keys, which do not divide them"
+        raise _problem("shape-mismatch", what, "pass as many heads of k and v as of q, or a divisor of them")
+    return max(1, heads // shared)
+
+
+def _float32() -> torch.dtype:
+    import torch
+
+    return torch.float32
+
+
+def _problem(code: str, message: str, help: str) -> LaunchError:
+    return LaunchError(Diagnostic(code, message, property="launch", help=help))

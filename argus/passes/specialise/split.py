@@ -16,9 +16,9 @@
 
 where i counts the iterations. Tiles that one product reads share a ring of buffers; tiles that are read apart, like
 keys and values, have rings of their own, so that work begins with what is there. Tiles that are staged before or after
-the loop have one buffer, loaded once. The producer is one warp of the `producer_warps` that are added, for the others
-could miss a phase; they idle. Where the copies or the products do not keep the rules of `tma.load` and `wgmma`, the
-kernel stays as it is, for `pipeline`.
+the loop have one buffer, loaded once; such a kernel is not persistent. The producer is one warp of the `producer_warps`
+that are added, for the others could miss a phase; they idle. Where the copies or the products do not keep the rules of
+`tma.load` and `wgmma`, the kernel stays as it is, for `pipeline`.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ def _split(found: Plan) -> Kernel:
         shared=tuple(buffers(s, rings[s.name]) if s.name in rings else s for s in kernel.shared),
         barriers=tuple(b for ring in found.rings for b in ring.barriers(warps)),
         body=(*before, roles, *after),
+        persistent=kernel.persistent and all(r.empty is not None for r in found.rings),
     )
 
 

@@ -1,0 +1,147 @@
+"""Attention: results against float64 at sizes that no tile divides, masks, shared heads, strides, proofs."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import argus.kernels  # noqa: E402
+from argus.diagnostic import LaunchError  # noqa: E402
+from argus.frontend import Options, check, parse  # noqa: E402
+from argus.ir.nodes import Kernel  # noqa: E402
+from argus.ir.types import bfloat16  # noqa: E402
+from argus.kernels import attention  # noqa: E402
+from argus.passes import lower  # noqa: E402
+from argus.source import SourceFile  # noqa: E402
+from tests.backend.host import run  # noqa: E402
+from tests.kernels.common import assert_proved, random  # noqa: E402
+
+LOG2E = 1.4426950408889634
+
+# batch, heads of q, heads of k, queries, keys, head size
+SIZES = [
+    (1, 1, 1, 1, 1, 64),
+    (2, 4, 2, 63, 65, 64),
+    (1, 3, 1, 130, 130, 128),
+    (1, 2, 2, 65, 300, 128),
+    (1, 2, 1, 200, 70, 64),
+]
+
+
+HOPPER = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8}
+ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4}
+
+
+def exact(q: Any, k: Any, v: Any, causal: bool = False, scale: float | None = None) -> tuple[Any, Any]:
+    """The result and the log-sum-exp in float64."""
+    q, k, v = q.double(), k.double(), v.double()
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scores = q @ k.transpose(2, 3) * (q.shape[3] ** -0.5 if scale is None else scale)
+    if causal:
+        rows, columns = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+        seen = (columns <= rows + k.shape[2] - q.shape[2]).to(scores.device)
+        scores = scores.masked_fill(~seen, -float("inf"))
+    return torch.softmax(scores, -1).nan_to_num(0.0) @ v, torch.logsumexp(scores, -1)
+
+
+def operands(sizes: tuple[int, ...], dtype: str, device: str) -> tuple[Any, Any, Any]:
+    batch, heads, shared, m, n, d = sizes
+    q = random(batch, heads, m, d, dtype=dtype, device=device, seed=1)
+    return q, *(random(batch, shared, n, d, dtype=dtype, device=device, seed=seed) for seed in (2, 3))
+
+
+def accept(found: Any, wanted: Any) -> None:
+    eps = torch.finfo(found[0].dtype).eps
+    torch.testing.assert_close(found[0].double(), wanted[0], rtol=2 * eps, atol=eps)
+    torch.testing.assert_close(found[1].double(), wanted[1], rtol=1e-5, atol=1e-5)
+
+
+@cache
+def lowered(target: str, **constants: Any) -> Kernel:
+    path = Path(argus.kernels.__file__).parent / "attention.py"
+    module = parse(SourceFile(path.name, path.read_text(encoding="utf-8")))
+    tiles = HOPPER if target == "sm_90a" else ELSEWHERE
+    options = Options(target, tiles["num_warps"], {**constants, **{k: v for k, v in tiles.items() if k != "num_warps"}})
+    return lower(check(module, "attention_forward", options), target)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("target", ["sm_90a", "cpu"])
+def test_text(target: str, sizes: tuple[int, ...], causal: bool, require_tool: Any) -> None:
+    """The text for a target, run on the host."""
+    require_tool("g++", "clang++", "c++")
+    batch, heads, shared, m, n, d = sizes
+    kernel = lowered(target, DTYPE=bfloat16, D=d, GROUP=heads // shared, CAUSAL=causal)
+    q, k, v = operands(sizes, "bfloat16", "cpu")
+    bits = {name: x.view(torch.uint16).numpy() for name, x in (("q", q), ("k", k), ("v", v))}
+    o, lse = np.full(q.shape, 0x7FC0, np.uint16), np.full(q.shape[:3], np.nan, np.float32)
+    named = {"B": batch, "H": heads, "M": m, "HK": shared, "N": n, "scale": d**-0.5 * LOG2E}
+    named |= {"lse_b": heads * m, "lse_h": m, "lse_m": 1}
+    grid = (-(-m // dict(kernel.constexprs)["BLOCK_M"]), heads, batch)
+    run(kernel, grid, eager=causal, o=o, lse=lse, **bits, **named)
+    accept((torch.from_numpy(o).view(torch.bfloat16), torch.from_numpy(lse)), exact(q, k, v, causal))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_results(device: str, sizes: tuple[int, ...], causal: bool) -> None:
+    q, k, v = operands(sizes, "bfloat16" if sizes[3] % 2 else "float16", device)
+    accept(attention(q, k, v, causal=causal, return_lse=True), exact(q, k, v, causal))
+
+
+@pytest.mark.slow
+def test_heads_next_to_rows_and_misaligned(device: str) -> None:
+    wide = random(2, 70, 3, 4 * 64 + 8, dtype="float16", device=device)
+    parts = [wide[..., i : i + 64].transpose(1, 2) for i in (0, 64, 130)]
+    accept(attention(*parts, scale=0.3, return_lse=True), exact(*parts, scale=0.3))
+    q, k, v = (x.transpose(2, 3).contiguous().transpose(2, 3) for x in parts)
+    accept((attention(q, k, v), exact(q, k, v)[1]), exact(q, k, v))
+
+
+def test_nothing_to_attend_to(device: str) -> None:
+    q, k, v = operands((1, 2, 2, 3, 0, 64), "float16", device)
+    o, lse = attention(q, k, v, return_lse=True)
+    assert not o.any() and bool((lse == -float("inf")).all())
+    assert attention(*operands((0, 2, 1, 3, 5, 64), "float16", device)).shape == (0, 2, 3, 64)
+
+
+@pytest.mark.slow
+def test_scores_that_are_not_finite(device: str) -> None:
+    q, k, v = operands((1, 1, 1, 4, 5, 64), "bfloat16", device)
+    q[0, 0, 1] = float("nan")
+    found = attention(q, k, v)
+    assert bool(found[0, 0, 1].isnan().all()) and not found[0, 0, [0, 2, 3]].isnan().any()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"q": (2, 3, 5, 96)}, "64 or 128"),
+        ({"q": (3, 5, 64)}, "64 or 128"),
+        ({"k": (2, 2, 7, 64)}, "divide"),
+        ({"scale": -1.0}, "positive"),
+        ({"scale": float("nan")}, "positive"),
+        ({"dtype": "float32"}, "float16, bfloat16"),
+    ],
+)
+def test_wrong_arguments_are_refused(change: dict[str, Any], message: str) -> None:
+    dtype = getattr(torch, change.get("dtype", "float16"))
+    q, k = (torch.zeros(change.get(n, (2, 3, 5, 64)), dtype=dtype) for n in "qk")
+    with pytest.raises(LaunchError, match=message):
+        attention(q, k, k, scale=change.get("scale"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("target", "tiles"), [("sm_90a", HOPPER), ("sm_90a", ELSEWHERE), ("sm_80", ELSEWHERE)])
+def test_proved(target: str, tiles: dict[str, int], causal: bool) -> None:
+    assert_proved("attention", "attention_forward", target, DTYPE="float16", D=64, GROUP=4, CAUSAL=causal, **tiles)
