@@ -27,13 +27,15 @@ from argus.layout.core import flat_modes
 
 @dataclass
 class Parts:
-    """A sum. `uniform` and `mixed` are (factor, expression); `coords` the factor of each coordinate."""
+    """A sum. `uniform` and `mixed` are (factor, expression); `coords` the factor of each coordinate; `cuts` of what a
+    coordinate (axis, width, False) is modulo a width, or (axis, width, True) divided by it."""
 
     constant: int = 0
     uniform: list[tuple[int, Expr]] = field(default_factory=list)
     mixed: list[tuple[int, Expr]] = field(default_factory=list)
     coords: dict[int, int] = field(default_factory=dict)
     threads: list[tuple[int, Expr]] = field(default_factory=list)
+    cuts: dict[tuple[int, int, bool], int] = field(default_factory=dict)
 
     def add(self, expr: Expr, factor: int) -> None:
         """Adds `factor * expr`."""
@@ -66,6 +68,19 @@ class Parts:
             (self.mixed if other else self.threads).append((factor, expr))
         else:
             self.uniform.append((factor, expr))
+
+
+    def add_panels(self, expr: Expr, width: int, near: int, far: int) -> bool:
+        """Adds `expr % width * near + expr // width * far`; False if `expr` is no plain coordinate."""
+        inner = split(expr)
+        plain = not (inner.mixed or inner.threads or inner.uniform or inner.constant % width)
+        if not plain or list(inner.coords.values()) != [1] or width & (width - 1):
+            return False
+        (axis,) = inner.coords
+        self.constant += inner.constant // width * far
+        for key, factor in (((axis, width, False), near), ((axis, width, True), far)):
+            self.cuts[key] = self.cuts.get(key, 0) + factor
+        return True
 
 
 def split(expr: Expr) -> Parts:
@@ -149,14 +164,25 @@ def shared_address(shared: Shared, index: tuple[Expr, ...], domain: Domain) -> s
     start = layout.offset if isinstance(layout, SwizzledLayout) else 0
     modes = tuple(inner)
     size = shared.dtype.bytes
-    if all(len(leaves(m)) == 1 for m in modes):
-        parts = Parts(constant=start)
-        for expr, mode in zip(index, modes, strict=True):
-            parts.add(expr, leaves(mode)[0][1])
-        text = _split_offset(parts, swizzle, size, domain)
-        if text is not None:
-            return sum_text([text, str(offset)])
+    parts = _summed(index, modes, start, swizzle is not None)
+    text = None if parts is None else _split_offset(parts, swizzle, size, domain)
+    if text is not None:
+        return sum_text([text, str(offset)])
     return sum_text([_whole_offset(index, modes, start, swizzle, size, domain), str(offset)])
+
+
+def _summed(index: tuple[Expr, ...], modes: tuple[Layout, ...], start: int, panels: bool) -> Parts | None:
+    """The offset before the swizzle as a sum, dimensions of two digits in `panels` of columns; None if it is none."""
+    parts = Parts(constant=start)
+    for expr, mode in zip(index, modes, strict=True):
+        match leaves(mode):
+            case ((_, stride),):
+                parts.add(expr, stride)
+            case ((width, near), (_, far)) if panels and parts.add_panels(expr, width, near, far):
+                pass
+            case _:
+                return None
+    return parts
 
 
 def leaves(mode: Layout) -> tuple[tuple[int, int], ...]:
@@ -178,13 +204,52 @@ def _pieces(parts: Parts, domain: Domain) -> list[_Piece]:
     return pieces
 
 
+def _cut_pieces(parts: Parts, domain: Domain) -> list[_Piece] | None:
+    """The loops' shares of coordinates by panels; None if a panel ends inside of a step of a loop."""
+    pieces = []
+    for (axis, width, quotient), factor in parts.cuts.items():
+        for d in (d for d in domain.loops if d.dim == axis):
+            reach = d.extent * d.stride
+            if domain.fixed is not None:
+                value = domain.fixed[d.name] * d.stride
+                value = value // width if quotient else value % width
+                pieces += [_Piece("", 1, value * factor)] if value else []
+            elif d.stride % width == 0:
+                pieces += [_Piece(d.name, d.extent, d.stride // width * factor)] if quotient else []
+            elif reach <= width:
+                pieces += [] if quotient else [_Piece(d.name, d.extent, d.stride * factor)]
+            elif width % d.stride or reach % width:
+                return None
+            elif quotient:
+                pieces.append(_Piece(f"{d.name} / {width // d.stride}", reach // width, factor))
+            else:
+                pieces.append(_Piece(f"{d.name} % {width // d.stride}", width // d.stride, d.stride * factor))
+    return pieces
+
+
+def _cut_threads(parts: Parts, domain: Domain) -> list[str]:
+    """The thread's share of coordinates by panels."""
+    terms = []
+    for (axis, width, quotient), factor in parts.cuts.items():
+        values, text = domain.layout.coordinates()[:, 0, axis], domain.thread_part(axis)
+        within = int(values.max()) < width
+        if quotient and not within:
+            terms.append(times_text(f"{text} / {width}", factor))
+        elif not quotient and (values % width).any():
+            terms.append(times_text(text if within else f"{text} % {width}", factor))
+    return terms
+
+
 def _split_offset(parts: Parts, swizzle: Swizzle | None, size: int, domain: Domain) -> str | None:
     """The offset in bytes with the thread's share in the prologue; None if the XOR cannot be taken apart."""
     printer = Printer(domain.writer, domain)
-    pieces = _pieces(parts, domain)
+    pieces, cut = _pieces(parts, domain), _cut_pieces(parts, domain)
+    if cut is None:
+        return None
+    pieces += cut
     own = [times_text(domain.thread_part(axis), f) if domain.thread_part(axis) != "0" else "0"
            for axis, f in parts.coords.items() if f]  # fmt: skip
-    own += [printer.times(e, f) for f, e in parts.threads]
+    own += [*_cut_threads(parts, domain), *(printer.times(e, f) for f, e in parts.threads)]
     thread = sum_text(own)
     if swizzle is None:
         hoisted = domain.writer.hoist("int", _bytes(thread, size), "p")
@@ -196,11 +261,13 @@ def _split_offset(parts: Parts, swizzle: Swizzle | None, size: int, domain: Doma
     values = _thread_values(parts, domain)
     if parts.constant:
         pieces.append(_Piece("", 1, parts.constant))
+    # What is a multiple of all that the swizzle looks at and changes is added behind it.
+    period = 1 << max(swizzle.source_mask, swizzle.target_mask).bit_length()
+    far = [p for p in pieces if p.stride % period == 0]
+    pieces = [p for p in pieces if p.stride % period]
     if not _disjoint([values, *(p.values() for p in pieces)]):
         return None
-    reach = int(values.max()) + sum(int(p.values().max()) for p in pieces)
-    top = max(reach, swizzle.source_mask, swizzle.target_mask).bit_length()
-    if gcd(*(f for f, _ in parts.uniform)) % (1 << top):
+    if gcd(*(f for f, _ in parts.uniform)) % period:
         return None
     hoisted = _swizzled_thread(thread, int(np.bitwise_or.reduce(values)), swizzle, size, domain)
     supports = [_support(swizzle(values)), *(_support(swizzle(p.values())) for p in pieces)]
@@ -211,6 +278,7 @@ def _split_offset(parts: Parts, swizzle: Swizzle | None, size: int, domain: Doma
     if crossing and hoisted != "0":
         text = f"({text})"
     added = [_swizzled(p, swizzle, size) for p in beside]
+    added += [times_text(p.name, p.stride * size) if p.name else str(p.stride * size) for p in far]
     return sum_text([text, *added, *uniform_text(parts, printer, size)])
 
 
@@ -237,6 +305,9 @@ def _thread_values(parts: Parts, domain: Domain) -> Ints:
     total = np.zeros(threads.shape[0], dtype=np.int64)
     for axis, factor in parts.coords.items():
         total = total + zero[:, axis].astype(np.int64) * factor
+    for (axis, width, quotient), factor in parts.cuts.items():
+        digit = zero[:, axis] // width if quotient else zero[:, axis] % width
+        total = total + digit.astype(np.int64) * factor
     for factor, expr in parts.threads:
         total = total + np.broadcast_to(evaluate(expr, (), threads, domain.span), threads.shape)[:, 0] * factor
     return total

@@ -155,15 +155,19 @@ def _statements(body: tuple[Stmt, ...], writer: Writer) -> None:
 
 
 def _is_overwritten(stmt: Map, rest: tuple[Stmt, ...], kernel: Kernel) -> bool:
-    """Whether `stmt` clears a whole tile and an asynchronous product is the next to use it: one that need not add."""
+    """Whether `stmt` clears a whole tile and an asynchronous product is the next to use it: one that need not add.
+
+    Not so for a product in a loop: a path on which registers are cleared instead makes the compiler of sm_90a wait for
+    each product by itself.
+    """
     tile = kernel.object(stmt.dst.obj)
     if not isinstance(stmt.value, Const) or stmt.value.value != 0 or stmt.shape != tile.shape:
         return False
     product = next((s for s in rest if tile.name in _used((s,))), None)
     if not isinstance(product, Mma) or product.instr not in WGMMA or product.d.obj != tile.name:
         return False
-    whole = coords(2)
-    return stmt.dst.index == product.d.index == whole and product.shape[:2] == tile.shape and product.a.obj != tile.name
+    whole = stmt.dst.index == product.d.index == coords(2) and product.shape[:2] == tile.shape
+    return whole and product.a.obj != tile.name
 
 
 def _statement(stmt: Stmt, writer: Writer) -> None:

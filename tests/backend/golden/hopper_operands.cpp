@@ -39,11 +39,13 @@ ARGUS_ROLES_KERNEL(argus_hopper_operands, 384)(
         const int thread = argus::thread_id();
         const int t0 = thread / 4 % 8 + thread / 32 % 4 * 16 + thread / 128 * 64;
         const int t1 = thread % 4 * 2;
-        const argus::u64 p0 = argus::matrix_descriptor(smem, 65536, 16384);
+        const int p0 = t0 * 64 + t1;
+        const int p1 = (p0 ^ ((p0 & 448) >> 3)) * 2;
+        const argus::u64 p2 = argus::matrix_descriptor(smem, 65536, 16384);
         const int block0 = argus::block_id<0>();
         const int block1 = argus::block_id<1>();
         const int block2 = argus::block_id<2>();
-        const argus::i64 p1 = argus::i64(t0) * c_stride2 + t1;
+        const argus::i64 p3 = argus::i64(t0) * c_stride2 + t1;
         alignas(16) float acc[64];  // [128x128 | t 4@1*2 8@0 4@0*16 2@0*64 | v 2@1 2@0*8 16@1*8]
         alignas(16) float part[64];  // [128x128 | t 4@1*2 8@0 4@0*16 2@0*64 | v 2@1 2@0*8 16@1*8]
         alignas(16) argus::bf16 ar[64];  // [128x128 | t 4@1*2 8@0 4@0*16 2@0*64 | v 2@1 2@0*8 2@1*8 8@1*16]
@@ -64,7 +66,7 @@ ARGUS_ROLES_KERNEL(argus_hopper_operands, 384)(
             for (int v1 = 0; v1 < 16; ++v1) {
                 #pragma unroll
                 for (int v0 = 0; v0 < 2; ++v0) {
-                    argus::load_shared<2>(smem, (((k0 / 128 % 2) * 16384 + (t0 + v0 * 8) * 64 + (t1 + v1 * 8) % 64 + (t1 + v1 * 8) / 64 * 8192) ^ ((((k0 / 128 % 2) * 16384 + (t0 + v0 * 8) * 64 + (t1 + v1 * 8) % 64 + (t1 + v1 * 8) / 64 * 8192) & 448) >> 3)) * 2, &ar[4 * v1 + 2 * v0]);
+                    argus::load_shared<2>(smem, (p1 ^ v1 % 8 * 16) + v0 * 1024 + v1 / 8 * 16384 + k0 / 128 % 2 * 32768, &ar[4 * v1 + 2 * v0]);
                 }
             }
             argus::async_fence();
@@ -75,7 +77,7 @@ ARGUS_ROLES_KERNEL(argus_hopper_operands, 384)(
             for (int v0 = 0; v0 < 2; ++v0) {
                 #pragma unroll
                 for (int v1 = 0; v1 < 4; ++v1) {
-                    argus::wgmma_m64n128k16<argus::bf16, argus::bf16, 0, 1>(&part[0], &ar[32 * v0 + 8 * v1], argus::descriptor_at(argus::descriptor_at(p0, k0 / 128 % 2 * 2048), 512 * v0 + 128 * v1), v0 + v1 != 0);
+                    argus::wgmma_m64n128k16<argus::bf16, argus::bf16, 0, 1>(&part[0], &ar[32 * v0 + 8 * v1], argus::descriptor_at(argus::descriptor_at(p2, k0 / 128 % 2 * 2048), 512 * v0 + 128 * v1), v0 + v1 != 0);
                 }
             }
             argus::wgmma_commit();
@@ -98,7 +100,7 @@ ARGUS_ROLES_KERNEL(argus_hopper_operands, 384)(
         for (int v1 = 0; v1 < 16; ++v1) {
             #pragma unroll
             for (int v0 = 0; v0 < 2; ++v0) {
-                argus::store_global_if<2>(block0 * 128 + t0 + v0 * 8 < M && block1 * 128 + t1 + v1 * 8 < N, c + (argus::i64(argus::floordiv(block2, T)) * c_stride0 + argus::i64(argus::floormod(block2, T)) * c_stride1 + argus::i64(block0 * 128) * c_stride2 + block1 * 128), p1 + argus::i64(v0 * 8) * c_stride2 + v1 * 8, &acc[4 * v1 + 2 * v0]);
+                argus::store_global_if<2>(block0 * 128 + t0 + v0 * 8 < M && block1 * 128 + t1 + v1 * 8 < N, c + (argus::i64(argus::floordiv(block2, T)) * c_stride0 + argus::i64(argus::floormod(block2, T)) * c_stride1 + argus::i64(block0 * 128) * c_stride2 + block1 * 128), p3 + argus::i64(v0 * 8) * c_stride2 + v1 * 8, &acc[4 * v1 + 2 * v0]);
             }
         }
     }
