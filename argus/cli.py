@@ -83,10 +83,10 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--target", choices=list(TARGETS), required=True)
     build.add_argument("-o", "--output", metavar="DIR", type=Path, default=Path("."), help="default: here")
     mutant = command("mutate", _mutate, "make small edits of a kernel, and count those that the proof catches")
-    mutant.add_argument("file", metavar="FILE[::KERNEL]")
+    mutant.add_argument("files", nargs="+", metavar="FILE[::KERNEL]")
     mutant.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")
     mutant.add_argument("--seed", type=int, default=0, metavar="S", help="which mutants are drawn; default: 0")
-    mutant.add_argument("--count", type=_positive, metavar="N", help="how many mutants are drawn; default: all")
+    mutant.add_argument("--count", type=_positive, metavar="N", help="how many mutants are drawn of each kernel")
     mutant.add_argument("--json", action="store_true", help="print a JSON list with an object for each kernel")
     for sub in (check, build, mutant):
         sub.add_argument("--limit", type=_seconds, default=compile.LIMIT_S, metavar="S",
@@ -375,12 +375,15 @@ def _resources(artifact: Artifact, files: list[str]) -> dict[str, object]:
 
 def _mutate(options: argparse.Namespace) -> int:
     trials: list[mutate.Trial] = []
-    for job in list(_jobs(options.file, options.target, dict(options.constants))):
+    jobs = [job for where in options.files for job in _jobs(where, options.target, dict(options.constants))]
+    for job in jobs:
         explicit = compile.choreograph(compile.elaborate(job.source, job.name, job.options), job.options.target)
         with _steps(f"mutants of {job.name}") as progress:
             trials.append(mutate.trial(explicit, options.seed, options.count, options.limit, progress))
         if not options.json:
             _out().print(mutate.trial_table(trials[-1]))
+    if len(trials) > 1 and not options.json:
+        _out().print(mutate.summary_table(trials))
     if options.json:
         print(json.dumps([mutate.trial_json(t) for t in trials], indent=2))
     return REFUTED if any(t.number(mutate.Outcome.MISSED) for t in trials) else PROVED

@@ -3,7 +3,7 @@
 from argus.mutate.inputs import arguments
 from argus.mutate.judge import Outcome, Result, Trial, trial
 from argus.mutate.mutation import Kind, Mutation, mutations
-from argus.mutate.report import trial_json, trial_table
+from argus.mutate.report import summary_table, trial_json, trial_table
 
 __all__ = [
     "Kind",
@@ -13,6 +13,7 @@ __all__ = [
     "Trial",
     "arguments",
     "mutations",
+    "summary_table",
     "trial",
     "trial_json",
     "trial_table",

@@ -12,6 +12,8 @@ from argus.ir.nodes import (
     Accumulate,
     AssertTags,
     Barrier,
+    BulkCommit,
+    BulkWait,
     CommitGroup,
     Copy,
     For,
@@ -46,6 +48,8 @@ _TITLES: dict[type, str] = {
     MmaFence: "a fence of products",
     MmaCommit: "a commit of products",
     MmaWait: "a wait for products",
+    BulkCommit: "a commit of bulk stores",
+    BulkWait: "a wait for bulk stores",
     ProxyFence: "a proxy fence",
     MbarrierExpect: "an expectation of bytes",
     MbarrierArrive: "an arrival",
@@ -64,10 +68,12 @@ def title(stmt: Stmt) -> str:
 def statement(stmt: Stmt) -> Iterator[Edit]:
     """The edits of one statement, except for leaving out or moving what synchronises."""
     match stmt:
-        case WaitGroup(pending=pending) | MmaWait(pending=pending):
+        case WaitGroup(pending=pending) | MmaWait(pending=pending) | BulkWait(pending=pending):
             yield "wait for one group less", Kind.COUNT, (replace(stmt, pending=pending + 1),)
             if pending:
                 yield "wait for one group more", Kind.COUNT, (replace(stmt, pending=pending - 1),)
+            if isinstance(stmt, BulkWait):
+                yield "wait for more or for less than the reads", Kind.COUNT, (replace(stmt, read=not stmt.read),)
         case MbarrierExpect() | MbarrierArrive() | MbarrierWait():
             yield from _mbarrier(stmt)
         case Copy():
@@ -91,6 +97,9 @@ def statement(stmt: Stmt) -> Iterator[Edit]:
         other = _other_threads(stmt.layout)
         if other is not None:
             yield "give elements to other threads", Kind.LAYOUT, (replace(stmt, layout=other),)
+    if isinstance(stmt, Map | Accumulate) and stmt.scope is not None:
+        scope = "warp" if stmt.scope == "thread" else "thread"
+        yield f"combine within a {scope}", Kind.SCOPE, (replace(stmt, scope=scope),)
 
 
 # ---------------------------------------------------------------------------- statements
@@ -183,6 +192,10 @@ def _loop(stmt: For) -> Iterator[Edit]:
     yield "double the step", Kind.LOOP, (replace(stmt, step=2 * step),)
     if step % 2 == 0:
         yield "halve the step", Kind.LOOP, (replace(stmt, step=step // 2),)
+    if stmt.counter is not None:
+        for change in (1, -1):
+            counter = replace(stmt.counter, wrap=stmt.counter.wrap + change)
+            yield f"wrap the count at {counter.wrap}", Kind.COUNT, (replace(stmt, counter=counter),)
 
 
 def _longer(stmt: AssertTags) -> AssertTags:

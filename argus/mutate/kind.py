@@ -11,6 +11,7 @@ class Kind(Enum):
     DROP = "drop synchronisation"
     MOVE = "move synchronisation"
     COUNT = "counts, parities, stages"
+    SCOPE = "scopes"
     LAYOUT = "layouts and places"
     INDEX = "indices"
     MASK = "masks and conditions"

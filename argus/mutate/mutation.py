@@ -6,11 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from argus.ir.expr import Const, Op, Thread
 from argus.ir.nodes import (
     AssertTags,
     Barrier,
+    BulkCommit,
+    BulkWait,
     CommitGroup,
     For,
+    If,
     Kernel,
     MbarrierArrive,
     MbarrierExpect,
@@ -26,6 +30,7 @@ from argus.ir.nodes import (
     WaitGroup,
 )
 from argus.ir.text import print_stmt
+from argus.ir.types import boolean
 from argus.ir.visit import rewrite_blocks
 from argus.mutate import edits, whole
 from argus.mutate.kind import Kind
@@ -35,7 +40,7 @@ __all__ = ["Kind", "Mutation", "mutations"]
 
 Block = tuple[Stmt, ...]
 _SYNCHRONISATION = (
-    Barrier, CommitGroup, WaitGroup, MmaFence, MmaCommit, MmaWait, ProxyFence,
+    Barrier, CommitGroup, WaitGroup, MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence,
     MbarrierExpect, MbarrierArrive, MbarrierWait,
 )  # fmt: skip
 
@@ -82,7 +87,7 @@ def mutations(kernel: Kernel) -> list[Mutation]:
 
     first = 0
     for number, block in enumerate(_blocks(kernel)):
-        for edit in _block_edits(block, first):
+        for edit in _block_edits(block, first, kernel):
             changed = replace(kernel, body=_with_block(kernel, number, edit.block))
             before, after = _text(edit.before, kernel), _text(edit.after, kernel)
             add(Mutation(edit.name, edit.kind, edit.before[0].span, before, after, changed))
@@ -121,10 +126,10 @@ def _text(stmts: Block, kernel: Kernel) -> str:
     return "\n".join(print_stmt(s, kernel).split("\n", 1)[0] for s in stmts)
 
 
-def _block_edits(block: Block, first: int) -> Iterator[_Edit]:
-    """Edits of one block, whose statements are numbered from `first`."""
+def _block_edits(block: Block, first: int, kernel: Kernel) -> Iterator[_Edit]:
+    """Edits of one block of a kernel, whose statements are numbered from `first`."""
     for i, stmt in enumerate(block):
-        for name, kind, new in _statement_edits(stmt):
+        for name, kind, new in _statement_edits(stmt, kernel.warp_size):
             yield _Edit(f"{name} (statement {first + i})", kind, (stmt,), new, (*block[:i], *new, *block[i + 1 :]))
     for i in range(len(block) - 1):
         yield from _exchange(block, i, first)
@@ -135,9 +140,11 @@ def _block_edits(block: Block, first: int) -> Iterator[_Edit]:
             yield from _moved_out(block, i, stmt, first)
 
 
-def _statement_edits(stmt: Stmt) -> Iterator[edits.Edit]:
+def _statement_edits(stmt: Stmt, warp: int) -> Iterator[edits.Edit]:
     if isinstance(stmt, _SYNCHRONISATION):
         yield f"drop {edits.title(stmt)}", Kind.DROP, ()
+        first = If(Op("lt", (Thread(), Const(warp)), boolean), (stmt,), span=stmt.span)
+        yield f"one warp only: {edits.title(stmt)}", Kind.SCOPE, (first,)
     yield from edits.statement(stmt)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -36,6 +36,24 @@ def trial_table(trial: Trial) -> RenderableType:
     table.add_section()
     table.add_row("all", *_numbers(trial, None))
     return Group(table, *_missed(trial), *_unknown(trial))
+
+
+def summary_table(trials: Sequence[Trial]) -> RenderableType:
+    """Numbers by kernel, by class of edits, and in all."""
+    table = Table(title="all kernels", title_justify="left")
+    table.add_column("")
+    for heading in ("mutants", *(o.value for o in Outcome)):
+        table.add_column(heading, justify="right")
+    for trial in trials:
+        table.add_row(trial.kernel, *_numbers(trial, None))
+    table.add_section()
+    together = Trial("", 0, 0, tuple(r for trial in trials for r in trial.results))
+    for kind in Kind:
+        if any(r.mutation.kind is kind for r in together.results):
+            table.add_row(kind.value, *_numbers(together, kind))
+    table.add_section()
+    table.add_row("all", *_numbers(together, None))
+    return table
 
 
 def _numbers(trial: Trial, kind: Kind | None) -> Iterator[Text]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from argus.ir.expr import Const, Expr, Op, rewrite
 from argus.ir.nodes import Assume, InRange, Kernel, Mbarrier, Requires, Shared
 from argus.ir.text import print_expr
+from argus.ir.visit import map_exprs, rewrite_body
 from argus.layout import AnyLayout, Layout, Swizzle, SwizzledLayout
 from argus.mutate.kind import Kind
 from argus.source import Span
@@ -34,6 +35,7 @@ def edits(kernel: Kernel) -> Iterator[Declared]:
             before, after = (f"shared {t.name} layout {t.layout} at {t.offset}" for t in (tile, new))
             changed = replace(kernel, shared=tuple(new if s is tile else s for s in kernel.shared))
             yield Declared(f"{name} of {tile.name}", Kind.LAYOUT, tile.span, before, after, changed)
+    yield from _stages(kernel)
     for barrier in kernel.barriers:
         for name, array in _mbarrier(barrier):
             before, after = (f"mbarrier {b.name} count {b.count} arrivals {b.arrivals}" for b in (barrier, array))
@@ -85,14 +87,42 @@ def _preconditions(kernel: Kernel) -> Iterator[Declared]:
             yield Declared(name, Kind.REQUIRES, tensor.span, before, after, changed)
 
 
+def _stages(kernel: Kernel) -> Iterator[Declared]:
+    """One buffer less in all indices: the number of buffers is the first extent of a tile of more than two."""
+    for stages in sorted({t.shape[0] for t in kernel.shared if len(t.shape) > 2 and t.shape[0] > 1}):
+
+        def fewer(e: Expr, stages: int = stages) -> Expr | None:
+            match e:
+                case Op(op="mod" | "floordiv", args=(x, Const(value=value) as count)) if value == stages:
+                    return replace(e, args=(x, replace(count, value=stages - 1)))
+                case _:
+                    return None
+
+        body = rewrite_body(kernel.body, lambda s, change=fewer: (map_exprs(s, change),))  # type: ignore[misc]
+        name = f"go round {stages - 1} of {stages} buffers"
+        yield Declared(name, Kind.COUNT, kernel.span, f"% {stages}", f"% {stages - 1}", replace(kernel, body=body))
+
+
 def _tile(tile: Shared) -> Iterator[tuple[str, Shared]]:
     """Another layout, or another place, of one shared tile."""
     if tile.offset:
         yield "place at byte 0", replace(tile, offset=0)
     if tile.layout is None:
         return
+    if len(tile.shape) > 2 and tile.shape[0] > 1:
+        yield "one buffer less", _shorter(tile, tile.layout)
     for name, layout in _layouts(tile.layout):
         yield name, replace(tile, layout=layout)
+
+
+def _shorter(tile: Shared, layout: AnyLayout) -> Shared:
+    """The tile with one place less along its first dimension."""
+    plain = layout.inner if isinstance(layout, SwizzledLayout) else layout
+    assert isinstance(plain, Layout) and isinstance(plain.shape, tuple) and isinstance(plain.stride, tuple)
+    shape = (tile.shape[0] - 1, *tile.shape[1:])
+    less = Layout((shape[0], *plain.shape[1:]), plain.stride)
+    changed = replace(layout, inner=less) if isinstance(layout, SwizzledLayout) else less
+    return replace(tile, shape=shape, layout=changed)
 
 
 def _layouts(layout: AnyLayout) -> Iterator[tuple[str, AnyLayout]]:
