@@ -10,6 +10,7 @@ from pathlib import Path
 from argus import compile
 from argus.frontend import Options
 from argus.ir.nodes import Kernel
+from argus.ir.text import parse_kernel
 from argus.source import SourceFile
 
 ROOT = Path(__file__).parent.parent.parent
@@ -34,6 +35,7 @@ class Text:
 class Case:
     """One wrong kernel: its file, kernel and target, the mistake, and the code and property that it is refuted for.
 
+    The file is a kernel's text, or, as `.ir`, explicit IR. The property is "refused" where no launch could run it.
     `also` are further edits that the mistake needs to be that mistake alone; the accepted twin has them, too.
     """
 
@@ -74,5 +76,7 @@ def _explicit(
     text = (ROOT / file).read_text(encoding="utf-8")
     for edit in edits:
         text = edit(text)
+    if file.endswith(".ir"):
+        return parse_kernel(text)
     options = Options(target=target, constexprs=dict(constants))
     return compile.choreograph(compile.elaborate(SourceFile(file, text), name, options), target)

@@ -9,6 +9,7 @@ from argus.ir.expr import Const, Expr, LoopVar, Op, Thread, op, rewrite
 from argus.ir.nodes import (
     Access,
     Barrier,
+    BulkWait,
     CommitGroup,
     Copy,
     For,
@@ -19,9 +20,11 @@ from argus.ir.nodes import (
     MbarrierExpect,
     MbarrierWait,
     Mma,
+    MmaWait,
     Roles,
     Shared,
     Stmt,
+    WaitGroup,
 )
 from argus.ir.visit import rewrite_blocks, rewrite_body, walk
 from argus.layout import AnyLayout, SwizzledLayout
@@ -44,6 +47,30 @@ def drop(kind: type[Stmt], which: Chosen = lambda stmt: True) -> Edit:
 def of_ring(name: str) -> Chosen:
     """Statements on one array of mbarriers."""
     return lambda s: getattr(s, "barrier", "") == name
+
+
+def drop_next_to(kind: type[Stmt], neighbour: type[Stmt]) -> Edit:
+    """Without the statements of one kind that stand right before one of another."""
+
+    def block(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        following = (*stmts[1:], None)
+        return tuple(
+            s
+            for s, after in zip(stmts, following, strict=True)
+            if not (isinstance(s, kind) and isinstance(after, neighbour))
+        )
+
+    return lambda kernel: replace(kernel, body=rewrite_blocks(kernel.body, block))
+
+
+def only_if(kind: type[Stmt], cond: Expr) -> Edit:
+    """The statements of one kind run under a condition."""
+    return statements(lambda s: (If(cond, (s,), span=s.span),) if isinstance(s, kind) else None)
+
+
+def one_more_pending(kind: type[WaitGroup] | type[MmaWait] | type[BulkWait]) -> Edit:
+    """Waits that leave one group more unfinished."""
+    return statements(lambda s: (replace(s, pending=s.pending + 1),) if isinstance(s, kind) else None)
 
 
 # ---------------------------------------------------------------------------- mbarriers
