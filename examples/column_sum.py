@@ -12,6 +12,7 @@ def column_sum(
     COLUMNS: al.constexpr = 128,
 ):
     M, N = x.shape
+    al.spec(total, lambda n: al.sum(lambda m: x[m, n]))
     al.tag(x, lambda m, n: (m, n))
     pid_m, pid_n = al.grid(al.cdiv(M, ROWS), al.cdiv(N, COLUMNS))
     rows = pid_m * ROWS + al.arange(ROWS)

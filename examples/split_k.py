@@ -16,6 +16,7 @@ def split_k(
 ):
     M, K = a.shape
     N = b.shape[0]
+    al.spec(c, lambda m, n: al.sum(lambda k: a[m, k] * b[n, k]))
     al.tag(a, lambda m, k: (m, k))
     al.tag(b, lambda n, k: (n, k))
     pid_m, pid_n, split = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), al.cdiv(K, DEPTH))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from argus.ir.expr import Const, Op, Thread
+from argus.ir.expr import Const, Thread, op
 from argus.ir.nodes import (
     AssertTags,
     Barrier,
@@ -30,7 +30,6 @@ from argus.ir.nodes import (
     WaitGroup,
 )
 from argus.ir.text import print_stmt
-from argus.ir.types import boolean
 from argus.ir.visit import rewrite_blocks
 from argus.mutate import edits, whole
 from argus.mutate.kind import Kind
@@ -87,7 +86,7 @@ def mutations(kernel: Kernel) -> list[Mutation]:
 
     first = 0
     for number, block in enumerate(_blocks(kernel)):
-        for edit in _block_edits(block, first, kernel):
+        for edit in _block_edits(block, first):
             changed = replace(kernel, body=_with_block(kernel, number, edit.block))
             before, after = _text(edit.before, kernel), _text(edit.after, kernel)
             add(Mutation(edit.name, edit.kind, edit.before[0].span, before, after, changed))
@@ -126,10 +125,10 @@ def _text(stmts: Block, kernel: Kernel) -> str:
     return "\n".join(print_stmt(s, kernel).split("\n", 1)[0] for s in stmts)
 
 
-def _block_edits(block: Block, first: int, kernel: Kernel) -> Iterator[_Edit]:
-    """Edits of one block of a kernel, whose statements are numbered from `first`."""
+def _block_edits(block: Block, first: int) -> Iterator[_Edit]:
+    """Edits of one block, whose statements are numbered from `first`."""
     for i, stmt in enumerate(block):
-        for name, kind, new in _statement_edits(stmt, kernel.warp_size):
+        for name, kind, new in _statement_edits(stmt):
             yield _Edit(f"{name} (statement {first + i})", kind, (stmt,), new, (*block[:i], *new, *block[i + 1 :]))
     for i in range(len(block) - 1):
         yield from _exchange(block, i, first)
@@ -140,11 +139,11 @@ def _block_edits(block: Block, first: int, kernel: Kernel) -> Iterator[_Edit]:
             yield from _moved_out(block, i, stmt, first)
 
 
-def _statement_edits(stmt: Stmt, warp: int) -> Iterator[edits.Edit]:
+def _statement_edits(stmt: Stmt) -> Iterator[edits.Edit]:
     if isinstance(stmt, _SYNCHRONISATION):
         yield f"drop {edits.title(stmt)}", Kind.DROP, ()
-        first = If(Op("lt", (Thread(), Const(warp)), boolean), (stmt,), span=stmt.span)
-        yield f"one warp only: {edits.title(stmt)}", Kind.SCOPE, (first,)
+        even = op("eq", op("mod", Thread(), Const(2)), Const(0))
+        yield f"every other thread only: {edits.title(stmt)}", Kind.SCOPE, (If(even, (stmt,), span=stmt.span),)
     yield from edits.statement(stmt)
 
 

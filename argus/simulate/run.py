@@ -147,7 +147,7 @@ def run_blocks(
         if run.checks:
             check_coverage(run, complete)
             for stmt in _specifications(run.kernel):
-                check_spec(run, stmt)
+                check_spec(run, stmt, complete)
     except Stopped:
         complete = False
     tensors = {name: t.contents.values.reshape(t.shape) for name, t in run.tensors.items() if t.dense}

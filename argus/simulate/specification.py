@@ -8,15 +8,18 @@ import numpy as np
 from typing_extensions import assert_never
 
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
-from argus.ir.nodes import Fragment, Kernel, Shared, Spec, SpecOp, SpecReduce, SpecTerm
+from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Spec, SpecOp, SpecReduce, SpecTerm
+from argus.ir.visit import walk
 from argus.simulate.evaluate import FUNCTIONS, Number
 from argus.simulate.launch import scalar
 from argus.simulate.machine import Run
 from argus.simulate.memory import GlobalTensor
 from argus.simulate.numeric import Array
 from argus.simulate.outcome import Violation
+from argus.simulate.usage import usage
 
 _CHUNK = 1 << 22
+_UFUNCS: dict[str, np.ufunc] = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
 _MOST_TERMS = 1 << 27
 """Terms that are evaluated; of larger outputs only evenly spaced elements are."""
 _COARSE = 10
@@ -33,16 +36,24 @@ _MANTISSA = {
 }
 
 
-def check_spec(run: Run, stmt: Spec) -> None:
-    """Report the written element of the output that is farthest from its specified value, if it is too far."""
+def check_spec(run: Run, stmt: Spec, complete: bool) -> None:
+    """Report the written element of the output that is farthest from its specified value, if it is too far.
+
+    Of an output that is accumulated into, all elements count, after all blocks: the specification says what is added.
+    """
     output = run.tensors[stmt.output]
-    index = output.contents.index(np.flatnonzero(output.writes > 0))
+    combined = _combined(run, stmt)
+    if combined is not None and not (complete and output.dense):
+        return
+    index = output.contents.index(np.flatnonzero((output.writes > 0) | (combined is not None)))
     most = max(1, _MOST_TERMS // _volume(stmt.value, run.params))
     index = index[:: max(1, -(-len(index) // most))]
     if not len(index):
         return
     coords = np.unravel_index(index, output.shape) if output.shape else ()
     reference = evaluate_spec(stmt, coords, run)
+    if combined is not None:
+        reference = combined(reference, output.contents.initial(index).astype(np.float64))
     actual = output.contents.values[output.contents.cells(index)].astype(np.float64)
     with np.errstate(all="ignore"):
         error = np.abs(actual - reference)
@@ -71,6 +82,13 @@ def check_spec(run: Run, stmt: Spec) -> None:
             certain=bool((error > coarse).any()),
         )
         run.log.add(violation)
+
+
+def _combined(run: Run, stmt: Spec) -> np.ufunc | None:
+    """How the output is accumulated into, if it is, and is not stored to."""
+    ops = {s.op for s in walk(run.kernel.body) if isinstance(s, Accumulate) and s.dst.obj == stmt.output}
+    stored = stmt.output in usage(run.kernel).stored
+    return None if stored or len(ops) != 1 else _UFUNCS[ops.pop()]
 
 
 def tolerance(kernel: Kernel, stmt: Spec, magnitude: Array, scale: float, mantissa: int = 23) -> Array:
@@ -137,8 +155,7 @@ class _Reference:
                 shape = np.broadcast_shapes(values.shape, *(a.shape for a in inner.values()))
                 values = np.broadcast_to(values, shape)
                 start = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf}[op]
-                ufunc: np.ufunc = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}[op]
-                result: Array = ufunc.reduce(values, axis=-1, initial=start)
+                result: Array = _UFUNCS[op].reduce(values, axis=-1, initial=start)
                 return result
             case SpecOp(op=op, args=args):
                 return self._apply(op, [self.term(a, axes) for a in args])

@@ -1,0 +1,378 @@
+"""Matching of a kernel's terms with a specification's.
+
+Both are walked together. A load must come from the specified cell for every instance; a reduction must collect every
+value of its bound variable exactly once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, walk
+from argus.ir.nodes import SpecOp, SpecReduce, SpecTerm
+from argus.ir.types import DType
+from argus.verify.relations import (
+    Model,
+    UnionMap,
+    UnionSet,
+    empty_map,
+    identifier,
+    isl,
+    map_parts,
+)
+from argus.verify.terms import (
+    Apply,
+    Cases,
+    Constant,
+    Load,
+    Opaque,
+    Parameter,
+    Reduce,
+    Term,
+    Via,
+    constant_regions,
+)
+
+IDEMPOTENT = ("maximum", "minimum")
+"""Reductions whose value does not depend on how often a term contributes."""
+
+
+@dataclass(frozen=True)
+class Mismatch(Exception):
+    """The terms differ. `roots` are failing root instances if indices differ, None if the forms do."""
+
+    message: str
+    roots: UnionSet | None = None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where matching stands: {root -> instance of the term} and {root -> V[v0, v1, ...]} for the bound variables.
+
+    `origin`: {root -> store instance}, for reporting.
+    """
+
+    path: UnionMap
+    variables: UnionMap
+    axes: tuple[int, ...]
+    origin: UnionMap
+
+    @property
+    def roots(self) -> UnionSet:
+        return self.path.domain()
+
+    def restricted(self, roots: UnionSet) -> Scope:
+        """Only these roots."""
+        return replace(
+            self,
+            path=self.path.intersect_domain(roots),
+            variables=self.variables.intersect_domain(roots),
+        )
+
+
+class Matcher:
+    """Walks a term and a specification together."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def as_variables(self, cells: isl.Map) -> UnionMap:
+        """{store instance -> V[output coordinates]}."""
+        return cells.set_tuple_name(isl.dim_type.out, "V").to_union_map()
+
+    # ------------------------------------------------------------------ terms
+
+    def match(self, term: Term, spec: SpecTerm, scope: Scope) -> None:
+        """Raises `Mismatch` unless the term equals the specification for every root."""
+        if scope.roots.is_empty():
+            return
+        match term:
+            case Via(along=along, term=inner):
+                path = scope.path.apply_range(along)
+                lost = scope.roots.subtract(path.domain())
+                if not lost.is_empty():
+                    raise Mismatch("a value that nothing wrote takes part", self._origins(scope, lost))
+                self.match(inner, spec, replace(scope, path=path))
+            case Cases(parts=parts):
+                self._cases(parts, spec, scope)
+            case Opaque(reason=reason):
+                raise Mismatch(reason)
+            case _:
+                self._form(term, spec, scope)
+
+    def _cases(self, parts: tuple[tuple[UnionSet, Term], ...], spec: SpecTerm, scope: Scope) -> None:
+        rest = scope.roots
+        for region, inner in parts:
+            here = scope.path.intersect_range(region).domain()
+            self.match(inner, spec, scope.restricted(here))
+            rest = rest.subtract(here)
+        if not rest.is_empty():
+            raise Mismatch("a value that nothing wrote takes part", self._origins(scope, rest))
+
+    def _form(self, term: Term, spec: SpecTerm, scope: Scope) -> None:
+        spec = strip(spec)
+        match term, spec:
+            case Load(), Elem():
+                self._load(term, spec, scope)
+            case Constant(value=value), Const(value=wanted):
+                if value != float(wanted):
+                    raise Mismatch(f"the constant {value} where the specification has {wanted}")
+            case Parameter(name=name), Param(name=wanted_name):
+                if name != wanted_name:
+                    raise Mismatch(f"'{name}' where the specification has '{wanted_name}'")
+            case Reduce(), SpecReduce():
+                self._reduce(term, spec, scope)
+            case Apply(), Op() | SpecOp():
+                self._apply(term, spec, scope)
+            case _:
+                raise Mismatch(f"{_describe(term)} where the specification has {_describe_spec(spec)}")
+
+    def _apply(self, term: Apply, spec: Op | SpecOp, scope: Scope) -> None:
+        if term.op != spec.op or len(term.args) != len(spec.args):
+            raise Mismatch(f"'{term.op}' where the specification has '{spec.op}'")
+        try:
+            for mine, wanted in zip(term.args, spec.args, strict=True):
+                self.match(mine, wanted, scope)
+        except Mismatch as straight:
+            if not OPERATORS[term.op].commutative:
+                raise
+            try:
+                for mine, wanted in zip(reversed(term.args), spec.args, strict=True):
+                    self.match(mine, wanted, scope)
+            except Mismatch:
+                raise straight from None
+
+    def _load(self, term: Load, spec: Elem, scope: Scope) -> None:
+        if term.tensor != spec.obj:
+            raise Mismatch(f"an element of '{term.tensor}' where the specification has one of '{spec.obj}'")
+        arrived = scope.path.apply_range(term.cells)
+        wanted = scope.variables.apply_range(self._index(spec, scope))
+        wrong = arrived.subtract(wanted).domain().union(wanted.intersect_domain(scope.roots).subtract(arrived).domain())
+        if not wrong.is_empty():
+            raise Mismatch(
+                f"an element of '{spec.obj}' at other coordinates than specified", self._origins(scope, wrong)
+            )
+
+    def _index(self, spec: Elem, scope: Scope) -> UnionMap:
+        """{V[...] -> cell} of a specified element."""
+        names = {axis: f"v{position}" for position, axis in enumerate(scope.axes)}
+        coords = tuple(names.get(axis, "0") for axis in range(max((*scope.axes, -1)) + 1))
+        domain = ", ".join(names[axis] for axis in scope.axes)
+        if any(isinstance(e, Elem) for e in spec.index):
+            return self._indirect(spec, domain, coords)
+        texts = ", ".join(self.model.translator.integer(e, coords) for e in spec.index)
+        return self.model.parse_map(f"{{ V[{domain}] -> {identifier(spec.obj)}[{texts}] }}").to_union_map()
+
+    def _indirect(self, spec: Elem, domain: str, coords: tuple[str, ...]) -> UnionMap:
+        """A cell through index tensors, in the form of `TagAnalysis.indirect_cells`."""
+        result: UnionMap | None = None
+        for index in spec.index:
+            if isinstance(index, Elem):
+                inner = ", ".join(self.model.translator.integer(e, coords) for e in index.index)
+                image = f"data_{identifier(index.obj)}[{inner}]"
+            else:
+                image = f"[{self.model.translator.integer(index, coords)}]"
+            part = self.model.parse_map(f"{{ V[{domain}] -> {image} }}").to_union_map()
+            result = part if result is None else result.range_product(part)
+        assert result is not None
+        return result
+
+    def _origins(self, scope: Scope, roots: UnionSet) -> UnionSet:
+        return roots.apply(scope.origin)
+
+    # ------------------------------------------------------------------ reductions
+
+    def _reduce(self, term: Reduce, spec: SpecReduce, scope: Scope) -> None:
+        self._exactly_once(self.counted(term, spec, scope), spec, scope)
+
+    def counted(self, term: Reduce, spec: SpecReduce, scope: Scope) -> UnionMap:
+        """{[root -> k] -> contribution}: every contribution is that of one value of the bound variable."""
+        if term.op != spec.op:
+            raise Mismatch(f"a reduction by '{term.op}' where the specification has '{spec.op}'")
+        pieces = self._contributions(term, scope, spec.dtype)
+        counted = empty_map()  # {[root -> k] -> contribution}
+        for leaf, up, inner in pieces:
+            bound = self._bound_variable(inner, spec, leaf)
+            if bound is None:
+                raise Mismatch("a reduction whose terms do not load through the bound variable")
+            variables = up.apply_range(scope.variables)
+            extended = _append(variables, bound, len(scope.axes))
+            self.match(inner, spec.body, replace(leaf, variables=extended, axes=(*scope.axes, spec.axis)))
+            counted = counted.union(up.range_product(bound).reverse())
+        return counted
+
+    def _contributions(self, term: Reduce, scope: Scope, dtype: DType) -> list[tuple[Scope, UnionMap, Term]]:
+        """Contributions that count, as (scope over [root -> instance], {that -> root}, term); partial sums opened."""
+        identity = float(REDUCTIONS[term.op](dtype))
+        starts = [r for r, v in constant_regions(term.start, scope.roots, scope.path) if v == identity]
+        unstarted = scope.roots
+        for region in starts:
+            unstarted = unstarted.subtract(region)
+        if not unstarted.is_empty():
+            raise Mismatch("a reduction that does not start from its identity element")
+        result = []
+        for along, inner in term.parts:
+            reached = scope.path.apply_range(along)
+            if reached.is_empty():
+                continue
+            up, path = reached.domain_map(), reached.range_map()
+            counting = path.domain()
+            for region, value in constant_regions(inner, counting, path):
+                if value == identity:
+                    counting = counting.subtract(region)
+                elif not region.is_empty():
+                    text = f"the constant {value:g} (padding?) takes part in the reduction by '{term.op}'"
+                    raise Mismatch(text, region.apply(up).apply(scope.origin))
+            up, path = up.intersect_domain(counting), path.intersect_domain(counting)
+            leaf = Scope(path, empty_map(), (), up.apply_range(scope.origin))
+            opened = self._open(term.op, inner, leaf, dtype)
+            result += [(s, u.apply_range(up), t) for s, u, t in opened]
+        return result
+
+    def _open(self, op: str, term: Term, scope: Scope, dtype: DType) -> list[tuple[Scope, UnionMap, Term]]:
+        """A contribution that is itself a reduction by the same operator is replaced by its contributions."""
+        match term:
+            case Via(along=along, term=inner):
+                return self._open(op, inner, replace(scope, path=scope.path.apply_range(along)), dtype)
+            case Cases(parts=parts):
+                found = []
+                for region, inner in parts:
+                    here = scope.path.intersect_range(region).domain()
+                    if not here.is_empty():
+                        limited = replace(scope, path=scope.path.intersect_domain(here))
+                        found += self._open(op, inner, limited, dtype)
+                return found
+            case Reduce(op=inner_op) if inner_op == op:
+                return self._contributions(term, scope, dtype)
+            case _:
+                return [(scope, scope.roots.identity(), term)]
+
+    def _bound_variable(self, term: Term, spec: SpecReduce, scope: Scope) -> UnionMap | None:
+        """{root -> [k]}, read off a load that the specification indexes by the bound variable itself."""
+        for elem in _elements(spec.body):
+            for dim, index in enumerate(elem.index):
+                if index == Coord(spec.axis):
+                    found = self._coordinate(term, elem.obj, dim, scope)
+                    if found is not None:
+                        return found
+        return None
+
+    def _coordinate(self, term: Term, tensor: str, dim: int, scope: Scope) -> UnionMap | None:
+        """{root -> [coordinate dim]} of the first load of `tensor` in a term."""
+        match term:
+            case Load(tensor=name, cells=cells) if name == tensor:
+                return _project(scope.path.apply_range(cells), dim)
+            case Via(along=along, term=inner):
+                return self._coordinate(inner, tensor, dim, replace(scope, path=scope.path.apply_range(along)))
+            case Apply(args=args):
+                for arg in args:
+                    found = self._coordinate(arg, tensor, dim, scope)
+                    if found is not None:
+                        return found
+                return None
+            case Cases(parts=parts):
+                total = empty_map()
+                for region, inner in parts:
+                    here = scope.path.intersect_range(region).domain()
+                    if here.is_empty():
+                        continue
+                    found = self._coordinate(inner, tensor, dim, replace(scope, path=scope.path.intersect_domain(here)))
+                    if found is None:
+                        return None
+                    total = total.union(found)
+                return total
+            case _:
+                return None
+
+    def _exactly_once(self, counted: UnionMap, spec: SpecReduce, scope: Scope) -> None:
+        """Every value of the bound variable contributes for every root, and once if that matters to the reduction."""
+        wanted = isl.UnionMap.from_domain_and_range(scope.roots, self.values(spec))
+        arrived = counted.domain().unwrap() if not counted.is_empty() else empty_map()
+        missing = wanted.subtract(arrived).domain()
+        if not missing.is_empty():
+            raise Mismatch("a term of the reduction is missing", self._origins(scope, missing))
+        extra = arrived.subtract(wanted).domain()
+        if not extra.is_empty():
+            raise Mismatch("the reduction has a term too many", self._origins(scope, extra))
+        if spec.op not in IDEMPOTENT and not counted.is_single_valued():
+            pairs = counted.reverse().apply_range(counted)
+            distinct = pairs.subtract(pairs.domain().union(pairs.range()).identity())
+            roots = distinct.domain().apply(counted.reverse()).unwrap().domain()
+            raise Mismatch("a term of the reduction contributes more than once", self._origins(scope, roots))
+
+    def values(self, spec: SpecReduce) -> UnionSet:
+        """[k] for every value of a bound variable."""
+        name = f"k{spec.axis}"
+        extent = self.model.translator.integer(spec.extent, ())
+        return self.model.parse_set(f"{{ [{name}] : 0 <= {name} < {extent} }}").to_union_set()
+
+
+# ---------------------------------------------------------------------------- helpers
+
+
+def strip(spec: SpecTerm) -> SpecTerm:
+    """Casts are transparent."""
+    while isinstance(spec, (Op, SpecOp)) and spec.op == "cast":
+        spec = spec.args[0]
+    return spec
+
+
+def _elements(spec: SpecTerm) -> list[Elem]:
+    match spec:
+        case SpecReduce(body=body):
+            return _elements(body)
+        case SpecOp(args=args):
+            return [e for a in args for e in _elements(a)]
+        case _:
+            expr: Expr = spec
+            return [e for e in walk(expr) if isinstance(e, Elem)]
+
+
+def _append(variables: UnionMap, bound: UnionMap, count: int) -> UnionMap:
+    """{root -> V[v0, ..., k]} from {root -> V[v0, ...]} and {root -> [k]}."""
+    dims = ", ".join(f"v{i}" for i in range(count))
+    more = f"{dims}, k" if dims else "k"
+    flatten = isl.UnionMap(f"{{ [V[{dims}] -> [k]] -> V[{more}] }}")
+    return variables.range_product(bound).apply_range(flatten)
+
+
+def _project(cells: UnionMap, dim: int) -> UnionMap:
+    """{root -> [coordinate dim of the cell]}."""
+    result = empty_map()
+    for part in map_parts(cells):
+        name, rank = part.get_tuple_name(isl.dim_type.out), part.dim(isl.dim_type.out)
+        dims = ", ".join(f"x{i}" for i in range(rank))
+        result = result.union(part.to_union_map().apply_range(isl.UnionMap(f"{{ {name}[{dims}] -> [x{dim}] }}")))
+    return result
+
+
+def _describe(term: Term) -> str:
+    match term:
+        case Load(tensor=tensor):
+            return f"an element of '{tensor}'"
+        case Constant(value=value):
+            return f"the constant {value}"
+        case Parameter(name=name):
+            return f"'{name}'"
+        case Apply(op=op):
+            return f"'{op}'"
+        case Reduce(op=op):
+            return f"a reduction by '{op}'"
+        case _:
+            return "a value without a term"
+
+
+def _describe_spec(spec: SpecTerm) -> str:
+    match spec:
+        case Elem(obj=obj):
+            return f"an element of '{obj}'"
+        case Const(value=value):
+            return f"the constant {value}"
+        case Param(name=name):
+            return f"'{name}'"
+        case SpecReduce(op=op):
+            return f"a reduction by '{op}'"
+        case Op(op=op) | SpecOp(op=op):
+            return f"'{op}'"
+        case _:
+            return "an index"
