@@ -1,4 +1,4 @@
-"""`python -m benchmarks launch|gemm|memory|verify [--json FILE]`, from the repository's root."""
+"""`python -m benchmarks launch|gemm|attention|memory|verify [--json FILE]`, from the repository's root."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def main() -> int:
             case "gemm":
                 configs = arguments.kernel or [gemm.config_of(name) for name in gemm.KERNELS]
                 results = gemm.run(arguments.shapes, configs, arguments.batches)
+            case "attention":
+                from benchmarks import attention
+
+                shapes = attention.cases_in(arguments.shapes) if arguments.shapes else attention.CASES
+                results = attention.run(shapes, arguments.batches)
             case "memory":
                 from benchmarks import memory
 
@@ -54,6 +59,9 @@ def _parser() -> argparse.ArgumentParser:
         help='of the examples, as "gemm:BLOCK_M=128,num_warps=8"; repeat for several rows a shape',
     )
     product.add_argument("--batches", type=int, default=30, help="measurements of each product")
+    attend = commands.add_parser("attention", help="attention, forward, beside cuDNN and others, with errors")
+    attend.add_argument("--shapes", metavar="FILE", help='lines like "bfloat16 2 32 8 4096 4096 128 causal"')
+    attend.add_argument("--batches", type=int, default=20, help="measurements of each row's sides")
     memory = commands.add_parser("memory", help="kernels whose limit is the memory beside PyTorch, with errors")
     memory.add_argument("--shapes", metavar="FILE", help='lines like "softmax bfloat16 16384 4096"')
     memory.add_argument("--batches", type=int, default=30, help="measurements of each row's sides")
@@ -61,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--target", default="sm_80")
     verify.add_argument("--kernels", type=Path, default=Path("examples"), help="folder of kernel files")
     verify.add_argument("--repeats", type=int, default=3)
-    for command in (launch, product, memory, verify):
+    for command in (launch, product, attend, memory, verify):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
     return parser
 

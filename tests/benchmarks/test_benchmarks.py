@@ -160,3 +160,35 @@ def test_a_memory_kernel_that_cannot_run_leaves_its_reason() -> None:
     row, problems = memory.row_of(torch, "cpu", case, {memory.OURS: wrong}, 1, lambda *_: 1e-6, 4.0)
     assert row["TB/s"] is None and row["error"] is None
     assert len(problems) == 1 and "not here" in problems[0]
+
+
+def test_cases_of_attention_are_read() -> None:
+    from benchmarks import attention
+
+    (case,) = attention.cases_of("# heads\nbfloat16 2 32 8 64 128 64 causal  # shared\n")
+    assert str(case) == "bfloat16 2 32 8 64 128 64 causal"
+    assert case.operations == 4 * 2 * 32 * 64 * sum(range(65, 129))
+    assert attention.cases_of("float16 1 1 1 3 2 64 causal")[0].operations == 4 * 64 * 3
+    for bad in ("bfloat16 2 32 8 64 128 64", "bfloat16 2 32 8 64 128 64 half", "bfloat16 a 32 8 64 128 64 full"):
+        with pytest.raises(ValueError):
+            attention.cases_of(bad)
+
+
+def test_attention_has_a_row_whatever_its_peers_do() -> None:
+    torch = pytest.importorskip("torch")
+    from benchmarks import attention
+
+    def failing() -> attention.Side:
+        raise ValueError("not on this machine\nat all")
+
+    def batch(torch: Any, side: attention.Side, sets: Any) -> float:
+        return 1e-3 * len(side.call(*sets[0]))
+
+    right = attention.Side(torch.nn.functional.scaled_dot_product_attention, batch=batch)
+    case = attention.Case("bfloat16", 1, 2, 2, 5, 7, 64, False)
+    makers = {attention.OURS: lambda: right, attention.CUDNN: lambda: right, attention.FLASH: failing}
+    row, problems = attention.row_of(torch, "cpu", case, makers, 2)
+    assert row["speed / cuDNN"] == row["speed / best"] == 1.0 and row["flash TFLOP/s"] is None
+    assert isinstance(row["error"], float) and 0 < row["error"] < 0.1
+    assert problems == [f"flash at {case}: ValueError: not on this machine"]
+    assert set(attention.means([row])) == {f"speed / {n}, 1 cases, geometric mean" for n in ("cuDNN", "best")}
