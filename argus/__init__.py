@@ -2,5 +2,6 @@
 
 from argus.frontend.decorator import func
 from argus.runtime import JitKernel, kernel
+from argus.tuning import Autotuner, Config, autotune, do_bench
 
-__all__ = ["JitKernel", "func", "kernel"]
+__all__ = ["Autotuner", "Config", "JitKernel", "autotune", "do_bench", "func", "kernel"]

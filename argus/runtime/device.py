@@ -32,6 +32,12 @@ def target_of(device: str) -> str:
     )
 
 
+def machine_of(device: str) -> str:
+    """The model of the processor behind a PyTorch device: what a measurement holds for."""
+    kind, _, index = device.partition(":")
+    return "cpu" if kind == "cpu" else str(sys.modules["torch"].cuda.get_device_name(int(index)))
+
+
 def load(executable: Executable, device: str) -> Function:
     """The kernel, loaded on a device. Raises ToolchainError."""
     if executable.target == "cpu":

@@ -9,7 +9,7 @@ from typing import Any
 from argus.backend.launch.plan import Plan
 from argus.backend.launch.signature import Signature
 from argus.runtime.executable import CONSTEXPR, Executable, Source
-from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, grid_of
+from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, Situation, grid_of
 from argus.runtime.reader import Reader, reader
 
 _MAX_PLANS = 4096
@@ -39,6 +39,7 @@ class JitKernel:
     def __init__(self, name: str, source: Source, doc: str | None = None) -> None:
         self.__name__ = name
         self.__doc__ = doc
+        self.source = source
         self._planner = Planner(source)
         self._plans: dict[object, Plan] = {}
         self._readers: dict[int, Reader] = {}
@@ -66,6 +67,10 @@ class JitKernel:
         launches themselves; what raises is what a call raises.
         """
         return self._planner.plan(None, self._planner.arrange(args, kwargs))
+
+    def situation(self, *args: Any, **kwargs: Any) -> Situation:
+        """What a call is made in: target, device, sizes, alignments. Raises what is wrong with its arguments."""
+        return self._planner.situation(self._planner.arrange(args, kwargs))
 
     def build(
         self,

@@ -15,7 +15,7 @@ from argus.backend.launch.plan import Function, Plan
 from argus.backend.launch.signature import Signature
 from argus.diagnostic import ArgusError, Diagnostic, LaunchError, Note, VerificationError
 from argus.frontend.options import Options
-from argus.runtime.device import load, target_of
+from argus.runtime.device import load, machine_of, target_of
 from argus.runtime.executable import CONSTEXPR, TENSOR, Executable, Parameter, Source
 
 NUM_WARPS, CHECK_INDEX_TENSORS = "num_warps", "check_index_tensors"
@@ -38,6 +38,36 @@ class Call:
     def constants(self) -> Hashable:
         """What of the call fixes the text that is compiled."""
         return repr((sorted(self.constexprs.items()), self.num_warps))
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a call is made in. `values` holds sizes and strides, `scalars` the numbers, `alignments` bytes by tensor;
+    `constants` are the names of the constexpr parameters, `written` those of the tensors that the kernel writes."""
+
+    target: str
+    device: str
+    machine: str
+    values: Mapping[str, int]
+    scalars: Mapping[str, Number]
+    alignments: Mapping[str, int]
+    tensors: tuple[str, ...]
+    constants: tuple[str, ...]
+    written: frozenset[str]
+    order: tuple[str, ...]
+
+    def copies(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the call with copies of what the kernel writes."""
+
+        def copied(name: str, value: Any) -> Any:
+            if name not in self.written:
+                return value
+            return value.clone() if hasattr(value, "clone") else value.copy()
+
+        return (
+            tuple(copied(name, value) for name, value in zip(self.order, args, strict=False)),
+            {name: copied(name, value) for name, value in kwargs.items()},
+        )
 
 
 class Planner:
@@ -115,6 +145,25 @@ class Planner:
             built = self.executable(call, target, alignments)
             function = self._function(built, device)
         return Plan(built.signature, bind(built.signature, arrays, scalars, grid), function)
+
+    def situation(self, call: Call) -> Situation:
+        """What the call is made in. Raises what is wrong with its arguments."""
+        arrays, scalars = self._split(call)
+        target = _target(arrays)
+        found = self.interface(call, target)
+        bound = bind(found, arrays, scalars, None)
+        return Situation(
+            target,
+            bound.device,
+            machine_of(bound.device),
+            bound.values,
+            scalars,
+            {t.name: alignment(t, arrays[t.name]) for t in found.tensors},
+            tuple(arrays),
+            tuple(p.name for p in self.parameters if p.kind == CONSTEXPR),
+            frozenset(t.name for t in found.tensors if t.written),
+            tuple(p.name for p in self.parameters),
+        )
 
     def interface(self, call: Call, target: str) -> Signature:
         """The signature for a call's constants, asking for no alignment. Raises SourceError."""

@@ -1,0 +1,249 @@
+"""A kernel that chooses its own constants: `@argus.autotune(configs, key)` above `@argus.kernel`.
+
+The first call for a class of sizes lowers every configuration, which takes a fraction of a second each, and drops those
+that break a rule of the machine and those that the model of it expects to be slow; the rest are proved and built side
+by side, timed on copies of the call's outputs, and the fastest is kept on disk. Every later call is an ordinary one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from argus.backend.cache import DiskCache, Entry, cache_key
+from argus.backend.fingerprint import compiler
+from argus.diagnostic import ArgusError, Diagnostic, LaunchError, Note, SourceError
+from argus.environment import cache_directory
+from argus.frontend.options import Options
+from argus.runtime import JitKernel
+from argus.runtime.executable import CachedSource
+from argus.runtime.planner import Situation
+from argus.tuning.bench import do_bench
+from argus.tuning.build import Build, Order, build_all, in_a_process
+from argus.tuning.config import Config
+from argus.tuning.model import MACHINES, estimate
+from argus.tuning.progress import Progress, progress
+
+SLOWER = 3.0
+"""Configurations that the model expects to take this many times as long as the best are not tried."""
+
+_MOST_SEEN = 4096
+"""Kinds of calls whose configuration is found without looking at sizes by name."""
+
+Bench = Callable[[Callable[[], object], str], float]
+"""`bench(call, device)` gives the milliseconds of a call."""
+
+
+def _bench(call: Callable[[], object], device: str) -> float:
+    return do_bench(call, device=device)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What became of a configuration: its time, or why it has none. `predicted_us` is the model's time."""
+
+    config: Config
+    milliseconds: float | None
+    reason: str = ""
+    predicted_us: float | None = None
+
+    def __str__(self) -> str:
+        said = self.reason if self.milliseconds is None else f"{self.milliseconds * 1e3:.1f} us"
+        return f"{self.config}: {said}"
+
+
+class Autotuner:
+    """A kernel with configurations; called as the kernel is, without the constants that they choose.
+
+    `key` names the sizes and scalar arguments whose values decide; numbers are rounded up to powers of two, so that one
+    measurement serves a class of them. `trials` tells, by class, what became of each configuration.
+    """
+
+    def __init__(
+        self,
+        kernel: JitKernel,
+        configs: Sequence[Config],
+        key: Sequence[str],
+        *,
+        bench: Bench = _bench,
+        build: Build = in_a_process,
+    ) -> None:
+        self.__name__, self.__doc__ = kernel.__name__, kernel.__doc__
+        assert isinstance(kernel.source, CachedSource)  # kernels are made by `@argus.kernel`
+        self.kernel, self._source = kernel, kernel.source
+        self.configs, self.key = tuple(configs), tuple(key)
+        self.trials: dict[str, tuple[Trial, ...]] = {}
+        self._bench, self._build = bench, build
+        self._chosen: dict[str, Config] = {}
+        self._seen: dict[Hashable, Config] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Launches with the best configuration for these sizes, found first if need be.
+
+        Raises LaunchError "no-configuration" if none can run, and what a call of the kernel raises.
+        """
+        key = (*map(_facts, args), repr(kwargs) if kwargs else "")
+        config = self._seen.get(key)
+        if config is None:
+            config = self.best(*args, **kwargs)
+            if len(self._seen) < _MOST_SEEN:
+                self._seen[key] = config
+        self.kernel(*args, **kwargs, **config.keywords)
+
+    def best(self, *args: Any, **kwargs: Any) -> Config:
+        """The configuration for a call like this one."""
+        found = self._situation(args, kwargs)
+        name = self._class(found, kwargs)
+        if name not in self._chosen:
+            kept = self._disk()
+            where = self._entry_key(name)
+            entry = kept.get(where)
+            place = entry.data.get("config") if entry is not None and isinstance(entry.data, dict) else None
+            if not isinstance(place, int) or not 0 <= place < len(self.configs):
+                place = self._tune(name, found, args, kwargs)
+                times = [t.milliseconds for t in self.trials[name]]
+                kept.put(where, Entry({"config": place, "milliseconds": times}))
+            self._chosen[name] = self.configs[place]
+        return self._chosen[name]
+
+    def _situation(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Situation:
+        """Of the first configuration with which the kernel's text makes sense."""
+        trials: list[Trial] = []
+        for config in self.configs:
+            try:
+                return self.kernel.situation(*args, **kwargs, **config.keywords)
+            except SourceError as error:
+                trials.append(Trial(config, None, error.diagnostics[0].message))
+        raise self._none(trials)
+
+    def _none(self, trials: Sequence[Trial]) -> LaunchError:
+        notes = tuple(Note(str(t)) for t in trials)
+        return LaunchError(_problem(f"no configuration of `{self.__name__}` can run here", "add others", notes))
+
+    def _class(self, found: Situation, kwargs: Mapping[str, Any]) -> str:
+        """The class of a call: device, alignments, constants, and the key's values."""
+        values = {**found.values, **found.scalars}
+        unknown = [name for name in self.key if name not in values]
+        if unknown:
+            raise LaunchError(_problem(f"`{unknown[0]}` of the key is no size or scalar of the kernel", "name a size"))
+        sizes = ", ".join(f"{name}={size_class(values[name])}" for name in self.key)
+        constants = {name: value for name, value in kwargs.items() if name not in found.tensors}
+        return f"{found.machine} {sorted(found.alignments.items())} {sorted(constants.items())!r} {sizes}"
+
+    def _entry_key(self, name: str) -> str:
+        of = self._source.text
+        text = {"text": of.file.text, "name": of.name, "configs": [str(c) for c in self.configs]}
+        return cache_key({"kind": "autotune", "compiler": compiler(), "class": name, **text})
+
+    # ------------------------------------------------------------------ finding the best
+
+    def _tune(self, name: str, found: Situation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """The place of the fastest configuration; `trials` gets what became of all."""
+        with progress(f"autotune {self.__name__}", len(self.configs)) as show:
+            trials = self._pruned(found, kwargs, show)
+            left = [place for place, trial in enumerate(trials) if not trial.reason]
+            orders = [self._order(found, kwargs, self.configs[place]) for place in left]
+            show.stage("prove and build", len(left))
+            for done, reason in build_all(orders, self._build):
+                show.step(str(self.configs[left[done]]))
+                trials[left[done]] = _with(trials[left[done]], None, reason)
+            left = [place for place in left if not trials[place].reason]
+            show.stage("time", len(left))
+            copies, named = found.copies(args, kwargs)
+            for place in left:
+                config = self.configs[place]
+                show.step(str(config))
+                call = partial(self.kernel, *copies, **named, **config.keywords)
+                trials[place] = self._timed(trials[place], call, found.device)
+        self.trials[name] = tuple(trials)
+        timed = [(t.milliseconds, place) for place, t in enumerate(trials) if t.milliseconds is not None]
+        if not timed:
+            raise self._none(trials)
+        return min(timed)[1]
+
+    def _timed(self, trial: Trial, call: Callable[[], object], device: str) -> Trial:
+        try:
+            return _with(trial, self._bench(call, device), "")
+        except (ArgusError, RuntimeError) as error:
+            return _with(trial, None, str(error).strip().splitlines()[0])
+
+    def _order(self, found: Situation, kwargs: Mapping[str, Any], config: Config) -> Order:
+        return Order(self._source.text, self._options(found, kwargs, config), self._disk().directory)
+
+    def _disk(self) -> DiskCache:
+        return self._source.cache or DiskCache(cache_directory())
+
+    def _options(self, found: Situation, kwargs: Mapping[str, Any], config: Config) -> Options:
+        """As a call with these constants would be compiled."""
+        constants = {name: kwargs[name] for name in found.constants if name in kwargs}
+        return Options(found.target, config.num_warps, {**constants, **config.constants}, found.alignments)
+
+    def _pruned(self, found: Situation, kwargs: Mapping[str, Any], show: Progress) -> list[Trial]:
+        """A trial of each configuration, those that are not worth building with the reason."""
+        from argus.compile import choreograph, elaborate
+        from argus.tuning.work import work_of
+
+        of = self._source.text
+        show.stage("check", len(self.configs))
+        machine = MACHINES.get(found.target)
+        trials: list[Trial] = []
+        for config in self.configs:
+            show.step(str(config))
+            try:
+                tile = elaborate(of.file, of.name, self._options(found, kwargs, config))
+                explicit = choreograph(tile, found.target)
+            except ArgusError as error:
+                trials.append(Trial(config, None, error.diagnostics[0].message))
+                continue
+            if machine is None:
+                trials.append(Trial(config, None))
+                continue
+            expected = estimate(work_of(explicit, {**found.values, **found.scalars}), machine)
+            trials.append(Trial(config, None, expected.reason, expected.seconds * 1e6))
+        fastest = min((t.predicted_us for t in trials if t.predicted_us is not None and not t.reason), default=0.0)
+        return [_unless_slow(t, fastest) for t in trials]
+
+
+def _unless_slow(trial: Trial, fastest_us: float) -> Trial:
+    if trial.reason or trial.predicted_us is None or trial.predicted_us <= SLOWER * fastest_us:
+        return trial
+    reason = f"the model expects {trial.predicted_us:.1f} us, and {fastest_us:.1f} us of the best"
+    return _with(trial, None, reason)
+
+
+def _with(trial: Trial, milliseconds: float | None, reason: str) -> Trial:
+    return Trial(trial.config, milliseconds, reason, trial.predicted_us)
+
+
+def _facts(value: Any) -> Hashable:
+    """What of an argument a choice can depend on: all but the address of a tensor or an array; a number."""
+    if hasattr(value, "data_ptr"):
+        return value.shape, value.stride(), value.dtype, value.device, value.data_ptr() & 15
+    if hasattr(value, "ctypes"):
+        return value.shape, value.strides, value.dtype, value.ctypes.data & 15
+    return type(value), value
+
+
+def size_class(value: float) -> float:
+    """An integer rounded up to a power of two; another number as it is."""
+    return value if not isinstance(value, int) or value < 1 else 1 << (value - 1).bit_length()
+
+
+def autotune(configs: Sequence[Config], key: Sequence[str] = ()) -> Callable[[JitKernel], Autotuner]:
+    """Makes a kernel choose among `configs`, by the sizes and scalars that `key` names: above `@argus.kernel`.
+
+    Raises LaunchError "no-configuration" if there are no configurations.
+    """
+    if not configs:
+        raise LaunchError(_problem("there are no configurations", "write `configs=[argus.Config({...}), ...]`"))
+
+    def decorate(kernel: JitKernel) -> Autotuner:
+        return Autotuner(kernel, configs, key)
+
+    return decorate
+
+
+def _problem(message: str, help: str, notes: tuple[Note, ...] = ()) -> Diagnostic:
+    return Diagnostic("no-configuration", message, property="launch", help=help, notes=notes)

@@ -1,0 +1,65 @@
+"""Building several kernels side by side: a process each, which leaves what it built in the disk cache.
+
+Such a process finds its modules where its parent does, reads one pickled `Order` from it, and prints why that failed.
+It does not run the parent's main module again, as processes of `multiprocessing` may.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from argus.backend.cache import DiskCache
+from argus.diagnostic import ArgusError
+from argus.frontend.options import Options
+from argus.runtime.executable import CachedSource, KernelText
+
+
+@dataclass(frozen=True)
+class Order:
+    """A kernel to be proved and built into the cache at `directory`."""
+
+    kernel: KernelText
+    options: Options
+    directory: Path | None
+
+
+Build = Callable[[Order], str]
+"""Builds, and says why that failed: "" if it did not."""
+
+
+def build_all(orders: Sequence[Order], build: Build, workers: int | None = None) -> Iterator[tuple[int, str]]:
+    """The place of each order and why it failed, as they are done; `workers` at a time, by default one a core."""
+    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        places = {pool.submit(build, order): place for place, order in enumerate(orders)}
+        for done in as_completed(places):
+            yield places[done], done.result()
+
+
+def in_a_process(order: Order) -> str:
+    """Builds in a process of its own."""
+    path = [os.path.abspath(entry) for entry in sys.path]
+    text = f"import sys; sys.path[:] = {path!r}; from argus.tuning.build import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", text], input=pickle.dumps(order), capture_output=True, check=False)
+    said = done.stdout.decode(errors="replace").strip()
+    if done.returncode and not said:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"the building process ended with status {done.returncode}"
+    return said
+
+
+def main() -> int:
+    """Builds what standard input orders; status 1 if that failed."""
+    order: Order = pickle.load(sys.stdin.buffer)
+    try:
+        CachedSource(order.kernel, DiskCache(order.directory)).executable(order.options)
+    except ArgusError as error:
+        print("; ".join(f"{d.code}: {d.message}" for d in error.diagnostics))
+        return 1
+    return 0

@@ -1,0 +1,39 @@
+"""A progress bar for what takes seconds: on a terminal, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+
+class Progress(Protocol):
+    """Told of stages of so many steps, and of each step."""
+
+    def stage(self, name: str, steps: int) -> None: ...
+
+    def step(self, what: str) -> None: ...
+
+
+@contextmanager
+def progress(title: str, steps: int) -> Iterator[Progress]:
+    """A bar on standard error, gone at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+               TextColumn("{task.fields[what]}"))  # fmt: skip
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        yield _Bar(bars, title, bars.add_task(title, total=steps, what=""))
+
+
+class _Bar:
+    def __init__(self, bars: Any, title: str, task: Any) -> None:
+        self._bars, self._title, self._task = bars, title, task
+
+    def stage(self, name: str, steps: int) -> None:
+        self._bars.reset(self._task, total=steps, description=f"{self._title}: {name}", what="")
+
+    def step(self, what: str) -> None:
+        self._bars.update(self._task, advance=1, what=what)
