@@ -1,4 +1,4 @@
-"""`python -m benchmarks launch|gemm|attention|memory|verify [--json FILE]`, from the repository's root."""
+"""`python -m benchmarks launch|gemm|attention|memory|conflicts|verify [--json FILE]`, from the repository's root."""
 
 from __future__ import annotations
 
@@ -32,6 +32,10 @@ def main() -> int:
 
                 cases = memory.cases_in(arguments.shapes) if arguments.shapes else memory.default_cases()
                 results = memory.run(cases, arguments.batches)
+            case "conflicts":
+                from benchmarks import conflicts
+
+                results = conflicts.run()
             case _:
                 from benchmarks import verify
 
@@ -65,11 +69,12 @@ def _parser() -> argparse.ArgumentParser:
     memory = commands.add_parser("memory", help="kernels whose limit is the memory beside PyTorch, with errors")
     memory.add_argument("--shapes", metavar="FILE", help='lines like "softmax bfloat16 16384 4096"')
     memory.add_argument("--batches", type=int, default=30, help="measurements of each row's sides")
+    conflicts = commands.add_parser("conflicts", help="bank conflicts: the verifier's count beside Nsight Compute's")
     verify = commands.add_parser("verify", help="verification time by property and engine")
     verify.add_argument("--target", default="sm_80")
     verify.add_argument("--kernels", type=Path, default=Path("examples"), help="folder of kernel files")
     verify.add_argument("--repeats", type=int, default=3)
-    for command in (launch, product, attend, memory, verify):
+    for command in (launch, product, attend, memory, conflicts, verify):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
     return parser
 
