@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Union
 
+from argus.diagnostic import Diagnostic
 from argus.ir.expr import Const, Elem, Expr
 from argus.ir.types import DType
 from argus.layout import AnyLayout, FragmentLayout
@@ -567,6 +568,7 @@ class Kernel:
     which keeps what they share in the cache. Program ids are a bijection of the hardware's block ids, so nothing that
     is proved depends on it.
     `persistent` (policy): no more blocks are launched than run at once, and each runs several programs (`Programs`).
+    `remarks`: what passes have to tell the author, such as policies that they could not carry out.
     """
 
     name: str
@@ -584,6 +586,7 @@ class Kernel:
     barriers: tuple[Mbarrier, ...] = ()
     group: int = 1
     persistent: bool = False
+    remarks: tuple[Diagnostic, ...] = field(default=(), compare=False, repr=False)
     span: Span = _span()
 
     @property

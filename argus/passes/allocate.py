@@ -28,18 +28,10 @@ Life = tuple[int, int]
 
 def allocate_shared(kernel: Kernel) -> Kernel:
     """Give every shared tile its byte offset. Raises `LoweringError` if they do not fit."""
-    target = target_of(kernel)
-    body, lives = _reuse(kernel)
-    everywhere = dict.fromkeys(lives, (0, len(body)))
-    placed = _place(kernel, everywhere)
-    barriers, end = _mbarriers(kernel, _end(placed))
-    if end <= target.shared_bytes:
-        return replace(kernel, shared=placed, barriers=barriers)
-    shared = _place(kernel, lives)
-    barriers, least = _mbarriers(kernel, _end(shared))
-    if least <= target.shared_bytes:
-        kernel = replace(kernel, shared=shared, barriers=barriers)
-        return _with_body(kernel, body, _separated(body, shared, lives))
+    done, end = _allocated(kernel)
+    if done is not None:
+        return done
+    target, placed = target_of(kernel), _place(kernel, dict.fromkeys((s.name for s in kernel.shared), (0, 0)))
     notes = tuple(
         Note(f"{s.name}: {'x'.join(str(n) for n in s.shape)} of {s.dtype}, {tile_bytes(s)} bytes", s.span)
         for s in placed
@@ -53,6 +45,28 @@ def allocate_shared(kernel: Kernel) -> Kernel:
             notes,
         )
     )
+
+
+def fits(kernel: Kernel) -> bool:
+    """Whether the shared tiles, all of which have layouts, find a place."""
+    return _allocated(kernel)[0] is not None
+
+
+def _allocated(kernel: Kernel) -> tuple[Kernel | None, int]:
+    """The kernel with every tile in its place, None if they do not fit; the bytes they take side by side."""
+    most = target_of(kernel).shared_bytes
+    body, lives = _reuse(kernel)
+    everywhere = dict.fromkeys(lives, (0, len(body)))
+    placed = _place(kernel, everywhere)
+    barriers, end = _mbarriers(kernel, _end(placed))
+    if end <= most:
+        return replace(kernel, shared=placed, barriers=barriers), end
+    shared = _place(kernel, lives)
+    barriers, least = _mbarriers(kernel, _end(shared))
+    if least > most:
+        return None, end
+    kernel = replace(kernel, shared=shared, barriers=barriers)
+    return _with_body(kernel, body, _separated(body, shared, lives)), end
 
 
 def _mbarriers(kernel: Kernel, end: int) -> tuple[tuple[Mbarrier, ...], int]:
@@ -85,7 +99,7 @@ def _reuse(kernel: Kernel) -> tuple[tuple[Stmt, ...], dict[str, Life]]:
     """The statements in which bytes may change hands, and the lives of all tiles, counted in them.
 
     In a kernel of roles those of the one role that issues no bulk copies. Tiles that another role fills live from the
-    start, and all along if they are filled in a loop.
+    start, and all along if they are filled in a loop. Tiles that bulk stores read live to the end.
     """
     roles = next((s.roles for s in kernel.body if isinstance(s, Roles)), None)
     if roles is None:
@@ -101,6 +115,9 @@ def _reuse(kernel: Kernel) -> tuple[tuple[Stmt, ...], dict[str, Life]]:
         for stmt in walk(role.body):
             for name in () if role is computing[0] else touches(stmt) & lives.keys():
                 lives[name] = (0, lives[name][1] if id(stmt) in once else len(body))
+    for stmt in walk(body):
+        if isinstance(stmt, Copy) and stmt.instr == "tma.store":
+            lives[stmt.src.obj] = (lives[stmt.src.obj][0], len(body))
     return body, lives
 
 

@@ -36,7 +36,7 @@ from argus.passes.context import Context, rewrite_in_context
 from argus.passes.fresh import Fresh, identity
 from argus.passes.infer import Layouts, Work, accumulator, infer, memory_domain, operands, register_reads
 from argus.passes.layouts import fills, holds, lift, project, warp_holds
-from argus.passes.moves import contiguous_axis, target_of
+from argus.passes.moves import by_engine, contiguous_axis, target_of
 from argus.passes.report import LoweringError, problem
 from argus.passes.scratch import scratch_layout
 from argus.source import Span
@@ -81,6 +81,8 @@ class _Filling:
     def change(self, stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
         before: list[Stmt] = []
         match stmt:
+            case Copy() if by_engine(stmt):
+                return None
             case Copy() | Map() | Accumulate():
                 result = self._work(stmt, context, before)
             case Mma():

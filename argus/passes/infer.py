@@ -22,7 +22,7 @@ from argus.layout import FragmentLayout
 from argus.layout.swizzle import SwizzledLayout
 from argus.passes.affine import Facts, facts
 from argus.passes.layouts import complete, default, everywhere, lift, project
-from argus.passes.moves import contiguous_axis, moves, target_of, vector_width
+from argus.passes.moves import by_engine, contiguous_axis, moves, target_of, vector_width
 from argus.passes.rows import Reduced, in_rows, reduced_dimensions, row_axis
 
 Work = Copy | Map | Accumulate
@@ -50,7 +50,7 @@ class Layouts:
 def infer(kernel: Kernel) -> Layouts:
     """Layouts of all fragments and of all statements with a domain."""
     state = Layouts(kernel, facts(kernel), reduced_dimensions(kernel))
-    work = [s for s in walk(kernel.body) if isinstance(s, Copy | Map | Accumulate)]
+    work = [s for s in walk(kernel.body) if isinstance(s, Copy | Map | Accumulate) and not by_engine(s)]
     products = [s for s in walk(kernel.body) if isinstance(s, Mma)]
     for fragment in kernel.fragments:
         if fragment.layout is not None:

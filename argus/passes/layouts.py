@@ -148,6 +148,16 @@ def holds(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...])
     return cells(index, tile.shape, domain) is not None and foreign(domain, index, tile, None) is None
 
 
+def in_order(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...], width: int) -> bool:
+    """Whether aligned runs of `width` elements of a thread's part of `domain` are consecutive registers of `tile`."""
+    touched = cells(index, tile.shape, domain)
+    if touched is None or width < 1 or touched.shape[1] % width:
+        return False
+    registers = tile.locate().reshape(tile.num_threads, -1)
+    runs = np.take_along_axis(registers, touched, axis=1).reshape(domain.num_threads, -1, width)
+    return bool((runs == runs[..., :1] + np.arange(width)).all())
+
+
 def warp_holds(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...], warp_size: int) -> bool:
     """Whether the lanes of each thread's warp together hold all elements `tile[index]` that it needs."""
     return cells(index, tile.shape, domain) is not None and foreign(domain, index, tile, warp_size) is None

@@ -8,6 +8,7 @@ from argus.ir.nodes import Kernel
 from argus.ir.target import TARGETS
 from argus.passes.allocate import allocate_shared
 from argus.passes.assign import assign_layouts
+from argus.passes.bulk_stores import store_in_bulk
 from argus.passes.conditions import ask_once_a_vector
 from argus.passes.matrix import choose_matrix_instructions
 from argus.passes.persist import persist
@@ -32,6 +33,7 @@ PASSES: tuple[Pass, ...] = (
     pipeline,  # pipelined loops: buffers, copies, waits, barriers
     by_role(stage_tiles),  # stage: copies, barriers
     copy_through_registers,  # memory to memory: two copies
+    store_in_bulk,  # roles: results through panels of shared memory
     by_role(assign_layouts),  # registers: layout of tiles and statements, moves between layouts
     by_role(slice_products),  # mma: operands in registers
     by_role(spread_copies),  # pipelined loops: copies between products

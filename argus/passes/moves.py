@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from argus.ir.expr import Const, Coord, Expr
 from argus.ir.instruction import CopyRow
 from argus.ir.locality import cells
-from argus.ir.nodes import Access, Copy, Fragment, Kernel, MemoryObject, Shared, Tensor
+from argus.ir.nodes import Access, Copy, Fragment, Kernel, MemoryObject, Shared, Stmt, Tensor
 from argus.ir.target import TARGETS, Target
 from argus.layout import FragmentLayout
 from argus.layout.swizzle import table
@@ -20,7 +20,7 @@ from argus.passes.affine import Facts, depends_on, linear, uniform
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Names of a vendor's instructions. `load_matrix` are tried in order before `load_shared`."""
+    """Names of a vendor's instructions. Those on matrices are tried in order before `load_shared`, `store_shared`."""
 
     load_global: str
     store_global: str
@@ -28,12 +28,14 @@ class Moves:
     store_shared: str
     reduce_global: str
     load_matrix: tuple[str, ...] = ()
+    store_matrix: tuple[str, ...] = ()
     asynchronous: str | None = None
 
 
 _NVIDIA = Moves(
-    "ld.global", "st.global", "ld.shared", "st.shared", "red.global", ("ldmatrix", "ldmatrix.trans"), "cp.async"
-)
+    "ld.global", "st.global", "ld.shared", "st.shared", "red.global",
+    ("ldmatrix", "ldmatrix.trans"), ("stmatrix",), "cp.async",
+)  # fmt: skip
 _AMD = Moves("buffer_load", "buffer_store", "ds_read", "ds_write", "global_atomic")
 
 
@@ -57,6 +59,16 @@ def space(obj: MemoryObject) -> str:
             return "shared"
         case Fragment():
             return "fragment"
+
+
+def usable(row: CopyRow, target: Target) -> bool:
+    """Whether the target has the instruction."""
+    return any(a in target.architectures for a in row.architectures)
+
+
+def by_engine(stmt: Stmt) -> bool:
+    """Whether the copy engine does the copy, so that no thread has a part in it."""
+    return isinstance(stmt, Copy) and stmt.instr in ("tma.load", "tma.store")
 
 
 def select(kernel: Kernel, copy: Copy) -> str | None:
@@ -153,7 +165,7 @@ def runs(offsets: NDArray[np.int64], dim: int, width: int) -> bool:
 
 
 def matrix_width(shared: Shared, index: Sequence[Expr], layout: FragmentLayout, row: CopyRow) -> int:
-    """The elements a lane that one `ldmatrix` brings for a read of `shared[index]` spread by `layout`; 0: none.
+    """The elements a lane that one move of matrices takes for `shared[index]` spread by `layout`; 0: none.
 
     Every group of four bytes of a lane must stand where the instruction's 8 rows of 16 bytes put it.
     """
@@ -169,8 +181,17 @@ def matrix_width(shared: Shared, index: Sequence[Expr], layout: FragmentLayout, 
             return 0
         if not _rows(offsets[touched], group, row.name.endswith(".trans")):
             return 0
-    count = layout.num_values // group
-    return group * next(n for n in (4, 2, 1) if count % n == 0)
+    return group * next(n for n in (4, 2, 1) if _cuts(layout, group * n))
+
+
+def _cuts(layout: FragmentLayout, width: int) -> bool:
+    """Whether the value digits of `layout` can be cut into those that count to `width` and the rest."""
+    weight = 1
+    for mode in layout.values:
+        if weight * mode.extent >= width:
+            return width % weight == 0 and weight * mode.extent % width == 0
+        weight *= mode.extent
+    return weight == width
 
 
 def _touched(shared: Shared, index: Sequence[Expr], layout: FragmentLayout) -> list[NDArray[np.int64] | None]:

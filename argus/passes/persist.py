@@ -14,15 +14,20 @@ from dataclasses import replace
 
 from argus.ir.nodes import Kernel, Programs, Roles
 from argus.ir.visit import walk
+from argus.passes.moves import target_of
+from argus.passes.report import Unfit
 
 
 def persist(kernel: Kernel) -> Kernel:
-    """A persistent kernel with its programs written out; without roles, one that is not persistent."""
+    """A persistent kernel with its programs written out; without roles, one that is not persistent, with a remark."""
     if not kernel.persistent or any(isinstance(s, Programs) for s in walk(kernel.body)):
         return kernel
     position = next((i for i, s in enumerate(kernel.body) if isinstance(s, Roles)), None)
     if position is None:
-        return replace(kernel, persistent=False)
+        unfit = Unfit("none of its loops has producer warps", kernel.span, "give its loop producer_warps=4")
+        told = bool(kernel.remarks) or "sm_90a" not in target_of(kernel).architectures
+        remarks = () if told else (unfit.remark("every program has a block of its own"),)
+        return replace(kernel, persistent=False, remarks=(*kernel.remarks, *remarks))
     found = kernel.body[position]
     assert isinstance(found, Roles)
     roles = tuple(replace(r, body=(Programs(r.body, r.span),)) for r in found.roles)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argus.diagnostic import ArgusError, Diagnostic, Note
+from argus.diagnostic import ArgusError, Diagnostic, Note, Severity
 from argus.source import NO_SPAN, Span
 
 
@@ -13,3 +13,16 @@ class LoweringError(ArgusError):
 def problem(code: str, message: str, span: Span = NO_SPAN, help: str = "", notes: tuple[Note, ...] = ()) -> Diagnostic:
     """A diagnostic of lowering."""
     return Diagnostic(code, message, span, property="lowering", notes=notes, help=help)
+
+
+class Unfit(Exception):
+    """A kernel asks for a policy that its target has, and does not fit it: the policy is left out, with a remark."""
+
+    def __init__(self, why: str, span: Span, remedy: str) -> None:
+        self.why, self.span, self.remedy = why, span, remedy
+        super().__init__(why)
+
+    def remark(self, what: str) -> Diagnostic:
+        """What the kernel does instead, and why."""
+        message = f"{what}: {self.why}"
+        return Diagnostic("policy-not-applied", message, self.span, "lowering", Severity.WARNING, help=self.remedy)

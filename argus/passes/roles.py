@@ -36,7 +36,9 @@ def by_role(run: Pass) -> Pass:
             others = tuple(f for f in kernel.fragments if f.name in elsewhere)
             done = run(replace(kernel, num_warps=role.num_warps, fragments=mine, body=role.body))
             roles[place] = replace(role, body=done.body)
-            kernel = replace(kernel, shared=done.shared, fragments=(*done.fragments, *others))
+            kernel = replace(
+                kernel, shared=done.shared, fragments=(*done.fragments, *others), remarks=done.remarks
+            )
         body = (*kernel.body[:position], replace(found, roles=tuple(roles)), *kernel.body[position + 1 :])
         return replace(kernel, body=body)
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from argus.diagnostic import Diagnostic
-from argus.ir.expr import coords
 from argus.ir.instruction import INSTRUCTIONS, CopyRow
 from argus.ir.nodes import Accumulate, Copy, Fragment, Kernel, Shared, Stmt, Tensor
-from argus.ir.target import Target
 from argus.ir.visit import rewrite_body
 from argus.passes.affine import Facts, facts
-from argus.passes.moves import matrix_width, moves, select, space, target_of, vector_width
+from argus.passes.layouts import in_order
+from argus.passes.moves import by_engine, matrix_width, moves, select, space, target_of, usable, vector_width
 from argus.passes.report import LoweringError, problem
 
 _WIDEST = 16
@@ -31,6 +30,8 @@ def select_instructions(kernel: Kernel) -> Kernel:
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
         result: Stmt | Diagnostic
         match stmt:
+            case Copy() if by_engine(stmt):
+                return None
             case Copy():
                 result = _choose(kernel, stmt, known) if stmt.instr is None else _checked(kernel, stmt, known)
             case Accumulate(instr=str()):
@@ -55,11 +56,12 @@ def _choose(kernel: Kernel, copy: Copy, known: Facts) -> Copy | Diagnostic:
     row = INSTRUCTIONS[name]
     width = vector_width(kernel, copy, copy.layout, row, known)
     size = kernel.object(copy.src.obj).dtype.bytes
-    if width * size < _WIDEST:
-        for matrix in moves(target_of(kernel)).load_matrix:
-            found = _matrix(kernel, copy, INSTRUCTIONS[matrix])
-            if found > width:
-                return replace(copy, instr=matrix, vector=found)
+    target = target_of(kernel)
+    matrices = moves(target).store_matrix if row.writes_memory else moves(target).load_matrix
+    for matrix in (INSTRUCTIONS[m] for m in matrices if width * size < _WIDEST):
+        found = _matrix(kernel, copy, matrix) if usable(matrix, target) else 0
+        if found > width:
+            return replace(copy, instr=matrix.name, vector=found)
     if width == 0:
         return problem(
             "copy-width",
@@ -71,25 +73,27 @@ def _choose(kernel: Kernel, copy: Copy, known: Facts) -> Copy | Diagnostic:
 
 
 def _matrix(kernel: Kernel, copy: Copy, row: CopyRow) -> int:
-    """Elements a lane that the matrix load `row` brings for `copy`; 0 if it does not fit."""
-    source, target = kernel.object(copy.src.obj), kernel.object(copy.dst.obj)
-    if not isinstance(source, Shared) or not isinstance(target, Fragment) or copy.mask is not None:
+    """Elements a lane that the matrix move `row` takes for `copy`; 0 if it does not fit."""
+    memory, register = (copy.dst, copy.src) if row.writes_memory else (copy.src, copy.dst)
+    tile, fragment = kernel.object(memory.obj), kernel.object(register.obj)
+    if not isinstance(tile, Shared) or not isinstance(fragment, Fragment) or copy.mask is not None:
         return 0
-    if copy.layout is None or target.layout is None or copy.dst.index != coords(len(copy.shape)):
+    if copy.layout is None or fragment.layout is None:
         return 0
-    return matrix_width(source, copy.src.index, copy.layout, row)
+    width = matrix_width(tile, memory.index, copy.layout, row)
+    return width if in_order(fragment.layout, copy.layout, register.index, width) else 0
 
 
 def _checked(kernel: Kernel, copy: Copy, known: Facts) -> Copy | Diagnostic:
     """A copy whose instruction the author named."""
     target = target_of(kernel)
     row = INSTRUCTIONS.get(copy.instr or "")
-    if row is None or not _usable(row, target):
-        usable = ", ".join(r.name for r in INSTRUCTIONS.values() if _usable(r, target))
+    if row is None or not usable(row, target):
+        there = ", ".join(r.name for r in INSTRUCTIONS.values() if usable(r, target))
         known_elsewhere = "" if row is None else f"; it is one of {', '.join(row.architectures)}"
         code = "unknown-instruction" if row is None else "instruction-target"
         what = f"{target.name} has no copy instruction {copy.instr}{known_elsewhere}"
-        return problem(code, what, copy.span, f"{target.name} has {usable}")
+        return problem(code, what, copy.span, f"{target.name} has {there}")
     source, destination = kernel.object(copy.src.obj), kernel.object(copy.dst.obj)
     if (row.src, row.dst) != (space(source), space(destination)):
         return problem(
@@ -107,18 +111,16 @@ def _fitted(kernel: Kernel, copy: Copy, row: CopyRow, known: Facts) -> Copy | Di
     if row.name == "cp.async" and not zero_fill:
         what = f"{row.name} fills masked elements with zero, not with {copy.other.value if copy.other else None}"
         return problem("instruction-fill", what, copy.span, "use other=0, or load to registers and store")
-    source = kernel.object(copy.src.obj)
-    if row.name.startswith("ldmatrix"):
+    if row.collective:
         rows = [INSTRUCTIONS[n] for n in ("ldmatrix", "ldmatrix.trans")] if row.name == "ldmatrix" else [row]
         for candidate in rows:
             width = _matrix(kernel, copy, candidate)
             if width:
                 return replace(copy, instr=candidate.name, vector=width)
-        what = f"{row.name} cannot bring tile {source.name} into the layout {copy.layout}"
+        way = "out of" if row.writes_memory else "into"
+        what = f"{row.name} cannot bring tile {copy.src.obj} {way} the layout {copy.layout}"
         help_text = "each lane must hold 4 bytes of rows of 16 bytes: use a layout of tiled_mma, and aligned rows"
         return problem("instruction-layout", what, copy.span, help_text)
-    if row.collective:
-        return problem("instruction-layout", f"{row.name} cannot do this copy", copy.span, "leave the instruction open")
     width = vector_width(kernel, copy, copy.layout, row, known)
     if width == 0:
         return problem(
@@ -135,7 +137,7 @@ def _atomic(kernel: Kernel, stmt: Accumulate) -> Accumulate | Diagnostic:
     target = target_of(kernel)
     tensor = kernel.object(stmt.dst.obj)
     row = INSTRUCTIONS.get(stmt.instr or "")
-    if row is None or not _usable(row, target):
+    if row is None or not usable(row, target):
         what = f"{target.name} has no atomic instruction {stmt.instr}"
         return problem("instruction-target", what, stmt.span, f"leave it open, or use {moves(target).reduce_global}")
     if isinstance(tensor, Tensor) and tensor.dtype.bytes not in row.vector_bytes:
@@ -146,10 +148,6 @@ def _atomic(kernel: Kernel, stmt: Accumulate) -> Accumulate | Diagnostic:
             "accumulate into a float32 or int32 tensor",
         )
     return stmt
-
-
-def _usable(row: CopyRow, target: Target) -> bool:
-    return any(a in target.architectures for a in row.architectures)
 
 
 def _sizes(row: CopyRow) -> str:

@@ -55,7 +55,7 @@ def verify(kernel: Kernel, limit_s: float = DEFAULT_LIMIT_S) -> Report:
     if refused:
         raise SourceError(*(to_diagnostic(kernel, f) for f in refused))
     started = time.monotonic()
-    diagnostics = tuple(to_diagnostic(kernel, f) for f in _distinct(findings))
+    diagnostics = (*(to_diagnostic(kernel, f) for f in _distinct(findings)), *kernel.remarks)
     if verdict_of(diagnostics) is Verdict.UNKNOWN:
         found = search(kernel, run.deadline)
         diagnostics = (found, *diagnostics) if found is not None else diagnostics

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from argus.diagnostic import Severity, Verdict
 from argus.ir.expr import Const, Coord, Elem, Param, coords, op
 from argus.ir.nodes import (
     Access,
@@ -31,6 +32,7 @@ from argus.ir.visit import rewrite_body, walk
 from argus.ir.wellformed import check_explicit, check_tile
 from argus.passes import PASSES, LoweringError, lower
 from argus.passes.lower import for_target
+from argus.verify import verify
 from tests.conftest import Golden
 from tests.passes import kernels
 
@@ -142,7 +144,6 @@ def reading(loop: For) -> Stmt:
 
 
 KEPT: dict[str, Callable[[], Kernel]] = {
-    "no producer warps": lambda: gemm(0),
     "part of a warpgroup": lambda: gemm(2),
     "one buffer": lambda: gemm(stages=1),
     "tensors of two bytes": lambda: gemm(alignment=2),
@@ -168,7 +169,37 @@ KEPT: dict[str, Callable[[], Kernel]] = {
 @pytest.mark.parametrize("case", KEPT)
 def test_what_stays_one_program(case: str) -> None:
     kernel = for_target(KEPT[case](), "sm_90a")
+    kept = PASSES[0](kernel)
+    assert kept == kernel
+    (remark,) = kept.remarks
+    assert (remark.code, remark.severity) == ("policy-not-applied", Severity.WARNING)
+    assert remark.message.startswith("the loop has no producer warps of its own: ") and remark.help
+
+
+def test_a_loop_without_producer_warps_asks_for_nothing() -> None:
+    kernel = for_target(gemm(0), "sm_90a")
     assert PASSES[0](kernel) is kernel
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        ("part of a warpgroup", "producer_warps is 2, and roles are made of warpgroups"),
+        ("one buffer", "one buffer cannot be filled while it is read"),
+        ("tensors of two bytes", "tma.load needs `a` aligned to 16 bytes, its last dimension of stride 1"),
+        ("a loop around", "the loop stands inside of another loop or branch"),
+        ("a product before its tile", "a tile is read before it is staged"),
+    ],
+)
+def test_why_it_stays_one_program(case: str, why: str) -> None:
+    (remark,) = PASSES[0](for_target(KEPT[case](), "sm_90a")).remarks
+    assert remark.message == f"the loop has no producer warps of its own: {why}"
+
+
+def test_remarks_come_with_the_verdict() -> None:
+    report = verify(lower(gemm(tile=(64, 64, 32), stages=2), "sm_90a"))
+    assert report.verdict is Verdict.PROVED
+    assert [d.code for d in report.diagnostics] == ["policy-not-applied"]
 
 
 def test_other_targets_ignore_producer_warps() -> None:
@@ -186,14 +217,14 @@ def test_a_loop_that_is_not_specialised_is_pipelined() -> None:
 
 def test_buffers_that_leave_no_room_for_the_result() -> None:
     big = {"tile": (128, 256, 64), "num_warps": 8}
-    assert roles(lower(gemm(stages=3, **big), "sm_90a"))
+    assert roles(lower(gemm(stages=4, **big), "sm_90a"))
     with pytest.raises(LoweringError) as error:
-        lower(gemm(stages=4, **big), "sm_90a")
+        lower(gemm(tile=(128, 64, 64), stages=9), "sm_90a")
     (found,) = error.value.diagnostics
     assert found.code == "shared-memory"
-    assert "needs 262208 bytes of shared memory, and sm_90a has 232448" in found.message
+    assert "needs 237712 bytes of shared memory, and sm_90a has 232448" in found.message
     assert "fewer stages" in found.help
-    assert [n.message.split(":")[0] for n in found.notes] == ["at", "bt", "ct_scratch"]
+    assert [n.message.split(":")[0] for n in found.notes] == ["at", "bt", "ct_panels"]
 
 
 def test_registers_of_a_role() -> None:

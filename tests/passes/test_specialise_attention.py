@@ -66,14 +66,14 @@ def test_what_is_in_flight_during_the_softmax() -> None:
 def test_nothing_is_moved_between_the_products() -> None:
     compute = roles(lowered())["compute"]
     copied = {name for s in walk(compute.body) if isinstance(s, Copy) for name in (s.dst.obj, s.src.obj)}
-    assert copied == {"o_tile", "o_tile_scratch", "o_tile_rows", "o", "lse_tile", "lse"}
+    assert copied == {"o_tile", "o_tile_panels", "o", "lse_tile", "lse"}
 
 
 def test_the_result_leaves_through_the_bytes_of_the_queries() -> None:
     kernel = lowered()
     places = {s.name: s.offset for s in kernel.shared}
-    assert places["o_tile_scratch"] == places["qt"]
+    assert places["o_tile_panels"] == places["qt"]
     assert len(set(places.values())) == len(places) - 1
     compute = roles(kernel)["compute"].body
-    at = next(i for i, s in enumerate(compute) if isinstance(s, Copy) and s.dst.obj == "o_tile_scratch")
+    at = next(i for i, s in enumerate(compute) if isinstance(s, Copy) and s.dst.obj == "o_tile_panels")
     assert isinstance(compute[at - 1], Barrier)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from argus.ir.expr import Expr, elements
 from argus.ir.instruction import WGMMA
 from argus.ir.instruction.tiled import wgmma_accumulator
-from argus.ir.nodes import AssertTags, Copy, For, Fragment, Kernel, Mma, Shared, Stage, Stmt
+from argus.ir.nodes import AssertTags, Copy, For, Fragment, Kernel, Mma, Stage, Stmt
 from argus.ir.visit import rewrite_body
 from argus.ir.visit import walk as statements
 from argus.layout import LayoutError
 from argus.passes.fresh import Fresh, names
 from argus.passes.moves import target_of
+from argus.passes.report import Unfit
 from argus.passes.specialise.rings import Ring
 
 _WARPGROUP = 4  # warps
@@ -31,55 +32,72 @@ class Plan:
 
 
 def plan(kernel: Kernel) -> Plan | None:
-    """How the kernel is shared by two roles, if everything in it has a place in one of them."""
+    """How the kernel is shared by two roles; None if it does not ask for that, or the target has no roles.
+
+    Raises `Unfit` where something in it has a place in neither of them.
+    """
     target = target_of(kernel)
     loops = [s for s in statements(kernel.body) if isinstance(s, For) and s.kind == "pipelined"]
-    if "sm_90a" not in target.architectures or len(loops) != 1 or kernel.barriers:
+    asking = [s for s in loops if s.producer_warps > 0]
+    if "sm_90a" not in target.architectures or not asking or kernel.barriers:
         return None
-    (loop,) = loops
-    warps = kernel.num_warps + loop.producer_warps
-    if loop.producer_warps < 1 or loop.producer_warps % _WARPGROUP or kernel.num_warps % _WARPGROUP:
-        return None
-    if loop.stages < 2 or warps * kernel.warp_size > target.max_threads or not any(s is loop for s in kernel.body):
-        return None
-    if not _separable(kernel, loop):
-        return None
+    loop = asking[0]
+    _check_warps(kernel, loop)
+    if len(loops) > 1:
+        raise Unfit("the kernel has several pipelined loops", loop.span, "make one loop of them, or two kernels")
+    if loop.stages < 2:
+        raise Unfit("one buffer cannot be filled while it is read", loop.span, "use stages=2 or more")
+    if not any(s is loop for s in kernel.body):
+        raise Unfit("the loop stands inside of another loop or branch", loop.span, "let it stand on its own")
+    _check_separable(kernel, loop)
     chosen = _with_instructions(kernel)
-    if chosen is None:
-        return None
     loop = next(s for s in chosen.body if isinstance(s, For) and s.kind == "pipelined")
     rings, turn = _rings(chosen, loop)
     return Plan(chosen, loop, rings, turn)
 
 
+def _check_warps(kernel: Kernel, loop: For) -> None:
+    warps, most = kernel.num_warps + loop.producer_warps, target_of(kernel).max_threads // kernel.warp_size
+    for count, what in ((loop.producer_warps, "producer_warps"), (kernel.num_warps, "num_warps")):
+        if count % _WARPGROUP:
+            raise Unfit(f"{what} is {count}, and roles are made of warpgroups", loop.span, "use a multiple of 4")
+    if warps > most:
+        raise Unfit(f"{warps} warps are more than the {most} of a block", loop.span, "use fewer warps")
+
+
 # ---------------------------------------------------------------------------- what stands where
 
 
-def _separable(kernel: Kernel, loop: For) -> bool:
-    """Whether the copies need nothing that the products or the rest of the kernel make, and the other way round."""
+def _check_separable(kernel: Kernel, loop: For) -> None:
+    """The copies need nothing that the products or the rest of the kernel make, and the other way round."""
     everything = list(statements(kernel.body))
     staged = [s for s in everything if isinstance(s, Stage)]
     tiles = {s.dst for s in staged}
     if len(tiles) != len(staged) or not any(isinstance(s, Stage) for s in loop.body):
-        return False
-    if any(isinstance(s, Shared) and s.name in tiles and s.layout is not None for s in kernel.shared):
-        return False
+        raise Unfit("the loop stages no tile, or one twice", loop.span, "stage each tile once, in the loop")
+    laid = next((s for s in kernel.shared if s.name in tiles and s.layout is not None), None)
+    if laid is not None:
+        raise Unfit(f"the layout of tile {laid.name} is the author's", loop.span, "leave it open")
     direct = {id(s) for s in (*kernel.body, *loop.body)}
-    if any(isinstance(s, Stage | Mma) and id(s) not in direct for s in everything):
-        return False
-    if not _read_by_products(kernel.body, tiles, set()) or not _read_by_products(
-        loop.body, tiles, {s.dst for s in kernel.body if isinstance(s, Stage)}
-    ):
-        return False
+    inner = next((s for s in everything if isinstance(s, Stage | Mma) and id(s) not in direct), None)
+    if inner is not None:
+        raise Unfit("a tile is staged or multiplied in a branch or inner loop", inner.span, "do so in every iteration")
+    _check_readers(kernel.body, tiles, set())
+    _check_readers(loop.body, tiles, {s.dst for s in kernel.body if isinstance(s, Stage)})
     written = {s.dst.obj for s in everything if isinstance(s, Copy) and s.dst.obj not in tiles}
     exprs: list[Expr] = [loop.start, loop.stop]
     for stage in staged:
         exprs += [*stage.src.index, *([stage.mask] if stage.mask is not None else [])]
-    return not any(s.src.obj in written for s in staged) and not any(True for e in exprs for _ in elements(e))
+    late = next((s for s in staged if s.src.obj in written), None)
+    if late is not None:
+        raise Unfit(f"{late.src.obj} is written by the kernel that stages it", late.span, "write to another tensor")
+    if any(True for e in exprs for _ in elements(e)):
+        raise Unfit("where the copies start depends on registers, which the producer has none of", loop.span,
+                    "let it depend on sizes, program ids and counters")  # fmt: skip
 
 
-def _read_by_products(body: tuple[Stmt, ...], tiles: set[str], before: set[str]) -> bool:
-    """Whether only products of this body, and claims, read tiles, and only those that were staged `before` or here."""
+def _check_readers(body: tuple[Stmt, ...], tiles: set[str], before: set[str]) -> None:
+    """Only products of this body, and claims, read tiles, and only those that were staged `before` or here."""
     filled = set(before)
     for stmt in body:
         match stmt:
@@ -87,47 +105,39 @@ def _read_by_products(body: tuple[Stmt, ...], tiles: set[str], before: set[str])
                 filled.add(dst)
             case Mma() | AssertTags():
                 if names(stmt) & tiles - filled:
-                    return False
+                    raise Unfit("a tile is read before it is staged", stmt.span, "stage it first")
             case For(kind="pipelined"):
                 pass
             case _:
                 if any(names(s) & tiles for s in statements((stmt,))):
-                    return False
-    return True
+                    raise Unfit("a staged tile is read by something other than al.mma", stmt.span, "load it instead")
 
 
-def _with_instructions(kernel: Kernel) -> Kernel | None:
-    """The kernel with an instruction for each product; None if one of them is not for warpgroups."""
-    faults: list[Mma] = []
+def _with_instructions(kernel: Kernel) -> Kernel:
+    """The kernel with an instruction for each product."""
 
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
-        if not isinstance(stmt, Mma):
-            return None
-        chosen = _product(kernel, stmt)
-        if chosen is None:
-            faults.append(stmt)
-        return None if chosen is None else (chosen,)
+        return (_product(kernel, stmt),) if isinstance(stmt, Mma) else None
 
-    body = rewrite_body(kernel.body, change)
-    return None if faults else replace(kernel, body=body)
+    return replace(kernel, body=rewrite_body(kernel.body, change))
 
 
-def _product(kernel: Kernel, product: Mma) -> Mma | None:
+def _product(kernel: Kernel, product: Mma) -> Mma:
     """`product` with the widest instruction that divides it, over warpgroups along M."""
     target = kernel.object(product.d.obj)
     if product.instr is not None or product.warps is not None or not isinstance(target, Fragment):
-        return None
+        raise Unfit("the author chose the instruction of a product", product.span, "leave it open")
     columns = product.shape[1]
     width = max((n for n in range(8, _MAX_N + 1, 8) if columns % n == 0), default=0)
     row = WGMMA.get(f"wgmma_m64n{width}k{_DEPTH_BITS // kernel.object(product.b.obj).dtype.bits}")
     if row is None:
-        return None
+        raise Unfit(f"no product of warpgroups has {columns} columns", product.span, "use a multiple of 8")
     try:
         needed = wgmma_accumulator(row, product.shape[:2], (kernel.num_warps, 1))
-    except LayoutError:
-        return None
+    except LayoutError as error:
+        raise Unfit(str(error), product.span, f"use a multiple of {16 * kernel.num_warps} rows") from None
     if target.layout is not None and target.layout.simplify() != needed.simplify():
-        return None
+        raise Unfit(f"the layout of {target.name} is the author's", product.span, "leave it open")
     return replace(product, instr=row.name, warps=(kernel.num_warps, 1))
 
 

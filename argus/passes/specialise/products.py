@@ -34,13 +34,10 @@ from argus.ir.nodes import (
 from argus.ir.visit import map_accesses
 from argus.ir.visit import walk as statements
 from argus.passes.fresh import names, touches
+from argus.passes.report import Unfit
 from argus.passes.specialise.plan import Plan
 from argus.passes.specialise.rings import Ring, counted, tiles_of
 from argus.source import Span
-
-
-class Unplaceable(Exception):
-    """A claim speaks of registers that the asynchronous products do not give back in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class Flight:
 
 
 def computing(plan: Plan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The statements of `body` as the computing role runs them. Raises `Unplaceable`."""
+    """The statements of `body` as the computing role runs them. Raises `Unfit`."""
     writer = _Writer(plan, tiles_of(plan.rings), {f.name for f in plan.kernel.fragments})
     for stmt in body:
         writer.statement(stmt)
@@ -100,7 +97,7 @@ class _Writer:
         if self.flights:
             self._wait(len(self.flights) - 1, span)
         if self.claims:
-            raise Unplaceable
+            raise _untimely(self.claims[0])
 
     # ---------------------------------------------------------------- statements
 
@@ -140,7 +137,7 @@ class _Writer:
             inner = self._iteration(loop, [replace(f, carried=True) for f in inner.flights], late)
             inner.leave(loop)
         if inner.claims:
-            raise Unplaceable
+            raise _untimely(inner.claims[0])
         self.done.append(counted(loop, self.plan.turn, tuple(inner.done)))
         if inner.flights:  # ptxas gives up on products in flight unless a wait stands on every way to their registers
             self.done.append(MmaWait(0, loop.span))
@@ -196,8 +193,9 @@ class _Writer:
             self.done.append(If(later, arrivals, (), loop.span))
         for ring in self.plan.rings:
             if self.readers.get(ring.full) == 0 and ring.empty and not self._reads(ring, carried=False):
-                if any(names(c) & ring.tiles for c in self.claims):
-                    raise Unplaceable
+                for claim in self.claims:
+                    if names(claim) & ring.tiles:
+                        raise _untimely(claim)
                 del self.readers[ring.full]
                 self.done.append(MbarrierArrive(ring.empty, ring.place, span))
 
@@ -207,8 +205,9 @@ class _Writer:
 
     def _settle(self, used: frozenset[str], stmt: Stmt) -> None:
         """What is claimed of registers is claimed before they change."""
-        if any(names(c) & used for c in self.claims):
-            raise Unplaceable
+        for claim in self.claims:
+            if names(claim) & used:
+                raise _untimely(claim)
 
     def _claim(self) -> None:
         """Puts down the claims that have become good to read."""
@@ -228,3 +227,8 @@ class _Writer:
     def _within(self, access: Access) -> Access:
         ring = self.rings.get(access.obj)
         return access if ring is None else ring.within(access)
+
+
+def _untimely(claim: AssertTags) -> Unfit:
+    why = "a claim speaks of registers of products that are still in flight there"
+    return Unfit(why, claim.span, "state it after the loop, or before the product")

@@ -29,8 +29,9 @@ from argus.ir.instruction import INSTRUCTIONS, WGMMA
 from argus.ir.nodes import Copy, Kernel, Mma, Role, Roles, Spec, Stage, Stmt, Tag, Tensor
 from argus.ir.visit import walk as statements
 from argus.ir.wellformed_hopper import BLOCK_REGISTERS, BUDGET_UNIT, asynchronous_product, bulk_copy
+from argus.passes.report import Unfit
 from argus.passes.specialise.plan import Plan, plan
-from argus.passes.specialise.products import Unplaceable, computing
+from argus.passes.specialise.products import computing
 from argus.passes.specialise.rings import buffers, counted, fill, tiles_of
 
 _PRODUCER_REGISTERS = 24  # a thread: addresses and a loop
@@ -38,15 +39,17 @@ _MOST_REGISTERS = 240  # a thread: what is left of 255 for the compiler's own us
 
 
 def specialise(kernel: Kernel) -> Kernel:
-    """The kernel with its pipelined loop split into two roles; the kernel itself where that cannot be."""
-    found = plan(kernel)
-    if found is None:
-        return kernel
+    """The kernel with its pipelined loop split into two roles; where that cannot be, the kernel with a remark why."""
     try:
+        found = plan(kernel)
+        if found is None:
+            return kernel
         split = _split(found)
-    except Unplaceable:
-        return kernel
-    return split if _legal(split) else kernel
+        _check_legal(split)
+    except Unfit as unfit:
+        remark = unfit.remark("the loop has no producer warps of its own")
+        return replace(kernel, remarks=(*kernel.remarks, remark))
+    return split
 
 
 def _split(found: Plan) -> Kernel:
@@ -98,18 +101,16 @@ def _on_tensors(kernel: Kernel, stmt: Stmt) -> bool:
     return isinstance(stmt, Spec) or (isinstance(stmt, Tag) and isinstance(kernel.object(stmt.obj), Tensor))
 
 
-def _legal(kernel: Kernel) -> bool:
-    """Whether copies and products keep the rules of their instructions."""
+def _check_legal(kernel: Kernel) -> None:
+    """Copies and products keep the rules of their instructions."""
     for stmt in statements(kernel.body):
-        match stmt:
-            case Copy(instr="tma.load") if any(bulk_copy(stmt, INSTRUCTIONS["tma.load"], kernel)):
-                return False
-            case _:
-                pass
+        if isinstance(stmt, Copy) and stmt.instr == "tma.load":
+            for problem, span in bulk_copy(stmt, INSTRUCTIONS["tma.load"], kernel):
+                raise Unfit(problem, span, "keep the rules of bulk copies: see al.pipelined")
     roles = next(s for s in kernel.body if isinstance(s, Roles)).roles
     for role in roles:
         part = replace(kernel, num_warps=role.num_warps)
         for stmt in statements(role.body):
-            if isinstance(stmt, Mma) and any(asynchronous_product(stmt, WGMMA[stmt.instr or ""], part)):
-                return False
-    return True
+            if isinstance(stmt, Mma):
+                for problem, span in asynchronous_product(stmt, WGMMA[stmt.instr or ""], part):
+                    raise Unfit(problem, span, "keep the rules of products of warpgroups: see al.pipelined")
