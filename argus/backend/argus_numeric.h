@@ -281,11 +281,13 @@ struct BlockIds { int x, y; };
 namespace detail {
 
 // Block `number` of a grid (rows, columns) is mapped to a cell of that grid: `group` rows at a time, fewer in the last
-// group, column by column.
+// group, column by column. A whole group takes no division by a number that the compiler does not know: a persistent
+// kernel's programs begin with this.
 ARGUS_FN BlockIds grouped(int group, unsigned number, int rows, int columns) {
-    const unsigned height = static_cast<unsigned>(group < rows ? group : rows);
+    const unsigned height = static_cast<unsigned>(group < rows ? group : rows), whole = static_cast<unsigned>(group);
     const unsigned size = height * static_cast<unsigned>(columns);
     const unsigned first = number / size * height, rest = number % size, left = static_cast<unsigned>(rows) - first;
+    if (left >= whole) return {static_cast<int>(first + rest % whole), static_cast<int>(rest / whole)};
     const unsigned here = left < height ? left : height;
     return {static_cast<int>(first + rest % here), static_cast<int>(rest / here)};
 }
