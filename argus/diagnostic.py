@@ -33,13 +33,34 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """One step of the run that a witness shows: what `role` did in one iteration of a block's program.
+
+    `what` is "read", "write", "issue" (of asynchronous work), "complete" (a bulk copy has arrived), "arrive", "expect",
+    "wait" (that has returned), "blocked" (a wait that never does), "barrier", "fence", "commit", "ended" or "skipped"
+    (steps that are left out). `role` is "copy engine" for what it does by itself. `barrier` ("full[0]") and `phase`,
+    counted from 1, are given where an mbarrier takes part.
+    """
+
+    role: str
+    what: str
+    message: str
+    block: tuple[int, ...] = ()
+    iteration: dict[str, int] = field(default_factory=dict)
+    barrier: str = ""
+    phase: int = 0
+    span: Span = NO_SPAN
+
+
+@dataclass(frozen=True, slots=True)
 class Witness:
     """One concrete failure: the smallest sizes found, who meets it, what arrived and what should have.
 
     `sizes` holds every symbolic size and integer parameter. `iteration` maps loop variables to their values.
     `logical` is the element's coordinate, `physical` a byte offset ("shared+0x80", "global a+0x10") or a
     register ("r3"). `provenance` is the way the value came, first hop first. `other` describes the second
-    party of a race or overlap (block, thread, iteration, statement).
+    party of a race or overlap (block, thread, iteration, statement). `trace` is what led there, where the fault lies in
+    the order of events, cut to the steps that matter; `missing` names the order that is missing.
     `failing` is the failing set, generalised; `unique` tells whether this witness is the only one.
     """
 
@@ -59,6 +80,8 @@ class Witness:
     failing: str = ""
     unique: bool | None = None
     replayed: bool = False
+    trace: tuple[Event, ...] = ()
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from argus.diagnostic import Diagnostic, Note, Severity, Verdict, Witness
+from argus.diagnostic import Diagnostic, Event, Note, Severity, Verdict, Witness
 from argus.source import Span
 
 Json = dict[str, Any]
@@ -140,6 +140,11 @@ def _witness(text: Text, witness: Witness) -> None:
         _columns(text, witness.arrived, witness.expected)
     if witness.other is not None:
         text.append("  against   ").append(f"{_pairs(witness.other)}\n")
+    if witness.trace:
+        text.append("  this led there\n")
+        _trace(text, witness)
+    if witness.missing:
+        text.append("  missing   ").append(f"{witness.missing}\n", "bold")
     if witness.provenance:
         text.append("  the value came this way\n")
         for index, hop in enumerate(witness.provenance, 1):
@@ -150,6 +155,20 @@ def _witness(text: Text, witness: Witness) -> None:
         text.append(f"  fails for {witness.failing}{only}\n")
     if witness.replayed:
         text.append("  replayed in the simulator at these sizes\n", "dim")
+
+
+def _trace(text: Text, witness: Witness) -> None:
+    """One line a step: who, in which iteration (and program, where there are several), what, and where it stands."""
+    several = len({event.block for event in witness.trace if event.block}) > 1
+    rows = []
+    for event in witness.trace:
+        parts = [f"({_tuple(event.block)})"] if several and event.block else []
+        rows.append((event.role or "...", " ".join([*parts, _pairs(event.iteration)]).strip(), event))
+    roles, places = max(len(r) for r, _, _ in rows), max(len(p) for _, p, _ in rows)
+    for index, (role, place, event) in enumerate(rows, 1):
+        at = f"  ({event.span})" if event.span.known else ""
+        column = f"  {place:<{places}}" if places else ""
+        text.append(f"    {index:>{len(str(len(rows)))}}. {role:<{roles}}{column}  {event.message}").append(f"{at}\n", "dim")
 
 
 def _where(witness: Witness) -> str:
@@ -261,6 +280,22 @@ def witness_json(witness: Witness) -> Json:
         "failing": witness.failing,
         "unique": witness.unique,
         "replayed": witness.replayed,
+        "trace": [_event_json(event) for event in witness.trace],
+        "missing": witness.missing,
+    }
+
+
+def _event_json(event: Event) -> Json:
+    """One step of a trace; `barrier` and `phase` are None where no mbarrier takes part, a known span has its fields."""
+    return {
+        "role": event.role,
+        "what": event.what,
+        "message": event.message,
+        "block": list(event.block),
+        "iteration": event.iteration,
+        "barrier": event.barrier or None,
+        "phase": event.phase if event.barrier else None,
+        **(span_json(event.span) or {}),
     }
 
 
@@ -284,6 +319,7 @@ def _sarif_result(outcome: Outcome, diagnostic: Diagnostic, codes: list[str]) ->
     related = [note for note in diagnostic.notes if note.span.known]
     if diagnostic.witness is not None:
         related += [hop for hop in diagnostic.witness.provenance if hop.span.known]
+        related += [Note(f"{e.role} {e.message}", e.span) for e in diagnostic.witness.trace if e.span.known]
     result: Json = {
         "ruleId": diagnostic.code,
         "ruleIndex": codes.index(diagnostic.code),

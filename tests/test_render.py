@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from argus.diagnostic import Diagnostic, Note, Severity, Verdict, Witness
+from argus.diagnostic import Diagnostic, Event, Note, Severity, Verdict, Witness
 from argus.render import Outcome, diagnostics_text, outcome_json, outcome_text, sarif
 from argus.source import SourceFile, Span
 from tests.conftest import Golden
@@ -37,6 +37,12 @@ REFUTED = Diagnostic(
         failing="k0 >= 32",
         unique=True,
         replayed=True,
+        trace=(
+            Event("compute", "read", "reads stage 0 of bt", (0, 1), {"k0": 0}, span=MMA),
+            Event("", "skipped", "3 further steps"),
+            Event("copy engine", "complete", "has filled bt", (0, 1), {"k0": 32}, "full[0]", 2, STAGE),
+        ),
+        missing="nothing orders compute's read before the copy",
     ),
 )
 UNKNOWN = Diagnostic("out-of-time", "no answer within 30 s", property="races", verdict=Verdict.UNKNOWN, label="why")

@@ -13,6 +13,7 @@ import numpy as np
 from argus.ir.nodes import Copy, Signal
 from argus.simulate import mbarrier, races, tagging
 from argus.simulate.flight import Bulk
+from argus.simulate.log import Ordered
 from argus.simulate.machine import Block, Frame
 from argus.simulate.memory import SharedTile
 from argus.simulate.order import Touch
@@ -29,6 +30,7 @@ def issue(block: Block, stmt: Copy, signal: Signal, frame: Frame) -> None:
     target = block.locate(stmt.dst.obj, stmt.dst.index, step, step.on)
     barrier = mbarrier.at(block, signal.barrier, signal.index, step)
     phase = int(frame.team.clock.known[barrier.component])
+    block.run.log.steps.append(Ordered(step.event, "issue", barrier.label, phase + 1))
     values = block.read(source, step)
     tags = tagging.copied(block, source, step, source.ok)
     at = np.flatnonzero(target.ok)
@@ -64,6 +66,7 @@ def issue(block: Block, stmt: Copy, signal: Signal, frame: Frame) -> None:
 def land(block: Block, transfer: Bulk) -> None:
     """The data arrives, then its bytes are counted."""
     memory, step, barrier = transfer.memory, transfer.step, transfer.barrier
+    block.run.log.steps.append(Ordered(step.event, "complete", barrier.label, transfer.phase + 1, True))
     memory.store(transfer.cell, transfer.values)
     if transfer.tags is not None and memory.tags is not None:
         memory.tags.put(transfer.cell, transfer.tags)

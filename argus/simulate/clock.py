@@ -54,8 +54,6 @@ class Team:
     first_fenced: Array = field(init=False)
     some_fenced: Array = field(init=False)
     """What a proxy fence of the first thread, or of some threads, has ordered before asynchronous accesses."""
-    passed: str = ""
-    """The last wait on an mbarrier that returned, for a person."""
     stored: int = 0
     """Groups of bulk stores closed so far by the first thread."""
     counts: dict[str, Array] = field(default_factory=dict)

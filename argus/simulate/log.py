@@ -11,12 +11,33 @@ from argus.simulate.outcome import Stopped, Violation
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """One execution of a statement."""
+class Execution:
+    """One execution of a statement by a role; `steps` were taken before it."""
 
     stmt: Stmt
     block: tuple[int, ...]
     loops: dict[str, int]
+    role: str
+    steps: int
+
+    @property
+    def place(self) -> tuple[str, tuple[int, ...], dict[str, int]]:
+        """The role, the program, and the iteration."""
+        return self.role, self.block, self.loops
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """What one execution did to the order of events, or (`engine`) the copy engine for it, later; `what` as in
+    `argus.diagnostic.Event`."""
+
+    event: int
+    what: str
+    barrier: str = ""
+    phase: int = 0
+    engine: bool = False
+    threads: int = 0
+    """How many took part where not all of the role did."""
 
 
 @dataclass(slots=True)
@@ -25,12 +46,13 @@ class Log:
 
     stop: bool
     violations: list[Violation] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    events: list[Execution] = field(default_factory=list)
+    steps: list[Ordered] = field(default_factory=list)
     _seen: set[tuple[int, str, str]] = field(default_factory=set)
 
-    def event(self, stmt: Stmt, block: tuple[int, ...], loops: dict[str, int]) -> int:
+    def event(self, stmt: Stmt, block: tuple[int, ...], loops: dict[str, int], role: str) -> int:
         """A number for this execution of `stmt`."""
-        self.events.append(Event(stmt, block, loops))
+        self.events.append(Execution(stmt, block, loops, role, len(self.steps)))
         return len(self.events) - 1
 
     def wants(self, stmt: Stmt | None, code: str, obj: str) -> bool:

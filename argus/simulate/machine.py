@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
@@ -16,11 +16,11 @@ from argus.simulate import races
 from argus.simulate.clock import Clock, Team
 from argus.simulate.evaluate import Number, Overflow, Scope, evaluate
 from argus.simulate.flight import Bulk, Landing, Store
-from argus.simulate.log import Log
+from argus.simulate.log import Log, Ordered
 from argus.simulate.memory import GlobalTensor, Hazards, Memory, Registers, SharedMemory, SharedTile
 from argus.simulate.numeric import Array
 from argus.simulate.order import NOBODY, Moment, Touch
-from argus.simulate.outcome import Violation
+from argus.simulate.outcome import Story, Violation
 from argus.simulate.tagset import Schemas
 from argus.simulate.usage import asynchronous_registers, first_threads, kernel_roles
 
@@ -242,8 +242,13 @@ class Block:
         domain = box_domain(shape)
         return Step(stmt, frame, domain, self._event(stmt, frame), np.ones(domain.size, dtype=np.bool_))
 
+    def passes(self, stmt: Stmt, frame: Frame, what: str) -> None:
+        """Remember a statement that does nothing but order others."""
+        threads = 0 if frame.active.all() else int(frame.active.sum())
+        self.run.log.steps.append(Ordered(self._event(stmt, frame), what, threads=threads))
+
     def _event(self, stmt: Stmt, frame: Frame) -> int:
-        return self.run.log.event(stmt, frame.program.index, frame.loops)
+        return self.run.log.event(stmt, frame.program.index, frame.loops, frame.team.name)
 
     def box(self, stmt: Stmt, coords: tuple[Array, ...], n: int, frame: Frame | None = None) -> Step:
         """A domain of n elements that no thread holds: the elements of a tag assertion or of a memory tile.
@@ -467,9 +472,13 @@ class Block:
         cell: int | None = None,
         *,
         logical: tuple[int, ...] = (),
+        story: Callable[[], Story] | None = None,
         **details: object,
     ) -> None:
-        """Record a violation at a cell of `memory`, or at a coordinate that has none."""
+        """Record a violation at a cell of `memory`, or at a coordinate that has none; `story` tells what led there."""
+        name = str(details.get("object", memory.name if memory is not None else ""))
+        if story is not None and self.run.log.wants(step.stmt, code, name):
+            details["trace"], details["missing"] = story()
         violation = Violation(
             prop,
             code,

@@ -6,16 +6,18 @@ that its team must know to be the current one, and a wait returns as early as it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from argus.diagnostic import Note
 from argus.ir.expr import Expr
 from argus.ir.nodes import MbarrierArrive, MbarrierExpect, MbarrierWait
+from argus.simulate import events
 from argus.simulate.clock import Clock
+from argus.simulate.log import Ordered
 from argus.simulate.machine import Block, Frame, Step
-from argus.simulate.outcome import Stopped
+from argus.simulate.outcome import Stopped, Story
 
 
 @dataclass(slots=True, eq=False)
@@ -112,12 +114,19 @@ def at(block: Block, name: str, index: Expr, step: Step) -> Mbarrier:
 
 
 def problem(
-    block: Block, step: Step, barrier: Mbarrier, code: str, text: str, provenance: tuple[Note, ...] = ()
+    block: Block,
+    step: Step,
+    barrier: Mbarrier,
+    code: str,
+    text: str,
+    story: Callable[[], Story] | None = None,
+    missing: str = "",
 ) -> None:
-    """Report a broken rule of a barrier, property "progress"."""
+    """Report a broken rule of a barrier, property "progress", with its own story or that of the barrier's phases."""
+    told = story or (lambda: events.phases(block, step, barrier.label, missing))
     block.report(
         step, "progress", code, text, None, physical=f"shared+{barrier.address:#x}",
-        object=barrier.label, arrived=barrier.state(), provenance=provenance,
+        object=barrier.label, arrived=barrier.state(), story=told,
     )  # fmt: skip
 
 
@@ -125,6 +134,7 @@ def expect(block: Block, stmt: MbarrierExpect, step: Step) -> None:
     """One lane arrives and announces bytes."""
     barrier = at(block, stmt.barrier, stmt.index, step)
     in_order = _current(block, barrier, step)
+    block.run.log.steps.append(Ordered(step.event, "expect", barrier.label, barrier.phase + 1))
     barrier.bytes += stmt.bytes
     _arrive(block, barrier, 1, step, in_order)
 
@@ -133,7 +143,9 @@ def arrive(block: Block, stmt: MbarrierArrive, step: Step) -> None:
     """One lane of each warp arrives."""
     barrier = at(block, stmt.barrier, stmt.index, step)
     warps = step.frame.active.reshape(-1, block.run.kernel.warp_size).any(axis=1)
-    _arrive(block, barrier, int(warps.sum()), step, _current(block, barrier, step))
+    in_order = _current(block, barrier, step)
+    block.run.log.steps.append(Ordered(step.event, "arrive", barrier.label, barrier.phase + 1))
+    _arrive(block, barrier, int(warps.sum()), step, in_order)
 
 
 def _current(block: Block, barrier: Mbarrier, step: Step) -> bool:
@@ -144,7 +156,9 @@ def _current(block: Block, barrier: Mbarrier, step: Step) -> bool:
             f"nothing orders this arrival on {barrier.label} after the end of the phase before:"
             " it may be one too many for that one"
         )
-        problem(block, step, barrier, "phase-overrun", text)
+        role = step.frame.team.name
+        missing = f"nothing orders the end of phase {barrier.phase} of {barrier.label} before this arrival of {role}"
+        problem(block, step, barrier, "phase-overrun", text, missing=f"{missing}: {role} has not waited for it")
     return known >= barrier.phase
 
 
@@ -179,13 +193,13 @@ def begin_wait(block: Block, stmt: MbarrierWait, frame: Frame) -> Waiting:
 def passed(block: Block, waiting: Waiting) -> None:
     """Return from a wait: learn what the phase passes on."""
     barrier, team, phases = waiting.barrier, waiting.step.frame.team, waiting.phases
+    block.run.log.steps.append(Ordered(waiting.step.event, "wait", barrier.label, phases))
     if barrier.phase > phases:
         text = (
             f"{barrier.label} may complete phase {barrier.phase} before this wait for phase {phases} returns:"
             " by its parity alone the wait cannot tell them apart"
         )
-        problem(block, waiting.step, barrier, "phase-overrun", text)
+        missing = f"nothing orders this wait of {team.name} for phase {phases} before phase {phases + 1} ends"
+        problem(block, waiting.step, barrier, "phase-overrun", text, missing=missing)
     if phases:
         team.clock.join(barrier.history[phases - 1])
-    place = "".join(f" {name}={value}" for name, value in waiting.step.frame.loops.items())
-    team.passed = f"phase {phases} of {barrier.label}{place}"

@@ -69,7 +69,7 @@ class Moment:
 @dataclass(frozen=True, slots=True)
 class Conflict:
     """`bad[i]`: access i has no order with an earlier one, made by `thread` of `block` at `event`. `bulk`: by the copy
-    engine, for that thread."""
+    engine, for that thread; `unfinished`: it is still under way."""
 
     bad: Array
     thread: int
@@ -77,6 +77,7 @@ class Conflict:
     event: int
     earlier: Touch
     bulk: bool = False
+    unfinished: bool = False
 
 
 class Track:
@@ -266,7 +267,8 @@ class Order:
             if bad.any():
                 at = int(np.argmax(bad))
                 who, block, event = track.culprit(int(cell[at]), int(thread[at]), now)
-                return Conflict(bad, who, block, event, earlier[0])
+                unfinished = int(track.segment[cell[at]]) == UNFINISHED
+                return Conflict(bad, who, block, event, earlier[0], unfinished=unfinished)
         for kind, copies in self.bulk.items():
             if kind not in _AGAINST[touch]:
                 continue

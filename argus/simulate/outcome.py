@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from argus.diagnostic import Note
+from argus.diagnostic import Event, Note
 from argus.ir.nodes import Stmt
 from argus.simulate.numeric import Array
+
+Story = tuple[tuple[Event, ...], str]
+"""What led to a violation, and the order that is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,8 @@ class Violation:
     `object`; `physical` a register ("r3"), a byte of shared memory ("shared+0x80") or of a tensor
     ("global a+0x10"). `other` is the second party of a race or overlap. `provenance` is the way the value came,
     first hop first. `certain` is false where a coarser rounding than the kernel's could explain it: a specification
-    that is missed by little.
+    that is missed by little. `trace` is what led there where the fault lies in the order of events, and `missing` the
+    order that is missing.
     """
 
     property: str
@@ -38,6 +42,8 @@ class Violation:
     provenance: tuple[Note, ...] = ()
     count: int = 1
     certain: bool = True
+    trace: tuple[Event, ...] = ()
+    missing: str = ""
 
     def __str__(self) -> str:
         where = f"block {self.block}" + (f" thread {self.thread}" if self.thread is not None else "")

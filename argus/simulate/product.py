@@ -16,10 +16,12 @@ from argus.ir.instruction import WgmmaRow
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import Access, Mma
 from argus.layout import FragmentLayout
-from argus.simulate import races
+from argus.simulate import events, races
 from argus.simulate.clock import Team
 from argus.simulate.contraction import Operand, contract
+from argus.simulate.events import Cell, Side
 from argus.simulate.flight import Part, Product
+from argus.simulate.log import Ordered
 from argus.simulate.machine import Block, Frame, Place, Step, box_domain
 from argus.simulate.matrix import Products, by_group, operand_index, registers
 from argus.simulate.memory import Memory, Registers
@@ -52,6 +54,7 @@ def issue(block: Block, stmt: Mma, row: WgmmaRow, frame: Frame) -> None:
         return
     assert isinstance(target.memory, Registers)
     begun = Product(step, a.memory, b.memory, target.memory, _parts(a, b, target, stmt.shape, held, layout))
+    block.run.log.steps.append(Ordered(step.event, "issue"))
     if block.run.checks:
         for memory, cells in ((begun.a, [p.a for p in begun.parts]), (begun.b, [p.b for p in begun.parts])):
             _reads(block, memory, np.unique(np.concatenate([c.reshape(-1) for c in cells])), step)
@@ -130,11 +133,16 @@ def _unfenced(block: Block, memory: Registers, cells: Array, step: Step) -> None
         at = int(np.argmax(bad))
         thread = memory.first + int(cells[at]) // memory.per_thread
         access = "write" if memory.hazards.operand else "ordinary access"
+        touch = Touch.READ if memory.hazards.operand else Touch.ACCUMULATE
         text = f"no fence orders the last {access} to a register of {memory.name} before this product"
         other = block.run.log.party(int(loose[at]), thread, access)
         block.report(
             step, "races", "missing-mma-fence", text, thread, memory, int(cells[at]),
             expected="a fence (wgmma.fence) between the two", other=other, count=int(bad.sum()),
+            story=lambda: events.conflict(
+                block, Side(int(loose[at]), Touch.WRITE), Side(step.event, touch, "product"),
+                Cell(memory.name, memory.name), "no mma_fence stands between the two",
+            ),
         )  # fmt: skip
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from argus.simulate.memory import Memory, Registers
+from argus.ir.nodes import Copy
+from argus.simulate import events
+from argus.simulate.events import Side
+from argus.simulate.memory import Memory, Registers, SharedTile
 from argus.simulate.numeric import Array
 from argus.simulate.order import NOBODY, Conflict, Touch
+from argus.simulate.outcome import Story
 
 if TYPE_CHECKING:
     from argus.simulate.machine import Block, Step
@@ -55,10 +60,13 @@ def asynchronous(block: Block, memory: Memory, touch: Touch, cell: Array, step: 
             f" this asynchronous {'read' if touch.reads else 'write'}"
         )
         other = block.run.log.party(found.event, found.thread, found.earlier.value)
+        earlier, role = Side(found.event, found.earlier), block.run.log.events[found.event].role
+        why = f"{role} needs one after the first, or the thread that issues the second one before it"
         block.report(
             step, "races", "missing-proxy-fence", text, step.frame.team.first, memory, int(grain[at]),
             expected="a proxy fence after the first, before what orders the two", other=other,
             count=int(found.bad.sum()),
+            story=_story(block, earlier, _later(touch, step), memory, int(grain[at]), why, "no proxy fence orders"),
         )  # fmt: skip
     return grain
 
@@ -89,7 +97,11 @@ def registers(block: Block, memory: Registers, touch: Touch, cell: Array, step: 
             expected="a wait that covers the product's group first",
             other=block.run.log.party(int(flight[at]), step.frame.team.first, "asynchronous product"),
             count=int(bad.sum()),
-        )
+            story=_story(
+                block, Side(int(flight[at]), Touch.ACCUMULATE if does == "writes" else Touch.READ, "product"),
+                Side(step.event, touch), memory, int(cell[at]), "no wait covers the product's group",
+            ),
+        )  # fmt: skip
 
 
 def pending(block: Block, memory: Memory, touch: Touch, grain: Array, thread: Array, step: Step) -> None:
@@ -123,7 +135,9 @@ def pending(block: Block, memory: Memory, touch: Touch, grain: Array, thread: Ar
         expected="what the copy brings: wait for its group first",
         other=block.run.log.party(event, int(thread[at]), "asynchronous copy"),
         count=int(bad.sum()),
-    )
+        story=_story(block, Side(event, Touch.WRITE), Side(step.event, touch), memory, int(grain[at]),
+                     "no wait of the thread covers the copy's group"),
+    )  # fmt: skip
 
 
 def report(
@@ -158,4 +172,29 @@ def report(
         expected=f"no two {unit}s touch one element" if across else expected,
         other=block.run.log.party(found.event, found.thread, found.earlier.value),
         count=int(found.bad.sum()),
-    )
+        story=_story(
+            block, _earlier(found), _later(touch, step), memory, int(grain[at]),
+            events.reason(block, found, block.run.log.events[step.event]),
+        ),
+    )  # fmt: skip
+
+
+def _earlier(found: Conflict) -> Side:
+    """The access that a conflict is with."""
+    agent = "copy" if found.bulk else "product" if found.earlier is Touch.MULTIPLY else ""
+    return Side(found.event, found.earlier, agent)
+
+
+def _later(touch: Touch, step: Step) -> Side:
+    """The access that is checked now."""
+    copied = isinstance(step.stmt, Copy) and step.stmt.signal is not None
+    return Side(step.event, touch, "copy" if copied else "product" if touch is Touch.MULTIPLY else "")
+
+
+def _story(
+    block: Block, earlier: Side, later: Side, memory: Memory, cell: int, why: str, lead: str = "nothing orders"
+) -> Callable[[], Story]:
+    """Tells how two accesses to a cell came to be without order."""
+    shared = isinstance(memory, SharedTile)
+    met = events.cell_of(memory.name, memory.shape, memory.logical(cell), shared)
+    return lambda: events.conflict(block, earlier, later, met, why, lead)

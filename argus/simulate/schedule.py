@@ -24,10 +24,9 @@ from typing import get_args
 
 import numpy as np
 
-from argus.diagnostic import Note
 from argus.ir.nodes import Asynchronous, Barrier, Kernel, Roles
 from argus.ir.visit import walk
-from argus.simulate import bulk, mbarrier, stores
+from argus.simulate import bulk, events, mbarrier, stores
 from argus.simulate.clock import Team
 from argus.simulate.machine import Block, Frame
 from argus.simulate.mbarrier import Waiting
@@ -170,6 +169,7 @@ def _meet(block: Block, parties: list[Party]) -> bool:
         if not here or any(isinstance(p.pause, Waiting) for p in ours):
             continue
         _all_present(block, [pause for pause, _ in here], team)
+        block.passes(*here[0][0], "barrier")
         for _, party in here:
             party.pause = None
         team.joined()
@@ -195,16 +195,12 @@ def _all_present(block: Block, here: list[tuple[Barrier, Frame]], team: Team) ->
 
 def _deadlock(block: Block, parties: list[Party]) -> None:
     """Report that nobody can go on: who waits for which phase, and what is missing of it."""
-    stuck = [(p.pause, p.frame.team) for p in parties if isinstance(p.pause, Waiting)]
-    notes = []
-    for waiting, team in stuck:
-        text = f"{team.name} waits for phase {waiting.phases} of {waiting.barrier.state()}"
-        if team.passed:
-            text += f"; it came past its wait for {team.passed}"
-        notes.append(block.run.log.note(waiting.step.event, text))
-    notes += [Note(f"{p.frame.team.name} has ended") for p in parties if p.ended]
-    waiting = stuck[0][0]
-    phase = f"phase {waiting.phases} of {waiting.barrier.label}"
+    stuck = [p.pause for p in parties if isinstance(p.pause, Waiting)]
+    ended = [p.frame.team.name for p in parties if p.ended]
+    first = stuck[0]
+    phase = f"phase {first.phases} of {first.barrier.label}"
     text = f"{phase} never completes: every role waits or has ended, and no copy is under way"
-    mbarrier.problem(block, waiting.step, waiting.barrier, "deadlock", text, tuple(notes))
+    mbarrier.problem(
+        block, first.step, first.barrier, "deadlock", text, lambda: events.deadlock(block, stuck, ended)
+    )  # fmt: skip
     raise Stopped

@@ -90,16 +90,22 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
             case WaitGroup(pending=pending):
                 asynchronous.wait(block, pending, block.step(stmt, frame, None))
             case MmaFence():
+                block.passes(stmt, frame, "fence")
                 product.fence(block, frame)
             case MmaCommit():
+                block.passes(stmt, frame, "commit")
                 product.commit(frame.team)
             case MmaWait(pending=pending):
+                block.passes(stmt, frame, "wait")
                 product.wait(block, frame.team, pending)
             case BulkCommit():
+                block.passes(stmt, frame, "commit")
                 stores.commit(frame, block)
             case BulkWait():
+                block.passes(stmt, frame, "wait")
                 stores.wait(block, stmt, frame)
             case ProxyFence():
+                block.passes(stmt, frame, "fence")
                 _proxy_fence(block, frame)
             case MbarrierExpect():
                 mbarrier.expect(block, stmt, block.step(stmt, frame, None))

@@ -12,6 +12,7 @@ import numpy as np
 from argus.ir.nodes import BulkWait, Copy
 from argus.simulate import races, tagging
 from argus.simulate.flight import Store
+from argus.simulate.log import Ordered
 from argus.simulate.machine import Block, Frame
 from argus.simulate.memory import GlobalTensor
 from argus.simulate.order import Touch
@@ -28,6 +29,7 @@ def issue(block: Block, stmt: Copy, frame: Frame) -> None:
     target = block.locate(stmt.dst.obj, stmt.dst.index, step, inside)
     at = np.flatnonzero(source.ok & target.ok)
     store = Store(step, source, target, at)
+    block.run.log.steps.append(Ordered(step.event, "issue"))
     if block.run.checks:
         cell, first = source.cell[at], frame.team.first
         missing = ~source.memory.written(cell)

@@ -108,6 +108,8 @@ def witness(kernel: Kernel, place: Place, violation: Violation, finding: Finding
         failing=failing or _failing(violation),
         unique=violation.count == 1,
         replayed=True,
+        trace=violation.trace,
+        missing=violation.missing,
     )
 
 

@@ -94,9 +94,12 @@ def test_a_slip_shows_from_the_first_reuse_on() -> None:
 def test_a_deadlock_tells_who_waits() -> None:
     found = first(replay(MUTANTS["no release"](), SIZES, [(0, 0)]), "deadlock")
     assert found.property == "progress" and found.object == "full[0]"
-    told = [note.message for note in found.provenance]
-    assert "compute waits for phase 2 of full[0]: 1 phases complete" in told[0]
-    assert "producer waits for phase 1 of empty[0]" in told[1] and "0 of 4 arrivals" in told[1]
+    blocked = [(e.role, e.barrier, e.phase) for e in found.trace if e.what == "blocked"]
+    assert blocked == [("compute", "full[0]", 2), ("producer", "empty[0]", 1)]
+    assert found.missing == (
+        "phase 2 of full[0] lacks 1 of 1 arrivals, to come from producer, which waits for phase 1 of empty[0]; "
+        "phase 1 of empty[0] lacks 4 of 4 arrivals, which no role brings"
+    )
     assert replay(MUTANTS["no release"](), SIZES, [(0, 0)]) == replay(MUTANTS["no release"](), SIZES, [(0, 0)])
 
 

@@ -1,0 +1,317 @@
+"""What led to a violation, for a person: the few steps of a run that matter, and the order that is missing.
+
+A story is cut from the log: the two accesses, and between them what their roles and the copy engine did on the
+mbarriers that the roles use there, and the fences, waits and barriers that stand next to the accesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from argus.diagnostic import Event
+from argus.ir.nodes import BulkCommit, BulkWait, Copy, MbarrierArrive, MbarrierExpect, Mma, MmaFence, MmaWait, Stmt
+from argus.ir.visit import walk
+from argus.simulate.log import Execution, Log, Ordered
+from argus.simulate.order import Conflict, Touch
+from argus.simulate.outcome import Story
+from argus.simulate.usage import kernel_roles
+
+if TYPE_CHECKING:
+    from argus.simulate.machine import Block, Step
+    from argus.simulate.mbarrier import Waiting
+
+ENGINE = "copy engine"
+_MOST = 12
+"""Steps of a story."""
+_NOUNS = {
+    Touch.READ: "read of",
+    Touch.WRITE: "write of",
+    Touch.ACCUMULATE: "accumulation into",
+    Touch.MULTIPLY: "asynchronous read of",
+    Touch.BULK_READ: "bulk store from",
+    Touch.BULK_WRITE: "bulk store to",
+}
+_VERBS = {
+    Touch.READ: ("read", "reads"),
+    Touch.WRITE: ("write", "writes"),
+    Touch.ACCUMULATE: ("write", "accumulates into"),
+    Touch.MULTIPLY: ("issue", "starts a product that reads"),
+    Touch.BULK_READ: ("issue", "starts a bulk store from"),
+    Touch.BULK_WRITE: ("issue", "starts a bulk store to"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two accesses: its execution, how it touches the cell, and what makes it if no thread does: a bulk "copy"
+    or an asynchronous "product"."""
+
+    event: int
+    touch: Touch
+    agent: str = ""
+
+    @property
+    def noun(self) -> str:
+        """ "read of" and the like."""
+        match self.agent:
+            case "copy":
+                return "bulk copy from" if self.touch.reads else "bulk copy into"
+            case "product":
+                return "asynchronous read of" if self.touch.reads else "asynchronous update of"
+            case _:
+                return _NOUNS[self.touch]
+
+    @property
+    def verb(self) -> tuple[str, str]:
+        """What the step is, as `Event.what` and for a person."""
+        match self.agent:
+            case "copy":
+                return "issue", f"starts a {self.noun}"
+            case "product":
+                return "issue", f"starts a product that {'reads' if self.touch.reads else 'updates'}"
+            case _:
+                return _VERBS[self.touch]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What two accesses meet in: the object, and the part of it for a person."""
+
+    name: str
+    place: str
+
+
+# ---------------------------------------------------------------------------- two accesses
+
+
+def conflict(block: Block, earlier: Side, later: Side, cell: Cell, why: str, lead: str = "nothing orders") -> Story:
+    """The story of two accesses to a cell of which the second is not ordered after the first, and why."""
+    log = block.run.log
+    one, two = log.events[earlier.event], log.events[later.event]
+    apart = cell.name in block.run.tensors and one.block != two.block
+    unit = "program" if block.run.kernel.persistent else "block" if apart else ""
+    together = (one.block, one.loops) == (two.block, two.loops)
+    whose = "its" if one.role == two.role and not apart else f"{two.role}'s"
+    missing = (
+        f"{lead} {one.role}'s {earlier.noun} {cell.place}{'' if together else _when(one, unit)} before"
+        f" {whose} {later.noun} it{_when(two, unit)}: {why}"
+    )
+    steps = [] if apart else _between(log, earlier, later, cell.name)
+    before = [_event(log, i) for i in steps if i < one.steps]
+    after = [_event(log, i) for i in steps if i >= one.steps]
+    return _cut([*before, _access(log, earlier, cell.place), *after, _access(log, later, cell.place)]), missing
+
+
+def reason(block: Block, found: Conflict, later: Execution) -> str:
+    """Why nothing orders an access of `later` after the one found."""
+    log = block.run.log
+    one = log.events[found.event]
+    if found.block != block.programs[0].number and one.block != later.block:
+        return "programs may run on several blocks" if block.run.kernel.persistent else "blocks run in any order"
+    if found.bulk:
+        counted = next((s for s in log.steps[one.steps :] if s.event == found.event), None)
+        phase = f" for phase {counted.phase} of {counted.barrier}" if counted is not None else ""
+        return f"{later.role} does not wait{phase}, in which the copy's bytes are counted"
+    if found.unfinished:
+        what = "product" if found.earlier is Touch.MULTIPLY else "store"
+        return f"no wait covers the {what}'s group"
+    if one.role == later.role:
+        return f"no barrier of {one.role} stands between the two"
+    over = {Touch.MULTIPLY: "its wait for the product", Touch.BULK_READ: "its wait for the store"}
+    return f"{later.role} waits for no arrival that {one.role} makes after {over.get(found.earlier, 'it')}"
+
+
+def cell_of(name: str, shape: tuple[int, ...], logical: tuple[int, ...], shared: bool) -> Cell:
+    """A cell for a person: which buffer of a ring it is in, if it is in one."""
+    return Cell(name, f"stage {logical[0]} of {name}" if shared and len(shape) > 2 and logical else name)
+
+
+def _between(log: Log, earlier: Side, later: Side, name: str) -> list[int]:
+    """Which steps tell what orders the two, and what does not."""
+    one, two = log.events[earlier.event], log.events[later.event]
+    if one.role == two.role and "copy" not in (earlier.agent, later.agent):
+        inside = [(i, s) for i, s in enumerate(log.steps) if i >= one.steps and log.events[s.event].role == one.role]
+        return [i for i, s in inside if not s.barrier and s.what != "issue"]
+    here = [i for i, s in enumerate(log.steps) if not s.engine and log.events[s.event].place == two.place]
+    there = [i for i, s in enumerate(log.steps) if not s.engine and log.events[s.event].place == one.place]
+    later_there = [i for i in there if i >= one.steps]
+    handed = [i for i in later_there if log.steps[i].what == "arrive" or log.steps[i].event == earlier.event]
+    labels = {log.steps[i].barrier for i in (*here, *handed)} - {""}
+    begin = [i for i in there if i < one.steps and log.steps[i].what == "wait" and log.steps[i].barrier in labels][-1:]
+    released = next((i for i in later_there if log.steps[i].what == "arrive"), one.steps)
+    acquired = max((i for i in here if log.steps[i].what == "wait" and log.steps[i].barrier), default=two.steps)
+
+    def tells(i: int, step: Ordered) -> bool:
+        execution = log.events[step.event]
+        if step.event in (earlier.event, later.event):
+            return step.engine
+        if step.barrier:
+            concerned = step.engine or execution.role in (one.role, two.role)
+            return step.barrier in labels and concerned and (_moved(execution.stmt) in ("", name))
+        near_first = execution.role == one.role and one.steps <= i <= released
+        near_second = execution.place == two.place and i >= max(acquired, one.steps)
+        return (near_first or near_second) and step.what != "issue"
+
+    return [*begin, *(i for i in range(one.steps, len(log.steps)) if tells(i, log.steps[i]))]
+
+
+def _moved(stmt: Stmt) -> str:
+    """The shared tile that a bulk copy fills."""
+    return stmt.dst.obj if isinstance(stmt, Copy) else ""
+
+
+def _access(log: Log, side: Side, where: str) -> Event:
+    execution = log.events[side.event]
+    what, verb = side.verb
+    step = next((s for s in log.steps[execution.steps :] if s.event == side.event and s.barrier), None)
+    counted = f", counted in phase {step.phase} of {step.barrier}" if side.agent == "copy" and step is not None else ""
+    barrier, phase = (step.barrier, step.phase) if counted and step is not None else ("", 0)
+    return _told(execution, what, f"{verb} {where}{counted}", barrier, phase)
+
+
+# ---------------------------------------------------------------------------- mbarriers
+
+
+def phases(block: Block, step: Step, label: str, missing: str) -> Story:
+    """What happened on one mbarrier until `step` broke its rules."""
+    log = block.run.log
+    found = [_event(log, i) for i, s in enumerate(log.steps) if s.barrier == label]
+    if not log.steps or log.steps[-1].event != step.event:
+        match step.stmt:
+            case MbarrierArrive():
+                what, message = "arrive", f"arrives on {label}"
+            case MbarrierExpect(bytes=nbytes):
+                what, message = "expect", f"arrives on {label} and expects {nbytes} bytes"
+            case _:
+                what, message = "complete", f"{_starts(step.stmt)}, counted on {label}"
+        found.append(_told(log.events[step.event], what, message, label))
+    return _cut(found[-_MOST:]), missing
+
+
+def deadlock(block: Block, stuck: list[Waiting], ended: list[str]) -> Story:
+    """Who waits for what, what came before on those mbarriers, and who would have to go on."""
+    log = block.run.log
+    labels = {w.barrier.label for w in stuck}
+    last = {log.events[s.event].role: i for i, s in enumerate(log.steps) if s.what == "wait" and s.barrier}
+    kept = [i for i, s in enumerate(log.steps) if s.barrier in labels]
+    room = _MOST - len(stuck) - len(ended) - len(last)
+    chosen = sorted({*kept[-max(room, 0) :], *last.values()})
+    events = [_event(log, i) for i in chosen]
+    waits = {w.step.frame.team.name: f"waits for phase {w.phases} of {w.barrier.label}" for w in stuck}
+    for w in stuck:
+        role = w.step.frame.team.name
+        text = f"{waits[role]}, which lacks {_lacks(w)}"
+        events.append(_told(log.events[w.step.event], "blocked", text, w.barrier.label, w.phases))
+    events += [Event(role, "ended", "has ended") for role in ended]
+    reasons = {f"phase {w.phases} of {w.barrier.label} lacks {_lacks(w)}, {_who(block, w, waits)}": None for w in stuck}
+    return tuple(events), "; ".join(reasons)
+
+
+def _lacks(waiting: Waiting) -> str:
+    """What of the present phase has not come."""
+    barrier = waiting.barrier
+    parts = [f"{barrier.missing} of {barrier.arrivals} arrivals"] if barrier.missing else []
+    if barrier.bytes:
+        parts.append(f"{barrier.bytes} bytes" if barrier.bytes > 0 else f"the expectation of {-barrier.bytes} bytes")
+    return " and ".join(parts) or "a phase before it"
+
+
+def _who(block: Block, waiting: Waiting, waits: dict[str, str]) -> str:
+    """Which roles could end the present phase, and what keeps them."""
+    name = waiting.barrier.name
+    makers = [
+        role.name
+        for role in kernel_roles(block.run.kernel)
+        if any(_serves(s, name, waiting.barrier.missing > 0) for s in walk(role.body))
+    ]
+    told = [f"{role}, which {waits.get(role, 'has ended')}" for role in makers]
+    return f"to come from {' and '.join(told)}" if told else "which no role brings"
+
+
+def _serves(stmt: Stmt, name: str, arrivals: bool) -> bool:
+    match stmt:
+        case MbarrierArrive(barrier=barrier) | MbarrierExpect(barrier=barrier):
+            return arrivals and barrier == name
+        case Copy(signal=signal) if signal is not None:
+            return not arrivals and signal.barrier == name
+        case _:
+            return False
+
+
+# ---------------------------------------------------------------------------- words
+
+
+def _event(log: Log, number: int) -> Event:
+    step = log.steps[number]
+    execution = log.events[step.event]
+    told = _told(execution, step.what, _message(step, execution.stmt), step.barrier, step.phase)
+    return told if not step.engine else Event(
+        ENGINE, told.what, told.message, told.block, told.iteration, told.barrier, told.phase, told.span
+    )  # fmt: skip
+
+
+def _told(execution: Execution, what: str, message: str, barrier: str = "", phase: int = 0) -> Event:
+    place = execution.block, dict(execution.loops)
+    return Event(execution.role, what, message, *place, barrier, phase, execution.stmt.span)
+
+
+def _message(step: Ordered, stmt: Stmt) -> str:
+    match step.what, stmt:
+        case "expect", MbarrierExpect(bytes=nbytes):
+            return f"arrives on {step.barrier} and expects {nbytes} bytes in phase {step.phase}"
+        case "arrive", _:
+            return f"arrives on {step.barrier}, in phase {step.phase}"
+        case "wait", MmaWait(pending=pending):
+            return f"waits for its products{_but(pending)}"
+        case "wait", BulkWait(pending=pending, read=read):
+            return f"waits until {'the reads of ' if read else ''}its bulk stores{_but(pending)} are over"
+        case "wait", _ if step.phase == 0:
+            return f"passes its wait on {step.barrier}, which is for no phase yet"
+        case "wait", _:
+            return f"has waited for phase {step.phase} of {step.barrier}"
+        case "fence", MmaFence():
+            return "fences its registers"
+        case "fence", _:
+            return "makes a proxy fence" + (f", in {step.threads} of its threads" if step.threads else "")
+        case "commit", BulkCommit():
+            return "closes a group of bulk stores"
+        case "commit", _:
+            return "closes a group of products"
+        case "barrier", _:
+            return "meets at a barrier"
+        case "complete", Copy(dst=dst):
+            return f"has filled {dst.obj}, counted in phase {step.phase} of {step.barrier}"
+        case _:
+            return _starts(stmt) + (f", counted in phase {step.phase} of {step.barrier}" if step.barrier else "")
+
+
+def _but(pending: int) -> str:
+    return "" if pending == 0 else f" but the last {pending} group{'s' if pending > 1 else ''}"
+
+
+def _starts(stmt: Stmt) -> str:
+    match stmt:
+        case Copy(dst=dst, src=src):
+            return f"starts a bulk copy of {src.obj} to {dst.obj}"
+        case Mma(a=a, b=b):
+            return f"starts a product of {a.obj} and {b.obj}"
+        case _:
+            return "starts"
+
+
+def _when(execution: Execution, unit: str) -> str:
+    parts = [f"{unit} {list(execution.block)}"] if unit else []
+    parts += [f"{name} = {value}" for name, value in execution.loops.items()]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _cut(events: Iterable[Event]) -> tuple[Event, ...]:
+    """At most `_MOST` events: what is too much goes from the middle."""
+    told = tuple(events)
+    if len(told) <= _MOST:
+        return told
+    head, tail = _MOST // 2 - 1, _MOST // 2
+    left = len(told) - head - tail
+    return (*told[:head], Event("", "skipped", f"{left} further steps"), *told[-tail:])
