@@ -132,7 +132,7 @@ def _stripped(span: Span) -> str:
 
 def _witness(text: Text, witness: Witness) -> None:
     text.append("counterexample", "bold").append(f": {_where(witness)}\n")
-    element = f"{witness.object}[{_tuple(witness.logical)}]" if witness.object else ""
+    element = f"{witness.object}[{_tuple(witness.logical)}]" if witness.logical else witness.object
     place = " at ".join(part for part in (element, witness.physical) if part)
     if place:
         text.append(f"  element   {place}\n")
@@ -165,10 +165,11 @@ def _trace(text: Text, witness: Witness) -> None:
         parts = [f"({_tuple(event.block)})"] if several and event.block else []
         rows.append((event.role or "...", " ".join([*parts, _pairs(event.iteration)]).strip(), event))
     roles, places = max(len(r) for r, _, _ in rows), max(len(p) for _, p, _ in rows)
+    digits = len(str(len(rows)))
     for index, (role, place, event) in enumerate(rows, 1):
         at = f"  ({event.span})" if event.span.known else ""
         column = f"  {place:<{places}}" if places else ""
-        text.append(f"    {index:>{len(str(len(rows)))}}. {role:<{roles}}{column}  {event.message}").append(f"{at}\n", "dim")
+        text.append(f"    {index:>{digits}}. {role:<{roles}}{column}  {event.message}").append(f"{at}\n", "dim")
 
 
 def _where(witness: Witness) -> str:

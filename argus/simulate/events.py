@@ -7,14 +7,26 @@ mbarriers that the roles use there, and the fences, waits and barriers that stan
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from argus.diagnostic import Event
-from argus.ir.nodes import BulkCommit, BulkWait, Copy, MbarrierArrive, MbarrierExpect, Mma, MmaFence, MmaWait, Stmt
+from argus.ir.nodes import (
+    BulkCommit,
+    BulkWait,
+    CommitGroup,
+    Copy,
+    MbarrierArrive,
+    MbarrierExpect,
+    Mma,
+    MmaFence,
+    MmaWait,
+    Stmt,
+    WaitGroup,
+)
 from argus.ir.visit import walk
 from argus.simulate.log import Execution, Log, Ordered
-from argus.simulate.order import Conflict, Touch
+from argus.simulate.order import NOBODY, Conflict, Touch
 from argus.simulate.outcome import Story
 from argus.simulate.usage import kernel_roles
 
@@ -22,7 +34,7 @@ if TYPE_CHECKING:
     from argus.simulate.machine import Block, Step
     from argus.simulate.mbarrier import Waiting
 
-ENGINE = "copy engine"
+ENGINE, BLOCK = "copy engine", "the block"
 _MOST = 12
 """Steps of a story."""
 _NOUNS = {
@@ -45,12 +57,17 @@ _VERBS = {
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two accesses: its execution, how it touches the cell, and what makes it if no thread does: a bulk "copy"
-    or an asynchronous "product"."""
+    """One of two accesses: its execution, how it touches the cell, and what makes it if the thread does not do it
+    itself: a bulk "copy", a thread's "cp.async" or an asynchronous "product"."""
 
     event: int
     touch: Touch
     agent: str = ""
+    thread: int = NOBODY
+
+    def who(self, execution: Execution) -> str:
+        """The role, or the thread if there are no roles."""
+        return execution.role if execution.role != BLOCK or self.thread == NOBODY else f"thread {self.thread}"
 
     @property
     def noun(self) -> str:
@@ -58,6 +75,8 @@ class Side:
         match self.agent:
             case "copy":
                 return "bulk copy from" if self.touch.reads else "bulk copy into"
+            case "cp.async":
+                return "asynchronous copy from" if self.touch.reads else "asynchronous copy into"
             case "product":
                 return "asynchronous read of" if self.touch.reads else "asynchronous update of"
             case _:
@@ -67,8 +86,8 @@ class Side:
     def verb(self) -> tuple[str, str]:
         """What the step is, as `Event.what` and for a person."""
         match self.agent:
-            case "copy":
-                return "issue", f"starts a {self.noun}"
+            case "copy" | "cp.async":
+                return "issue", f"starts {'an' if self.noun[0] == 'a' else 'a'} {self.noun}"
             case "product":
                 return "issue", f"starts a product that {'reads' if self.touch.reads else 'updates'}"
             case _:
@@ -93,9 +112,10 @@ def conflict(block: Block, earlier: Side, later: Side, cell: Cell, why: str, lea
     apart = cell.name in block.run.tensors and one.block != two.block
     unit = "program" if block.run.kernel.persistent else "block" if apart else ""
     together = (one.block, one.loops) == (two.block, two.loops)
-    whose = "its" if one.role == two.role and not apart else f"{two.role}'s"
+    first, second = earlier.who(one), later.who(two)
+    whose = "its" if first == second and not apart else f"{second}'s"
     missing = (
-        f"{lead} {one.role}'s {earlier.noun} {cell.place}{'' if together else _when(one, unit)} before"
+        f"{lead} {first}'s {earlier.noun} {cell.place}{'' if together else _when(one, unit)} before"
         f" {whose} {later.noun} it{_when(two, unit)}: {why}"
     )
     steps = [] if apart else _between(log, earlier, later, cell.name)
@@ -164,6 +184,7 @@ def _moved(stmt: Stmt) -> str:
 
 def _access(log: Log, side: Side, where: str) -> Event:
     execution = log.events[side.event]
+    execution = replace(execution, role=side.who(execution))
     what, verb = side.verb
     step = next((s for s in log.steps[execution.steps :] if s.event == side.event and s.barrier), None)
     counted = f", counted in phase {step.phase} of {step.barrier}" if side.agent == "copy" and step is not None else ""
@@ -275,6 +296,10 @@ def _message(step: Ordered, stmt: Stmt) -> str:
             return "fences its registers"
         case "fence", _:
             return "makes a proxy fence" + (f", in {step.threads} of its threads" if step.threads else "")
+        case "wait", WaitGroup(pending=pending):
+            return f"waits for its groups of copies{_but(pending)}"
+        case "commit", CommitGroup():
+            return "closes a group of copies"
         case "commit", BulkCommit():
             return "closes a group of bulk stores"
         case "commit", _:

@@ -158,6 +158,8 @@ class Track:
         if int(self.block2[cell]) not in (NOBODY, now.block):
             return int(self.thread[cell]), int(self.block2[cell]), int(self.event[cell])
         first, second = int(self.thread[cell]), int(self.thread2[cell])
+        if int(self.segment[cell]) == UNFINISHED:
+            return first, now.block, int(self.event[cell])
         return (second if first == thread and second != NOBODY else first), now.block, int(self.event[cell])
 
 

@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from argus.ir.instruction import INSTRUCTIONS
+from argus.ir.instruction import Order as Asynchrony
 from argus.ir.nodes import Copy
 from argus.simulate import events
 from argus.simulate.events import Side
 from argus.simulate.memory import Memory, Registers, SharedTile
 from argus.simulate.numeric import Array
-from argus.simulate.order import NOBODY, Conflict, Touch
+from argus.simulate.order import NOBODY, Conflict, Order, Touch
 from argus.simulate.outcome import Story
 
 if TYPE_CHECKING:
     from argus.simulate.machine import Block, Step
+
+
+_AGENTS = {Asynchrony.ASYNC_BULK: "copy", Asynchrony.ASYNC_GROUP: "cp.async"}
 
 
 def ordered(
@@ -60,13 +65,16 @@ def asynchronous(block: Block, memory: Memory, touch: Touch, cell: Array, step: 
             f" this asynchronous {'read' if touch.reads else 'write'}"
         )
         other = block.run.log.party(found.event, found.thread, found.earlier.value)
-        earlier, role = Side(found.event, found.earlier), block.run.log.events[found.event].role
+        earlier, role = _earlier(found), block.run.log.events[found.event].role
         why = f"{role} needs one after the first, or the thread that issues the second one before it"
         block.report(
             step, "races", "missing-proxy-fence", text, step.frame.team.first, memory, int(grain[at]),
             expected="a proxy fence after the first, before what orders the two", other=other,
             count=int(found.bad.sum()),
-            story=_story(block, earlier, _later(touch, step), memory, int(grain[at]), why, "no proxy fence orders"),
+            story=_story(
+                block, earlier, _later(touch, step, step.frame.team.first), memory, int(grain[at]), why,
+                "no proxy fence orders",
+            ),
         )  # fmt: skip
     return grain
 
@@ -135,8 +143,10 @@ def pending(block: Block, memory: Memory, touch: Touch, grain: Array, thread: Ar
         expected="what the copy brings: wait for its group first",
         other=block.run.log.party(event, int(thread[at]), "asynchronous copy"),
         count=int(bad.sum()),
-        story=_story(block, Side(event, Touch.WRITE), Side(step.event, touch), memory, int(grain[at]),
-                     "no wait of the thread covers the copy's group"),
+        story=_story(
+            block, Side(event, _copied(order, int(grain[at])), "cp.async"), _later(touch, step, int(thread[at])),
+            memory, int(grain[at]), "no wait of the thread covers the copy's group",
+        ),
     )  # fmt: skip
 
 
@@ -158,9 +168,6 @@ def report(
     who = f"another {unit}" if across else "the copy engine" if engine else "another thread"
     what = f"the copy engine's {touch.verb}" if bulk else touch.value
     text = f"{what} of an element of {memory.name} has no order with {who}'s {found.earlier.verb}"
-    expected = "a barrier between the two"
-    if block.teams > 1:
-        expected = "an arrival on an mbarrier after the first, and a wait for that phase before the second"
     block.report(
         step,
         "races",
@@ -169,26 +176,45 @@ def report(
         int(thread[at]) if thread[at] != NOBODY else step.frame.team.first,
         memory,
         int(grain[at]),
-        expected=f"no two {unit}s touch one element" if across else expected,
+        expected=f"no two {unit}s touch one element" if across else _expected(block, found, step),
         other=block.run.log.party(found.event, found.thread, found.earlier.value),
         count=int(found.bad.sum()),
         story=_story(
-            block, _earlier(found), _later(touch, step), memory, int(grain[at]),
+            block, _earlier(found), _later(touch, step, int(thread[at])), memory, int(grain[at]),
             events.reason(block, found, block.run.log.events[step.event]),
         ),
     )  # fmt: skip
 
 
+def _expected(block: Block, found: Conflict, step: Step) -> str:
+    """What would order an access of `step` after the one found."""
+    alone = block.run.log.events[found.event].role == step.frame.team.name
+    between = "a barrier between the two"
+    if not alone or found.bulk:
+        between = "an arrival on an mbarrier after the first, and a wait for that phase before the second"
+    if not found.unfinished:
+        return between
+    work = "product" if found.earlier is Touch.MULTIPLY else "store"
+    return f"a wait for the {work}'s group after the first, and then {between}"
+
+
+def _copied(order: Order, cell: int) -> Touch:
+    """What a copy that is under way does with a cell."""
+    return Touch.WRITE if order.pending_write[cell] != NOBODY else Touch.READ
+
+
 def _earlier(found: Conflict) -> Side:
     """The access that a conflict is with."""
     agent = "copy" if found.bulk else "product" if found.earlier is Touch.MULTIPLY else ""
-    return Side(found.event, found.earlier, agent)
+    return Side(found.event, found.earlier, agent, found.thread)
 
 
-def _later(touch: Touch, step: Step) -> Side:
+def _later(touch: Touch, step: Step, thread: int) -> Side:
     """The access that is checked now."""
-    copied = isinstance(step.stmt, Copy) and step.stmt.signal is not None
-    return Side(step.event, touch, "copy" if copied else "product" if touch is Touch.MULTIPLY else "")
+    stmt, agent = step.stmt, "product" if touch is Touch.MULTIPLY else ""
+    if isinstance(stmt, Copy) and stmt.instr is not None:
+        agent = _AGENTS.get(INSTRUCTIONS[stmt.instr].order, "")
+    return Side(step.event, touch, agent, thread)
 
 
 def _story(

@@ -86,8 +86,10 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
             case Mma():
                 multiply(block, stmt, block.step(stmt, frame, None))
             case CommitGroup():
+                block.passes(stmt, frame, "commit")
                 block.groups[frame.threads] += 1
             case WaitGroup(pending=pending):
+                block.passes(stmt, frame, "wait")
                 asynchronous.wait(block, pending, block.step(stmt, frame, None))
             case MmaFence():
                 block.passes(stmt, frame, "fence")
