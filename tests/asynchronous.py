@@ -1,4 +1,4 @@
-"""Random asynchronous kernels: groups of cp.async, and roles that pass tiles on through rings of mbarriers.
+"""Random asynchronous kernels: roles that pass tiles on through rings of mbarriers.
 
 Each family draws its number of stages, the way its trip count is written, who releases a buffer and when; about one
 kernel in four has one mistake. Tiles are as small as the instructions allow: a bulk copy brings rows of 128 bytes, 8
@@ -7,6 +7,7 @@ at a time.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from math import lcm
 
@@ -72,6 +73,10 @@ class Ring:
         before = f"mbarrier_arrive e{self.name}[({self.count} + {self.stages - 1}) % {self.stages}]"
         return [f"if {loop.later(1)} {{", before, "}"]
 
+    def release_last(self, loop: Trips, fence: str = "") -> list[str]:
+        """With the end of the loop its last buffer is free as well, where others come after it."""
+        return [f"if {loop.last} {{", fence, self.release, "}"] if loop.last else []
+
     def barriers(self, filled: int, empty: int, at: int) -> list[str]:
         """Declarations at byte `at`: arrivals that fill a stage, and arrivals that free one."""
         return [
@@ -85,6 +90,7 @@ class Trips:
     """A loop over tiles of `tile` rows of N: its head, the number of the iteration, the first row of its tile.
 
     `time`: the number of the iteration, however long the loop runs; `count` may be known modulo twice the stages only.
+    `last`: whether this is the last iteration, where all buffers have to be free at the end.
     """
 
     head: str
@@ -92,6 +98,7 @@ class Trips:
     row: str
     requires: str = ""
     time: str = ""
+    last: str = ""
 
     def later(self, iterations: int) -> str:
         """Whether so many iterations came before."""
@@ -109,10 +116,16 @@ class Trips:
         return replace(self, head=f"{start} .. {stop.replace(' step', ' - 1 step', 1)}")
 
 
-def trips(draw: st.DrawFn, tile: int, stages: list[int], data: bool = False) -> Trips:
-    """A loop over N, in one of the ways to write it. `data`: it may also run as long as a tensor or argument says."""
+def trips(draw: st.DrawFn, tile: int, stages: list[int], data: bool = False, programs: bool = False) -> Trips:
+    """A loop over N, in one of the ways to write it. `data`: it may also run as long as a tensor or argument says.
+
+    In one of several `programs` of a block the rings go on where they are: only a running count knows that.
+    """
     kinds = ["step", "step", "tiles", "shifted", "constant", "counted", *(["data", "argument"] if data else [])]
-    match draw(st.sampled_from(kinds)):
+    kind = draw(st.sampled_from(kinds))
+    if programs:
+        kind = draw(st.sampled_from(["counted"] * 7 + ["step", "constant"]))
+    match kind:
         case "step":
             return Trips(f"for n in 0 .. N step {tile} {{", f"n // {tile}", "n")
         case "tiles":
@@ -120,16 +133,48 @@ def trips(draw: st.DrawFn, tile: int, stages: list[int], data: bool = False) -> 
         case "shifted":
             return Trips(f"for n in {tile} .. N + {tile} step {tile} {{", f"(n - {tile}) // {tile}", f"n - {tile}")
         case "counted":
-            wrap = 2 * lcm(*stages) * draw(st.integers(1, 2))
-            time = draw(st.sampled_from([f"n // {tile}", f"n // {tile}", "i"]))  # the count alone forgets its rounds
-            return Trips(f"for n in 0 .. N step {tile} counter i wrap {wrap} {{", "i", "n", time=time)
+            wrap = 2 * lcm(*stages) * draw(st.integers(1, 2)) + (draw(st.integers(0, 39)) == 0)
+            time = draw(st.sampled_from([f"n // {tile}"] * 4 + ["i"]))  # the count alone forgets its rounds
+            last = f"n + {tile} >= N" if programs and draw(st.integers(0, 7)) else ""
+            return Trips(f"for n in 0 .. N step {tile} counter i wrap {wrap} {{", "i", "n", time=time, last=last)
         case "constant":
             most = draw(st.sampled_from([0, 1, 2, 3, 5]))
             return Trips(f"for n in 0 .. {most} step 1 {{", "n", f"n * {tile}", f"requires N <= {most * tile}")
         case "data":
             return Trips("for n in 0 .. steps[] step 1 {", "n", f"n * {tile}")
         case _:
-            return Trips("for n in 0 .. T step 1 {", "n", f"n * {tile}")
+            return Trips("for n in 0 .. T step 1 {", "n", f"n * {tile}", "requires T <= 40")
+
+
+def launched(
+    draw: st.DrawFn, programs: bool, head: list[str], body: list[str], common: str = ""
+) -> tuple[list[str], list[str]]:
+    """The same for each of up to five programs, which have tensors of their own; else for the one of a grid [1].
+
+    `programs`: one block may run several of them, one after the other. `common`: a tensor whose tags do not say of
+    which program it is.
+    """
+    if not programs and draw(st.integers(0, 3)):
+        return head, body
+    tensor = re.compile(r"tensor (x|y|out\w*): (\w+)\[(.*?)\] strides \[(.*?)\]")
+    grid = "grid [P] persistent" if programs else "grid [P]"
+    changes = {"size N": "size N\nsize P", "grid [1]": f"{grid}\nrequires P <= 5"}
+    first = [tensor.sub(r"tensor \1: \2[P, \3] strides [\1.outer:int64, \4]", changes.get(h, h)) for h in head]
+    result = []
+    depth = 0
+    for line in body:
+        if line.startswith("tag "):
+            shifted = line.replace("c1", "c2").replace("c0", "c1").replace("[", "[P, ", 1)
+            result.append(shifted if line.startswith(f"tag {common}[") else shifted.replace("{", "{p = c0, ", 1))
+            continue
+        depth += line.endswith("{") - (line == "}")
+        if programs and line == "}" and depth == 1:
+            result.append("}")
+        line = re.sub(r"\b(x|y|out\w*)\[", r"\1[program_id(0), ", line)
+        result.append(line.replace("carries [", "carries [program_id(0), "))
+        if programs and line.startswith("role "):
+            result.append("programs {")
+    return first, result
 
 
 def role(name: str, warps: int, first: int, *lines: str) -> list[str]:
@@ -142,82 +187,6 @@ def role(name: str, warps: int, first: int, *lines: str) -> list[str]:
 def _everyone(warps: int) -> str:
     """The layout of one number that all threads hold."""
     return f"[() | t 32@_{f' {warps}@_' if warps > 1 else ''} | v]"
-
-
-# ---------------------------------------------------------------------------- groups of cp.async
-
-
-@st.composite
-def copies(draw: st.DrawFn) -> Kernel:
-    """Rows through `stages` buffers, fetched `ahead` iterations early, in one or two groups a row."""
-    stages = draw(st.integers(1, 4))
-    ahead = draw(st.integers(0, stages - 1))
-    halves = draw(st.sampled_from([1, 1, 2]))
-    order = draw(st.sampled_from(["fetch first", "fetch after the wait", "fetch last"]))
-    wrong = mistake(draw, "wait", "wait", "commit", "barrier", "reuse", "guard", "slot")
-    layout, part = "[32 | t 32@0 | v]", f"[{32 // halves} | t {32 // halves}@0 {halves}@_ | v]"
-    split = halves > 1 and draw(st.booleans())
-
-    def fetch(i: str, slot: str) -> list[str]:
-        lines = []
-        for h in range(halves):
-            at = f"{16 * h} + c0" if h else "c0"
-            live = f"if {i} < T else 0.0" if guard == "mask" else ""
-            lines.append(
-                f"copy s[{slot}, {at}] <- x[{i}, {at}] shape {32 // halves} {live} layout {part} via cp.async"
-            )
-            if split or h == halves - 1:
-                lines.append("commit_group")
-        return lines
-
-    groups = halves if split else 1
-    before = ahead if order == "fetch last" or order == "fetch after the wait" else ahead + 1
-    pending = max(0, (before - 1) * groups)
-    if wrong == "wait":
-        pending = draw(st.sampled_from([pending + 1, max(0, pending - 1), 0]))
-    guard = "mask"
-    next_slot = f"(i + {ahead + (wrong == 'slot')}) % {stages}"
-    loaded = fetch(f"i + {ahead}", next_slot)
-    if wrong == "commit":
-        loaded = loaded[:-1]
-    if wrong == "guard" or draw(st.integers(0, 4)) == 0:
-        copies_only = [line for line in loaded if line != "commit_group"]
-        inside = loaded if wrong == "guard" else copies_only
-        rest = [] if wrong == "guard" else ["commit_group"] * (len(loaded) - len(copies_only))
-        if wrong == "guard" or not split:
-            loaded = [f"if i + {ahead} < T {{", *inside, "}", *rest]
-    lane = draw(st.sampled_from(["c0", "c0 ^ 1", "31 - c0"]))
-    use = [
-        f"copy r[c0] <- s[i % {stages}, {lane}] shape 32 layout {layout} via ld.shared",
-        f"assert (l) in 32 {{r[c0] carries [i, {lane}]}}",
-        f"copy out[i, c0] <- r[c0] shape 32 layout {layout} via st.global",
-    ]
-    arrived = [f"wait_group {pending}", "" if wrong == "barrier" else "barrier"]
-    # One barrier an iteration is enough where the slot that is filled now was read an iteration ago or earlier.
-    tight = ahead == 0 or (order == "fetch first") or (order == "fetch last" and ahead == stages - 1)
-    after = ["barrier"] if (tight or draw(st.booleans())) and wrong != "reuse" else []
-    match order:
-        case "fetch first":
-            loop = [*loaded, *arrived, *use, *after]
-        case "fetch after the wait" if ahead:
-            loop = [*arrived, *loaded, *use]
-        case "fetch after the wait":
-            loop = ["barrier" if wrong != "reuse" else "", *loaded, f"wait_group {pending}", "barrier", *use]
-        case _ if ahead:
-            loop = [*arrived, *use, *after, *loaded]
-        case _:
-            loop = [*loaded, *arrived, *use, *after]
-    head = [
-        "size T",
-        "tensor x: float32[T, 32] strides [32:int64, 1:int64] align 4",
-        "tensor out: float32[T, 32] strides [32:int64, 1:int64] align 4",
-        "grid [1]",
-        f"shared s: float32 {stages}x32 layout ({stages},32):(32,1) at 0",
-        f"fragment r: float32 32 layout {layout}",
-    ]
-    prologue = [line for p in range(ahead) for line in fetch(str(p), str(p))]
-    tag = "tag x[T, 32] = {row = c0, lane = c1}"
-    return kernel("copies", "sm_80", 1, head, [tag, *prologue, "for i in 0 .. T step 1 {", *loop, "}"])
 
 
 # ---------------------------------------------------------------------------- bulk copies, ordinary reads
@@ -265,7 +234,7 @@ class Reader:
         body = {
             "early": [*waits, read, self.fence, ring.release, checked, used],
             "end": [*waits, read, checked, used, self.fence, ring.release],
-            "late": [*waits, *ring.release_previous(loop), read, self.fence, checked, used],
+            "late": [*waits, *ring.release_previous(loop), read, self.fence, checked, used, *ring.release_last(loop)],
             "before": [*waits, self.fence, ring.release, read, checked, used],
             "never": [*waits, read, checked, used],
             "twice": [*waits, read, self.fence, ring.release, checked, used, ring.release],
@@ -327,8 +296,8 @@ COLUMNS = st.sampled_from(["c1", "c1", "c1 ^ 1", "31 - c1"])
 def streams(draw: st.DrawFn) -> Kernel:
     """A producing warp and one to four readers' warps; one or two tiles a stage."""
     stages = draw(st.sampled_from([1, 2, 2, 3, 4]))
-    sums = draw(st.booleans())
-    loop = trips(draw, 8, [stages], sums)
+    sums, programs = draw(st.booleans()), draw(st.integers(0, 2)) == 0
+    loop = trips(draw, 8, [stages], sums, programs)
     ring = Ring("", stages, loop.count)
     wrong = mistake(draw, "release", "no wait", "parity", "bytes", "overrun", "trips", "arrivals", "fence")
     release = draw(RELEASES) if wrong != "release" else draw(st.sampled_from(["before", "never", "twice"]))
@@ -361,16 +330,15 @@ def streams(draw: st.DrawFn) -> Kernel:
         *_steps(loop, [reader]),
     ]
     lines = [*_tags(tiles), "roles {", *roles[0], *roles[1], "}"]
-    return kernel("streams", "sm_90a", 8, head, lines)
+    return kernel("streams", "sm_90a", 8, *launched(draw, programs, head, lines))
 
 
 @st.composite
 def shares(draw: st.DrawFn) -> Kernel:
     """Two roles read what one produces, from one ring that both free, or from a ring each with its own stages."""
-    sums = draw(st.booleans())
-    apart = draw(st.booleans())
+    sums, apart, programs = draw(st.booleans()), draw(st.booleans()), draw(st.integers(0, 2)) == 0
     stages = [draw(st.integers(1, 4)) for _ in range(2 if apart else 1)]
-    loop = trips(draw, 8, stages, sums)
+    loop = trips(draw, 8, stages, sums, programs)
     rings = [Ring(name, n, loop.count) for name, n in zip(("", "z"), stages, strict=False)]
     wrong = mistake(draw, "release", "no wait", "parity", "trips", "arrivals", "overrun", "fence")
     release = [draw(RELEASES), draw(RELEASES)]
@@ -413,7 +381,7 @@ def shares(draw: st.DrawFn) -> Kernel:
     ]
     roles = [producer(8, loop, *fill), *bodies]
     lines = [*_tags(len(rings)), "roles {", *[line for part in roles for line in part], "}"]
-    return kernel("shares", "sm_90a", 12, head, lines)
+    return kernel("shares", "sm_90a", 12, *launched(draw, programs, head, lines))
 
 
 # ---------------------------------------------------------------------------- results passed on from role to role
@@ -422,9 +390,9 @@ def shares(draw: st.DrawFn) -> Kernel:
 @st.composite
 def relays(draw: st.DrawFn) -> Kernel:
     """A role doubles what it loads, or what bulk copies bring it, and passes it on to another one through `t`."""
-    bulk = draw(st.booleans())
+    bulk, programs = draw(st.booleans()), draw(st.integers(0, 2)) == 0
     stages, passed = draw(st.integers(1, 4)), draw(st.integers(1, 3))
-    loop = trips(draw, 8, [stages, passed])
+    loop = trips(draw, 8, [stages, passed], programs=programs)
     ring, onward = Ring("", stages, loop.count), Ring("t", passed, loop.count)
     wrong = mistake(draw, "release", "no wait", "parity", "trips", "arrivals", "early", "overrun", "fence")
     theirs_to_fence, ours_to_fence = fences(draw, wrong)
@@ -468,4 +436,4 @@ def relays(draw: st.DrawFn) -> Kernel:
         f"fragment v: float32 8x32 layout {ROWS[warps[0]]}",
     ]
     lines = [*_tags(1), "roles {", *[line for part in roles for line in part], "}"]
-    return kernel("relays", "sm_90a", 12, head, lines)
+    return kernel("relays", "sm_90a", 12, *launched(draw, programs, head, lines))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from argus.ir.nodes import Kernel
-from tests.asynchronous import Ring, Trips, kernel, mistake, producer, role, trips
+from tests.asynchronous import Ring, Trips, kernel, launched, mistake, producer, role, trips
 
 ACCUMULATOR = "[64x8 | t 4@1*2 8@0 4@0*16 | v 2@1 2@0*8]"
 _A_BYTES, _B_BYTES = 64 * 64 * 2, 8 * 64 * 2
@@ -65,7 +65,8 @@ def _cleared(name: str) -> str:
 def contractions(draw: st.DrawFn) -> Kernel:
     """One or two warpgroups multiply what a producer brings, one ring for both operands or one for each."""
     stages = [draw(st.integers(1, 4)) for _ in range(draw(st.sampled_from([1, 2])))]
-    loop = trips(draw, 64, stages)
+    programs = draw(st.integers(0, 2)) == 0
+    loop = trips(draw, 64, stages, programs=programs)
     rings = [Ring(name, n, loop.count) for name, n in zip(("", "z"), stages, strict=False)]
     consumers = draw(st.sampled_from([1, 1, 2]))
     wrong = mistake(
@@ -84,7 +85,8 @@ def contractions(draw: st.DrawFn) -> Kernel:
         "tag y[8, N] = {n = c0, k = c1}",
         *["roles {", *[line for part in roles for line in part], "}"],
     ]
-    return kernel("contractions", "sm_90a", 4 * consumers + 4, _head(rings, loop, work, consumers, arrivals), lines)
+    head = _head(rings, loop, work, consumers, arrivals)
+    return kernel("contractions", "sm_90a", 4 * consumers + 4, *launched(draw, programs, head, lines, common="y"))
 
 
 def _filling(rings: list[Ring], loop: Trips, wrong: str) -> list[str]:
@@ -129,6 +131,9 @@ def _multiplier(draw: st.DrawFn, number: int, work: Work, loop: Trips, rings: li
     steps = work.lines(a, b, wrong, draw(st.integers(1, 2)))
     waits = [ring.wait_filled(1 if wrong == "parity" and ring is rings[-1] else 0) for ring in rings]
     freed = [line for ring in rings for line in (ring.release_previous(loop) if work.late else [ring.release])]
+    if work.late and loop.last:
+        releases = [ring.release for ring in rings]
+        freed += [f"if {loop.last} {{", "mma_wait 0" if wrong != "end" else "", *releases, "}"]
     body = [*waits, *steps, *freed]
     if wrong == "release":
         body = [*waits, *freed, *steps] if draw(st.booleans()) else [*waits, *steps]

@@ -18,8 +18,10 @@ from argus.ir.visit import walk
 from argus.ir.wellformed import check_explicit
 from argus.mutate import Kind, Mutation
 from argus.simulate.sizes import admissible, integer_parameters, size_vectors
-from tests.asynchronous import copies, relays, shares, streams
+from tests.asynchronous import relays, shares, streams
 from tests.contractions import contractions
+from tests.copies import copies
+from tests.stores import stores
 
 # ---------------------------------------------------------------------------- families
 
@@ -386,7 +388,7 @@ def kernels() -> st.SearchStrategy[Kernel]:
         gathers(),
         transposes(),
     )
-    asynchronous = (pipeline(), copies(), streams(), shares(), relays(), contractions(), contractions())
+    asynchronous = (pipeline(), copies(), streams(), shares(), relays(), contractions(), contractions(), stores())
     both = st.booleans().flatmap(lambda apart: st.one_of(*(asynchronous if apart else synchronous)))
     return both.filter(lambda k: not check_explicit(k))
 

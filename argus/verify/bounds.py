@@ -158,7 +158,7 @@ class BoundsChecker:
             for expr in _evaluated(site):
                 self._overflow(site, expr, "an index expression")
             if isinstance(site.stmt, For):
-                last = op("add", op("sub", site.stmt.stop, Const(1)), Const(site.stmt.step))
+                last = op("add", site.stmt.stop, Const(site.stmt.step - 1))
                 self._overflow(site, last, f"the last increment of the loop counter '{site.stmt.var}'")
             for relation in site.accesses:
                 self._access(site, relation)

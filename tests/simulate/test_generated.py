@@ -67,9 +67,10 @@ def test_every_property_is_broken_by_some_kernel_and_kept_by_some() -> None:
     @given(st.one_of(kernels(), kernels(), branches()), st.data())
     def collect(kernel: Kernel, data: st.DataObject) -> None:
         nonlocal clean
+        values = data.draw(sizes(kernel))
         if seen >= wanted and clean > 20:
             return
-        violations = replay(kernel, data.draw(sizes(kernel)), None)
+        violations = replay(kernel, values, None)
         seen.update(v.property for v in violations)
         clean += not violations
 
