@@ -138,7 +138,8 @@ def problem(r: Request) -> Problem:
     batch = r.c.shape[0] if r.c.ndim == 3 else 1
     return Problem(
         r.a.shape[-2], r.b.shape[-2], r.a.shape[-1], batch, bits, 8 * r.c.element_size(), target,
-        engine and target == "sm_90a", *rows, r.residual is not None,
+        engine and target == "sm_90a", *rows, _for_the_copy_engine(_stored(r.c, "M N", "c")[0]) and r.c.stride(-1) == 1,
+        r.residual is not None,
     )  # fmt: skip
 
 

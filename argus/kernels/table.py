@@ -18,7 +18,7 @@ def shape_class(problem: Problem) -> str:
     sizes = "x".join(str(rounded(size)) for size in (problem.batch, problem.m, problem.n, problem.k))
     layout = ("k" if problem.a_rows else "m") + ("k" if problem.b_rows else "n")
     way = "bulk" if problem.bulk else "plain"
-    held = "+residual" if problem.residual else ""
+    held = ("" if problem.bulk_out else "+scattered") + ("+residual" if problem.residual else "")
     return f"{problem.target} {way} {problem.bits}->{problem.out_bits} {layout}{held} {sizes}"
 
 

@@ -17,7 +17,8 @@ from math import ceil, prod
 from argus.tuning.model import MACHINES, Estimate, Machine, Work, estimate
 
 _ROW_BITS = 1024  # a row of a tile that the copy engine brings: 128 bytes
-_MOST_STAGES = {"bulk": 10, "plain": 4}
+_MOST_STAGES, _MOST_BULK_STAGES = 4, 10
+_PANELS = 2  # of the result, each of 128 bytes of every row
 _MOST_ROWS_DEEP = 4  # rows of 128 bytes: steps of up to 256 elements of 16 bits
 _SLACK = 1024  # bytes of shared memory: mbarriers and alignment
 _FIRST_BYTES_CYCLES = 1500.0  # until the first tile is there
@@ -31,7 +32,7 @@ class Problem:
     """A product c[m, n] = sum over k of a[m, k] b[n, k], `batch` times. Bits are those of an element.
 
     `bulk`: the copy engine and wgmma take both operands. `a_rows`, `b_rows`: k is the contiguous dimension.
-    `residual`: another tile of the result's shape is held in registers.
+    `bulk_out`: the copy engine stores the result. `residual`: another tile of its shape is held in registers.
     """
 
     m: int
@@ -44,13 +45,14 @@ class Problem:
     bulk: bool
     a_rows: bool = True
     b_rows: bool = True
+    bulk_out: bool = True
     residual: bool = False
 
     @property
     def swapped(self) -> Problem:
         """The transposed product: b times a."""
         return Problem(self.n, self.m, self.k, self.batch, self.bits, self.out_bits, self.target, self.bulk,
-                       self.b_rows, self.a_rows, self.residual)  # fmt: skip
+                       self.b_rows, self.a_rows, False, self.residual)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,7 @@ def tiles(problem: Problem) -> Iterator[Tile]:
         return
     for turned in (False, True):
         for rows, columns, warps in _shapes(problem.swapped if turned else problem, turned):
-            depth = _ROW_BITS // problem.bits if problem.bulk else min(_ROW_BITS // problem.bits // 2, 32)
-            deepest = depth * _MOST_ROWS_DEEP if problem.bulk else depth
-            while depth < deepest and _stages(problem, rows, columns, depth) > _MOST_STAGES["bulk"]:
-                depth *= 2
-            stages = min(_stages(problem, rows, columns, depth), _MOST_STAGES["bulk" if problem.bulk else "plain"])
-            if stages >= 2:
+            for depth, stages in _rings(problem, rows, columns, turned):
                 yield Tile(rows, columns, depth, stages, warps, 4 if problem.bulk else 0, turned)
 
 
@@ -108,13 +105,30 @@ def _shapes(problem: Problem, turned: bool) -> Iterator[tuple[int, int, int]]:
             yield rows, columns, warps
 
 
-def _stages(problem: Problem, rows: int, columns: int, depth: int) -> int:
-    """As many as shared memory holds beside the tile of the result, which is brought into order there."""
+def _rings(problem: Problem, rows: int, columns: int, turned: bool) -> Iterator[tuple[int, int]]:
+    """Depths and numbers of stages: as many as shared memory holds beside what the result needs there.
+
+    That is the whole tile, to bring it into order; or, where the copy engine stores it, two panels at least, of which
+    one is filled while the other is stored.
+    """
     machine = MACHINES[problem.target]
-    free = machine.block_shared_limit - _SLACK - rows * columns * problem.out_bits // 8
-    if not problem.bulk:
-        free //= 2  # two blocks a multiprocessor hide each other's waits
-    return free // ((rows + columns) * depth * problem.bits // 8)
+    whole = rows * columns * problem.out_bits // 8
+    panels = min(whole, _PANELS * rows * _ROW_BITS // 8) if problem.bulk_out and not turned else whole
+    found: dict[tuple[int, int], None] = {}
+    for result in (panels, whole):
+        free = machine.block_shared_limit - _SLACK - result
+        if not problem.bulk:
+            depth, most = min(_ROW_BITS // problem.bits // 2, 32), _MOST_STAGES
+            free //= 2  # two blocks a multiprocessor hide each other's waits
+        else:
+            depth, most = _ROW_BITS // problem.bits, _MOST_BULK_STAGES
+            deepest = depth * _MOST_ROWS_DEEP
+            while depth < deepest and free // ((rows + columns) * depth * problem.bits // 8) > most:
+                depth *= 2
+        stages = min(free // ((rows + columns) * depth * problem.bits // 8), most)
+        if stages >= 2:
+            found[depth, stages] = None
+    yield from found
 
 
 def work(problem: Problem, tile: Tile) -> Work:
@@ -134,7 +148,7 @@ def work(problem: Problem, tile: Tile) -> Work:
         blocks=across * down * p.batch,
         threads=32 * (tile.num_warps + tile.producers),
         registers=min(registers, 65536 // (32 * (tile.num_warps + tile.producers))),
-        shared_bytes=int(tile.stages * staged + result) + _SLACK,
+        shared_bytes=int(tile.stages * staged + min(result, _PANELS * tile.block_m * _ROW_BITS / 8)) + _SLACK,
         matrix_flops=steps * max(flops, least) / (1.0 if p.bulk else _SYNC_SHARE),
         matrix_bits=p.bits,
         scalar_flops=0.0,

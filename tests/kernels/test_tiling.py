@@ -39,6 +39,11 @@ def test_few_rows_are_the_columns_of_the_tile_and_memory_is_what_counts(m: int) 
     assert in_flight >= 100_000 and work(replace(LARGE, m=m), tile).blocks >= 64
 
 
+def test_results_that_the_copy_engine_stores_leave_room_for_a_stage_more() -> None:
+    stages = {b: max(t.stages for t in tiles(replace(LARGE, bulk_out=b)) if t.block_n == 256) for b in (False, True)}
+    assert stages[True] > stages[False]
+
+
 def test_few_columns_are_not_swapped_into_rows() -> None:
     assert not best(8192, 16, 8192).swapped
 
@@ -46,9 +51,14 @@ def test_few_columns_are_not_swapped_into_rows() -> None:
 SIZES = st.integers(1, 20000)
 
 
-@given(SIZES, SIZES, SIZES, st.sampled_from([8, 16, 32]), st.booleans(), st.booleans(), st.booleans())
-def test_every_tile_has_room(m: int, n: int, k: int, bits: int, bulk: bool, a_rows: bool, b_rows: bool) -> None:
-    problem = Problem(m, n, k, 1, bits, 16, "sm_90a", bulk, a_rows, b_rows)
+FLAGS = st.tuples(*[st.booleans()] * 4)
+
+
+@given(SIZES, SIZES, SIZES, st.sampled_from([8, 16, 32]), st.sampled_from([16, 32]), st.booleans(), FLAGS)
+def test_every_tile_has_room(
+    m: int, n: int, k: int, bits: int, out: int, bulk: bool, more: tuple[bool, bool, bool, bool]
+) -> None:
+    problem = Problem(m, n, k, 1, bits, out, "sm_90a", bulk, *more)
     found = list(tiles(problem))
     assert found and len(set(found)) == len(found)
     assert all(occupancy(work(problem, tile), HOPPER)[0] for tile in found)
