@@ -61,7 +61,7 @@ def test_products(n: int, cubins: dict[str, bytes]) -> None:
         np.testing.assert_array_equal(got, made.expected, err_msg=str(case))
 
 
-@pytest.mark.parametrize("sizes", [(128, 128, 128), (136, 200, 264), (1000, 520, 1032), (8, 8, 8), (64, 64, 0)])
+@pytest.mark.parametrize("sizes", [(128, 128, 128), (136, 200, 264), (1000, 520, 1032), (8, 8, 8)])
 @pytest.mark.parametrize("name", operands.CASES)
 def test_slices(name: str, sizes: tuple[int, int, int], cubins: dict[str, bytes]) -> None:
     """Products of slices of tensors of four dimensions; sizes that no tile divides."""
