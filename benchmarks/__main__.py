@@ -20,8 +20,8 @@ def main() -> int:
 
                 results = launch.run(arguments.size, arguments.calls)
             case "gemm":
-                configs = arguments.kernel or [gemm.config_of(name) for name in gemm.KERNELS]
-                results = gemm.run(arguments.shapes, configs, arguments.batches)
+                cases = arguments.shapes or (gemm.QUICK if arguments.quick else gemm.CASES)
+                results = gemm.run(cases, arguments.kernel or (), arguments.batches)
             case "attention":
                 from benchmarks import attention
 
@@ -53,16 +53,19 @@ def _parser() -> argparse.ArgumentParser:
     launch = commands.add_parser("launch", help="host time of one launch, beside Triton and PyTorch")
     launch.add_argument("--size", type=int, default=1024, help="elements of each of the three tensors")
     launch.add_argument("--calls", type=int, default=200, help="launches in one measurement")
-    product = commands.add_parser("gemm", help="bfloat16 matrix products beside cuBLAS, with errors")
-    product.add_argument("--shapes", type=gemm.shapes_of, default=gemm.SHAPES, metavar="MxNxK,...")
+    product = commands.add_parser("gemm", help="matrix products beside cuBLAS and cuBLASLt, with errors")
+    product.add_argument(
+        "--shapes", type=gemm.cases_of, metavar="MxNxK[:DTYPE[:LAYOUT]],...", help="instead of those of the table"
+    )
     product.add_argument(
         "--kernel",
         type=gemm.config_of,
         action="append",
         metavar="NAME[:CONSTANTS]",
-        help='of the examples, as "gemm:BLOCK_M=128,num_warps=8"; repeat for several rows a shape',
+        help='of the examples as well, as "gemm_hopper:STAGES=4"; repeat for several rows a shape',
     )
-    product.add_argument("--batches", type=int, default=30, help="measurements of each product")
+    product.add_argument("--quick", action="store_true", help="fewer shapes: under two minutes")
+    product.add_argument("--batches", type=int, default=20, help="measurements of each product")
     attend = commands.add_parser("attention", help="attention, forward, beside cuDNN and others, with errors")
     attend.add_argument("--shapes", metavar="FILE", help='lines like "bfloat16 2 32 8 4096 4096 128 causal"')
     attend.add_argument("--batches", type=int, default=20, help="measurements of each row's sides")

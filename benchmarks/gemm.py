@@ -1,4 +1,4 @@
-"""c = a @ b.T in bfloat16: our kernels beside cuBLAS, in one run.
+"""Matrix products: argus.kernels.matmul beside the vendor's library, in one run; kernels of the examples on request.
 
 All take turns, batch by batch. A batch runs over several sets of operands, together larger than twice the
 L2 cache, behind a device-side pause that lets the host get ahead; CUDA events bracket it. The error is the
@@ -21,25 +21,53 @@ from benchmarks.table import Cell, Results
 
 Shape = tuple[int, int, int]
 
-SHAPES: tuple[Shape, ...] = (
-    (2048, 2048, 2048),
-    (4096, 4096, 4096),
-    (8192, 8192, 8192),
-    (16384, 16384, 16384),
-    (4096, 28672, 8192),
-    (4096, 8192, 28672),
-    (8192, 8192, 1024),
-    (1000, 3000, 5000),
-    (16, 8192, 8192),
-    (64, 8192, 8192),
-    (128, 28672, 8192),
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn", "tf32": "float32"}
+"""Names of PyTorch's dtypes; products of fp8 have a scale each and a result in bf16."""
+
+LAYOUTS = ("nt", "nn", "tn", "tt")
+"""Whether a and b are stored by columns ("t" for a, "n" for b: c = a b, as in BLAS) or by rows of the depth."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """c[m, n] = a[m, k] b[n, k]; in layout "nt" both operands have k as their contiguous dimension."""
+
+    m: int
+    n: int
+    k: int
+    dtype: str = "bf16"
+    layout: str = "nt"
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}:{self.dtype}:{self.layout}"
+
+
+_SQUARES = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192))
+_MODEL = ((4096, 28672, 8192), (4096, 8192, 28672), (8192, 8192, 1024), (1000, 3000, 5000))
+_FEW_ROWS = ((16, 8192, 8192), (64, 8192, 8192), (128, 28672, 8192))
+
+QUICK: tuple[Case, ...] = (
+    *(Case(*shape) for shape in (*_SQUARES, *_MODEL, *_FEW_ROWS)),
+    Case(8192, 8192, 8192, layout="nn"),
+    Case(8192, 8192, 8192, "fp8"),
+    Case(8192, 8192, 8192, "tf32"),
 )
-"""(M, N, K): squares; the products of a 70B-parameter model; one that divides by no tile; few rows."""
+CASES: tuple[Case, ...] = (
+    *(Case(*shape) for shape in (*_SQUARES, (16384, 16384, 16384), *_MODEL, *_FEW_ROWS)),
+    *(Case(*shape) for shape in ((1, 8192, 8192), (8, 8192, 28672), (32, 28672, 8192), (256, 8192, 8192))),
+    *(Case(*shape) for shape in ((1024, 1024, 1024), (3001, 1537, 4099), (777, 8192, 520))),
+    *(Case(4096, 4096, 4096, layout=layout) for layout in LAYOUTS[1:]),
+    Case(8192, 8192, 8192, layout="nn"),
+    Case(16, 8192, 8192, layout="nn"),
+    Case(4096, 4096, 4096, "fp16"),
+    *(Case(*shape, "fp8") for shape in ((4096, 4096, 4096), (8192, 8192, 8192), (16, 8192, 8192))),
+    *(Case(*shape, "tf32") for shape in ((4096, 4096, 4096), (8192, 8192, 8192))),
+)
+"""Squares; the products of a 70B-parameter model; few rows; shapes that divide by no tile; layouts and dtypes."""
 
-KERNELS = ("gemm", "gemm_hopper")
-"""What is measured unless the caller says otherwise: `examples.<name>`, with its constants' defaults."""
-
-CUBLAS = "cuBLAS"
+LIBRARY = "library"
+"""The vendor's: cuBLAS by torch.mm, for fp8 cuBLASLt by torch._scaled_mm."""
+MATMUL = "matmul"
 SAMPLED_ROWS = 256
 
 _PAUSE_CYCLES = 2_000_000
@@ -61,12 +89,16 @@ class Config:
         return ":".join(filter(None, (self.kernel, ",".join(f"{k}={v}" for k, v in self.constants.items()))))
 
 
-def shapes_of(text: str) -> tuple[Shape, ...]:
-    """`"4096x4096x4096,16x8192x8192"` as (M, N, K). ValueError for what is none."""
+def cases_of(text: str) -> tuple[Case, ...]:
+    """`"4096x4096x4096,16x8192x8192:fp8:nt"` as cases. ValueError for what is none."""
     found = []
     for part in text.split(","):
-        m, n, k = (int(extent) for extent in part.split("x"))
-        found.append((m, n, k))
+        sizes, *rest = part.split(":")
+        m, n, k = (int(extent) for extent in sizes.split("x"))
+        case = Case(m, n, k, *rest) if len(rest) <= 2 else None
+        if case is None or case.dtype not in DTYPES or case.layout not in LAYOUTS:
+            raise ValueError(f"{part} is no product")
+        found.append(case)
     return tuple(found)
 
 
@@ -77,42 +109,60 @@ def config_of(text: str) -> Config:
     return Config(name.strip(), {constant.strip(): int(value) for constant, value in pairs})
 
 
-def run(shapes: Sequence[Shape], configs: Sequence[Config], batches: int) -> Results:
-    """One row a shape and configuration, and the geometric means. Needs a GPU."""
+def run(cases: Sequence[Case], configs: Sequence[Config], batches: int) -> Results:
+    """One row a case and kernel, and the geometric means. Needs a GPU."""
     import torch
 
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks gemm: needs an NVIDIA GPU")
-    products = {str(config): _product(config) for config in configs}
-
-    def cublas(a: Any, b: Any, c: Any) -> None:
-        torch.mm(a, b.t(), out=c)
-
-    def measure(shape: Shape) -> tuple[list[dict[str, Cell]], list[str]]:
-        return rows_of(torch, "cuda", shape, products | {CUBLAS: cublas}, batches, _batch)
-
+    torch.set_float32_matmul_precision("high")  # tf32
     rows, notes = [], []
-    for shape in shapes:
+    for case in cases:
+        products = _products(torch, "cuda", case, configs)
         try:
-            more, problems = measure(shape)
+            more, problems = rows_of(torch, "cuda", case, products, batches, _batch)
         except RuntimeError as error:  # PyTorch's: out of memory for the operands, or an earlier kernel has failed
-            more, problems = [], [f"{shape}: {error}"]
+            more, problems = [], [f"{case}: {error}"]
         rows += more
         notes += problems
-        for line in (*(f"{shape} {row['kernel']}: {row['speed / cuBLAS']} of cuBLAS" for row in more), *problems):
+        for line in (*(f"{case} {row['kernel']}: {row['speed / library']} of the library" for row in more), *problems):
             print(line, file=sys.stderr, flush=True)  # a long run shows what it does
-        torch.cuda.empty_cache()  # the next shape's operands have other sizes
+        torch.cuda.empty_cache()  # the next case's operands have other sizes
     return Results(
-        "bfloat16 matrix products, c[M, N] = a[M, K] b[N, K]",
+        "matrix products, c[M, N] = a[M, K] b[N, K]",
         rows,
         (
             f"median of {batches} batches, in turns; operands rotate through more than twice the L2 cache",
+            "library: cuBLAS (torch.mm), of fp8 cuBLASLt (torch._scaled_mm, fast accumulation, a scale a tensor)",
+            "GB/s: bytes of both operands and the result, each counted once",
             "error: largest difference from the float64 product, over that product's root mean square",
             f"of products of more than 2**34 multiply-adds, {SAMPLED_ROWS} rows all over the output are compared",
             *notes,
         ),
         means(rows),
     )
+
+
+def _products(torch: Any, device: str, case: Case, configs: Sequence[Config]) -> dict[str, Product]:
+    """What is measured for a case, the library last."""
+    from argus.kernels import matmul
+
+    one = torch.ones(1, device=device)
+    scales = {"scale_a": one, "scale_b": one} if case.dtype == "fp8" else {}
+
+    def ours(a: Any, b: Any, c: Any) -> None:
+        matmul(a, b.t(), out=c, **scales)
+
+    def library(a: Any, b: Any, c: Any) -> None:
+        if case.dtype == "fp8":
+            torch._scaled_mm(a, b.t(), one, one, out_dtype=c.dtype, use_fast_accum=True, out=c)
+        else:
+            torch.mm(a, b.t(), out=c)
+
+    found: dict[str, Product] = {MATMUL: ours}
+    if case.dtype == "bf16" and case.layout == "nt":
+        found |= {str(config): _product(config) for config in configs}
+    return found | {LIBRARY: library}
 
 
 def _product(config: Config) -> Product:
@@ -128,31 +178,31 @@ def _product(config: Config) -> Product:
 
 
 def means(rows: Sequence[Mapping[str, Cell]]) -> dict[str, Cell]:
-    """The geometric mean over all shapes of each kernel's speed, relative to cuBLAS."""
+    """The geometric mean over all shapes of each kernel's speed, relative to the library."""
     found: dict[str, list[float]] = {}
     for row in rows:
-        speed = row["speed / cuBLAS"]
+        speed = row["speed / library"]
         if isinstance(speed, float):
             found.setdefault(str(row["kernel"]), []).append(speed)
-    return {f"{name}, {len(s)} shapes, geometric mean / cuBLAS": geometric_mean(s) for name, s in found.items()}
+    return {f"{name}, {len(s)} shapes, geometric mean / library": geometric_mean(s) for name, s in found.items()}
 
 
 def rows_of(
     torch: Any,
     device: str,
-    shape: Shape,
+    case: Case,
     products: Mapping[str, Product],
     batches: int,
     batch: Callable[[Any, Product, Sequence[tuple[Any, Any, Any]]], float],
 ) -> tuple[list[dict[str, Cell]], list[str]]:
-    """A row for each of `products` but cuBLAS, and the reason of each that cannot be run, whose figures are None.
+    """A row for each of `products` but the library, and the reason of each that cannot be run, whose figures are None.
 
     `batch(torch, product, sets)` gives the seconds that one product takes.
     """
-    errors, problems, sets = {}, {}, _operands(torch, device, shape)
+    errors, problems, sets = {}, {}, _operands(torch, device, case)
     for name, product in products.items():
         try:
-            errors[name] = _error(torch, device, shape, product)
+            errors[name] = _error(torch, device, case, product)
             for operands in sets:
                 product(*operands)
         except (ArgusError, torch.OutOfMemoryError) as error:
@@ -162,13 +212,13 @@ def rows_of(
         for name, seconds in times.items():
             seconds.append(batch(torch, products[name], sets))
     medians = {name: median(seconds) for name, seconds in times.items()}
-    rows = [_row(shape, name, medians, errors) for name in products if name != CUBLAS]
-    return rows, [f"{name} at {shape}: {reason}" for name, reason in problems.items()]
+    rows = [_row(case, name, medians, errors) for name in products if name != LIBRARY]
+    return rows, [f"{name} at {case}: {reason}" for name, reason in problems.items()]
 
 
-def _row(shape: Shape, name: str, seconds: Mapping[str, float], errors: Mapping[str, float]) -> dict[str, Cell]:
-    m, n, k = shape
-    mine, theirs = seconds.get(name), seconds.get(CUBLAS)
+def _row(case: Case, name: str, seconds: Mapping[str, float], errors: Mapping[str, float]) -> dict[str, Cell]:
+    m, n, k = case.m, case.n, case.k
+    mine, theirs = seconds.get(name), seconds.get(LIBRARY)
 
     def rate(time: float | None) -> float | None:
         return None if time is None else 2e-12 * m * n * k / time
@@ -177,27 +227,47 @@ def _row(shape: Shape, name: str, seconds: Mapping[str, float], errors: Mapping[
         "M": m,
         "N": n,
         "K": k,
+        "dtype": case.dtype,
+        "layout": case.layout,
         "kernel": name,
         "us": None if mine is None else 1e6 * mine,
-        "cuBLAS us": None if theirs is None else 1e6 * theirs,
+        "library us": None if theirs is None else 1e6 * theirs,
         "TFLOP/s": rate(mine),
-        "cuBLAS TFLOP/s": rate(theirs),
-        "speed / cuBLAS": None if mine is None or theirs is None else theirs / mine,
+        "library TFLOP/s": rate(theirs),
+        "GB/s": None if mine is None else 1e-9 * _bytes(case) / mine,
+        "speed / library": None if mine is None or theirs is None else theirs / mine,
         "error": errors.get(name),
-        "cuBLAS error": errors.get(CUBLAS),
+        "library error": errors.get(LIBRARY),
     }
 
 
-def _operands(torch: Any, device: str, shape: Shape) -> list[tuple[Any, Any, Any]]:
-    m, n, k = shape
-    one = 2 * (m * k + n * k + m * n)
+def _bytes(case: Case) -> int:
+    unit, out = {"fp8": (1, 2), "tf32": (4, 4)}.get(case.dtype, (2, 2))
+    return unit * (case.m + case.n) * case.k + out * case.m * case.n
+
+
+def _matrix(torch: Any, device: str, case: Case, rows: int, by_columns: bool) -> Any:
+    """Random numbers `[rows, k]`."""
+    shape = (case.k, rows) if by_columns else (rows, case.k)
+    wide = "float32" if case.dtype == "tf32" else "bfloat16"
+    made = torch.randn(shape, device=device, dtype=getattr(torch, wide)).to(getattr(torch, DTYPES[case.dtype]))
+    return made.t() if by_columns else made
+
+
+def _pair(torch: Any, device: str, case: Case) -> tuple[Any, Any]:
+    a = _matrix(torch, device, case, case.m, case.layout[0] == "t")
+    return a, _matrix(torch, device, case, case.n, case.layout[1] == "n")
+
+
+def _result(torch: Any, device: str, case: Case) -> Any:
+    name = "bfloat16" if case.dtype == "fp8" else DTYPES[case.dtype]
+    return torch.full((case.m, case.n), float("nan"), device=device, dtype=getattr(torch, name))
+
+
+def _operands(torch: Any, device: str, case: Case) -> list[tuple[Any, Any, Any]]:
     cache = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else 0
-    count = max(2, -(-2 * cache // one) + 1)
-
-    def tensor(rows: int, columns: int) -> Any:
-        return torch.randn(rows, columns, device=device, dtype=torch.bfloat16)
-
-    return [(tensor(m, k), tensor(n, k), tensor(m, n)) for _ in range(count)]
+    count = max(2, -(-2 * cache // _bytes(case)) + 1)
+    return [(*_pair(torch, device, case), _result(torch, device, case)) for _ in range(count)]
 
 
 def _batch(torch: Any, product: Product, sets: Sequence[tuple[Any, Any, Any]]) -> float:
@@ -214,17 +284,14 @@ def _batch(torch: Any, product: Product, sets: Sequence[tuple[Any, Any, Any]]) -
     return float(start.elapsed_time(end)) * 1e-3 / (rounds * len(sets))
 
 
-def _error(torch: Any, device: str, shape: Shape, product: Product) -> float:
+def _error(torch: Any, device: str, case: Case, product: Product) -> float:
     """The largest error of one product of fresh operands, relative; NaN if an element was not written."""
-    m, n, k = shape
-    a = torch.randn(m, k, device=device, dtype=torch.bfloat16)
-    b = torch.randn(n, k, device=device, dtype=torch.bfloat16)
-    c = torch.full((m, n), float("nan"), device=device, dtype=torch.bfloat16)
+    (a, b), c = _pair(torch, device, case), _result(torch, device, case)
     product(a, b, c)
     if bool(c.isnan().any()):
         return float("nan")
-    rows = sampled(torch, shape).to(device)
-    exact = a[rows].double() @ b.double().t()
+    rows = sampled(torch, (case.m, case.n, case.k)).to(device)
+    exact = a.float()[rows].double() @ b.float().double().t()
     return float((c[rows].double() - exact).abs().max() / exact.square().mean().sqrt())
 
 

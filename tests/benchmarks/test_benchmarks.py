@@ -1,6 +1,5 @@
 """The benchmarks run, and their tables say what they claim; figures are not tested."""
 
-import importlib
 import json
 import math
 import shutil
@@ -56,21 +55,17 @@ def test_verify_has_a_row_for_each_property_and_a_total(tmp_path: Path) -> None:
 
 
 def test_shapes_and_kernels_are_read() -> None:
-    assert gemm.shapes_of("1x2x3,64x4096x4096") == ((1, 2, 3), (64, 4096, 4096))
+    assert gemm.cases_of("1x2x3,64x4096x4096:fp8") == (gemm.Case(1, 2, 3), gemm.Case(64, 4096, 4096, "fp8"))
+    assert gemm.cases_of("1x2x3:tf32:nn") == (gemm.Case(1, 2, 3, "tf32", "nn"),)
     config = gemm.config_of("gemm:BLOCK_M=128, STAGES=4")
     assert (config.kernel, config.constants) == ("gemm", {"BLOCK_M": 128, "STAGES": 4})
     assert str(config) == "gemm:BLOCK_M=128,STAGES=4"
     assert str(gemm.config_of("gemm")) == "gemm"
-    for bad in ("1x2", "axbxc", ""):
+    for bad in ("1x2", "axbxc", "", "1x2x3:fp9", "1x2x3:fp8:xy", "1x2x3:fp8:nn:more"):
         with pytest.raises(ValueError):
-            gemm.shapes_of(bad)
+            gemm.cases_of(bad)
     with pytest.raises(ValueError):
         gemm.config_of("gemm:BLOCK_M")
-
-
-@pytest.mark.parametrize("name", gemm.KERNELS)
-def test_kernels_to_measure_exist(name: str) -> None:
-    assert callable(getattr(importlib.import_module(f"examples.{name}"), name))
 
 
 def test_a_kernel_that_does_not_fit_leaves_its_reason() -> None:
@@ -90,20 +85,36 @@ def test_a_kernel_that_does_not_fit_leaves_its_reason() -> None:
         product(*sets[0])
         return 2e-6 if product is incomplete else 1e-6
 
-    products = {"incomplete": incomplete, "refused": refused, gemm.CUBLAS: right}
-    rows, notes = gemm.rows_of(torch, "cpu", (30, 20, 40), products, 3, batch)
+    products = {"incomplete": incomplete, "refused": refused, gemm.LIBRARY: right}
+    rows, notes = gemm.rows_of(torch, "cpu", gemm.Case(30, 20, 40), products, 3, batch)
     first, second = rows
-    assert (first["kernel"], first["us"], first["cuBLAS us"], first["speed / cuBLAS"]) == ("incomplete", 2, 1, 0.5)
-    assert math.isnan(first["error"]) and 0 < first["cuBLAS error"] < 0.02  # type: ignore[arg-type,operator]
+    assert (first["kernel"], first["us"], first["library us"], first["speed / library"]) == ("incomplete", 2, 1, 0.5)
+    assert math.isnan(first["error"]) and 0 < first["library error"] < 0.02  # type: ignore[arg-type,operator]
     assert first["TFLOP/s"] == pytest.approx(2e-12 * 30 * 20 * 40 / 2e-6)
-    assert (second["kernel"], second["us"], second["error"], second["cuBLAS us"]) == ("refused", None, None, 1)
+    assert (second["kernel"], second["us"], second["error"], second["library us"]) == ("refused", None, None, 1)
     (note,) = notes
-    assert note.startswith("refused at (30, 20, 40):") and "too large" in note
+    assert note.startswith("refused at 30x20x40:bf16:nt:") and "too large" in note
+
+
+@pytest.mark.parametrize(
+    "case", [*(gemm.Case(9, 8, 16, dtype) for dtype in gemm.DTYPES), gemm.Case(9, 8, 16, "bf16", "tn")]
+)
+def test_operands_of_all_dtypes_and_layouts(case: gemm.Case) -> None:
+    torch = pytest.importorskip("torch")
+    places: list[tuple[bool, bool]] = []
+
+    def product(a: Any, b: Any, c: Any) -> None:
+        places.append((a.stride(1) == 1, b.stride(1) == 1))
+        c.copy_(a.float() @ b.float().t())
+
+    (row,), notes = gemm.rows_of(torch, "cpu", case, {"it": product, gemm.LIBRARY: product}, 1, lambda *_: 1e-6)
+    assert not notes and float(row["error"] or 1) < 0.02  # type: ignore[arg-type]
+    assert set(places) == {(case.layout[0] == "n", case.layout[1] == "t")}
 
 
 def test_means_are_geometric_and_over_what_was_measured() -> None:
-    rows = [{"kernel": k, "speed / cuBLAS": s} for k, s in (("x", 0.5), ("x", 2.0), ("x", None), ("y", None))]
-    assert gemm.means(rows) == {"x, 2 shapes, geometric mean / cuBLAS": pytest.approx(1.0)}
+    rows = [{"kernel": k, "speed / library": s} for k, s in (("x", 0.5), ("x", 2.0), ("x", None), ("y", None))]
+    assert gemm.means(rows) == {"x, 2 shapes, geometric mean / library": pytest.approx(1.0)}
 
 
 @pytest.mark.parametrize("shape", [(16, 2**13, 2**13), (200, 2**20, 2**10), (1000, 300, 50)])
