@@ -58,6 +58,31 @@ FEED_FORWARD: tuple[Shape, ...] = (
 """Inner sizes of feed-forward layers."""
 
 
+LOGITS: tuple[Shape, ...] = (
+    ("bfloat16", 8192, 128256),
+    ("bfloat16", 16384, 32000),
+    ("bfloat16", 8192, 50257),
+    ("float32", 4096, 128256),
+)
+"""Tokens and vocabularies."""
+
+MATRICES: tuple[Shape, ...] = (
+    ("bfloat16", 16384, 16384),
+    ("bfloat16", 16384, 4096),
+    ("bfloat16", 9999, 3000),
+    ("bfloat16", 9999, 4095),
+    ("float32", 8192, 8192),
+)
+
+REDUCTIONS: tuple[Shape, ...] = (
+    ("bfloat16", 16384, 4096),
+    ("bfloat16", 65536, 1024),
+    ("bfloat16", 128, 1048576),
+    ("bfloat16", 9999, 3000),
+    ("float32", 16384, 4096),
+)
+
+
 def _matrix(device: str, rows: int, columns: int, dtype: Any) -> Sequence[Any]:
     return (torch.randn(rows, columns, device=device, dtype=dtype),)
 
@@ -115,6 +140,31 @@ def _quantize_exactly(x: Any) -> Any:
     return x.double() / scale, scale
 
 
+def _logits(device: str, rows: int, columns: int, dtype: Any) -> Sequence[Any]:
+    (logits,) = _matrix(device, rows, columns, dtype)
+    return logits, torch.randint(columns, (rows,), device=device)
+
+
+def _cross_entropy(logits: Any, target: Any) -> Any:
+    return F.cross_entropy(logits.float(), target, reduction="none")
+
+
+def _transpose(x: Any) -> Any:
+    return x.t().contiguous()
+
+
+def _reduction(op: str, dim: int) -> Kernel:
+    function = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}[op]
+    return Kernel(
+        lambda x: argus.kernels.reduce(x, op, dim),
+        lambda x: function(x, dim),
+        lambda x: function(x.double(), dim),
+        _matrix,
+        lambda m, n, size: (m * n + (n if dim == 0 else m)) * size,
+        REDUCTIONS,
+    )
+
+
 KERNELS: dict[str, Kernel] = {
     "softmax": Kernel(
         argus.kernels.softmax,
@@ -164,4 +214,24 @@ KERNELS: dict[str, Kernel] = {
         lambda m, n, size: m * n * (size + 1) + 4 * m,
         ROWS,
     ),
+    "cross_entropy": Kernel(
+        argus.kernels.cross_entropy,
+        _cross_entropy,
+        lambda logits, target: F.cross_entropy(logits.double(), target, reduction="none"),
+        _logits,
+        lambda m, n, size: m * n * size + 12 * m,
+        LOGITS,
+    ),
+    "transpose": Kernel(
+        argus.kernels.transpose,
+        _transpose,
+        lambda x: x.double().t(),
+        _matrix,
+        lambda m, n, size: 2 * m * n * size,
+        MATRICES,
+    ),
+    "sum_rows": _reduction("sum", 1),
+    "sum_columns": _reduction("sum", 0),
+    "max_rows": _reduction("max", 1),
+    "mean_columns": _reduction("mean", 0),
 }

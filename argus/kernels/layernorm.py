@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.kernels.rows import dtype_of, matrix, same_shape, spread
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, dtype_of, longest, matrix, same_shape, spread
 
 if TYPE_CHECKING:
     import torch
+
+LONGEST = 16384  # elements of a row in registers: differences from the mean, weight and bias leave no room for more
 
 
 @argus.func
@@ -59,10 +61,62 @@ def layernorm_rows(
     cols = al.arange(BLOCK)
     live = (rows < M)[:, None] & (cols < N)
     values = al.load(x[rows[:, None], cols], mask=live).to(al.float32)
+    normal = normalised(values, live, N, eps)
     scale = al.load(weight[cols], mask=cols < N)
     shift = al.load(bias[cols], mask=cols < N)
-    result = normalised(values, live, N, eps) * scale.to(al.float32) + shift.to(al.float32)
+    result = normal * scale.to(al.float32) + shift.to(al.float32)
     al.store(out[rows[:, None], cols], result.to(DTYPE), mask=live)
+
+
+@argus.kernel
+def layernorm_long_rows(
+    x: al.Tensor[DTYPE, "M N"],
+    weight: al.Tensor[WEIGHT, "N"],
+    bias: al.Tensor[WEIGHT, "N"],
+    out: al.Tensor[DTYPE, "M N"],
+    eps: al.float32,
+    DTYPE: al.constexpr = al.bfloat16,
+    WEIGHT: al.constexpr = al.bfloat16,
+    BLOCK: al.constexpr = 4096,
+):
+    """The same for rows of any length, which are read three times, BLOCK elements at a time."""
+    M, N = x.shape
+    al.spec(
+        out,
+        lambda i, j: (
+            (x[i, j] - al.sum(lambda k: x[i, k]) / N.to(al.float32))
+            * al.rsqrt(
+                al.sum(
+                    lambda n: (
+                        (x[i, n] - al.sum(lambda k: x[i, k]) / N.to(al.float32))
+                        * (x[i, n] - al.sum(lambda k: x[i, k]) / N.to(al.float32))
+                    )
+                )
+                / N.to(al.float32)
+                + eps
+            )
+            * weight[j]
+            + bias[j]
+        ),
+    )
+    row = al.grid(M)
+    total = al.zeros((BLOCK,), al.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        total += al.load(x[row, cols], mask=cols < N).to(al.float32)
+    mean = al.sum(total) / N.to(al.float32)
+    squares = al.zeros((BLOCK,), al.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        centred = al.where(cols < N, al.load(x[row, cols], mask=cols < N).to(al.float32) - mean, 0.0)
+        squares += centred * centred
+    inverse = al.rsqrt(al.sum(squares) / N.to(al.float32) + eps)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        values = al.load(x[row, cols], mask=cols < N).to(al.float32)
+        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
+        shift = al.load(bias[cols], mask=cols < N).to(al.float32)
+        al.store(out[row, cols], ((values - mean) * inverse * scale + shift).to(DTYPE), mask=cols < N)
 
 
 @argus.kernel
@@ -108,9 +162,10 @@ def add_layernorm_rows(
     second = al.load(residual[rows[:, None], cols], mask=live)
     values = first.to(al.float32) + second.to(al.float32)
     al.store(total[rows[:, None], cols], values.to(DTYPE), mask=live)
+    normal = normalised(values, live, N, eps)
     scale = al.load(weight[cols], mask=cols < N)
     shift = al.load(bias[cols], mask=cols < N)
-    result = normalised(values, live, N, eps) * scale.to(al.float32) + shift.to(al.float32)
+    result = normal * scale.to(al.float32) + shift.to(al.float32)
     al.store(out[rows[:, None], cols], result.to(DTYPE), mask=live)
 
 
@@ -122,10 +177,12 @@ def layernorm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: fl
     """
     dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
     weight, bias = _parameters(weight, bias, rows.shape[1])
-    out, s = rows.new_empty(rows.shape), spread(rows.shape[1])
-    layernorm_rows(
-        rows, weight, bias, out, eps, DTYPE=dtype, WEIGHT=scale, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps
-    )
+    out, types = rows.new_empty(rows.shape), {"DTYPE": dtype, "WEIGHT": scale}
+    if rows.shape[1] > LONGEST:
+        layernorm_long_rows(rows, weight, bias, out, eps, **types, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
+    else:
+        s = spread(rows.shape[1])
+        layernorm_rows(rows, weight, bias, out, eps, **types, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
     return out.view(x.shape)
 
 
@@ -134,11 +191,13 @@ def add_layernorm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(layernorm(x + residual), x + residual), both in the dtype of `x` and `residual`. No gradient.
 
-    See `layernorm`. The sum is normalised before it is rounded to its dtype. Raises LaunchError.
+    See `layernorm`; rows have at most 16384 elements. The sum is normalised before it is rounded to its dtype.
+    Raises LaunchError.
     """
     dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
     same_shape("residual", residual, tuple(x.shape))
     dtype_of("residual", residual, (dtype.name,))
+    longest("x", rows, LONGEST)
     weight, bias = _parameters(weight, bias, rows.shape[1])
     out, total, s = rows.new_empty(rows.shape), rows.new_empty(rows.shape), spread(rows.shape[1])
     constants = {"DTYPE": dtype, "WEIGHT": scale, "ROWS": s.rows, "BLOCK": s.block}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.kernels.rows import dtype_of, matrix, spread
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, spread
 
 if TYPE_CHECKING:
     import torch
@@ -40,6 +40,33 @@ def quantize_rows(
     al.store(values[rows[:, None], cols], (numbers * factor).to(al.float8_e4m3fn), mask=live)
 
 
+@argus.kernel
+def quantize_long_rows(
+    x: al.Tensor[DTYPE, "M N"],
+    values: al.Tensor[al.float8_e4m3fn, "M N"],
+    scale: al.Tensor[al.float32, "M"],
+    DTYPE: al.constexpr = al.bfloat16,
+    BLOCK: al.constexpr = 4096,
+):
+    """The same for rows of any length, which are read twice, BLOCK elements at a time."""
+    M, N = x.shape
+    al.spec(scale, lambda i: al.maximum(al.max(lambda k: al.abs(x[i, k])), LEAST) * UNIT)
+    al.spec(values, lambda i, j: x[i, j] * (LARGEST / al.maximum(al.max(lambda k: al.abs(x[i, k])), LEAST)))
+    row = al.grid(M)
+    most = al.full((BLOCK,), -float("inf"), al.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        numbers = al.load(x[row, cols], mask=cols < N).to(al.float32)
+        most = al.maximum(most, al.where(cols < N, al.abs(numbers), -float("inf")))
+    largest = al.maximum(al.max(most), LEAST)
+    al.store(scale[row], largest * UNIT)
+    factor = LARGEST / largest
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        numbers = al.load(x[row, cols], mask=cols < N).to(al.float32)
+        al.store(values[row, cols], (numbers * factor).to(al.float8_e4m3fn), mask=cols < N)
+
+
 def quantize(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """(values, scale): float8_e4m3fn values of x's shape, and float32 scales `[..., 1]`, with `values * scale` near x.
 
@@ -51,6 +78,9 @@ def quantize(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     dtype, rows = dtype_of("x", x), matrix(x)
     values = torch.empty(rows.shape, dtype=torch.float8_e4m3fn, device=x.device)
     scale = torch.empty(rows.shape[:1], dtype=torch.float32, device=x.device)
-    s = spread(rows.shape[1])
-    quantize_rows(rows, values, scale, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
+    if rows.shape[1] > LONGEST_ROW:
+        quantize_long_rows(rows, values, scale, DTYPE=dtype, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
+    else:
+        s = spread(rows.shape[1])
+        quantize_rows(rows, values, scale, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
     return values.view(x.shape), scale.view(*x.shape[:-1], 1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.kernels.rows import dtype_of, matrix, same_shape, spread
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, same_shape, spread
 
 if TYPE_CHECKING:
     import torch
@@ -34,10 +34,40 @@ def rmsnorm_rows(
     cols = al.arange(BLOCK)
     live = (rows < M)[:, None] & (cols < N)
     values = al.load(x[rows[:, None], cols], mask=live).to(al.float32)
-    scale = al.load(weight[cols], mask=cols < N)
     squares = al.sum(values * values, axis=1, keep_dims=True)
     inverse = al.rsqrt(squares / N.to(al.float32) + eps)
+    scale = al.load(weight[cols], mask=cols < N)
     al.store(out[rows[:, None], cols], (values * inverse * scale.to(al.float32)).to(DTYPE), mask=live)
+
+
+@argus.kernel
+def rmsnorm_long_rows(
+    x: al.Tensor[DTYPE, "M N"],
+    weight: al.Tensor[WEIGHT, "N"],
+    out: al.Tensor[DTYPE, "M N"],
+    eps: al.float32,
+    DTYPE: al.constexpr = al.bfloat16,
+    WEIGHT: al.constexpr = al.bfloat16,
+    BLOCK: al.constexpr = 4096,
+):
+    """The same for rows of any length, which are read twice, BLOCK elements at a time."""
+    M, N = x.shape
+    al.spec(
+        out,
+        lambda i, j: x[i, j] * al.rsqrt(al.sum(lambda k: x[i, k] * x[i, k]) / N.to(al.float32) + eps) * weight[j],
+    )
+    row = al.grid(M)
+    squares = al.zeros((BLOCK,), al.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        values = al.load(x[row, cols], mask=cols < N).to(al.float32)
+        squares += values * values
+    inverse = al.rsqrt(al.sum(squares) / N.to(al.float32) + eps)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        values = al.load(x[row, cols], mask=cols < N).to(al.float32)
+        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
+        al.store(out[row, cols], (values * inverse * scale).to(DTYPE), mask=cols < N)
 
 
 def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
@@ -49,8 +79,10 @@ def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.T
     dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
     same_shape("weight", weight, (rows.shape[1],))
     out = rows.new_empty(rows.shape)
-    s = spread(rows.shape[1])
-    rmsnorm_rows(
-        rows, weight.contiguous(), out, eps, DTYPE=dtype, WEIGHT=scale, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps
-    )
+    weight, types = weight.contiguous(), {"DTYPE": dtype, "WEIGHT": scale}
+    if rows.shape[1] > LONGEST_ROW:
+        rmsnorm_long_rows(rows, weight, out, eps, **types, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
+    else:
+        s = spread(rows.shape[1])
+        rmsnorm_rows(rows, weight, out, eps, **types, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
     return out.view(x.shape)

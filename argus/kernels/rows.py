@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from argus.diagnostic import Diagnostic, LaunchError
@@ -18,12 +18,16 @@ FLOATS = ("float32", "float16", "bfloat16")
 LONGEST_ROW = 32768
 """Elements of a row that a block keeps in registers: 32 in each of 1024 threads."""
 
+CHUNK, CHUNK_WARPS = 8192, 8
+"""Elements at a time, and warps, of a block that reads a longer row piece by piece, from the second time on out of the
+L2 cache while rows are not too long."""
+
 _EACH = 32
 """Elements of a row that a thread holds: four vectors of 16 bytes of a 16-bit type, all in flight before the first is
 used. Fewer would not cover the latency of the memory, more would leave room for fewer blocks."""
 
 _WARPS, _MOST_WARPS, _LANES = 4, 32, 32
-_CHUNK = 8  # elements: 16 bytes of a 16-bit type
+_VECTOR = 8  # elements: 16 bytes of a 16-bit type
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,12 @@ def spread(columns: int) -> Spread:
     warps = _WARPS
     while warps < _MOST_WARPS and columns * 2 > 3 * _EACH * _LANES * warps:
         warps *= 2
-    if columns <= _LANES * _CHUNK:
-        block = _CHUNK
+    if columns <= _LANES * _VECTOR:
+        block = _VECTOR
         while block < columns:
             block *= 2
     else:
-        unit = _LANES * _CHUNK * (1 if columns <= _EACH * _LANES else warps)
+        unit = _LANES * _VECTOR * (1 if columns <= _EACH * _LANES else warps)
         block = -(-columns // unit) * unit
     rows = 1
     while 2 * rows * block <= _EACH * _LANES * _WARPS:
@@ -64,7 +68,7 @@ def tiled(columns: int) -> Spread:
     A block of 4 warps has 16 elements a thread, of one row or, if rows are shorter, of several.
     """
     size = 16 * _LANES * _WARPS
-    block = _CHUNK
+    block = _VECTOR
     while block < min(columns, size):
         block *= 2
     return Spread(size // block, block, _WARPS)
@@ -81,6 +85,12 @@ def matrix(x: torch.Tensor) -> torch.Tensor:
     return rows if rows.shape[1] < 2 or rows.stride(1) == 1 else rows.contiguous()
 
 
+def vector(rows: torch.Tensor) -> int:
+    """The most elements, up to 16 bytes, that can be moved at once from every such place of `rows`."""
+    size = rows.element_size()
+    return gcd(16, rows.data_ptr(), rows.stride(0) * size, rows.shape[1] * size) // size
+
+
 def dtype_of(name: str, x: torch.Tensor, allowed: tuple[str, ...] = FLOATS) -> DType:
     """The language's dtype of `x`, which must be one of `allowed`. Raises LaunchError "dtype-mismatch"."""
     found = str(x.dtype).removeprefix("torch.")
@@ -95,6 +105,20 @@ def same_shape(name: str, x: torch.Tensor, shape: tuple[int, ...]) -> None:
     if tuple(x.shape) != tuple(shape):
         what = f"`{name}` has the shape {tuple(x.shape)}, and {tuple(shape)} is needed"
         raise LaunchError(_problem("shape-mismatch", what, "pass a tensor of that shape"))
+
+
+def same_rank(name: str, x: torch.Tensor, rank: int) -> None:
+    """Raises LaunchError "shape-mismatch" unless `x` has `rank` dimensions."""
+    if x.ndim != rank:
+        what = f"`{name}` has {x.ndim} dimensions, and {rank} are needed"
+        raise LaunchError(_problem("shape-mismatch", what, f"pass a tensor of {rank} dimensions"))
+
+
+def longest(name: str, rows: torch.Tensor, columns: int) -> None:
+    """Raises LaunchError "shape-mismatch" for rows of more than `columns` elements."""
+    if rows.shape[1] > columns:
+        what = f"rows of `{name}` have {rows.shape[1]} elements, and this kernel takes at most {columns}"
+        raise LaunchError(_problem("shape-mismatch", what, "use the kernels of the single steps"))
 
 
 def _problem(code: str, message: str, help: str) -> Diagnostic:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.kernels.rows import dtype_of, matrix, spread
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, spread
 
 if TYPE_CHECKING:
     import torch
@@ -41,6 +41,40 @@ def softmax_rows(
     al.store(out[rows[:, None], cols], (weights * inverse).to(DTYPE), mask=live)
 
 
+@argus.kernel
+def softmax_long_rows(
+    x: al.Tensor[DTYPE, "M N"],
+    out: al.Tensor[DTYPE, "M N"],
+    DTYPE: al.constexpr = al.bfloat16,
+    BLOCK: al.constexpr = 4096,
+):
+    """The same for rows of any length, which are read three times, BLOCK elements at a time."""
+    M, N = x.shape
+    al.spec(
+        out,
+        lambda i, j: (
+            al.exp2((x[i, j] - al.max(lambda k: x[i, k])) * LOG2E)
+            * (1.0 / al.sum(lambda n: al.exp2((x[i, n] - al.max(lambda k: x[i, k])) * LOG2E)))
+        ),
+    )
+    row = al.grid(M)
+    tops = al.full((BLOCK,), -float("inf"), al.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        tops = al.maximum(tops, al.load(x[row, cols], mask=cols < N, other=-float("inf")).to(al.float32))
+    top = al.max(tops)
+    totals = al.zeros((BLOCK,), al.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        scores = al.load(x[row, cols], mask=cols < N, other=-float("inf")).to(al.float32)
+        totals += al.exp2((scores - top) * LOG2E)
+    inverse = 1.0 / al.sum(totals)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        scores = al.load(x[row, cols], mask=cols < N).to(al.float32)
+        al.store(out[row, cols], (al.exp2((scores - top) * LOG2E) * inverse).to(DTYPE), mask=cols < N)
+
+
 def softmax(x: torch.Tensor) -> torch.Tensor:
     """Softmax along the last dimension of a float32, float16 or bfloat16 tensor; float32 arithmetic. No gradient.
 
@@ -49,6 +83,9 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     """
     dtype, rows = dtype_of("x", x), matrix(x)
     out = rows.new_empty(rows.shape)
-    s = spread(rows.shape[1])
-    softmax_rows(rows, out, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
+    if rows.shape[1] > LONGEST_ROW:
+        softmax_long_rows(rows, out, DTYPE=dtype, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
+    else:
+        s = spread(rows.shape[1])
+        softmax_rows(rows, out, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
     return out.view(x.shape)

@@ -35,6 +35,13 @@ def test_a_large_mean_does_not_cancel(device: str) -> None:
     torch.testing.assert_close(layernorm(x, one, zero).double(), exact(x, one, zero, 1e-5), rtol=1e-4, atol=1e-4)
 
 
+def test_long_rows(device: str) -> None:
+    x, weight = random(2, 17000, device=device), random(17000, device=device, seed=1)
+    close(layernorm(x, weight, weight), exact(x, weight, weight, 1e-5))
+    with pytest.raises(LaunchError, match="at most 16384"):
+        add_layernorm(x, x, weight, weight)
+
+
 def test_special_values(device: str) -> None:
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([[0.0, nan, 1.0], [inf, 0.0, 1.0], [0.0, 0.0, 0.0], [5.0, 5.0, 5.0]], device=device)
@@ -60,6 +67,10 @@ def test_wrong_arguments_are_refused() -> None:
         add_layernorm(x, four, four, four)
     with pytest.raises(LaunchError, match="`residual` is a tensor of float16"):
         add_layernorm(x, x.half(), four, four)
+
+
+def test_long_rows_are_proved() -> None:
+    assert_proved("layernorm", "layernorm_long_rows", "sm_90a")
 
 
 @pytest.mark.parametrize("kernel", ["layernorm_rows", "add_layernorm_rows"])

@@ -11,7 +11,7 @@ from tests.kernels.common import DTYPE_NAMES, SHAPES, TARGETS, assert_proved, ra
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES, (2, 33000)])
 def test_results(device: str, shape: tuple[int, ...], dtype: str) -> None:
     x = random(*shape, dtype=dtype, device=device)
     values, scale = quantize(x)
@@ -50,3 +50,4 @@ def test_proved(target: str) -> None:
     assert_proved("quantize", "quantize_rows", target)
     assert_proved("quantize", "quantize_rows", target, DTYPE="float32", ROWS=1, BLOCK=5120, alignment=4)
     assert_proved("quantize", "quantize_rows", target, DTYPE="float16", ROWS=512, BLOCK=8)
+    assert_proved("quantize", "quantize_long_rows", target)

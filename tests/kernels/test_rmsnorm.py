@@ -24,6 +24,11 @@ def test_results(device: str, shape: tuple[int, ...], dtype: str) -> None:
     close(rmsnorm(x, weight, 1e-5), exact(x, weight, 1e-5))
 
 
+def test_long_rows(device: str) -> None:
+    x, weight = random(2, 33000, device=device), random(33000, device=device, seed=1)
+    close(rmsnorm(x, weight, 1e-5), exact(x, weight, 1e-5))
+
+
 def test_special_values(device: str) -> None:
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([[0.0, nan, 1.0], [inf, 0.0, 1.0], [0.0, 0.0, 0.0], [1e-30, 0.0, 0.0]], device=device)
@@ -50,3 +55,4 @@ def test_proved(target: str) -> None:
     assert_proved("rmsnorm", "rmsnorm_rows", target)
     assert_proved("rmsnorm", "rmsnorm_rows", target, DTYPE="float32", ROWS=1, BLOCK=5120, alignment=4)
     assert_proved("rmsnorm", "rmsnorm_rows", target, DTYPE="float16", ROWS=512, BLOCK=8)
+    assert_proved("rmsnorm", "rmsnorm_long_rows", target)

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from argus.kernels.rows import LONGEST_ROW, spread
+from argus.kernels.rows import LONGEST_ROW, spread, tiled, vector  # noqa: E402
 
 
-@pytest.mark.parametrize("columns", [*range(300), *range(300, LONGEST_ROW + 1, 111), LONGEST_ROW])
-def test_rows_fit_and_few_threads_idle(columns: int) -> None:
-    s = spread(columns)
-    assert s.block >= columns and s.rows & (s.rows - 1) == 0 and 4 <= s.warps <= 32
-    each = s.rows * s.block / (32 * s.warps)
-    assert each <= 48 and (each >= 16 or s.rows == 1)
-    assert s.block % 8 == 0 and s.block <= max(8, 2 * columns)
-    assert s.rows == 1 or s.warps == 4
+def test_rows_fit_and_few_threads_idle() -> None:
+    for columns in (*range(300), *range(300, LONGEST_ROW + 1, 111), LONGEST_ROW):
+        s = spread(columns)
+        assert s.block >= columns and s.rows & (s.rows - 1) == 0 and 4 <= s.warps <= 32
+        each = s.rows * s.block / (32 * s.warps)
+        assert each <= 48 and (each >= 16 or s.rows == 1)
+        assert s.block % 8 == 0 and s.block <= max(8, 2 * columns)
+        assert s.rows == 1 or s.warps == 4
+
+
+def test_tiles_hold_the_same_whatever_the_length_of_a_row() -> None:
+    for columns in (0, 1, 7, 8, 100, 2048, 5000):
+        s = tiled(columns)
+        assert s.rows * s.block == 2048 and s.warps == 4 and (s.block >= columns or s.rows == 1)
+
+
+def test_vectors_fit_addresses_rows_and_distances() -> None:
+    wide = torch.zeros(4, 64, dtype=torch.bfloat16)
+    assert [vector(x) for x in (wide, wide[:, 4:], wide[:, 2:62], wide[:, :63])] == [8, 4, 2, 1]

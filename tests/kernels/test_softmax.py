@@ -18,6 +18,12 @@ def test_results(device: str, shape: tuple[int, ...], dtype: str) -> None:
     close(softmax(x), torch.softmax(x.double(), -1))
 
 
+def test_long_rows(device: str) -> None:
+    for columns in (33000, 40001):
+        x = 3 * random(2, columns, device=device)
+        close(softmax(x), torch.softmax(x.double(), -1))
+
+
 def test_special_values(device: str) -> None:
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([[0.0, nan, 1.0], [inf, 0.0, 1.0], [-inf, -inf, -inf], [-inf, 0.0, 3e38], [-3e38, 3e38, 0.0]])
@@ -42,3 +48,4 @@ def test_proved(target: str) -> None:
     assert_proved("softmax", "softmax_rows", target)
     assert_proved("softmax", "softmax_rows", target, DTYPE="float32", ROWS=1, BLOCK=5120, alignment=4)
     assert_proved("softmax", "softmax_rows", target, DTYPE="float16", ROWS=512, BLOCK=8)
+    assert_proved("softmax", "softmax_long_rows", target)

@@ -1,0 +1,130 @@
+"""Cross entropy of every row of logits against its target, in one pass over memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import argus
+import argus.language as al
+from argus.kernels.rows import CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, same_rank, same_shape, spread, vector
+
+if TYPE_CHECKING:
+    import torch
+
+LOG2E = 1.4426950408889634
+LOWEST = -3.4028234e38  # of float32
+
+
+@argus.kernel
+def cross_entropy_rows(
+    logits: al.Tensor[DTYPE, "T V"],
+    target: al.Tensor[INDEX, "T"],
+    loss: al.Tensor[al.float32, "T"],
+    level: al.Tensor[al.float32, "T"],
+    ignored: al.int32,
+    DTYPE: al.constexpr = al.bfloat16,
+    INDEX: al.constexpr = al.int64,
+    ROWS: al.constexpr = 4,
+    BLOCK: al.constexpr = 1024,
+):
+    """`level[t] = log(sum(exp(logits[t, :])))`, `loss[t] = level[t] - logits[t, target[t]]`; ROWS rows a block."""
+    T, V = logits.shape
+    al.requires(V <= BLOCK)
+    al.spec(
+        level,
+        lambda t: (
+            al.log(al.sum(lambda n: al.exp2((logits[t, n] - al.max(lambda k: logits[t, k])) * LOG2E)))
+            + al.max(lambda k: logits[t, k])
+        ),
+    )
+    rows = al.grid(al.cdiv(T, ROWS)) * ROWS + al.arange(ROWS)
+    cols = al.arange(BLOCK)
+    inside = rows < T
+    live = inside[:, None] & (cols < V)
+    scores = al.load(logits[rows[:, None], cols], mask=live, other=-float("inf")).to(al.float32)
+    place = al.load(target[rows], mask=inside, other=-1)
+    known = (0 <= place) & (place < V.to(INDEX))
+    chosen = al.load(logits[rows, place], mask=inside & known).to(al.float32)
+    top = al.max(scores, axis=1)
+    total = al.sum(al.exp2((scores - top[:, None]) * LOG2E), axis=1)
+    part = al.log(total)
+    al.store(level[rows], part + top, mask=inside)
+    losses = al.where(known, part + (top - chosen), al.where(place == ignored.to(INDEX), 0.0, float("nan")))
+    al.store(loss[rows], losses, mask=inside)
+
+
+@argus.kernel
+def cross_entropy_long_rows(
+    logits: al.Tensor[DTYPE, "T V"],
+    target: al.Tensor[INDEX, "T"],
+    loss: al.Tensor[al.float32, "T"],
+    level: al.Tensor[al.float32, "T"],
+    ignored: al.int32,
+    DTYPE: al.constexpr = al.bfloat16,
+    INDEX: al.constexpr = al.int64,
+    EACH: al.constexpr = 4,
+    WIDTH: al.constexpr = 8,
+):
+    """The same for rows of any length, EACH vectors of WIDTH elements a thread at a time.
+
+    Every thread keeps the maximum of what it has seen, and the sum relative to that.
+    """
+    T, V = logits.shape
+    al.tag(logits, lambda t, v: (t, v))
+    t = al.grid(T)
+    place = al.load(target[t])
+    LANES = al.num_threads()
+    column = ((al.arange(EACH)[:, None] * LANES + al.arange(LANES)) * WIDTH)[:, :, None] + al.arange(WIDTH)
+    top = al.full((LANES,), LOWEST, al.float32)
+    total = al.zeros((LANES,), al.float32)
+    for v0 in range(0, V, EACH * LANES * WIDTH):
+        scores = al.load(logits[t, v0 + column], mask=v0 + column < V, other=-float("inf")).to(al.float32)
+        al.assert_tags(
+            lambda e, i, j: scores[e, i, j] == (t, v0 + (e * LANES + i) * WIDTH + j),
+            where=lambda e, i, j: v0 + (e * LANES + i) * WIDTH + j < V,
+        )
+        new = al.maximum(top, al.max(al.max(scores, axis=2), axis=0))
+        weights = al.exp2((scores - new[:, None]) * LOG2E)
+        total = total * al.exp2((top - new) * LOG2E) + al.sum(al.sum(weights, axis=2), axis=0)
+        top = new
+    known = (0 <= place) & (place < V.to(INDEX))
+    chosen = al.load(logits[t, place], mask=known).to(al.float32)
+    highest = al.max(top)
+    part = al.log(al.sum(total * al.exp2((top - highest) * LOG2E)))
+    al.store(level[t], part + highest)
+    al.store(
+        loss[t], al.where(known, part + (highest - chosen), al.where(place == ignored.to(INDEX), 0.0, float("nan")))
+    )
+
+
+def cross_entropy(logits: torch.Tensor, target: torch.Tensor, ignore_index: int = -100) -> torch.Tensor:
+    """`-log_softmax(logits)[t, target[t]]` of every row, float32 `[T]`. No gradient.
+
+    `logits` `[T, V]` is float32, float16 or bfloat16, `target` `[T]` int64 or int32. The loss of a row whose target is
+    `ignore_index` is 0, and NaN if the target is no column. Rows of logits may be any distance apart.
+    Raises LaunchError.
+    """
+    return losses_and_levels(logits, target, ignore_index)[0]
+
+
+def losses_and_levels(
+    logits: torch.Tensor, target: torch.Tensor, ignore_index: int = -100
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The losses of `cross_entropy`, and the logarithm of the sum of the exponentials of each row."""
+    import torch
+
+    dtype, index = dtype_of("logits", logits), dtype_of("target", target, ("int64", "int32"))
+    same_rank("logits", logits, 2)
+    same_shape("target", target, tuple(logits.shape[:1]))
+    rows, target = matrix(logits), target.contiguous()
+    loss, level = (torch.empty(len(rows), dtype=torch.float32, device=logits.device) for _ in range(2))
+    types = {"DTYPE": dtype, "INDEX": index}
+    if rows.shape[1] > LONGEST_ROW:
+        width = vector(rows)
+        shape = {"EACH": 32 // width, "WIDTH": width}
+        cross_entropy_long_rows(rows, target, loss, level, ignore_index, **types, **shape, num_warps=CHUNK_WARPS)
+    else:
+        s = spread(rows.shape[1])
+        shape = {"ROWS": s.rows, "BLOCK": s.block}
+        cross_entropy_rows(rows, target, loss, level, ignore_index, **types, **shape, num_warps=s.warps)
+    return loss, level

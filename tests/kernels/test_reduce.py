@@ -1,0 +1,82 @@
+"""Reductions along any dimension: results against float64, parts, special values, strides, proofs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from argus.diagnostic import LaunchError  # noqa: E402
+from argus.kernels import reduce  # noqa: E402
+from tests.kernels.common import DTYPE_NAMES, TARGETS, assert_proved, random  # noqa: E402
+
+
+def exact(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Any:
+    dims = tuple(range(x.ndim)) if dim is None else dim
+    function = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}[op]
+    return function(x.double(), dim=dims, keepdim=keepdim)
+
+
+def close(got: torch.Tensor, wanted: torch.Tensor, terms: int) -> None:
+    assert got.shape == wanted.shape
+    eps = torch.finfo(got.dtype).eps
+    torch.testing.assert_close(got.double(), wanted, rtol=eps, atol=1e-6 * max(1, terms), equal_nan=True)
+
+
+@pytest.mark.parametrize("op", ["sum", "mean", "max"])
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [((5,), 0), ((3, 7), 1), ((3, 7), 0), ((2, 3, 5), -2), ((2, 3, 5), None), ((1, 1), 1), ((2, 9), 0)],
+)
+def test_results(device: str, shape: tuple[int, ...], dim: int | None, dtype: str, op: str) -> None:
+    x = random(*shape, dtype=dtype, device=device)
+    for keepdim in (False, True):
+        close(reduce(x, op, dim, keepdim), exact(x, op, dim, keepdim), x.numel())
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((70001,), 0), ((2, 70000), 1), ((70001, 3), 0), ((2, 33000, 5), 1)])
+def test_long_reductions_are_cut_into_parts(device: str, shape: tuple[int, ...], dim: int) -> None:
+    x = random(*shape, device=device)
+    for op in ("sum", "max"):
+        close(reduce(x, op, dim), exact(x, op, dim, False), shape[dim])
+
+
+def test_nothing_to_reduce(device: str) -> None:
+    x = torch.zeros(3, 0, 2, device=device)
+    assert reduce(x, "sum", 1).tolist() == [[0, 0]] * 3
+    assert bool(reduce(x, "mean", 1).isnan().all())
+    assert reduce(x, "sum", 0).shape == (0, 2) and reduce(x, "max", 2).shape == (3, 0)
+
+
+def test_special_values(device: str) -> None:
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([[0.0, nan, 1.0], [inf, -inf, 1.0], [-inf, -inf, -inf]], device=device)
+    for dim in (0, 1):
+        for op in ("sum", "mean", "max"):
+            close(reduce(x, op, dim), exact(x, op, dim, False), 3)
+
+
+def test_any_strides(device: str) -> None:
+    wide = random(6, 40, dtype="bfloat16", device=device)
+    for x in (wide[:, 3:20], wide[::2, :8], wide.t(), wide[:, ::3], wide[0]):
+        for dim in range(x.ndim):
+            close(reduce(x, "sum", dim), exact(x, "sum", dim, False), 40)
+
+
+def test_wrong_arguments_are_refused() -> None:
+    x = torch.zeros(3, 0)
+    for op, dim, message in (("min", 0, "no reduction `min`"), ("sum", 2, "no dimension 2"), ("max", 1, "no elements")):
+        with pytest.raises(LaunchError, match=message):
+            reduce(x, op, dim)
+
+
+@pytest.mark.parametrize("op", ["sum", "max"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_proved(target: str, op: str) -> None:
+    assert_proved("reduce", "reduce_last", target, OP=op)
+    assert_proved("reduce", "reduce_last", target, OP=op, DTYPE="float32", ROWS=1, BLOCK=4096, alignment=4)
+    assert_proved("reduce", "reduce_inner", target, OP=op)
+    assert_proved("reduce", "reduce_inner", target, OP=op, ROWS=512, BLOCK=8, alignment=2)

@@ -1,0 +1,39 @@
+"""Transposition: results, strides and alignments, proofs."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from argus.diagnostic import LaunchError  # noqa: E402
+from argus.kernels import transpose  # noqa: E402
+from tests.kernels.common import DTYPE_NAMES, TARGETS, assert_proved, random  # noqa: E402
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (5, 3), (64, 72), (65, 130)])
+def test_results(device: str, shape: tuple[int, int], dtype: str) -> None:
+    x = random(*shape, dtype=dtype, device=device)
+    got = transpose(x)
+    assert got.is_contiguous() and torch.equal(got, x.t())
+
+
+def test_rows_any_distance_apart_and_misaligned(device: str) -> None:
+    wide = random(12, 40, dtype="bfloat16", device=device)
+    for x in (wide[:, 3:20], wide[::2, :8], wide.t(), wide[:, :1]):
+        assert torch.equal(transpose(x), x.t())
+
+
+def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(LaunchError, match="`x` has 3 dimensions"):
+        transpose(torch.zeros(2, 2, 2))
+    with pytest.raises(LaunchError, match="tensor of int32"):
+        transpose(torch.zeros(2, 2, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_proved(target: str) -> None:
+    assert_proved("transpose", "transpose_tiles", target)
+    assert_proved("transpose", "transpose_tiles", target, DTYPE="float32", CHUNK=2, num_warps=2)
+    assert_proved("transpose", "transpose_tiles", target, DTYPE="float16", alignment=2)
