@@ -30,7 +30,8 @@ def main() -> int:
             case "memory":
                 from benchmarks import memory
 
-                cases = memory.cases_in(arguments.shapes) if arguments.shapes else memory.default_cases()
+                wanted = memory.cases_in(arguments.shapes) if arguments.shapes else memory.default_cases()
+                cases = [c for c in wanted if not arguments.kernel or c.kernel in arguments.kernel]
                 results = memory.run(cases, arguments.batches)
             case "conflicts":
                 from benchmarks import conflicts
@@ -71,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     attend.add_argument("--batches", type=int, default=20, help="measurements of each row's sides")
     memory = commands.add_parser("memory", help="kernels whose limit is the memory beside PyTorch, with errors")
     memory.add_argument("--shapes", metavar="FILE", help='lines like "softmax bfloat16 16384 4096"')
+    memory.add_argument("--kernel", action="append", metavar="NAME", help="measure this one only; can be repeated")
     memory.add_argument("--batches", type=int, default=30, help="measurements of each row's sides")
     conflicts = commands.add_parser("conflicts", help="bank conflicts: the verifier's count beside Nsight Compute's")
     verify = commands.add_parser("verify", help="verification time by property and engine")
