@@ -99,6 +99,7 @@ def _f(
 _IDS = (
     _f("thread_id", "", "int", "", "the thread's index in its block"),
     _f("block_id", "int AXIS", "int", "", "the block's index along grid axis 0, 1 or 2"),
+    _f("anew", "", "void", "int& x", "the compiler computes anew what depends on `x`", "", _NVIDIA),
     _f("num_blocks", "", "int", "", "blocks along grid axis 0", "", _NVIDIA),
     _f("grouped_program", "int GROUP", "BlockIds", "int program, int rows, int columns",
        "the cell {x, y} of the grid (rows, columns) that program `program` has in the order of `grouped_block_ids`"),

@@ -132,6 +132,8 @@ def hopper() -> str:
         *(f"    argus::tma_load(smem, 1024, 0, map, {corner});" for corner in corners),
         *(f"    argus::tma_store(smem, 1024, map, {corner});" for corner in corners),
         "    argus::bulk_commit();",
+        "    int again = t;",
+        "    argus::anew(again);",
         "    for (int i = 0; i < argus::num_blocks(); ++i) argus::bulk_wait<0>();",
         "    argus::bulk_wait<1>();",
         "    argus::bulk_wait_read<0>();",

@@ -148,6 +148,7 @@ ARGUS_FN int thread_id() { return static_cast<int>(threadIdx.x); }
 template <int AXIS> ARGUS_FN int block_id() {
     return static_cast<int>(AXIS == 0 ? blockIdx.x : AXIS == 1 ? blockIdx.y : blockIdx.z);
 }
+ARGUS_FN void anew(int& x) { asm volatile("" : "+r"(x)); }
 ARGUS_FN int num_blocks() { return static_cast<int>(gridDim.x); }
 template <int GROUP> ARGUS_FN BlockIds grouped_block_ids(int rows, int columns) {
     return detail::grouped(GROUP, {block_id<0>(), block_id<1>()}, rows, columns);

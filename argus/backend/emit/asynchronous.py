@@ -34,13 +34,11 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
     """One statement that only orders others."""
     match stmt:
         case MmaFence():
-            _hold(writer, writer.flight.written)
             writer.line("argus::wgmma_fence();")
         case MmaCommit():
             writer.line("argus::wgmma_commit();")
         case MmaWait(pending=pending):
             writer.line(f"argus::wgmma_wait<{pending}>();")
-            _hold(writer, writer.flight.finished(pending))
         case ProxyFence():
             writer.line("argus::async_fence();")
         case MbarrierExpect(barrier=name, index=index, bytes=count):
@@ -56,13 +54,6 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
             writer.line(f"if (thread == 0) argus::bulk_wait{'_read' if read else ''}<{pending}>();")
         case _:
             assert_never(stmt)
-
-
-def _hold(writer: Writer, tiles: frozenset[str]) -> None:
-    """Keeps ordinary uses of register tiles where they stand: the compiler knows nothing of asynchrony."""
-    for fragment in writer.kernel.fragments:
-        if fragment.name in tiles:
-            writer.line(f"argus::wgmma_hold({writer.names[fragment.name]});")
 
 
 def _place(name: str, index: Expr, writer: Writer) -> str:

@@ -1,7 +1,8 @@
 """Which register tiles asynchronous products may be using, statement by statement.
 
-The compiler of the emitted text knows nothing of asynchrony: where products are fenced or waited for, the text holds
-the tiles that ordinary code wrote before, or reads afterwards, and no others.
+The compiler of the emitted text knows nothing of asynchrony. So the text *holds* tiles, which keeps ordinary code on
+its side: those that it wrote before a fence, and those that it uses after a wait. Tiles that are in flight are left
+alone, for ptxas makes products wait for one another where anything else touches their registers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,23 @@ from itertools import zip_longest
 
 from argus.ir import visit
 from argus.ir.instruction import WGMMA
-from argus.ir.nodes import Accumulate, Copy, For, If, Map, Mma, MmaCommit, MmaFence, MmaWait, Programs, Stmt
+from argus.ir.nodes import (
+    Access,
+    Accumulate,
+    AssertTags,
+    Copy,
+    For,
+    If,
+    Map,
+    Mma,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    Programs,
+    Spec,
+    Stmt,
+    Tag,
+)
 
 _GROUPS = 8
 """Groups that are told apart; older ones are one."""
@@ -21,42 +38,89 @@ Names = frozenset[str]
 _NONE: Names = frozenset()
 
 
+def used(body: tuple[Stmt, ...]) -> Names:
+    """All memory objects that the statements name."""
+    names: set[str] = set()
+
+    def see(access: Access) -> Access:
+        names.add(access.obj)
+        return access
+
+    for stmt in visit.walk(body):
+        visit.map_accesses(stmt, see)
+    return frozenset(names)
+
+
+def is_product(stmt: Stmt) -> bool:
+    """Whether a statement is an asynchronous product."""
+    return isinstance(stmt, Mma) and stmt.instr in WGMMA
+
+
+def _by_products(body: tuple[Stmt, ...]) -> Names:
+    return used(tuple(s for s in visit.walk(body) if is_product(s)))
+
+
+def _by_others(body: tuple[Stmt, ...]) -> Names:
+    simple = (s for s in visit.walk(body) if isinstance(s, Copy | Map | Accumulate | Mma) and not is_product(s))
+    return used(tuple(simple))
+
+
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """Tiles that may be in use: by products of no group yet, of the latest groups (newest first), of older ones; and
-    tiles that ordinary code may have `written` since the last fence. `tiles` are all that products use at all."""
+    """Tiles that may be in use: by products of no group yet, of the latest groups (newest first), of older ones; tiles
+    that ordinary code may have `written` since the last fence; tiles that were `waited` for, and not held since.
+    `tiles` are all that products use at all."""
 
     tiles: Names
     open: Names = _NONE
     groups: tuple[Names, ...] = ()
     older: Names = _NONE
     written: Names = _NONE
+    waited: Names = _NONE
 
-    def finished(self, pending: int) -> Names:
-        """The tiles that a wait for all but `pending` groups gives back."""
-        still = self.open.union(*self.groups[:pending])
-        return self.older.union(*self.groups[pending:]) - still
+    def held(self, stmt: Stmt) -> Names:
+        """The tiles to hold in front of a statement."""
+        match stmt:
+            case MmaFence():
+                return self.written
+            case For() | Programs():
+                return (self.written & _by_products(stmt.body)) | (self.waited & _by_others(stmt.body))
+            case If() | Tag() | AssertTags() | Spec():
+                return _NONE
+            case _ if is_product(stmt):
+                return _NONE
+            case _:
+                return self.waited & used((stmt,))
 
     def after(self, stmt: Stmt) -> Flight:
-        """Behind a statement."""
+        """Behind a statement, in front of which tiles were held."""
+        held = self.held(stmt)
+        state = replace(self, written=self.written - held, waited=self.waited - held)
         match stmt:
-            case Mma(instr=instr) if instr in WGMMA:
-                return replace(self, open=self.open | ({stmt.d.obj, stmt.a.obj} & self.tiles))
+            case Mma() if is_product(stmt):
+                uses = {stmt.d.obj, stmt.a.obj} & self.tiles
+                return replace(state, open=state.open | uses, waited=state.waited - uses)
             case Copy(dst=dst) | Map(dst=dst) | Accumulate(dst=dst) | Mma(d=dst):
-                return replace(self, written=self.written | ({dst.obj} & self.tiles))
-            case MmaFence():
-                return replace(self, written=_NONE)
+                return replace(state, written=state.written | ({dst.obj} & self.tiles))
             case MmaCommit():
-                groups = (self.open, *self.groups)
-                return replace(self, open=_NONE, groups=groups[:_GROUPS], older=self.older.union(*groups[_GROUPS:]))
+                groups = (state.open, *state.groups)
+                return replace(
+                    state, open=_NONE, groups=groups[:_GROUPS], older=state.older.union(*groups[_GROUPS:])
+                )  # fmt: skip
             case MmaWait(pending=pending):
-                return replace(self, groups=self.groups[:pending], older=_NONE)
+                still = state.open.union(*state.groups[:pending])
+                finished = state.older.union(*state.groups[pending:]) - still
+                return replace(state, groups=state.groups[:pending], older=_NONE, waited=state.waited | finished)
             case If(then=then, orelse=orelse):
-                return self.through(then).joined(self.through(orelse))
+                return state.through(then).joined(state.through(orelse))
             case For() | Programs():
-                return self.around(stmt.body)
+                return state.around(stmt.body)
             case _:
-                return self
+                return state
+
+    def forgetting(self, tile: str) -> Flight:
+        """Behind a statement after which what the tile holds is not used."""
+        return replace(self, written=self.written - {tile}, waited=self.waited - {tile})
 
     def through(self, body: tuple[Stmt, ...]) -> Flight:
         """Behind all of `body`."""
@@ -66,7 +130,7 @@ class Flight:
         return state
 
     def around(self, body: tuple[Stmt, ...]) -> Flight:
-        """In front of any run of `body` in a loop, and behind the last one."""
+        """In front of any run of `body` in a loop, and behind the last one; tiles are held in front of the loop."""
         state = self
         while (further := state.joined(state.through(body))) != state:
             state = further
@@ -77,11 +141,10 @@ class Flight:
         groups = zip_longest(self.groups, other.groups, fillvalue=_NONE)
         return Flight(
             self.tiles, self.open | other.open, tuple(a | b for a, b in groups), self.older | other.older,
-            self.written | other.written,
+            self.written | other.written, self.waited | other.waited,
         )  # fmt: skip
 
 
 def start(body: tuple[Stmt, ...], fragments: Iterable[str]) -> Flight:
     """In front of `body`; `fragments` are the register tiles of the kernel."""
-    products = [s for s in visit.walk(body) if isinstance(s, Mma) and s.instr in WGMMA]
-    return Flight(frozenset(a.obj for s in products for a in (s.d, s.a)) & frozenset(fragments))
+    return Flight(_by_products(body) & frozenset(fragments))

@@ -11,7 +11,7 @@ from argus.backend.emit.asynchronous import emit_asynchronous, finish, initialis
 from argus.backend.emit.compute import emit_accumulate, emit_map
 from argus.backend.emit.copy import emit_copy
 from argus.backend.emit.expression import ATOM, SUM, Printer, natural
-from argus.backend.emit.flight import start
+from argus.backend.emit.flight import is_product, start, used
 from argus.backend.emit.matrix import emit_mma
 from argus.backend.emit.names import identifiers
 from argus.backend.emit.problem import problem
@@ -19,9 +19,7 @@ from argus.backend.emit.registers import register_layout
 from argus.backend.emit.scope import Writer
 from argus.ir import visit
 from argus.ir.expr import Const, coords
-from argus.ir.instruction import WGMMA
 from argus.ir.nodes import (
-    Access,
     Accumulate,
     AssertTags,
     Barrier,
@@ -99,7 +97,7 @@ def _head(kernel: Kernel, writer: Writer) -> None:
     if kernel.group > 1 and not kernel.persistent:
         rows, columns = (Printer(writer).text(extent) for extent in kernel.grid or ())
         writer.line(f"const auto [block0, block1] = argus::grouped_block_ids<{kernel.group}>({rows}, {columns});")
-    own = _used(tuple(s for s in kernel.body if not isinstance(s, Roles)))
+    own = used(tuple(s for s in kernel.body if not isinstance(s, Roles)))
     fragments = tuple(f for f in kernel.fragments if not roles or f.name in own)
     if not all(isinstance(s, Roles | Tag | AssertTags | Spec) for s in kernel.body):
         _opening(writer, "argus::thread_id()", fragments)
@@ -108,29 +106,20 @@ def _head(kernel: Kernel, writer: Writer) -> None:
     initialise(kernel, writer)
 
 
-def _used(body: tuple[Stmt, ...]) -> set[str]:
-    """All memory objects that the statements name."""
-    names: set[str] = set()
-
-    def see(access: Access) -> Access:
-        names.add(access.obj)
-        return access
-
-    for stmt in visit.walk(body):
-        visit.map_accesses(stmt, see)
-    return names
-
-
 def _opening(writer: Writer, thread: str, fragments: tuple[Fragment, ...]) -> None:
     """What the statements of a kernel or a role start from: the thread, its share of addresses, its registers."""
-    writer.line(f"const int thread = {thread};")
-    for (ctype, text), name in writer.prologue.items():
-        writer.line(f"const {ctype} {name} = {text};")
+    writer.line(f"{'int' if writer.kernel.persistent else 'const int'} thread = {thread};")
+    _prologue(writer)
     for f in fragments:
         layout = register_layout(f)
         name = writer.names[f.name]
         writer.line(f"alignas(16) {cpp_type(f.dtype)} {name}[{layout.num_values}];  // {layout}")
     writer.line("")
+
+
+def _prologue(writer: Writer) -> None:
+    for (ctype, text), name in writer.prologue.items():
+        writer.line(f"const {ctype} {name} = {text};")
 
 
 def _counts(body: tuple[Stmt, ...], writer: Writer) -> None:
@@ -149,7 +138,12 @@ def _statements(body: tuple[Stmt, ...], writer: Writer) -> None:
         if isinstance(stmt, Map) and _is_overwritten(stmt, body[i + 1 :], writer.kernel):
             writer.line(f"argus::wgmma_forget({writer.names[stmt.dst.obj]});")
             writer.empty.add(stmt.dst.obj)
+            writer.flight = writer.flight.forgetting(stmt.dst.obj)
             continue
+        held = writer.flight.held(stmt)
+        for fragment in writer.kernel.fragments:
+            if fragment.name in held:
+                writer.line(f"argus::wgmma_hold({writer.names[fragment.name]});")
         _statement(stmt, writer)
         writer.flight = writer.flight.after(stmt)
 
@@ -163,8 +157,8 @@ def _is_overwritten(stmt: Map, rest: tuple[Stmt, ...], kernel: Kernel) -> bool:
     tile = kernel.object(stmt.dst.obj)
     if not isinstance(stmt.value, Const) or stmt.value.value != 0 or stmt.shape != tile.shape:
         return False
-    product = next((s for s in rest if tile.name in _used((s,))), None)
-    if not isinstance(product, Mma) or product.instr not in WGMMA or product.d.obj != tile.name:
+    product = next((s for s in rest if tile.name in used((s,))), None)
+    if not isinstance(product, Mma) or not is_product(product) or product.d.obj != tile.name:
         return False
     whole = stmt.dst.index == product.d.index == coords(2) and product.shape[:2] == tile.shape
     return whole and product.a.obj != tile.name
@@ -215,9 +209,7 @@ def _loop(stmt: For, writer: Writer) -> None:
     if fresh:
         writer.natural.add(stmt.var)
     with writer.block(f"for (int {name} = {start}; {name} < {stop}; {name} += {stmt.step})"):
-        writer.flight = before = writer.flight.around(stmt.body)
-        _statements(stmt.body, writer)
-        writer.flight = before
+        _iterations(stmt, writer)
         if stmt.counter is not None:
             count = writer.names[stmt.counter.name]
             writer.line(f"{count} = {count} + 1 == {stmt.counter.wrap} ? 0 : {count} + 1;")
@@ -225,8 +217,18 @@ def _loop(stmt: For, writer: Writer) -> None:
         writer.natural.discard(stmt.var)
 
 
+def _iterations(stmt: For | Programs, writer: Writer) -> None:
+    before = writer.flight
+    writer.flight = before.after(stmt)  # in front of any iteration as well
+    _statements(stmt.body, writer)
+    writer.flight = before
+
+
 def _programs(stmt: Programs, writer: Writer) -> None:
-    """A loop over the programs of the grid, from the block's own on; the first axis of the grid counts fastest."""
+    """A loop over the programs of the grid, from the block's own on; the first axis of the grid counts fastest.
+
+    What depends on the thread is computed anew for each program: kept, it would take the registers of products.
+    """
     extents = [Printer(writer).text(extent, ATOM) for extent in writer.kernel.grid or ()]
     if not extents:
         raise problem("not-explicit", "a persistent kernel declares no grid", stmt.span)
@@ -236,25 +238,30 @@ def _programs(stmt: Programs, writer: Writer) -> None:
             ids = f"argus::grouped_program<{writer.kernel.group}>(program, {', '.join(extents)})"
             writer.line(f"const auto [block0, block1] = {ids};")
         else:
-            before = "program"
+            rest = "program"
             for axis, extent in enumerate(extents):
                 last = axis == len(extents) - 1
-                writer.line(f"const int block{axis} = {before}{'' if last else f' % {extent}'};")
-                before += f" / {extent}"
-        writer.flight = before_all = writer.flight.around(stmt.body)
-        _statements(stmt.body, writer)
-        writer.flight = before_all
+                writer.line(f"const int block{axis} = {rest}{'' if last else f' % {extent}'};")
+                rest += f" / {extent}"
+        outer, writer.prologue = writer.prologue, {}
+        before, writer.lines = writer.lines, []
+        _iterations(stmt, writer)
+        body, writer.lines = writer.lines, before
+        writer.line("argus::anew(thread);")
+        _prologue(writer)
+        writer.lines += body
+        writer.prologue = outer
 
 
 def _branch(stmt: If, writer: Writer) -> None:
     with writer.block(f"if ({Printer(writer).text(stmt.cond)})"):
         before = writer.flight
         _statements(stmt.then, writer)
-    then, writer.flight = writer.flight, before
+        writer.flight = before
     if stmt.orelse:
         with writer.block("else"):
             _statements(stmt.orelse, writer)
-    writer.flight = writer.flight.joined(then)
+            writer.flight = before
 
 
 # ---------------------------------------------------------------------------- roles
@@ -277,7 +284,7 @@ def _barrier(writer: Writer) -> None:
 def _roles(stmt: Roles, writer: Writer) -> None:
     """One branch a role, by the number of the warp. Registers are dealt to whole warpgroups, with idle warps or not."""
     kernel = writer.kernel
-    declared = _used(tuple(s for s in kernel.body if s is not stmt))
+    declared = used(tuple(s for s in kernel.body if s is not stmt))
     writer.line(f"const int warp = argus::uniform(argus::thread_id() / {kernel.warp_size});")
     for number, role in enumerate(stmt.roles):
         reach = role.num_warps if role.registers is None else -(-role.num_warps // _WARPGROUP) * _WARPGROUP
@@ -288,7 +295,7 @@ def _roles(stmt: Roles, writer: Writer) -> None:
                 _role(role, number, declared, writer)
 
 
-def _role(role: Role, number: int, declared: set[str], writer: Writer) -> None:
+def _role(role: Role, number: int, declared: frozenset[str], writer: Writer) -> None:
     kernel = writer.kernel
     inner = Writer(
         kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size,
@@ -299,9 +306,9 @@ def _role(role: Role, number: int, declared: set[str], writer: Writer) -> None:
     body, inner.lines = inner.lines, []
     inner.line(f"// {role.name}")
     first = role.first_warp * kernel.warp_size
-    used = _used(role.body) - declared
+    own = used(role.body) - declared
     thread = f"argus::thread_id() - {first}" if first else "argus::thread_id()"
-    _opening(inner, thread, tuple(f for f in kernel.fragments if f.name in used))
+    _opening(inner, thread, tuple(f for f in kernel.fragments if f.name in own))
     _counts(role.body, inner)
     writer.lines += [*inner.lines, *body]
 

@@ -58,9 +58,9 @@ ARGUS_ROLES_KERNEL(argus_hopper_gemm, 384)(
                 }
             }
         }
+        argus::wgmma_hold(acc);
         for (int k0 = 0; k0 < K; k0 += 64) {
             argus::mbarrier_wait(smem, k0 / 64 % 4 * 8 + 196608, k0 / 64 / 4 % 2);
-            argus::wgmma_hold(acc);
             argus::wgmma_fence();
             #pragma unroll
             for (int v0 = 0; v0 < 4; ++v0) {

@@ -62,6 +62,7 @@ ARGUS_ROLES_KERNEL(argus_hopper_operands, 384)(
         }
         for (int k0 = 0; k0 < K; k0 += 128) {
             argus::mbarrier_wait(smem, k0 / 128 % 2 * 8 + 131072, k0 / 128 / 2 % 2);
+            argus::wgmma_hold(ar);
             #pragma unroll
             for (int v1 = 0; v1 < 16; ++v1) {
                 #pragma unroll
@@ -82,9 +83,8 @@ ARGUS_ROLES_KERNEL(argus_hopper_operands, 384)(
             }
             argus::wgmma_commit();
             argus::wgmma_wait<0>();
-            argus::wgmma_hold(part);
-            argus::wgmma_hold(ar);
             argus::mbarrier_arrive(smem, k0 / 128 % 2 * 8 + 131136);
+            argus::wgmma_hold(part);
             #pragma unroll
             for (int v2 = 0; v2 < 16; ++v2) {
                 #pragma unroll
