@@ -2,7 +2,8 @@
 
 A kernel runs once, on one set of operands. The verifier knows the wavefronts of one execution of each copy from its
 layouts alone; how often each copy runs is counted by walking the kernel's blocks, loops and branches. The counters are
-`l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{ld,st}.sum`, and what of these is beyond the fewest possible.
+`l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{ld,st}.sum`, which count the accesses of mbarriers as well, and of these
+the conflicts, `l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{ld,st}.sum`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from argus.verify.speed import wavefronts
 from benchmarks.table import Cell, Results
 
 Environment = Mapping[tuple[str, str | int], int]
-_COUNTERS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
+_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
+_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ CASES = (
 
 
 def run() -> Results:
-    """Rows "kernel", "access", and wavefronts: of the verifier, of the hardware, and the fewest possible."""
+    """Rows "kernel", "access", wavefronts and conflicts: of the verifier and of the hardware."""
     tool = shutil.which("ncu")
     rows: list[dict[str, Cell]] = []
     for case in CASES:
@@ -64,12 +66,15 @@ def run() -> Results:
         measured = _measured(tool, case) if tool is not None else {}
         for access in ("ld", "st"):
             total, ideal = counted[access]
-            rows.append({"kernel": case.name, "access": access, "verifier": total, "hardware": measured.get(access),
-                         "fewest": ideal})  # fmt: skip
-    notes = ["wavefronts of shared memory in one run"] + ([] if tool else ["no ncu on this machine: nothing measured"])
-    equal = sum(r["verifier"] == r["hardware"] for r in rows)
-    return Results("bank conflicts: the verifier's count and the hardware's", rows, notes,
-                   {"rows that are equal": f"{equal} of {len(rows)}"})  # fmt: skip
+            row: dict[str, Cell] = {"kernel": case.name, "access": access}
+            row |= {"conflicts": total - ideal, "measured conflicts": measured.get(_CONFLICTS.format(access))}
+            row |= {"wavefronts": total, "measured wavefronts": measured.get(_WAVEFRONTS.format(access))}
+            rows.append(row)
+    notes = ["shared memory, one run; measured wavefronts count the accesses of mbarriers as well"]
+    notes += [] if tool else ["no ncu on this machine: nothing measured"]
+    equal = sum(r["conflicts"] == r["measured conflicts"] for r in rows)
+    summary = {"rows of equal conflicts": f"{equal} of {len(rows)}"}
+    return Results("bank conflicts: the verifier's count and the hardware's", rows, notes, summary)
 
 
 # ---------------------------------------------------------------------------- the verifier's count
@@ -148,7 +153,7 @@ def _value(expr: Expr, at: Environment, sizes: Mapping[str, int]) -> int:
 
 def _measured(tool: str, case: Case) -> dict[str, int]:
     """The counters of one run in a process of its own; empty where they cannot be read."""
-    metrics = ",".join(_COUNTERS.format(access) for access in ("ld", "st"))
+    metrics = ",".join(counter.format(access) for counter in (_WAVEFRONTS, _CONFLICTS) for access in ("ld", "st"))
     command = [tool, "--csv", "--clock-control", "none", "--kernel-name", f"argus_{case.name}", "--launch-count", "1",
                "--metrics", metrics, sys.executable, "-m", "benchmarks.conflicts", case.name]  # fmt: skip
     text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
@@ -156,11 +161,7 @@ def _measured(tool: str, case: Case) -> dict[str, int]:
     if start < 0:
         return {}
     values = {row["Metric Name"]: row["Metric Value"] for row in csv.DictReader(text[start:].splitlines())}
-    return {
-        access: int(float(values[_COUNTERS.format(access)].replace(",", "")))
-        for access in ("ld", "st")
-        if _COUNTERS.format(access) in values
-    }
+    return {name: int(float(value.replace(",", ""))) for name, value in values.items()}
 
 
 def _launch(name: str) -> None:

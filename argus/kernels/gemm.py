@@ -82,9 +82,9 @@ def gemm(
     M, K = a.shape[len(a.shape) - 2], a.shape[len(a.shape) - 1]
     N = b.shape[len(b.shape) - 2]
     if len(c.shape) == 3:
-        pid_m, pid_n, z = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), c.shape[0], persistent=True)
+        pid_m, pid_n, z = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), c.shape[0], persistent=PRODUCERS > 0)
     else:
-        pid_m, pid_n = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), group=GROUP, persistent=True)
+        pid_m, pid_n = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), group=GROUP, persistent=PRODUCERS > 0)
         z = 0
     if len(a.shape) == 3:
         al.tag(a, lambda z, m, k: (z, m, k))

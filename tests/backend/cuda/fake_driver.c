@@ -64,7 +64,7 @@ int cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* address, co
                            int swizzle, int promotion, int fill) {
     uint64_t* words = map;
     ++encodings;
-    if ((uintptr_t)map % 64 || (uintptr_t)address % 16 || interleave || fill || promotion != 3) return 1;
+    if ((uintptr_t)map % 64 || (uintptr_t)address % 16 || interleave || fill || promotion != 2) return 1;
     *words++ = type, *words++ = rank, *words++ = (uintptr_t)address, *words++ = swizzle;
     for (uint32_t i = 0; i < rank; ++i) *words++ = extents[i], *words++ = box[i], *words++ = steps[i];
     for (uint32_t i = 1; i < rank; ++i) *words++ = strides[i - 1];
