@@ -1,4 +1,4 @@
-"""The proxy fence stands where only a loop that runs gets to it: with no trip it is missing (MoonshotAI/FlashKDA#24)."""
+"""The proxy fence stands where only a loop that runs gets: without trips it is missing (MoonshotAI/FlashKDA#24)."""
 
 from argus.ir.expr import Const, Param, op
 from argus.ir.nodes import ProxyFence
