@@ -42,7 +42,7 @@ def attention_forward(
     k: al.Tensor[DTYPE, "B HK N D"],
     v: al.Tensor[DTYPE, "B HK N D"],
     o: al.Tensor[DTYPE, "B H M D"],
-    lse: al.Tensor[al.float32, "B H M", "lse_b lse_h lse_m"],
+    lse: al.Tensor[al.float32, "B H M"],
     scale: al.float32,
     DTYPE: al.constexpr = al.bfloat16,
     D: al.constexpr = 128,
@@ -58,15 +58,15 @@ def attention_forward(
     """
     B, H, M = q.shape[0], q.shape[1], q.shape[2]
     HK, N = k.shape[1], k.shape[2]
-    al.requires(N >= 1)
     al.requires(H == HK * GROUP)
-    block, head, batch = al.grid(al.cdiv(M, BLOCK_M), H, B)
-    if CAUSAL:  # the longest rows first
-        m0 = (al.num_programs(0) - 1 - block) * BLOCK_M
+    if CAUSAL:  # the longest rows of all heads first
+        head, block, batch = al.grid(H, al.cdiv(M, BLOCK_M), B, persistent=True)
+        m0 = (al.num_programs(1) - 1 - block) * BLOCK_M
         ends = al.minimum(m0 + al.arange(BLOCK_M) + (N - M) + 1, N)
         whole = al.minimum(m0 + (N - M) + 1, N)
         stop = al.minimum(m0 + BLOCK_M + (N - M), N)
-    else:
+    else:  # all rows of a head, so that they share its keys and values in the cache
+        block, head, batch = al.grid(al.cdiv(M, BLOCK_M), H, B, persistent=True)
         m0 = block * BLOCK_M
         ends = N + 0 * al.arange(BLOCK_M)
         whole = N
@@ -74,15 +74,13 @@ def attention_forward(
     keys = al.arange(BLOCK_N)
     kv = head // GROUP
     qt = al.stage(q[batch, head, m0 : m0 + BLOCK_M, :], boundary_check=(0,))
-    kt = al.stage(k[batch, kv, 0:BLOCK_N, :], boundary_check=(0,))
-    s = al.mma(qt, kt, al.zeros((BLOCK_M, BLOCK_N), al.float32))
-    if whole < BLOCK_N:
-        s = al.where(keys[None, :] < ends[:, None], s, NEVER)
     top = al.full((BLOCK_M,), NEVER, al.float32)
     total = al.zeros((BLOCK_M,), al.float32)
-    w, top, total, shrink = weigh(s, top, total, scale)
+    shrink = al.zeros((BLOCK_M,), al.float32)
+    w = al.zeros((BLOCK_M, BLOCK_N), al.float32)
     acc = al.zeros((BLOCK_M, D), al.float32)
-    for n0 in al.pipelined(BLOCK_N, stop, BLOCK_N, stages=STAGES, producer_warps=4):
+    for n0 in al.pipelined(0, stop, BLOCK_N, stages=STAGES, producer_warps=4):
+        # The values are those of the block before, so that their product runs beside the softmax of this one.
         kt = al.stage(k[batch, kv, n0 : n0 + BLOCK_N, :], boundary_check=(0,))
         vt = al.stage(v[batch, kv, n0 - BLOCK_N : n0, :], boundary_check=(0,))
         p = w.to(DTYPE)

@@ -13,7 +13,7 @@
 
 A panel has rows of 128 bytes in the swizzle of the copy engine. There are as many as there is room for, up to the
 whole tile: the copy engine reads some while the threads write others, or, in a persistent kernel, multiply for the
-next program. Where the whole tile has room, one barrier does for all of its panels.
+next program.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from argus.ir.nodes import (
     BulkCommit,
     BulkWait,
     Copy,
+    For,
     Fragment,
     Kernel,
     Programs,
@@ -39,7 +40,7 @@ from argus.ir.nodes import (
     Tensor,
 )
 from argus.ir.types import boolean
-from argus.ir.visit import walk
+from argus.ir.visit import rewrite_body, walk
 from argus.ir.wellformed_hopper import MAX_BOX, ROW_BYTES, SWIZZLE_ATOM, bulk_copy
 from argus.layout import FragmentLayout, Layout, LayoutError, Mode, Swizzle, SwizzledLayout
 from argus.passes.allocate import fits
@@ -96,16 +97,13 @@ def _storing(most: int) -> Pass:
 
 
 def _with_panels(kernel: Kernel, plans: Sequence[_Plan], most: int) -> Kernel:
-    fresh, first = Fresh(kernel), kernel.body[0]
-    persistent = isinstance(first, Programs)
+    fresh = Fresh(kernel)
+    persistent = isinstance(kernel.body[0], Programs)
     through = {
         id(plan.stmt): _through_panels(fresh, plan, min(most, plan.count), again=persistent and plan is plans[0])
         for plan in plans
     }
-    inner = first.body if isinstance(first, Programs) else kernel.body
-    body = tuple(new for s in inner for new in through.get(id(s), (s,)))
-    if isinstance(first, Programs):
-        body = (replace(first, body=body), *kernel.body[1:])
+    body = rewrite_body(kernel.body, lambda s: through.get(id(s)))
     done = fresh.finish((*body, BulkWait(0, span=plans[-1].stmt.span)))
     pinned = {p.source.name: p.whole for p in plans}
     return replace(done, fragments=tuple(replace(f, layout=pinned.get(f.name, f.layout)) for f in done.fragments))
@@ -116,9 +114,7 @@ def _with_panels(kernel: Kernel, plans: Sequence[_Plan], most: int) -> Kernel:
 
 def _plans(kernel: Kernel) -> tuple[list[_Plan], list[Diagnostic]]:
     """The stores that the copy engine can do, and remarks on the others."""
-    first = kernel.body[0]
-    inner = first.body if isinstance(first, Programs) else kernel.body
-    stores = [s for s in inner if isinstance(s, Copy) and _is_store(kernel, s)]
+    stores = [s for s in _program(kernel.body) if isinstance(s, Copy) and _is_store(kernel, s)]
     layouts = infer(kernel).fragments if stores else {}
     plans: list[_Plan] = []
     remarks: list[Diagnostic] = []
@@ -128,6 +124,15 @@ def _plans(kernel: Kernel) -> tuple[list[_Plan], list[Diagnostic]]:
         except Unfit as unfit:
             remarks.append(unfit.remark(f"{stmt.dst.obj} is stored by the threads, not by the copy engine"))
     return plans, remarks
+
+
+def _program(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The statements that run once a program."""
+    match body:
+        case (Programs(body=inner), *_) | (For(start=Const(value=0), stop=Const(value=1), body=inner),):
+            return _program(inner)
+        case _:
+            return body
 
 
 def _is_store(kernel: Kernel, stmt: Copy) -> bool:
@@ -193,21 +198,21 @@ def _through_panels(fresh: Fresh, plan: _Plan, buffers: int, *, again: bool) -> 
     stmt, source, width = plan.stmt, plan.source, plan.width
     rows, span = stmt.shape[0], stmt.span
     panels = fresh.tile(f"{source.name}_panels", source.dtype, (buffers, rows, width), _place(plan, buffers))
-    together = plan.count if plan.count <= buffers else 1
     result: list[Stmt] = []
-    for first in range(0, plan.count, together):
-        writes: list[Stmt] = []
-        stores: list[Stmt] = []
-        for number in range(first, first + together):
-            here = Access(panels, (Const(number % buffers), *coords(2)))
-            part = Access(source.name, _shifted(coords(2), number * width))
-            to = Access(stmt.dst.obj, _start(stmt.dst.index, number * width))
-            mask = _mask(stmt, to.index, number * width)
-            writes.append(Copy(here, part, (rows, width), layout=plan.layout, span=span))
-            stores.append(Copy(to, here, (rows, width), mask, instr=_ROW.name, span=span))
-        if first >= buffers or (again and first == 0):
-            result += [BulkWait(buffers - 1 if first else 0, read=True, span=span), Barrier(span)]
-        result += [*writes, ProxyFence(span), Barrier(span), *stores, BulkCommit(span)]
+    for number in range(plan.count):
+        if number >= buffers or (again and number == 0):
+            result += [BulkWait(buffers - 1 if number else 0, read=True, span=span), Barrier(span)]
+        here = Access(panels, (Const(number % buffers), *coords(2)))
+        part = Access(source.name, _shifted(coords(2), number * width))
+        start = _start(stmt.dst.index, number * width)
+        result += [
+            Copy(here, part, (rows, width), layout=plan.layout, span=span),
+            ProxyFence(span),
+            Barrier(span),
+            Copy(Access(stmt.dst.obj, start), here, (rows, width), _mask(stmt, start, number * width),
+                 instr=_ROW.name, span=span),
+            BulkCommit(span),
+        ]  # fmt: skip
     return tuple(result)
 
 

@@ -96,10 +96,10 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 product.fence(block, frame)
             case MmaCommit():
                 block.passes(stmt, frame, "commit")
-                product.commit(block, stmt, frame)
-            case MmaWait():
+                product.commit(frame.team)
+            case MmaWait(pending=pending):
                 block.passes(stmt, frame, "wait")
-                product.wait(block, stmt, frame)
+                product.wait(block, frame.team, pending)
             case BulkCommit():
                 block.passes(stmt, frame, "commit")
                 stores.commit(frame, block)

@@ -37,8 +37,6 @@ from argus.ir.nodes import (
     MbarrierExpect,
     MbarrierWait,
     Mma,
-    MmaCommit,
-    MmaWait,
     Programs,
     Role,
     Roles,
@@ -143,8 +141,8 @@ class _Walk:
         self, body: tuple[Stmt, ...], role: Role, rank: int, loops: tuple[For, ...], guards: tuple[Expr, ...],
         position: Position,
     ) -> Iterator[Site]:  # fmt: skip
-        """Roles run side by side; the schedule runs their programs, and in these their n-th loops, in step, iteration
-        by iteration, those that others wait for first.
+        """Roles run side by side; the schedule runs their programs, in these their n-th loops, and in these the loops
+        that stand there, in step, iteration by iteration, those that others wait for first.
 
         It is one possible order of events. What is proved on it holds in every other, because all conflicting accesses
         are shown to be ordered as in it (`races`), and every wait to be satisfied in it (`protocol`).
@@ -158,8 +156,11 @@ class _Walk:
                 part += 2
             elif isinstance(stmt, For):
                 yield self.site(stmt, role, loops, guards, (*position, part, 0, rank, number))
-                inner = (*position, part + 1, stmt.var, rank)
-                yield from self.block(stmt.body, role, (*loops, stmt), guards, inner)
+                inner = (*position, part + 1, stmt.var)
+                if any(isinstance(s, For) for s in stmt.body):
+                    yield from self.in_step(stmt.body, role, rank, (*loops, stmt), guards, inner)
+                else:
+                    yield from self.block(stmt.body, role, (*loops, stmt), guards, (*inner, rank))
                 part += 2
             else:
                 yield from self.statement(stmt, role, loops, guards, (*position, part, 0, rank, number))
@@ -242,9 +243,8 @@ def is_launch_constant(expr: Expr) -> bool:
 
 
 def is_collective(site: Site) -> bool:
-    """Whether lanes of a warp, the warps of a warpgroup, or all threads of the block must meet here."""
-    together = isinstance(site.stmt, (Barrier, Mma, MmaCommit, MmaWait))
-    return together or any(a.holders is Holders.WARP for a in site.accesses)
+    """Whether lanes of a warp (or all threads of the block) must meet here."""
+    return isinstance(site.stmt, (Barrier, Mma)) or any(a.holders is Holders.WARP for a in site.accesses)
 
 
 def _extents(stmt: Stmt) -> tuple[int, ...]:

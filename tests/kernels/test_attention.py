@@ -63,12 +63,16 @@ def accept(found: Any, wanted: Any) -> None:
     torch.testing.assert_close(found[1].double(), wanted[1], rtol=1e-5, atol=1e-5)
 
 
+def tiles(target: str) -> dict[str, int]:
+    return HOPPER if target == "sm_90a" else ELSEWHERE
+
+
 @cache
 def lowered(target: str, **constants: Any) -> Kernel:
     path = Path(argus.kernels.__file__).parent / "attention.py"
     module = parse(SourceFile(path.name, path.read_text(encoding="utf-8")))
-    tiles = HOPPER if target == "sm_90a" else ELSEWHERE
-    options = Options(target, tiles["num_warps"], {**constants, **{k: v for k, v in tiles.items() if k != "num_warps"}})
+    blocks = {name: extent for name, extent in tiles(target).items() if name != "num_warps"}
+    options = Options(target, tiles(target)["num_warps"], constants | blocks)
     return lower(check(module, "attention_forward", options), target)
 
 
@@ -84,8 +88,8 @@ def test_text(target: str, sizes: tuple[int, ...], causal: bool, require_tool: A
     bits = {name: x.view(torch.uint16).numpy() for name, x in (("q", q), ("k", k), ("v", v))}
     o, lse = np.full(q.shape, 0x7FC0, np.uint16), np.full(q.shape[:3], np.nan, np.float32)
     named = {"B": batch, "H": heads, "M": m, "HK": shared, "N": n, "scale": d**-0.5 * LOG2E}
-    named |= {"lse_b": heads * m, "lse_h": m, "lse_m": 1}
-    grid = (-(-m // dict(kernel.constexprs)["BLOCK_M"]), heads, batch)
+    blocks = -(-m // tiles(target)["BLOCK_M"])
+    grid = (heads, blocks, batch) if causal else (blocks, heads, batch)
     run(kernel, grid, eager=causal, o=o, lse=lse, **bits, **named)
     accept((torch.from_numpy(o).view(torch.bfloat16), torch.from_numpy(lse)), exact(q, k, v, causal))
 

@@ -23,12 +23,16 @@ _DEPTH_BITS = 256  # of a row of either operand, in every wgmma
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A kernel whose products have their instructions, its pipelined loop, and the rings of its staged tiles."""
+    """A kernel whose products have their instructions, its pipelined loop, and the rings of its staged tiles.
+
+    `turn` counts the loop's iterations, `program` the programs, where a ring needs that.
+    """
 
     kernel: Kernel
     loop: For
     rings: tuple[Ring, ...]
     turn: str
+    program: str | None
 
 
 def plan(kernel: Kernel) -> Plan | None:
@@ -52,8 +56,7 @@ def plan(kernel: Kernel) -> Plan | None:
     _check_separable(kernel, loop)
     chosen = _with_instructions(kernel)
     loop = next(s for s in chosen.body if isinstance(s, For) and s.kind == "pipelined")
-    rings, turn = _rings(chosen, loop)
-    return Plan(chosen, loop, rings, turn)
+    return Plan(chosen, loop, *_rings(chosen, loop))
 
 
 def _check_warps(kernel: Kernel, loop: For) -> None:
@@ -144,20 +147,22 @@ def _product(kernel: Kernel, product: Mma) -> Mma:
 # ---------------------------------------------------------------------------- rings
 
 
-def _rings(kernel: Kernel, loop: For) -> tuple[tuple[Ring, ...], str]:
-    """A ring for all tiles that products bring together, in the order of their staging; the loop's running count."""
+def _rings(kernel: Kernel, loop: For) -> tuple[tuple[Ring, ...], str, str | None]:
+    """A ring for all tiles that products bring together, in the order of their staging; the count of the loop's
+    iterations, and that of programs if rings need it: in a persistent kernel that stages tiles outside of the loop."""
     fresh = Fresh(kernel)
-    turn = fresh.name("turn")
+    turn, program = fresh.name("turn"), None
+    if kernel.persistent and any(isinstance(s, Stage) for s in kernel.body):
+        program = fresh.name("program")
     products = [s for s in statements(kernel.body) if isinstance(s, Mma)]
     rings: list[Ring] = []
     for stmt in kernel.body:
-        inside = stmt is loop
-        body, count = (loop.body, loop.stages) if inside else ((stmt,), 1)
+        looped = stmt is loop
+        body, count, counter = (loop.body, loop.stages, turn) if looped else ((stmt,), 1, program)
         for group in _together([s for s in body if isinstance(s, Stage)], products):
-            full = fresh.name("full")
-            empty = fresh.name("empty") if inside else None
-            rings.append(Ring(group, count, full, empty, turn, stmt.span))
-    return tuple(rings), turn
+            full, empty = fresh.name("full"), None if counter is None else fresh.name("empty")
+            rings.append(Ring(group, count, full, empty, counter, looped, stmt.span))
+    return tuple(rings), turn, program
 
 
 def _together(stages: list[Stage], products: list[Mma]) -> list[tuple[Stage, ...]]:

@@ -56,6 +56,7 @@ class Flight:
 def computing(plan: Plan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """The statements of `body` as the computing role runs them. Raises `Unfit`."""
     writer = _Writer(plan, tiles_of(plan.rings), {f.name for f in plan.kernel.fragments})
+    writer.readers = {r.full: sum(_reads(s, r) for s in body) for r in plan.rings if r.empty and not r.looped}
     for stmt in body:
         writer.statement(stmt)
     writer.finish(plan.loop.span)
@@ -127,7 +128,7 @@ class _Writer:
     def _loop(self, loop: For) -> None:
         """The pipelined loop. What one iteration leaves in flight, the next one finds there."""
         for ring in self.plan.rings:
-            if ring.empty is None and any(names(s) & ring.tiles for s in loop.body if isinstance(s, Mma)):
+            if not ring.looped and _reads(loop, ring):
                 self._arrive(ring, loop.span)
         if self.flights:
             self._wait(len(self.flights) - 1, loop.span)
@@ -142,14 +143,15 @@ class _Writer:
         if inner.flights:  # ptxas gives up on products in flight unless a wait stands on every way to their registers
             self.done.append(MmaWait(0, loop.span))
         self.fenced = False
+        for ring in self.plan.rings:
+            if ring.full in self.readers and _reads(loop, ring):
+                self.readers[ring.full] -= 1
+        self._hand_back(loop.span)
 
     def _iteration(self, loop: For, flights: list[Flight], late: tuple[Ring, ...]) -> _Writer:
         """One iteration that finds `flights` of the one before, which hands back its buffers of the rings `late`."""
         inner = _Writer(self.plan, self.rings, self.registers, set(self.arrived), flights=flights)
-        products = [s for s in loop.body if isinstance(s, Mma)]
-        for ring in self.plan.rings:
-            if ring.empty is not None:
-                inner.readers[ring.full] = sum(bool({s.a.obj, s.b.obj} & ring.tiles) for s in products)
+        inner.readers = {r.full: sum(_reads(s, r) for s in loop.body) for r in self.plan.rings if r.looped}
         inner.late = late
         for stmt in loop.body:
             inner.statement(stmt)
@@ -191,6 +193,10 @@ class _Writer:
             arrivals = tuple(MbarrierArrive(r.empty or "", r.previous, loop.span) for r in before)
             later = op("ge", LoopVar(loop.var), op("add", loop.start, Const(loop.step)))
             self.done.append(If(later, arrivals, (), loop.span))
+        self._hand_back(span)
+
+    def _hand_back(self, span: Span) -> None:
+        """Gives the producer the buffers of this turn that nothing reads any more."""
         for ring in self.plan.rings:
             if self.readers.get(ring.full) == 0 and ring.empty and not self._reads(ring, carried=False):
                 for claim in self.claims:
@@ -227,6 +233,11 @@ class _Writer:
     def _within(self, access: Access) -> Access:
         ring = self.rings.get(access.obj)
         return access if ring is None else ring.within(access)
+
+
+def _reads(stmt: Stmt, ring: Ring) -> bool:
+    """Whether a product, or one in a loop, reads the ring's tiles."""
+    return any({s.a.obj, s.b.obj} & ring.tiles for s in statements((stmt,)) if isinstance(s, Mma))
 
 
 def _untimely(claim: AssertTags) -> Unfit:

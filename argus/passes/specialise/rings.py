@@ -21,8 +21,10 @@ from argus.ir.nodes import (
     Stage,
     Stmt,
 )
+from argus.ir.types import int32
 from argus.ir.wellformed_hopper import ROW_BYTES
 from argus.layout import Layout, Swizzle, SwizzledLayout
+from argus.passes.fresh import Fresh
 from argus.passes.stages import padded
 from argus.source import Span
 
@@ -31,15 +33,17 @@ from argus.source import Span
 class Ring:
     """The buffers of `stages` and the mbarriers that hand them over: `full` to the products, `empty` to the copies.
 
-    Stages of a loop have `buffers` of them, gone through in turn, which the loop's counter `turn` counts. Those that
-    stand in no loop are loaded once: one buffer, `empty` None.
+    A ring of a loop (`looped`) is gone through once an iteration. Tiles that are staged in no loop have one buffer,
+    which is filled once a program. `turn` is the count of what goes through the ring; it is None, and so is `empty`,
+    where that happens once and for all.
     """
 
     stages: tuple[Stage, ...]
     buffers: int
     full: str
     empty: str | None
-    turn: str
+    turn: str | None
+    looped: bool
     span: Span
 
     @property
@@ -50,23 +54,28 @@ class Ring:
     @property
     def place(self) -> Expr:
         """The buffer of this turn."""
-        return Const(0) if self.empty is None else op("mod", LoopVar(self.turn), Const(self.buffers))
+        return self._place(0)
 
     @property
     def previous(self) -> Expr:
         """The buffer of the turn before."""
-        return op("mod", op("add", LoopVar(self.turn), Const(self.buffers - 1)), Const(self.buffers))
+        return self._place(self.buffers - 1)
+
+    def _place(self, ahead: int) -> Expr:
+        if self.turn is None:
+            return Const(0)
+        return op("mod", op("add", LoopVar(self.turn), Const(ahead)), Const(self.buffers))
 
     def parity(self, ahead: int) -> Expr:
         """Parity of the phase in which the ring is gone through, `ahead` rounds later."""
-        if self.empty is None:
+        if self.turn is None:
             return Const(ahead)
-        round_ = op("floordiv", LoopVar(self.turn), Const(self.buffers))
+        round_ = Op("floordiv", (LoopVar(self.turn), Const(self.buffers)), int32)  # by 1 as well: the form is read
         return op("mod", op("add", round_, Const(ahead)), Const(2))
 
     def within(self, access: Access) -> Access:
         """`access`, to the buffer of this turn."""
-        if self.empty is None or access.obj not in self.tiles:
+        if not self.looped or access.obj not in self.tiles:
             return access
         return Access(access.obj, (self.place, *access.index))
 
@@ -83,12 +92,18 @@ def counted(loop: For, turn: str, body: tuple[Stmt, ...]) -> For:
     )
 
 
+def once_a_program(kernel: Kernel, turn: str, body: tuple[Stmt, ...], span: Span) -> tuple[Stmt, ...]:
+    """`body` in a loop of one iteration, which counts the programs."""
+    var = Fresh(kernel).name("once")
+    return (For(var, Const(0), Const(1), 1, body, counter=Counter(turn, 2), span=span),)
+
+
 # ---------------------------------------------------------------------------- buffers
 
 
 def buffers(tile: Shared, ring: Ring) -> Shared:
     """The ring's copies of a tile, in panels as wide as the swizzle of the copy engine."""
-    shape = tile.shape if ring.empty is None else (ring.buffers, *tile.shape)
+    shape = (ring.buffers, *tile.shape) if ring.looped else tile.shape
     width, row = _panel(tile), tile.shape[-1]
     if not _has_panels(tile):
         return replace(tile, shape=shape, layout=_row_major(shape))

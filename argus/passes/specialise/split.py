@@ -16,8 +16,8 @@
 
 where i counts the iterations. Tiles that one product reads share a ring of buffers; tiles that are read apart, like
 keys and values, have rings of their own, so that work begins with what is there. Tiles that are staged before or after
-the loop have one buffer, loaded once; such a kernel is not persistent. The producer is one warp of the `producer_warps`
-that are added, for the others could miss a phase; they idle. Where the copies or the products do not keep the rules of
+the loop have one buffer, filled once a program. The producer is one warp of the `producer_warps` that are added, for
+the others could miss a phase; they idle. Where the copies or the products do not keep the rules of
 `tma.load` and `wgmma`, the kernel stays as it is, for `pipeline`.
 """
 
@@ -32,7 +32,7 @@ from argus.ir.wellformed_hopper import BLOCK_REGISTERS, BUDGET_UNIT, asynchronou
 from argus.passes.report import Unfit
 from argus.passes.specialise.plan import Plan, plan
 from argus.passes.specialise.products import computing
-from argus.passes.specialise.rings import buffers, counted, fill, tiles_of
+from argus.passes.specialise.rings import buffers, counted, fill, once_a_program, tiles_of
 
 _PRODUCER_REGISTERS = 24  # a thread: addresses and a loop
 _MOST_REGISTERS = 240  # a thread: what is left of 255 for the compiler's own use, in units of a budget
@@ -61,8 +61,8 @@ def _split(found: Plan) -> Kernel:
     budget = min(_MOST_REGISTERS, budget - budget % BUDGET_UNIT)
     roles = Roles(
         (
-            Role("producer", warps, 1, _PRODUCER_REGISTERS, _producing(found), loop.span),
-            Role("compute", 0, warps, budget, computing(found, work), loop.span),
+            Role("producer", warps, 1, _PRODUCER_REGISTERS, _counted(found, _producing(found)), loop.span),
+            Role("compute", 0, warps, budget, _counted(found, computing(found, work)), loop.span),
         ),
         loop.span,
     )
@@ -76,8 +76,14 @@ def _split(found: Plan) -> Kernel:
         shared=tuple(buffers(s, rings[s.name]) if s.name in rings else s for s in kernel.shared),
         barriers=tuple(b for ring in found.rings for b in ring.barriers(warps)),
         body=(*before, roles, *after),
-        persistent=kernel.persistent and all(r.empty is not None for r in found.rings),
     )
+
+
+def _counted(found: Plan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """A role's program, counted if rings need that."""
+    if found.program is None:
+        return body
+    return once_a_program(found.kernel, found.program, body, found.loop.span)
 
 
 def _producing(found: Plan) -> tuple[Stmt, ...]:
