@@ -36,7 +36,7 @@ from argus.ir.nodes import (
     Signal,
     Stmt,
 )
-from argus.ir.types import DType, bfloat16, float32
+from argus.ir.types import DType, bfloat16, float8_e4m3fn, float8_e5m2, float16, float32, tfloat32
 from argus.layout import FragmentLayout, Layout, Swizzle, SwizzledLayout, row_major
 from tests.backend.emit_kernels import c, tensor
 
@@ -148,7 +148,7 @@ def _consumer(case: Case) -> tuple[Role, tuple[Fragment, ...]]:
     operand = wgmma_operand(row, held, case.warps)
     orders = [(Coord(2), Coord(i)) if case.across[i] else (Coord(i), Coord(2)) for i in (0, 1)]
     left = Access("ar", (Coord(0), Coord(2))) if case.registers else Access("at", (stage, *orders[0]))
-    run = operand.values[0].extent
+    run = operand.values[0].extent if operand.values[0].dim == 1 else 1
     load: tuple[Stmt, ...] = (
         Copy(Access("ar", coords(2)), Access("at", (stage, *coords(2))), held, None, None, operand, "ld.shared", run),
         ProxyFence(),
@@ -256,3 +256,13 @@ CASES = {
     "repeated rows": Case(registers=True, across=(False, True), n=64, block=(128, 64), warps=(4, 1)),
 }
 """Each way to read operands, each way to share the tile."""
+
+DTYPES = {
+    "float16": Case(dtype=float16, across=(True, True), n=64),
+    "float16 in registers": Case(dtype=float16, registers=True),
+    "tfloat32": Case(dtype=tfloat32, depth=64, stages=1, persistent=True),
+    "tfloat32 in registers": Case((64, 64), 32, 64, (4, 1), tfloat32, registers=True),
+    "float8_e4m3fn": Case(dtype=float8_e4m3fn, depth=256, stages=1),
+    "float8_e5m2 in registers": Case(dtype=float8_e5m2, registers=True, n=64),
+}
+"""The same for operands of each type."""

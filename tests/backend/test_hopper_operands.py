@@ -12,7 +12,8 @@ from argus.backend.cpu.toolchain import find_compiler
 from argus.backend.emit import emit
 from argus.diagnostic import ArgusError
 from argus.ir.wellformed import check_explicit
-from tests.backend.hopper_operands import CASES, Case, kernel
+from tests.backend.hopper_bodies import encoded
+from tests.backend.hopper_operands import CASES, DTYPES, Case, kernel
 from tests.backend.host import from_bfloat16, run, to_bfloat16
 from tests.conftest import Golden
 
@@ -34,9 +35,22 @@ def error(case: Case, sizes: tuple[int, int, int], eager: bool = False) -> float
     return float((np.abs(got - expected) / (1e-3 + tolerance * np.abs(expected))).max())
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *DTYPES])
 def test_kernels_are_well_formed(name: str) -> None:
-    assert check_explicit(kernel(CASES[name])) == ()
+    assert check_explicit(kernel({**CASES, **DTYPES}[name])) == ()
+
+
+@host
+@pytest.mark.parametrize("name", DTYPES)
+def test_dtypes(name: str) -> None:
+    """Products of small integers are exact; sizes are multiples of 16 bytes of the operands' type."""
+    case, (m, n, k) = DTYPES[name], (80, 144, 272)
+    a, b = (RNG.integers(-4, 5, (2, 3, rows, k)) for rows in (m, n))
+    given = [encoded(x.swapaxes(2, 3).copy() if y else x, case.dtype) for x, y in zip((a, b), case.across, strict=True)]
+    c = np.full((2, 3, m, n), np.nan, np.float32)
+    grid = (-(-m // case.block[0]), -(-n // case.block[1]), 6)
+    run(kernel(case), grid, a=given[0], b=given[1], c=c, S=2, T=3, M=m, N=n, K=k)
+    np.testing.assert_array_equal(c, a @ b.swapaxes(2, 3))
 
 
 @host

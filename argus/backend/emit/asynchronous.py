@@ -13,6 +13,7 @@ from argus.ir import visit
 from argus.ir.expr import Const, Expr
 from argus.ir.nodes import (
     Access,
+    AssertTags,
     Asynchronous,
     BulkCommit,
     BulkWait,
@@ -26,7 +27,9 @@ from argus.ir.nodes import (
     MmaWait,
     ProxyFence,
     Shared,
+    Spec,
     Stmt,
+    Tag,
 )
 
 
@@ -91,7 +94,8 @@ def _box(stmt: Copy, outside: Access, writer: Writer) -> str:
 
 def finish(body: tuple[Stmt, ...], writer: Writer) -> None:
     """A block's shared memory is there until its bulk stores have read it."""
-    if any(isinstance(s, Copy) and s.instr == "tma.store" for s in visit.walk(body)):
+    last = next((s for s in reversed(body) if not isinstance(s, Tag | AssertTags | Spec)), None)
+    if last != BulkWait(0) and any(isinstance(s, Copy) and s.instr == "tma.store" for s in visit.walk(body)):
         writer.line("if (thread == 0) argus::bulk_wait_read<0>();")
 
 
