@@ -1,0 +1,70 @@
+"""What matmul runs on Hopper, emitted for sm_90a and run on the host: roles, copy engine, wgmma, bulk stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from argus.frontend import Options, check, parse
+from argus.ir.nodes import Kernel, Roles
+from argus.kernels import operands
+from argus.kernels.tiling import Tile
+from argus.passes import lower
+from tests.backend.host import run
+from tests.kernels.common import random, source_of
+
+TILE = Tile(64, 64, 64, 2, 4, 4)
+EIGHT = torch.float8_e4m3fn
+Case = tuple[Tile, tuple[int, int, int], torch.dtype, str, dict[str, Any]]
+CASES: dict[str, Case] = {
+    "rows": (TILE, (72, 136, 200), torch.bfloat16, "nt", {"bias": True, "residual": True}),
+    "columns": (TILE, (72, 136, 104), torch.float16, "tn", {}),
+    "few rows, two panels deep": (Tile(64, 8, 128, 2, 4, 4, True), (5, 136, 200), torch.bfloat16, "nt", {"bias": True}),
+    "float8": (Tile(64, 64, 128, 2, 4, 4), (72, 72, 208), EIGHT, "nt", {"scaled": True}),
+    "tfloat32": (Tile(64, 64, 32, 2, 4, 4), (72, 72, 84), torch.float32, "nt", {}),
+}
+
+
+def array(x: torch.Tensor) -> Any:
+    """The elements of a dense tensor as the host's runner takes them."""
+    names = {torch.bfloat16: (torch.int16, np.uint16), EIGHT: (torch.uint8, np.uint8)}
+    if x.dtype not in names:
+        return x.numpy()
+    same_bits, numpy_dtype = names[x.dtype]
+    return x.view(same_bits).numpy().view(numpy_dtype)
+
+
+def lowered(tile: Tile, constants: dict[str, object]) -> Kernel:
+    chosen = {name: value for name, value in tile.constants.items() if name != "num_warps"}
+    options = Options("sm_90a", tile.num_warps, {**constants, **chosen})
+    return lower(check(parse(source_of("gemm")), "gemm", options), "sm_90a")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values(case: str, require_tool: Any) -> None:
+    require_tool("g++", "clang++", "c++")
+    tile, (m, n, k), dtype, layout, more = CASES[case]
+    shapes = ((k, m) if layout[0] == "t" else (m, k), (k, n) if layout[1] == "n" else (n, k))
+    a, b = ((random(*shape, seed=i) / 4).to(dtype) for i, shape in enumerate(shapes))
+    a, b = a.t() if layout[0] == "t" else a, b if layout[1] == "n" else b.t()
+    c = torch.full((m, n), float("nan"), dtype=torch.bfloat16 if dtype is EIGHT else dtype)
+    bias = random(n, seed=3) if "bias" in more else None
+    residual = random(m, n, seed=4).to(torch.bfloat16) if "residual" in more else None
+    scale = (torch.rand(m) + 0.5, torch.rand(n) + 0.5) if "scaled" in more else (None, None)
+    request = operands.request(a, b, c, bias, residual, *scale, None)
+    passed, constants = operands.arguments(operands.turned(request) if tile.swapped else request, True, torch.ones(1))
+    kernel = lowered(tile, constants)
+    assert any(isinstance(s, Roles) for s in kernel.body)
+    named = dict(zip((t.name for t in kernel.tensors), map(array, passed), strict=True))
+    rows, columns = (n, m) if tile.swapped else (m, n)
+    sizes = {"M": rows, "N": columns, "K": k, "lda": passed[0].stride(0), "ldb": passed[1].stride(0)}
+    run(kernel, (-(-rows // tile.block_m), -(-columns // tile.block_n)), **named, **sizes)
+    exact = a.double() @ b.double() if dtype is not EIGHT else a.float().double() @ b.float().double()
+    if scale[0] is not None and scale[1] is not None:
+        exact = exact * scale[0][:, None] * scale[1]
+    exact = exact + (0 if bias is None else bias.double()) + (0 if residual is None else residual.double())
+    eps = 2e-2 if dtype is not torch.float32 else 5e-3
+    torch.testing.assert_close(c.double(), exact, rtol=eps, atol=eps)
