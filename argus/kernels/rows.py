@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ class Spread:
     warps: int
 
 
+@lru_cache(maxsize=4096)
 def spread(columns: int) -> Spread:
     """How rows of `columns` elements are spread over threads: about `_EACH` elements a thread.
 
@@ -62,6 +64,7 @@ def spread(columns: int) -> Spread:
     return Spread(rows, block, warps)
 
 
+@lru_cache(maxsize=4096)
 def tiled(columns: int) -> Spread:
     """How a matrix with rows of `columns` elements is cut into tiles for work on single elements.
 
