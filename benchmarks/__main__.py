@@ -1,4 +1,4 @@
-"""`python -m benchmarks launch|gemm|attention|memory|conflicts|verify [--json FILE]`, from the repository's root."""
+"""`python -m benchmarks launch|gemm|attention|memory|conflicts|verify [--json FILE]`, or `plot`, from the root."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from benchmarks.table import show
 def main() -> int:
     """Runs one benchmark and prints its table. Returns the exit status."""
     arguments = _parser().parse_args()
+    if arguments.command == "plot":
+        from benchmarks import plot
+
+        for file in plot.draw():
+            print(file)
+        return 0
     try:
         match arguments.command:
             case "launch":
@@ -75,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     memory.add_argument("--kernel", action="append", metavar="NAME", help="measure this one only; can be repeated")
     memory.add_argument("--batches", type=int, default=30, help="measurements of each row's sides")
     conflicts = commands.add_parser("conflicts", help="bank conflicts: the verifier's count beside Nsight Compute's")
+    commands.add_parser("plot", help="draw the pictures of docs/performance from the files in benchmarks/results")
     verify = commands.add_parser("verify", help="verification time by property and engine")
     verify.add_argument("--target", default="sm_80")
     verify.add_argument("--kernels", type=Path, default=Path("examples"), help="folder of kernel files")

@@ -187,8 +187,9 @@ def _stored(x: torch.Tensor, names: str, tensor: str) -> tuple[torch.Tensor, str
     Where no dimension has stride 1, all strides are symbols.
     """
     across, down = x.stride(-1), x.stride(-2)
-    last = "1" if across == 1 or x.shape[-1] == 1 or down == 1 or x.shape[-2] == 1 else f"s{tensor}"
-    if across != 1 and x.shape[-1] != 1 and last == "1":
+    by_columns = across != 1 and (down == 1 or (x.shape[-1] != 1 and x.shape[-2] == 1))
+    last = "1" if across == 1 or x.shape[-1] == 1 or by_columns else f"s{tensor}"
+    if by_columns:
         x, names = x.mT, " ".join(reversed(names.split()))
     batch = x.ndim == 3
     return x, f"Z {names}" if batch else names, f"{f'z{tensor} ' if batch else ''}ld{tensor} {last}"

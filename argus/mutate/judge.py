@@ -197,7 +197,8 @@ def _plan(kernel: Kernel, vectors: list[dict[str, int]]) -> list[tuple[dict[str,
 
 def _simulate(kernel: Kernel, values: dict[str, int], schedule: str) -> _Run:
     try:
-        outcome = simulate(kernel, arguments(kernel, values), tags=True, schedule=schedule, stop_at_first=True)
+        inputs = arguments(kernel, values)
+        outcome = simulate(kernel, inputs, tags=True, schedule=schedule, stop_at_first=True, resident=1)
     except ArgusError as error:
         return _Run(error.diagnostics[0].code, error.diagnostics[0].message, {})
     first = next(iter(outcome.violations), None)

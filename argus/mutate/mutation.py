@@ -142,8 +142,8 @@ def _block_edits(block: Block, first: int) -> Iterator[_Edit]:
 def _statement_edits(stmt: Stmt) -> Iterator[edits.Edit]:
     if isinstance(stmt, _SYNCHRONISATION):
         yield f"drop {edits.title(stmt)}", Kind.DROP, ()
-        even = op("eq", op("mod", Thread(), Const(2)), Const(0))
-        yield f"every other thread only: {edits.title(stmt)}", Kind.SCOPE, (If(even, (stmt,), span=stmt.span),)
+        odd = op("eq", op("mod", Thread(), Const(2)), Const(1))
+        yield f"every other thread only: {edits.title(stmt)}", Kind.SCOPE, (If(odd, (stmt,), span=stmt.span),)
     yield from edits.statement(stmt)
 
 

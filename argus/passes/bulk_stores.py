@@ -13,7 +13,7 @@
 
 A panel has rows of 128 bytes in the swizzle of the copy engine. There are as many as there is room for, up to the
 whole tile: the copy engine reads some while the threads write others, or, in a persistent kernel, multiply for the
-next program.
+next program. Where the whole tile has room, one barrier does for all of its panels.
 """
 
 from __future__ import annotations
@@ -198,21 +198,21 @@ def _through_panels(fresh: Fresh, plan: _Plan, buffers: int, *, again: bool) -> 
     stmt, source, width = plan.stmt, plan.source, plan.width
     rows, span = stmt.shape[0], stmt.span
     panels = fresh.tile(f"{source.name}_panels", source.dtype, (buffers, rows, width), _place(plan, buffers))
+    together = plan.count if plan.count <= buffers else 1
     result: list[Stmt] = []
-    for number in range(plan.count):
-        if number >= buffers or (again and number == 0):
-            result += [BulkWait(buffers - 1 if number else 0, read=True, span=span), Barrier(span)]
-        here = Access(panels, (Const(number % buffers), *coords(2)))
-        part = Access(source.name, _shifted(coords(2), number * width))
-        start = _start(stmt.dst.index, number * width)
-        result += [
-            Copy(here, part, (rows, width), layout=plan.layout, span=span),
-            ProxyFence(span),
-            Barrier(span),
-            Copy(Access(stmt.dst.obj, start), here, (rows, width), _mask(stmt, start, number * width),
-                 instr=_ROW.name, span=span),
-            BulkCommit(span),
-        ]  # fmt: skip
+    for first in range(0, plan.count, together):
+        writes: list[Stmt] = []
+        stores: list[Stmt] = []
+        for number in range(first, first + together):
+            here = Access(panels, (Const(number % buffers), *coords(2)))
+            part = Access(source.name, _shifted(coords(2), number * width))
+            to = Access(stmt.dst.obj, _start(stmt.dst.index, number * width))
+            mask = _mask(stmt, to.index, number * width)
+            writes.append(Copy(here, part, (rows, width), layout=plan.layout, span=span))
+            stores.append(Copy(to, here, (rows, width), mask, instr=_ROW.name, span=span))
+        if first >= buffers or (again and first == 0):
+            result += [BulkWait(buffers - 1 if first else 0, read=True, span=span), Barrier(span)]
+        result += [*writes, ProxyFence(span), Barrier(span), *stores, BulkCommit(span)]
     return tuple(result)
 
 

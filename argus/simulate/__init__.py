@@ -2,6 +2,6 @@
 
 from argus.simulate.outcome import NotReplayable, Outcome, Violation
 from argus.simulate.replay import replay
-from argus.simulate.run import simulate
+from argus.simulate.run import explore, simulate
 
-__all__ = ["NotReplayable", "Outcome", "Violation", "replay", "simulate"]
+__all__ = ["NotReplayable", "Outcome", "Violation", "explore", "replay", "simulate"]

@@ -124,11 +124,11 @@ def conflict(block: Block, earlier: Side, later: Side, cell: Cell, why: str, lea
     return _cut([*before, _access(log, earlier, cell.place), *after, _access(log, later, cell.place)]), missing
 
 
-def reason(block: Block, found: Conflict, later: Execution) -> str:
-    """Why nothing orders an access of `later` after the one found."""
+def reason(block: Block, found: Conflict, later: Execution, across: bool) -> str:
+    """Why nothing orders an access of `later` after the one found; `across`: that is another block's, or program's."""
     log = block.run.log
     one = log.events[found.event]
-    if found.block != block.programs[0].number and one.block != later.block:
+    if across:
         return "programs may run on several blocks" if block.run.kernel.persistent else "blocks run in any order"
     if found.bulk:
         counted = next((s for s in log.steps[one.steps :] if s.event == found.event), None)

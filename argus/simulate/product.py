@@ -14,7 +14,7 @@ import numpy as np
 
 from argus.ir.instruction import WgmmaRow
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
-from argus.ir.nodes import Access, Mma
+from argus.ir.nodes import Access, Mma, MmaCommit, MmaWait
 from argus.layout import FragmentLayout
 from argus.simulate import events, races
 from argus.simulate.clock import Team
@@ -38,9 +38,7 @@ def issue(block: Block, stmt: Mma, row: WgmmaRow, frame: Frame) -> None:
     if stmt.warps is None:
         raise ValueError("a matrix product without a distribution is left: lower the kernel first")
     step = block.step(stmt, frame, None)
-    if not frame.active.all():
-        text = f"{row.name} needs all threads of its warpgroups, but only some execute it"
-        block.report(step, "convergence", "divergent-collective", text, int(frame.threads[0]))
+    _together(block, step, row.name)
     m, n, k = stmt.shape
     layout = wgmma_accumulator(row, (m, n), stmt.warps)
     target = registers(block, stmt.d, step, layout, (0, 1))
@@ -154,17 +152,28 @@ def fence(block: Block, frame: Frame) -> None:
             by_thread[np.flatnonzero(frame.active)] = NOBODY
 
 
-def commit(team: Team) -> None:
+def _together(block: Block, step: Step, what: str) -> None:
+    """Report what only some threads of the warpgroups execute."""
+    if not step.frame.active.all():
+        text = f"{what} needs all threads of its warpgroups, but only some execute it"
+        block.report(step, "convergence", "divergent-collective", text, int(step.frame.threads[0]))
+
+
+def commit(block: Block, stmt: MmaCommit, frame: Frame) -> None:
     """Close the current group."""
+    _together(block, block.step(stmt, frame, None), "a commit of products")
+    team = frame.team
     for begun in team.products:
         if begun.group is None:
             begun.group = team.committed
     team.committed += 1
 
 
-def wait(block: Block, team: Team, pending: int) -> None:
+def wait(block: Block, stmt: MmaWait, frame: Frame) -> None:
     """Complete all products of committed groups but the last `pending` ones, in order."""
-    due = team.committed - pending
+    _together(block, block.step(stmt, frame, None), "a wait for products")
+    team = frame.team
+    due = team.committed - stmt.pending
     done = [p for p in team.products if p.group is not None and p.group < due]
     for finished in done:
         _complete(block, finished, team)

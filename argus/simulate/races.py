@@ -181,7 +181,7 @@ def report(
         count=int(found.bad.sum()),
         story=_story(
             block, _earlier(found), _later(touch, step, int(thread[at])), memory, int(grain[at]),
-            events.reason(block, found, block.run.log.events[step.event]),
+            events.reason(block, found, block.run.log.events[step.event], across),
         ),
     )  # fmt: skip
 

@@ -46,7 +46,7 @@ def replay(
     """Run `blocks` (None: the whole grid, then also coverage) of the explicit kernel and return what it breaks.
 
     `schedule`: as in `simulate`; None: the program's order and, for a kernel with roles that breaks nothing in it,
-    "reverse" and "lazy".
+    "reverse" and "lazy". Programs of a persistent kernel run in one block, and in two in "reverse".
 
     `sizes`: the value of every size and scalar parameter; symbolic strides may be given too, and are otherwise
     those of a contiguous tensor. Tensors hold small pseudo-random values that depend on the name, the coordinate
@@ -66,7 +66,7 @@ def replay(
         grid = grid_of(run, None, blocks)
         if blocks is None and grid is not None and prod(grid) > _MOST_BLOCKS:
             raise NotReplayable(f"the grid has {prod(grid)} blocks")
-        violations = run_blocks(run, blocks, grid, name).violations
+        violations = run_blocks(run, blocks, grid, name, 2 if name == "reverse" else 1).violations
         if violations:
             break
     return violations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 import numpy as np
@@ -21,8 +21,8 @@ from argus.simulate.machine import Block, Program, Run
 from argus.simulate.memory import Contents, Dense, GlobalTensor
 from argus.simulate.numeric import Array, round_to
 from argus.simulate.order import Order
-from argus.simulate.outcome import Outcome, Stopped, Violation
-from argus.simulate.schedule import Schedule, run_block
+from argus.simulate.outcome import NotReplayable, Outcome, Stopped, Violation
+from argus.simulate.schedule import Path, Schedule, run_block
 from argus.simulate.specification import check_spec
 from argus.simulate.tagset import BOTTOM, Schemas, Tags
 from argus.simulate.usage import Usage, taggable, usage
@@ -58,12 +58,34 @@ def simulate(
     """
     params = launch.bind(kernel, arguments)
     launch.check_ranges(kernel, arguments, params)
-    keep = bool(_specifications(kernel))
-    contents: dict[str, Contents] = {
-        t.name: Dense(round_to(np.asarray(arguments[t.name]), t.dtype), keep) for t in kernel.tensors
-    }
-    run = prepare(kernel, params, contents, checks, tags, stop_at_first, MOST_ITERATIONS)
+    run = prepare(kernel, params, _dense(kernel, arguments), checks, tags, stop_at_first, MOST_ITERATIONS)
     return run_blocks(run, blocks, grid_of(run, grid, blocks), schedule, resident)
+
+
+def explore(
+    kernel: Kernel, arguments: Mapping[str, Argument], *, most: int = 1000, resident: int = 1
+) -> Iterator[Outcome]:
+    """The outcome of every schedule of a small kernel: every order of its roles or warps, of arriving bulk copies, and
+    of what bulk stores do; with operands of products read early and late. Arguments and errors as in `simulate`.
+
+    Raises `NotReplayable` if there are more than `most` schedules.
+    """
+    count = 0
+    for early in (False, True):
+        path: Path | None = Path()
+        while path is not None:
+            if count == most:
+                raise NotReplayable(f"the kernel has more than {most} schedules")
+            count += 1
+            params = launch.bind(kernel, arguments)
+            run = prepare(kernel, params, _dense(kernel, arguments), True, False, False, MOST_ITERATIONS)
+            yield run_blocks(run, None, grid_of(run, None, None), path.schedule(early), resident)
+            path = path.following()
+
+
+def _dense(kernel: Kernel, arguments: Mapping[str, Argument]) -> dict[str, Contents]:
+    keep = bool(_specifications(kernel))
+    return {t.name: Dense(round_to(np.asarray(arguments[t.name]), t.dtype), keep) for t in kernel.tensors}
 
 
 def _specifications(kernel: Kernel) -> list[Spec]:
@@ -132,12 +154,12 @@ def run_blocks(
     run: Run,
     blocks: Sequence[tuple[int, ...]] | None,
     grid: tuple[int, ...] | None,
-    schedule: str,
+    schedule: str | Schedule,
     resident: int = 2,
 ) -> Outcome:
     """Run the blocks in order, then check what only the end shows."""
     chosen = list(blocks) if blocks is not None else walk_grid(grid or (), run.kernel.group)
-    order = Schedule.parse(schedule, run.kernel)
+    order = Schedule.parse(schedule, run.kernel) if isinstance(schedule, str) else schedule
     complete = blocks is None
     programs = [Program(index, number) for number, index in enumerate(chosen)]
     step = len(programs) if not run.kernel.persistent else resident if complete else 1

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import get_args
 
@@ -71,6 +71,39 @@ class Schedule:
             return int(draw.integers(flying)) if must or draw.integers(2) else None
 
         return Schedule(lambda ready, last: int(draw.choice(ready)), arrive, True)
+
+
+@dataclass(slots=True)
+class Path:
+    """The decisions of one run: `taken` to begin with, then always the first way; `ways` counts those there were."""
+
+    taken: list[int] = field(default_factory=list)
+    ways: list[int] = field(default_factory=list)
+
+    def choose(self, ways: int) -> int:
+        """The next decision, of that many."""
+        if ways == 1:
+            return 0
+        at = len(self.ways)
+        self.ways.append(ways)
+        if at == len(self.taken):
+            self.taken.append(0)
+        return self.taken[at]
+
+    def following(self) -> Path | None:
+        """The next path after this one was run; None after the last."""
+        for at in reversed(range(len(self.ways))):
+            if self.taken[at] + 1 < self.ways[at]:
+                return Path([*self.taken[:at], self.taken[at] + 1])
+        return None
+
+    def schedule(self, early: bool) -> Schedule:
+        """The schedule that takes this path; `early`: products read their operands at the issue."""
+
+        def arrive(flying: int, must: bool) -> int | None:
+            return self.choose(flying) if must else (None, *range(flying))[self.choose(flying + 1)]
+
+        return Schedule(lambda ready, last: ready[self.choose(len(ready))], arrive, True, early)
 
 
 def _first(flying: int, must: bool) -> int | None:

@@ -65,7 +65,7 @@ class _Size:
 
 
 def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
-    """Up to four admissible values of all sizes and integer arguments, small, with tails.
+    """Up to five admissible values of all sizes and integer arguments, small, all but one with tails.
 
     Loops run 0 times, once, twice, and five times, which is more than there are stages.
     """
@@ -74,6 +74,7 @@ def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
         {s.name: s.tile + s.unit for s in sizes},
         {s.name: 0 if s.looped else s.unit for s in sizes},
         {s.name: max(s.unit, s.tile - s.unit) if s.looped else s.tile for s in sizes},
+        {s.name: 2 * s.tile for s in sizes},
         {s.name: 4 * s.tile + s.unit if s.looped else max(s.unit, s.tile - s.unit) for s in sizes},
     )
     found: list[dict[str, int]] = []

@@ -96,10 +96,10 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 product.fence(block, frame)
             case MmaCommit():
                 block.passes(stmt, frame, "commit")
-                product.commit(frame.team)
-            case MmaWait(pending=pending):
+                product.commit(block, stmt, frame)
+            case MmaWait():
                 block.passes(stmt, frame, "wait")
-                product.wait(block, frame.team, pending)
+                product.wait(block, stmt, frame)
             case BulkCommit():
                 block.passes(stmt, frame, "commit")
                 stores.commit(frame, block)

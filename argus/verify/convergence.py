@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import Elem, Expr, LoopVar, Param, ProgramId, Thread, rewrite, walk
-from argus.ir.nodes import Barrier, For, Fragment, Kernel
+from argus.ir.instruction import WGMMA
+from argus.ir.nodes import Barrier, For, Fragment, Kernel, Mma, MmaCommit, MmaWait, Stmt
 from argus.simulate.sizes import integer_parameters
 from argus.verify.bounds import BoundsChecker
 from argus.verify.findings import Finding, Place, unknown
 from argus.verify.program import Site, is_collective, is_uniform
 from argus.verify.solver import Answer, Solver, z3
 
+_WARPGROUP = 4  # warps
 _OTHER = Param("other thread")
 
 
@@ -23,7 +25,7 @@ def check(bounds: BoundsChecker) -> list[Finding]:
     for site in bounds.sites:
         if is_collective(site):
             for guard in site.guards:
-                finding = _diverges(bounds, site, guard, whole_block=isinstance(site.stmt, Barrier))
+                finding = _diverges(bounds, site, guard, _team(kernel, site.stmt))
                 if finding is not None:
                     findings.append(finding)
                     break
@@ -51,19 +53,32 @@ def _held_by_all(kernel: Kernel, name: str) -> bool:
     return isinstance(obj, Fragment) and obj.layout is not None and bool((obj.layout.locate() >= 0).all())
 
 
-def _diverges(bounds: BoundsChecker, site: Site, guard: Expr, whole_block: bool) -> Finding | None:
+def _team(kernel: Kernel, stmt: Stmt) -> tuple[str, int]:
+    """Who must meet at a statement, and how many threads that is."""
+    match stmt:
+        case Barrier():
+            return "the block", kernel.num_threads
+        case MmaCommit() | MmaWait():
+            return "the warpgroup", _WARPGROUP * kernel.warp_size
+        case Mma(instr=instr) if instr in WGMMA:
+            return "the warpgroup", _WARPGROUP * kernel.warp_size
+        case _:
+            return "the warp", kernel.warp_size
+
+
+def _diverges(bounds: BoundsChecker, site: Site, guard: Expr, team: tuple[str, int]) -> Finding | None:
     kernel, solver = bounds.kernel, bounds.solver
+    (who, size), whole_block = team, isinstance(site.stmt, Barrier)
     guard = _without_block_values(kernel, guard)
     if is_uniform(guard):
         return None
-    who = "the block" if whole_block else "the warp"
     what = "barrier" if whole_block else "collective operation"
     help = f"move the {what} out of the branch, so that every thread of {who} reaches it"
     if any(isinstance(e, Elem) for e in walk(guard)):
         text = f"cannot decide whether all threads of {who} reach this {what}: the branch depends on data"
         return unknown("convergence-unknown", "convergence", site.stmt.span, text, help)
     other = solver.integer(_OTHER)
-    mine, size = solver.integer(Thread()), kernel.warp_size
+    mine = solver.integer(Thread())
     facts = [*_outer_facts(bounds, site, guard), other >= 0, other < kernel.num_threads]
     if not whole_block:
         facts.append(mine / size == other / size)

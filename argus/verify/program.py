@@ -37,6 +37,8 @@ from argus.ir.nodes import (
     MbarrierExpect,
     MbarrierWait,
     Mma,
+    MmaCommit,
+    MmaWait,
     Programs,
     Role,
     Roles,
@@ -243,8 +245,9 @@ def is_launch_constant(expr: Expr) -> bool:
 
 
 def is_collective(site: Site) -> bool:
-    """Whether lanes of a warp (or all threads of the block) must meet here."""
-    return isinstance(site.stmt, (Barrier, Mma)) or any(a.holders is Holders.WARP for a in site.accesses)
+    """Whether lanes of a warp, the warps of a warpgroup, or all threads of the block must meet here."""
+    together = isinstance(site.stmt, (Barrier, Mma, MmaCommit, MmaWait))
+    return together or any(a.holders is Holders.WARP for a in site.accesses)
 
 
 def _extents(stmt: Stmt) -> tuple[int, ...]:

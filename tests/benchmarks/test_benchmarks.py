@@ -203,3 +203,22 @@ def test_attention_has_a_row_whatever_its_peers_do() -> None:
     assert isinstance(row["error"], float) and 0 < row["error"] < 0.1
     assert problems == [f"flash at {case}: ValueError: not on this machine"]
     assert set(attention.means([row])) == {f"speed / {n}, 1 cases, geometric mean" for n in ("cuDNN", "best")}
+
+
+def test_pictures_follow_the_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The pictures that the documents show are those of the figures that are kept."""
+    from benchmarks import plot
+
+    monkeypatch.chdir(Path(__file__).parents[2])
+    kept = {p.name: p.read_text(encoding="utf-8") for p in plot.PICTURES.glob("*.svg")}
+    monkeypatch.setattr(plot, "PICTURES", tmp_path)
+    assert {p.name: p.read_text(encoding="utf-8") for p in plot.draw()} == kept
+
+
+def test_static_conflicts() -> None:
+    """A transposition without a swizzle conflicts as its layout says; with one it does not."""
+    from benchmarks.conflicts import CASES, static
+
+    counts = {case.name: static(case) for case in CASES if case.name.startswith("transpose")}
+    assert counts["transpose"] == {"ld": (4096, 4096), "st": (4096, 4096)}
+    assert counts["transpose_rows"] == {"ld": (32768, 4096), "st": (4096, 4096)}

@@ -14,6 +14,7 @@ from argus.diagnostic import LaunchError
 from argus.kernels import matmul
 from argus.kernels.gemm import gelu, gemm
 from argus.kernels.matmul import Matmul
+from argus.kernels.operands import arguments, request
 from argus.kernels.tiling import Tile
 from tests.kernels.common import TARGETS, assert_proved, random
 
@@ -97,6 +98,29 @@ def test_nothing_to_add_up_and_nothing_to_write(device: str) -> None:
     a, b, bias = numbers(5, 0, device=device), numbers(0, 8, device=device), numbers(8, device=device)
     near(matmul(a, b, bias=bias, epilogue=shifted), (bias.double() + 1.5).clamp(min=0).expand(5, 8))
     assert matmul(numbers(0, 8, device=device), numbers(8, 8, device=device)).shape == (0, 8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "names", "of_strides"),
+    [
+        ((4, 8), (8, 1), "M K", "lda 1"),
+        ((4, 8), (1, 4), "K M", "lda 1"),
+        ((8, 1), (1, 8), "K M", "lda 1"),  # one row of 8, transposed: its elements are consecutive
+        ((1, 8), (8, 1), "M K", "lda 1"),
+        ((4, 1), (3, 5), "M K", "lda 1"),
+        ((1, 4), (3, 5), "K M", "lda 1"),
+        ((4, 8), (20, 2), "M K", "lda sa"),
+        ((2, 4, 8), (99, 1, 4), "Z K M", "za lda 1"),
+    ],
+)
+def test_operands_are_described_as_memory_has_them(
+    shape: tuple[int, ...], strides: tuple[int, ...], names: str, of_strides: str
+) -> None:
+    a = torch.zeros(400, dtype=SIXTEEN).as_strided(shape, strides)
+    b, c = numbers(shape[-1], 8), torch.empty(*shape[:-1], 8)
+    (first, *_), constants = arguments(request(a, b, c, *[None] * 5), False, torch.ones(1))
+    assert (constants["A"], constants["A_STRIDES"]) == (names, of_strides)
+    assert first.shape == (a.shape if names.endswith("K") else a.mT.shape)
 
 
 def test_a_second_call_prepares_nothing() -> None:

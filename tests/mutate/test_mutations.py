@@ -54,10 +54,10 @@ def test_what_is_edited_in_roles() -> None:
 def test_sizes_have_tails_and_empty_loops(name: str) -> None:
     kernel = explicit(name)
     vectors = size_vectors(kernel)
-    assert 3 <= len(vectors) <= 4
+    assert 4 <= len(vectors) <= 5
     assert all(admissible(kernel, v) for v in vectors)
     if name == "gemm":  # 32 of K a step, 3 stages
-        assert sorted(-(-v["K"] // 32) for v in vectors) == [0, 1, 2, 5]
+        assert sorted(-(-v["K"] // 32) for v in vectors) == [0, 1, 2, 2, 5]
         assert any(v["M"] > 128 and v["M"] % 128 for v in vectors)
     if name == "rmsnorm":
         assert any(v["N"] == 1024 for v in vectors) and all(v["N"] <= 1024 for v in vectors)

@@ -10,7 +10,7 @@ import pytest
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, coords, op
 from argus.ir.instruction import INSTRUCTIONS
-from argus.ir.nodes import Access, BulkWait, Copy, Kernel, Map, Shared, Stmt
+from argus.ir.nodes import Access, BulkCommit, BulkWait, Copy, Kernel, Map, ProxyFence, Shared, Stmt
 from argus.ir.text import print_kernel
 from argus.ir.types import DType, bfloat16, float8_e4m3fn, float16, float32
 from argus.ir.visit import map_accesses, walk
@@ -174,3 +174,11 @@ def test_matrices_move_together_only_as_far_as_digits_go() -> None:
     even = parse_fragment("[64x32 | t 4@1*2 8@0 4@0*16 | v 2@1 2@0*8 4@1*8]")
     tile = Shared("tile", bfloat16, (64, 32), parse("(64,32):(32,1)"))
     assert matrix_width(tile, coords(2), even, INSTRUCTIONS["stmatrix"]) == 8
+
+
+@pytest.mark.parametrize(("stages", "groups"), [(3, 1), (4, 4)])
+def test_one_barrier_does_for_panels_that_all_have_room(stages: int, groups: int) -> None:
+    kernel = lower(gemm(tile=(128, 256, 64), num_warps=8, stages=stages), "sm_90a")
+    assert sum(isinstance(s, BulkCommit) for s in walk(kernel.body)) == groups
+    assert sum(isinstance(s, ProxyFence) for s in walk(kernel.body)) == groups
+    assert len(copies(kernel, "tma.store")) == 4
