@@ -40,10 +40,25 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
     return code, json.loads(captured.out)
 
 
-@pytest.mark.parametrize(("name", "killed"), [("vector_add", 25), ("transpose", 50), ("softmax", 20)])
-def test_nothing_is_missed_of_specified_kernels(name: str, killed: int, capsys: pytest.CaptureFixture[str]) -> None:
-    sample = ["--count", "30", "--seed", "3"] if name == "softmax" else []
-    code, (trial,) = run(capsys, str(EXAMPLES / f"{name}.py"), *sample)
+@pytest.mark.parametrize(
+    ("name", "count", "killed", "target"),
+    [
+        ("vector_add", None, 25, "sm_80"),
+        ("transpose", None, 50, "sm_80"),
+        ("embedding", 20, 12, "sm_80"),
+        ("softmax", 12, 8, "sm_80"),
+        ("column_sum", 20, 14, "sm_80"),
+        ("gemm_explicit", 6, 3, "sm_80"),
+        pytest.param("linear", 30, 15, "sm_90a", marks=pytest.mark.slow),
+        pytest.param("gemm", 30, 15, "sm_80", marks=pytest.mark.slow),
+        pytest.param("gemm_hopper", 30, 15, "sm_90a", marks=pytest.mark.slow),
+    ],
+)
+def test_nothing_is_missed_of_specified_kernels(
+    name: str, count: int | None, killed: int, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample = [] if count is None else ["--count", str(count), "--seed", "3"]
+    code, (trial,) = run(capsys, str(EXAMPLES / f"{name}.py"), "--target", target, *sample)
     assert (code, trial["kernel"], trial["missed"]) == (0, name, 0)
     assert trial["killed"] >= killed
     outcomes = [m["outcome"] for m in trial["mutants"]]
@@ -80,6 +95,18 @@ def test_a_kernel_that_is_not_proved_has_no_mutants() -> None:
     wrong = OPEN.replace("grid [(N + 31) // 32]", "grid [N // 32]")
     with pytest.raises(VerificationError, match="output-not-covered"):
         mutate.trial(parse_kernel(wrong), 0, None, 30.0)
+
+
+def test_several_files(capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(EXAMPLES / f"{name}.py") for name in ("vector_add", "transpose")]
+    code, trials = run(capsys, *files, "--count", "2")
+    assert (code, [t["kernel"] for t in trials], [t["count"] for t in trials]) == (
+        0,
+        ["vector_add", "transpose"],
+        [2, 2],
+    )
+    assert main(["mutate", *files, "--count", "2"]) == 0
+    assert "all kernels" in capsys.readouterr().out
 
 
 def test_exit_codes_and_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

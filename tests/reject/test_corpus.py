@@ -30,15 +30,23 @@ def cases(of: str) -> tuple[Case, ...]:
     return found
 
 
+SLOW = {"gemm_hopper", "split_k"}
+"""The kernels that take the longest to prove and to replay; every class has a quicker one."""
+
+
+def marks(case: Case) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow] if case.name in SLOW else []
+
+
 CASES = [
-    pytest.param(name, case, id=f"{name}-{case.name}-{number}")
+    pytest.param(name, case, id=f"{name}-{case.name}-{number}", marks=marks(case))
     for name in CLASSES
     for number, case in enumerate(cases(name))
 ]
 ACCEPTED = {f"{c.name}-{c.target}" + ("-edited" if c.also else ""): c for name in CLASSES for c in cases(name)}
 
 
-@pytest.mark.parametrize("case", ACCEPTED.values(), ids=ACCEPTED)
+@pytest.mark.parametrize("case", [pytest.param(c, id=name, marks=marks(c)) for name, c in ACCEPTED.items()])
 def test_accepted(case: Case) -> None:
     report = verify(case.accepted(), LIMIT_S)
     assert report.verdict is Verdict.PROVED, report.diagnostics
