@@ -29,7 +29,7 @@ from argus.runtime.executable import CachedSource
 from argus.tuning.build import Build, Order, build_all, in_a_process
 from argus.tuning.progress import progress
 
-TRIED = 4
+TRIED = 5
 """Tiles that are timed for each shape, and the most that the model may expect of one, times the best."""
 SLOWER = 1.6
 _BATCHES = 5

@@ -182,7 +182,10 @@ PROOFS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", PROOFS)
+QUICK = ("rows", "columns", "few rows")
+
+
+@pytest.mark.parametrize("case", [c if c in QUICK else pytest.param(c, marks=pytest.mark.slow) for c in PROOFS])
 def test_proved_for_hopper(case: str) -> None:
     constants = {"num_warps": 8, "STAGES": 2, **PROOFS[case]}
     assert_proved("gemm", "gemm", "sm_90a", **{"MULTIPLY": constants.get("IN", "bfloat16"), **constants})
