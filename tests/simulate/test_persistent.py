@@ -108,6 +108,12 @@ REJECTED: dict[str, tuple[Edit, set[tuple[str, str]]]] = {
         ("          proxy_fence\n          barrier\n",
          "          if thread == 0 {\n            proxy_fence\n          }\n          barrier\n"),
         {("missing-proxy-fence", "t")}),
+    "buffers are not handed back": (
+        ("          mbarrier_arrive empty[n % 2]\n", ""), {("deadlock", "full[0]")}),
+    "the last buffer of a program is not handed back": (
+        ("          mbarrier_arrive empty[n % 2]\n",
+         "          if k + 64 < K {\n            mbarrier_arrive empty[n % 2]\n          }\n"),
+        {("deadlock", "full[0]")}),
     "a box of another program": (
         ("copy y[program_id(0) * 16 + c0", "copy y[program_id(0) // 2 * 16 + c0"),
         {("block-race", "y"), ("output-not-covered", "y"), ("output-written-twice", "y")}),

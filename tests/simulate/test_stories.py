@@ -28,6 +28,7 @@ ROLES = {
 PROGRAMS = {
     "proxy_fence": ("no fence between what the threads read and the next box", "missing-proxy-fence"),
     "store_source": ("the source is written while a store may read it", "data-race"),
+    "programs_deadlock": ("the last buffer of a program is not handed back", "deadlock"),
     "programs": ("a box of another program", "block-race"),
 }
 
