@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from typing_extensions import assert_never
 
 from argus.backend.abi import arguments, entry, shared_bytes
@@ -109,7 +111,7 @@ def _head(kernel: Kernel, writer: Writer) -> None:
 def _opening(writer: Writer, thread: str, fragments: tuple[Fragment, ...]) -> None:
     """What the statements of a kernel or a role start from: the thread, its share of addresses, its registers."""
     writer.line(f"{'int' if writer.kernel.persistent else 'const int'} thread = {thread};")
-    _prologue(writer)
+    _prologue(writer, 0)
     for f in fragments:
         layout = register_layout(f)
         name = writer.names[f.name]
@@ -117,8 +119,9 @@ def _opening(writer: Writer, thread: str, fragments: tuple[Fragment, ...]) -> No
     writer.line("")
 
 
-def _prologue(writer: Writer) -> None:
-    for (ctype, text), name in writer.prologue.items():
+def _prologue(writer: Writer, start: int) -> None:
+    """The variables of the prologue from number `start` on."""
+    for (ctype, text), name in list(writer.prologue.items())[start:]:
         writer.line(f"const {ctype} {name} = {text};")
 
 
@@ -134,18 +137,24 @@ def _comma(items: list[str]) -> list[str]:
 
 
 def _statements(body: tuple[Stmt, ...], writer: Writer) -> None:
-    for i, stmt in enumerate(body):
-        if isinstance(stmt, Map) and _is_overwritten(stmt, body[i + 1 :], writer.kernel):
-            writer.line(f"argus::wgmma_forget({writer.names[stmt.dst.obj]});")
-            writer.empty.add(stmt.dst.obj)
-            writer.flight = writer.flight.forgetting(stmt.dst.obj)
-            continue
-        held = writer.flight.held(stmt)
-        for fragment in writer.kernel.fragments:
-            if fragment.name in held:
-                writer.line(f"argus::wgmma_hold({writer.names[fragment.name]});")
-        _statement(stmt, writer)
-        writer.flight = writer.flight.after(stmt)
+    for place in range(len(body)):
+        _statement_at(body, place, writer)
+
+
+def _statement_at(body: tuple[Stmt, ...], place: int, writer: Writer) -> None:
+    """Statement number `place`, behind those before it."""
+    stmt = body[place]
+    if isinstance(stmt, Map) and _is_overwritten(stmt, body[place + 1 :], writer.kernel):
+        writer.line(f"argus::wgmma_forget({writer.names[stmt.dst.obj]});")
+        writer.empty.add(stmt.dst.obj)
+        writer.flight = writer.flight.forgetting(stmt.dst.obj)
+        return
+    held = writer.flight.held(stmt)
+    for fragment in writer.kernel.fragments:
+        if fragment.name in held:
+            writer.line(f"argus::wgmma_hold({writer.names[fragment.name]});")
+    _statement(stmt, writer)
+    writer.flight = writer.flight.after(stmt)
 
 
 def _is_overwritten(stmt: Map, rest: tuple[Stmt, ...], kernel: Kernel) -> bool:
@@ -209,7 +218,9 @@ def _loop(stmt: For, writer: Writer) -> None:
     if fresh:
         writer.natural.add(stmt.var)
     with writer.block(f"for (int {name} = {start}; {name} < {stop}; {name} += {stmt.step})"):
-        _iterations(stmt, writer)
+        before, writer.flight = writer.flight, writer.flight.after(stmt)  # in front of any iteration as well
+        _statements(stmt.body, writer)
+        writer.flight = before
         if stmt.counter is not None:
             count = writer.names[stmt.counter.name]
             writer.line(f"{count} = {count} + 1 == {stmt.counter.wrap} ? 0 : {count} + 1;")
@@ -217,40 +228,47 @@ def _loop(stmt: For, writer: Writer) -> None:
         writer.natural.discard(stmt.var)
 
 
-def _iterations(stmt: For | Programs, writer: Writer) -> None:
-    before = writer.flight
-    writer.flight = before.after(stmt)  # in front of any iteration as well
-    _statements(stmt.body, writer)
-    writer.flight = before
-
-
 def _programs(stmt: Programs, writer: Writer) -> None:
     """A loop over the programs of the grid, from the block's own on; the first axis of the grid counts fastest.
 
-    What depends on the thread is computed anew for each program: kept, it would take the registers of products.
+    What depends on the thread or on the program is computed anew for each program, and not before something needs it:
+    kept any longer, it would take registers from products in flight, and ptxas makes those wait for one another.
     """
     extents = [Printer(writer).text(extent, ATOM) for extent in writer.kernel.grid or ()]
     if not extents:
         raise problem("not-explicit", "a persistent kernel declares no grid", stmt.span)
     step = "program += argus::num_blocks()"
     with writer.block(f"for (int program = argus::block_id<0>(); program < {' * '.join(extents)}; {step})"):
-        if writer.kernel.group > 1:
-            ids = f"argus::grouped_program<{writer.kernel.group}>(program, {', '.join(extents)})"
-            writer.line(f"const auto [block0, block1] = {ids};")
-        else:
-            rest = "program"
-            for axis, extent in enumerate(extents):
-                last = axis == len(extents) - 1
-                writer.line(f"const int block{axis} = {rest}{'' if last else f' % {extent}'};")
-                rest += f" / {extent}"
         outer, writer.prologue = writer.prologue, {}
-        before, writer.lines = writer.lines, []
-        _iterations(stmt, writer)
-        body, writer.lines = writer.lines, before
-        writer.line("argus::anew(thread);")
-        _prologue(writer)
-        writer.lines += body
-        writer.prologue = outer
+        before, writer.flight = writer.flight, writer.flight.after(stmt)
+        unknown = True
+        for place in range(len(stmt.body)):
+            lines, writer.lines, defined = writer.lines, [], len(writer.prologue)
+            _statement_at(stmt.body, place, writer)
+            own, writer.lines = writer.lines, lines
+            if unknown and any(_PROGRAM_ID.search(line) for line in own):
+                unknown = False
+                _program_ids(extents, writer)
+            if len(writer.prologue) > defined:
+                writer.line("argus::anew(thread);")
+                _prologue(writer, defined)
+            writer.lines += own
+        writer.prologue, writer.flight = outer, before
+
+
+_PROGRAM_ID = re.compile(r"\bblock[012]\b")
+
+
+def _program_ids(extents: list[str], writer: Writer) -> None:
+    if writer.kernel.group > 1:
+        ids = f"argus::grouped_program<{writer.kernel.group}>(program, {', '.join(extents)})"
+        writer.line(f"const auto [block0, block1] = {ids};")
+        return
+    rest = "program"
+    for axis, extent in enumerate(extents):
+        last = axis == len(extents) - 1
+        writer.line(f"const int block{axis} = {rest}{'' if last else f' % {extent}'};")
+        rest += f" / {extent}"
 
 
 def _branch(stmt: If, writer: Writer) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from argus.backend.cuda import toolchain
 from argus.backend.emit import emit
+from argus.frontend import Options, check, parse
+from argus.passes import lower
+from argus.source import SourceFile
 from tests.backend import hopper_operands
 from tests.backend.hopper_kernels import gemm
 from tests.conftest import require
@@ -76,3 +80,15 @@ def test_operands(name: str) -> None:
     assert sum("!UPT" in text for text in products) == repeats
     for group in products_until_wait(sass):
         assert not {"MOV", "FADD", "WARPGROUP.DEPBAR.LE", "R2UR"} & set(group)
+
+
+@pytest.mark.parametrize("stages", [3, 4])
+def test_products_of_the_persistent_example_do_not_wait_for_one_another(stages: int) -> None:
+    """ptxas says so where it makes them; few registers are left beside the accumulator's."""
+    require(toolchain.find_compiler(), "NVRTC or nvcc")
+    path = Path(__file__).parents[3] / "examples" / "gemm_hopper.py"
+    options = Options(target="sm_90a", constexprs={"STAGES": stages})
+    kernel = lower(check(parse(SourceFile(path.name, path.read_text())), path.stem, options), "sm_90a")
+    assert kernel.persistent
+    _, resources = toolchain.compile(emit(kernel), "sm_90a")
+    assert (resources.registers, resources.spill_bytes, resources.warnings) == (168, 0, ())
