@@ -46,7 +46,7 @@ def replay(
     """Run `blocks` (None: the whole grid, then also coverage) of the explicit kernel and return what it breaks.
 
     `schedule`: as in `simulate`; None: the program's order and, for a kernel with roles that breaks nothing in it,
-    "reverse" and "lazy". Programs of a persistent kernel run in one block, and in two in "reverse".
+    "reverse", "lazy" and each role eagerly. Programs of a persistent kernel run in one block, and in two in "reverse".
 
     `sizes`: the value of every size and scalar parameter; symbolic strides may be given too, and are otherwise
     those of a contiguous tensor. Tensors hold small pseudo-random values that depend on the name, the coordinate
@@ -59,7 +59,9 @@ def replay(
     """
     given = dict(tensors or {})
     params = _params(kernel, sizes, floats[2])
-    names = (schedule,) if schedule is not None else _SCHEDULES if kernel_roles(kernel) else _SCHEDULES[:1]
+    roles = kernel_roles(kernel)
+    every = (*_SCHEDULES, *(f"eager-{role.name}" for role in roles)) if roles else _SCHEDULES[:1]
+    names = (schedule,) if schedule is not None else every
     for name in names:
         contents = {t.name: _contents(kernel, t, params, given.get(t.name), seed, floats) for t in kernel.tensors}
         run = prepare(kernel, params, contents, True, tags, False, iterations)

@@ -2,9 +2,9 @@
 
     python -m tests.verify.differential --count 10000 --seed 1
 
-No kernel that is proved may break a rule in the simulator, at any size and under any schedule tried; every refutation
-carries a replayed witness (the verifier itself demotes those that do not replay). Prints a line for every
-disagreement, a table by family, and why kernels stay unknown.
+No kernel that is proved may break a rule in the simulator, at any size and under any schedule tried, nor in any order
+of the events of small runs (`interleavings`); every refutation carries a replayed witness (the verifier itself demotes
+those that do not replay). Prints a line for every disagreement, a table by family, and why kernels stay unknown.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -24,13 +25,19 @@ from argus.diagnostic import Diagnostic, Severity, SourceError, Verdict
 from argus.ir.nodes import InRange, Kernel
 from argus.ir.text import print_kernel
 from argus.simulate import NotReplayable, replay
+from argus.simulate.launch import scalar
 from argus.simulate.usage import kernel_roles
 from argus.verify import verify
 from tests.strategies import kernels, mutations, sizes
+from tests.verify.interleavings import Unmodelled, explore
 
 LIMIT_S = 30.0
 """Seconds of verification per kernel."""
-COLUMNS = ("kernels", "proved", "refuted", "unknown", "refused", "simulations", "disagreements", "seconds")
+COLUMNS = ("kernels", "proved", "refuted", "unknown", "refused", "simulations", "explored", "disagreements", "seconds")
+MOST_STATES = 5000
+"""States of an automaton beyond which not all orders of events are tried."""
+MOST_PROGRAMS = 3
+"""Programs of a block, of which all orders of events are tried."""
 
 
 @dataclass
@@ -139,6 +146,22 @@ def _simulate(kernel: Kernel, mutation: str, tried: list[dict[str, int]], tally:
             if found:
                 _disagree(kernel, mutation, f"proved, and yet at {values}, {schedule}: {found[0]}", tally)
                 return
+    if kernel.barriers:
+        for values in tried:
+            _explore(kernel, mutation, values, tally)
+
+
+def _explore(kernel: Kernel, mutation: str, values: dict[str, int], tally: Tally) -> None:
+    """All orders of events in the first block."""
+    grid = [int(scalar(extent, values)) for extent in kernel.grid or ()]
+    programs = list(product(*(range(n) for n in grid)))[: MOST_PROGRAMS if kernel.persistent else 1]
+    try:
+        wrong = explore(kernel, values, programs, MOST_STATES) if programs else None
+    except Unmodelled:
+        return
+    tally.numbers[kernel.name, "explored"] += wrong is not None
+    if wrong:
+        _disagree(kernel, mutation, f"proved, and yet in some order of events at {values}: {wrong}", tally)
 
 
 def _disagree(kernel: Kernel, mutation: str, text: str, tally: Tally) -> None:

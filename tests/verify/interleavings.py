@@ -52,6 +52,10 @@ class Unmodelled(Exception):
     """The kernel has something that this automaton does not know."""
 
 
+class Wrong(Exception):
+    """What goes wrong in some order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One step of an agent. `cells` are touched at once, or, for products, `busy` tells for how long."""
@@ -106,7 +110,10 @@ class _Trace:
 
     def cell(self, access: Access) -> Cell:
         tile = self.shared[access.obj]
-        return (tile.name, self.value(access.index[0]) if len(tile.shape) > 2 else 0)
+        place = self.value(access.index[0]) if len(tile.shape) > 2 else 0
+        if not 0 <= place < tile.shape[0]:
+            raise Wrong(f"there is no buffer {place} of {tile.name}")
+        return tile.name, place
 
     def block(self, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
@@ -134,8 +141,8 @@ class _Trace:
                 self.groups.append(self.open)
                 self.open = frozenset()
             case MmaWait(pending=pending):
-                del self.groups[: max(0, len(self.groups) - pending)]
                 self.add(Event("step"))
+                del self.groups[: max(0, len(self.groups) - pending)]
             case Mma(a=a, b=b, instr=instr) if instr in WGMMA:
                 cells = frozenset(self.cell(x) for x in (a, b) if x.obj in self.shared)
                 self.add(Event("read", cells=cells))
@@ -207,10 +214,6 @@ class State:
     at: tuple[int, ...]
     phases: tuple[Phase, ...]
     flying: Flying
-
-
-class Wrong(Exception):
-    """What goes wrong in some order."""
 
 
 class Block:
