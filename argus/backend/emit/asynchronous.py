@@ -93,10 +93,27 @@ def _box(stmt: Copy, outside: Access, writer: Writer) -> str:
 
 
 def finish(body: tuple[Stmt, ...], writer: Writer) -> None:
-    """A block's shared memory is there until its bulk stores have read it."""
+    """A block's shared memory is there until its bulk stores have read it: those of no group yet get theirs."""
+    if not any(_bulk_store(s) for s in visit.walk(body)):
+        return
+    committed = True
+
+    def block(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        nonlocal committed
+        stores = [i for i, s in enumerate(stmts) if _bulk_store(s)]
+        committed = committed and (not stores or any(isinstance(s, BulkCommit) for s in stmts[stores[-1] :]))
+        return stmts
+
+    visit.rewrite_blocks(body, block)
     last = next((s for s in reversed(body) if not isinstance(s, Tag | AssertTags | Spec)), None)
-    if last != BulkWait(0) and any(isinstance(s, Copy) and s.instr == "tma.store" for s in visit.walk(body)):
+    if not committed:
+        writer.line("if (thread == 0) argus::bulk_commit();")
+    if not committed or last != BulkWait(0):
         writer.line("if (thread == 0) argus::bulk_wait_read<0>();")
+
+
+def _bulk_store(stmt: Stmt) -> bool:
+    return isinstance(stmt, Copy) and stmt.instr == "tma.store"
 
 
 def initialise(kernel: Kernel, writer: Writer) -> None:
