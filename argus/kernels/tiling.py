@@ -24,6 +24,8 @@ _SLACK = 1024  # bytes of shared memory: mbarriers and alignment
 _FIRST_BYTES_CYCLES = 1500.0  # until the first tile is there
 _LAST_BYTES_CYCLES = 1000.0  # from the last product to the end, besides the bytes of the result
 _STEP_CYCLES = 64.0  # of one step of the depth at least: waits, barriers, issue
+_COPY_CYCLES = 1500.0  # from the order of a tile to its arrival: the stages ahead are multiplied meanwhile
+_REUSE_CYCLES = 600.0  # until a panel of the result has been stored and can be filled again
 _SYNC_SHARE = 0.6  # of the tensor cores' rate that mma.sync reaches
 
 
@@ -141,7 +143,11 @@ def work(problem: Problem, tile: Tile) -> Work:
     read = (tile.block_m + groups * tile.block_n) * tile.block_k * unit
     result = tile.block_m * tile.block_n * out
     flops = 2.0 * prod((tile.block_m, tile.block_n, tile.block_k))
-    least = _STEP_CYCLES * MACHINES[p.target].matrix_rate(p.bits)
+    rate = MACHINES[p.target].matrix_rate(p.bits)
+    waiting = max(0.0, _COPY_CYCLES - (tile.stages - 1) * flops / rate) / tile.stages
+    panel = tile.block_m * _ROW_BITS / 8
+    room = MACHINES[p.target].block_shared_limit - _SLACK - tile.stages * staged
+    reused = _REUSE_CYCLES * max(0.0, ceil(result / panel) - room // panel) if p.bulk and p.bulk_out else 0.0
     real = (min(p.m, tile.block_m) + min(p.n, tile.block_n)) * tile.block_k * unit
     registers = tile.block_m * tile.block_n // (32 * tile.num_warps) + 64
     return Work(
@@ -149,7 +155,7 @@ def work(problem: Problem, tile: Tile) -> Work:
         threads=32 * (tile.num_warps + tile.producers),
         registers=min(registers, 65536 // (32 * (tile.num_warps + tile.producers))),
         shared_bytes=int(tile.stages * staged + min(result, _PANELS * tile.block_m * _ROW_BITS / 8)) + _SLACK,
-        matrix_flops=steps * max(flops, least) / (1.0 if p.bulk else _SYNC_SHARE),
+        matrix_flops=steps * (max(flops, _STEP_CYCLES * rate) + waiting * rate) / (1.0 if p.bulk else _SYNC_SHARE),
         matrix_bits=p.bits,
         scalar_flops=0.0,
         shared_traffic=steps * (staged + read) + 2 * result,
@@ -157,7 +163,7 @@ def work(problem: Problem, tile: Tile) -> Work:
         all_bytes=p.batch * ((p.m * p.k + p.n * p.k) * unit + p.m * p.n * out),
         in_flight=min(tile.stages, steps) * real,
         start_cycles=_FIRST_BYTES_CYCLES if p.bulk else 0.0,
-        idle_cycles=_LAST_BYTES_CYCLES + result / 32 + (0.0 if p.bulk else _FIRST_BYTES_CYCLES),
+        idle_cycles=_LAST_BYTES_CYCLES + result / 32 + reused + (0.0 if p.bulk else _FIRST_BYTES_CYCLES),
     )
 
 
