@@ -17,7 +17,7 @@ from math import ceil, prod
 from argus.tuning.model import MACHINES, Estimate, Machine, Work, estimate
 
 _ROW_BITS = 1024  # a row of a tile that the copy engine brings: 128 bytes
-_MOST_STAGES, _MOST_BULK_STAGES = 4, 10
+_MOST_STAGES, _MOST_BULK_STAGES = 4, 8
 _PANELS = 2  # of the result, each of 128 bytes of every row
 _MOST_ROWS_DEEP = 4  # rows of 128 bytes: steps of up to 256 elements of 16 bits
 _SLACK = 1024  # bytes of shared memory: mbarriers and alignment
