@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from argus.diagnostic import Verdict
-from argus.ir.access import Relation
+from argus.ir.access import Mode, Relation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, rewrite, walk
 from argus.ir.nodes import (
     AssertTags,
@@ -134,6 +134,8 @@ class BoundsChecker:
             return z3.And(solver.integer(elem) == solver.integer(value), *inner)
         if not isinstance(stmt, Copy) or stmt.dst.index != tuple(Coord(i) for i in range(len(stmt.shape))):
             return None
+        if any(a.obj == stmt.src.obj and a.mode is not Mode.READ for s in self.sites for a in s.accesses):
+            return None  # what was declared is what the tensor holds before the kernel
         ranges = [p for p in self.kernel.preconditions if isinstance(p, InRange) and p.tensor == stmt.src.obj]
         value = solver.integer(elem)
         parts = [z3.And(value >= solver.integer(p.lo), value < solver.integer(p.hi)) for p in ranges]
@@ -141,9 +143,9 @@ class BoundsChecker:
             return None
         if stmt.mask is None:
             return z3.And(*parts)
-        if stmt.other is None:
-            return None
         mask = solver.condition(_at(stmt.mask, elem.index))
+        if stmt.other is None:
+            return z3.Implies(mask, z3.And(*parts))
         return z3.If(mask, z3.And(*parts), value == int(stmt.other.value))
 
     # ------------------------------------------------------------------ obligations

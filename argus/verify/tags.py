@@ -307,6 +307,8 @@ class TagAnalysis:
         return result
 
     def _data(self, site: Site, tensor: str, index: tuple[Expr, ...]) -> UnionMap:
+        if any(c.relation.mode is not Mode.READ for c in self.model.accesses_of(tensor)):
+            raise NonAffine(f"the kernel changes the index data of '{tensor}'")
         coords = self.model.coords(len(site.shape))
         texts = ", ".join(self.model.translator.integer(e, coords) for e in index)
         source = self.model.tuple_text(site, coords)
