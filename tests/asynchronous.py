@@ -151,13 +151,16 @@ def launched(
 ) -> tuple[list[str], list[str]]:
     """The same for each of up to five programs, which have tensors of their own; else for the one of a grid [1].
 
-    `programs`: one block may run several of them, one after the other. `common`: a tensor whose tags do not say of
-    which program it is.
+    `programs`: one block may run several of them, one after the other, as a persistent kernel or in a loop of its own.
+    `common`: a tensor whose tags do not say of which program it is.
     """
     if not programs and draw(st.integers(0, 3)):
         return head, body
+    persistent = draw(st.booleans())
+    around, number = ("programs {", "program_id(0)") if persistent else ("for o in 0 .. P step 1 {", "o")
+    number = number if programs else "program_id(0)"
     tensor = re.compile(r"tensor (x|y|out\w*): (\w+)\[(.*?)\] strides \[(.*?)\]")
-    grid = "grid [P] persistent" if programs else "grid [P]"
+    grid = f"grid [{'1' if number == 'o' else 'P'}]{' persistent' if programs and persistent else ''}"
     changes = {"size N": "size N\nsize P", "grid [1]": f"{grid}\nrequires P <= 5"}
     first = [tensor.sub(r"tensor \1: \2[P, \3] strides [\1.outer:int64, \4]", changes.get(h, h)) for h in head]
     result = []
@@ -170,10 +173,10 @@ def launched(
         depth += line.endswith("{") - (line == "}")
         if programs and line == "}" and depth == 1:
             result.append("}")
-        line = re.sub(r"\b(x|y|out\w*)\[", r"\1[program_id(0), ", line)
-        result.append(line.replace("carries [", "carries [program_id(0), "))
+        line = re.sub(r"\b(x|y|out\w*)\[", rf"\1[{number}, ", line)
+        result.append(line.replace("carries [", f"carries [{number}, "))
         if programs and line.startswith("role "):
-            result.append("programs {")
+            result.append(around)
     return first, result
 
 
