@@ -35,8 +35,9 @@ Build = Callable[[Order], str]
 
 
 def build_all(orders: Sequence[Order], build: Build, workers: int | None = None) -> Iterator[tuple[int, str]]:
-    """The place of each order and why it failed, as they are done; `workers` at a time, by default one a core."""
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+    """The place of each order and why it failed, as they are done; `workers` at a time, by default one a core that
+    this process may use."""
+    with ThreadPoolExecutor(workers or len(os.sched_getaffinity(0))) as pool:
         places = {pool.submit(build, order): place for place, order in enumerate(orders)}
         for done in as_completed(places):
             yield places[done], done.result()
