@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, dtype_of, longest, matrix, same_shape, spread
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, Spread, dtype_of, longest, matrix, same_shape, spread
 
 if TYPE_CHECKING:
     import torch
 
 LONGEST = 16384  # elements of a row in registers: differences from the mean, weight and bias leave no room for more
+_LONG = 8192
+"""Elements above which a row gets twice the threads: of blocks so large, few fit, and only with few registers."""
 
 
 @argus.func
@@ -181,7 +183,7 @@ def layernorm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: fl
     if rows.shape[1] > LONGEST:
         layernorm_long_rows(rows, weight, bias, out, eps, **types, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
     else:
-        s = spread(rows.shape[1])
+        s = _spread(rows.shape[1])
         layernorm_rows(rows, weight, bias, out, eps, **types, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
     return out.view(x.shape)
 
@@ -199,10 +201,14 @@ def add_layernorm(
     dtype_of("residual", residual, (dtype.name,))
     longest("x", rows, LONGEST)
     weight, bias = _parameters(weight, bias, rows.shape[1])
-    out, total, s = rows.new_empty(rows.shape), rows.new_empty(rows.shape), spread(rows.shape[1])
+    out, total, s = rows.new_empty(rows.shape), rows.new_empty(rows.shape), _spread(rows.shape[1])
     constants = {"DTYPE": dtype, "WEIGHT": scale, "ROWS": s.rows, "BLOCK": s.block}
     add_layernorm_rows(rows, matrix(residual), weight, bias, out, total, eps, **constants, num_warps=s.warps)
     return out.view(x.shape), total.view(x.shape)
+
+
+def _spread(columns: int) -> Spread:
+    return spread(columns, 16) if columns > _LONG else spread(columns)
 
 
 def _parameters(weight: torch.Tensor, bias: torch.Tensor, columns: int) -> tuple[torch.Tensor, torch.Tensor]:

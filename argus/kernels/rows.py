@@ -41,25 +41,25 @@ class Spread:
 
 
 @lru_cache(maxsize=4096)
-def spread(columns: int) -> Spread:
-    """How rows of `columns` elements are spread over threads: about `_EACH` elements a thread.
+def spread(columns: int, each: int = _EACH) -> Spread:
+    """How rows of `columns` elements are spread over threads: about `each` elements a thread.
 
     A block has 4 warps, and as many rows as these hold; a row that is longer than they hold gets more warps, by powers
     of two, once the excess is more than a half. `block` is `columns` rounded up so that the threads of a row share it
     evenly: rows of similar lengths share a kernel.
     """
     warps = _WARPS
-    while warps < _MOST_WARPS and columns * 2 > 3 * _EACH * _LANES * warps:
+    while warps < _MOST_WARPS and columns * 2 > 3 * each * _LANES * warps:
         warps *= 2
     if columns <= _LANES * _VECTOR:
         block = _VECTOR
         while block < columns:
             block *= 2
     else:
-        unit = _LANES * _VECTOR * (1 if columns <= _EACH * _LANES else warps)
+        unit = _LANES * _VECTOR * (1 if columns <= each * _LANES else warps)
         block = -(-columns // unit) * unit
     rows = 1
-    while 2 * rows * block <= _EACH * _LANES * _WARPS:
+    while 2 * rows * block <= each * _LANES * _WARPS:
         rows *= 2
     return Spread(rows, block, warps)
 

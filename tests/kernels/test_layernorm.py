@@ -36,8 +36,9 @@ def test_a_large_mean_does_not_cancel(device: str) -> None:
 
 
 def test_long_rows(device: str) -> None:
-    x, weight = random(2, 17000, device=device), random(17000, device=device, seed=1)
-    close(layernorm(x, weight, weight), exact(x, weight, weight, 1e-5))
+    for columns in (9000, 17000):
+        x, weight = random(2, columns, device=device), random(columns, device=device, seed=1)
+        close(layernorm(x, weight, weight), exact(x, weight, weight, 1e-5))
     with pytest.raises(LaunchError, match="at most 16384"):
         add_layernorm(x, x, weight, weight)
 
