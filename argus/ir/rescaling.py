@@ -1,7 +1,7 @@
 """Rescaled accumulators: `acc[i, j] = acc[i, j] * factor[i]` between accumulations, as online softmax does.
 
-What contributed to each element stays the same, so the statement moves no tags. Both the verifier and the simulator go
-by this.
+What contributed to each element stays the same: the result has the accumulator's tags. Both the verifier and the
+simulator go by this.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ def accumulators(kernel: Kernel) -> frozenset[str]:
                      for s in statements(kernel.body) if isinstance(s, (Accumulate, Mma)))  # fmt: skip
 
 
-def rescales(stmt: Stmt, accumulated: frozenset[str]) -> str | None:
-    """The accumulator whose elements a statement multiplies where they stand, by a factor that is the same along an
-    axis; None if it does something else."""
+def rescaled(stmt: Stmt, accumulated: frozenset[str]) -> Elem | None:
+    """The element of an accumulator that a statement multiplies by a factor that is the same along an axis, for each
+    element of its domain; None if it does something else."""
     match stmt:
-        case Map(dst=dst, value=Op(op="mul", args=(a, b)), shape=shape) if dst.obj in accumulated:
-            here = Elem(dst.obj, coords(len(shape)), a.dtype)
-            factor = b if a == here else a
-            used = {e.axis for e in walk(factor) if isinstance(e, Coord)}
-            apart = dst.obj not in {e.obj for e in elements(factor)} and len(used) < len(shape)
-            return dst.obj if here in (a, b) and dst.index == here.index and apart else None
+        case Map(dst=dst, value=Op(op="mul", args=(a, b)), shape=shape) if dst.index == coords(len(shape)):
+            for elem, factor in ((a, b), (b, a)):
+                if not isinstance(elem, Elem) or elem.obj not in accumulated or elem.index != dst.index:
+                    continue
+                used = {e.axis for e in walk(factor) if isinstance(e, Coord)}
+                if {elem.obj, dst.obj}.isdisjoint(e.obj for e in elements(factor)) and len(used) < len(shape):
+                    return elem
+            return None
         case _:
             return None

@@ -60,7 +60,7 @@ def attention_forward(
     HK, N = k.shape[1], k.shape[2]
     al.requires(H == HK * GROUP)
     if CAUSAL:  # the longest rows of all heads first
-        head, block, batch = al.grid(H, al.cdiv(M, BLOCK_M), B, persistent=True)
+        head, block, batch = al.grid(H, al.cdiv(M, BLOCK_M), B)
         m0 = (al.num_programs(1) - 1 - block) * BLOCK_M
         ends = al.minimum(m0 + al.arange(BLOCK_M) + (N - M) + 1, N)
         whole = al.minimum(m0 + (N - M) + 1, N)
@@ -73,6 +73,9 @@ def attention_forward(
         stop = N
     keys = al.arange(BLOCK_N)
     kv = head // GROUP
+    al.tag(q, lambda b, h, m, d: (b, h, m, d))
+    al.tag(k, lambda b, kv, n, d: (b, kv, n, d))
+    al.tag(v, lambda b, kv, n, e: (b, kv, n, e))
     qt = al.stage(q[batch, head, m0 : m0 + BLOCK_M, :], boundary_check=(0,))
     top = al.full((BLOCK_M,), NEVER, al.float32)
     total = al.zeros((BLOCK_M,), al.float32)
@@ -84,8 +87,13 @@ def attention_forward(
         kt = al.stage(k[batch, kv, n0 : n0 + BLOCK_N, :], boundary_check=(0,))
         vt = al.stage(v[batch, kv, n0 - BLOCK_N : n0, :], boundary_check=(0,))
         p = w.to(DTYPE)
+        al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=n0 - BLOCK_N + j, b=batch))
         acc = acc * shrink[:, None]
         s = al.mma(qt, kt, al.zeros((BLOCK_M, BLOCK_N), al.float32))
+        al.assert_tags(
+            lambda i, j: s[i, j] == (head, m0 + i, kv, n0 + j, batch, al.once(0, D)),
+            where=lambda i, j: (m0 + i < M) & (n0 + j < N),
+        )
         acc = al.mma(p, al.trans(vt), acc)
         if whole < n0 + BLOCK_N:
             s = al.where((n0 + keys)[None, :] < ends[:, None], s, NEVER)
@@ -93,7 +101,13 @@ def attention_forward(
     last = al.maximum(al.cdiv(stop, BLOCK_N) - 1, 0) * BLOCK_N
     vt = al.stage(v[batch, kv, last : last + BLOCK_N, :], boundary_check=(0,))
     p = w.to(DTYPE)
-    acc = al.mma(p, al.trans(vt), acc * shrink[:, None])
+    al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=last + j, b=batch))
+    acc *= shrink[:, None]
+    acc = al.mma(p, al.trans(vt), acc)
+    # Every key once, up to the last block that a row of these may see.
+    al.assert_tags(lambda i, j: acc[i, j].n == al.once(0, al.minimum(last + BLOCK_N, N)))
+    al.assert_tags(lambda i, j: acc[i, j].m == m0 + i)
+    al.assert_tags(lambda i, j: acc[i, j].e == j)
     y = acc * (1.0 / al.where(total == 0.0, 1.0, total))[:, None]
     al.store(o[batch, head, m0 : m0 + BLOCK_M, :], y.to(DTYPE), boundary_check=(0,))
     rows = m0 + al.arange(BLOCK_M)

@@ -38,7 +38,7 @@ from argus.ir.nodes import (
     Tag,
     WaitGroup,
 )
-from argus.ir.rescaling import rescales
+from argus.ir.rescaling import rescaled
 from argus.simulate import assertions, asynchronous, bulk, mbarrier, product, stores, tagging, vectors
 from argus.simulate.evaluate import Overflow
 from argus.simulate.machine import Block, Frame, Place, Step
@@ -232,10 +232,8 @@ def map_(block: Block, stmt: Map, step: Step) -> None:
         block.together(step, "a shuffle")
     values = block.value(stmt.value, step, step.on, _overflow(stmt.value), warp)
     target = block.locate(stmt.dst.obj, stmt.dst.index, step, step.on)
-    if rescales(stmt, block.run.accumulated) is not None:
-        block.write(target, values, step)
-        return
-    tags, sources = tagging.computed(block, stmt.value, step, step.on, warp)
+    tagged = rescaled(stmt, block.run.accumulated) or stmt.value
+    tags, sources = tagging.computed(block, tagged, step, step.on, warp)
     block.write(target, values, step)
     tagging.store(block, target, tags, step, sources)
 

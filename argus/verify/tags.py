@@ -11,12 +11,13 @@ from argus.ir.nodes import (
     DataValue,
     Map,
     Mma,
+    Stmt,
     Tag,
     TagField,
     TagTerm,
     Tensor,
 )
-from argus.ir.rescaling import accumulators, rescales
+from argus.ir.rescaling import accumulators, rescaled
 from argus.verify.flow import Flow, data_flow, sink_name
 from argus.verify.program import Site, tagged_elements
 from argus.verify.relations import (
@@ -59,7 +60,7 @@ class TagAnalysis:
         self._active: set[int] = set()
         self._labelled = {r.obj for s in model.sites for r in s.tag_reads}
         self._accumulators = accumulators(model.kernel)
-        self._labelled |= {obj for s in model.sites if (obj := rescales(s.stmt, self._accumulators)) is not None}
+        self._labelled |= {obj for s in model.sites if (obj := self._in_place(s.stmt)) is not None}
         self._labelled |= {s.stmt.obj for s in model.sites if isinstance(s.stmt, Tag)}
         self._tensor_tags = {
             s.stmt.obj: s.stmt
@@ -75,10 +76,15 @@ class TagAnalysis:
             return self.value_flow(obj)
         if obj not in self._flows:
             moves = self.model.accesses_of(obj, tags=True)
-            cells = [c for c in moves if rescales(c.site.stmt, self._accumulators) != obj]
+            cells = [c for c in moves if self._in_place(c.site.stmt) != obj]
             cells += [self._retag(s) for s in self.model.sites if isinstance(s.stmt, Tag) and s.stmt.obj == obj]
             self._flows[obj] = data_flow(self.model, cells, self.model.clobbers(obj))
         return self._flows[obj]
+
+    def _in_place(self, stmt: Stmt) -> str | None:
+        """The accumulator that a statement rescales where it stands: for tags it does nothing."""
+        elem = rescaled(stmt, self._accumulators)
+        return elem.obj if elem is not None and isinstance(stmt, Map) and stmt.dst.obj == elem.obj else None
 
     def value_flow(self, obj: str) -> Flow:
         """The data-flow of what an object holds, whatever its labels."""
@@ -203,7 +209,8 @@ class TagAnalysis:
             case Copy():
                 return self._copy(site, stmt, domain)
             case Map(value=value):
-                return restrict(self.of_expr(site, value), domain)
+                kept = rescaled(stmt, self._accumulators)
+                return restrict(self.of_expr(site, value if kept is None else kept), domain)
             case Accumulate(value=value, mask=mask):
                 inside = domain
                 if mask is not None:
