@@ -171,6 +171,16 @@ def thread_map(model: Model, cells: Cells) -> Map | None:
     return result.apply_range(isl.Map(f"{{ [t] -> [u] : u = t + {first} }}"))
 
 
+_COMPLETION = {
+    Order.ASYNC_GROUP: "al.cp_async_commit(), al.cp_async_wait(...) and al.barrier() belong between the copy and this",
+    Order.ASYNC_BULK: "a wait for the phase that counts the copy's bytes belongs between the copy and this",
+    Order.ASYNC_MMA: "a wait for the product's group belongs between the product and this",
+    Order.BULK_READ: "a wait for the store's group, and then a barrier, belong between the store and this",
+    Order.BULK_WRITE: "a wait for the store's group, and then a barrier, belong between the store and this",
+}
+"""What makes an asynchronous access complete for others."""
+
+
 def _race(model: Model, obj: Shared | Tensor, a: Cells, b: Cells, pairs: Map, exact: bool, reason: str) -> Finding:
     kinds = f"{_verb(a)} and {_verb(b)}"
     space = "shared tile" if isinstance(obj, Shared) else "tensor"
@@ -178,7 +188,7 @@ def _race(model: Model, obj: Shared | Tensor, a: Cells, b: Cells, pairs: Map, ex
     help = "put al.barrier() between the two"
     if a.relation.order is not Order.SYNC:
         message = f"asynchronous {kinds} of {space} '{obj.name}': nothing makes the copy complete and visible first"
-        help = "al.cp_async_commit(), al.cp_async_wait(...) and then al.barrier() belong between the copy and this"
+        help = _COMPLETION[a.relation.order]
     if a.site.role is not b.site.role:
         names = [c.site.role.name if c.site.role is not None else "the block" for c in (a, b)]
         message = f"{kinds} of {space} '{obj.name}': nothing orders role '{names[0]}' before role '{names[1]}' here"
