@@ -131,9 +131,8 @@ def reason(block: Block, found: Conflict, later: Execution, across: bool) -> str
     if across:
         return "programs may run on several blocks" if block.run.kernel.persistent else "blocks run in any order"
     if found.bulk:
-        counted = next((s for s in log.steps[one.steps :] if s.event == found.event), None)
-        phase = f" for phase {counted.phase} of {counted.barrier}" if counted is not None else ""
-        return f"{later.role} does not wait{phase}, in which the copy's bytes are counted"
+        counted = next(s for s in log.steps[one.steps :] if s.event == found.event)
+        return unawaited(later.role, counted.barrier, counted.phase)
     if found.unfinished:
         what = "product" if found.earlier is Touch.MULTIPLY else "store"
         return f"no wait covers the {what}'s group"
@@ -141,6 +140,11 @@ def reason(block: Block, found: Conflict, later: Execution, across: bool) -> str
         return f"no barrier of {one.role} stands between the two"
     over = {Touch.MULTIPLY: "its wait for the product", Touch.BULK_READ: "its wait for the store"}
     return f"{later.role} waits for no arrival that {one.role} makes after {over.get(found.earlier, 'it')}"
+
+
+def unawaited(role: str, label: str, phase: int) -> str:
+    """That a role does not wait for a bulk copy."""
+    return f"{role} does not wait for phase {phase} of {label}, in which the copy's bytes are counted"
 
 
 def cell_of(name: str, shape: tuple[int, ...], logical: tuple[int, ...], shared: bool) -> Cell:
@@ -198,7 +202,7 @@ def _access(log: Log, side: Side, where: str) -> Event:
 def phases(block: Block, step: Step, label: str, missing: str) -> Story:
     """What happened on one mbarrier until `step` broke its rules."""
     log = block.run.log
-    found = [_event(log, i) for i, s in enumerate(log.steps) if s.barrier == label]
+    found = [_event(log, i) for i in range(block.begun, len(log.steps)) if log.steps[i].barrier == label]
     if not log.steps or log.steps[-1].event != step.event:
         match step.stmt:
             case MbarrierArrive():
@@ -215,8 +219,9 @@ def deadlock(block: Block, stuck: list[Waiting], ended: list[str]) -> Story:
     """Who waits for what, what came before on those mbarriers, and who would have to go on."""
     log = block.run.log
     labels = {w.barrier.label for w in stuck}
-    last = {log.events[s.event].role: i for i, s in enumerate(log.steps) if s.what == "wait" and s.barrier}
-    kept = [i for i, s in enumerate(log.steps) if s.barrier in labels]
+    ours = [(i, s) for i, s in enumerate(log.steps) if i >= block.begun]
+    last = {log.events[s.event].role: i for i, s in ours if s.what == "wait" and s.barrier}
+    kept = [i for i, s in ours if s.barrier in labels]
     room = _MOST - len(stuck) - len(ended) - len(last)
     chosen = sorted({*kept[-max(room, 0) :], *last.values()})
     events = [_event(log, i) for i in chosen]

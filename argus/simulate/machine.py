@@ -192,6 +192,8 @@ class Block:
     """Commit groups closed by each thread."""
     early: bool
     """Whether asynchronous work is done at its issue; otherwise when it has to be."""
+    begun: int
+    """Steps of the log that other blocks took before it."""
     flying: list[Landing] = field(default_factory=list)
     bulk: list[Bulk] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
@@ -221,7 +223,7 @@ class Block:
         clock = Clock.start(teams + sum(b.count for b in kernel.barriers))
         team = Team("the block", 0, 0, kernel.num_threads, clock, 0)
         groups = np.zeros(kernel.num_threads, dtype=np.int64)
-        block = Block(run, programs, memories, team, teams, groups, early)
+        block = Block(run, programs, memories, team, teams, groups, early, len(run.log.steps))
         team.clock.known[:teams] = run.segment
         block.tick(team)
         return block
@@ -448,6 +450,7 @@ class Block:
             arrived="an uninitialised value",
             expected="a written value",
             count=int(bad.sum()),
+            story=lambda: races.coming(self, memory, int(cell[at]), int(thread[at]), step),
         )
 
     def together(self, step: Step, what: str) -> None:

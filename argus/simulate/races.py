@@ -9,7 +9,7 @@ import numpy as np
 
 from argus.ir.instruction import INSTRUCTIONS
 from argus.ir.instruction import Order as Asynchrony
-from argus.ir.nodes import Copy
+from argus.ir.nodes import Copy, Mma
 from argus.simulate import events
 from argus.simulate.events import Side
 from argus.simulate.memory import Memory, Registers, SharedTile
@@ -196,6 +196,19 @@ def _expected(block: Block, found: Conflict, step: Step) -> str:
         return between
     work = "product" if found.earlier is Touch.MULTIPLY else "store"
     return f"a wait for the {work}'s group after the first, and then {between}"
+
+
+def coming(block: Block, memory: Memory, cell: int, thread: int, step: Step) -> Story:
+    """The story of a read of a cell that a bulk copy under way is to fill; nothing to tell if there is none."""
+    if not isinstance(memory, SharedTile):
+        return (), ""
+    for copy in block.bulk:
+        if isinstance(copy.memory, SharedTile) and cell in copy.memory.grains(copy.cell):
+            why = events.unawaited(step.frame.team.name, copy.barrier.label, copy.phase + 1)
+            touch = Touch.MULTIPLY if isinstance(step.stmt, Mma) else Touch.READ
+            earlier = Side(copy.step.event, Touch.WRITE, "copy")
+            return _story(block, earlier, _later(touch, step, thread), memory, cell, why)()
+    return (), ""
 
 
 def _copied(order: Order, cell: int) -> Touch:

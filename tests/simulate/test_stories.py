@@ -49,6 +49,13 @@ def test_roles(name: str, golden: Golden) -> None:
     golden(f"stories/{name}.txt", told(kernel, SIZES, violation))
 
 
+def test_a_copy_that_is_not_waited_for(golden: Golden) -> None:
+    kernel = parse(COPY, ("          mbarrier_wait full[n % 2] parity n // 2 % 2\n", ""))
+    sizes = {"M": 16, "K": 64}
+    violation = first(replay(kernel, sizes, None, tags=False, schedule="random(5)"), "uninitialised-read")
+    golden("stories/unawaited.txt", told(kernel, sizes, violation))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str, golden: Golden) -> None:
     edit, code = PROGRAMS[name][0], PROGRAMS[name][1]
