@@ -68,9 +68,9 @@ def spread(columns: int, each: int = _EACH) -> Spread:
 def tiled(columns: int) -> Spread:
     """How a matrix with rows of `columns` elements is cut into tiles for work on single elements.
 
-    A block of 4 warps has 16 elements a thread, of one row or, if rows are shorter, of several.
+    A block of 4 warps has one vector of a 16-bit type a thread, of one row or, if rows are shorter, of several.
     """
-    size = 16 * _LANES * _WARPS
+    size = _VECTOR * _LANES * _WARPS
     block = _VECTOR
     while block < min(columns, size):
         block *= 2

@@ -21,7 +21,7 @@ def silu_mul_tiles(
     out: al.Tensor[DTYPE, "M N"],
     DTYPE: al.constexpr = al.bfloat16,
     ROWS: al.constexpr = 1,
-    BLOCK: al.constexpr = 2048,
+    BLOCK: al.constexpr = 1024,
 ):
     """`out = gate / (1 + exp(-gate)) * up`; a block works on ROWS x BLOCK elements.
 

@@ -22,7 +22,7 @@ def test_rows_fit_and_few_threads_idle() -> None:
 def test_tiles_hold_the_same_whatever_the_length_of_a_row() -> None:
     for columns in (0, 1, 7, 8, 100, 2048, 5000):
         s = tiled(columns)
-        assert s.rows * s.block == 2048 and s.warps == 4 and (s.block >= columns or s.rows == 1)
+        assert s.rows * s.block == 1024 and s.warps == 4 and (s.block >= columns or s.rows == 1)
 
 
 def test_vectors_fit_addresses_rows_and_distances() -> None:
