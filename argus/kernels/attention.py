@@ -59,7 +59,7 @@ def attention_forward(
     B, H, M = q.shape[0], q.shape[1], q.shape[2]
     HK, N = k.shape[1], k.shape[2]
     al.requires(H == HK * GROUP)
-    if CAUSAL:  # the longest rows of all heads first
+    if CAUSAL:  # the longest rows of all heads first; blocks of one program each, as programs are not alike
         head, block, batch = al.grid(H, al.cdiv(M, BLOCK_M), B)
         m0 = (al.num_programs(1) - 1 - block) * BLOCK_M
         ends = al.minimum(m0 + al.arange(BLOCK_M) + (N - M) + 1, N)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from argus.diagnostic import Note
-from argus.ir.nodes import For, If, Kernel, Programs, Roles, Stmt
+from argus.ir.expr import Expr, coords, elements
+from argus.ir.nodes import Access, Copy, For, If, Kernel, Map, Programs, Roles, Stmt
 from argus.passes.fresh import touches
 from argus.passes.moves import target_of
 from argus.passes.report import LoweringError, problem
@@ -17,8 +19,8 @@ _REGISTER = 4  # bytes
 def check_registers(kernel: Kernel) -> Kernel:
     """The kernel itself. Raises `LoweringError` if its register tiles cannot fit, whatever the compiler does.
 
-    A tile lives from its first mention until just before its last, since a result may take the registers of an
-    operand that dies; one that is mentioned both before a loop and in it lives through the whole loop.
+    A tile lives from where it is written as a whole until just before it is last read: a result may take the registers
+    of an operand that dies.
     """
     for stmt in kernel.body:
         if isinstance(stmt, Roles):
@@ -33,13 +35,10 @@ def _check(kernel: Kernel, budget: int | None, role: str | None) -> None:
     target = target_of(kernel)
     most = min(target.registers, budget or target.registers)
     sizes = {f.name: f.layout.num_values * f.dtype.bytes for f in kernel.fragments if f.layout is not None}
-    lives = _lives(kernel, set(sizes))
-    worst, holding = 0, frozenset[str]()
-    for point in range(max((last for _, last in lives.values()), default=0) + 1):
-        living = frozenset(n for n, (first, last) in lives.items() if first <= point < max(last, first + 1))
-        total = sum(sizes[n] for n in living)
-        if total > worst:
-            worst, holding = total, living
+    pressure = _Pressure(sizes, {f.name: f.shape for f in kernel.fragments})
+    pressure.block(kernel.body, frozenset())
+    holding = pressure.worst
+    worst = sum(sizes[n] for n in holding)
     if worst > most * _REGISTER:
         largest = sorted(holding, key=lambda n: -sizes[n])[:4]
         raise LoweringError(
@@ -54,34 +53,59 @@ def _check(kernel: Kernel, budget: int | None, role: str | None) -> None:
         )
 
 
-def _lives(kernel: Kernel, wanted: set[str]) -> dict[str, tuple[int, int]]:
-    """First and last position of every tile's life, statements counted in program order."""
-    lives: dict[str, tuple[int, int]] = {}
-    position = 0
+class _Pressure:
+    """Goes through a program backwards. `worst` are the tiles that live together where they take the most bytes."""
 
-    def note(used: set[str], first: int, last: int) -> None:
-        for name in used & wanted:
-            old = lives.get(name, (first, last))
-            lives[name] = (min(old[0], first), max(old[1], last))
+    def __init__(self, sizes: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.sizes, self.shapes = sizes, shapes
+        self.worst: frozenset[str] = frozenset()
 
-    def visit(body: tuple[Stmt, ...]) -> None:
-        nonlocal position
-        for stmt in body:
-            position += 1
-            note(touches(stmt), position, position)
-            match stmt:
-                case For(body=inner) | Programs(body=inner):
-                    before, start = set(lives), position
-                    visit(inner)
-                    note({n for n in before if lives[n][1] > start}, start, position)
-                case If(then=then, orelse=orelse):
-                    visit(then)
-                    visit(orelse)
-                case _:
-                    pass
+    def block(self, body: tuple[Stmt, ...], after: frozenset[str]) -> frozenset[str]:
+        """The tiles whose values are needed before `body`, from those that are needed after it."""
+        for stmt in reversed(body):
+            after = self._note(self._before(stmt, self._note(after)))
+        return after
 
-    visit(kernel.body)
-    return lives
+    def _before(self, stmt: Stmt, after: frozenset[str]) -> frozenset[str]:
+        match stmt:
+            case For(body=inner) | Programs(body=inner):
+                while (more := after | self.block(inner, after)) != after:
+                    after = more
+                return after
+            case If(then=then, orelse=orelse):
+                return self.block(then, after) | self.block(orelse, after)
+            case Map(dst=dst, shape=shape) if self._fills(dst, shape) and dst.obj not in _read(stmt):
+                return (after - {dst.obj}) | self._known(_read(stmt))
+            case Copy(dst=dst, shape=shape, mask=mask, other=other) if (
+                self._fills(dst, shape) and (mask is None or other is not None)
+            ):
+                return (after - {dst.obj}) | self._known(_read(stmt))
+            case _:
+                return after | self._known(touches(stmt))
+
+    def _fills(self, dst: Access, shape: tuple[int, ...]) -> bool:
+        """Whether a write leaves nothing of what a tile held before."""
+        return self.shapes.get(dst.obj) == shape and dst.index == coords(len(shape))
+
+    def _known(self, found: set[str]) -> frozenset[str]:
+        return frozenset(found & self.sizes.keys())
+
+    def _note(self, living: frozenset[str]) -> frozenset[str]:
+        if self._bytes(living) > self._bytes(self.worst):
+            self.worst = living
+        return living
+
+    def _bytes(self, living: frozenset[str]) -> int:
+        return sum(self.sizes[n] for n in living)
+
+
+def _read(stmt: Map | Copy) -> set[str]:
+    """The tiles that a statement reads."""
+    exprs: list[Expr] = [*stmt.dst.index]
+    if isinstance(stmt, Map):
+        return {e.obj for x in (*exprs, stmt.value) for e in elements(x)}
+    exprs += [*stmt.src.index, *([] if stmt.mask is None else [stmt.mask])]
+    return {stmt.src.obj} | {e.obj for x in exprs for e in elements(x)}
 
 
 def _span(kernel: Kernel, name: str) -> Span:
