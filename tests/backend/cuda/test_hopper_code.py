@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from argus import kernels
 from argus.backend.cuda import toolchain
 from argus.backend.emit import emit
 from argus.frontend import Options, check, parse
+from argus.ir.types import float8_e4m3fn
 from argus.passes import lower
 from argus.source import SourceFile
 from tests.backend import hopper_operands
@@ -92,3 +94,21 @@ def test_products_of_the_persistent_example_do_not_wait_for_one_another(stages: 
     assert kernel.persistent
     _, resources = toolchain.compile(emit(kernel), "sm_90a")
     assert (resources.registers, resources.spill_bytes, resources.warnings) == (168, 0, ())
+
+
+TILES: dict[str, dict[str, object]] = {
+    "few columns": {"C": "N M", "BLOCK_M": 64, "BLOCK_N": 8, "BLOCK_K": 256, "STAGES": 6},
+    "by columns": {"A": "K M", "B": "K N", "BLOCK_M": 128, "BLOCK_N": 192, "BLOCK_K": 64, "STAGES": 4},
+    "float8": {"IN": float8_e4m3fn, "MULTIPLY": float8_e4m3fn, "BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 128},
+}
+"""Of the shipped matrix product: the ones whose products are the first to lose their registers."""
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_products_of_the_shipped_kernel_do_not_wait_for_one_another(name: str) -> None:
+    require(toolchain.find_compiler(), "NVRTC or nvcc")
+    path, constants = Path(kernels.__file__).parent / "gemm.py", TILES[name]
+    options = Options("sm_90a", 4 if constants["BLOCK_M"] == 64 else 8, constants)
+    kernel = lower(check(parse(SourceFile(path.name, path.read_text())), path.stem, options), "sm_90a")
+    _, resources = toolchain.compile(emit(kernel), "sm_90a")
+    assert (resources.spill_bytes, resources.warnings) == (0, ())
