@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from argus.diagnostic import Event
 from argus.ir.nodes import (
+    Barrier,
     BulkCommit,
     BulkWait,
     CommitGroup,
@@ -19,8 +20,10 @@ from argus.ir.nodes import (
     MbarrierArrive,
     MbarrierExpect,
     Mma,
+    MmaCommit,
     MmaFence,
     MmaWait,
+    ProxyFence,
     Stmt,
     WaitGroup,
 )
@@ -156,8 +159,8 @@ def _between(log: Log, earlier: Side, later: Side, name: str) -> list[int]:
     """Which steps tell what orders the two, and what does not."""
     one, two = log.events[earlier.event], log.events[later.event]
     if one.role == two.role and "copy" not in (earlier.agent, later.agent):
-        inside = [(i, s) for i, s in enumerate(log.steps) if i >= one.steps and log.events[s.event].role == one.role]
-        return [i for i, s in inside if not s.barrier and s.what != "issue"]
+        inside = [(i, log.events[s.event]) for i, s in enumerate(log.steps) if i >= one.steps]
+        return [i for i, e in inside if e.role == one.role and isinstance(e.stmt, _orders(earlier) + _orders(later))]
     here = [i for i, s in enumerate(log.steps) if not s.engine and log.events[s.event].place == two.place]
     there = [i for i, s in enumerate(log.steps) if not s.engine and log.events[s.event].place == one.place]
     later_there = [i for i in there if i >= one.steps]
@@ -176,9 +179,23 @@ def _between(log: Log, earlier: Side, later: Side, name: str) -> list[int]:
             return step.barrier in labels and concerned and (_moved(execution.stmt) in ("", name))
         near_first = execution.role == one.role and one.steps <= i <= released
         near_second = execution.place == two.place and i >= max(acquired, one.steps)
-        return (near_first or near_second) and step.what != "issue"
+        first = near_first and isinstance(execution.stmt, _orders(earlier))
+        return first or (near_second and isinstance(execution.stmt, _orders(later)))
 
     return [*begin, *(i for i in range(one.steps, len(log.steps)) if tells(i, log.steps[i]))]
+
+
+def _orders(side: Side) -> tuple[type, ...]:
+    """Statements beside an access that order it with others."""
+    if side.touch in (Touch.BULK_READ, Touch.BULK_WRITE):
+        return Barrier, ProxyFence, BulkCommit, BulkWait
+    match side.agent:
+        case "product":
+            return Barrier, ProxyFence, MmaCommit, MmaWait
+        case "cp.async":
+            return Barrier, CommitGroup, WaitGroup
+        case _:
+            return Barrier, ProxyFence
 
 
 def _moved(stmt: Stmt) -> str:
