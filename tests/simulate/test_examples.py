@@ -57,6 +57,16 @@ def inputs(name: str) -> tuple[dict[str, NDArray[np.generic] | float], NDArray[n
         case "gemm" | "gemm_explicit" | "gemm_hopper":
             a, b = bfloat16(normal(139, 74)), bfloat16(normal(78, 74))
             return {"a": a, "b": b, "c": np.zeros((139, 78), np.float32)}, a @ b.T
+        case "split_k":
+            a, b = bfloat16(normal(35, 520)), bfloat16(normal(78, 520))
+            return {"a": a, "b": b, "c": np.zeros((35, 78), np.float32)}, a @ b.T
+        case "linear":
+            x, weight, bias = bfloat16(normal(70, 74)), bfloat16(normal(78, 74)), normal(78)
+            empty = np.zeros((70, 78), np.float32)
+            return {"x": x, "weight": weight, "bias": bias, "out": empty}, np.maximum(x @ weight.T + bias, 0)
+        case "column_sum":
+            x = normal(71, 139)
+            return {"x": x, "total": np.zeros(139, np.float32)}, x.sum(0)
         case _:
             raise AssertionError(f"no inputs for the example {name}")
 
@@ -73,7 +83,7 @@ def test_accepted(name: str, target: str) -> None:
     arguments, expected = inputs(name)
     outcome = simulate(explicit(str(EXAMPLES / f"{name}.py"), name, target), arguments, tags=True)
     assert outcome.ok, [str(v) for v in outcome.violations]
-    output = outcome.tensors["c" if "gemm" in name else "out"]
+    (output,) = (outcome.tensors[t] for t in ("c", "out", "total") if t in outcome.tensors)
     np.testing.assert_allclose(output, expected, rtol=2**-7, atol=2e-3)
 
 
@@ -86,6 +96,9 @@ PROPERTIES = {
     "gemm": "tags",
     "gemm_explicit": "races",
     "gemm_hopper": "tags",
+    "split_k": "races",
+    "linear": "tags",
+    "column_sum": "bounds",
 }
 
 
