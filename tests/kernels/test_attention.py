@@ -34,7 +34,10 @@ SIZES = [
 ]
 
 
-HOPPER = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8}
+HOPPER = {
+    64: {"BLOCK_M": 192, "BLOCK_N": 80, "num_warps": 12},
+    128: {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8},
+}
 ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4}
 
 
@@ -63,16 +66,17 @@ def accept(found: Any, wanted: Any) -> None:
     torch.testing.assert_close(found[1].double(), wanted[1], rtol=1e-5, atol=1e-5)
 
 
-def tiles(target: str) -> dict[str, int]:
-    return HOPPER if target == "sm_90a" else ELSEWHERE
+def tiles(target: str, size: int) -> dict[str, int]:
+    return HOPPER[size] if target == "sm_90a" else ELSEWHERE
 
 
 @cache
 def lowered(target: str, **constants: Any) -> Kernel:
     path = Path(argus.kernels.__file__).parent / "attention.py"
     module = parse(SourceFile(path.name, path.read_text(encoding="utf-8")))
-    blocks = {name: extent for name, extent in tiles(target).items() if name != "num_warps"}
-    options = Options(target, tiles(target)["num_warps"], constants | blocks)
+    chosen = tiles(target, constants["D"])
+    blocks = {name: extent for name, extent in chosen.items() if name != "num_warps"}
+    options = Options(target, chosen["num_warps"], constants | blocks)
     return lower(check(module, "attention_forward", options), target)
 
 
@@ -88,7 +92,7 @@ def test_text(target: str, sizes: tuple[int, ...], causal: bool, require_tool: A
     bits = {name: x.view(torch.uint16).numpy() for name, x in (("q", q), ("k", k), ("v", v))}
     o, lse = np.full(q.shape, 0x7FC0, np.uint16), np.full(q.shape[:3], np.nan, np.float32)
     named = {"B": batch, "H": heads, "M": m, "HK": shared, "N": n, "scale": d**-0.5 * LOG2E}
-    blocks = -(-m // tiles(target)["BLOCK_M"])
+    blocks = -(-m // tiles(target, d)["BLOCK_M"])
     grid = (heads, blocks, batch) if causal else (blocks, heads, batch)
     run(kernel, grid, eager=causal, o=o, lse=lse, **bits, **named)
     accept((torch.from_numpy(o).view(torch.bfloat16), torch.from_numpy(lse)), exact(q, k, v, causal))
@@ -146,6 +150,9 @@ def test_wrong_arguments_are_refused(change: dict[str, Any], message: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("target", "tiles"), [("sm_90a", HOPPER), ("sm_90a", ELSEWHERE), ("sm_80", ELSEWHERE)])
-def test_proved(target: str, tiles: dict[str, int], causal: bool) -> None:
-    assert_proved("attention", "attention_forward", target, DTYPE="float16", D=64, GROUP=4, CAUSAL=causal, **tiles)
+@pytest.mark.parametrize(
+    ("target", "size", "tiles"),
+    [("sm_90a", 64, HOPPER[64]), ("sm_90a", 128, HOPPER[128]), ("sm_90a", 64, ELSEWHERE), ("sm_80", 64, ELSEWHERE)],
+)
+def test_proved(target: str, size: int, tiles: dict[str, int], causal: bool) -> None:
+    assert_proved("attention", "attention_forward", target, DTYPE="float16", D=size, GROUP=4, CAUSAL=causal, **tiles)
