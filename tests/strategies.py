@@ -389,7 +389,9 @@ def kernels() -> st.SearchStrategy[Kernel]:
         transposes(),
     )
     asynchronous = (pipeline(), copies(), streams(), shares(), relays(), contractions(), contractions(), stores())
-    both = st.booleans().flatmap(lambda apart: st.one_of(*(asynchronous if apart else synchronous)))
+    # More of the asynchronous ones turn out ill-formed: drawn three times in five, they are half of what is left.
+    drawn = st.sampled_from((asynchronous, asynchronous, asynchronous, synchronous, synchronous))
+    both = drawn.flatmap(lambda families: st.one_of(*families))
     return both.filter(lambda k: not check_explicit(k))
 
 

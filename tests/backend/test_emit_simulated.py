@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from argus.backend.abi import arguments, entry
+from argus.backend.abi import arguments, entry, tensor_maps
 from argus.backend.cpu.run import run_cpu
 from argus.backend.cpu.toolchain import find_compiler
 from argus.backend.emit import emit
@@ -113,7 +113,7 @@ def test_gemm_of_other_types(target: str, warp_size: int, dtype: DType, tile: tu
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-@given(strategies.kernels(), st.data())
+@given(strategies.kernels().filter(lambda kernel: not tensor_maps(kernel)), st.data())
 def test_generated_kernels(kernel: Kernel, data: st.DataObject) -> None:
     drawn = inputs.arguments(kernel, data.draw(strategies.sizes(kernel)))
     arrays = {name: value for name, value in drawn.items() if isinstance(value, np.ndarray)}
