@@ -19,11 +19,8 @@ from argus.ir.nodes import (
     InRange,
     Kernel,
     Map,
-    MbarrierArrive,
-    MbarrierExpect,
     MbarrierWait,
     Requires,
-    Signal,
     Spec,
     Tag,
     Tensor,
@@ -31,7 +28,7 @@ from argus.ir.nodes import (
 from argus.ir.types import MAX_EXTENT, boolean
 from argus.simulate.sizes import integer_parameters
 from argus.verify.findings import Finding, Place, unknown
-from argus.verify.program import Site
+from argus.verify.program import Site, mbarrier_use
 from argus.verify.solver import Answer, Solver, z3
 
 Interval = tuple[int, int]
@@ -169,7 +166,7 @@ class BoundsChecker:
 
     def _mbarrier(self, site: Site) -> None:
         """An mbarrier that a statement uses is one of the array's."""
-        used = _mbarrier_of(site)
+        used = mbarrier_use(site.stmt)
         if used is None:
             return
         name, index = used
@@ -365,24 +362,9 @@ def _evaluated(site: Site) -> Iterator[Expr]:
         yield stmt.mask
     if isinstance(stmt, MbarrierWait):
         yield stmt.parity
-    used = _mbarrier_of(site)
+    used = mbarrier_use(site.stmt)
     if used is not None:
         yield used[1]
-
-
-def _mbarrier_of(site: Site) -> tuple[str, Expr] | None:
-    """The name and index of the mbarrier that a site uses."""
-    match site.stmt:
-        case (
-            MbarrierExpect(barrier=name, index=index)
-            | MbarrierArrive(barrier=name, index=index)
-            | MbarrierWait(barrier=name, index=index)
-        ):
-            return name, index
-        case Copy(signal=Signal(barrier=name, index=index)):
-            return name, index
-        case _:
-            return None
 
 
 def _at(expr: Expr, index: tuple[Expr, ...]) -> Expr:

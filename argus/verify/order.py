@@ -28,7 +28,7 @@ from argus.ir.nodes import (
     WaitGroup,
 )
 from argus.verify.program import Site
-from argus.verify.protocol import Protocol
+from argus.verify.protocol import Protocol, earliest
 from argus.verify.relations import Map, Model, Set, first, isl
 
 _GROUPS: dict[Order, tuple[type[Stmt], type[Stmt]]] = {
@@ -131,20 +131,13 @@ class Ordering:
             known["" if site.role is None else site.role.name] = own
             if site.role is not None:
                 start = self.protocol.passed_on(done, site.role)
-                known = self._earliest(known, start)
+                known = earliest(known, start)
         for _ in range(_HOPS - 1):
             for role in self.protocol.roles:
                 if role.name in known:
-                    known = self._earliest(known, self.protocol.passed_on(known[role.name], role))
+                    known = earliest(known, self.protocol.passed_on(known[role.name], role))
         self._known[key] = known
         return known
-
-    @staticmethod
-    def _earliest(known: dict[str, Map], more: dict[str, Map]) -> dict[str, Map]:
-        result = dict(known)
-        for name, times in more.items():
-            result[name] = first(result[name].union(times)) if name in result else times
-        return result
 
     # ------------------------------------------------------------------ questions
 

@@ -42,6 +42,7 @@ from argus.ir.nodes import (
     Programs,
     Role,
     Roles,
+    Signal,
     Stmt,
     Tag,
     TagEqual,
@@ -232,6 +233,21 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 def _arrived_on(stmt: Stmt) -> str:
     """The mbarrier at which a statement arrives or announces bytes; "" for others."""
     return stmt.barrier if isinstance(stmt, MbarrierArrive | MbarrierExpect) else ""
+
+
+def mbarrier_use(stmt: Stmt) -> tuple[str, Expr] | None:
+    """The name and index of the mbarrier that a statement uses."""
+    match stmt:
+        case (
+            MbarrierExpect(barrier=name, index=index)
+            | MbarrierArrive(barrier=name, index=index)
+            | MbarrierWait(barrier=name, index=index)
+        ):
+            return name, index
+        case Copy(signal=Signal(barrier=name, index=index)):
+            return name, index
+        case _:
+            return None
 
 
 def is_uniform(expr: Expr) -> bool:

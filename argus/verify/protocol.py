@@ -35,7 +35,7 @@ from argus.ir.nodes import (
     Roles,
 )
 from argus.verify.findings import Finding, place_of, unknown
-from argus.verify.program import Site
+from argus.verify.program import Site, mbarrier_use
 from argus.verify.relations import Count, Map, Model, NonAffine, Set, first, isl, smallest
 from argus.verify.rings import Place, turn_parity
 
@@ -98,7 +98,7 @@ class Protocol:
 
     def _read(self, barrier: Mbarrier) -> None:
         """Adds the barrier's events if its arrivals, bytes and parities are right; says what is not."""
-        uses = [s for s in self.model.sites if _barrier_of(s) == barrier.name]
+        uses = [s for s in self.model.sites if (used := mbarrier_use(s.stmt)) is not None and used[0] == barrier.name]
         if not uses:
             return
         try:
@@ -337,8 +337,7 @@ class Protocol:
             schedule = self.model.iteration_schedule(event.site)
             next_one = first(times.apply_range(self.later).intersect_range(schedule.range()))
             keys = next_one.apply_range(schedule.reverse()).apply_range(event.keys)
-            for name, reached in self._waits_for(keys, event.barrier).items():
-                result[name] = first(result[name].union(reached)) if name in result else reached
+            result = earliest(result, self._waits_for(keys, event.barrier))
         return result
 
     # ------------------------------------------------------------------ progress
@@ -421,8 +420,7 @@ class Protocol:
         before = event.keys.apply_range(self._previous[event.barrier])
         known: dict[str, Map] = {}
         for name, times in self._waits_for(before, event.barrier).items():
-            for other, reached in ((name, times), *self._closure(times, self._role(name)).items()):
-                known[other] = first(known[other].union(reached)) if other in known else reached
+            known = earliest(known, self._closure(times, self._role(name)))
         after = known.get(role.name, isl.Map.empty(self.model.iteration_schedule(event.site).get_space()))
         done = self.model.iteration_schedule(event.site)
         seen = after.apply_range(self.later).intersect(done)
@@ -446,33 +444,26 @@ class Protocol:
         known = {role.name: times}
         for _ in range(2):
             for name in list(known):
-                for other, reached in self.passed_on(known[name], self._role(name)).items():
-                    known[other] = first(known[other].union(reached)) if other in known else reached
+                known = earliest(known, self.passed_on(known[name], self._role(name)))
         return known
+
+
+def earliest(known: dict[str, Map], more: dict[str, Map]) -> dict[str, Map]:
+    """By role: the earlier of two times of knowledge, where there are two."""
+    result = dict(known)
+    for name, times in more.items():
+        result[name] = first(result[name].union(times)) if name in result else times
+    return result
 
 
 def _roles(kernel: Kernel) -> tuple[Role, ...]:
     return tuple(role for stmt in kernel.body if isinstance(stmt, Roles) for role in stmt.roles)
 
 
-def _barrier_of(site: Site) -> str | None:
-    match site.stmt:
-        case MbarrierExpect(barrier=name) | MbarrierArrive(barrier=name) | MbarrierWait(barrier=name):
-            return name
-        case Copy(signal=signal) if signal is not None:
-            return signal.barrier
-        case _:
-            return None
-
-
 def _index_of(site: Site) -> Expr:
-    match site.stmt:
-        case MbarrierExpect(index=index) | MbarrierArrive(index=index) | MbarrierWait(index=index):
-            return index
-        case Copy(signal=signal) if signal is not None:
-            return signal.index
-        case _:
-            raise AssertionError(site.stmt)
+    used = mbarrier_use(site.stmt)
+    assert used is not None
+    return used[1]
 
 
 def _places(index: Expr) -> tuple[Expr, Expr, int]:
