@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from argus.diagnostic import ArgusError
-from benchmarks import gemm
+from benchmarks import gemm, measure
 from benchmarks.table import show
 
 
@@ -31,12 +31,14 @@ def main() -> int:
             case "attention":
                 from benchmarks import attention
 
-                shapes = attention.cases_in(arguments.shapes) if arguments.shapes else attention.CASES
+                shapes = attention.cases_of(measure.text_of(arguments.shapes)) if arguments.shapes else attention.CASES
                 results = attention.run(shapes, arguments.batches)
             case "memory":
                 from benchmarks import memory
 
-                wanted = memory.cases_in(arguments.shapes) if arguments.shapes else memory.default_cases()
+                wanted = (
+                    memory.cases_of(measure.text_of(arguments.shapes)) if arguments.shapes else memory.default_cases()
+                )
                 cases = [c for c in wanted if not arguments.kernel or c.kernel in arguments.kernel]
                 results = memory.run(cases, arguments.batches)
             case "conflicts":

@@ -1,31 +1,26 @@
 """Attention, forward, beside cuDNN, FlashAttention, FlexAttention and Pallas, in one run.
 
-All take turns, batch by batch. A batch runs over several sets of operands, together larger than twice the L2 cache,
-behind a device-side pause that lets the host get ahead; CUDA events bracket it. A rate counts two products of every
-query with every key that it sees, and nothing else. The error is the largest difference from the result in float64 on
-some rows of some heads, in units of that result's root mean square.
+Times are taken as `benchmarks.measure` says. A rate counts two products of every query with every key that it sees,
+and nothing else. The error is the largest difference from the result in float64 on some rows of some heads, in units
+of that result's root mean square.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import product
-from pathlib import Path
-from statistics import geometric_mean, median
-from time import perf_counter
 from typing import Any
 
-from benchmarks.table import Cell, Results
+from benchmarks import measure
+from benchmarks.measure import Batch, Row
+from benchmarks.table import Results
 
 OURS, CUDNN, FLASH, FLEX, PALLAS = "argus", "cuDNN", "flash", "flex", "pallas"
 PEERS = (CUDNN, FLASH, FLEX, PALLAS)
 
-_PAUSE_CYCLES = 2_000_000
-_LEAST_LAUNCHES = 8
 _SAMPLED = 512  # rows of each of two heads that are compared
 
 
@@ -35,15 +30,12 @@ def _itself(*values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Side:
-    """One way to the result: `finished(call(*prepared(q, k, v)))`, of which `call` alone is measured.
-
-    `batch(torch, side, sets)` gives the seconds that one call takes.
-    """
+    """One way to the result: `finished(call(*prepared(q, k, v)))`, of which `call` alone is measured, by `batch`."""
 
     call: Callable[..., Any]
     prepared: Callable[..., Sequence[Any]] = _itself
     finished: Callable[[Any], Any] = _itself
-    batch: Callable[[Any, Side, Sequence[Sequence[Any]]], float] = field(default_factory=lambda: _batch)
+    batch: Batch = measure.batch
 
 
 @dataclass(frozen=True)
@@ -92,66 +84,37 @@ def cases_of(text: str) -> tuple[Case, ...]:
     """One case a line: `bfloat16 2 32 8 4096 4096 128 causal` (batch, heads, heads of keys, queries, keys, head size;
     `full` without the mask); empty lines, and what follows a #, do not count. ValueError for what is none."""
     found = []
-    for line in text.splitlines():
-        words = line.partition("#")[0].split()
-        if words:
-            dtype, *numbers, mask = words
-            batch, heads, shared, rows, keys, size = map(int, numbers)
-            if mask not in ("causal", "full"):
-                raise ValueError(f"`{mask}` is neither causal nor full")
-            found.append(Case(dtype, batch, heads, shared, rows, keys, size, mask == "causal"))
+    for dtype, *numbers, mask in measure.words_of(text):
+        batch, heads, shared, rows, keys, size = map(int, numbers)
+        if mask not in ("causal", "full"):
+            raise ValueError(f"`{mask}` is neither causal nor full")
+        found.append(Case(dtype, batch, heads, shared, rows, keys, size, mask == "causal"))
     return tuple(found)
-
-
-def cases_in(file: str) -> tuple[Case, ...]:
-    """The cases of a file. ValueError for a file that cannot be read, and for what is no case."""
-    try:
-        return cases_of(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(str(error)) from None
 
 
 def run(cases: Sequence[Case], batches: int) -> Results:
     """One row a case, and the geometric means. Needs a GPU."""
-    import torch
+    measure.needs_gpu("attention")
 
-    if not torch.cuda.is_available():
-        raise SystemExit("benchmarks attention: needs an NVIDIA GPU")
-    rows, notes = [], []
-    for case in cases:
-        try:
-            torch._dynamo.reset()  # or the shapes of earlier cases would count against a limit
-            row, problems = row_of(torch, "cuda", case, sides_of(case), batches)
-        except Exception as error:  # what cannot be run must not stop the others
-            notes.append(f"{case}: {type(error).__name__}: {_first_line(error)}")
-            print(notes[-1], file=sys.stderr, flush=True)
-            continue
-        rows.append(row)
-        notes += problems
-        line = f"{case}: {row['TFLOP/s']} TFLOP/s, {row['speed / cuDNN']} of cuDNN, {row['speed / best']} of the best"
-        print("\n".join((line, *problems)), file=sys.stderr, flush=True)  # a long run shows what it does
-        torch.cuda.empty_cache()
+    def rows_of(case: Case) -> tuple[list[Row], list[str]]:
+        row, problems = row_of("cuda", case, sides_of(case), batches)
+        return [row], problems
+
+    def told(row: Row) -> str:
+        return f"{row['TFLOP/s']} TFLOP/s, {row['speed / cuDNN']} of cuDNN, {row['speed / best']} of the best"
+
+    rows, notes = measure.through(cases, rows_of, told)
     return Results(
         "attention, forward",
         rows,
         (
-            f"median of {batches} batches, in turns; operands rotate through more than twice the L2 cache",
+            measure.manner(batches),
             "TFLOP/s: 4 operations for each element of a head and each pair of a query and a key that it sees",
             "error: largest difference from the result in float64, over that result's root mean square",
             *notes,
         ),
-        means(rows),
+        measure.means(rows, "speed / cuDNN") | measure.means(rows, "speed / best"),
     )
-
-
-def means(rows: Sequence[Mapping[str, Cell]]) -> dict[str, Cell]:
-    """The geometric means of our speed, relative to cuDNN and to the best of the peers."""
-    found: dict[str, Cell] = {}
-    for column in ("speed / cuDNN", "speed / best"):
-        speeds = [speed for row in rows if isinstance(speed := row[column], float)]
-        if speeds:
-            found[f"{column}, {len(speeds)} cases, geometric mean"] = geometric_mean(speeds)
-    return found
 
 
 # ---------------------------------------------------------------------------- sides
@@ -221,43 +184,36 @@ def _pallas(case: Case) -> Side:
 
         return torch.utils.dlpack.from_dlpack(jax.block_until_ready(result)).transpose(1, 2)
 
-    return Side(jax.jit(partial(kernels.attention, config=config)), prepared, finished, _batch_by_host)
+    return Side(jax.jit(partial(kernels.attention, config=config)), prepared, finished, measure.batch_by_host(finished))
 
 
 # ---------------------------------------------------------------------------- measurement
 
 
-def row_of(
-    torch: Any, device: str, case: Case, makers: Mapping[str, Callable[[], Side]], batches: int
-) -> tuple[dict[str, Cell], list[str]]:
+def row_of(device: str, case: Case, makers: Mapping[str, Callable[[], Side]], batches: int) -> tuple[Row, list[str]]:
     """The row of a case, and the reason of each side that cannot be run, whose figures are None."""
-    sets = _operands(torch, device, case)
-    sides: dict[str, Side] = {}
-    given: dict[str, list[Sequence[Any]]] = {}
+    sets = measure.rotating(lambda: _operands(device, case), device)
+    runs: dict[str, Callable[[], float]] = {}
     errors, problems = {}, []
     for name, maker in makers.items():
         try:
             side = maker()
-            given[name] = [side.prepared(*operands) for operands in sets]
-            errors[name] = _error(torch, case, side.finished(side.call(*given[name][0])), sets[0])
-            sides[name] = side
+            given = [side.prepared(*operands) for operands in sets]
+            errors[name] = _error(case, side.finished(side.call(*given[0])), sets[0])
+            runs[name] = partial(side.batch, side.call, given)
         except Exception as error:
-            problems.append(f"{name} at {case}: {type(error).__name__}: {_first_line(error)}")
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(batches):
-        for name, seconds in times.items():
-            seconds.append(sides[name].batch(torch, sides[name], given[name]))
-    return _row(case, {name: median(seconds) for name, seconds in times.items()}, errors), problems
+            problems.append(f"{name} at {case}: {measure.reason(error)}")
+    return _row(case, measure.in_turns(runs, batches), errors), problems
 
 
-def _row(case: Case, seconds: Mapping[str, float], errors: Mapping[str, float]) -> dict[str, Cell]:
+def _row(case: Case, seconds: Mapping[str, float], errors: Mapping[str, float]) -> Row:
     peers = [seconds[name] for name in PEERS if name in seconds]
 
     def rate(name: str) -> float | None:
         return 1e-12 * case.operations / seconds[name] if name in seconds else None
 
     mine, cudnn = seconds.get(OURS), seconds.get(CUDNN)
-    row: dict[str, Cell] = {
+    row: Row = {
         "dtype": case.dtype,
         "B": case.batch,
         "H": case.heads,
@@ -276,44 +232,18 @@ def _row(case: Case, seconds: Mapping[str, float], errors: Mapping[str, float]) 
     return row
 
 
-def _operands(torch: Any, device: str, case: Case) -> list[Sequence[Any]]:
-    def one() -> Sequence[Any]:
-        shapes = [(case.heads, case.rows), (case.shared, case.keys), (case.shared, case.keys)]
-        dtype = getattr(torch, case.dtype)
-        return [torch.randn(case.batch, *shape, case.size, device=device).to(dtype) for shape in shapes]
+def _operands(device: str, case: Case) -> Sequence[Any]:
+    import torch
 
-    first = one()
-    size = sum(t.numel() * t.element_size() for t in first)
-    cache = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else 0
-    return [first, *(one() for _ in range(min(16, max(1, -(-2 * cache // size)))))]
+    shapes = [(case.heads, case.rows), (case.shared, case.keys), (case.shared, case.keys)]
+    dtype = getattr(torch, case.dtype)
+    return [torch.randn(case.batch, *shape, case.size, device=device).to(dtype) for shape in shapes]
 
 
-def _batch(torch: Any, side: Side, sets: Sequence[Sequence[Any]]) -> float:
-    """Seconds of one call, from a run over all sets of operands."""
-    rounds = -(-_LEAST_LAUNCHES // len(sets))
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda._sleep(_PAUSE_CYCLES)
-    start.record()
-    for _ in range(rounds):
-        for operands in sets:
-            side.call(*operands)
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end)) * 1e-3 / (rounds * len(sets))
-
-
-def _batch_by_host(torch: Any, side: Side, sets: Sequence[Sequence[Any]]) -> float:
-    """The same by the host's clock, for work that PyTorch's stream does not order."""
-    rounds = -(-_LEAST_LAUNCHES // len(sets))
-    torch.cuda.synchronize()
-    start = perf_counter()
-    results = [side.call(*operands) for _ in range(rounds) for operands in sets]
-    side.finished(results[-1])
-    return (perf_counter() - start) / len(results)
-
-
-def _error(torch: Any, case: Case, found: Any, operands: Sequence[Any]) -> float:
+def _error(case: Case, found: Any, operands: Sequence[Any]) -> float:
     """The largest error on `_SAMPLED` rows of two heads, over the root mean square of the result there."""
+    import torch
+
     worst = 0.0
     rows = torch.randperm(case.rows, device=found.device)[:_SAMPLED]
     for batch, head in {(0, 0), (case.batch - 1, case.heads - 1)}:
@@ -324,10 +254,5 @@ def _error(torch: Any, case: Case, found: Any, operands: Sequence[Any]) -> float
             seen = torch.arange(case.keys, device=found.device) <= rows[:, None] + case.keys - case.rows
             scores = scores.masked_fill(~seen, -float("inf"))
         exact = torch.softmax(scores, -1).nan_to_num(0.0) @ v[batch, shared].double()
-        size = exact.square().mean().sqrt().clamp_min(1e-30)
-        worst = max(worst, float((found[batch, head, rows].double() - exact).abs().max() / size))
+        worst = max(worst, measure.relative_error(found[batch, head, rows], exact))
     return worst
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "")

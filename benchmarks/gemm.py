@@ -1,23 +1,23 @@
 """Matrix products: argus.kernels.matmul beside the vendor's library, in one run; kernels of the examples on request.
 
-All take turns, batch by batch. A batch runs over several sets of operands, together larger than twice the
-L2 cache, behind a device-side pause that lets the host get ahead; CUDA events bracket it. The error is the
-largest difference from the float64 product of fresh random operands, in units of that product's root mean
-square, and is taken on an output filled with NaN. Of large outputs `SAMPLED_ROWS` rows are compared, one at a
-random place of each of as many equal bands; that every element was written is looked at everywhere.
+Times are taken as `benchmarks.measure` says. The error is the largest difference from the float64 product of fresh
+random operands, in units of that product's root mean square, and is taken on an output filled with NaN. Of large
+outputs `SAMPLED_ROWS` rows are compared, one at a random place of each of as many equal bands; that every element was
+written is looked at everywhere.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from statistics import geometric_mean, median
 from typing import Any
 
 from argus.diagnostic import ArgusError
-from benchmarks.table import Cell, Results
+from benchmarks import measure
+from benchmarks.measure import Batch, Row
+from benchmarks.table import Results
 
 Shape = tuple[int, int, int]
 
@@ -70,8 +70,6 @@ LIBRARY = "library"
 MATMUL = "matmul"
 SAMPLED_ROWS = 256
 
-_PAUSE_CYCLES = 2_000_000
-_LEAST_LAUNCHES = 10
 _LARGE = 2**34  # multiply-adds; below, the float64 product takes no time that matters
 
 Product = Callable[[Any, Any, Any], None]
@@ -113,33 +111,28 @@ def run(cases: Sequence[Case], configs: Sequence[Config], batches: int) -> Resul
     """One row a case and kernel, and the geometric means. Needs a GPU."""
     import torch
 
-    if not torch.cuda.is_available():
-        raise SystemExit("benchmarks gemm: needs an NVIDIA GPU")
+    measure.needs_gpu("gemm")
     torch.set_float32_matmul_precision("high")  # tf32
-    rows, notes = [], []
-    for case in cases:
-        products = _products(torch, "cuda", case, configs)
-        try:
-            more, problems = rows_of(torch, "cuda", case, products, batches, _batch)
-        except RuntimeError as error:  # PyTorch's: out of memory for the operands, or an earlier kernel has failed
-            more, problems = [], [f"{case}: {error}"]
-        rows += more
-        notes += problems
-        for line in (*(f"{case} {row['kernel']}: {row['speed / library']} of the library" for row in more), *problems):
-            print(line, file=sys.stderr, flush=True)  # a long run shows what it does
-        torch.cuda.empty_cache()  # the next case's operands have other sizes
+
+    def rows_for(case: Case) -> tuple[list[Row], list[str]]:
+        return rows_of(torch, "cuda", case, _products(torch, "cuda", case, configs), batches, measure.batch)
+
+    def told(row: Row) -> str:
+        return f"{row['kernel']}: {row['speed / library']} of the library"
+
+    rows, notes = measure.through(cases, rows_for, told)
     return Results(
         "matrix products, c[M, N] = a[M, K] b[N, K]",
         rows,
         (
-            f"median of {batches} batches, in turns; operands rotate through more than twice the L2 cache",
+            measure.manner(batches),
             "library: cuBLAS (torch.mm), of fp8 cuBLASLt (torch._scaled_mm, fast accumulation, a scale a tensor)",
             "GB/s: bytes of both operands and the result, each counted once",
             "error: largest difference from the float64 product, over that product's root mean square",
             f"of products of more than 2**34 multiply-adds, {SAMPLED_ROWS} rows all over the output are compared",
             *notes,
         ),
-        means(rows),
+        measure.means(rows, "speed / library", "kernel"),
     )
 
 
@@ -177,29 +170,15 @@ def _product(config: Config) -> Product:
     return product
 
 
-def means(rows: Sequence[Mapping[str, Cell]]) -> dict[str, Cell]:
-    """The geometric mean over all shapes of each kernel's speed, relative to the library."""
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        speed = row["speed / library"]
-        if isinstance(speed, float):
-            found.setdefault(str(row["kernel"]), []).append(speed)
-    return {f"{name}, {len(s)} shapes, geometric mean / library": geometric_mean(s) for name, s in found.items()}
-
-
 def rows_of(
-    torch: Any,
-    device: str,
-    case: Case,
-    products: Mapping[str, Product],
-    batches: int,
-    batch: Callable[[Any, Product, Sequence[tuple[Any, Any, Any]]], float],
-) -> tuple[list[dict[str, Cell]], list[str]]:
+    torch: Any, device: str, case: Case, products: Mapping[str, Product], batches: int, batch: Batch
+) -> tuple[list[Row], list[str]]:
     """A row for each of `products` but the library, and the reason of each that cannot be run, whose figures are None.
 
-    `batch(torch, product, sets)` gives the seconds that one product takes.
+    `batch(product, sets)` gives the seconds that one product takes.
     """
-    errors, problems, sets = {}, {}, _operands(torch, device, case)
+    sets = measure.rotating(lambda: (*_pair(torch, device, case), _result(torch, device, case)), device)
+    errors, problems = {}, {}
     for name, product in products.items():
         try:
             errors[name] = _error(torch, device, case, product)
@@ -207,16 +186,13 @@ def rows_of(
                 product(*operands)
         except (ArgusError, torch.OutOfMemoryError) as error:
             problems[name] = str(error).strip()
-    times: dict[str, list[float]] = {name: [] for name in products if name not in problems}
-    for _ in range(batches):
-        for name, seconds in times.items():
-            seconds.append(batch(torch, products[name], sets))
-    medians = {name: median(seconds) for name, seconds in times.items()}
+    runs = {name: partial(batch, product, sets) for name, product in products.items() if name not in problems}
+    medians = measure.in_turns(runs, batches)
     rows = [_row(case, name, medians, errors) for name in products if name != LIBRARY]
     return rows, [f"{name} at {case}: {reason}" for name, reason in problems.items()]
 
 
-def _row(case: Case, name: str, seconds: Mapping[str, float], errors: Mapping[str, float]) -> dict[str, Cell]:
+def _row(case: Case, name: str, seconds: Mapping[str, float], errors: Mapping[str, float]) -> Row:
     m, n, k = case.m, case.n, case.k
     mine, theirs = seconds.get(name), seconds.get(LIBRARY)
 
@@ -264,26 +240,6 @@ def _result(torch: Any, device: str, case: Case) -> Any:
     return torch.full((case.m, case.n), float("nan"), device=device, dtype=getattr(torch, name))
 
 
-def _operands(torch: Any, device: str, case: Case) -> list[tuple[Any, Any, Any]]:
-    cache = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else 0
-    count = max(2, -(-2 * cache // _bytes(case)) + 1)
-    return [(*_pair(torch, device, case), _result(torch, device, case)) for _ in range(count)]
-
-
-def _batch(torch: Any, product: Product, sets: Sequence[tuple[Any, Any, Any]]) -> float:
-    """Seconds of one product, from a run over all sets of operands."""
-    rounds = -(-_LEAST_LAUNCHES // len(sets))
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda._sleep(_PAUSE_CYCLES)
-    start.record()
-    for _ in range(rounds):
-        for operands in sets:
-            product(*operands)
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end)) * 1e-3 / (rounds * len(sets))
-
-
 def _error(torch: Any, device: str, case: Case, product: Product) -> float:
     """The largest error of one product of fresh operands, relative; NaN if an element was not written."""
     (a, b), c = _pair(torch, device, case), _result(torch, device, case)
@@ -292,7 +248,7 @@ def _error(torch: Any, device: str, case: Case, product: Product) -> float:
         return float("nan")
     rows = sampled(torch, (case.m, case.n, case.k)).to(device)
     exact = a.float()[rows].double() @ b.float().double().t()
-    return float((c[rows].double() - exact).abs().max() / exact.square().mean().sqrt())
+    return measure.relative_error(c[rows], exact)
 
 
 def sampled(torch: Any, shape: Shape) -> Any:

@@ -1,9 +1,7 @@
 """Kernels whose limit is the memory: ours beside eager PyTorch and torch.compile, in one run.
 
-All take turns, batch by batch. A batch runs over several sets of operands, together larger than twice the L2 cache,
-behind a device-side pause that lets the host get ahead; CUDA events bracket it. Results are kept until their
-operands are used again, so that they rotate as well. A rate counts what has to be read and written, once. The error
-is the largest difference from the result in float64, in units of that result's root mean square.
+Times are taken as `benchmarks.measure` says. A rate counts what has to be read and written, once. The error is the
+largest difference from the result in float64, in units of that result's root mean square.
 """
 
 from __future__ import annotations
@@ -11,17 +9,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from statistics import geometric_mean, median
+from functools import partial
+from statistics import median
 from typing import Any
 
+from benchmarks import measure
+from benchmarks.measure import Batch, Row, batch
 from benchmarks.memory_kernels import KERNELS, Kernel
-from benchmarks.table import Cell, Results
+from benchmarks.table import Results
 
 OURS, EAGER, COMPILED = "argus", "eager", "compile"
 
-_PAUSE_CYCLES = 2_000_000
-_LEAST_LAUNCHES = 10
+_RATIO = "speed / best peer"
 _COPIED = 2**30  # bytes
 
 Side = Callable[..., Any]
@@ -47,22 +46,11 @@ def cases_of(text: str) -> tuple[Case, ...]:
     ValueError for what is none.
     """
     found = []
-    for line in text.splitlines():
-        words = line.partition("#")[0].split()
-        if words:
-            kernel, dtype, rows, columns = words
-            if kernel not in KERNELS:
-                raise ValueError(f"`{kernel}` is none of {', '.join(KERNELS)}")
-            found.append(Case(kernel, dtype, int(rows), int(columns)))
+    for kernel, dtype, rows, columns in measure.words_of(text):
+        if kernel not in KERNELS:
+            raise ValueError(f"`{kernel}` is none of {', '.join(KERNELS)}")
+        found.append(Case(kernel, dtype, int(rows), int(columns)))
     return tuple(found)
-
-
-def cases_in(file: str) -> tuple[Case, ...]:
-    """The cases of a file. ValueError for a file that cannot be read, and for what is no case."""
-    try:
-        return cases_of(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(str(error)) from None
 
 
 def default_cases() -> tuple[Case, ...]:
@@ -74,35 +62,34 @@ def run(cases: Sequence[Case], batches: int) -> Results:
     """One row a case, and the geometric means. Needs a GPU."""
     import torch
 
-    if not torch.cuda.is_available():
-        raise SystemExit("benchmarks memory: needs an NVIDIA GPU")
+    measure.needs_gpu("memory")
     copied = _copy_speed(torch, batches)
     print(f"copy of 1 GiB: {copied:.3f} TB/s", file=sys.stderr, flush=True)
-    rows, notes = [], []
-    for case in cases:
-        try:
-            torch._dynamo.reset()  # or the shapes of earlier cases would count against a limit
-            sides = {**own_sides(case), COMPILED: torch.compile(KERNELS[case.kernel].eager, dynamic=False)}
-            row, problems = row_of(torch, "cuda", case, sides, batches, _batch, copied)
-        except Exception as error:  # what cannot be run must not stop the others
-            notes.append(f"{case}: {type(error).__name__}: {_first_line(error)}")
-            print(notes[-1], file=sys.stderr, flush=True)
-            continue
-        rows.append(row)
-        notes += problems
-        line = f"{case}: {row['TB/s']} TB/s, {row['of copy']} of copy, {row['speed / best peer']} of the best peer"
-        print("\n".join((line, *problems)), file=sys.stderr, flush=True)  # a long run shows what it does
-        torch.cuda.empty_cache()
+
+    def rows_of(case: Case) -> tuple[list[Row], list[str]]:
+        sides = {**own_sides(case), COMPILED: torch.compile(KERNELS[case.kernel].eager, dynamic=False)}
+        row, problems = row_of("cuda", case, sides, batches, batch, copied)
+        return [row], problems
+
+    def told(row: Row) -> str:
+        return f"{row['TB/s']} TB/s, {row['of copy']} of copy, {row[_RATIO]} of the best peer"
+
+    rows, notes = measure.through(cases, rows_of, told)
     return Results(
         "kernels whose limit is the memory",
         rows,
         (
-            f"median of {batches} batches, in turns; operands rotate through more than twice the L2 cache",
+            measure.manner(batches),
             "TB/s: bytes that have to be read and written, over the time",
             "error: largest difference from the result in float64, over that result's root mean square",
             *notes,
         ),
-        {"copy of 1 GiB, TB/s": copied, **means(rows)},
+        {
+            "copy of 1 GiB, TB/s": copied,
+            **measure.means(rows, "of copy"),
+            **measure.means(rows, _RATIO),
+            **measure.means(rows, _RATIO, "kernel"),
+        },
     )
 
 
@@ -111,52 +98,30 @@ def own_sides(case: Case) -> dict[str, Side]:
     return {OURS: KERNELS[case.kernel].ours, EAGER: KERNELS[case.kernel].eager}
 
 
-def means(rows: Sequence[Mapping[str, Cell]]) -> dict[str, Cell]:
-    """The geometric mean of each kernel's speed, relative to the better of its peers."""
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        speed = row["speed / best peer"]
-        if isinstance(speed, float):
-            found.setdefault(str(row["kernel"]), []).append(speed)
-    return {f"{name}, {len(s)} shapes, geometric mean / best peer": geometric_mean(s) for name, s in found.items()}
-
-
 def row_of(
-    torch: Any,
-    device: str,
-    case: Case,
-    sides: Mapping[str, Side],
-    batches: int,
-    batch: Callable[[Any, Side, Sequence[Any]], float],
-    copied: float,
-) -> tuple[dict[str, Cell], list[str]]:
+    device: str, case: Case, sides: Mapping[str, Side], batches: int, batch: Batch, copied: float
+) -> tuple[Row, list[str]]:
     """The row of a case, and the reason of each side that cannot be run, whose figures are None.
 
-    `batch(torch, side, sets)` gives the seconds that one call takes, `copied` the speed of a copy in TB/s.
+    `copied` is the speed of a copy in TB/s.
     """
     kernel = KERNELS[case.kernel]
-    sets = _operands(torch, device, case, kernel)
+    sets = measure.rotating(lambda: _operands(device, case, kernel), device)
     errors, problems = {}, {}
     for name, side in sides.items():
         try:
-            errors[name] = _error(torch, kernel, side, sets[0])
+            errors[name] = _error(kernel, side, sets[0])
             for operands in sets:
                 side(*operands)
         except Exception as error:
-            problems[name] = f"{type(error).__name__}: {_first_line(error)}"
-    times: dict[str, list[float]] = {name: [] for name in sides if name not in problems}
-    for _ in range(batches):
-        for name, seconds in times.items():
-            seconds.append(batch(torch, sides[name], sets))
-    medians = {name: median(seconds) for name, seconds in times.items()}
+            problems[name] = measure.reason(error)
+    runs = {name: partial(batch, side, sets) for name, side in sides.items() if name not in problems}
     moved = kernel.moved(case.rows, case.columns, sets[0][0].element_size())
-    row = _row(case, moved, medians, errors, copied)
-    return row, [f"{name} at {case}: {reason}" for name, reason in problems.items()]
+    row = _row(case, moved, measure.in_turns(runs, batches), errors, copied)
+    return row, [f"{name} at {case}: {what}" for name, what in problems.items()]
 
 
-def _row(
-    case: Case, moved: int, seconds: Mapping[str, float], errors: Mapping[str, float], copied: float
-) -> dict[str, Cell]:
+def _row(case: Case, moved: int, seconds: Mapping[str, float], errors: Mapping[str, float], copied: float) -> Row:
     mine, peers = seconds.get(OURS), [seconds[name] for name in (EAGER, COMPILED) if name in seconds]
 
     def rate(name: str) -> float | None:
@@ -173,36 +138,17 @@ def _row(
         "of copy": None if speed is None else speed / copied,
         "eager TB/s": rate(EAGER),
         "compile TB/s": rate(COMPILED),
-        "speed / best peer": min(peers) / mine if mine is not None and peers else None,
+        _RATIO: min(peers) / mine if mine is not None and peers else None,
         "error": errors.get(OURS),
         "eager error": errors.get(EAGER),
         "compile error": errors.get(COMPILED),
     }
 
 
-def _operands(torch: Any, device: str, case: Case, kernel: Kernel) -> list[Any]:
-    dtype = getattr(torch, case.dtype)
-    first = kernel.operands(device, case.rows, case.columns, dtype)
-    one = max(1, sum(t.numel() * t.element_size() for t in first if isinstance(t, torch.Tensor)))
-    cache = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else 0
-    count = min(64, max(2, -(-2 * cache // one) + 1))
-    more = [kernel.operands(device, case.rows, case.columns, dtype) for _ in range(count - 1)]
-    return [first, *more]
+def _operands(device: str, case: Case, kernel: Kernel) -> Sequence[Any]:
+    import torch
 
-
-def _batch(torch: Any, side: Side, sets: Sequence[Any]) -> float:
-    """Seconds of one call, from a run over all sets of operands."""
-    rounds = -(-_LEAST_LAUNCHES // len(sets))
-    kept: list[Any] = [None] * len(sets)
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda._sleep(_PAUSE_CYCLES)
-    start.record()
-    for _ in range(rounds):
-        for place, operands in enumerate(sets):
-            kept[place] = side(*operands)
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end)) * 1e-3 / (rounds * len(sets))
+    return kernel.operands(device, case.rows, case.columns, getattr(torch, case.dtype))
 
 
 def _copy_speed(torch: Any, batches: int) -> float:
@@ -210,24 +156,15 @@ def _copy_speed(torch: Any, batches: int) -> float:
     source = torch.empty(_COPIED, device="cuda", dtype=torch.uint8).random_()
     target = torch.empty_like(source)
     target.copy_(source)
-    seconds = median(_batch(torch, lambda: target.copy_(source), [()]) for _ in range(batches))
+    seconds = median(batch(target.copy_, [(source,)]) for _ in range(batches))
     return 2e-12 * _COPIED / seconds
 
 
-def _error(torch: Any, kernel: Kernel, side: Side, operands: Sequence[Any]) -> float:
+def _error(kernel: Kernel, side: Side, operands: Sequence[Any]) -> float:
     """The largest error of one call over all results, each relative to its own root mean square."""
-    found = side(*operands)
-    exact = kernel.exact(*operands)
-    worst = 0.0
-    for got, wanted in zip(_results(found), _results(exact), strict=True):
-        size = wanted.square().mean().sqrt().clamp_min(1e-30)
-        worst = max(worst, float((got.double() - wanted).abs().max() / size))
-    return worst
+    found, exact = side(*operands), kernel.exact(*operands)
+    return max(map(measure.relative_error, _results(found), _results(exact)))
 
 
 def _results(value: Any) -> Sequence[Any]:
     return value if isinstance(value, tuple) else (value,)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "")

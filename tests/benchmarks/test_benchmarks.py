@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from argus.diagnostic import Diagnostic, LaunchError
-from benchmarks import gemm, verify
+from benchmarks import gemm, measure, verify
 from benchmarks.machine import machine
 from benchmarks.table import Results, show
 
@@ -81,7 +81,7 @@ def test_a_kernel_that_does_not_fit_leaves_its_reason() -> None:
     def refused(a: Any, b: Any, c: Any) -> None:
         raise LaunchError(Diagnostic("launch-refused", "too large"))
 
-    def batch(_torch: Any, product: gemm.Product, sets: Any) -> float:
+    def batch(product: gemm.Product, sets: Any) -> float:
         product(*sets[0])
         return 2e-6 if product is incomplete else 1e-6
 
@@ -113,8 +113,41 @@ def test_operands_of_all_dtypes_and_layouts(case: gemm.Case) -> None:
 
 
 def test_means_are_geometric_and_over_what_was_measured() -> None:
-    rows = [{"kernel": k, "speed / library": s} for k, s in (("x", 0.5), ("x", 2.0), ("x", None), ("y", None))]
-    assert gemm.means(rows) == {"x, 2 shapes, geometric mean / library": pytest.approx(1.0)}
+    rows = [{"kernel": k, "speed": s} for k, s in (("x", 0.5), ("x", 2.0), ("x", None), ("y", None), ("z", 8.0))]
+    assert measure.means(rows, "speed") == {"speed, 3 cases, geometric mean": pytest.approx(2.0)}
+    assert measure.means(rows, "speed", "kernel") == {
+        "x: speed, 2 cases, geometric mean": pytest.approx(1.0),
+        "z: speed, 1 cases, geometric mean": pytest.approx(8.0),
+    }
+
+
+def test_sides_take_turns() -> None:
+    order: list[str] = []
+    figures = {"a": iter((1.0, 9.0, 2.0)), "b": iter((4.0, 5.0, 6.0))}
+
+    def run(name: str) -> float:
+        order.append(name)
+        return next(figures[name])
+
+    assert measure.in_turns({"a": lambda: run("a"), "b": lambda: run("b")}, 3) == {"a": 2.0, "b": 5.0}
+    assert order == ["a", "b"] * 3
+
+
+def test_what_cannot_be_run_does_not_stop_the_others() -> None:
+    pytest.importorskip("torch")
+
+    def rows_of(case: int) -> tuple[list[measure.Row], list[str]]:
+        return [{"inverse": 1 / case}], []
+
+    rows, notes = measure.through((2, 0, 4), rows_of, str)
+    assert rows == [{"inverse": 0.5}, {"inverse": 0.25}]
+    assert notes == ["0: ZeroDivisionError: division by zero"]
+
+
+def test_operands_rotate() -> None:
+    torch = pytest.importorskip("torch")
+    first, second = measure.rotating(lambda: (torch.zeros(3), 5), "cpu")
+    assert first[0].data_ptr() != second[0].data_ptr() and first[1] == 5
 
 
 @pytest.mark.parametrize("shape", [(16, 2**13, 2**13), (200, 2**20, 2**10), (1000, 300, 50)])
@@ -147,13 +180,13 @@ def test_cases_of_memory_kernels_are_read() -> None:
 
 
 def test_every_memory_kernel_and_its_peer_meet_the_exact_result(require_tool: Any) -> None:
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
     require_tool("g++", "clang++", "c++")
     from benchmarks import memory
 
     for name in memory.KERNELS:
         case = memory.Case(name, "float32", 3, 20)
-        row, problems = memory.row_of(torch, "cpu", case, memory.own_sides(case), 1, lambda *_: 1e-6, 4.0)
+        row, problems = memory.row_of("cpu", case, memory.own_sides(case), 1, lambda *_: 1e-6, 4.0)
         assert not problems
         least = 0.1 if name == "quantize" else 1e-5
         assert float(row["error"] or 0) < least and float(row["eager error"] or 0) < least  # type: ignore[arg-type]
@@ -161,14 +194,14 @@ def test_every_memory_kernel_and_its_peer_meet_the_exact_result(require_tool: An
 
 
 def test_a_memory_kernel_that_cannot_run_leaves_its_reason() -> None:
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
     from benchmarks import memory
 
     def wrong(*_: Any) -> None:
         raise LaunchError(Diagnostic("shape-mismatch", "not here"))
 
     case = memory.Case("softmax", "float32", 3, 20)
-    row, problems = memory.row_of(torch, "cpu", case, {memory.OURS: wrong}, 1, lambda *_: 1e-6, 4.0)
+    row, problems = memory.row_of("cpu", case, {memory.OURS: wrong}, 1, lambda *_: 1e-6, 4.0)
     assert row["TB/s"] is None and row["error"] is None
     assert len(problems) == 1 and "not here" in problems[0]
 
@@ -192,17 +225,16 @@ def test_attention_has_a_row_whatever_its_peers_do() -> None:
     def failing() -> attention.Side:
         raise ValueError("not on this machine\nat all")
 
-    def batch(torch: Any, side: attention.Side, sets: Any) -> float:
-        return 1e-3 * len(side.call(*sets[0]))
+    def batch(call: Any, sets: Any) -> float:
+        return 1e-3 * len(call(*sets[0]))
 
     right = attention.Side(torch.nn.functional.scaled_dot_product_attention, batch=batch)
     case = attention.Case("bfloat16", 1, 2, 2, 5, 7, 64, False)
     makers = {attention.OURS: lambda: right, attention.CUDNN: lambda: right, attention.FLASH: failing}
-    row, problems = attention.row_of(torch, "cpu", case, makers, 2)
+    row, problems = attention.row_of("cpu", case, makers, 2)
     assert row["speed / cuDNN"] == row["speed / best"] == 1.0 and row["flash TFLOP/s"] is None
     assert isinstance(row["error"], float) and 0 < row["error"] < 0.1
     assert problems == [f"flash at {case}: ValueError: not on this machine"]
-    assert set(attention.means([row])) == {f"speed / {n}, 1 cases, geometric mean" for n in ("cuDNN", "best")}
 
 
 def test_pictures_follow_the_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
