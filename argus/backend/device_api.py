@@ -213,8 +213,10 @@ _HOPPER = (
        _NVIDIA, True),
     _f("lower_registers", "int N", "void", "", "gives back all but N registers of each thread of the warpgroup", "",
        _NVIDIA, True),
-    _f("role_barrier", "int ID, int THREADS", "void", "", "THREADS threads meet at barrier ID, 1 to 15", "",
-       _NVIDIA),
+    _f("role_barrier", "int ID, int THREADS", "void", "",
+       "arrives at barrier ID, 1 to 15, and waits until THREADS threads have", "bar.sync", _NVIDIA),
+    _f("role_barrier_arrive", "int ID, int THREADS", "void", "",
+       "arrives at barrier ID, 1 to 15, for which others wait until THREADS threads have", "bar.arrive", _NVIDIA),
     _f("matrix_descriptor", "", "u64", f"{_SHARED}, int leading", "of an operand from smem + offset: rows of 128 bytes "
        "in the 128-byte swizzle, in panels of `leading` bytes if they go along m or n", "", _NVIDIA),
     _f("descriptor_at", "", "u64", "u64 descriptor, int units", "the same, `units` times 16 bytes on", "", _NVIDIA),

@@ -17,6 +17,8 @@ from argus.ir.nodes import (
     Accumulate,
     AssertTags,
     Barrier,
+    BarrierArrive,
+    BarrierSync,
     BulkCommit,
     BulkWait,
     CommitGroup,
@@ -108,7 +110,7 @@ def relations(stmt: Stmt) -> tuple[Relation, ...]:
             return ()
         case MmaFence() | MmaCommit() | MmaWait() | BulkCommit() | BulkWait() | ProxyFence():
             return ()
-        case MbarrierExpect() | MbarrierArrive() | MbarrierWait():
+        case MbarrierExpect() | MbarrierArrive() | MbarrierWait() | BarrierSync() | BarrierArrive():
             return ()
         case _:
             assert_never(stmt)

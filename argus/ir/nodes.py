@@ -312,6 +312,36 @@ class MbarrierWait:
 
 
 @dataclass(frozen=True, slots=True)
+class BarrierSync:
+    """All threads of the role arrive at named barrier `number` of the block and wait until `count` threads have, in
+    this phase of it: those of every role that arrives there (bar.sync). Accesses before any of these arrivals are
+    ordered before what follows the wait. Then the next phase begins, for the same threads."""
+
+    number: int
+    count: int
+    span: Span = _span()
+
+    @property
+    def barrier(self) -> str:
+        """The barrier's name, which is none of an mbarrier's."""
+        return f"barrier {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierArrive:
+    """All threads of the role arrive at named barrier `number`, as in `BarrierSync`, and go on (bar.arrive)."""
+
+    number: int
+    count: int
+    span: Span = _span()
+
+    @property
+    def barrier(self) -> str:
+        """The barrier's name, which is none of an mbarrier's."""
+        return f"barrier {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
 class Role:
     """The program of `num_warps` consecutive warps from `first_warp` on, with a budget of `registers` a thread.
 
@@ -331,10 +361,15 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Roles run side by side, ordered by mbarriers alone; they stand at the top level of a kernel, once, last."""
+    """Roles run side by side, ordered by mbarriers and named barriers alone; they stand at the top level of a kernel,
+    once, last."""
 
     roles: tuple[Role, ...]
     span: Span = _span()
+
+    def own_barrier(self, role: Role) -> int:
+        """The named barrier that `Barrier` in `role` is: roles have the first ones, in order; 0 is the block's."""
+        return self.roles.index(role) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,8 +549,9 @@ class Spec:
 
 
 Asynchronous = Union[
-    MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence, MbarrierExpect, MbarrierArrive, MbarrierWait
-]
+    MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence, MbarrierExpect, MbarrierArrive, MbarrierWait,
+    BarrierSync, BarrierArrive,
+]  # fmt: skip
 """Statements that only order others."""
 
 Stmt = Union[

@@ -19,6 +19,8 @@ from argus.ir.nodes import (
     AssertTags,
     Assume,
     Barrier,
+    BarrierArrive,
+    BarrierSync,
     BulkCommit,
     BulkWait,
     CommitGroup,
@@ -278,6 +280,10 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
             return WaitGroup(_int(kids[0]))
         case "mma_fence" | "mma_commit" | "mma_wait" | "proxy_fence":
             return _mma_order(str(tree.data), kids)
+        case "barrier_sync":
+            return BarrierSync(_int(kids[0]), _int(kids[1]))
+        case "barrier_arrive":
+            return BarrierArrive(_int(kids[0]), _int(kids[1]))
         case "mbarrier_expect" | "mbarrier_arrive" | "mbarrier_wait":
             return _mbarrier_step(str(tree.data), kids, scope)
         case "bulk_commit" | "bulk_wait" | "bulk_wait_read":

@@ -24,6 +24,8 @@ from argus.ir.nodes import (
     AssertTags,
     Assume,
     Barrier,
+    BarrierArrive,
+    BarrierSync,
     BulkCommit,
     BulkWait,
     CommitGroup,
@@ -380,6 +382,10 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
             return [f"bulk_wait{'_read' if read else ''} {pending}"]
         case ProxyFence():
             return ["proxy_fence"]
+        case BarrierSync(number=number, count=count):
+            return [f"barrier_sync {number} count {count}"]
+        case BarrierArrive(number=number, count=count):
+            return [f"barrier_arrive {number} count {count}"]
         case MbarrierExpect(barrier=name, index=index, bytes=count):
             return [f"mbarrier_expect {_place(name, index, scope)} bytes {count}"]
         case MbarrierArrive(barrier=name, index=index):

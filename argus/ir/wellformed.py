@@ -16,6 +16,8 @@ from argus.ir.nodes import (
     AssertTags,
     Assume,
     Barrier,
+    BarrierArrive,
+    BarrierSync,
     BulkCommit,
     BulkWait,
     CommitGroup,
@@ -57,6 +59,7 @@ from argus.ir.nodes import (
 from argus.ir.target import TARGETS
 from argus.ir.types import DType, boolean
 from argus.ir.typing_rules import Scope, expr_problems, index_problems, scope_of
+from argus.ir.wellformed_barriers import named_barriers
 from argus.ir.wellformed_explicit import explicit_problems
 from argus.ir.wellformed_hopper import barrier_problem, programs_placement, roles_placement
 from argus.source import Span
@@ -123,6 +126,7 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
                 assert_never(precondition)
     yield from roles_placement(kernel)
     yield from programs_placement(kernel)
+    yield from named_barriers(kernel)
     yield from _body(kernel.body, scope)
 
 
@@ -167,7 +171,7 @@ def _stmt(stmt: Stmt, scope: Scope) -> Iterator[Problem]:
         case If(cond=cond, then=then, orelse=orelse, span=span):
             yield from _typed("a condition", cond, boolean, scope, span)
             yield from _body((*then, *orelse), scope)
-        case Barrier() | CommitGroup():
+        case Barrier() | CommitGroup() | BarrierSync() | BarrierArrive():
             pass
         case MmaFence() | MmaCommit() | ProxyFence() | BulkCommit():
             pass

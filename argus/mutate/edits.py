@@ -12,6 +12,8 @@ from argus.ir.nodes import (
     Accumulate,
     AssertTags,
     Barrier,
+    BarrierArrive,
+    BarrierSync,
     BulkCommit,
     BulkWait,
     CommitGroup,
@@ -54,10 +56,14 @@ _TITLES: dict[type, str] = {
     MbarrierExpect: "an expectation of bytes",
     MbarrierArrive: "an arrival",
     MbarrierWait: "a wait for a phase",
+    BarrierSync: "a meeting at a named barrier",
+    BarrierArrive: "an arrival at a named barrier",
 }
 _OTHER_REDUCTION = {"add": "maximum", "maximum": "minimum", "minimum": "maximum"}
 _BYTES = 16
 """The least by which bytes that an mbarrier expects may differ."""
+_WARP = 32
+"""The least by which threads that a named barrier counts may differ."""
 
 
 def title(stmt: Stmt) -> str:
@@ -76,6 +82,8 @@ def statement(stmt: Stmt) -> Iterator[Edit]:
                 yield "wait for more or for less than the reads", Kind.COUNT, (replace(stmt, read=not stmt.read),)
         case MbarrierExpect() | MbarrierArrive() | MbarrierWait():
             yield from _mbarrier(stmt)
+        case BarrierSync() | BarrierArrive():
+            yield from _named_barrier(stmt)
         case Copy():
             yield from _copy(stmt)
         case Map():
@@ -122,6 +130,18 @@ def _mbarrier(stmt: MbarrierExpect | MbarrierArrive | MbarrierWait) -> Iterator[
             yield "wait for the other parity", Kind.COUNT, (replace(stmt, parity=flipped),)
             for value in (0, 1):
                 yield f"always wait for parity {value}", Kind.COUNT, (replace(stmt, parity=Const(value)),)
+
+
+def _named_barrier(stmt: BarrierSync | BarrierArrive) -> Iterator[Edit]:
+    for other in (-1, 1):
+        number, count = stmt.number + other, stmt.count + other * _WARP
+        yield f"use barrier {number}", Kind.INDEX, (replace(stmt, number=number),)
+        yield f"count {count} threads", Kind.COUNT, (replace(stmt, count=count),)
+    yield "come to a named barrier twice", Kind.COUNT, (stmt, stmt)
+    if isinstance(stmt, BarrierSync):
+        yield "arrive without waiting", Kind.STATEMENT, (BarrierArrive(stmt.number, stmt.count, stmt.span),)
+    else:
+        yield "wait where others arrive", Kind.STATEMENT, (BarrierSync(stmt.number, stmt.count, stmt.span),)
 
 
 def _copy(stmt: Copy) -> Iterator[Edit]:

@@ -10,6 +10,8 @@ from argus.ir.expr import Const, Thread, op
 from argus.ir.nodes import (
     AssertTags,
     Barrier,
+    BarrierArrive,
+    BarrierSync,
     BulkCommit,
     BulkWait,
     CommitGroup,
@@ -40,7 +42,7 @@ __all__ = ["Kind", "Mutation", "mutations"]
 Block = tuple[Stmt, ...]
 _SYNCHRONISATION = (
     Barrier, CommitGroup, WaitGroup, MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence,
-    MbarrierExpect, MbarrierArrive, MbarrierWait,
+    MbarrierExpect, MbarrierArrive, MbarrierWait, BarrierSync, BarrierArrive,
 )  # fmt: skip
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from argus.diagnostic import Event
 from argus.ir.nodes import (
     Barrier,
+    BarrierArrive,
+    BarrierSync,
     BulkCommit,
     BulkWait,
     CommitGroup,
@@ -222,7 +224,7 @@ def phases(block: Block, step: Step, label: str, missing: str) -> Story:
     found = [_event(log, i) for i in range(block.begun, len(log.steps)) if log.steps[i].barrier == label]
     if not log.steps or log.steps[-1].event != step.event:
         match step.stmt:
-            case MbarrierArrive():
+            case MbarrierArrive() | BarrierSync() | BarrierArrive():
                 what, message = "arrive", f"arrives on {label}"
             case MbarrierExpect(bytes=nbytes):
                 what, message = "expect", f"arrives on {label} and expects {nbytes} bytes"
@@ -277,6 +279,8 @@ def _serves(stmt: Stmt, name: str, arrivals: bool) -> bool:
     match stmt:
         case MbarrierArrive(barrier=barrier) | MbarrierExpect(barrier=barrier):
             return arrivals and barrier == name
+        case BarrierSync() | BarrierArrive():
+            return arrivals and stmt.barrier == name
         case Copy(signal=signal) if signal is not None:
             return not arrivals and signal.barrier == name
         case _:

@@ -22,7 +22,7 @@ from argus.simulate.numeric import Array
 from argus.simulate.order import NOBODY, Moment, Touch
 from argus.simulate.outcome import Story, Violation
 from argus.simulate.tagset import Schemas
-from argus.simulate.usage import asynchronous_registers, first_threads, kernel_roles
+from argus.simulate.usage import asynchronous_registers, first_threads, kernel_roles, named_barriers
 
 if TYPE_CHECKING:
     from argus.simulate.mbarrier import Mbarrier
@@ -220,7 +220,7 @@ class Block:
                 registers.hazards = Hazards(len(registers.marks), hazardous[f.name])
             memories[f.name] = registers
         teams = 1 + len(kernel_roles(kernel))
-        clock = Clock.start(teams + sum(b.count for b in kernel.barriers))
+        clock = Clock.start(teams + sum(b.count for b in kernel.barriers) + len(named_barriers(kernel)))
         team = Team("the block", 0, 0, kernel.num_threads, clock, 0)
         groups = np.zeros(kernel.num_threads, dtype=np.int64)
         block = Block(run, programs, memories, team, teams, groups, early, len(run.log.steps))

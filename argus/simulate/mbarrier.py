@@ -1,4 +1,6 @@
-"""mbarriers: phases, arrivals, bytes, and what a wait learns from a phase (PTX ISA, mbarrier).
+"""mbarriers and named barriers: phases, arrivals, bytes, and what a wait learns from a phase (PTX ISA, mbarrier; bar).
+
+A named barrier is an mbarrier whose arrivals are warps, and whose number of them is told with every arrival.
 
 Nothing here depends on which of several possible orders of events a run happens to take: an arrival counts in a phase
 that its team must know to be the current one, and a wait returns as early as its team's knowledge allows.
@@ -12,12 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from argus.ir.expr import Expr
-from argus.ir.nodes import MbarrierArrive, MbarrierExpect, MbarrierWait
+from argus.ir.nodes import BarrierArrive, BarrierSync, MbarrierArrive, MbarrierExpect, MbarrierWait
 from argus.simulate import events
 from argus.simulate.clock import Clock
 from argus.simulate.log import Ordered
 from argus.simulate.machine import Block, Frame, Step
 from argus.simulate.outcome import Stopped, Story
+from argus.simulate.usage import named_barriers
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +29,7 @@ class Mbarrier:
     of the current one; `early` arrivals were one too many for it."""
 
     name: str
-    index: int
+    index: int | None
     arrivals: int
     component: int
     address: int
@@ -41,7 +44,12 @@ class Mbarrier:
 
     @property
     def label(self) -> str:
-        return f"{self.name}[{self.index}]"
+        return self.name if self.index is None else f"{self.name}[{self.index}]"
+
+    @property
+    def physical(self) -> str:
+        """Where it stands in shared memory; named barriers do not."""
+        return "" if self.index is None else f"shared+{self.address:#x}"
 
     def arrive(self, clock: Clock) -> bool:
         """One arrival; whether the current phase takes it."""
@@ -68,17 +76,14 @@ class Mbarrier:
     def state(self) -> str:
         """The current phase, for a person."""
         came = self.arrivals - self.missing
-        return (
-            f"{self.label}: {self.phase} phases complete; in the next, {came} of {self.arrivals} arrivals"
-            f" and {self.bytes} bytes outstanding"
-        )
+        bytes_ = "" if self.index is None else f" and {self.bytes} bytes outstanding"
+        return f"{self.label}: {self.phase} phases complete; in the next, {came} of {self.arrivals} arrivals{bytes_}"
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A wait that is over once `barrier` has completed `phases` phases."""
 
-    stmt: MbarrierWait
     step: Step
     barrier: Mbarrier
     phases: int
@@ -89,7 +94,7 @@ class Waiting:
 
 
 def barriers(block: Block) -> dict[str, list[Mbarrier]]:
-    """The block's mbarriers, initialised."""
+    """The block's mbarriers, initialised, and its named barriers."""
     result: dict[str, list[Mbarrier]] = {}
     component, components = block.teams, len(block.team.clock.known)
     for obj in block.run.kernel.barriers:
@@ -99,6 +104,10 @@ def barriers(block: Block) -> dict[str, list[Mbarrier]]:
             clock = Clock.start(components)
             result[obj.name].append(Mbarrier(obj.name, i, obj.arrivals, component, address, obj.arrivals, clock))
             component += 1
+    for name, count in named_barriers(block.run.kernel).items():
+        arrivals = count // block.run.kernel.warp_size
+        result[name] = [Mbarrier(name, None, arrivals, component, 0, arrivals, Clock.start(components))]
+        component += 1
     return result
 
 
@@ -125,7 +134,7 @@ def problem(
     """Report a broken rule of a barrier, property "progress", with its own story or that of the barrier's phases."""
     told = story or (lambda: events.phases(block, step, barrier.label, missing))
     block.report(
-        step, "progress", code, text, None, physical=f"shared+{barrier.address:#x}",
+        step, "progress", code, text, None, physical=barrier.physical,
         object=barrier.label, arrived=barrier.state(), story=told,
     )  # fmt: skip
 
@@ -146,6 +155,24 @@ def arrive(block: Block, stmt: MbarrierArrive, step: Step) -> None:
     in_order = _current(block, barrier, step)
     block.run.log.steps.append(Ordered(step.event, "arrive", barrier.label, barrier.phase + 1))
     _arrive(block, barrier, int(warps.sum()), step, in_order)
+
+
+def meet(block: Block, stmt: BarrierSync | BarrierArrive, frame: Frame) -> Waiting:
+    """All warps of the team arrive at a named barrier; what those that wait for it wait for."""
+    step = block.step(stmt, frame, None)
+    barrier = block.barriers[stmt.barrier][0]
+    size = block.run.kernel.warp_size
+    if not frame.active.all():
+        text = f"threads of one role come to {barrier.label} apart from the others"
+        block.report(step, "convergence", "divergent-barrier", text, int(frame.threads[0]))
+    if stmt.count != barrier.arrivals * size:
+        text = f"{barrier.label} is used for {stmt.count} threads here and for {barrier.arrivals * size} elsewhere"
+        problem(block, step, barrier, "arrival-count", text)
+    in_order = _current(block, barrier, step)
+    phase = barrier.phase + 1
+    block.run.log.steps.append(Ordered(step.event, "arrive", barrier.label, phase))
+    _arrive(block, barrier, int(frame.active.reshape(-1, size).any(axis=1).sum()), step, in_order)
+    return Waiting(step, barrier, phase)
 
 
 def _current(block: Block, barrier: Mbarrier, step: Step) -> bool:
@@ -187,14 +214,14 @@ def begin_wait(block: Block, stmt: MbarrierWait, frame: Frame) -> Waiting:
         text = "threads of one role wait for an mbarrier apart from the others"
         block.report(step, "convergence", "divergent-barrier", text, None)
     known = int(frame.team.clock.known[barrier.component])
-    return Waiting(stmt, step, barrier, known if known % 2 != parity else known + 1)
+    return Waiting(step, barrier, known if known % 2 != parity else known + 1)
 
 
 def passed(block: Block, waiting: Waiting) -> None:
     """Return from a wait: learn what the phase passes on."""
     barrier, team, phases = waiting.barrier, waiting.step.frame.team, waiting.phases
     block.run.log.steps.append(Ordered(waiting.step.event, "wait", barrier.label, phases))
-    if barrier.phase > phases:
+    if barrier.phase > phases and barrier.index is not None:  # a named barrier is waited for by phase, not by parity
         text = (
             f"{barrier.label} may complete phase {barrier.phase} before this wait for phase {phases} returns:"
             " by its parity alone the wait cannot tell them apart"

@@ -15,6 +15,8 @@ from argus.ir.nodes import (
     Accumulate,
     AssertTags,
     Barrier,
+    BarrierArrive,
+    BarrierSync,
     BulkCommit,
     BulkWait,
     CommitGroup,
@@ -117,6 +119,12 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 waiting = mbarrier.begin_wait(block, stmt, frame)
                 yield waiting
                 mbarrier.passed(block, waiting)
+            case BarrierSync():
+                waiting = mbarrier.meet(block, stmt, frame)
+                yield waiting
+                mbarrier.passed(block, waiting)
+            case BarrierArrive():
+                mbarrier.meet(block, stmt, frame)
             case Tag():
                 assertions.tag(block, stmt, frame)
             case AssertTags():

@@ -10,6 +10,8 @@ from argus.ir.instruction import WGMMA, Order
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
+    BarrierArrive,
+    BarrierSync,
     Copy,
     Kernel,
     Map,
@@ -63,6 +65,15 @@ def usage(kernel: Kernel) -> Usage:
 def kernel_roles(kernel: Kernel) -> tuple[Role, ...]:
     """The roles of a kernel, in order."""
     return tuple(role for stmt in kernel.body if isinstance(stmt, Roles) for role in stmt.roles)
+
+
+def named_barriers(kernel: Kernel) -> dict[str, int]:
+    """The named barriers that a kernel uses, and how many threads their first use counts."""
+    result: dict[str, int] = {}
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, BarrierSync | BarrierArrive):
+            result.setdefault(stmt.barrier, stmt.count)
+    return result
 
 
 def first_threads(kernel: Kernel) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from argus.diagnostic import Verdict
 from argus.ir.expr import Elem, Expr, LoopVar, Param, ProgramId, Thread, rewrite, walk
 from argus.ir.instruction import WGMMA
-from argus.ir.nodes import Barrier, For, Fragment, Kernel, Mma, MmaCommit, MmaWait, Stmt
+from argus.ir.nodes import Barrier, BarrierArrive, BarrierSync, For, Fragment, Kernel, Mma, MmaCommit, MmaWait
 from argus.simulate.sizes import integer_parameters
 from argus.verify.bounds import BoundsChecker
 from argus.verify.findings import Finding, Place, unknown
@@ -25,7 +25,7 @@ def check(bounds: BoundsChecker) -> list[Finding]:
     for site in bounds.sites:
         if is_collective(site):
             for guard in site.guards:
-                finding = _diverges(bounds, site, guard, _team(kernel, site.stmt))
+                finding = _diverges(bounds, site, guard, _team(kernel, site))
                 if finding is not None:
                     findings.append(finding)
                     break
@@ -53,9 +53,11 @@ def _held_by_all(kernel: Kernel, name: str) -> bool:
     return isinstance(obj, Fragment) and obj.layout is not None and bool((obj.layout.locate() >= 0).all())
 
 
-def _team(kernel: Kernel, stmt: Stmt) -> tuple[str, int]:
+def _team(kernel: Kernel, site: Site) -> tuple[str, int]:
     """Who must meet at a statement, and how many threads that is."""
-    match stmt:
+    match site.stmt:
+        case BarrierSync() | BarrierArrive() if site.role is not None:
+            return "the role", site.role.num_warps * kernel.warp_size
         case Barrier():
             return "the block", kernel.num_threads
         case MmaCommit() | MmaWait():
@@ -68,7 +70,7 @@ def _team(kernel: Kernel, stmt: Stmt) -> tuple[str, int]:
 
 def _diverges(bounds: BoundsChecker, site: Site, guard: Expr, team: tuple[str, int]) -> Finding | None:
     kernel, solver = bounds.kernel, bounds.solver
-    (who, size), whole_block = team, isinstance(site.stmt, Barrier)
+    (who, size), whole_block = team, isinstance(site.stmt, Barrier | BarrierSync | BarrierArrive)
     guard = _without_block_values(kernel, guard)
     if is_uniform(guard):
         return None
@@ -79,9 +81,11 @@ def _diverges(bounds: BoundsChecker, site: Site, guard: Expr, team: tuple[str, i
         return unknown("convergence-unknown", "convergence", site.stmt.span, text, help)
     other = solver.integer(_OTHER)
     mine = solver.integer(Thread())
-    facts = [*_outer_facts(bounds, site, guard), other >= 0, other < kernel.num_threads]
+    facts = [*_outer_facts(bounds, site, guard), other >= 0, other < (size if whole_block else kernel.num_threads)]
     if not whole_block:
         facts.append(mine / size == other / size)
+    else:
+        facts.append(mine < size)
     moved = rewrite(guard, lambda e: _OTHER if isinstance(e, Thread) else None)
     facts.append(solver.condition(guard))
     goal = solver.condition(moved)

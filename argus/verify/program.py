@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -28,6 +29,8 @@ from argus.ir.nodes import (
     Access,
     AssertTags,
     Barrier,
+    BarrierArrive,
+    BarrierSync,
     Copy,
     For,
     If,
@@ -135,38 +138,84 @@ class _Walk:
                 otherwise = (*guards, op("not", cond))
                 yield from self.block(orelse, role, loops, otherwise, (*position, len(then)))
             case Roles(roles=roles):
+                bodies = tuple(role.body for role in roles)
                 for rank, part in enumerate(_in_turn(roles)):
-                    yield from self.in_step(part.body, part, rank, loops, guards, position)
+                    yield from self.in_step(part.body, bodies, part, rank, loops, guards, position)
             case _:
                 pass
 
     def in_step(
-        self, body: tuple[Stmt, ...], role: Role, rank: int, loops: tuple[For, ...], guards: tuple[Expr, ...],
-        position: Position,
+        self, body: Body, bodies: tuple[Body, ...], role: Role, rank: int, loops: tuple[For, ...],
+        guards: tuple[Expr, ...], position: Position,
     ) -> Iterator[Site]:  # fmt: skip
         """Roles run side by side; the schedule runs their programs, in these their n-th loops, and in these the loops
-        that stand there, in step, iteration by iteration, those that others wait for first.
+        that stand there, in step, iteration by iteration, those that others wait for first. Where several roles wait
+        for each other at a named barrier, they do so at one time. `bodies` are those of all roles at this place.
 
         It is one possible order of events. What is proved on it holds in every other, because all conflicting accesses
         are shown to be ordered as in it (`races`), and every wait to be satisfied in it (`protocol`).
         """
-        part = 0
+        part, levels = 0, _levels(bodies)
+        steps = {number: step for number, step in _steps(body, _met(bodies)) if step in levels}
         for number, stmt in enumerate(body):
-            if isinstance(stmt, Programs):
-                yield self.site(stmt, role, loops, guards, (*position, part, 0, rank, number))
-                inner = (*position, part + 1, PROGRAM)
-                yield from self.in_step(stmt.body, role, rank, (*loops, _PROGRAMS), guards, inner)
-                part += 2
-            elif isinstance(stmt, For):
-                yield self.site(stmt, role, loops, guards, (*position, part, 0, rank, number))
-                inner = (*position, part + 1, stmt.var)
-                if any(isinstance(s, For) for s in stmt.body):
-                    yield from self.in_step(stmt.body, role, rank, (*loops, stmt), guards, inner)
+            before, part = part, 2 * levels[steps[number]] if number in steps else part
+            if isinstance(stmt, BarrierSync) and number in steps:
+                yield self.site(stmt, role, loops, guards, (*position, part - 1))
+            elif isinstance(stmt, Programs | For):
+                yield self.site(stmt, role, loops, guards, (*position, before, 0, rank, number))
+                loop = _PROGRAMS if isinstance(stmt, Programs) else stmt
+                inner = (*position, part - 1, loop.var)
+                beside = _of_step(bodies, steps[number])
+                if isinstance(stmt, Programs) or _met(beside) or any(isinstance(s, For) for s in stmt.body):
+                    yield from self.in_step(stmt.body, beside, role, rank, (*loops, loop), guards, inner)
                 else:
-                    yield from self.block(stmt.body, role, (*loops, stmt), guards, (*inner, rank))
-                part += 2
+                    yield from self.block(stmt.body, role, (*loops, loop), guards, (*inner, rank))
             else:
                 yield from self.statement(stmt, role, loops, guards, (*position, part, 0, rank, number))
+
+
+Body = tuple[Stmt, ...]
+Step = tuple[str, int]
+"""What roles do together: their n-th loops ("", n), and the n-th time that they meet at a named barrier."""
+
+
+def _met(bodies: tuple[Body, ...]) -> frozenset[str]:
+    """The named barriers at which several roles wait for each other."""
+    waiting = Counter(name for body in bodies for name in {s.barrier for s in body if isinstance(s, BarrierSync)})
+    return frozenset(name for name, roles in waiting.items() if roles > 1)
+
+
+def _steps(body: Body, met: frozenset[str]) -> Iterator[tuple[int, Step]]:
+    """The steps of a role, with their places in its program."""
+    done: Counter[str] = Counter()
+    for number, stmt in enumerate(body):
+        name = "" if isinstance(stmt, For | Programs) else stmt.barrier if isinstance(stmt, BarrierSync) else None
+        if name is not None and (name == "" or name in met):
+            yield number, (name, done[name])
+            done[name] += 1
+
+
+def _levels(bodies: tuple[Body, ...]) -> dict[Step, int]:
+    """An order of the steps of all roles that is that of each of them; of loops alone, if there is none."""
+    for met in (_met(bodies), frozenset[str]()):
+        programs = [[step for _, step in _steps(body, met)] for body in bodies]
+        levels: dict[Step, int] = {}
+        for _ in range(1 + sum(map(len, programs))):
+            before = dict(levels)
+            for program in programs:
+                last = 0
+                for step in program:
+                    levels[step] = last = max(levels.get(step, 0), last + 1)
+            if levels == before:
+                return levels
+    raise AssertionError("loops alone have an order")
+
+
+def _of_step(bodies: tuple[Body, ...], step: Step) -> tuple[Body, ...]:
+    """What the loops run that roles run as one step."""
+    found = [{s: number for number, s in _steps(body, frozenset())} for body in bodies]
+    inner = (body[numbers[step]] for body, numbers in zip(bodies, found, strict=True) if step in numbers)
+    return tuple(s.body for s in inner if isinstance(s, For | Programs))
 
 
 def loops_by_trip(kernel: Kernel) -> dict[str, tuple[int, int]]:
@@ -202,6 +251,8 @@ def _needed_first(body: tuple[Stmt, ...], start: dict[str, int]) -> set[str]:
         match stmt:
             case MbarrierWait(barrier=name, parity=parity) if _first_value(parity, start) % 2 == 0:
                 found.add(name)
+            case BarrierSync():
+                found.add(stmt.barrier)
             case For(body=inner):
                 found |= _needed_first(inner, start | {stmt.var: _first_value(stmt.start, start)})
             case Programs(body=inner):
@@ -231,8 +282,10 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 
 
 def _arrived_on(stmt: Stmt) -> str:
-    """The mbarrier at which a statement arrives or announces bytes; "" for others."""
-    return stmt.barrier if isinstance(stmt, MbarrierArrive | MbarrierExpect) else ""
+    """The barrier at which a statement arrives or announces bytes; "" for others."""
+    if isinstance(stmt, MbarrierArrive | MbarrierExpect | BarrierSync | BarrierArrive):
+        return stmt.barrier
+    return ""
 
 
 def mbarrier_use(stmt: Stmt) -> tuple[str, Expr] | None:
@@ -250,6 +303,11 @@ def mbarrier_use(stmt: Stmt) -> tuple[str, Expr] | None:
             return None
 
 
+def barrier_use(stmt: Stmt) -> tuple[str, Expr] | None:
+    """The same, or the name of the named barrier that it uses, and 0."""
+    return (stmt.barrier, Const(0)) if isinstance(stmt, BarrierSync | BarrierArrive) else mbarrier_use(stmt)
+
+
 def is_uniform(expr: Expr) -> bool:
     """Whether all threads of a block compute the same value: no thread index, coordinate or register in it."""
     return not any(isinstance(e, (Thread, Coord, Elem)) for e in walk(expr))
@@ -262,7 +320,7 @@ def is_launch_constant(expr: Expr) -> bool:
 
 def is_collective(site: Site) -> bool:
     """Whether lanes of a warp, the warps of a warpgroup, or all threads of the block must meet here."""
-    together = isinstance(site.stmt, (Barrier, Mma, MmaCommit, MmaWait))
+    together = isinstance(site.stmt, (Barrier, BarrierSync, BarrierArrive, Mma, MmaCommit, MmaWait))
     return together or any(a.holders is Holders.WARP for a in site.accesses)
 
 

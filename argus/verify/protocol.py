@@ -1,4 +1,4 @@
-"""Mbarrier protocols: phases, parities, bytes, and that no wait is for ever.
+"""Protocols of mbarriers and named barriers: phases, parities, bytes, and that no wait is for ever.
 
 Every arrival, expectation, signalled copy and wait on mbarrier `b[i]` has an *ordinal*: how many of its kind its role
 made on `b[i]` before. The *use* of a barrier array is named by a pair, [index, ordinal], or, where a count through
@@ -13,7 +13,9 @@ names, none is left out, arrivals have one name each. Then, for every trip count
 - in the schedule of `program`, whatever phase a wait needs has happened before it. Since waits are the only statements
   that block, every other order of events gets as far: no deadlock.
 
-PTX ISA, mbarrier: phase completion, arrive.expect_tx, complete_tx, try_wait.parity.
+A named barrier is one mbarrier whose arrivals are warps; who waits for it waits for the phase in which it arrived.
+
+PTX ISA, mbarrier: phase completion, arrive.expect_tx, complete_tx, try_wait.parity; bar: sync, arrive.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from itertools import product
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Expr, LoopVar, Op, op
 from argus.ir.nodes import (
+    BarrierArrive,
+    BarrierSync,
     Copy,
     Kernel,
     Mbarrier,
@@ -35,7 +39,7 @@ from argus.ir.nodes import (
     Roles,
 )
 from argus.verify.findings import Finding, place_of, unknown
-from argus.verify.program import Site, mbarrier_use
+from argus.verify.program import Site, barrier_use
 from argus.verify.relations import Count, Map, Model, NonAffine, Set, first, isl, smallest
 from argus.verify.rings import Place, turn_parity
 
@@ -91,24 +95,43 @@ class Protocol:
         self.waits: list[Wait] = []
         self.later = model.before()
         self._previous: dict[str, Map] = {}
-        for barrier in model.kernel.barriers:
+        for barrier in (*model.kernel.barriers, *self._named_barriers()):
             self._read(barrier)
 
     # ------------------------------------------------------------------ reading the protocol
 
+    def _named_barriers(self) -> list[Mbarrier]:
+        """The named barriers whose users agree on the number of threads, as mbarriers of as many warps."""
+        uses: dict[str, list[Site]] = {}
+        for site in self.model.sites:
+            if isinstance(site.stmt, BarrierSync | BarrierArrive):
+                uses.setdefault(site.stmt.barrier, []).append(site)
+        result: list[Mbarrier] = []
+        for name, found in uses.items():
+            counts = {s.stmt.count: s for s in found if isinstance(s.stmt, BarrierSync | BarrierArrive)}
+            if len(counts) == 1:
+                result.append(Mbarrier(name, 1, min(counts) // self.model.kernel.warp_size))
+                continue
+            text = f"{name} is used for {' and for '.join(map(str, sorted(counts)))} threads"
+            help = "all that use one named barrier count the same threads: those that one phase gets"
+            self.findings.append(self._broken("arrival-count", text, help, list(counts.values())[-1]))
+        return result
+
     def _read(self, barrier: Mbarrier) -> None:
         """Adds the barrier's events if its arrivals, bytes and parities are right; says what is not."""
-        uses = [s for s in self.model.sites if (used := mbarrier_use(s.stmt)) is not None and used[0] == barrier.name]
+        uses = [s for s in self.model.sites if (used := barrier_use(s.stmt)) is not None and used[0] == barrier.name]
         if not uses:
             return
         try:
             ring = self._ring(barrier, uses)
-            arriving = [s for s in uses if isinstance(s.stmt, (MbarrierExpect, MbarrierArrive))]
+            kinds = MbarrierExpect | MbarrierArrive | BarrierSync | BarrierArrive
+            arriving = [s for s in uses if isinstance(s.stmt, kinds)]
             arrivals = [self._event(s, keys) for s, keys in self._named(ring, arriving, once=True)]
             copies = [s for s in uses if isinstance(s.stmt, Copy)]
             signals = self._signals(ring, copies, arrivals) if copies or any(e.bytes for e in arrivals) else []
             waiting = [s for s in uses if isinstance(s.stmt, MbarrierWait)]
             waits = [self._wait(ring, s, keys) for s, keys in self._named(ring, waiting, once=False)]
+            waits += [self._meeting(ring, e) for e in arrivals if isinstance(e.site.stmt, BarrierSync)]
         except NonAffine as error:
             self._refuse(uses[0], barrier, str(error))
             return
@@ -122,8 +145,11 @@ class Protocol:
             self.waits += [w for w in waits if w is not None]
 
     def _refuse(self, site: Site, barrier: Mbarrier, why: str) -> None:
-        text = f"the protocol of mbarrier '{barrier.name}' is not that of a ring of buffers: {why}"
+        text = f"the protocol of {_called(barrier.name)} is not that of a ring of buffers: {why}"
         help = "use each barrier as a ring: index (i % stages), one use a role and iteration"
+        if isinstance(site.stmt, BarrierSync | BarrierArrive):
+            text = f"the protocol of {_called(barrier.name)} is not decided: {why}"
+            help = "let each of its roles come to it once a phase, in the same iterations"
         self.findings.append(self._broken("barrier-protocol", text, help, site))
 
     def _ring(self, barrier: Mbarrier, uses: list[Site]) -> Ring:
@@ -144,7 +170,7 @@ class Protocol:
         match stmt:
             case MbarrierExpect(barrier=name, bytes=count):
                 return Event(site, name, keys, 1, count)
-            case MbarrierArrive(barrier=name):
+            case MbarrierArrive(barrier=name) | BarrierSync(barrier=name) | BarrierArrive(barrier=name):
                 assert site.role is not None
                 return Event(site, name, keys, site.role.num_warps)
             case Copy(signal=signal, shape=shape, dst=dst) if signal is not None:
@@ -247,13 +273,18 @@ class Protocol:
             return space
         wrong = free.subtract(parities).domain().intersect_params(self.model.context)
         at = place_of(self.model.kernel, smallest(wrong if not wrong.is_empty() else keys.domain()), site)
-        text = f"the parity of this wait on mbarrier '{stmt.barrier}' is not that of the phase it has to wait for"
+        text = f"the parity of this wait on {_called(stmt.barrier)} is not that of the phase it has to wait for"
         help = "for the i-th use of a ring of S: (i // S) % 2 to wait for data, (i // S + 1) % 2 for a free slot"
         label = "waits for the wrong phase"
         self.findings.append(
             Finding("wrong-parity", "progress", Verdict.REFUTED, text, stmt.span, label=label, help=help, place=at)
         )
         return None
+
+    def _meeting(self, ring: Ring, arrival: Event) -> Wait:
+        """The wait of a role for the phase of a named barrier in which it arrived."""
+        following = arrival.keys.apply_range(ring.previous.reverse())
+        return Wait(arrival.site, arrival.barrier, arrival.keys, following)
 
     def _of_its_round(self, site: Site, place: Place, parity: Expr, keys: Map) -> bool:
         """Whether a wait waits for the phase of its own use, `keys`, and not for the one before."""
@@ -275,8 +306,12 @@ class Protocol:
         if all(len(each) == 1 for each in units.values()) and total == barrier.arrivals:
             return None
         site = arrivals[0].site if arrivals else use
-        text = f"mbarrier '{barrier.name}' expects {barrier.arrivals} arrivals a phase and gets {total}"
+        text = f"{_called(barrier.name)} expects {barrier.arrivals} arrivals a phase and gets {total}"
         help = "initialise it with the number of arrivals that one phase really gets, one use a role"
+        if isinstance(site.stmt, BarrierSync | BarrierArrive):
+            size = self.model.kernel.warp_size
+            text = f"{barrier.name} counts {barrier.arrivals * size} threads a phase and gets {total * size}"
+            help = f"let it count the threads of all the roles that come to it: {total * size}"
         return self._broken("arrival-count", text, help, site)
 
     def _signals(self, ring: Ring, copies: list[Site], arrivals: list[Event]) -> list[Event] | Finding:
@@ -368,7 +403,9 @@ class Protocol:
 
     def _satisfied(self, wait: Wait) -> list[Finding]:
         """Whatever a wait needs comes before it in the schedule."""
-        earlier = self.model.iteration_schedule(wait.site).apply_range(self.later.reverse())
+        # Roles that wait for each other at a named barrier have arrived there when any of them goes on.
+        met = isinstance(wait.site.stmt, BarrierSync)
+        earlier = self.model.iteration_schedule(wait.site).apply_range(self.model.before(strict=not met).reverse())
         made = [self._arrival_times(wait.barrier, role) for role in sorted(self._arriving(wait.barrier))]
         needed = [(wait.needs, when) for when in made]
         needed += [(wait.needs.intersect_range(when.domain()), when) for when in self._brought(wait.barrier)]
@@ -376,7 +413,7 @@ class Protocol:
             stuck = uses.domain().subtract(uses.apply_range(when).intersect(earlier).domain())
             if not self.model.nothing(stuck):
                 stuck = stuck.intersect_params(self.model.context)
-                text = f"this wait on mbarrier '{wait.barrier}' can never return: the arrival that it needs never comes"
+                text = f"this wait on {_called(wait.barrier)} can never return: the arrival that it needs never comes"
                 help = "every phase that is waited for needs all of its arrivals, before or beside the wait"
                 place = place_of(self.model.kernel, smallest(stuck), wait.site)
                 return [
@@ -398,7 +435,7 @@ class Protocol:
                 "progress-unknown",
                 "progress",
                 wait.site.stmt.span,
-                f"cannot exclude that mbarrier {wait.barrier!r} gets two phases ahead of this wait",
+                f"cannot exclude that {_called(wait.barrier)} gets two phases ahead of this wait",
                 "let the next phase's arrival wait, directly or through other barriers, for this role",
             )
         ]
@@ -431,7 +468,7 @@ class Protocol:
                 "progress-unknown",
                 "progress",
                 event.site.stmt.span,
-                f"cannot exclude that this use of mbarrier {event.barrier!r} precedes the end of its last phase",
+                f"cannot exclude that this use of {_called(event.barrier)} precedes the end of its last phase",
                 "wait for the phase, directly or through other barriers, before arriving for the next",
             )
         ]
@@ -456,12 +493,17 @@ def earliest(known: dict[str, Map], more: dict[str, Map]) -> dict[str, Map]:
     return result
 
 
+def _called(barrier: str) -> str:
+    """A barrier for a person; names of mbarriers have no spaces."""
+    return f"named {barrier}" if " " in barrier else f"mbarrier '{barrier}'"
+
+
 def _roles(kernel: Kernel) -> tuple[Role, ...]:
     return tuple(role for stmt in kernel.body if isinstance(stmt, Roles) for role in stmt.roles)
 
 
 def _index_of(site: Site) -> Expr:
-    used = mbarrier_use(site.stmt)
+    used = barrier_use(site.stmt)
     assert used is not None
     return used[1]
 

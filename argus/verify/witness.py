@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from argus.diagnostic import Diagnostic, Severity, Verdict, Witness
-from argus.ir.nodes import Kernel
+from argus.ir.nodes import Kernel, Roles
 from argus.simulate import NotReplayable, Violation, replay
 from argus.verify.findings import Finding, Place
 
@@ -60,8 +60,8 @@ def to_diagnostic(kernel: Kernel, finding: Finding) -> Diagnostic:
 
 
 def _candidates(kernel: Kernel, place: Place) -> list[Place]:
-    """Places to replay: the smallest, and where mbarriers order roles one with enough trips to run through a ring."""
-    if not kernel.barriers:
+    """Places to replay: the smallest, and where roles are ordered one with enough trips to run through a ring."""
+    if not any(isinstance(s, Roles) for s in kernel.body):
         return [place]
     longer = {name: max(value, RING_SIZE) for name, value in place.sizes.items()}
     return [place, replace(place, sizes=longer)]

@@ -142,6 +142,7 @@ def hopper() -> str:
         "argus::async_fence();",
         "argus::mbarrier_arrive(smem, 0);",
         "argus::role_barrier<3, 128>();",
+        "argus::role_barrier_arrive<4, 128>();",
         "argus::raise_registers<240>();",
         "argus::lower_registers<40>();",
     ]

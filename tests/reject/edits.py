@@ -9,6 +9,8 @@ from argus.ir.expr import Const, Expr, LoopVar, Op, Thread, op, rewrite
 from argus.ir.nodes import (
     Access,
     Barrier,
+    BarrierArrive,
+    BarrierSync,
     BulkWait,
     CommitGroup,
     Copy,
@@ -143,6 +145,45 @@ def over_mbarriers(tile: str) -> Edit:
         return replace(kernel, shared=tuple(replace(s, offset=offset) if s.name == tile else s for s in kernel.shared))
 
     return change
+
+
+# ---------------------------------------------------------------------------- named barriers
+
+
+def named_barrier(role: str, change: Callable[[BarrierSync | BarrierArrive], tuple[Stmt, ...]]) -> Edit:
+    """`change` gives what stands in the place of what a role does at named barriers."""
+
+    def inside(s: Stmt) -> tuple[Stmt, ...] | None:
+        return change(s) if isinstance(s, BarrierSync | BarrierArrive) else None
+
+    def edit(kernel: Kernel) -> Kernel:
+        def changed(s: Stmt) -> tuple[Stmt, ...] | None:
+            if not isinstance(s, Roles):
+                return None
+            bodies = (rewrite_body(r.body, inside) if r.name == role else r.body for r in s.roles)
+            roles = (replace(r, body=body) for r, body in zip(s.roles, bodies, strict=True))
+            return (replace(s, roles=tuple(roles)),)
+
+        return statements(changed)(kernel)
+
+    return edit
+
+
+def other_barrier(role: str, number: int, other: int) -> Edit:
+    """A role uses another named barrier where it means `number`."""
+    return named_barrier(role, lambda s: (replace(s, number=other),) if s.number == number else (s,))
+
+
+def other_count(role: str, more: int) -> Edit:
+    """A role counts more threads than there are at its named barriers, or fewer."""
+    return named_barrier(role, lambda s: (replace(s, count=s.count + more),))
+
+
+def without_turns(role: str) -> Edit:
+    """A role takes no notice of whose turn it is: it comes to its named barriers, and does not wait."""
+    return named_barrier(
+        role, lambda s: (BarrierArrive(s.number, s.count, s.span),) if isinstance(s, BarrierSync) else (s,)
+    )
 
 
 # ---------------------------------------------------------------------------- shared memory

@@ -85,6 +85,11 @@ struct Meeting : Place {
     void* arguments[128];
 };
 
+// Where threads of roles meet, or pass by: those that have arrived of those that a phase takes.
+struct RoleBarrier : Place {
+    int arrived, expected;
+};
+
 struct PendingCopy {
     char* to;
     const char* from;  // null: zeros
@@ -172,7 +177,7 @@ struct Block {
     Context scheduler;
     char* stacks;
     Meeting barrier;
-    Meeting role_barriers[16];
+    RoleBarrier role_barriers[16];
     Meeting warps[MAX_THREADS / ARGUS_WARP_SIZE];
     Meeting warpgroups[MAX_THREADS / 128];
     Mbarrier mbarriers[MAX_MBARRIERS];
@@ -319,8 +324,11 @@ inline void describe_deadlock(Block& block) {
     say(block, "threads wait for one another for ever:");
     if (block.barrier.arrived) say(block, " %d of %d threads wait at a barrier;", block.barrier.arrived, block.threads);
     for (int i = 0; i < 16; ++i) {
-        const Meeting& barrier = block.role_barriers[i];
-        if (barrier.arrived) say(block, " %d of %d threads wait at a role's barrier;", barrier.arrived, barrier.expected);
+        const RoleBarrier& barrier = block.role_barriers[i];
+        int waiting = 0;
+        for (int t = 0; t < block.threads; ++t) waiting += waits(block.fiber(t), barrier);
+        if (waiting)
+            say(block, " %d threads wait at barrier %d, where %d of %d are;", waiting, i, barrier.arrived, barrier.expected);
     }
     for (int i = 0; i < block.mbarrier_count; ++i) {
         const Mbarrier& barrier = block.mbarriers[i];
@@ -345,7 +353,7 @@ inline void describe_deadlock(Block& block) {
 inline void run_block(Block& block) {
     memset(block.shared, 0xff, static_cast<size_t>(block.shared_bytes));  // NaNs: nobody wrote them
     block.barrier = Meeting();
-    for (Meeting& barrier : block.role_barriers) barrier = Meeting();
+    for (RoleBarrier& barrier : block.role_barriers) barrier = RoleBarrier();
     for (Meeting& warp : block.warps) warp = Meeting();
     for (Meeting& group : block.warpgroups) group = Meeting();
     block.mbarrier_count = 0;

@@ -32,6 +32,18 @@ inline void arrive(Mbarrier& barrier) {
     settle(barrier);
 }
 
+inline void arrive(RoleBarrier& barrier, int number, int expected) {
+    if (barrier.arrived != 0 && barrier.expected != expected) {
+        say(*self().block, "thread %d arrives at barrier %d for %d threads, others for %d", self().thread, number, expected,
+            barrier.expected);
+        stop();
+    }
+    barrier.expected = expected;
+    if (++barrier.arrived < expected) return;
+    barrier.arrived = 0;
+    ++barrier.generation;
+}
+
 }  // namespace detail
 
 inline void mbarrier_init(shared_t smem, int offset, int arrivals) {
@@ -171,7 +183,13 @@ inline int uniform(int x) { return shuffle(x, 0); }
 template <int N> void raise_registers() {}
 template <int N> void lower_registers() {}
 template <int ID, int THREADS> void role_barrier() {
-    detail::meet(detail::self().block->role_barriers[ID], 0, THREADS, "a role's barrier", nullptr, [](void**) {});
+    detail::RoleBarrier& barrier = detail::self().block->role_barriers[ID];
+    const unsigned generation = barrier.generation;
+    detail::arrive(barrier, ID, THREADS);
+    if (barrier.generation == generation) detail::wait_at(barrier);
+}
+template <int ID, int THREADS> void role_barrier_arrive() {
+    detail::arrive(detail::self().block->role_barriers[ID], ID, THREADS);
 }
 
 // ---------------------------------------------------------------- asynchronous products

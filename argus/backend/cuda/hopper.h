@@ -91,6 +91,9 @@ template <int N> ARGUS_FN void lower_registers() { asm volatile("setmaxnreg.dec.
 template <int ID, int THREADS> ARGUS_FN void role_barrier() {
     asm volatile("bar.sync %0, %1;" :: "n"(ID), "n"(THREADS) : "memory");
 }
+template <int ID, int THREADS> ARGUS_FN void role_barrier_arrive() {
+    asm volatile("bar.arrive %0, %1;" :: "n"(ID), "n"(THREADS) : "memory");
+}
 
 // ---- asynchronous products
 

@@ -15,6 +15,8 @@ from argus.ir.nodes import (
     Access,
     AssertTags,
     Asynchronous,
+    BarrierArrive,
+    BarrierSync,
     BulkCommit,
     BulkWait,
     Copy,
@@ -51,6 +53,10 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
         case MbarrierWait(barrier=name, index=index, parity=parity):
             place = _place(name, index, writer)
             writer.line(f"argus::mbarrier_wait(smem, {place}, {Printer(writer).text(parity)});")
+        case BarrierSync(number=number, count=count):
+            writer.line(f"argus::role_barrier<{number}, {count}>();")
+        case BarrierArrive(number=number, count=count):
+            writer.line(f"argus::role_barrier_arrive<{number}, {count}>();")
         case BulkCommit():
             writer.line("if (thread == 0) argus::bulk_commit();")
         case BulkWait(pending=pending, read=read):

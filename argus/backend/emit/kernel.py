@@ -25,6 +25,8 @@ from argus.ir.nodes import (
     Accumulate,
     AssertTags,
     Barrier,
+    BarrierArrive,
+    BarrierSync,
     BulkCommit,
     BulkWait,
     CommitGroup,
@@ -199,7 +201,7 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
             _roles(stmt, writer)
         case Tag() | AssertTags() | Spec():
             pass
-        case BulkCommit() | BulkWait():
+        case BulkCommit() | BulkWait() | BarrierSync() | BarrierArrive():
             emit_asynchronous(stmt, writer)
         case Programs():
             _programs(stmt, writer)
@@ -304,20 +306,20 @@ def _roles(stmt: Roles, writer: Writer) -> None:
     kernel = writer.kernel
     declared = used(tuple(s for s in kernel.body if s is not stmt))
     writer.line(f"const int warp = argus::uniform(argus::thread_id() / {kernel.warp_size});")
-    for number, role in enumerate(stmt.roles):
+    for role in stmt.roles:
         reach = role.num_warps if role.registers is None else -(-role.num_warps // _WARPGROUP) * _WARPGROUP
-        with writer.block(f"{'else ' if number else ''}if ({_of_warps(role, reach, kernel)})"):
+        with writer.block(f"{'' if role is stmt.roles[0] else 'else '}if ({_of_warps(role, reach, kernel)})"):
             _redistribute(role, writer)
             alone = "" if reach == role.num_warps else f"if (warp < {role.first_warp + role.num_warps})"
             with writer.block(alone):
-                _role(role, number, declared, writer)
+                _role(role, stmt.own_barrier(role), declared, writer)
 
 
-def _role(role: Role, number: int, declared: frozenset[str], writer: Writer) -> None:
+def _role(role: Role, barrier: int, declared: frozenset[str], writer: Writer) -> None:
     kernel = writer.kernel
     inner = Writer(
         kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size,
-        start(role.body, (f.name for f in kernel.fragments)), number + 1, depth=writer.depth,
+        start(role.body, (f.name for f in kernel.fragments)), barrier, depth=writer.depth,
     )  # fmt: skip
     _statements(role.body, inner)
     finish(role.body, inner)

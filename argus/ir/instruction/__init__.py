@@ -2,7 +2,7 @@
 
 from argus.ir.instruction.amd import AMD
 from argus.ir.instruction.nvidia import NVIDIA
-from argus.ir.instruction.row import CopyRow, MmaRow, Order, Row, WgmmaRow
+from argus.ir.instruction.row import BarrierRow, CopyRow, MmaRow, Order, Row, WgmmaRow
 
 INSTRUCTIONS: dict[str, CopyRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinstance(r, CopyRow)}
 """Copy instructions of all targets, by name."""
@@ -13,4 +13,7 @@ MMA: dict[str, MmaRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinstance(r, Mm
 WGMMA: dict[str, WgmmaRow] = {r.name: r for r in NVIDIA if isinstance(r, WgmmaRow)}
 """Warpgroup matrix instructions, by name."""
 
-__all__ = ["INSTRUCTIONS", "MMA", "WGMMA", "CopyRow", "MmaRow", "Order", "Row", "WgmmaRow"]
+BARRIERS: dict[str, BarrierRow] = {r.name: r for r in NVIDIA if isinstance(r, BarrierRow)}
+"""Instructions on named barriers, by name."""
+
+__all__ = ["BARRIERS", "INSTRUCTIONS", "MMA", "WGMMA", "BarrierRow", "CopyRow", "MmaRow", "Order", "Row", "WgmmaRow"]

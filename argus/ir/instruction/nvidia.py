@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argus.ir.instruction.row import CopyRow, MmaRow, Order, Row, WgmmaRow
+from argus.ir.instruction.row import BarrierRow, CopyRow, MmaRow, Order, Row, WgmmaRow
 from argus.ir.types import (
     DType,
     bfloat16,
@@ -58,6 +58,9 @@ NVIDIA: tuple[Row, ...] = (
             "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled", alignment=128),
     CopyRow("tma.store", "shared", "global", (16,), Order.BULK_WRITE, False, _HOPPER,
             "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled", alignment=128),
+    # Named barriers order roles, which only sm_90a has.
+    BarrierRow("bar.sync", True, 16, 32, _HOPPER, "PTX ISA, bar, barrier; memory consistency model"),
+    BarrierRow("bar.arrive", False, 16, 32, _HOPPER, "PTX ISA, bar, barrier; memory consistency model"),
     *(_wgmma(n, bits) for bits in (16, 32, 8) for n in range(8, 257, 8)),
     _mma("mma_m16n8k16", MMA_M16N8K16, (bfloat16, float16), float32, _ALL),
     _mma("mma_m16n8k8", MMA_M16N8K8_TF32, (tfloat32,), float32, _ALL),

@@ -90,4 +90,20 @@ class WgmmaRow:
     order: Order = Order.ASYNC_MMA
 
 
-Row = Union[CopyRow, MmaRow, WgmmaRow]
+@dataclass(frozen=True, slots=True)
+class BarrierRow:
+    """An instruction on one of a block's `barriers` named barriers, made by whole warps, of `unit` threads.
+
+    Ordering law: a phase completes when as many threads have arrived as the instruction counts; accesses before any of
+    these arrivals are ordered before what follows an instruction that `waits` for the phase.
+    """
+
+    name: str
+    waits: bool
+    barriers: int
+    unit: int
+    architectures: tuple[str, ...]
+    document: str
+
+
+Row = Union[CopyRow, MmaRow, WgmmaRow, BarrierRow]
