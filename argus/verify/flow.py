@@ -32,7 +32,8 @@ def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flo
     """Exact array data-flow over one object's accesses (Feautrier 1991; isl's `compute_flow`).
 
     Accumulations are may-sources, so all of them since the last write reach a read, and so does that write.
-    So are `clobbers`, writes to tiles that share the object's bytes.
+    So are `clobbers`, writes to tiles that share the object's bytes. What flows where is one question for each value
+    of the parameters: it is answered for all of them, with few constraints, and then cut down to the context.
     """
     empty = isl.UnionMap("{ }")
     sinks, musts, mays, schedule = empty, empty, empty, empty
@@ -44,23 +45,24 @@ def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flo
         own = model.schedule(site)
         if mode is not Mode.WRITE:
             name = sink_name(site, cells.number)
-            sinks = sinks.union(cells.map.set_tuple_name(isl.dim_type.in_, name).to_union_map())
+            sinks = sinks.union(cells.bare.set_tuple_name(isl.dim_type.in_, name).to_union_map())
             schedule = schedule.union(own.set_tuple_name(isl.dim_type.in_, name).to_union_map())
         if mode is Mode.WRITE and cells.exact:
-            musts = musts.union(cells.map.to_union_map())
+            musts = musts.union(cells.bare.to_union_map())
         elif mode is not Mode.READ:
-            mays = mays.union(cells.map.to_union_map())
+            mays = mays.union(cells.bare.to_union_map())
         if mode is not Mode.READ:
             schedule = schedule.union(own.to_union_map())
     for cells in clobbers:
-        mays = mays.union(cells.map.to_union_map())
+        mays = mays.union(cells.bare.to_union_map())
         schedule = schedule.union(model.schedule(cells.site).to_union_map())
     info = isl.UnionAccessInfo.from_sink(sinks).set_must_source(musts).set_may_source(mays)
     sources = info.set_schedule_map(schedule).compute_flow().get_may_dependence().reverse()
     if model.persistent:  # what another program of the block left behind has not been written in this one
         sources = _within_program(sources)
     written = sources.intersect_range(musts.domain()).domain()
-    return Flow(sources, sinks.domain().subtract(written), exact, reason)
+    uncovered = sinks.domain().subtract(written)
+    return Flow(sources.intersect_params(model.context), uncovered.intersect_params(model.context), exact, reason)
 
 
 def _within_program(pairs: UnionMap) -> UnionMap:

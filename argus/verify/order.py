@@ -7,11 +7,17 @@ cp.async.wait_group and wgmma.wait_group: all but the most recent n groups are c
 the first barrier after that. So each access has one time at which it is released, and only that is compared.
 
 Between roles nothing but mbarriers orders: an access, then an arrival of its role, then a wait of another role for the
-phase that the arrival belongs to (`Protocol` gives the phases), in as many hops as it takes. The copy engine's
-writes are released at waits for the phase that counts their bytes.
+phase that the arrival belongs to, in as many hops as it takes (`Knowledge`). The copy engine's writes are released at
+waits for the phase that counts their bytes.
+
+So an access has few times at which it is released, one for each way that others may learn of it. What is ordered by the
+earliest of them is what is ordered by any.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count, islice
 
 from argus.ir.instruction import Order
 from argus.ir.nodes import (
@@ -27,8 +33,8 @@ from argus.ir.nodes import (
     Stmt,
     WaitGroup,
 )
-from argus.verify.program import Site
-from argus.verify.protocol import Protocol, earliest
+from argus.verify.program import Site, representatives
+from argus.verify.protocol import Protocol
 from argus.verify.relations import Map, Model, Set, first, isl
 
 _GROUPS: dict[Order, tuple[type[Stmt], type[Stmt]]] = {
@@ -39,8 +45,6 @@ _GROUPS: dict[Order, tuple[type[Stmt], type[Stmt]]] = {
 }
 ASYNCHRONOUS_PROXY = (Order.ASYNC_BULK, Order.ASYNC_MMA, Order.BULK_READ, Order.BULK_WRITE)
 """Accesses of the copy engine and of the tensor cores: others to the same cells need a proxy fence before them."""
-_HOPS = 3
-"""Arrivals and waits that an order between roles is followed through; more are never needed for rings of buffers."""
 
 
 class Ordering:
@@ -48,9 +52,13 @@ class Ordering:
 
     def __init__(self, model: Model, protocol: Protocol) -> None:
         self.model, self.protocol = model, protocol
+        self.knowledge = protocol.knowledge
         self.later = model.before()
+        self._like = representatives(model.sites)
         self._completed: dict[tuple[int, Order], Map] = {}
-        self._known: dict[tuple[int, Order, bool], dict[str, Map]] = {}
+        self._released: dict[tuple[int, Order, str, bool], _Remembered] = {}
+        self._fenced: dict[int, Map] = {}
+        self._preceding: dict[int, Map] = {}
 
     # ------------------------------------------------------------------ events
 
@@ -72,26 +80,23 @@ class Ordering:
         """{iteration of a site -> time}."""
         return self.model.iteration_schedule(site)
 
-    def _first_after(self, times: Map, events: Set) -> Map:
-        """{x -> the first event after times(x)}; not defined where none follows."""
-        return first(times.apply_range(self.later).intersect_range(events))
-
     def completed(self, site: Site, order: Order) -> Map:
         """{iteration -> time from which on an access is complete for its own thread}."""
         if order not in _GROUPS:
             return self.issued(site)
-        key = (site.index, order)
+        like = self._like[site.index]
+        key = (like.index, order)
         if key not in self._completed:
             commit, wait = _GROUPS[order]
-            commits = self._times(commit, site.role)
-            result = isl.Map.empty(self.issued(site).get_space())
-            reach, count = self.issued(site), 0
-            for like in self._waits(wait, order):
-                while count < like.pending + 1:  # the access's own group, and `pending` younger ones, are committed
-                    reach, count = self._first_after(reach, commits), count + 1
-                result = result.union(self._first_after(reach, self._times(wait, site.role, like)))
+            commits = self._times(commit, like.role)
+            result = isl.Map.empty(self.issued(like).get_space())
+            reach, groups = self.issued(like), 0
+            for waited in self._waits(wait, order):
+                while groups < waited.pending + 1:  # the access's own group, and `pending` younger ones, are committed
+                    reach, groups = self.knowledge.next_after(reach, commits), groups + 1
+                result = result.union(self.knowledge.next_after(reach, self._times(wait, like.role, waited)))
             self._completed[key] = first(result)
-        return self._completed[key]
+        return _of(site, self._completed[key])
 
     def _waits(self, kind: type[Stmt], order: Order) -> list[WaitGroup | MmaWait | BulkWait]:
         """The different waits for accesses of an ordering class, those for the fewest pending groups first."""
@@ -105,58 +110,58 @@ class Ordering:
 
     # ------------------------------------------------------------------ release
 
-    def released(self, site: Site, order: Order, role: Role | None, fenced: bool = False) -> Map:
-        """{iteration -> time from which on every other thread of `role` is ordered after the access}.
+    def released(self, site: Site, order: Order, role: Role | None, fenced: bool = False) -> Iterator[Map]:
+        """{iteration -> a time from which on every other thread of `role` is ordered after the access}, way by way.
 
         With `fenced`: and after a proxy fence that its own thread made after it.
         """
-        known = self._knowledge(site, order, fenced)
-        return known.get("" if role is None else role.name, isl.Map.empty(self.issued(site).get_space()))
+        like = self._like[site.index]
+        key = (like.index, order, "" if role is None else role.name, fenced)
+        if key not in self._released:
+            self._released[key] = _Remembered(self._ways(like, order, role, fenced))
+        return (_of(site, way) for way in self._released[key])
 
-    def _knowledge(self, site: Site, order: Order, fenced: bool) -> dict[str, Map]:
-        """By role: the release times of an access; "" stands for the whole block."""
-        key = (site.index, order, fenced)
-        if key in self._known:
-            return self._known[key]
-        known: dict[str, Map] = {}
+    def _ways(self, site: Site, order: Order, role: Role | None, fenced: bool) -> Iterator[Map]:
         if order is Order.ASYNC_BULK:
-            known = self.protocol.observed(site)
-        else:
-            done = self.completed(site, order)
-            if fenced:
-                done = self._first_after(done, self._times(ProxyFence, site.role))
-            block = self._first_after(done, self._times(Barrier, None))
-            own = self._first_after(done, self._times(Barrier, site.role))
-            known = {role.name: block for role in self.protocol.roles} | {"": block}
-            known["" if site.role is None else site.role.name] = own
-            if site.role is not None:
-                start = self.protocol.passed_on(done, site.role)
-                known = earliest(known, start)
-        for _ in range(_HOPS - 1):
-            for role in self.protocol.roles:
-                if role.name in known:
-                    known = earliest(known, self.protocol.passed_on(known[role.name], role))
-        self._known[key] = known
-        return known
+            if role is not None:
+                yield from self.knowledge.spread(self.protocol.observed(site), role.name)
+            return
+        done = self.completed(site, order)
+        if fenced:
+            done = self.knowledge.next_after(done, self._times(ProxyFence, site.role))
+        yield self.knowledge.next_after(done, self._times(Barrier, role if site.role is role else None))
+        if site.role is not None and role is not None:
+            yield from self.knowledge.after(done, site.role, role.name)
 
     # ------------------------------------------------------------------ questions
 
+    def in_turn(self, pairs: Map, first: Site, second: Site) -> Map:
+        """The pairs {iteration of first -> iteration of second} of which the second is later in the schedule."""
+        return pairs.intersect(self._precedes(self.issued(first), second))
+
     def unordered(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
-        """The pairs {iteration of first -> later iteration of second} that nothing orders between threads."""
-        return pairs.intersect(self._precedes(self.issued(first), second)).subtract(
-            self._precedes(self.released(first, order, second.role), second)
-        )
+        """The pairs {iteration of first -> iteration of second} that nothing orders between threads."""
+        for way in self.released(first, order, second.role):
+            if pairs.is_empty():
+                break
+            pairs = pairs.subtract(self._precedes(way, second))
+        return pairs
 
     def uncompleted(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
-        """The pairs at which an asynchronous first access is not complete even for its own thread."""
-        return pairs.intersect(self._precedes(self.issued(first), second)).subtract(
-            self._precedes(self.completed(first, order), second)
-        )
+        """The pairs in turn at which an asynchronous first access is not complete even for its own thread."""
+        pairs = self.in_turn(pairs, first, second)
+        return pairs if pairs.is_empty() else pairs.subtract(self._precedes(self.completed(first, order), second))
 
     def unfenced(self, pairs: Map, first: Site, second: Site) -> Map:
         """The pairs {iteration of first -> later iteration of second} without an `MmaFence` between them."""
-        fence = self._first_after(self.issued(first), self._times(MmaFence, first.role))
-        return pairs.intersect(self._precedes(self.issued(first), second)).subtract(self._precedes(fence, second))
+        pairs = self.in_turn(pairs, first, second)
+        if pairs.is_empty():
+            return pairs
+        like = self._like[first.index]
+        if like.index not in self._fenced:
+            fences = self._times(MmaFence, like.role)
+            self._fenced[like.index] = self.knowledge.next_after(self.issued(like), fences)
+        return pairs.subtract(self._precedes(_of(first, self._fenced[like.index]), second))
 
     def without_proxy_fence(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
         """The pairs {ordinary access of first -> later asynchronous one of second} with no fence between the proxies.
@@ -164,15 +169,39 @@ class Ordering:
         The fence is made after the first access by its own thread, before what orders the second after it, or after
         that by the threads that make the second (PTX ISA, fence.proxy.async).
         """
-        before = self._precedes(self.released(first, order, second.role, fenced=True), second)
-        arrived = self.released(first, order, second.role)
-        after = self._precedes(self._first_after(arrived, self._times(ProxyFence, second.role)), second)
-        return pairs.intersect(self._precedes(self.issued(first), second)).subtract(before.union(after))
-
-    def loose_rounds(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
-        """The pairs {use of a buffer -> use of it in a later round} that are not ordered, whoever comes first."""
-        return pairs.subtract(self._precedes(self.released(first, order, second.role), second))
+        for way in self.released(first, order, second.role, fenced=True):
+            if pairs.is_empty():
+                return pairs
+            pairs = pairs.subtract(self._precedes(way, second))
+        fences = self._times(ProxyFence, second.role)
+        for way in self.released(first, order, second.role):
+            if pairs.is_empty():
+                break
+            pairs = pairs.subtract(self._precedes(self.knowledge.next_after(way, fences), second))
+        return pairs
 
     def _precedes(self, times: Map, second: Site) -> Map:
         """{x -> iteration of second}: times(x) is before it."""
-        return times.apply_range(self.later).apply_range(self.issued(second).reverse())
+        if second.index not in self._preceding:
+            self._preceding[second.index] = self.later.apply_range(self.issued(second).reverse())
+        return times.apply_range(self._preceding[second.index])
+
+
+class _Remembered:
+    """An iterator that can be gone through again; no further than anybody went."""
+
+    def __init__(self, source: Iterator[Map]) -> None:
+        self._source, self._seen = source, list[Map]()
+
+    def __iter__(self) -> Iterator[Map]:
+        for position in count():
+            if position == len(self._seen):
+                self._seen += islice(self._source, 1)
+            if position == len(self._seen):
+                return
+            yield self._seen[position]
+
+
+def _of(site: Site, times: Map) -> Map:
+    """Times of a statement as those of one like it."""
+    return times.set_tuple_name(isl.dim_type.in_, site.name)

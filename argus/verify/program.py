@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from argus.ir.access import Holders, Mode, Relation, relations
@@ -27,6 +27,7 @@ from argus.ir.expr import (
 from argus.ir.instruction import Order
 from argus.ir.nodes import (
     Access,
+    Accumulate,
     AssertTags,
     Barrier,
     BarrierArrive,
@@ -46,6 +47,7 @@ from argus.ir.nodes import (
     Role,
     Roles,
     Signal,
+    Spec,
     Stmt,
     Tag,
     TagEqual,
@@ -226,6 +228,27 @@ def loops_by_trip(kernel: Kernel) -> dict[str, tuple[int, int]]:
             found.setdefault(stmt.var, set()).add((stmt.start, stmt.step))
     agreed = {name: next(iter(each)) for name, each in found.items() if len(each) == 1}
     return {name: (int(start.value), step) for name, (start, step) in agreed.items() if isinstance(start, Const)}
+
+
+_PASSIVE = (Copy, Map, Accumulate, Mma, Tag, AssertTags, Spec)
+"""Statements that order nothing: no access is ever released by one."""
+
+
+def representatives(sites: tuple[Site, ...]) -> dict[int, Site]:
+    """By index: the first statement that has the same events after it (and signals the same mbarrier).
+
+    It stands in the same block, with nothing but moves and arithmetic up to there: so an event comes after the one, in
+    any iteration, if and only if it comes after the other.
+    """
+    events, found = 0, {}
+    firsts: dict[Hashable, Site] = {}
+    for site in sites:
+        if not isinstance(site.stmt, _PASSIVE):
+            events += 1
+        signal = site.stmt.signal if isinstance(site.stmt, Copy) else None
+        key = (site.position[:-1], site.guards, site.role and site.role.name, signal, events)
+        found[site.index] = firsts.setdefault(key, site)
+    return found
 
 
 def _in_turn(roles: tuple[Role, ...]) -> list[Role]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Expr, LoopVar, Op, op
@@ -30,48 +30,19 @@ from argus.ir.nodes import (
     BarrierArrive,
     BarrierSync,
     Copy,
-    Kernel,
     Mbarrier,
     MbarrierArrive,
     MbarrierExpect,
     MbarrierWait,
-    Role,
-    Roles,
 )
 from argus.verify.findings import Finding, place_of, unknown
+from argus.verify.knowledge import Event, Knowledge, Wait
 from argus.verify.program import Site, barrier_use
-from argus.verify.relations import Count, Map, Model, NonAffine, Set, first, isl, smallest
+from argus.verify.relations import Count, Map, Model, NonAffine, Set, isl, smallest
 from argus.verify.rings import Place, turn_parity
 
 _FEW = 4
 """Uses of one barrier outside of loops that are told apart."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """One statement's uses of an mbarrier: {iteration -> use}, proved.
-
-    `units`: arrivals that one use makes. `bytes`: bytes expected or brought by one use.
-    """
-
-    site: Site
-    barrier: str
-    keys: Map
-    units: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Wait:
-    """One statement's waits: {iteration -> the use whose phase has to be complete}, and {iteration -> the next one}.
-
-    The first waits for a free buffer need nothing: `needs` is not defined there.
-    """
-
-    site: Site
-    barrier: str
-    needs: Map
-    next: Map
 
 
 @dataclass(frozen=True)
@@ -89,7 +60,6 @@ class Protocol:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.findings: list[Finding] = []
-        self.roles = _roles(model.kernel)
         self.arrivals: list[Event] = []
         self.signals: list[Event] = []
         self.waits: list[Wait] = []
@@ -97,6 +67,7 @@ class Protocol:
         self._previous: dict[str, Map] = {}
         for barrier in (*model.kernel.barriers, *self._named_barriers()):
             self._read(barrier)
+        self.knowledge = Knowledge(model, self.arrivals, self.waits)
 
     # ------------------------------------------------------------------ reading the protocol
 
@@ -345,35 +316,12 @@ class Protocol:
 
     # ------------------------------------------------------------------ order
 
-    def _waits_for(self, keys: Map, barrier: str) -> dict[str, Map]:
-        """By role: {x -> time of its first wait for the phase of the use keys(x)}."""
-        found: dict[str, Map] = {}
-        for wait in self.waits:
-            if wait.barrier != barrier or wait.site.role is None:
-                continue
-            reached = keys.apply_range(wait.needs.reverse().apply_range(self.model.iteration_schedule(wait.site)))
-            name = wait.site.role.name
-            found[name] = first(found[name].union(reached) if name in found else reached)
-        return found
-
     def observed(self, site: Site) -> dict[str, Map]:
         """By role: {iteration of a signalled copy -> time of the first wait for the phase that counts its bytes}."""
         for event in self.signals:
             if event.site is site:
-                return self._waits_for(event.keys, event.barrier)
+                return self.knowledge.heard(event.keys, event.barrier)
         return {}
-
-    def passed_on(self, times: Map, role: Role) -> dict[str, Map]:
-        """By role: when others know what all threads of `role` did or knew at times(x), through its next arrivals."""
-        result: dict[str, Map] = {}
-        for event in self.arrivals:
-            if event.site.role is not role or event.units < role.num_warps:
-                continue  # an arrival of one warp says nothing of the others
-            schedule = self.model.iteration_schedule(event.site)
-            next_one = first(times.apply_range(self.later).intersect_range(schedule.range()))
-            keys = next_one.apply_range(schedule.reverse()).apply_range(event.keys)
-            result = earliest(result, self._waits_for(keys, event.barrier))
-        return result
 
     # ------------------------------------------------------------------ progress
 
@@ -425,11 +373,14 @@ class Protocol:
     def _not_lapped(self, wait: Wait) -> list[Finding]:
         """The phase after that of a wait needs an arrival that comes after the wait."""
         assert wait.site.role is not None
-        known = self._closure(self.model.iteration_schedule(wait.site), wait.site.role)
-        for name in sorted(self._arriving(wait.barrier) & set(known)):
-            late = known[name].apply_range(self.later)
-            if self.model.nothing(wait.next.apply_range(self._arrival_times(wait.barrier, name)).subtract(late)):
-                return []
+        waited = self.model.iteration_schedule(wait.site)
+        for name in sorted(self._arriving(wait.barrier)):
+            early = wait.next.apply_range(self._arrival_times(wait.barrier, name))
+            own = (waited,) if wait.site.role.name == name else ()
+            for known in chain(own, self.knowledge.after(waited, wait.site.role, name)):
+                early = early.subtract(known.apply_range(self.later))
+                if self.model.nothing(early):
+                    return []
         return [
             unknown(
                 "progress-unknown",
@@ -455,14 +406,14 @@ class Protocol:
         role = event.site.role
         assert role is not None
         before = event.keys.apply_range(self._previous[event.barrier])
-        known: dict[str, Map] = {}
-        for name, times in self._waits_for(before, event.barrier).items():
-            known = earliest(known, self._closure(times, self._role(name)))
-        after = known.get(role.name, isl.Map.empty(self.model.iteration_schedule(event.site).get_space()))
         done = self.model.iteration_schedule(event.site)
-        seen = after.apply_range(self.later).intersect(done)
-        if self.model.nothing(before.domain().subtract(seen.domain())):
+        early = before.domain()
+        if self.model.nothing(early):
             return []
+        for known in self.knowledge.spread(self.knowledge.heard(before, event.barrier), role.name):
+            early = early.subtract(known.apply_range(self.later).intersect(done).domain())
+            if self.model.nothing(early):
+                return []
         return [
             unknown(
                 "progress-unknown",
@@ -473,33 +424,10 @@ class Protocol:
             )
         ]
 
-    def _role(self, name: str) -> Role:
-        return next(r for r in self.roles if r.name == name)
-
-    def _closure(self, times: Map, role: Role) -> dict[str, Map]:
-        """By role: when all threads know that `role` was at times(x) (each of its threads was)."""
-        known = {role.name: times}
-        for _ in range(2):
-            for name in list(known):
-                known = earliest(known, self.passed_on(known[name], self._role(name)))
-        return known
-
-
-def earliest(known: dict[str, Map], more: dict[str, Map]) -> dict[str, Map]:
-    """By role: the earlier of two times of knowledge, where there are two."""
-    result = dict(known)
-    for name, times in more.items():
-        result[name] = first(result[name].union(times)) if name in result else times
-    return result
-
 
 def _called(barrier: str) -> str:
     """A barrier for a person; names of mbarriers have no spaces."""
     return f"named {barrier}" if " " in barrier else f"mbarrier '{barrier}'"
-
-
-def _roles(kernel: Kernel) -> tuple[Role, ...]:
-    return tuple(role for stmt in kernel.body if isinstance(stmt, Roles) for role in stmt.roles)
 
 
 def _index_of(site: Site) -> Expr:

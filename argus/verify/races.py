@@ -67,17 +67,18 @@ def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cel
     order = a.relation.order
     asynchronous = order is not Order.SYNC
     conflict = conflicts(model, a, b)
-    loose = ordering.unordered(conflict, a.site, b.site, order)
+    in_turn = ordering.in_turn(conflict, a.site, b.site)
+    loose = ordering.unordered(in_turn, a.site, b.site, order)
     if a.site is b.site and _self_conflict(model, a, b):
         loose = loose.union(conflict.intersect(isl.Map.identity(conflict.get_space())))
     rounds = model.next_rounds(obj.name)
     if rounds is not None:  # the same buffer, rounds later: ordered as their trips are
         again = model.iteration_cells(a).apply_range(rounds).apply_range(model.iteration_cells(b).reverse())
-        early = ordering.loose_rounds(again, a.site, b.site, order)
+        early = ordering.unordered(again, a.site, b.site, order)
         if not early.is_empty():
             return _race(model, obj, a, b, early, exact=a.exact and b.exact, reason=a.reason or b.reason)
     if isinstance(obj, Shared) and order not in ASYNCHRONOUS_PROXY and b.relation.order in ASYNCHRONOUS_PROXY:
-        met = conflict if rounds is None else conflict.union(again)
+        met = in_turn if rounds is None else in_turn.union(ordering.in_turn(again, a.site, b.site))
         unfenced = ordering.without_proxy_fence(met, a.site, b.site, order)
         if not unfenced.is_empty():
             return _proxy(model, obj, a, b, unfenced)

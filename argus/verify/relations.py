@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import islpy as isl
 
@@ -25,6 +26,7 @@ from argus.ir.expr import (
     Param,
     ProgramId,
     Thread,
+    op,
 )
 from argus.ir.nodes import Assume, For, Kernel, Precondition, Programs, Requires, Shared, Tensor
 from argus.ir.types import MAX_EXTENT
@@ -89,6 +91,8 @@ def first(images: Map) -> Map:
     `lexmin` of a map with existential dimensions that were not simplified has been seen to lose points; what it gives
     is held against its definition: images, one for each x.
     """
+    if images.is_empty():
+        return images
     images = images.remove_redundancies()
     result = images.lexmin().coalesce()
     if not (images.domain().is_subset(result.domain()) and result.is_subset(images)):
@@ -221,9 +225,27 @@ class Translator:
                 x, y = self.condition(a, coords), self.condition(b, coords)
                 return f"(({x} and not {y}) or (not {x} and {y}))"
             case Op(op=name, args=(a, b)) if name in _COMPARISONS and a.dtype.is_int:
+                both = _both(expr)
+                if both is not None:
+                    return f"({self.condition(both[0], coords)} and {self.condition(both[1], coords)})"
                 return f"({self.integer(a, coords)} {_COMPARISONS[name]} {self.integer(b, coords)})"
             case _:
                 raise NonAffine("the condition depends on data or is not affine")
+
+
+def _both(expr: Op) -> tuple[Expr, Expr] | None:
+    """The two comparisons that one with a minimum or maximum stands for, if it says that both hold.
+
+    isl would split it into a region for each of the two, where one is enough.
+    """
+    a, b = expr.args
+    match expr.op, a, b:
+        case ("lt" | "le", _, Op(op="minimum", args=(x, y))) | ("gt" | "ge", _, Op(op="maximum", args=(x, y))):
+            return op(expr.op, a, x), op(expr.op, a, y)
+        case ("lt" | "le", Op(op="maximum", args=(x, y)), _) | ("gt" | "ge", Op(op="minimum", args=(x, y)), _):
+            return op(expr.op, x, b), op(expr.op, y, b)
+        case _:
+            return None
 
 
 def _xor(text: str, mask: int) -> str:
@@ -259,14 +281,22 @@ def holder_condition(layout: FragmentLayout, coords: tuple[str, ...], thread: st
 
 @dataclass(frozen=True)
 class Cells:
-    """An access as a relation: instances -> cells of `relation.obj`. Not `exact`: an over-approximation."""
+    """An access as a relation: instances -> cells of `relation.obj`. Not `exact`: an over-approximation.
+
+    `bare` says so for any value of the parameters, `map` in the context, of which isl then carries every constraint.
+    """
 
     site: Site
     relation: Relation
     number: int
-    map: Map
+    bare: Map
+    context: Set
     exact: bool
     reason: str
+
+    @cached_property
+    def map(self) -> Map:
+        return self.bare.intersect_params(self.context)
 
 
 @dataclass
@@ -310,6 +340,7 @@ class Model:
         self.unmodelled: list[str] = []
         self.size_context = isl.Set("{ : }")
         self._context = self._make_context()
+        self._bare: dict[int, tuple[Set, bool, str]] = {}
         self._domains: dict[int, tuple[Set, bool, str]] = {}
         self._cells: dict[tuple[int, int], Cells] = {}
         self._schedules: dict[int, Map] = {}
@@ -382,8 +413,15 @@ class Model:
     def domain(self, site: Site) -> tuple[Set, bool, str]:
         """Instances of a site under its loops and branches, as (set, exact, reason)."""
         if site.index not in self._domains:
-            self._domains[site.index] = self._make_domain(site)
+            bare, exact, reason = self.bare_domain(site)
+            self._domains[site.index] = (bare.intersect_params(self._context), exact, reason)
         return self._domains[site.index]
+
+    def bare_domain(self, site: Site) -> tuple[Set, bool, str]:
+        """`domain` without the context: for any value of the parameters."""
+        if site.index not in self._bare:
+            self._bare[site.index] = self._make_domain(site)
+        return self._bare[site.index]
 
     def _make_domain(self, site: Site) -> tuple[Set, bool, str]:
         coords = self.coords(len(site.shape))
@@ -400,7 +438,7 @@ class Model:
             except NonAffine as error:
                 exact, reason = False, str(error)
         text = f"{{ {self.tuple_text(site, coords)} : {' and '.join(conditions) or 'true'} }}"
-        return self.parse_set(text).intersect_params(self._context), exact, reason
+        return self.parse_set(text), exact, reason
 
     def _loop_conditions(self, site: Site, loops: tuple[For, ...]) -> list[str]:
         """isl text: the counters of some loops around a site are in range."""
@@ -409,9 +447,10 @@ class Model:
             if loop.var == PROGRAM:  # as many as the block is given: what is proved of any number holds for fewer
                 conditions.append(f"0 <= {counter(PROGRAM)}")
                 continue
-            var = self.translator.integer(LoopVar(loop.var), ())
-            start, stop = (self.translator.integer(self.resolve(site, e), ()) for e in (loop.start, loop.stop))
-            conditions.append(f"{start} <= {var} < {stop}")
+            begin, stop = self.resolve(site, loop.start), self.resolve(site, loop.stop)
+            conditions += [self.translator.condition(op("le", begin, LoopVar(loop.var)), ())]
+            conditions += [self.translator.condition(op("lt", LoopVar(loop.var), stop), ())]
+            var, start = (self.translator.integer(e, ()) for e in (LoopVar(loop.var), begin))
             if loop.step > 1 and loop.var not in self.translator.trips:
                 conditions.append(f"({var} - {start}) mod {loop.step} = 0")
         return conditions
@@ -526,7 +565,7 @@ class Model:
 
     def _make_cells(self, site: Site, number: int) -> Cells:
         relation = (*site.accesses, *site.tag_reads)[number]
-        domain, exact, reason = self.domain(site)
+        domain, exact, reason = self.bare_domain(site)
         coords = self.coords(len(relation.shape))
         rank = len(relation.index)
         outputs: list[str] = []
@@ -554,7 +593,7 @@ class Model:
         cells = self.parse_map(text)
         if trip is not None:
             cells = trip.flat_range_product(cells).set_tuple_name(isl.dim_type.out, identifier(relation.obj))
-        return Cells(site, relation, number, cells.intersect_domain(domain), exact, reason)
+        return Cells(site, relation, number, cells.intersect_domain(domain), self._context, exact, reason)
 
     def _ring_trip(self, site: Site, relation: Relation, coords: tuple[str, ...]) -> Map:
         """{instance -> the trip whose buffer it uses}."""
@@ -599,8 +638,8 @@ class Model:
                 if cells.relation.mode is Mode.READ:
                     continue
                 everything = self.parse_set(f"{{ {identifier(obj)}[{dims}] : {inside or 'true'} }}")
-                anywhere = isl.Map.from_domain_and_range(cells.map.domain(), everything)
-                result.append(replace(cells, map=anywhere, exact=False, reason=f"'{other}' shares its bytes"))
+                anywhere = isl.Map.from_domain_and_range(cells.bare.domain(), everything)
+                result.append(replace(cells, bare=anywhere, exact=False, reason=f"'{other}' shares its bytes"))
         return result
 
     # ------------------------------------------------------------------ time

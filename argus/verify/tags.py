@@ -111,10 +111,11 @@ class TagAnalysis:
         assert isinstance(stmt, Tag)
         coords = tuple(Coord(i) for i in range(len(site.shape)))
         relation = Relation(stmt.obj, Mode.WRITE, site.shape, coords, None, None, Holders.ALL, Order.SYNC)
-        domain, exact, reason = self.model.domain(site)
+        domain, exact, reason = self.model.bare_domain(site)
         names = self.model.coords(len(site.shape))
         text = f"{{ {self.model.tuple_text(site, names)} -> {identifier(stmt.obj)}[{', '.join(names)}] }}"
-        return Cells(site, relation, -1, self.model.parse_map(text).intersect_domain(domain), exact, reason)
+        bare = self.model.parse_map(text).intersect_domain(domain)
+        return Cells(site, relation, -1, bare, self.model.context, exact, reason)
 
     def read(self, site: Site, number: int) -> Value:
         """What the access `number` of a site (tag reads count on) receives, over the site's instances."""
