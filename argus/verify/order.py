@@ -16,8 +16,8 @@ earliest of them is what is ordered by any.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import count, islice
+from collections.abc import Iterable, Iterator
+from itertools import chain, count, islice
 
 from argus.ir.instruction import Order
 from argus.ir.nodes import (
@@ -141,16 +141,11 @@ class Ordering:
 
     def unordered(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
         """The pairs {iteration of first -> iteration of second} that nothing orders between threads."""
-        for way in self.released(first, order, second.role):
-            if pairs.is_empty():
-                break
-            pairs = pairs.subtract(self._precedes(way, second))
-        return pairs
+        return self._not_after(pairs, first, second, self.released(first, order, second.role))
 
     def uncompleted(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
         """The pairs in turn at which an asynchronous first access is not complete even for its own thread."""
-        pairs = self.in_turn(pairs, first, second)
-        return pairs if pairs.is_empty() else pairs.subtract(self._precedes(self.completed(first, order), second))
+        return self._not_after(self.in_turn(pairs, first, second), first, second, (self.completed(first, order),))
 
     def unfenced(self, pairs: Map, first: Site, second: Site) -> Map:
         """The pairs {iteration of first -> later iteration of second} without an `MmaFence` between them."""
@@ -161,7 +156,7 @@ class Ordering:
         if like.index not in self._fenced:
             fences = self._times(MmaFence, like.role)
             self._fenced[like.index] = self.knowledge.next_after(self.issued(like), fences)
-        return pairs.subtract(self._precedes(_of(first, self._fenced[like.index]), second))
+        return self._not_after(pairs, first, second, (_of(first, self._fenced[like.index]),))
 
     def without_proxy_fence(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
         """The pairs {ordinary access of first -> later asynchronous one of second} with no fence between the proxies.
@@ -169,16 +164,27 @@ class Ordering:
         The fence is made after the first access by its own thread, before what orders the second after it, or after
         that by the threads that make the second (PTX ISA, fence.proxy.async).
         """
-        for way in self.released(first, order, second.role, fenced=True):
-            if pairs.is_empty():
-                return pairs
-            pairs = pairs.subtract(self._precedes(way, second))
+        before = self.released(first, order, second.role, fenced=True)
         fences = self._times(ProxyFence, second.role)
-        for way in self.released(first, order, second.role):
-            if pairs.is_empty():
+        arrived = self.released(first, order, second.role)
+        after = (self.knowledge.next_after(way, fences) for way in arrived)
+        return self._not_after(pairs, first, second, chain(before, after))
+
+    def _not_after(self, pairs: Map, first: Site, second: Site, ways: Iterable[Map]) -> Map:
+        """The pairs {iteration of first -> iteration of second} for which no way to a time, from first, is before
+        second. In a window of programs, if there are pairs, also what is left open in its first program, for pairs
+        whose second is after the window: iterations of first from which no way leads to a time in the window."""
+        if pairs.is_empty():
+            return pairs
+        done = self.issued(first).domain()
+        programs = self.model.programs
+        left = isl.Set.empty(done.get_space()) if programs is None else done.fix_val(isl.dim_type.set, 0, 0)
+        for way in ways:
+            if pairs.is_empty() and left.is_empty():
                 break
-            pairs = pairs.subtract(self._precedes(self.knowledge.next_after(way, fences), second))
-        return pairs
+            pairs, left = pairs.subtract(self._precedes(way, second)), left.subtract(way.domain())
+        left = left.intersect_params(self.model.context)
+        return pairs.union(isl.Map.from_domain_and_range(left, self.issued(second).domain()))
 
     def _precedes(self, times: Map, second: Site) -> Map:
         """{x -> iteration of second}: times(x) is before it."""

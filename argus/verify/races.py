@@ -7,6 +7,7 @@ the threads that hold the elements.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations_with_replacement, product
 
 from argus.diagnostic import Note, Verdict
@@ -29,10 +30,9 @@ from argus.verify.relations import (
 )
 
 
-def check(model: Model, ordering: Ordering) -> list[Finding]:
-    """All races within a block and across blocks."""
+def check(model: Model, ordering: Ordering, objects: Sequence[Shared | Tensor]) -> list[Finding]:
+    """All races for these objects, within a block and across blocks."""
     findings: list[Finding] = []
-    objects: tuple[Shared | Tensor, ...] = (*model.kernel.shared, *model.kernel.tensors)
     for obj in objects:
         accesses = model.accesses_of(obj.name)
         clobbers = model.clobbers(obj.name)

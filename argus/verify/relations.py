@@ -8,7 +8,7 @@ uniform, loop-free sub-expression of that kind becomes an *opaque* parameter ins
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -347,8 +347,18 @@ class Model:
         self._counts: dict[tuple[For, ...], Count] = {}
         self.persistent = any(isinstance(s.stmt, Programs) for s in self.sites)
         self._rings = {obj: size for obj in (t.name for t in kernel.shared) if (size := self._ring_size(obj))}
-        if self.persistent:
-            self._same_shape()
+
+    programs: int | None = None
+    """Programs of a block that are told apart, in order; None: any number of programs, which take the same steps."""
+
+    @property
+    def uneven(self) -> bool:
+        """Whether two programs of a block may take different steps: a loop or a branch depends on which one it is."""
+        return self.persistent and any(
+            differs_by_block(self.resolve(site, expr))
+            for site in self.sites
+            for expr in (*site.guards, *(e for loop in site.loops for e in (loop.start, loop.stop)))
+        )
 
     # ------------------------------------------------------------------ sets
 
@@ -434,11 +444,18 @@ class Model:
                 exact, reason = False, str(error)
         for guard in site.guards:
             try:
-                conditions.append(self.guard_text(site, guard, coords))
+                conditions.append(self.guard_text(site, self.in_program(self.resolve(site, guard)), coords))
             except NonAffine as error:
                 exact, reason = False, str(error)
-        text = f"{{ {self.tuple_text(site, coords)} : {' and '.join(conditions) or 'true'} }}"
-        return self.parse_set(text), exact, reason
+        return self.instances(self.tuple_text(site, coords), conditions), exact, reason
+
+    def in_program(self, expr: Expr) -> Expr:
+        """A bound or a branch's condition as the model says it; see `window`."""
+        return expr
+
+    def instances(self, dims: str, conditions: Sequence[str]) -> Set:
+        """The points of a tuple that fulfil some conditions."""
+        return self.parse_set(f"{{ {dims} : {' and '.join(conditions) or 'true'} }}")
 
     def _loop_conditions(self, site: Site, loops: tuple[For, ...]) -> list[str]:
         """isl text: the counters of some loops around a site are in range."""
@@ -447,7 +464,7 @@ class Model:
             if loop.var == PROGRAM:  # as many as the block is given: what is proved of any number holds for fewer
                 conditions.append(f"0 <= {counter(PROGRAM)}")
                 continue
-            begin, stop = self.resolve(site, loop.start), self.resolve(site, loop.stop)
+            begin, stop = (self.in_program(self.resolve(site, e)) for e in (loop.start, loop.stop))
             conditions += [self.translator.condition(op("le", begin, LoopVar(loop.var)), ())]
             conditions += [self.translator.condition(op("lt", LoopVar(loop.var), stop), ())]
             var, start = (self.translator.integer(e, ()) for e in (LoopVar(loop.var), begin))
@@ -487,7 +504,7 @@ class Model:
                 raise NonAffine(f"the loop that counts '{place.counter}' stands in a branch")
             conditions = self._loop_conditions(site, nest)
             names = ", ".join(counter(loop.var) for loop in nest)
-            ran = self.parse_set(f"{{ [{names}] : {' and '.join(conditions)} }}").gist_params(self._context)
+            ran = self.instances(f"[{names}]", conditions).gist_params(self._context)
             trips = self.parse_map(f"{{ [{names}] -> [{', '.join(self._trip(site, nest))}] }}")
             self._counts[nest] = Count(ran.apply(trips))
         return self._counts[nest]
@@ -530,13 +547,6 @@ class Model:
         same = isl.Map.identity(isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, rest, rest))
         named = later.flat_product(same).set_tuple_name(isl.dim_type.in_, identifier(obj))
         return named.set_tuple_name(isl.dim_type.out, identifier(obj))
-
-    def _same_shape(self) -> None:
-        """All programs of a block take the same steps: nothing but masks and indices depends on which one it is."""
-        for site in self.sites:
-            exprs = [*site.guards, *(e for loop in site.loops for e in (loop.start, loop.stop))]
-            if any(differs_by_block(self.resolve(site, expr)) for expr in exprs):
-                raise NonAffine("the steps of a persistent kernel depend on the program: loops and branches may not")
 
     def guard_text(self, site: Site, guard: Expr, coords: tuple[str, ...]) -> str:
         """A branch condition for an element; a condition on the thread becomes one on the element's holders."""

@@ -33,6 +33,7 @@ from argus.verify.report import Report, Timing, verdict_of
 from argus.verify.search import search
 from argus.verify.solver import Solver
 from argus.verify.tags import TagAnalysis
+from argus.verify.window import Window
 from argus.verify.witness import to_diagnostic
 
 T = TypeVar("T")
@@ -84,18 +85,24 @@ class _Run:
         if isinstance(protocol, Finding):
             return [protocol]
         ordering = Ordering(model, protocol)
+        # In tensors two programs of a block meet as two blocks do; what a block keeps goes from one to the next.
+        handed = self._timed("progress", "isl", lambda: self._between_programs(model, protocol, ordering))
+        if isinstance(handed, Finding):
+            return [handed]
+        several, steps, order = handed
 
         # Without its protocol, every order between roles is missing too: the protocol is what to mend.
-        broken = any(f.verdict is Verdict.REFUTED for f in protocol.findings)
+        broken = any(f.verdict is Verdict.REFUTED for f in steps.findings)
         checks: list[tuple[str, str, Callable[[], list[Finding]]]] = [
             ("bounds", "z3", bounds.run),
             ("convergence", "z3", lambda: convergence.check(bounds)),
             ("machine", "z3+tables", lambda: machine.check(bounds, model)),
             ("machine", "tables", lambda: ownership.check(self.kernel, model.sites)),
             ("initialisation", "isl", lambda: initialisation.check(model, analysis)),
-            ("progress", "isl", protocol.check),
-            ("races", "isl", lambda: [] if broken else races.check(model, ordering)),
-            ("races", "isl", lambda: inflight.check(model, ordering)),
+            ("progress", "isl", steps.check),
+            ("races", "isl", lambda: [] if broken else races.check(several, order, self.kernel.shared)),
+            ("races", "isl", lambda: [] if broken else races.check(model, ordering, self.kernel.tensors)),
+            ("races", "isl", lambda: inflight.check(several, order)),
             ("coverage", "isl", lambda: coverage.check(model)),
             ("tags", "isl", lambda: assertions.check(analysis)),
             ("tags", "isl", lambda: spec.check(analysis)),
@@ -106,6 +113,16 @@ class _Run:
             result = self._timed(name, engine, check)
             findings += [result] if isinstance(result, Finding) else result
         return findings
+
+    def _between_programs(
+        self, model: Model, protocol: Protocol, ordering: Ordering
+    ) -> tuple[Model, Protocol, Ordering]:
+        """What order and progress are proved on: the same, unless a persistent block's programs take other steps."""
+        if not model.uneven:
+            return model, protocol, ordering
+        several = Window(model)
+        steps = Protocol(several)
+        return several, steps, Ordering(several, steps)
 
     def _timed(self, name: str, engine: str, work: Callable[[], T]) -> T | Finding:
         started = time.monotonic()
