@@ -71,6 +71,10 @@ __all__ = [
     "program_id",
     "requires",
     "rsqrt",
+    "s_barrier",
+    "s_setprio",
+    "s_waitcnt",
+    "sched_group_barrier",
     "shared",
     "shuffle_down",
     "shuffle_up",
@@ -435,7 +439,7 @@ def copy(
     instruction: Any = None,
     layout: Any = None,
 ) -> Any:
-    """Memory to memory; `instruction="cp.async"` makes it asynchronous."""
+    """Memory to memory; `instruction="cp.async"`, or on gfx942 "global_load_lds", makes it asynchronous."""
 
 
 @_kernel_only
@@ -451,6 +455,27 @@ def cp_async_wait(pending: Any) -> Any:
 @_kernel_only
 def barrier() -> Any:
     """All threads of the block meet."""
+
+
+@_kernel_only
+def s_waitcnt(vmcnt: Any = None, lgkmcnt: Any = None) -> Any:
+    """gfx942: waits until at most `vmcnt` of the wave's loads to LDS are unfinished, and with `lgkmcnt=0` none of its
+    accesses to shared memory."""
+
+
+@_kernel_only
+def s_barrier() -> Any:
+    """gfx942: all waves of the block meet; for others it orders what the last `s_waitcnt(lgkmcnt=0)` found done."""
+
+
+@_kernel_only
+def s_setprio(priority: Any) -> Any:
+    """gfx942: the wave's priority, 0 to 3."""
+
+
+@_kernel_only
+def sched_group_barrier(mask: Any, size: Any, sync_id: Any = 0) -> Any:
+    """gfx942: `size` instructions of the kinds `mask` belong here, in turns with other groups of `sync_id`."""
 
 
 @_kernel_only

@@ -25,6 +25,7 @@ from argus.ir.types import DType
 
 ALL = ("cpu", "cuda", "hip")
 _NVIDIA = ("cpu", "cuda")
+_AMD = ("cpu", "hip")
 
 TYPES: dict[str, str] = {
     "float32": "float",
@@ -146,6 +147,21 @@ _COPIES = (
     ),
 )  # fmt: skip
 
+_WAVES = (
+    _f("load_to_lds", "class T", "void", f"{_SHARED}, const T* base, i64 source",
+       "each lane starts loading 4 bytes from base + source (elements); lane i's go 4 * i bytes after lane 0's offset",
+       "global_load_lds", _AMD, True),
+    _f("load_to_lds_or_zero", "class T", "void", f"{_SHARED}, const T* base, i64 source, bool p",
+       "the same; lanes without p bring zeros and read nothing of the tensor", "global_load_lds", _AMD, True),
+    _f("wait_counts", "int VM, int LGKM", "void", "",
+       "waits until at most VM of the wave's loads to LDS, and LGKM of its accesses to LDS, are unfinished; -1: any "
+       "number", "global_load_lds", _AMD, True),
+    _f("wave_barrier", "", "void", "", "all waves of the block meet, and nothing more", "", _AMD),
+    _f("wave_priority", "int LEVEL", "void", "", "the wave's priority, 0 to 3", "", _AMD),
+    _f("sched_group", "int MASK, int SIZE, int SYNC", "void", "", "SIZE instructions of the kinds MASK belong here, in "
+       "turns with other groups of SYNC", "", _AMD),
+)  # fmt: skip
+
 _WARP = (
     _f("barrier", "", "void", "", "all threads of the block meet; orders shared and global accesses"),
     _f("shuffle", "class T", "T", "T value, int lane", "`value` of lane `lane` (any T)", warp=True),
@@ -230,7 +246,7 @@ _HOPPER = (
        _NVIDIA),
 )  # fmt: skip
 
-FUNCTIONS: tuple[Function, ...] = (*_IDS, *_COPIES, *_WARP, *_ATOMICS, *_MATH, *_HOPPER)
+FUNCTIONS: tuple[Function, ...] = (*_IDS, *_COPIES, *_WAVES, *_WARP, *_ATOMICS, *_MATH, *_HOPPER)
 """Every device function but those of the matrix instructions. The last ones, from `mbarrier_init` on, need sm_90a."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from argus.diagnostic import Diagnostic, SourceError
-from argus.frontend import arithmetic, calls, memory, program, specification, statements, tagging
+from argus.frontend import arithmetic, calls, memory, program, specification, statements, tagging, waves
 from argus.frontend.context import CallSite, Context, Frame, Handler, Rejected
 from argus.frontend.inline import inline
 from argus.frontend.options import Options
@@ -101,6 +101,7 @@ HANDLERS: dict[str, Handler] = {
     **program.HANDLERS,
     **tagging.HANDLERS,
     **specification.HANDLERS,
+    **waves.HANDLERS,
     "once": _misplaced,
 }
 """The language's functions, by their name in `argus.language`."""

@@ -36,11 +36,15 @@ from argus.ir.nodes import (
     Programs,
     ProxyFence,
     Roles,
+    SchedGroup,
     Spec,
     Stage,
     Stmt,
     Tag,
+    WaitCounts,
     WaitGroup,
+    WaveBarrier,
+    WavePriority,
 )
 from argus.layout import FragmentLayout
 
@@ -111,6 +115,8 @@ def relations(stmt: Stmt) -> tuple[Relation, ...]:
         case MmaFence() | MmaCommit() | MmaWait() | BulkCommit() | BulkWait() | ProxyFence():
             return ()
         case MbarrierExpect() | MbarrierArrive() | MbarrierWait() | BarrierSync() | BarrierArrive():
+            return ()
+        case WaitCounts() | WaveBarrier() | WavePriority() | SchedGroup():
             return ()
         case _:
             assert_never(stmt)

@@ -278,6 +278,47 @@ class ProxyFence:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitCounts:
+    """Waits until at most `vm` of the wave's most recent direct-to-LDS loads are unfinished, and with `lgkm` 0 until
+    all of its accesses to shared memory are done (s_waitcnt vmcnt(vm) lgkmcnt(lgkm)); None leaves a counter alone.
+
+    A counter counts instructions, of which one copy has `argus.ir.waves.loads_to_lds`. The compiler chooses
+    how many instructions other accesses become, so `lgkm` above 0 orders nothing that a proof could use.
+    """
+
+    vm: int | None = None
+    lgkm: int | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class WaveBarrier:
+    """All waves of the block meet (s_barrier); unlike `Barrier` it waits for no access: for the others it orders what a
+    wave's last `WaitCounts` with `lgkm` 0 found done."""
+
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class WavePriority:
+    """Sets the wave's priority, 0 to 3 (s_setprio): a hint."""
+
+    level: int
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class SchedGroup:
+    """Asks the compiler to put `size` instructions of the kinds in `mask` here, in turns with the other groups of the
+    same `sync` number (LLVM AMDGPU, llvm.amdgcn.sched.group.barrier): a hint."""
+
+    mask: int
+    size: int
+    sync: int = 0
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
 class MbarrierExpect:
     """One lane of the role's warp arrives on `barrier[index]` and announces `bytes` (mbarrier.arrive.expect_tx), after
     all lanes of the warp reached this."""
@@ -554,9 +595,12 @@ Asynchronous = Union[
 ]  # fmt: skip
 """Statements that only order others."""
 
+WaveStep = Union[WaitCounts, WaveBarrier, WavePriority, SchedGroup]
+"""Statements of AMD's waves that order others, or hint at an order."""
+
 Stmt = Union[
-    Copy, Map, Accumulate, Mma, Barrier, CommitGroup, WaitGroup, Asynchronous, Stage, For, If, Roles, Programs,
-    Tag, AssertTags, Spec,
+    Copy, Map, Accumulate, Mma, Barrier, CommitGroup, WaitGroup, Asynchronous, WaveStep, Stage, For, If, Roles,
+    Programs, Tag, AssertTags, Spec,
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------- the kernel

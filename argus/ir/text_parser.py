@@ -49,6 +49,7 @@ from argus.ir.nodes import (
     Role,
     Roles,
     Scalar,
+    SchedGroup,
     Shared,
     Signal,
     Spec,
@@ -64,7 +65,10 @@ from argus.ir.nodes import (
     TagTerm,
     TagTuple,
     Tensor,
+    WaitCounts,
     WaitGroup,
+    WaveBarrier,
+    WavePriority,
 )
 from argus.ir.text_printer import EMPTY_SCOPE, Scope, inferred, scope_of
 from argus.ir.types import DTYPES, DType, boolean, float32, int32
@@ -286,6 +290,8 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
             return BarrierArrive(_int(kids[0]), _int(kids[1]))
         case "mbarrier_expect" | "mbarrier_arrive" | "mbarrier_wait":
             return _mbarrier_step(str(tree.data), kids, scope)
+        case "wait_counts" | "wave_barrier" | "wave_priority" | "sched_group":
+            return _wave_step(str(tree.data), kids)
         case "bulk_commit" | "bulk_wait" | "bulk_wait_read":
             read = tree.data == "bulk_wait_read"
             return BulkCommit() if tree.data == "bulk_commit" else BulkWait(_int(kids[0]), read)
@@ -327,6 +333,20 @@ def _mma_order(kind: str, kids: list[Node]) -> Stmt:
             return MmaWait(_int(kids[0]))
         case _:
             return ProxyFence()
+
+
+def _wave_step(kind: str, kids: list[Node]) -> Stmt:
+    match kind:
+        case "wait_counts":
+            counts = {str(_tree(k).data): _int(_tree(k).children[0]) for k in kids if k is not None}
+            return WaitCounts(counts.get("vm"), counts.get("lgkm"))
+        case "wave_barrier":
+            return WaveBarrier()
+        case "wave_priority":
+            return WavePriority(_int(kids[0]))
+        case _:
+            mask, size, sync = (_int(k) for k in kids)
+            return SchedGroup(mask, size, sync)
 
 
 def _mbarrier_step(kind: str, kids: list[Node], scope: Scope) -> Stmt:

@@ -53,6 +53,7 @@ from argus.ir.nodes import (
     Role,
     Roles,
     Scalar,
+    SchedGroup,
     Shared,
     Signal,
     Spec,
@@ -68,7 +69,10 @@ from argus.ir.nodes import (
     TagTerm,
     TagTuple,
     Tensor,
+    WaitCounts,
     WaitGroup,
+    WaveBarrier,
+    WavePriority,
 )
 from argus.ir.types import DType, boolean, float32, int32
 from argus.ir.visit import walk
@@ -386,6 +390,15 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
             return [f"barrier_sync {number} count {count}"]
         case BarrierArrive(number=number, count=count):
             return [f"barrier_arrive {number} count {count}"]
+        case WaitCounts(vm=vm, lgkm=lgkm):
+            counts = (("vmcnt", vm), ("lgkmcnt", lgkm))
+            return [" ".join(["s_waitcnt", *(f"{name} {n}" for name, n in counts if n is not None)])]
+        case WaveBarrier():
+            return ["s_barrier"]
+        case WavePriority(level=level):
+            return [f"s_setprio {level}"]
+        case SchedGroup(mask=kinds, size=size, sync=sync):
+            return [f"sched_group_barrier mask {kinds} size {size} sync {sync}"]
         case MbarrierExpect(barrier=name, index=index, bytes=count):
             return [f"mbarrier_expect {_place(name, index, scope)} bytes {count}"]
         case MbarrierArrive(barrier=name, index=index):

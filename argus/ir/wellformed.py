@@ -41,6 +41,7 @@ from argus.ir.nodes import (
     ProxyFence,
     Requires,
     Roles,
+    SchedGroup,
     Shared,
     Spec,
     SpecOp,
@@ -54,11 +55,15 @@ from argus.ir.nodes import (
     TagTerm,
     TagTuple,
     Tensor,
+    WaitCounts,
     WaitGroup,
+    WaveBarrier,
+    WavePriority,
 )
 from argus.ir.target import TARGETS
 from argus.ir.types import DType, boolean
 from argus.ir.typing_rules import Scope, expr_problems, index_problems, scope_of
+from argus.ir.waves import wave_step
 from argus.ir.wellformed_barriers import named_barriers
 from argus.ir.wellformed_explicit import explicit_problems
 from argus.ir.wellformed_hopper import barrier_problem, programs_placement, roles_placement
@@ -181,6 +186,8 @@ def _stmt(stmt: Stmt, scope: Scope) -> Iterator[Problem]:
         case MbarrierWait(barrier=name, index=index, parity=parity, span=span):
             yield from _exprs((index, parity), scope, span)
             yield from barrier_problem(name, index, scope.barriers, span, parity)
+        case WaitCounts() | WaveBarrier() | WavePriority() | SchedGroup():
+            yield from wave_step(stmt)
         case Roles(roles=roles):
             for role in roles:
                 yield from _body(role.body, scope)

@@ -22,13 +22,18 @@ from argus.ir.nodes import (
     Mma,
     Programs,
     Roles,
+    SchedGroup,
     Shared,
     Stage,
     Stmt,
     Tensor,
+    WaitCounts,
+    WaveBarrier,
+    WavePriority,
 )
 from argus.ir.target import TARGETS, Target
 from argus.ir.visit import map_accesses, walk
+from argus.ir.waves import load_to_lds
 from argus.ir.wellformed_hopper import asynchronous_product, bulk_copy, mbarrier_declarations, step_problems
 from argus.layout import FragmentLayout, extremes
 from argus.source import Span
@@ -82,6 +87,8 @@ def _statements(kernel: Kernel, target: Target) -> Iterator[Problem]:
                 yield from _mma(stmt, kernel, target)
             case MbarrierExpect() | MbarrierArrive() | MbarrierWait():
                 yield from step_problems(stmt)
+            case WaitCounts() | WaveBarrier() | WavePriority() | SchedGroup() if target.vendor != "amd":
+                yield f"{target.name} has no waves that count their instructions", stmt.span
             case _:
                 pass
 
@@ -162,6 +169,8 @@ def _copy(stmt: Copy, kernel: Kernel, target: Target) -> Iterator[Problem]:
         return
     if stmt.layout.num_values % stmt.vector:
         yield f"{stmt.layout.num_values} values a thread are no multiple of the vector {stmt.vector}", stmt.span
+    if row.order is Order.VMCNT:
+        yield from load_to_lds(stmt, row)
     registers = [a for a, o in ((stmt.src, src), (stmt.dst, dst)) if isinstance(o, Fragment)]
     yield from _own(stmt.layout, registers, kernel, stmt.span)
     exprs = [*stmt.src.index, *stmt.dst.index, *([stmt.mask] if stmt.mask is not None else [])]

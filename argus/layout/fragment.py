@@ -242,6 +242,25 @@ def merged(modes: Iterable[Mode]) -> tuple[Mode, ...]:
     return tuple(result)
 
 
+def cut(modes: tuple[Mode, ...], low: int, high: int | None = None) -> tuple[Mode, ...]:
+    """The digits of weight `low` up to (not including) `high` of a mixed-radix index, modes split where needed.
+
+    Raises ValueError if a digit cannot be split there.
+    """
+    result: list[Mode] = []
+    weight = 1
+    for mode in modes:
+        end = weight * mode.extent
+        start, stop = max(weight, low), end if high is None else min(end, high)
+        if start < stop:
+            if start % weight or stop % start or end % stop:
+                raise ValueError(f"mode {mode} cannot be split at {low} and {high}")
+            step = mode.stride * (start // weight) if mode.dim is not None else 1
+            result.append(Mode(stop // start, mode.dim, step))
+        weight = end
+    return tuple(result)
+
+
 def from_cute(layout: Layout, shape: tuple[int, ...]) -> FragmentLayout:
     """The fragment of a CuTe thread-value layout `((threads), (values))` over a column-major tile of `shape`.
 

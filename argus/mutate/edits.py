@@ -35,7 +35,9 @@ from argus.ir.nodes import (
     TagEqual,
     TagTerm,
     TagTuple,
+    WaitCounts,
     WaitGroup,
+    WaveBarrier,
 )
 from argus.layout import FragmentLayout
 from argus.mutate.kind import Kind
@@ -53,6 +55,8 @@ _TITLES: dict[type, str] = {
     BulkCommit: "a commit of bulk stores",
     BulkWait: "a wait for bulk stores",
     ProxyFence: "a proxy fence",
+    WaitCounts: "a wait of waves",
+    WaveBarrier: "a bare barrier",
     MbarrierExpect: "an expectation of bytes",
     MbarrierArrive: "an arrival",
     MbarrierWait: "a wait for a phase",
@@ -84,6 +88,8 @@ def statement(stmt: Stmt) -> Iterator[Edit]:
             yield from _mbarrier(stmt)
         case BarrierSync() | BarrierArrive():
             yield from _named_barrier(stmt)
+        case WaitCounts():
+            yield from _wait_counts(stmt)
         case Copy():
             yield from _copy(stmt)
         case Map():
@@ -142,6 +148,19 @@ def _named_barrier(stmt: BarrierSync | BarrierArrive) -> Iterator[Edit]:
         yield "arrive without waiting", Kind.STATEMENT, (BarrierArrive(stmt.number, stmt.count, stmt.span),)
     else:
         yield "wait where others arrive", Kind.STATEMENT, (BarrierSync(stmt.number, stmt.count, stmt.span),)
+
+
+def _wait_counts(stmt: WaitCounts) -> Iterator[Edit]:
+    vm, lgkm = stmt.vm, stmt.lgkm
+    if vm is not None:
+        yield "wait for one load less", Kind.COUNT, (replace(stmt, vm=vm + 1),)
+        if vm:
+            yield "wait for one load more", Kind.COUNT, (replace(stmt, vm=vm - 1),)
+    if vm is not None and lgkm is not None:
+        yield "wait for no load", Kind.COUNT, (replace(stmt, vm=None),)
+        yield "wait for no access to LDS", Kind.COUNT, (replace(stmt, lgkm=None),)
+    if lgkm is not None:
+        yield "wait for one access less", Kind.COUNT, (replace(stmt, lgkm=lgkm + 1),)
 
 
 def _copy(stmt: Copy) -> Iterator[Edit]:

@@ -29,7 +29,9 @@ from argus.ir.nodes import (
     Spec,
     Stmt,
     Tag,
+    WaitCounts,
     WaitGroup,
+    WaveBarrier,
 )
 from argus.ir.text import print_stmt
 from argus.ir.visit import rewrite_blocks
@@ -42,7 +44,7 @@ __all__ = ["Kind", "Mutation", "mutations"]
 Block = tuple[Stmt, ...]
 _SYNCHRONISATION = (
     Barrier, CommitGroup, WaitGroup, MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence,
-    MbarrierExpect, MbarrierArrive, MbarrierWait, BarrierSync, BarrierArrive,
+    MbarrierExpect, MbarrierArrive, MbarrierWait, BarrierSync, BarrierArrive, WaitCounts, WaveBarrier,
 )  # fmt: skip
 
 

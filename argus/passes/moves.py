@@ -13,6 +13,7 @@ from argus.ir.instruction import CopyRow
 from argus.ir.locality import cells
 from argus.ir.nodes import Access, Copy, Fragment, Kernel, MemoryObject, Shared, Stmt, Tensor
 from argus.ir.target import TARGETS, Target
+from argus.ir.waves import in_lane_order
 from argus.layout import FragmentLayout
 from argus.layout.swizzle import table
 from argus.passes.affine import Facts, depends_on, linear, uniform
@@ -30,13 +31,18 @@ class Moves:
     load_matrix: tuple[str, ...] = ()
     store_matrix: tuple[str, ...] = ()
     asynchronous: str | None = None
+    asynchronous_bytes: int = 16
+    """The widest such copy of a thread."""
 
 
 _NVIDIA = Moves(
     "ld.global", "st.global", "ld.shared", "st.shared", "red.global",
     ("ldmatrix", "ldmatrix.trans"), ("stmatrix",), "cp.async",
 )  # fmt: skip
-_AMD = Moves("buffer_load", "buffer_store", "ds_read", "ds_write", "global_atomic")
+_AMD = Moves(
+    "buffer_load", "buffer_store", "ds_read", "ds_write", "global_atomic",
+    asynchronous="global_load_lds", asynchronous_bytes=4,
+)  # fmt: skip
 
 
 def moves(target: Target) -> Moves:
@@ -182,6 +188,22 @@ def matrix_width(shared: Shared, index: Sequence[Expr], layout: FragmentLayout, 
         if not _rows(offsets[touched], group, row.name.endswith(".trans")):
             return 0
     return group * next(n for n in (4, 2, 1) if _cuts(layout, group * n))
+
+
+def lane_order(kernel: Kernel, copy: Copy, layout: FragmentLayout, width: int) -> bool:
+    """Whether a load to LDS of `width` elements a lane fits: all threads take part, those of a wave in one run."""
+    tile = kernel.object(copy.dst.obj)
+    assert isinstance(tile, Shared)
+    if tile.layout is None or not layout.primary().all() or layout.num_threads % kernel.warp_size:
+        return False
+    offsets = table(tile.layout, tile.shape).reshape(-1)
+    for touched in _touched(tile, copy.dst.index, layout):
+        if touched is None or bool((touched < 0).any()):
+            return False
+        first = offsets[touched][None, :, ::width] * tile.dtype.bytes
+        if not in_lane_order(first, kernel.warp_size).all():
+            return False
+    return True
 
 
 def _cuts(layout: FragmentLayout, width: int) -> bool:

@@ -1,5 +1,8 @@
 """Asynchronous copies (cp.async): the data lands as late as the rules allow, at the wait that covers its group.
 
+Loads to LDS (AMD) are counted one by one instead of in groups: a statement's land together, when as many as the wait
+leaves open were issued after its last one.
+
 Completion is known to the waiting thread only, so landing counts as a write by that thread at the time of its
 wait: other threads need a barrier after it.
 """
@@ -19,25 +22,35 @@ from argus.simulate.provenance import hop
 from argus.simulate.tagset import Tags
 
 
-def issue(block: Block, source: Place, target: Place, values: Array, tags: Tags | None, step: Step) -> None:
-    """Start the copy. It may write at any time from here on, so earlier accesses must be ordered before it."""
+def issue(
+    block: Block, source: Place, target: Place, values: Array, tags: Tags | None, step: Step, loads: int = 0
+) -> None:
+    """Start the copy. It may write at any time from here on, so earlier accesses must be ordered before it.
+
+    `loads`: instructions of AMD's, each a group of its own; their writes are in order with no lane's accesses.
+    """
     memory, at = target.memory, np.flatnonzero(target.ok)
     cell, thread = target.cell[at], step.thread[at]
     if block.run.checks and memory.order is not None:
         grain = memory.grains(cell)
         holder = np.repeat(thread, len(grain) // max(1, len(thread)))
         races.pending(block, memory, Touch.WRITE, grain, holder, step)
-        found = memory.order.check(Touch.WRITE, grain, holder, block.now(step, memory))
+        writer = np.full_like(holder, NOBODY) if loads else holder
+        found = memory.order.check(Touch.WRITE, grain, writer, block.now(step, memory))
         if found is not None:
             races.report(block, memory, Touch.WRITE, grain, holder, found, step)
         memory.order.pending_write[grain] = step.event
+    group = block.groups[thread]
+    if loads:
+        block.groups[step.frame.threads] += loads
+        group = block.groups[thread] - 1
     block.flying.append(
         Landing(
             step.event,
             memory,
             source.memory,
             thread,
-            block.groups[thread],
+            group,
             cell,
             values[at],
             tags.take(at) if tags is not None else None,

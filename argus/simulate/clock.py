@@ -56,15 +56,18 @@ class Team:
     """What a proxy fence of the first thread, or of some threads, has ordered before asynchronous accesses."""
     stored: int = 0
     """Groups of bulk stores closed so far by the first thread."""
+    drained: int = 0
+    """The last segment whose accesses every thread has waited for by lgkmcnt."""
     counts: dict[str, Array] = field(default_factory=dict)
     """Of every running count: how many iterations each thread began, modulo its wrap."""
 
     def __post_init__(self) -> None:
         self.first_fenced, self.some_fenced = np.zeros_like(self.clock.fenced), np.zeros_like(self.clock.fenced)
 
-    def joined(self) -> None:
-        """All threads of the team have met."""
-        self.clock.known[self.number] = self.segment
+    def joined(self, drained: bool = False) -> None:
+        """All threads of the team have met; `drained`: only what they had waited for (WaveBarrier) is in order."""
+        before = self.clock.known[self.number]
+        self.clock.known[self.number] = max(before, self.drained) if drained else self.segment
         np.maximum(self.clock.fenced, self.some_fenced, out=self.clock.fenced)
 
     def fence(self) -> None:

@@ -27,7 +27,9 @@ from argus.ir.nodes import (
     MmaWait,
     ProxyFence,
     Stmt,
+    WaitCounts,
     WaitGroup,
+    WaveBarrier,
 )
 from argus.ir.visit import walk
 from argus.simulate.log import Execution, Log, Ordered
@@ -63,7 +65,7 @@ _VERBS = {
 @dataclass(frozen=True, slots=True)
 class Side:
     """One of two accesses: its execution, how it touches the cell, and what makes it if the thread does not do it
-    itself: a bulk "copy", a thread's "cp.async" or an asynchronous "product"."""
+    itself: a bulk "copy", a thread's "cp.async", a wave's "load to LDS" or an asynchronous "product"."""
 
     event: int
     touch: Touch
@@ -82,6 +84,8 @@ class Side:
                 return "bulk copy from" if self.touch.reads else "bulk copy into"
             case "cp.async":
                 return "asynchronous copy from" if self.touch.reads else "asynchronous copy into"
+            case "load to LDS":
+                return "load to LDS from" if self.touch.reads else "load to LDS into"
             case "product":
                 return "asynchronous read of" if self.touch.reads else "asynchronous update of"
             case _:
@@ -91,7 +95,7 @@ class Side:
     def verb(self) -> tuple[str, str]:
         """What the step is, as `Event.what` and for a person."""
         match self.agent:
-            case "copy" | "cp.async":
+            case "copy" | "cp.async" | "load to LDS":
                 return "issue", f"starts {'an' if self.noun[0] == 'a' else 'a'} {self.noun}"
             case "product":
                 return "issue", f"starts a product that {'reads' if self.touch.reads else 'updates'}"
@@ -196,8 +200,10 @@ def _orders(side: Side) -> tuple[type, ...]:
             return Barrier, ProxyFence, MmaCommit, MmaWait
         case "cp.async":
             return Barrier, CommitGroup, WaitGroup
+        case "load to LDS":
+            return Barrier, WaveBarrier, WaitCounts
         case _:
-            return Barrier, ProxyFence
+            return Barrier, ProxyFence, WaveBarrier, WaitCounts
 
 
 def _moved(stmt: Stmt) -> str:
@@ -314,6 +320,11 @@ def _message(step: Ordered, stmt: Stmt) -> str:
             return f"waits for its products{_but(pending)}"
         case "wait", BulkWait(pending=pending, read=read):
             return f"waits until {'the reads of ' if read else ''}its bulk stores{_but(pending)} are over"
+        case "wait", WaitGroup(pending=pending):
+            return f"waits for its groups of copies{_but(pending)}"
+        case "wait", WaitCounts(vm=vm, lgkm=lgkm):
+            loads = [] if vm is None else [f"its loads to LDS{f' but the last {vm}' if vm else ''}"]
+            return f"waits for {' and '.join([*loads, *(['its accesses to LDS'] if lgkm == 0 else [])]) or 'nothing'}"
         case "wait", _ if step.phase == 0:
             return f"passes its wait on {step.barrier}, which is for no phase yet"
         case "wait", _:
@@ -322,8 +333,8 @@ def _message(step: Ordered, stmt: Stmt) -> str:
             return "fences its registers"
         case "fence", _:
             return "makes a proxy fence" + (f", in {step.threads} of its threads" if step.threads else "")
-        case "wait", WaitGroup(pending=pending):
-            return f"waits for its groups of copies{_but(pending)}"
+        case "barrier", WaveBarrier():
+            return "meets at a bare barrier"
         case "commit", CommitGroup():
             return "closes a group of copies"
         case "commit", BulkCommit():

@@ -189,7 +189,7 @@ class Block:
     teams: int
     """Components of clocks that stand for teams."""
     groups: Array
-    """Commit groups closed by each thread."""
+    """Commit groups closed by each thread, or (AMD) loads to LDS that it issued."""
     early: bool
     """Whether asynchronous work is done at its issue; otherwise when it has to be."""
     begun: int

@@ -9,7 +9,7 @@ import numpy as np
 
 from argus.ir.instruction import INSTRUCTIONS
 from argus.ir.instruction import Order as Asynchrony
-from argus.ir.nodes import Copy, Mma
+from argus.ir.nodes import Copy, Mma, Stmt
 from argus.simulate import events
 from argus.simulate.events import Side
 from argus.simulate.memory import Memory, Registers, SharedTile
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from argus.simulate.machine import Block, Step
 
 
-_AGENTS = {Asynchrony.ASYNC_BULK: "copy", Asynchrony.ASYNC_GROUP: "cp.async"}
+_AGENTS = {Asynchrony.ASYNC_BULK: "copy", Asynchrony.ASYNC_GROUP: "cp.async", Asynchrony.VMCNT: "load to LDS"}
+
+_NO_WAIT = "of the thread covers the copy's group"
 
 
 def ordered(
@@ -131,6 +133,8 @@ def pending(block: Block, memory: Memory, touch: Touch, grain: Array, thread: Ar
         "while an asynchronous copy that touches it may still be under way"
     )
     event = int(flying[at])
+    agent = _agent(block.run.log.events[event].stmt) or "cp.async"
+    counted = agent == "load to LDS"
     block.report(
         step,
         "races",
@@ -140,12 +144,12 @@ def pending(block: Block, memory: Memory, touch: Touch, grain: Array, thread: Ar
         memory,
         int(grain[at]),
         arrived="possibly what was there before the copy",
-        expected="what the copy brings: wait for its group first",
+        expected=f"what the copy brings: wait for {'the load' if counted else 'its group'} first",
         other=block.run.log.party(event, int(thread[at]), "asynchronous copy"),
         count=int(bad.sum()),
         story=_story(
-            block, Side(event, _copied(order, int(grain[at])), "cp.async"), _later(touch, step, int(thread[at])),
-            memory, int(grain[at]), "no wait of the thread covers the copy's group",
+            block, Side(event, _copied(order, int(grain[at])), agent), _later(touch, step, int(thread[at])),
+            memory, int(grain[at]), f"no wait {'for vmcnt covers the load' if counted else _NO_WAIT}",
         ),
     )  # fmt: skip
 
@@ -224,10 +228,14 @@ def _earlier(found: Conflict) -> Side:
 
 def _later(touch: Touch, step: Step, thread: int) -> Side:
     """The access that is checked now."""
-    stmt, agent = step.stmt, "product" if touch is Touch.MULTIPLY else ""
+    return Side(step.event, touch, "product" if touch is Touch.MULTIPLY else _agent(step.stmt), thread)
+
+
+def _agent(stmt: Stmt) -> str:
+    """What makes the accesses of a copy, if its threads do not themselves."""
     if isinstance(stmt, Copy) and stmt.instr is not None:
-        agent = _AGENTS.get(INSTRUCTIONS[stmt.instr].order, "")
-    return Side(step.event, touch, agent, thread)
+        return _AGENTS.get(INSTRUCTIONS[stmt.instr].order, "")
+    return ""
 
 
 def _story(

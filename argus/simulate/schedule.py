@@ -24,7 +24,7 @@ from typing import get_args
 
 import numpy as np
 
-from argus.ir.nodes import Asynchronous, Barrier, Kernel, Roles
+from argus.ir.nodes import Asynchronous, Barrier, Kernel, Roles, WaveBarrier
 from argus.ir.visit import walk
 from argus.simulate import bulk, events, mbarrier, stores
 from argus.simulate.clock import Team
@@ -142,7 +142,8 @@ def run_block(block: Block, schedule: Schedule) -> None:
     block.barriers = mbarrier.barriers(block)
     before = tuple(takewhile(lambda stmt: not isinstance(stmt, Roles), kernel.body))
     warp = np.arange(kernel.num_threads) // kernel.warp_size
-    apart = schedule.single and not any(isinstance(s, get_args(Asynchronous)) for s in walk(kernel.body))
+    together = (*get_args(Asynchronous), WaveBarrier)
+    apart = schedule.single and not any(isinstance(s, together) for s in walk(kernel.body))
     groups = [warp == w for w in range(kernel.num_warps)] if apart else [warp >= 0]
     frames = [Frame(group, {}, block.team, block.programs[0]) for group in groups]
     _run(block, [Party(execute(block, before, frame), frame) for frame in frames], schedule)
@@ -205,13 +206,13 @@ def _meet(block: Block, parties: list[Party]) -> bool:
         block.passes(*here[0][0], "barrier")
         for _, party in here:
             party.pause = None
-        team.joined()
+        team.joined(isinstance(here[0][0][0], WaveBarrier))
         block.tick(team)
         met = True
     return met
 
 
-def _all_present(block: Block, here: list[tuple[Barrier, Frame]], team: Team) -> None:
+def _all_present(block: Block, here: list[tuple[Barrier | WaveBarrier, Frame]], team: Team) -> None:
     """Report a barrier that some threads of the team do not reach."""
     stmt, frame = here[0]
     present: Array = np.zeros(team.threads, dtype=np.bool_)

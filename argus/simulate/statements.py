@@ -34,13 +34,18 @@ from argus.ir.nodes import (
     Programs,
     ProxyFence,
     Roles,
+    SchedGroup,
     Spec,
     Stage,
     Stmt,
     Tag,
+    WaitCounts,
     WaitGroup,
+    WaveBarrier,
+    WavePriority,
 )
 from argus.ir.rescaling import rescaled
+from argus.ir.waves import counted, loads_to_lds
 from argus.simulate import assertions, asynchronous, bulk, mbarrier, product, stores, tagging, vectors
 from argus.simulate.evaluate import Overflow
 from argus.simulate.machine import Block, Frame, Place, Step
@@ -54,7 +59,7 @@ _LARGEST_INT = 2**31 - 1
 UFUNCS: dict[str, np.ufunc] = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
 
 
-Pause = Union[tuple[Barrier, Frame], mbarrier.Waiting]
+Pause = Union[tuple[Barrier | WaveBarrier, Frame], mbarrier.Waiting]
 """Where threads wait for others: at a barrier, or for an mbarrier."""
 
 
@@ -64,7 +69,7 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
         if not frame.active.any():
             return
         match stmt:
-            case Barrier():
+            case Barrier() | WaveBarrier():
                 yield stmt, frame
             case For():
                 yield from _loop(block, stmt, frame)
@@ -93,6 +98,12 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
             case WaitGroup(pending=pending):
                 block.passes(stmt, frame, "wait")
                 asynchronous.wait(block, pending, block.step(stmt, frame, None))
+            case WaitCounts():
+                block.together(block.step(stmt, frame, None), "a wait of a wave")
+                block.passes(stmt, frame, "wait")
+                _wait_counts(block, stmt, frame)
+            case WavePriority() | SchedGroup():
+                pass
             case MmaFence():
                 block.passes(stmt, frame, "fence")
                 product.fence(block, frame)
@@ -140,6 +151,15 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 raise ValueError("a policy statement is left: lower the kernel first")
             case _:
                 assert_never(stmt)
+
+
+def _wait_counts(block: Block, stmt: WaitCounts, frame: Frame) -> None:
+    """Land all loads to LDS but the last `vm` of each wave; with `lgkm` 0, what was done is ready for the others."""
+    if stmt.vm is not None:
+        asynchronous.wait(block, stmt.vm, block.step(stmt, frame, None))
+    if stmt.lgkm == 0 and frame.active.all():
+        frame.team.drained = frame.team.segment
+        block.tick(frame.team)
 
 
 def _proxy_fence(block: Block, frame: Frame) -> None:
@@ -207,8 +227,8 @@ def copy(block: Block, stmt: Copy, step: Step) -> None:
     row = INSTRUCTIONS[stmt.instr] if stmt.instr is not None else None
     dst = block.memories[stmt.dst.obj]
     collective = row is not None and row.collective
-    later = row is not None and row.order is Order.ASYNC_GROUP
-    if collective:
+    later = row is not None and row.order in (Order.ASYNC_GROUP, Order.VMCNT)
+    if collective or counted(stmt):
         block.together(step, stmt.instr or "")
     on = step.on
     mask = block.value(stmt.mask, step, on) if stmt.mask is not None else None
@@ -227,7 +247,7 @@ def copy(block: Block, stmt: Copy, step: Step) -> None:
         values = np.where(inside, values, other)
     tags = tagging.copied(block, source, step, inside if fills else None)
     if later:
-        asynchronous.issue(block, source, target, values, tags, step)
+        asynchronous.issue(block, source, target, values, tags, step, loads_to_lds(stmt))
         return
     block.write(target, values, step, warp=collective)
     tagging.store(block, target, tags, step, (source,))

@@ -26,6 +26,8 @@ from argus.ir.nodes import (
 )
 from argus.ir.visit import walk
 
+_FETCHES = (Order.ASYNC_GROUP, Order.VMCNT)
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -57,7 +59,7 @@ def usage(kernel: Kernel) -> Usage:
         names(Mode.READ),
         names(Mode.WRITE),
         names(Mode.ACCUMULATE),
-        frozenset(r.obj for r in found if r.mode is Mode.READ and r.order is Order.ASYNC_GROUP) & tensors,
+        frozenset(r.obj for r in found if r.mode is Mode.READ and r.order in _FETCHES) & tensors,
         frozenset(asserted & tensors),
     )
 

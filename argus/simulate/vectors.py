@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from argus.ir.instruction import CopyRow
+from argus.ir.waves import counted, in_lane_order
 from argus.simulate.machine import Block, Place, Step
 from argus.simulate.memory import GlobalTensor, Memory, SharedTile
 from argus.simulate.numeric import Array
@@ -28,6 +29,8 @@ def check(block: Block, row: CopyRow | None, vector: int, source: Place, target:
             rows = _rows(row, vector, memory, step)
             if rows is not None:
                 _check(block, memory, place, rows, step)
+        if isinstance(memory, SharedTile) and counted(step.stmt):
+            _check_lanes(block, memory, place, vector, step)
 
 
 def _rows(row: CopyRow | None, vector: int, memory: Memory, step: Step) -> _Rows | None:
@@ -72,6 +75,21 @@ def _check(block: Block, memory: Memory, place: Place, rows: _Rows, step: Step) 
         at = int(first[int(np.argmax(skewed))][0])
         text = f"a vector of {memory.name} may start at a byte that is not a multiple of {rows.alignment}"
         _report(block, step, "misaligned-vector", text, place, at, int(skewed.sum()))
+
+
+def _check_lanes(block: Block, memory: SharedTile, place: Place, vector: int, step: Step) -> None:
+    """Loads to LDS: lane l of a wave writes 4 * l bytes after lane 0, whatever its target is."""
+    threads, values = step.domain.shape
+    first = np.arange(threads * values)[::vector]
+    address = _addresses(memory, place, first).reshape(1, threads, -1)
+    size = block.run.kernel.warp_size
+    whole = place.ok[first].reshape(-1, size, address.shape[-1]).all(axis=1)
+    wrong = whole & ~in_lane_order(address, size)[0]
+    if wrong.any():
+        wave, load = (int(n) for n in np.argwhere(wrong)[0])
+        at = wave * size * values + load * vector
+        text = f"the lanes of a wave load to LDS in one run of bytes, but their elements of {memory.name} are not one"
+        _report(block, step, "lds-lane-order", text, place, at, int(wrong.sum()))
 
 
 def _addresses(memory: Memory, place: Place, at: Array) -> Array:

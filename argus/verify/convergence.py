@@ -8,7 +8,18 @@ from __future__ import annotations
 from argus.diagnostic import Verdict
 from argus.ir.expr import Elem, Expr, LoopVar, Param, ProgramId, Thread, rewrite, walk
 from argus.ir.instruction import WGMMA
-from argus.ir.nodes import Barrier, BarrierArrive, BarrierSync, For, Fragment, Kernel, Mma, MmaCommit, MmaWait
+from argus.ir.nodes import (
+    Barrier,
+    BarrierArrive,
+    BarrierSync,
+    For,
+    Fragment,
+    Kernel,
+    Mma,
+    MmaCommit,
+    MmaWait,
+    WaveBarrier,
+)
 from argus.simulate.sizes import integer_parameters
 from argus.verify.bounds import BoundsChecker
 from argus.verify.findings import Finding, Place, unknown
@@ -58,7 +69,7 @@ def _team(kernel: Kernel, site: Site) -> tuple[str, int]:
     match site.stmt:
         case BarrierSync() | BarrierArrive() if site.role is not None:
             return "the role", site.role.num_warps * kernel.warp_size
-        case Barrier():
+        case Barrier() | WaveBarrier():
             return "the block", kernel.num_threads
         case MmaCommit() | MmaWait():
             return "the warpgroup", _WARPGROUP * kernel.warp_size
@@ -70,7 +81,7 @@ def _team(kernel: Kernel, site: Site) -> tuple[str, int]:
 
 def _diverges(bounds: BoundsChecker, site: Site, guard: Expr, team: tuple[str, int]) -> Finding | None:
     kernel, solver = bounds.kernel, bounds.solver
-    (who, size), whole_block = team, isinstance(site.stmt, Barrier | BarrierSync | BarrierArrive)
+    (who, size), whole_block = team, isinstance(site.stmt, Barrier | BarrierSync | BarrierArrive | WaveBarrier)
     guard = _without_block_values(kernel, guard)
     if is_uniform(guard):
         return None

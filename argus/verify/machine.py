@@ -17,6 +17,7 @@ from argus.ir.instruction import INSTRUCTIONS, MMA
 from argus.ir.instruction.tiled import tiled_mma
 from argus.ir.nodes import Access, Copy, Fragment, Mma, Shared, Tensor
 from argus.ir.target import TARGETS
+from argus.ir.waves import counted, in_lane_order
 from argus.layout import FragmentLayout, LayoutError
 from argus.layout.analysis import is_injective
 from argus.simulate.sizes import integer_parameters
@@ -43,7 +44,7 @@ def check(bounds: BoundsChecker, model: Model) -> list[Finding]:
     return [*_memory(bounds), *_registers(bounds), *statements]
 
 
-_SHOWS_IN_DATA = ("misaligned-vector", "matrix-row-layout", "mma-operand-layout")
+_SHOWS_IN_DATA = ("misaligned-vector", "lds-lane-order", "matrix-row-layout", "mma-operand-layout")
 
 
 def _refuse(code: str, span: Span, message: str, help: str) -> Finding:
@@ -160,6 +161,8 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
         obj = kernel.object(access.obj)
         if isinstance(obj, Shared) and row.collective:
             findings += _matrix_rows(bounds, site, stmt, access, obj)
+        elif isinstance(obj, Shared) and counted(stmt):
+            findings += _lanes(bounds, site, stmt, access, obj)
         elif isinstance(obj, Shared) and stmt.vector > 1:
             findings += _shared_vector(bounds, site, stmt, access, obj)
         elif isinstance(obj, Tensor) and stmt.vector > 1:
@@ -256,6 +259,22 @@ def _shared_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
             help,
         )
     ]
+
+
+def _lanes(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:
+    """The lanes of a wave write one run of bytes, in their order, at each load to LDS."""
+    found = offsets(bounds.kernel, site, access, tile)
+    help = "let consecutive lanes copy consecutive 4 bytes of the tile, and leave swizzles out: 256 bytes a wave"
+    if found is None:
+        text = f"cannot tell where in '{tile.name}' the lanes of {stmt.instr} write"
+        return [unknown("vector-unknown", "machine", stmt.span, text, help)]
+    findings = _shared_vector(bounds, site, stmt, access, tile)
+    assert tile.offset is not None
+    first = found[..., :: stmt.vector] * tile.dtype.bytes + tile.offset
+    if not in_lane_order(first, bounds.kernel.warp_size).all():
+        text = f"the lanes of {stmt.instr} write consecutive bytes, but those of '{tile.name}' in {tile.layout} are not"
+        findings.append(_refuse("lds-lane-order", stmt.span, text, help))
+    return findings
 
 
 def _matrix_rows(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:

@@ -6,6 +6,10 @@ asynchronous access is complete, for its own thread, at the first wait that cove
 cp.async.wait_group and wgmma.wait_group: all but the most recent n groups are complete), and for other threads at
 the first barrier after that. So each access has one time at which it is released, and only that is compared.
 
+On AMD a wave counts single loads to LDS instead of groups: a wait that leaves n of them open covers every load after
+which n more were issued, since they complete in the order of issue (CDNA3 ISA, s_waitcnt). Its bare barrier releases
+to others only what a wait for lgkmcnt 0 found done.
+
 Between roles nothing but mbarriers orders: an access, then an arrival of its role, then a wait of another role for the
 phase that the arrival belongs to, in as many hops as it takes (`Knowledge`). The copy engine's writes are released at
 waits for the phase that counts their bytes.
@@ -16,7 +20,7 @@ earliest of them is what is ordered by any.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, count, islice
 
 from argus.ir.instruction import Order
@@ -30,10 +34,15 @@ from argus.ir.nodes import (
     MmaWait,
     ProxyFence,
     Role,
+    Shared,
     Stmt,
+    Tensor,
+    WaitCounts,
     WaitGroup,
+    WaveBarrier,
 )
-from argus.verify.program import Site, representatives
+from argus.ir.waves import counted, loads_to_lds
+from argus.verify.program import Site, is_uniform, representatives
 from argus.verify.protocol import Protocol
 from argus.verify.relations import Map, Model, Set, first, isl
 
@@ -54,7 +63,9 @@ class Ordering:
         self.model, self.protocol = model, protocol
         self.knowledge = protocol.knowledge
         self.later = model.before()
-        self._like = representatives(model.sites)
+        self._bare = any(isinstance(s.stmt, WaveBarrier) for s in model.sites)
+        # What a bare barrier orders depends on the memory that a statement touches, so none stands for another.
+        self._like = {s.index: s for s in model.sites} if self._bare else representatives(model.sites)
         self._completed: dict[tuple[int, Order], Map] = {}
         self._released: dict[tuple[int, Order, str, bool], _Remembered] = {}
         self._fenced: dict[int, Map] = {}
@@ -82,10 +93,12 @@ class Ordering:
 
     def completed(self, site: Site, order: Order) -> Map:
         """{iteration -> time from which on an access is complete for its own thread}."""
-        if order not in _GROUPS:
+        if order not in _GROUPS and order is not Order.VMCNT:
             return self.issued(site)
         like = self._like[site.index]
         key = (like.index, order)
+        if order is Order.VMCNT and key not in self._completed:
+            self._completed[key] = self._counted(like)
         if key not in self._completed:
             commit, wait = _GROUPS[order]
             commits = self._times(commit, like.role)
@@ -97,6 +110,49 @@ class Ordering:
                 result = result.union(self.knowledge.next_after(reach, self._times(wait, like.role, waited)))
             self._completed[key] = first(result)
         return _of(site, self._completed[key])
+
+    def _at(self, chosen: Callable[[Stmt], bool], role: Role | None) -> Set:
+        """Times of statements of waves that every wave of a role runs alike."""
+        result = isl.Set.empty(self.later.get_space().domain())
+        for site in self.model.sites:
+            if chosen(site.stmt) and (site.role is None or site.role is role) and all(map(is_uniform, site.guards)):
+                _, exact, _ = self.model.domain(site)
+                if exact:
+                    result = result.union(self.model.times(site))
+        return result
+
+    def _counted(self, site: Site) -> Map:
+        """{iteration of a load to LDS -> the first wait before which enough loads were issued after it}.
+
+        A statement that issues several counts as one point in time: none of its own follow it.
+        """
+        sizes = {loads_to_lds(s.stmt) for s in self.model.sites if counted(s.stmt)}
+        loads = {size: self._at(_issues(size), site.role) for size in sizes}
+        any_load = self._at(counted, site.role)
+        limits = {s.stmt.vm for s in self.model.sites if isinstance(s.stmt, WaitCounts) and s.stmt.vm is not None}
+        result = isl.Map.empty(self.issued(site).get_space())
+        reach: dict[int, Map] = {0: self.issued(site)}  # by number of loads since: when the last of them was issued
+        for limit in sorted(limits):
+            while min(reach, default=limit) < limit:
+                number = min(reach)
+                following = self.knowledge.next_after(reach.pop(number), any_load)
+                for size, times in loads.items():
+                    part = following.intersect_range(times)
+                    if not part.is_empty():
+                        reach[number + size] = reach[number + size].union(part) if number + size in reach else part
+            waits = self._at(_leaves(limit), site.role)
+            for since in reach.values():
+                result = result.union(self.knowledge.next_after(since, waits))
+        return first(result)
+
+    def _drained(self, site: Site, done: Map) -> Map:
+        """{iteration -> the first wait for lgkmcnt 0 that finds the access done}; none for accesses to tensors alone,
+        which a bare barrier of waves orders for nobody."""
+        kinds = {type(self.model.kernel.object(r.obj)) for r in site.accesses}
+        if Shared not in kinds or (Tensor in kinds and not counted(site.stmt)):
+            return isl.Map.empty(done.get_space())
+        waits = self._at(lambda s: isinstance(s, WaitCounts) and s.lgkm == 0, site.role)
+        return first(done.intersect_range(waits).union(self.knowledge.next_after(done, waits)))
 
     def _waits(self, kind: type[Stmt], order: Order) -> list[WaitGroup | MmaWait | BulkWait]:
         """The different waits for accesses of an ordering class, those for the fewest pending groups first."""
@@ -130,6 +186,9 @@ class Ordering:
         if fenced:
             done = self.knowledge.next_after(done, self._times(ProxyFence, site.role))
         yield self.knowledge.next_after(done, self._times(Barrier, role if site.role is role else None))
+        if self._bare:  # no target has both waves' barriers and roles
+            bare = self._at(lambda s: isinstance(s, WaveBarrier), site.role)
+            yield self.knowledge.next_after(self._drained(site, done), bare)
         if site.role is not None and role is not None:
             yield from self.knowledge.after(done, site.role, role.name)
 
@@ -211,3 +270,11 @@ class _Remembered:
 def _of(site: Site, times: Map) -> Map:
     """Times of a statement as those of one like it."""
     return times.set_tuple_name(isl.dim_type.in_, site.name)
+
+
+def _issues(loads: int) -> Callable[[Stmt], bool]:
+    return lambda stmt: counted(stmt) and loads_to_lds(stmt) == loads
+
+
+def _leaves(open_loads: int) -> Callable[[Stmt], bool]:
+    return lambda stmt: isinstance(stmt, WaitCounts) and stmt.vm == open_loads

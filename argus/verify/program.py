@@ -53,9 +53,12 @@ from argus.ir.nodes import (
     TagEqual,
     TagField,
     TagTuple,
+    WaitCounts,
+    WaveBarrier,
 )
 from argus.ir.text import print_expr
 from argus.ir.visit import walk as walk_statements
+from argus.ir.waves import counted
 
 Position = tuple[int | str, ...]
 
@@ -243,7 +246,7 @@ def representatives(sites: tuple[Site, ...]) -> dict[int, Site]:
     events, found = 0, {}
     firsts: dict[Hashable, Site] = {}
     for site in sites:
-        if not isinstance(site.stmt, _PASSIVE):
+        if not isinstance(site.stmt, _PASSIVE) or counted(site.stmt):
             events += 1
         signal = site.stmt.signal if isinstance(site.stmt, Copy) else None
         key = (site.position[:-1], site.guards, site.role and site.role.name, signal, events)
@@ -343,7 +346,8 @@ def is_launch_constant(expr: Expr) -> bool:
 
 def is_collective(site: Site) -> bool:
     """Whether lanes of a warp, the warps of a warpgroup, or all threads of the block must meet here."""
-    together = isinstance(site.stmt, (Barrier, BarrierSync, BarrierArrive, Mma, MmaCommit, MmaWait))
+    barriers = (Barrier, BarrierSync, BarrierArrive, WaveBarrier, WaitCounts)
+    together = isinstance(site.stmt, (*barriers, Mma, MmaCommit, MmaWait)) or counted(site.stmt)
     return together or any(a.holders is Holders.WARP for a in site.accesses)
 
 

@@ -141,7 +141,10 @@ def _drop_elements(model: Model, cells: Cells) -> Map:
 
 
 def _different_threads(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
-    """The pairs in which two different threads take part."""
+    """The pairs in which two different threads take part. A wave's later load to LDS is not in order even with what its
+    own lanes do: it counts as nobody's."""
+    if b.relation.order is Order.VMCNT:
+        return pairs
     threads_a, threads_b = thread_map(model, a), thread_map(model, b)
     if threads_a is None or threads_b is None:
         return pairs
@@ -174,6 +177,8 @@ def thread_map(model: Model, cells: Cells) -> Map | None:
 
 _COMPLETION = {
     Order.ASYNC_GROUP: "al.cp_async_commit(), al.cp_async_wait(...) and al.barrier() belong between the copy and this",
+    Order.VMCNT: "al.s_waitcnt(vmcnt=n), with n no more than the loads issued since, and a barrier belong between the "
+    "load and this",
     Order.ASYNC_BULK: "a wait for the phase that counts the copy's bytes belongs between the copy and this",
     Order.ASYNC_MMA: "a wait for the product's group belongs between the product and this",
     Order.BULK_READ: "a wait for the store's group, and then a barrier, belong between the store and this",

@@ -76,6 +76,24 @@ def asynchronous() -> str:
     return kernel("asynchronous", parameters, body, 8192)
 
 
+def waves() -> str:
+    body = [
+        "argus::load_to_lds(smem, t * 4, a, argus::i64(t) * 3);",
+        "argus::load_to_lds_or_zero(smem, 2048 + t * 4, a, argus::i64(t) * 5, p > t);",
+        "argus::wave_priority<2>();",
+        "argus::sched_group<8, 2, 0>();",
+        "argus::wait_counts<1, -1>();",
+        "argus::wait_counts<-1, 0>();",
+        "argus::wait_counts<0, 0>();",
+        "argus::wave_barrier();",
+        "alignas(16) float x[1];",
+        "argus::load_shared<1>(smem, (t ^ 65) * 4, x);",
+        "argus::store_global<1>(b, t, x);",
+    ]
+    parameters = "const float* ARGUS_RESTRICT a, float* ARGUS_RESTRICT b, int p"
+    return kernel("waves", parameters, body, 4096)
+
+
 def matrices(store: bool) -> str:
     """ldmatrix of every form, and stmatrix where the architecture has it."""
     body = ["alignas(16) argus::bf16 x[8], y[8];"]
@@ -230,6 +248,8 @@ def arithmetic() -> str:
 def source(target: str, architectures: tuple[str, ...]) -> str:
     """All of it for one target: "cuda" or "hip", with the instruction-table keys of the architecture."""
     parts = [ids(), copies(), exchanges(), casts(), arithmetic(), products(architectures)]
+    if target == "hip":
+        parts.append(waves())
     if target == "cuda":
         parts += [asynchronous(), matrices(store="sm_90a" in architectures)]
         parts += [hopper()] if "sm_90a" in architectures else []

@@ -180,6 +180,29 @@ template <class T> T shuffle_xor(T value, int mask) {
     return detail::exchange("shuffle_xor", value, lane_id() ^ mask);
 }
 
+// ---------------------------------------------------------------- loads to LDS: as late as their wait allows
+
+namespace detail {
+// The hardware has one address for the wave, that of lane 0, and counts each load.
+inline void load_to_lds(shared_t smem, int offset, const void* from) {
+    start_copy<4>(smem, exchange("load_to_lds", offset, 0) + 4 * lane_id(), from);
+    ++self().copies->group;
+}
+}  // namespace detail
+
+template <class T> void load_to_lds(shared_t smem, int offset, const T* base, i64 source) {
+    detail::load_to_lds(smem, offset, base + source);
+}
+template <class T> void load_to_lds_or_zero(shared_t smem, int offset, const T* base, i64 source, bool p) {
+    detail::load_to_lds(smem, offset, p ? base + source : nullptr);
+}
+template <int VM, int LGKM> void wait_counts() {
+    if constexpr (VM >= 0) cp_async_wait<VM>();
+}
+inline void wave_barrier() { barrier(); }
+template <int LEVEL> void wave_priority() {}
+template <int MASK, int SIZE, int SYNC> void sched_group() {}
+
 #define ARGUS_LDMATRIX(name, count, trans)                                                                       \
     template <class T> void name(shared_t smem, int offset, T* dst) {                                            \
         detail::ldmatrix<count, trans>(#name, smem, offset, dst);                                                \

@@ -8,15 +8,16 @@ from argus.backend.emit.address import global_address, shared_address, split
 from argus.backend.emit.asynchronous import emit_bulk_load, emit_bulk_store
 from argus.backend.emit.expression import COMPARISON, Printer
 from argus.backend.emit.problem import problem
-from argus.backend.emit.registers import cut, digits
+from argus.backend.emit.registers import digits
 from argus.backend.emit.scope import Domain, Writer
 from argus.ir.expr import Const, Coord, Elem, Expr, elements, walk
 from argus.ir.instruction import INSTRUCTIONS
 from argus.ir.nodes import Access, Copy, Fragment, Shared, Tensor
 from argus.ir.types import DType
+from argus.ir.waves import counted
 from argus.layout import FragmentLayout, Mode, SwizzledLayout
 from argus.layout.core import flat_modes
-from argus.layout.fragment import merged
+from argus.layout.fragment import cut, merged
 from argus.source import Span
 
 _MATRIX = {
@@ -40,6 +41,8 @@ def emit_copy(stmt: Copy, writer: Writer) -> None:
             _between(stmt, f, m, False, writer)
         case Shared(), Tensor() if stmt.instr == "cp.async":
             _asynchronous(stmt, dst, src, writer)
+        case Shared(), Tensor() if counted(stmt):
+            _to_lds(stmt, dst, src, writer)
         case Shared(), Tensor() if stmt.instr == "tma.load":
             emit_bulk_load(stmt, dst, writer)
         case Tensor(), Shared() if stmt.instr == "tma.store":
@@ -231,6 +234,24 @@ def _asynchronous(stmt: Copy, dst: Shared, src: Tensor, writer: Writer) -> None:
                 writer.line(f"argus::cp_async_or_zero<{size}>(smem, {to}, {base}, {offset}, {mask});")
             else:
                 _guarded(writer, mask, f"argus::cp_async<{size}>(smem, {to}, {base}, {offset});")
+
+
+# ---------------------------------------------------------------------------- loads to LDS
+
+
+def _to_lds(stmt: Copy, dst: Shared, src: Tensor, writer: Writer) -> None:
+    """Every lane of every wave issues every load: a wave counts its instructions."""
+    domain = domain_of(stmt.layout, stmt.vector, writer, stmt.span)
+    for access, memory in ((stmt.dst, dst), (stmt.src, src)):
+        _check_vector(domain.layout, stmt.vector, access, memory, stmt.span)
+    for each in domain.iterations(reads(stmt.mask, *stmt.src.index, *stmt.dst.index)):
+        to = shared_address(dst, stmt.dst.index, each)
+        base, offset = global_address(src, stmt.src.index, each)
+        if stmt.mask is None:
+            writer.line(f"argus::load_to_lds(smem, {to}, {base}, {offset});")
+        else:
+            mask = Printer(writer, each).text(stmt.mask)
+            writer.line(f"argus::load_to_lds_or_zero(smem, {to}, {base}, {offset}, {mask});")
 
 
 # ---------------------------------------------------------------------------- ldmatrix, stmatrix

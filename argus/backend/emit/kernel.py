@@ -19,6 +19,7 @@ from argus.backend.emit.names import identifiers
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import register_layout
 from argus.backend.emit.scope import Writer
+from argus.backend.emit.waves import emit_wave_step
 from argus.ir import visit
 from argus.ir.expr import Const, coords
 from argus.ir.nodes import (
@@ -47,11 +48,15 @@ from argus.ir.nodes import (
     ProxyFence,
     Role,
     Roles,
+    SchedGroup,
     Spec,
     Stage,
     Stmt,
     Tag,
+    WaitCounts,
     WaitGroup,
+    WaveBarrier,
+    WavePriority,
 )
 
 
@@ -203,6 +208,8 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
             pass
         case BulkCommit() | BulkWait() | BarrierSync() | BarrierArrive():
             emit_asynchronous(stmt, writer)
+        case WaitCounts() | WaveBarrier() | WavePriority() | SchedGroup():
+            emit_wave_step(stmt, writer)
         case Programs():
             _programs(stmt, writer)
         case Stage():

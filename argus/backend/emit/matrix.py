@@ -10,14 +10,14 @@ import numpy as np
 from argus.backend.device_api import cpp_type, mma_function, wgmma_function
 from argus.backend.emit.panels import Blocks, Descriptor, matrix_descriptor
 from argus.backend.emit.problem import problem
-from argus.backend.emit.registers import Affine, Digit, Ints, counters, cut, fit, locate, register_layout
+from argus.backend.emit.registers import Affine, Digit, Ints, counters, fit, locate, register_layout
 from argus.backend.emit.scope import Writer
 from argus.ir.expr import Expr
 from argus.ir.instruction import MMA, WGMMA, WgmmaRow
 from argus.ir.nodes import Access, Fragment, Mma, Shared
 from argus.ir.types import DType
 from argus.layout import FragmentLayout
-from argus.layout.fragment import merged
+from argus.layout.fragment import cut, merged
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from argus.backend.emit.problem import problem
 from argus.ir.expr import Const, Coord, Expr, Op, Thread
 from argus.ir.nodes import Fragment
-from argus.layout import FragmentLayout, Mode
-from argus.layout.fragment import merged
+from argus.layout import FragmentLayout
+from argus.layout.fragment import cut, merged
 from argus.source import Span
 
 Ints = NDArray[np.int64]
@@ -32,26 +32,6 @@ class Digit:
     dim: int
     stride: int
     weight: int
-
-
-def cut(modes: tuple[Mode, ...], low: int, high: int | None = None) -> tuple[Mode, ...]:
-    """The digits of weight `low` up to (not including) `high` of a mixed-radix index, modes split where
-    needed.
-
-    Raises ValueError if a digit cannot be split there.
-    """
-    result: list[Mode] = []
-    weight = 1
-    for mode in modes:
-        end = weight * mode.extent
-        start, stop = max(weight, low), end if high is None else min(end, high)
-        if start < stop:
-            if start % weight or stop % start or end % stop:
-                raise ValueError(f"mode {mode} cannot be split at {low} and {high}")
-            step = mode.stride * (start // weight) if mode.dim is not None else 1
-            result.append(Mode(stop // start, mode.dim, step))
-        weight = end
-    return tuple(result)
 
 
 def digits(layout: FragmentLayout, vector: int = 1) -> tuple[Digit, ...]:

@@ -192,6 +192,43 @@ ARGUS_MFMA_I8(mfma_i32_32x32x16, __builtin_amdgcn_mfma_i32_32x32x16_i8, i32x16)
 ARGUS_MFMA_I8(mfma_i32_16x16x32, __builtin_amdgcn_mfma_i32_16x16x32_i8, i32x4)
 #undef ARGUS_MFMA_I8
 
+// ---- loads to LDS
+//
+// As text: the compiler adds no wait of its own for them, and moves no access to memory across them or a wait. It may
+// need more of vmcnt for itself, which only makes a wait longer. M0 holds the place of lane 0, and lane i writes 4 * i
+// bytes on; one wait state lies between writing M0 and its use (CDNA3 ISA, manually inserted wait states).
+
+namespace target {
+__attribute__((device)) const unsigned zero_word = 0;
+
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Winline-asm"  // M0 is nobody's: who needs it writes it first
+ARGUS_FN void load_to_lds(shared_t place, global<const void> from) {
+    const int first = __builtin_amdgcn_readfirstlane(static_cast<int>(reinterpret_cast<__UINTPTR_TYPE__>(
+        (__attribute__((address_space(3))) void*)place)));
+    asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tglobal_load_lds_dword %1, off" ::"s"(first), "v"(from) : "m0", "memory");
+}
+#pragma clang diagnostic pop
+}  // namespace target
+
+template <class T> ARGUS_FN void load_to_lds(shared_t smem, int offset, const T* base, i64 source) {
+    target::load_to_lds(smem + offset, (target::global<const void>)(base + source));
+}
+template <class T> ARGUS_FN void load_to_lds_or_zero(shared_t smem, int offset, const T* base, i64 source, bool p) {
+    const auto zero = (target::global<const void>)&target::zero_word;  // every lane loads, so that waves count alike
+    target::load_to_lds(smem + offset, p ? (target::global<const void>)(base + source) : zero);
+}
+template <int VM, int LGKM> ARGUS_FN void wait_counts() {
+    if constexpr (VM >= 0 && LGKM >= 0) asm volatile("s_waitcnt vmcnt(%0) lgkmcnt(%1)" ::"n"(VM), "n"(LGKM) : "memory");
+    else if constexpr (VM >= 0) asm volatile("s_waitcnt vmcnt(%0)" ::"n"(VM) : "memory");
+    else asm volatile("s_waitcnt lgkmcnt(%0)" ::"n"(LGKM) : "memory");
+}
+ARGUS_FN void wave_barrier() { asm volatile("s_barrier" ::: "memory"); }
+template <int LEVEL> ARGUS_FN void wave_priority() { __builtin_amdgcn_s_setprio(LEVEL); }
+template <int MASK, int SIZE, int SYNC> ARGUS_FN void sched_group() {
+    __builtin_amdgcn_sched_group_barrier(MASK, SIZE, SYNC);
+}
+
 // ---- threads of a block
 
 ARGUS_FN void barrier() {

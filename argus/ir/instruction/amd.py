@@ -25,6 +25,7 @@ _CDNA3 = ("gfx942",)
 _BUFFER = "CDNA3 ISA, 9.1 buffer addressing"
 _LDS = "CDNA3 ISA, 11.2 LDS"
 _ATOMIC = "CDNA3 ISA, 10.4 atomics"
+_TO_LDS = "CDNA3 ISA, 9.1 memory loads to LDS, 4.4 s_waitcnt; LLVM AMDGPU, global_load_lds_dword"
 _BYTES = (1, 2, 4, 8, 16)
 
 
@@ -39,6 +40,7 @@ AMD: tuple[Row, ...] = (
     CopyRow("buffer_store", "fragment", "global", _BYTES, Order.SYNC, False, _CDNA3, _BUFFER),
     CopyRow("ds_read", "shared", "fragment", _BYTES, Order.SYNC, False, _CDNA3, _LDS),
     CopyRow("ds_write", "fragment", "shared", _BYTES, Order.SYNC, False, _CDNA3, _LDS),
+    CopyRow("global_load_lds", "global", "shared", (4,), Order.VMCNT, False, _CDNA3, _TO_LDS),
     CopyRow("global_atomic", "fragment", "global", (4, 8), Order.SYNC, False, _CDNA3, _ATOMIC),
     _mfma("mfma_f32_32x32x8", MFMA_32X32X8_16BIT, (bfloat16, float16), float32),
     _mfma("mfma_f32_16x16x16", MFMA_16X16X16_16BIT, (bfloat16, float16), float32),

@@ -16,6 +16,7 @@ class Order(Enum):
     SYNC = "sync"  # program order
     ASYNC_GROUP = "async-group"  # complete after the wait that covers its commit group (cp.async)
     ASYNC_BULK = "async-bulk"  # complete when the phase of its mbarrier is (TMA)
+    VMCNT = "vmcnt"  # complete after a wait of its wave that leaves at most as many loads open as came since (AMD)
     ASYNC_MMA = "async-mma"  # complete after the wait that covers its commit group (wgmma)
     BULK_READ = "bulk-read"  # read when a wait covers its bulk group (TMA store, its source)
     BULK_WRITE = "bulk-write"  # complete after the wait, not only for reads, that covers its bulk group (TMA store)

@@ -1,0 +1,24 @@
+"""What AMD's waves wait for and are told: one line of text each."""
+
+from __future__ import annotations
+
+from typing_extensions import assert_never
+
+from argus.backend.emit.scope import Writer
+from argus.ir.nodes import SchedGroup, WaitCounts, WaveBarrier, WavePriority, WaveStep
+
+
+def emit_wave_step(stmt: WaveStep, writer: Writer) -> None:
+    """One statement of waves."""
+    match stmt:
+        case WaitCounts(vm=vm, lgkm=lgkm):
+            counts = ", ".join(str(-1 if n is None else n) for n in (vm, lgkm))
+            writer.line(f"argus::wait_counts<{counts}>();")
+        case WaveBarrier():
+            writer.line("argus::wave_barrier();")
+        case WavePriority(level=level):
+            writer.line(f"argus::wave_priority<{level}>();")
+        case SchedGroup(mask=mask, size=size, sync=sync):
+            writer.line(f"argus::sched_group<{mask}, {size}, {sync}>();")
+        case _:
+            assert_never(stmt)

@@ -1,0 +1,47 @@
+"""What AMD's waves wait for and are told: waits for counters, the bare barrier, and hints."""
+
+from __future__ import annotations
+
+from argus.frontend import arguments
+from argus.frontend.context import CallSite, Handler
+from argus.frontend.values import Nothing, Value
+from argus.ir.nodes import SchedGroup, WaitCounts, WaveBarrier, WavePriority, WaveStep
+from argus.ir.waves import wave_step
+
+
+def s_waitcnt(call: CallSite) -> Value:
+    vm, lgkm = (arguments.integer(call, n, 0) if arguments.given(call, n) else None for n in ("vmcnt", "lgkmcnt"))
+    return _emit(call, WaitCounts(vm, lgkm))
+
+
+def s_barrier(call: CallSite) -> Value:
+    return _emit(call, WaveBarrier())
+
+
+def s_setprio(call: CallSite) -> Value:
+    return _emit(call, WavePriority(arguments.integer(call, "priority", 0)))
+
+
+def sched_group_barrier(call: CallSite) -> Value:
+    mask, size, sync = (arguments.integer(call, n, 0) for n in ("mask", "size", "sync_id"))
+    return _emit(call, SchedGroup(mask, size, sync))
+
+
+def _emit(call: CallSite, stmt: WaveStep) -> Value:
+    context, target = call.context, call.context.target
+    if target.vendor != "amd":
+        what = f"`al.{call.name}` is an instruction of AMD's waves, and {target.name} has none"
+        help_text = "use `al.barrier()`, and `al.cp_async_wait(pending)` for asynchronous copies"
+        context.fail("unknown-instruction", what, call.span, help_text)
+    for message, _ in wave_step(stmt):
+        context.fail("wrong-arguments", message, call.span, "see the instruction in the language reference")
+    context.emit(stmt, call.span)
+    return Nothing()
+
+
+HANDLERS: dict[str, Handler] = {
+    "s_waitcnt": s_waitcnt,
+    "s_barrier": s_barrier,
+    "s_setprio": s_setprio,
+    "sched_group_barrier": sched_group_barrier,
+}
