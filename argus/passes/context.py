@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from argus.ir.expr import Thread, walk
-from argus.ir.nodes import Barrier, CommitGroup, For, If, Programs, Stmt
+from argus.ir.nodes import Barrier, CommitGroup, For, If, Programs, Stmt, WaitCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Context:
     @property
     def in_flight(self) -> bool:
         """Whether an enclosing loop keeps asynchronous copies going from one iteration to the next."""
-        return any(isinstance(s, CommitGroup) for loop in self.loops for s in loop.body)
+        return any(isinstance(s, CommitGroup | WaitCounts) for loop in self.loops for s in loop.body)
 
     @property
     def meets(self) -> bool:

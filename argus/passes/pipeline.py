@@ -14,7 +14,8 @@ The one barrier of an iteration makes the awaited tile visible to all, and keeps
 buffer that others still read in the iteration before. Past the end, copies fill buffers that nobody reads with zeros:
 a predicate costs less than a branch in the loop; the last wait is for those. Tiles that cannot be copied
 asynchronously go through registers with two buffers: loaded at the top of iteration i for i + 1, stored to the
-other buffer at its end.
+other buffer at its end. On AMD a wait names how many loads of the S - 2 later iterations may be open, since waves count
+loads one by one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from argus.ir.nodes import (
     Access,
     Accumulate,
     Barrier,
-    CommitGroup,
     Copy,
     For,
     If,
@@ -38,14 +38,13 @@ from argus.ir.nodes import (
     Stage,
     Stmt,
     Tag,
-    WaitGroup,
 )
 from argus.ir.visit import map_accesses, map_exprs, rewrite_body, walk
 from argus.passes.affine import Facts, facts
 from argus.passes.context import Context, rewrite_in_context
 from argus.passes.fresh import Fresh, names, whole
 from argus.passes.report import LoweringError, problem
-from argus.passes.stages import asynchronous_copy, padded, plain_copy, reads
+from argus.passes.stages import asynchronous_copy, awaited, committed, padded, plain_copy, reads
 from argus.passes.tiles import staged
 
 
@@ -161,17 +160,17 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
     for ahead in range(loop.stages - 1 if direct else 0):
         place = op("add", loop.start, Const(ahead * loop.step))
         prologue += [_issue(kernel, loop, b, place, Const(ahead), known) for b in direct]
-        prologue.append(CommitGroup(loop.span))
+        prologue += committed(kernel, loop.span)
     if through:
         first = [s for b in through for s in (_fetch(loop, b, loop.start), _deposit(b, Const(0)))]
         prologue.append(_within(loop, loop.start, first))
 
-    top: list[Stmt] = [WaitGroup(loop.stages - 2, loop.span)] if direct else []
+    target = op("mod", op("add", iteration, Const(loop.stages - 1)), Const(loop.stages))
+    group = [_issue(kernel, loop, b, later, target, known) for b in direct]
+    top: list[Stmt] = [awaited(kernel, group, loop.stages - 2, loop.span)] if direct else []
     top.append(Barrier(loop.span))
     if direct:
-        target = op("mod", op("add", iteration, Const(loop.stages - 1)), Const(loop.stages))
-        top += [_issue(kernel, loop, b, later, target, known) for b in direct]
-        top.append(CommitGroup(loop.span))
+        top += [*group, *committed(kernel, loop.span)]
     bottom: list[Stmt] = []
     if through:
         top.append(_within(loop, following, [_fetch(loop, b, following) for b in through]))
@@ -182,7 +181,7 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
     rest = tuple(s for s in loop.body if id(s) not in copied)
     place_now = {b.stage.dst: op("mod", iteration, Const(b.buffers)) for b in plan}
     body = (*top, *_in_buffers(rest, place_now), *bottom)
-    drain = (WaitGroup(0, loop.span),) if direct else ()
+    drain = (awaited(kernel, group, 0, loop.span),) if direct else ()
     return (*prologue, replace(loop, body=body, kind="dynamic", stages=1, producer_warps=0), *drain)
 
 
@@ -206,7 +205,7 @@ def _at_iteration(loop: For, stage: Stage, k: Expr) -> Stage:
     return moved
 
 
-def _issue(kernel: Kernel, loop: For, plan: Buffered, k: Expr, buffer: Expr, known: Facts) -> Stmt:
+def _issue(kernel: Kernel, loop: For, plan: Buffered, k: Expr, buffer: Expr, known: Facts) -> Copy:
     place = Access(plan.stage.dst, (buffer, *coords(len(plan.stage.shape))))
     stage = _at_iteration(loop, plan.stage, k)
     exists = op("lt", k, loop.stop)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from argus.ir.expr import Const, Elem, Expr, elements
-from argus.ir.instruction import INSTRUCTIONS
-from argus.ir.nodes import Access, Copy, Kernel, Stage, Tensor
+from argus.ir.instruction import INSTRUCTIONS, Order
+from argus.ir.nodes import Access, CommitGroup, Copy, Kernel, Shared, Stage, Stmt, Tensor, WaitCounts, WaitGroup
+from argus.ir.waves import LARGEST_VM, loads_to_lds
+from argus.layout import FragmentLayout, Layout, Mode
+from argus.layout.core import flat_modes
+from argus.layout.fragment import cut
 from argus.passes.affine import Facts
 from argus.passes.layouts import default
-from argus.passes.moves import contiguous_axis, moves, target_of, vector_width
-
-_VECTOR = 16  # bytes: the widest access of all targets
+from argus.passes.moves import contiguous_axis, lane_order, moves, target_of, vector_width
+from argus.passes.report import Unfit
+from argus.source import Span
 
 
 def padded(stage: Stage, kernel: Kernel) -> Stage:
@@ -28,27 +34,87 @@ def plain_copy(stage: Stage, place: Access) -> Copy:
 
 
 def asynchronous_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts) -> Copy | None:
-    """`stage` into `place` as asynchronous copies of at least 4 bytes, or None if that cannot be.
+    """`stage` into `place` as asynchronous copies of at least 4 bytes, or None if that cannot be."""
+    try:
+        return direct_copy(kernel, stage, place, known)
+    except Unfit:
+        return None
 
-    They fill with zeros only, and need consecutive aligned elements on both sides under a mask that is the
-    same for all elements of one copy.
+
+def direct_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts) -> Copy:
+    """The same; raises `Unfit` with what is in the way.
+
+    Asynchronous copies fill with zeros only, and need consecutive aligned elements on both sides under a mask that is
+    the same for all elements of one copy. Loads to LDS (AMD) take 4 bytes of each lane, and the lanes of a wave fill
+    consecutive bytes.
     """
-    name = moves(target_of(kernel)).asynchronous
+    names = moves(target_of(kernel))
     source = kernel.object(stage.src.obj)
-    if name is None or not isinstance(source, Tensor):
-        return None
+    if names.asynchronous is None or not isinstance(source, Tensor):
+        raise Unfit("there is no asynchronous copy for it", stage.span, "leave it so")
+    row, name = INSTRUCTIONS[names.asynchronous], source.name
     if stage.mask is not None and (stage.other is None or stage.other.value != 0):
-        return None
+        raise Unfit(f"{row.name} fills masked elements with zeros only", stage.span, "use other=0")
     axis = contiguous_axis(source, stage.src.index)
-    if axis is None:
-        return None
+    vector = names.asynchronous_bytes // source.dtype.bytes
+    if axis is None or vector == 0:
+        raise Unfit(f"its elements are not consecutive in {name}", stage.span, f"stage a plain slice of {name}")
     order = (axis, *(d for d in reversed(range(len(stage.shape))) if d != axis))
-    layout = default(stage.shape, kernel.num_threads, order, _VECTOR // source.dtype.bytes)
+    layout = default(stage.shape, kernel.num_threads, order, vector)
+    if row.order is Order.VMCNT:
+        layout = _by_address(kernel, stage, vector) or layout
     copy = replace(plain_copy(stage, place), layout=layout)
-    width = vector_width(kernel, copy, layout, INSTRUCTIONS[name], known)
+    width = vector_width(kernel, copy, layout, row, known)
     if width == 0:
+        why = f"{row.name} moves {min(row.vector_bytes)} bytes or more, and {name} is not known to be aligned for that"
+        remedy = f"state requires(size % n == 0) for the contiguous dimension of {name}"
+        raise Unfit(why, stage.span, remedy)
+    if row.order is Order.VMCNT and not lane_order(kernel, copy, layout, width):
+        why = f"the lanes of a wave would not fill consecutive bytes of {stage.dst}"
+        remedy = f"let the tile be a multiple of {4 * kernel.num_threads} bytes, 4 for every thread"
+        raise Unfit(why, stage.span, remedy)
+    return replace(copy, instr=row.name, vector=width)
+
+
+def _by_address(kernel: Kernel, stage: Stage, vector: int) -> FragmentLayout | None:
+    """The layout in which `vector` elements, lanes, waves, and then what is left, follow the addresses of the tile."""
+    tile = kernel.object(stage.dst)
+    assert isinstance(tile, Shared)
+    if not isinstance(tile.layout, Layout):
         return None
-    return replace(copy, instr=name, vector=width)
+    rank = len(stage.shape)
+    digits = []
+    for dim in range(rank):
+        weight = 1
+        for extent, stride in flat_modes(tile.layout[dim - rank]):
+            digits.append((stride, Mode(extent, dim, weight)))
+            weight *= extent
+    modes = tuple(mode for _, mode in sorted(digits, key=lambda d: d[0]))
+    size, threads = prod(stage.shape), kernel.num_threads
+    if size % (vector * threads):
+        return None
+    try:
+        parts = [cut(modes, *part) for part in ((1, vector), (vector, vector * threads), (vector * threads, size))]
+    except ValueError:  # the tile's dimensions do not divide into threads
+        return None
+    return FragmentLayout(stage.shape, parts[1], (*parts[0], *parts[2])).simplify()
+
+
+def committed(kernel: Kernel, span: Span) -> tuple[Stmt, ...]:
+    """What ends a group of asynchronous copies; waves that count single loads have no groups."""
+    return () if _counts(kernel) else (CommitGroup(span),)
+
+
+def awaited(kernel: Kernel, copies: Sequence[Copy], groups: int, span: Span) -> Stmt:
+    """Waits for all asynchronous copies but those of the last `groups` groups, each of which consists of `copies`."""
+    if _counts(kernel):
+        return WaitCounts(min(groups * sum(map(loads_to_lds, copies)), LARGEST_VM), span=span)
+    return WaitGroup(groups, span)
+
+
+def _counts(kernel: Kernel) -> bool:
+    name = moves(target_of(kernel)).asynchronous
+    return name is not None and INSTRUCTIONS[name].order is Order.VMCNT
 
 
 def reads(stage: Stage) -> tuple[Elem, ...]:

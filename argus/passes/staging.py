@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
-from argus.ir.nodes import Barrier, CommitGroup, Kernel, Stage, Stmt, WaitGroup
+from argus.ir.nodes import Barrier, Kernel, Stage, Stmt
 from argus.ir.visit import walk
 from argus.passes.affine import Facts, facts
 from argus.passes.context import Context, rewrite_bodies
 from argus.passes.fresh import touches, whole
 from argus.passes.report import LoweringError, problem
-from argus.passes.stages import asynchronous_copy, padded, plain_copy
+from argus.passes.stages import asynchronous_copy, awaited, committed, padded, plain_copy
 
 
 def stage_tiles(kernel: Kernel) -> Kernel:
@@ -55,5 +55,5 @@ def _expand(kernel: Kernel, order: list[Stmt], stages: list[Stage], context: Con
         place = whole(stage.dst, len(stage.shape))
         copy = None if context.in_flight else asynchronous_copy(kernel, filled, place, known)
         copies.append(copy or plain_copy(filled, place))
-        wait = wait if copy is None else (CommitGroup(span), WaitGroup(0, span))
+        wait = wait if copy is None else (*committed(kernel, span), awaited(kernel, (), 0, span))
     return (*before, *copies, *wait, Barrier(span))

@@ -5,28 +5,112 @@
 The dimension that is contiguous in the global source is contiguous in the tile as well, so that 16-byte
 copies go straight through. Chunks of 16 bytes are XORed with the row number, so that 8 rows of one column
 chunk (ldmatrix), and 8 chunks of one row (a copy), each lie in different banks.
+
+Loads to LDS (AMD) fill 256 bytes a wave in the order of its lanes, which leaves no room for a swizzle. Tiles of
+pipelined loops that can come so get 8 bytes of padding after every 256 instead; the others come through registers.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
-from argus.ir.nodes import Copy, Kernel, Mma, Shared, Stage, Tensor
+from argus.diagnostic import Diagnostic
+from argus.ir.nodes import Copy, For, Kernel, Mma, Shared, Stage, Tensor
 from argus.ir.visit import walk
-from argus.layout import AnyLayout, Layout, Swizzle, SwizzledLayout
+from argus.layout import AnyLayout, IntTuple, Layout, Swizzle, SwizzledLayout
+from argus.passes.affine import Facts, facts
+from argus.passes.fresh import whole
 from argus.passes.moves import contiguous_axis, target_of
+from argus.passes.report import Unfit
+from argus.passes.stages import direct_copy, padded
+from argus.source import Span
 
 _CHUNK = 16  # bytes of one access by one lane: the unit that the swizzle moves
 _OPERAND = 8  # the same for operands of mfma, of which a lane reads 8 bytes at a time
 _WAVE = 128  # bytes that all banks give at once
+_RUN = 256  # bytes that the lanes of a wave load to LDS at once
 
 
 def lay_out_tiles(kernel: Kernel) -> Kernel:
     """Give every shared tile without a layout a swizzled (or padded) one."""
+    straight, remarks = _loaded_straight(kernel)
+    laid = (straight.get(s.name, s) for s in kernel.shared)
     return replace(
         kernel,
-        shared=tuple(s if s.layout is not None else replace(s, layout=_layout(kernel, s)) for s in kernel.shared),
+        shared=tuple(s if s.layout is not None else replace(s, layout=_layout(kernel, s)) for s in laid),
+        remarks=(*kernel.remarks, *remarks),
     )
+
+
+def _loaded_straight(kernel: Kernel) -> tuple[dict[str, Shared], tuple[Diagnostic, ...]]:
+    """The tiles of pipelined loops that loads to LDS fill, laid out for that, if the buffers of all of them fit into
+    shared memory; and remarks on why others go through registers."""
+    target, known = target_of(kernel), facts(kernel)
+    if target.vendor != "amd":
+        return {}, ()
+    found: dict[str, Shared] = {}
+    places: dict[str, Span] = {}
+    unfit: dict[str, Unfit] = {}
+    size = sum(prod(s.shape) * s.dtype.bytes for s in kernel.shared)
+    for loop in walk(kernel.body):
+        if not isinstance(loop, For) or loop.kind != "pipelined" or loop.stages < 2:
+            continue
+        for stage in (s for s in loop.body if isinstance(s, Stage)):
+            try:
+                tile = _straight(kernel, stage, known)
+            except Unfit as reason:
+                unfit[stage.dst] = reason
+                continue
+            assert tile.layout is not None
+            found[tile.name], places[tile.name] = tile, stage.span
+            size += (staged(tile.layout, loop.stages).cosize() - prod(tile.shape)) * tile.dtype.bytes
+    if size > target.shared_bytes:
+        why = f"the buffers of all tiles would take {size} bytes, and a block has {target.shared_bytes}"
+        unfit |= {name: Unfit(why, places[name], "use fewer stages or smaller tiles") for name in found}
+        found = {}
+    remarks = (r.remark(f"{name} goes through registers, with two buffers") for name, r in unfit.items())
+    return found, tuple(remarks)
+
+
+def _straight(kernel: Kernel, stage: Stage, known: Facts) -> Shared:
+    """The tile of `stage` in a layout that loads to LDS can fill; raises `Unfit` if there is none."""
+    tile = kernel.object(stage.dst)
+    assert isinstance(tile, Shared)
+    layout = tile.layout or wave_layout(tile.shape, tile.dtype.bytes, _order(kernel, tile))
+    if layout is None:
+        why = f"its rows do not make up runs of {_RUN} bytes, which a wave fills at once"
+        raise Unfit(why, stage.span, f"let rows be a part or a multiple of {_RUN} bytes")
+    laid = replace(tile, layout=layout)
+    there = replace(kernel, shared=tuple(laid if s is tile else s for s in kernel.shared))
+    direct_copy(there, padded(stage, there), whole(tile.name, len(tile.shape)), known)
+    return laid
+
+
+def wave_layout(shape: tuple[int, ...], itemsize: int, order: tuple[int, ...]) -> AnyLayout | None:
+    """Runs of 256 bytes with 8 bytes of padding after each, in the order of the tile's dimensions (`order[0]` first).
+
+    Of short rows the first, and those a whole part of the tile further on, share a run: consecutive rows lie in
+    different ones, and so in different banks. None if rows, or groups of them, do not make up runs.
+    """
+    run, pitch = _RUN // itemsize, (_RUN + _OPERAND) // itemsize
+    modes: dict[int, tuple[IntTuple, IntTuple]] = {}
+    step = 1  # a divisor or a multiple of `run`
+    for dim in order:
+        extent, inside = shape[dim], run // step
+        if step >= run:
+            modes[dim] = (extent, step // run * pitch)
+        elif inside % extent == 0:
+            modes[dim] = (extent, step)
+        elif extent % inside == 0:
+            modes[dim] = ((extent // inside, inside), (pitch, step))
+        else:
+            return None
+        step *= extent
+    if step % run:
+        return None
+    sizes, strides = zip(*(modes[d] for d in range(len(shape))), strict=True)
+    return Layout(sizes, strides)
 
 
 def _layout(kernel: Kernel, shared: Shared) -> AnyLayout:

@@ -94,8 +94,10 @@ def test_tags_change_no_step() -> None:
 
 
 def test_pipeline_through_registers() -> None:
-    body = steps(lower(kernels.gemm((64, 64, 16), stages=3, warp_size=64), "gfx942"))
-    assert body[2:25] == [
+    kernel = lower(kernels.gemm((64, 64, 16), stages=3, warp_size=64, alignment=2), "gfx942")
+    assert [r.code for r in kernel.remarks] == ["policy-not-applied"] * 2
+    assert "a is not known to be aligned for that" in kernel.remarks[0].message
+    assert steps(kernel)[2:25] == [
         "if 0 < K {",
         "  copy at_next buffer_load",
         "  copy at ds_write",
@@ -119,6 +121,41 @@ def test_pipeline_through_registers() -> None:
         "    copy at ds_write",
         "    copy bt ds_write",
         "  }",
+    ]
+
+
+def test_pipeline_of_loads_to_lds() -> None:
+    """Two loads of each lane an iteration for each tile: those of one later iteration may be open."""
+    kernel = lower(kernels.gemm((64, 64, 16), stages=3, warp_size=64), "gfx942")
+    assert not kernel.remarks
+    assert steps(kernel)[2:19] == [
+        "copy at global_load_lds",
+        "copy bt global_load_lds",
+        "copy at global_load_lds",
+        "copy bt global_load_lds",
+        "for k0 in 0 .. K step 16 {",
+        "  s_waitcnt vmcnt 4",
+        "  barrier",
+        "  copy at global_load_lds",
+        "  copy bt global_load_lds",
+        "  assert (i, j, k) in 64x64x16 {at[k0 // 16 % 3, c0, c2].k == k0 + c2}",
+        "  copy at_a ds_read",
+        "  copy bt_b ds_read",
+        "  mma acc mfma_f32_32x32x8",
+        "  copy at_a ds_read",
+        "  copy bt_b ds_read",
+        "  mma acc mfma_f32_32x32x8",
+        "}",
+    ]
+
+
+def test_buffers_beyond_shared_memory_go_through_registers() -> None:
+    narrow, wide = (lower(kernels.gemm((128, 128, 32), s, warp_size=64), "gfx942") for s in (3, 4))
+    assert not narrow.remarks
+    assert [r.message for r in wide.remarks] == [
+        f"{tile} goes through registers, with two buffers: "
+        "the buffers of all tiles would take 67520 bytes, and a block has 65536"
+        for tile in ("at", "bt")
     ]
 
 
