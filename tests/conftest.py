@@ -76,3 +76,14 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def require_tool() -> Callable[..., str]:
     """`require_tool("clang-19", "clang")`: the path of the first program found; see `require`."""
     return lambda *names: require(find_tool(names), f"{' or '.join(names)} on PATH")
+
+
+NVIDIA_EXAMPLES = frozenset({"gemm_explicit", "gemm_hopper"})
+"""Examples that name instructions of NVIDIA, or have tiles for its shared memory."""
+AMD_EXAMPLES = frozenset({"gemm_waves"})
+"""Examples that name instructions of AMD."""
+
+
+def example_runs(stem: str, target: str) -> bool:
+    """Whether the example is for the target; NVIDIA's are for the CPU, too."""
+    return stem not in (NVIDIA_EXAMPLES if target == "gfx942" else AMD_EXAMPLES)

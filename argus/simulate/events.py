@@ -146,7 +146,9 @@ def reason(block: Block, found: Conflict, later: Execution, across: bool) -> str
         what = "product" if found.earlier is Touch.MULTIPLY else "store"
         return f"no wait covers the {what}'s group"
     if one.role == later.role:
-        return f"no barrier of {one.role} stands between the two"
+        bare = any(isinstance(s, WaveBarrier) for s in walk(block.run.kernel.body))
+        waited = " that follows a wait for lgkmcnt 0" if bare else ""
+        return f"no barrier of {one.role}{waited} stands between the two"
     over = {Touch.MULTIPLY: "its wait for the product", Touch.BULK_READ: "its wait for the store"}
     return f"{later.role} waits for no arrival that {one.role} makes after {over.get(found.earlier, 'it')}"
 

@@ -177,8 +177,8 @@ def thread_map(model: Model, cells: Cells) -> Map | None:
 
 _COMPLETION = {
     Order.ASYNC_GROUP: "al.cp_async_commit(), al.cp_async_wait(...) and al.barrier() belong between the copy and this",
-    Order.VMCNT: "al.s_waitcnt(vmcnt=n), with n no more than the loads issued since, and a barrier belong between the "
-    "load and this",
+    Order.VMCNT: "al.s_waitcnt(vmcnt=n), with n no more than the loads issued since, and then a barrier belong between "
+    "the load and this; an al.s_barrier() only after al.s_waitcnt(lgkmcnt=0)",
     Order.ASYNC_BULK: "a wait for the phase that counts the copy's bytes belongs between the copy and this",
     Order.ASYNC_MMA: "a wait for the product's group belongs between the product and this",
     Order.BULK_READ: "a wait for the store's group, and then a barrier, belong between the store and this",

@@ -26,7 +26,9 @@ from argus.ir.nodes import (
     Roles,
     Shared,
     Stmt,
+    WaitCounts,
     WaitGroup,
+    WaveBarrier,
 )
 from argus.ir.visit import rewrite_blocks, rewrite_body, walk
 from argus.layout import AnyLayout, SwizzledLayout
@@ -73,6 +75,20 @@ def only_if(kind: type[Stmt], cond: Expr) -> Edit:
 def one_more_pending(kind: type[WaitGroup] | type[MmaWait] | type[BulkWait]) -> Edit:
     """Waits that leave one group more unfinished."""
     return statements(lambda s: (replace(s, pending=s.pending + 1),) if isinstance(s, kind) else None)
+
+
+def one_more_load(kernel: Kernel) -> Kernel:
+    """Waits of waves that leave one load to LDS more on its way."""
+
+    def change(s: Stmt) -> tuple[Stmt, ...] | None:
+        return (replace(s, vm=s.vm + 1),) if isinstance(s, WaitCounts) and s.vm is not None else None
+
+    return statements(change)(kernel)
+
+
+def bare_barriers(kernel: Kernel) -> Kernel:
+    """Barriers that meet, and wait for no access."""
+    return statements(lambda s: (WaveBarrier(s.span),) if isinstance(s, Barrier) else None)(kernel)
 
 
 # ---------------------------------------------------------------------------- mbarriers
