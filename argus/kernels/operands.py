@@ -134,12 +134,12 @@ def problem(r: Request) -> Problem:
     target = target_of(str(r.a.device))
     bits = 8 * r.a.element_size()
     rows = a_names.endswith("K"), b_names.endswith("K")
-    engine = all(map(_for_the_copy_engine, (a, b))) and (bits == 16 or all(rows))
+    loaded = sum(not _for_the_copy_engine(x) for x in (a, b))
     batch = r.c.shape[0] if r.c.ndim == 3 else 1
     return Problem(
         r.a.shape[-2], r.b.shape[-2], r.a.shape[-1], batch, bits, 8 * r.c.element_size(), target,
-        engine and target == "sm_90a", *rows, _for_the_copy_engine(_stored(r.c, "M N", "c")[0]) and r.c.stride(-1) == 1,
-        r.residual is not None,
+        target == "sm_90a" and (bits == 16 or all(rows)), *rows,
+        _for_the_copy_engine(_stored(r.c, "M N", "c")[0]) and r.c.stride(-1) == 1, r.residual is not None, loaded,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ def shape_class(problem: Problem) -> str:
     """Problems of one class share a tile: m, n, k and the batch are the same when `rounded`, and the rest as it is."""
     sizes = "x".join(str(rounded(size)) for size in (problem.batch, problem.m, problem.n, problem.k))
     layout = ("k" if problem.a_rows else "m") + ("k" if problem.b_rows else "n")
-    way = "bulk" if problem.bulk else "plain"
+    way = ("bulk" if problem.bulk else "plain") + (f", {problem.loaded} loaded" if problem.loaded else "")
     held = ("" if problem.bulk_out else "+scattered") + ("+residual" if problem.residual else "")
     return f"{problem.target} {way} {problem.bits}->{problem.out_bits} {layout}{held} {sizes}"
 

@@ -33,8 +33,9 @@ _SYNC_SHARE = 0.6  # of the tensor cores' rate that mma.sync reaches
 class Problem:
     """A product c[m, n] = sum over k of a[m, k] b[n, k], `batch` times. Bits are those of an element.
 
-    `bulk`: the copy engine and wgmma take both operands. `a_rows`, `b_rows`: k is the contiguous dimension.
-    `bulk_out`: the copy engine stores the result. `residual`: another tile of its shape is held in registers.
+    `bulk`: wgmma takes both operands. `a_rows`, `b_rows`: k is the contiguous dimension. `bulk_out`: the copy engine
+    stores the result. `residual`: another tile of its shape is held in registers. `loaded`: how many of the operands
+    threads load, because the copy engine cannot.
     """
 
     m: int
@@ -49,12 +50,13 @@ class Problem:
     b_rows: bool = True
     bulk_out: bool = True
     residual: bool = False
+    loaded: int = 0
 
     @property
     def swapped(self) -> Problem:
         """The transposed product: b times a."""
         return Problem(self.n, self.m, self.k, self.batch, self.bits, self.out_bits, self.target, self.bulk,
-                       self.b_rows, self.a_rows, False, self.residual)  # fmt: skip
+                       self.b_rows, self.a_rows, False, self.residual, self.loaded)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Tile:
 
 
 _BULK = ((128, 256, 8), (128, 192, 8), (128, 128, 8), (128, 64, 8), (64, 256, 4), (64, 128, 4), (64, 64, 4))
+_LOADED_COLUMNS = 192
 _FEW = (8, 16, 32, 64, 128)
 _PLAIN = ((128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4), (32, 32, 1))
 
@@ -93,7 +96,14 @@ def tiles(problem: Problem) -> Iterator[Tile]:
     for turned in (False, True):
         for rows, columns, warps in _shapes(problem.swapped if turned else problem, turned):
             for depth, stages in _rings(problem, rows, columns, turned):
-                yield Tile(rows, columns, depth, stages, warps, 4 if problem.bulk else 0, turned)
+                yield Tile(rows, columns, depth, stages, warps, _producers(problem, columns), turned)
+
+
+def _producers(problem: Problem, columns: int) -> int:
+    """Warps that bring the operands. Threads that load them take two warpgroups where wide products leave registers."""
+    if not problem.bulk:
+        return 0
+    return 8 if problem.loaded and columns <= _LOADED_COLUMNS else 4
 
 
 def _shapes(problem: Problem, turned: bool) -> Iterator[tuple[int, int, int]]:

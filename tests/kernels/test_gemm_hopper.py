@@ -25,6 +25,16 @@ CASES: dict[str, Case] = {
     "few rows, two panels deep": (Tile(64, 8, 128, 2, 4, 4, True), (5, 136, 200), torch.bfloat16, "nt", {"bias": True}),
     "float8": (Tile(64, 64, 128, 2, 4, 4), (72, 72, 208), EIGHT, "nt", {"scaled": True}),
     "tfloat32": (Tile(64, 64, 32, 2, 4, 4), (72, 72, 84), torch.float32, "nt", {}),
+    "odd rows": (TILE, (67, 69, 131), torch.bfloat16, "nt", {"bias": True, "alignments": {"a": 2, "b": 2, "c": 2}}),
+    "odd columns": (TILE, (67, 69, 80), torch.float16, "tn", {"alignments": {"a": 2, "b": 2, "c": 2}}),
+    "one odd operand": (
+        Tile(64, 64, 64, 2, 4, 8),
+        (67, 72, 80),
+        torch.bfloat16,
+        "tt",
+        {"alignments": {"a": 2, "b": 16}},
+    ),
+    "odd float8": (Tile(64, 64, 128, 2, 4, 4), (65, 66, 135), EIGHT, "nt", {"alignments": {"a": 1, "b": 1, "c": 4}}),
 }
 
 
@@ -37,9 +47,9 @@ def array(x: torch.Tensor) -> Any:
     return x.view(same_bits).numpy().view(numpy_dtype)
 
 
-def lowered(tile: Tile, constants: dict[str, object]) -> Kernel:
+def lowered(tile: Tile, constants: dict[str, object], alignments: dict[str, int]) -> Kernel:
     chosen = {name: value for name, value in tile.constants.items() if name != "num_warps"}
-    options = Options("sm_90a", tile.num_warps, {**constants, **chosen})
+    options = Options("sm_90a", tile.num_warps, {**constants, **chosen}, alignments)
     return lower(check(parse(source_of("gemm")), "gemm", options), "sm_90a")
 
 
@@ -56,7 +66,7 @@ def test_values(case: str, require_tool: Any) -> None:
     scale = (torch.rand(m) + 0.5, torch.rand(n) + 0.5) if "scaled" in more else (None, None)
     request = operands.request(a, b, c, bias, residual, *scale, None)
     passed, constants = operands.arguments(operands.turned(request) if tile.swapped else request, True, torch.ones(1))
-    kernel = lowered(tile, constants)
+    kernel = lowered(tile, constants, more.get("alignments", {}))
     assert any(isinstance(s, Roles) for s in kernel.body)
     named = dict(zip((t.name for t in kernel.tensors), map(array, passed), strict=True))
     rows, columns = (n, m) if tile.swapped else (m, n)

@@ -34,6 +34,24 @@ class Plan:
     turn: str
     program: str | None
 
+    @property
+    def engines(self) -> bool:
+        """Whether the copy engine brings something."""
+        return any(ring.by_engine for ring in self.rings)
+
+    @property
+    def loaders(self) -> int:
+        """Warps that load tiles: those that are no copying warp's warpgroup, if threads bring something."""
+        if not any(ring.by_threads for ring in self.rings):
+            return 0
+        return self.loop.producer_warps - (_WARPGROUP if self.engines else 0)
+
+    def loading(self, tiles: frozenset[str]) -> Plan:
+        """The plan in which threads bring `tiles`, and all others too where no warps are left for the copy engine."""
+        alone = self.loop.producer_warps <= _WARPGROUP
+        brought = frozenset(s.dst for ring in self.rings for s in ring.stages if alone or s.dst in tiles)
+        return replace(self, rings=tuple(replace(r, loaded=brought & r.tiles) for r in self.rings))
+
 
 def plan(kernel: Kernel) -> Plan | None:
     """How the kernel is shared by two roles; None if it does not ask for that, or the target has no roles.

@@ -33,9 +33,9 @@ from argus.source import Span
 class Ring:
     """The buffers of `stages` and the mbarriers that hand them over: `full` to the products, `empty` to the copies.
 
-    A ring of a loop (`looped`) is gone through once an iteration. Tiles that are staged in no loop have one buffer,
-    which is filled once a program. `turn` is the count of what goes through the ring; it is None, and so is `empty`,
-    where that happens once and for all.
+    The copy engine brings the tiles, but for those `loaded`, which threads bring. A ring of a loop (`looped`) is gone
+    through once an iteration. Tiles that are staged in no loop have one buffer, which is filled once a program. `turn`
+    is the count of what goes through the ring; it is None, and so is `empty`, where that happens once and for all.
     """
 
     stages: tuple[Stage, ...]
@@ -45,11 +45,22 @@ class Ring:
     turn: str | None
     looped: bool
     span: Span
+    loaded: frozenset[str] = frozenset()
 
     @property
     def tiles(self) -> frozenset[str]:
         """The tiles that the ring has buffers of."""
         return frozenset(s.dst for s in self.stages)
+
+    @property
+    def by_engine(self) -> tuple[Stage, ...]:
+        """What the copy engine brings."""
+        return tuple(s for s in self.stages if s.dst not in self.loaded)
+
+    @property
+    def by_threads(self) -> tuple[Stage, ...]:
+        """What threads bring."""
+        return tuple(s for s in self.stages if s.dst in self.loaded)
 
     @property
     def place(self) -> Expr:
@@ -79,17 +90,16 @@ class Ring:
             return access
         return Access(access.obj, (self.place, *access.index))
 
-    def barriers(self, consumers: int) -> tuple[Mbarrier, ...]:
-        """The ring's mbarriers, for `consumers` warps that give buffers back."""
-        full = Mbarrier(self.full, self.buffers, 1, span=self.span)
+    def barriers(self, loaders: int, consumers: int) -> tuple[Mbarrier, ...]:
+        """The ring's mbarriers, for `loaders` warps that fill buffers and `consumers` that give them back."""
+        filling = bool(self.by_engine) + (loaders if self.by_threads else 0)
+        full = Mbarrier(self.full, self.buffers, filling, span=self.span)
         return (full,) if self.empty is None else (full, Mbarrier(self.empty, self.buffers, consumers, span=self.span))
 
 
 def counted(loop: For, turn: str, body: tuple[Stmt, ...]) -> For:
     """The loop around `body`, as a role runs it: it counts its turns for the places in the rings."""
-    return replace(
-        loop, body=body, kind="dynamic", stages=1, producer_warps=0, counter=Counter(turn, 2 * loop.stages)
-    )
+    return replace(loop, body=body, kind="dynamic", stages=1, producer_warps=0, counter=Counter(turn, 2 * loop.stages))
 
 
 def once_a_program(kernel: Kernel, turn: str, body: tuple[Stmt, ...], span: Span) -> tuple[Stmt, ...]:
@@ -132,13 +142,19 @@ def _has_panels(tile: Shared) -> bool:
 
 
 def fill(kernel: Kernel, ring: Ring) -> tuple[Stmt, ...]:
-    """What the producer does for one turn of the ring: wait for the buffers, announce the bytes, copy."""
+    """What the copy engine is told for one turn of the ring: wait for the buffers, announce the bytes, copy."""
+    if not ring.by_engine:
+        return ()
     tiles = {s.name: s for s in kernel.shared}
-    total = sum(prod(s.shape) * tiles[s.dst].dtype.bytes for s in ring.stages)
+    total = sum(prod(s.shape) * tiles[s.dst].dtype.bytes for s in ring.by_engine)
+    copies = [c for s in ring.by_engine for c in _copies(padded(s, kernel), tiles[s.dst], ring)]
+    return (*ready(ring), MbarrierExpect(ring.full, ring.place, total, ring.span), *copies)
+
+
+def ready(ring: Ring) -> tuple[Stmt, ...]:
+    """Waits until the buffers of this turn may be filled."""
     # Round 0 finds every buffer empty: parity 1 of a fresh mbarrier has passed.
-    ready = () if ring.empty is None else (MbarrierWait(ring.empty, ring.place, ring.parity(1), ring.span),)
-    copies = [c for s in ring.stages for c in _copies(padded(s, kernel), tiles[s.dst], ring)]
-    return (*ready, MbarrierExpect(ring.full, ring.place, total, ring.span), *copies)
+    return () if ring.empty is None else (MbarrierWait(ring.empty, ring.place, ring.parity(1), ring.span),)
 
 
 def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[Copy]:
@@ -149,11 +165,11 @@ def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[Copy]:
     result: list[Copy] = []
     for start in range(0, stage.shape[-1], width):
         column: Expr = op("add", Coord(axis), Const(start))
-        mask = None if stage.mask is None else _moved(stage.mask, axis, start)
+        mask = None if stage.mask is None else moved(stage.mask, axis, start)
         result.append(
             Copy(
                 ring.within(Access(stage.dst, (*here[:-1], column))),
-                Access(stage.src.obj, tuple(_moved(e, axis, start) for e in stage.src.index)),
+                Access(stage.src.obj, tuple(moved(e, axis, start) for e in stage.src.index)),
                 (*stage.shape[:-1], width),
                 mask,
                 stage.other,
@@ -165,15 +181,15 @@ def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[Copy]:
     return result
 
 
-def _moved(expr: Expr, axis: int, start: int) -> Expr:
+def moved(expr: Expr, axis: int, start: int) -> Expr:
     """`expr` at `start` + the coordinate of `axis`, the constant added to what the coordinate is added to."""
-    moved = op("add", Const(start), Coord(axis))
+    there = op("add", Const(start), Coord(axis))
 
     def change(e: Expr) -> Expr | None:
         match e:
             case Coord(axis=found) if found == axis:
-                return moved
-            case Op(op="add", args=(x, y)) if y == moved and start:
+                return there
+            case Op(op="add", args=(x, y)) if y == there and start:
                 return op("add", op("add", x, Const(start)), Coord(axis))
             case _:
                 return None

@@ -23,29 +23,35 @@ the others could miss a phase; they idle. Where the copies or the products do no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from argus.ir.instruction import INSTRUCTIONS, WGMMA
 from argus.ir.nodes import Copy, Kernel, Mma, Role, Roles, Spec, Stage, Stmt, Tag, Tensor
 from argus.ir.visit import walk as statements
 from argus.ir.wellformed_hopper import BLOCK_REGISTERS, BUDGET_UNIT, asynchronous_product, bulk_copy
+from argus.passes.fresh import Fresh
 from argus.passes.report import Unfit
+from argus.passes.specialise.loads import budget, load
 from argus.passes.specialise.plan import Plan, plan
 from argus.passes.specialise.products import computing
-from argus.passes.specialise.rings import buffers, counted, fill, once_a_program, tiles_of
+from argus.passes.specialise.rings import Ring, buffers, counted, fill, once_a_program, tiles_of
 
 _PRODUCER_REGISTERS = 24  # a thread: addresses and a loop
 _MOST_REGISTERS = 240  # a thread: what is left of 255 for the compiler's own use, in units of a budget
 
 
 def specialise(kernel: Kernel) -> Kernel:
-    """The kernel with its pipelined loop split into two roles; where that cannot be, the kernel with a remark why."""
+    """The kernel with its pipelined loop split into roles; where that cannot be, the kernel with a remark why."""
     try:
         found = plan(kernel)
         if found is None:
             return kernel
         split = _split(found)
-        _check_legal(split)
+        refused = _refused(split)
+        if refused:
+            split = _split(found.loading(refused))
+        _check_products(split)
     except Unfit as unfit:
         remark = unfit.remark("the loop has no producer warps of its own")
         return replace(kernel, remarks=(*kernel.remarks, remark))
@@ -53,28 +59,37 @@ def specialise(kernel: Kernel) -> Kernel:
 
 
 def _split(found: Plan) -> Kernel:
-    kernel, loop = found.kernel, found.loop
-    warps = kernel.num_warps
-    work = tuple(s for s in kernel.body if not _on_tensors(kernel, s))
-    producing = loop.producer_warps * _PRODUCER_REGISTERS
-    budget = (BLOCK_REGISTERS // kernel.warp_size - producing) // warps
-    budget = min(_MOST_REGISTERS, budget - budget % BUDGET_UNIT)
-    roles = Roles(
-        (
-            Role("producer", warps, 1, _PRODUCER_REGISTERS, _counted(found, _producing(found)), loop.span),
-            Role("compute", 0, warps, budget, _counted(found, computing(found, work)), loop.span),
-        ),
-        loop.span,
-    )
-    position = kernel.body.index(loop)
+    fresh, loop = Fresh(found.kernel), found.loop
+    warps, wide = found.kernel.num_warps, found.kernel.warp_size
+    work = tuple(s for s in found.kernel.body if not _on_tensors(found.kernel, s))
+    roles, taken = [], 0
+    if found.engines:
+        body = _producing(found, lambda ring: fill(found.kernel, ring))
+        taken = (loop.producer_warps - found.loaders) * _PRODUCER_REGISTERS
+        first = warps + found.loaders
+        roles.append(Role("producer", first, 1, _PRODUCER_REGISTERS, _counted(found, body), loop.span))
+    if found.loaders:
+        registers = budget(found.kernel, found.loaders, taken, loop.span)
+        body = _producing(found, lambda ring: load(fresh, ring, found.loaders, registers))
+        taken += found.loaders * registers
+        roles.append(Role("loader", warps, found.loaders, registers, _counted(found, body), loop.span))
+    left = (BLOCK_REGISTERS // wide - taken) // warps
+    left = min(_MOST_REGISTERS, left - left % BUDGET_UNIT)
+    roles.append(Role("compute", 0, warps, left, _counted(found, computing(found, work)), loop.span))
+    return _assembled(found, fresh.finish(found.kernel.body), Roles(tuple(roles), loop.span))
+
+
+def _assembled(found: Plan, kernel: Kernel, roles: Roles) -> Kernel:
+    """The kernel of these roles, with the rings' buffers and mbarriers."""
+    position = kernel.body.index(found.loop)
     before = tuple(s for s in kernel.body[:position] if _on_tensors(kernel, s))
     after = tuple(s for s in kernel.body[position:] if _on_tensors(kernel, s))
     rings = tiles_of(found.rings)
     return replace(
         kernel,
-        num_warps=warps + loop.producer_warps,
+        num_warps=kernel.num_warps + found.loop.producer_warps,
         shared=tuple(buffers(s, rings[s.name]) if s.name in rings else s for s in kernel.shared),
-        barriers=tuple(b for ring in found.rings for b in ring.barriers(warps)),
+        barriers=tuple(b for ring in found.rings for b in ring.barriers(found.loaders, kernel.num_warps)),
         body=(*before, roles, *after),
     )
 
@@ -86,12 +101,12 @@ def _counted(found: Plan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     return once_a_program(found.kernel, found.program, body, found.loop.span)
 
 
-def _producing(found: Plan) -> tuple[Stmt, ...]:
-    """Fills every ring, in the order in which its first tile is staged."""
+def _producing(found: Plan, bring: Callable[[Ring], tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
+    """Fills every ring by `bring`, in the order in which its first tile is staged."""
     heads = {id(ring.stages[0]): ring for ring in found.rings}
 
     def filled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(new for s in body if id(s) in heads for new in fill(found.kernel, heads[id(s)]))
+        return tuple(new for s in body if id(s) in heads for new in bring(heads[id(s)]))
 
     result: list[Stmt] = []
     for stmt in found.kernel.body:
@@ -107,12 +122,14 @@ def _on_tensors(kernel: Kernel, stmt: Stmt) -> bool:
     return isinstance(stmt, Spec) or (isinstance(stmt, Tag) and isinstance(kernel.object(stmt.obj), Tensor))
 
 
-def _check_legal(kernel: Kernel) -> None:
-    """Copies and products keep the rules of their instructions."""
-    for stmt in statements(kernel.body):
-        if isinstance(stmt, Copy) and stmt.instr == "tma.load":
-            for problem, span in bulk_copy(stmt, INSTRUCTIONS["tma.load"], kernel):
-                raise Unfit(problem, span, "keep the rules of bulk copies: see al.pipelined")
+def _refused(kernel: Kernel) -> frozenset[str]:
+    """The tiles that the copy engine cannot bring."""
+    copies = [s for s in statements(kernel.body) if isinstance(s, Copy) and s.instr == "tma.load"]
+    return frozenset(s.dst.obj for s in copies if any(bulk_copy(s, INSTRUCTIONS["tma.load"], kernel)))
+
+
+def _check_products(kernel: Kernel) -> None:
+    """Products keep the rules of their instructions."""
     roles = next(s for s in kernel.body if isinstance(s, Roles)).roles
     for role in roles:
         part = replace(kernel, num_warps=role.num_warps)

@@ -1,0 +1,116 @@
+"""The role whose threads load the tiles that the copy engine cannot bring: any pitch, any alignment, any mask.
+
+    stage at <- a[m0 + c0, k + c1]  ->  at_in0[c0, c1] <- a[m0 + c0, k + c1]        rows 0 to 31, in registers
+                                        wait empty[i % S]
+                                        at_in1[c0, c1] <- a[m0 + 32 + c0, k + c1]   rows 32 to 63
+                                        at[i % S, c0, c1] <- at_in0[c0, c1]
+                                        ...
+                                        proxy fence; arrive full[i % S]
+
+Each slice is on its way while the one before it is put down, and the first while the buffer is still being read: what
+is in flight is bounded by the registers that the computing role leaves. The tensor cores read what ordinary stores
+wrote, so every thread fences its stores before its warp arrives.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from argus.ir.instruction import WGMMA
+from argus.ir.nodes import (
+    Access,
+    Copy,
+    Kernel,
+    MbarrierArrive,
+    Mma,
+    ProxyFence,
+    Stage,
+    Stmt,
+    Tensor,
+)
+from argus.ir.visit import walk
+from argus.ir.wellformed_hopper import BLOCK_REGISTERS, BUDGET_UNIT
+from argus.layout import FragmentLayout
+from argus.passes.fresh import Fresh, whole
+from argus.passes.layouts import default
+from argus.passes.moves import contiguous_axis
+from argus.passes.report import Unfit
+from argus.passes.specialise.rings import Ring, moved, ready
+from argus.passes.stages import padded
+from argus.source import Span
+
+_REGISTER = 4  # bytes
+_WIDEST = 16  # bytes of one load
+_ADDRESSES = 40  # registers of a loading thread besides what it has in flight
+_COMPUTING = 48  # registers of a computing thread besides its accumulators
+_PRODUCT = 26  # registers of one product besides its accumulator
+_MOST = 168  # registers of a loading thread: with more in flight nothing is gained
+
+
+def budget(kernel: Kernel, loaders: int, others: int, span: Span) -> int:
+    """Registers of a loading thread: those that computing threads and `others` leave. Raises `Unfit`.
+
+    ptxas places the operands of a single product in what all threads of the block have alike before they share out.
+    """
+    products = [s for s in walk(kernel.body) if isinstance(s, Mma)]
+    sums = {s.d.obj: prod(s.shape[:2]) for s in products}
+    computing = sum(sums.values()) // (kernel.num_warps * kernel.warp_size) + _COMPUTING
+    free = BLOCK_REGISTERS // kernel.warp_size - others - kernel.num_warps * computing
+    found = min(_MOST, free // loaders // BUDGET_UNIT * BUDGET_UNIT)
+    at_first = BLOCK_REGISTERS // ((kernel.num_warps + loaders + (4 if others else 0)) * kernel.warp_size)
+    widest = max(WGMMA[s.instr or ""].shape[1] for s in products)
+    if found <= _ADDRESSES or at_first // BUDGET_UNIT * BUDGET_UNIT < widest // 2 + _PRODUCT:
+        why = "the accumulators leave no registers to threads that would load what the copy engine cannot"
+        raise Unfit(why, span, "use a smaller tile or fewer warps, or align the tensors to 16 bytes")
+    return found
+
+
+def load(fresh: Fresh, ring: Ring, loaders: int, registers: int) -> tuple[Stmt, ...]:
+    """What the loading threads do for one turn of the ring: slice by slice, each loaded while another is put down."""
+    if not ring.by_threads:
+        return ()
+    kernel, threads = fresh.kernel, loaders * fresh.kernel.warp_size
+    room = (registers - _ADDRESSES) // 2 * threads  # of one slice: two are in flight
+    slices = [s for stage in ring.by_threads for s in _slices(fresh, padded(stage, kernel), ring, threads, room)]
+    result: list[Stmt] = []
+    for number, (fetch, _) in enumerate(slices):
+        result.append(fetch)
+        result += [slices[number - 1][1]] if number else ready(ring)
+    return (*result, slices[-1][1], ProxyFence(ring.span), MbarrierArrive(ring.full, ring.place, ring.span))
+
+
+def _slices(fresh: Fresh, stage: Stage, ring: Ring, threads: int, room: int) -> list[tuple[Copy, Copy]]:
+    """The load of each slice of a tile, at most `room` registers in all, and the copy that puts it down."""
+    tensor = fresh.kernel.object(stage.src.obj)
+    assert isinstance(tensor, Tensor)
+    unit = tensor.dtype.bytes
+    vector = min(_WIDEST, max(tensor.alignment, unit)) // unit
+    held = max(vector * unit, _REGISTER) / _REGISTER / vector  # registers of an element
+    rows, count = stage.shape[0], 1
+    while rows % (2 * count) == 0 and prod(stage.shape) * held > room * count:
+        count *= 2
+    shape = (rows // count, *stage.shape[1:])
+    layout = _layout(tensor, stage, shape, threads, vector)
+    result: list[tuple[Copy, Copy]] = []
+    for start in range(0, rows, rows // count):
+        held_in = whole(fresh.fragment(f"{stage.dst}_in", tensor.dtype, shape, layout), len(shape))
+        source = Access(stage.src.obj, tuple(moved(e, 0, start) for e in stage.src.index))
+        mask = None if stage.mask is None else moved(stage.mask, 0, start)
+        place = whole(stage.dst, len(shape))
+        place = ring.within(Access(stage.dst, tuple(moved(e, 0, start) for e in place.index)))
+        result.append(
+            (
+                Copy(held_in, source, shape, mask, stage.other, layout, span=stage.span),
+                Copy(place, held_in, shape, layout=layout, span=stage.span),
+            )
+        )
+    return result
+
+
+def _layout(tensor: Tensor, stage: Stage, shape: tuple[int, ...], threads: int, vector: int) -> FragmentLayout:
+    """Neighbouring threads load neighbouring vectors."""
+    axis = contiguous_axis(tensor, stage.src.index)
+    order = tuple(reversed(range(len(shape))))
+    if axis is None:
+        return default(shape, threads, order)
+    return default(shape, threads, (axis, *(d for d in order if d != axis)), vector)
