@@ -185,7 +185,7 @@ def _field(
             return
         arrived = tagged.values[key]
         if isinstance(term, Once):
-            expected = _once(analysis, site, term).intersect_domain(tagged.domain)
+            expected = analysis.members(site, term.lo, term.hi).intersect_domain(tagged.domain)
             twice = duplicated(tagged, key)
             failures.append(
                 _Failure(_unequal(arrived, expected), f"the contributions to '{key}' differ", arrived, expected)
@@ -197,16 +197,8 @@ def _field(
     if isinstance(term, Once):
         # A cell without any contribution holds the empty set.
         rest = domain.subtract(union([t.domain for t in value.tagged])).subtract(union([s for s, _ in value.mixed]))
-        expected = _once(analysis, site, term).intersect_domain(rest)
+        expected = analysis.members(site, term.lo, term.hi).intersect_domain(rest)
         failures.append(_Failure(expected.domain(), "no contribution arrived", empty_map(), expected))
-
-
-def _once(analysis: TagAnalysis, site: Site, term: Once) -> UnionMap:
-    model = analysis.model
-    coords = model.coords(len(site.shape))
-    low, high = (model.translator.integer(e, coords) for e in (term.lo, term.hi))
-    text = f"{{ {model.tuple_text(site, coords)} -> [v] : {low} <= v < {high} }}"
-    return model.parse_map(text).intersect_domain(model.domain(site)[0]).to_union_map()
 
 
 def _unequal(a: UnionMap, b: UnionMap) -> UnionSet:

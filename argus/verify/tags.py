@@ -11,6 +11,7 @@ from argus.ir.nodes import (
     DataValue,
     Map,
     Mma,
+    Once,
     Stmt,
     Tag,
     TagField,
@@ -178,12 +179,23 @@ class TagAnalysis:
         cells = self.model.cells(site, number)
         domain = cells.map.domain().to_union_set()
         try:
-            values = {name: self.term(site, _at(term, relation.index)) for name, term in tag.fields}
+            fields = {name: _at(term, relation.index) for name, term in tag.fields}
+            return Value((), (self._tagged(site, domain, fields),), ())
         except NonAffine as error:
             return Value((), (), ((domain, str(error)),), False)
-        names = tuple(name for name, _ in tag.fields)
-        limited = {n: m.intersect_domain(domain) for n, m in values.items()}
-        return Value((), (Tagged(domain, names, limited),), ())
+
+    def _tagged(self, site: Site, domain: UnionSet, fields: dict[str, TagTerm]) -> Tagged:
+        """What a tag says of the instances `domain`. With a set of contributions, each of its integers is one."""
+        values = {name: self.term(site, term).intersect_domain(domain) for name, term in fields.items()}
+        sets = [name for name, term in fields.items() if isinstance(term, Once)]
+        if not sets:
+            return Tagged(domain, tuple(fields), values)
+        if len(sets) > 1:
+            raise NonAffine(f"a tag with two sets of contributions, {' and '.join(sets)}")
+        members = values[sets[0]]  # {instance -> member}; [instance -> member] names a contribution
+        back, of = members.domain_map(), members.range_map()
+        id_values = {name: of if name == sets[0] else back.apply_range(image) for name, image in values.items()}
+        return Tagged(domain, tuple(fields), values, back.reverse(), id_values)
 
     # ------------------------------------------------------------------ statements
 
@@ -251,14 +263,15 @@ class TagAnalysis:
 
     def _tag(self, site: Site, stmt: Tag, domain: UnionSet) -> Value:
         try:
-            values = {name: self.term(site, term).intersect_domain(domain) for name, term in stmt.fields}
+            covered = domain
+            for _, term in stmt.fields:
+                if not isinstance(term, Once):  # an empty set is a tag as well
+                    covered = covered.intersect(self.term(site, term).intersect_domain(domain).domain())
+            tagged = self._tagged(site, covered, dict(stmt.fields))
         except NonAffine as error:
             return Value((), (), ((domain, str(error)),), False)
-        covered = domain
-        for image in values.values():
-            covered = covered.intersect(image.domain())
         parts = ((domain.subtract(covered), "a tag rule that uses an element without a tag"),)
-        return Value((), (Tagged(covered, tuple(values), values),), parts)
+        return Value((), (tagged,), parts)
 
     # ------------------------------------------------------------------ expressions
 
@@ -299,10 +312,12 @@ class TagAnalysis:
                 return self.field(site, elem, name)
             case DataValue(tensor=tensor, index=index):
                 return self._data(site, tensor, index)
+            case Once(lo=lo, hi=hi):
+                return self.members(site, lo, hi)
             case Const() | Coord() | Op() | Elem():
                 return self.integer(site, term)
             case _:
-                return self.integer(site, term)  # type: ignore[arg-type]
+                return self.integer(site, term)
 
     def field(self, site: Site, elem: Elem, name: str | int) -> UnionMap:
         """The single-valued field of an element, over the instances at which it is tagged."""
@@ -323,6 +338,13 @@ class TagAnalysis:
         domain = self.model.domain(site)[0]
         text = f"{{ {source} -> data_{identifier(tensor)}[{texts}] }}"
         return self.model.parse_map(text).intersect_domain(domain).to_union_map()
+
+    def members(self, site: Site, lo: Expr, hi: Expr) -> UnionMap:
+        """{instance -> [v]: lo <= v < hi}."""
+        coords = self.model.coords(len(site.shape))
+        low, high = (self.model.translator.integer(self.model.resolve(site, e), coords) for e in (lo, hi))
+        text = f"{{ {self.model.tuple_text(site, coords)} -> [v] : {low} <= v < {high} }}"
+        return self.model.parse_map(text).intersect_domain(self.model.domain(site)[0]).to_union_map()
 
     def integer(self, site: Site, expr: Expr) -> UnionMap:
         """{instance -> [v]} of an affine expression, or {instance -> data_t[c]} of a value loaded from `t`."""
@@ -378,6 +400,8 @@ def _at(term: TagTerm, index: tuple[Expr, ...]) -> TagTerm:
     """A tag function's field at the coordinates `index`."""
     if isinstance(term, DataValue):
         return DataValue(term.tensor, tuple(_replace(e, index) for e in term.index))
+    if isinstance(term, Once):
+        return Once(_replace(term.lo, index), _replace(term.hi, index))
     return _replace(term, index)  # type: ignore[arg-type]
 
 
