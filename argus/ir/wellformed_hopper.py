@@ -109,8 +109,18 @@ def _budgets(kernel: Kernel, roles: tuple[Role, ...], span: Span) -> Iterator[Pr
         if role.first_warp + _whole(role) > kernel.num_warps:
             yield f"role `{role.name}` ends inside of a warpgroup that the block does not have", role.span
     total = sum((r.registers or 0) * _whole(r) * kernel.warp_size for r in given)
-    if total > BLOCK_REGISTERS:
-        yield f"the roles take {total} registers, and a block has {BLOCK_REGISTERS}", span
+    pool = kernel.num_threads * registers_at_first(kernel.num_threads)
+    if total > pool:
+        yield f"the roles take {total} registers, and a block of {kernel.num_threads} threads begins with {pool}", span
+
+
+def registers_at_first(threads: int) -> int:
+    """Registers that each thread of a block of roles begins with: an even share of the multiprocessor's.
+
+    Roles that ask for more wait until others have given that many back (PTX ISA, setmaxnreg): what a block did not
+    begin with never comes.
+    """
+    return min(MAX_BUDGET, BLOCK_REGISTERS // threads // BUDGET_UNIT * BUDGET_UNIT)
 
 
 def _whole(role: Role) -> int:

@@ -3,12 +3,19 @@
 A shape is a string of names in memory's order of dimensions: `A` is "M K" or "K M", with "Z" before it if there are
 batches; "1" stands for one element, which a vector or a residual that is absent has. On sm_90a one warp brings tiles of
 both operands with the copy engine while the others multiply them; elsewhere all warps do both.
+
+With `DEPTH`, the sum over k is cut into parts of DEPTH terms, the last dimension of the grid, and c is of float32 with
+a dimension for them before the others; `combine` adds them up, always in the same order. What `gemm` asserts of a part
+is what `combine` takes a part for, in the same words: each k of [s DEPTH, min(s DEPTH + DEPTH, K)) once. There it is
+proved that the parts are all of [0, K), each k once, for every K.
 """
 
 from __future__ import annotations
 
 import argus
 import argus.language as al
+
+MOST_PARTS = 1024
 
 
 @argus.func
@@ -76,16 +83,24 @@ def gemm(
     STAGES: al.constexpr = 3,
     PRODUCERS: al.constexpr = 4,
     GROUP: al.constexpr = 8,
+    DEPTH: al.constexpr = 0,
 ):
+    assert DEPTH == 0 or (len(A) == 3 and len(B) == 3 and len(C) == 5), "parts are those of one product"
     a, b = in_order(a, A, ("M K", "Z M K")), in_order(b, B, ("N K", "Z N K"))
     c = in_order(c, C, ("M N", "Z M N"))
     M, K = a.shape[len(a.shape) - 2], a.shape[len(a.shape) - 1]
     N = b.shape[len(b.shape) - 2]
-    if len(c.shape) == 3:
+    if DEPTH > 0:
+        al.requires(c.shape[0] <= MOST_PARTS)
+        pid_m, pid_n, z = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), c.shape[0])
+        first = z * DEPTH
+        last = al.minimum(first + DEPTH, K)
+    elif len(c.shape) == 3:
         pid_m, pid_n, z = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), c.shape[0], persistent=PRODUCERS > 0)
+        first, last = 0, K
     else:
         pid_m, pid_n = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), group=GROUP, persistent=PRODUCERS > 0)
-        z = 0
+        z, first, last = 0, 0, K
     if len(a.shape) == 3:
         al.tag(a, lambda z, m, k: (z, m, k))
     else:
@@ -97,15 +112,25 @@ def gemm(
     m0, n0 = pid_m * BLOCK_M, pid_n * BLOCK_N
 
     acc = al.zeros((BLOCK_M, BLOCK_N), al.float32)
-    for k0 in al.pipelined(0, K, BLOCK_K, stages=STAGES, producer_warps=PRODUCERS):
+    for k0 in al.pipelined(first, last, BLOCK_K, stages=STAGES, producer_warps=PRODUCERS):
         at = operand(part(a, z, m0, k0, BLOCK_M, BLOCK_K), A in ("M K", "Z M K"), IN, MULTIPLY)
         bt = operand(part(b, z, n0, k0, BLOCK_N, BLOCK_K), B in ("N K", "Z N K"), IN, MULTIPLY)
         al.assert_tags(lambda i, j, k: at[i, k].k == bt[j, k].k)
         acc = al.mma(at, bt, acc)
     al.assert_tags(
-        lambda i, j: acc[i, j].m == m0 + i and acc[i, j].n == n0 + j and acc[i, j].k == al.once(0, K),
+        lambda i, j: acc[i, j].m == m0 + i and acc[i, j].n == n0 + j,
         where=lambda i, j: (m0 + i < M) & (n0 + j < N),
     )
+    if DEPTH > 0:
+        al.assert_tags(
+            lambda i, j: acc[i, j].k == al.once(z * DEPTH, al.minimum(z * DEPTH + DEPTH, K)),
+            where=lambda i, j: (m0 + i < M) & (n0 + j < N),
+        )
+    else:
+        al.assert_tags(
+            lambda i, j: acc[i, j].k == al.once(0, K),
+            where=lambda i, j: (m0 + i < M) & (n0 + j < N),
+        )
     if len(a.shape) == 3 or len(b.shape) == 3:
         al.assert_tags(lambda i, j: acc[i, j].z == z, where=lambda i, j: (m0 + i < M) & (n0 + j < N))
 
@@ -121,6 +146,59 @@ def gemm(
         r = part(in_order(residual, RESIDUAL, ("M N", "Z M N")), z, m0, n0, BLOCK_M, BLOCK_N)
         acc = acc + al.load(r, boundary_check=(0, 1)).to(al.float32)
     al.store(part(c, z, m0, n0, BLOCK_M, BLOCK_N), acc.to(OUT), boundary_check=(0, 1))
+
+
+@argus.kernel(num_warps=4)
+def combine(
+    parts: al.Tensor[al.float32, "S M N"],
+    c: al.Tensor[OUT, "M N"],
+    bias: al.Tensor[BIAS_TYPE, "BIAS"],
+    residual: al.Tensor[RESIDUAL_TYPE, "RESIDUAL"],
+    scale_a: al.Tensor[al.float32, "SCALE_A"],
+    scale_b: al.Tensor[al.float32, "SCALE_B"],
+    K: al.int32,
+    OUT: al.constexpr = al.bfloat16,
+    BIAS: al.constexpr = "1",
+    BIAS_TYPE: al.constexpr = al.float32,
+    RESIDUAL: al.constexpr = "1 1",
+    RESIDUAL_TYPE: al.constexpr = al.float32,
+    SCALED: al.constexpr = False,
+    SCALE_A: al.constexpr = "1",
+    SCALE_B: al.constexpr = "1",
+    EPILOGUE: al.constexpr = None,
+    PARTS: al.constexpr = 4,
+    DEPTH: al.constexpr = 1024,
+    ROWS: al.constexpr = 4,
+    COLUMNS: al.constexpr = 256,
+):
+    """c = epilogue(scale_a * scale_b * sum of parts + bias) + residual, of the parts that `gemm` made with DEPTH."""
+    S, M, N = parts.shape
+    al.requires(S == PARTS)
+    al.requires(K <= PARTS * DEPTH)
+    al.tag(parts, lambda s, m, n: dict(m=m, n=n, k=al.once(s * DEPTH, al.minimum(s * DEPTH + DEPTH, K))))
+    pid_m, pid_n = al.grid(al.cdiv(M, ROWS), al.cdiv(N, COLUMNS))
+    m0, n0 = pid_m * ROWS, pid_n * COLUMNS
+
+    acc = al.zeros((ROWS, COLUMNS), al.float32)
+    for s in al.static_range(PARTS):
+        acc += al.load(parts[s, m0 : m0 + ROWS, n0 : n0 + COLUMNS], boundary_check=(0, 1))
+    al.assert_tags(
+        lambda i, j: acc[i, j].m == m0 + i and acc[i, j].n == n0 + j and acc[i, j].k == al.once(0, K),
+        where=lambda i, j: (m0 + i < M) & (n0 + j < N),
+    )
+
+    if SCALED:
+        acc = acc * along(scale_a, SCALE_A, m0, ROWS)[:, None] * along(scale_b, SCALE_B, n0, COLUMNS)[None, :]
+    if BIAS == "M":
+        acc = acc + along(bias, BIAS, m0, ROWS)[:, None]
+    elif BIAS == "N":
+        acc = acc + along(bias, BIAS, n0, COLUMNS)[None, :]
+    if EPILOGUE is not None:
+        acc = EPILOGUE(acc)
+    if RESIDUAL != "1 1":
+        r = in_order(residual, RESIDUAL, ("M N",))[m0 : m0 + ROWS, n0 : n0 + COLUMNS]
+        acc = acc + al.load(r, boundary_check=(0, 1)).to(al.float32)
+    al.store(c[m0 : m0 + ROWS, n0 : n0 + COLUMNS], acc.to(OUT), boundary_check=(0, 1))
 
 
 # ---------------------------------------------------------------------------- epilogues, of a tile of float32

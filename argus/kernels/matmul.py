@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from argus.backend.launch.plan import Plan
 from argus.frontend.decorator import FuncSource
 from argus.kernels import operands
+from argus.kernels.gemm import combine
 from argus.kernels.tiling import Problem, Tile
 from argus.runtime.jit_kernel import JitKernel
 
@@ -22,22 +23,30 @@ _MOST_READY = 4096
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A prepared call. `plan` takes a and b (`turned`: b and a), the result, and the rest: `ones` where absent."""
+    """A prepared call. `plan` takes a and b (`turned`: b and a), the result, and the rest: `ones` where absent.
+
+    With `parts` the result is what that allocates, without the rest, and `combine` takes it, the result and the rest
+    (`across`: with the scales of b and a), and the number of terms.
+    """
 
     plan: Plan
     turned: bool
     allocate: Callable[[], Any]
     ones: int
+    parts: Callable[[], Any] | None = None
+    combine: Plan | None = None
+    across: bool = False
+    terms: int = 0
 
 
 class Matmul:
     """`matmul(a, b)`: see `__call__`. Keeps what it prepared, by shapes, strides, dtypes, alignments and device.
 
-    `choose` gives the tile for a problem.
+    `choose` gives the tile for a problem, `combine` adds up the parts that some tiles leave.
     """
 
-    def __init__(self, kernel: JitKernel, choose: Callable[[Problem], Tile]) -> None:
-        self._kernel, self._choose = kernel, choose
+    def __init__(self, kernel: JitKernel, choose: Callable[[Problem], Tile], combine: JitKernel = combine) -> None:
+        self._kernel, self._choose, self._combine = kernel, choose, combine
         self._ready: dict[Hashable, Ready] = {}
         self._ones: dict[Any, Any] = {}
 
@@ -80,12 +89,19 @@ class Matmul:
             self._ready[key] = ready
         c = ready.allocate() if out is None else out
         one = ready.ones
-        if plain:
-            at_rest: tuple[int, ...] = (one, one, one, one)
-        else:
-            first, second = (scale_b, scale_a) if ready.turned else (scale_a, scale_b)
+        none: tuple[int, ...] = (one, one, one, one)
+        at_rest = none
+        if not plain:
+            turned = ready.turned if ready.combine is None else ready.across
+            first, second = (scale_b, scale_a) if turned else (scale_a, scale_b)
             at_rest = tuple(one if x is None else x.data_ptr() for x in (bias, residual, first, second))
-        ready.plan.run((at_b, at_a, c.data_ptr(), *at_rest) if ready.turned else (at_a, at_b, c.data_ptr(), *at_rest))
+        operands_at = (at_b, at_a) if ready.turned else (at_a, at_b)
+        if ready.parts is None or ready.combine is None:
+            ready.plan.run((*operands_at, c.data_ptr(), *at_rest))
+            return c
+        parts = ready.parts()
+        ready.plan.run((*operands_at, parts.data_ptr(), *none))
+        ready.combine.run((parts.data_ptr(), c.data_ptr(), *at_rest, ready.terms))
         return c
 
     def _prepare(
@@ -111,11 +127,64 @@ class Matmul:
         if a.device not in self._ones:
             self._ones[a.device] = torch.ones(1, device=a.device)
         ones = self._ones[a.device]
+        found = tuple(
+            call.kernel.prepare(*call.arguments, **call.constants)
+            for call in calls(self._kernel, self._combine, request, problem, tile, ones)
+        )
+        at_ones = ones.data_ptr()
+        if len(found) == 1:
+            return Ready(found[0], tile.swapped, allocate, at_ones)
+        across = operands.by_rows(request)
+        parts = partial(empty_parts, across, tile.parts(problem.k))
+        return Ready(found[0], tile.swapped, allocate, at_ones, parts, found[1], across.turned, problem.k)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a kernel: `kernel(*arguments, **constants)`."""
+
+    kernel: JitKernel
+    arguments: tuple[Any, ...]
+    constants: dict[str, Any]
+
+
+def calls(
+    kernel: JitKernel, combine: JitKernel, request: operands.Request, problem: Problem, tile: Tile, ones: Any
+) -> tuple[Call, ...]:
+    """What computes a product with a tile: one call, or one that makes parts of the sums and one that adds them up."""
+    if not tile.part:
         tensors, constants = operands.arguments(
             operands.turned(request) if tile.swapped else request, problem.bulk, ones
         )
-        plan = self._kernel.prepare(*tensors, **constants, **tile.constants)
-        return Ready(plan, tile.swapped, allocate, ones.data_ptr())
+        return (Call(kernel, tensors, {**constants, **tile.constants}),)
+    across, count = operands.by_rows(request), tile.parts(problem.k)
+    parts = empty_parts(across, count)
+    first = operands.of_parts(across, parts)
+    tensors, constants = operands.arguments(
+        operands.turned(first) if tile.swapped != across.turned else first, problem.bulk, ones
+    )
+    rest, more = operands.combined(across, problem.bulk, ones)
+    more |= {"PARTS": count, "DEPTH": tile.part, **_spread(parts.shape[2])}
+    return (
+        Call(kernel, tensors, {**constants, **tile.constants}),
+        Call(combine, (parts, *rest, problem.k), more),
+    )
+
+
+def empty_parts(across: operands.Request, count: int) -> Any:
+    """Room for the parts of a product, which lie in memory as its result does."""
+    import torch
+
+    shape = (count, across.a.shape[-2], across.b.shape[-2])
+    return torch.empty(shape, dtype=torch.float32, device=across.a.device)
+
+
+def _spread(columns: int) -> dict[str, int]:
+    """Tiles of `combine`: 8 elements a thread, fewer rows for long ones."""
+    wide = 32
+    while wide < min(columns, 512):
+        wide *= 2
+    return {"ROWS": 1024 // wide, "COLUMNS": wide}
 
 
 def _facts(x: torch.Tensor | None) -> Hashable:

@@ -134,11 +134,12 @@ def problem(r: Request) -> Problem:
     target = target_of(str(r.a.device))
     bits = 8 * r.a.element_size()
     rows = a_names.endswith("K"), b_names.endswith("K")
-    loaded = sum(not _for_the_copy_engine(x) for x in (a, b))
+    bulk = target == "sm_90a" and (bits == 16 or all(rows))
+    loaded = sum(not _for_the_copy_engine(x) for x in (a, b)) if bulk else 0
     batch = r.c.shape[0] if r.c.ndim == 3 else 1
     return Problem(
         r.a.shape[-2], r.b.shape[-2], r.a.shape[-1], batch, bits, 8 * r.c.element_size(), target,
-        target == "sm_90a" and (bits == 16 or all(rows)), *rows,
+        bulk, *rows,
         _for_the_copy_engine(_stored(r.c, "M N", "c")[0]) and r.c.stride(-1) == 1, r.residual is not None, loaded,
     )  # fmt: skip
 
@@ -147,6 +148,23 @@ def turned(r: Request) -> Request:
     """The transposed product, b times a."""
     residual = None if r.residual is None else r.residual.mT
     return Request(r.b, r.a, r.c.mT, r.bias, residual, r.scale_b, r.scale_a, r.epilogue, not r.turned)
+
+
+def of_parts(r: Request, parts: torch.Tensor) -> Request:
+    """The product whose result is `parts`, [S, M, N]; what is done with their sum is left to `combine`."""
+    return replace(r, c=parts, bias=None, residual=None, scale_a=None, scale_b=None, epilogue=None)
+
+
+def by_rows(r: Request) -> Request:
+    """The product or its transpose, whichever result has rows that are contiguous."""
+    return turned(r) if _stored(r.c, "M N", "c")[1] == "N M" else r
+
+
+def combined(r: Request, bulk: bool, ones: torch.Tensor) -> tuple[tuple[torch.Tensor, ...], dict[str, object]]:
+    """What `combine` takes after the parts and before k, and its constants but those of the parts."""
+    tensors, constants = arguments(r, bulk, ones)
+    names = ("OUT", "BIAS", "BIAS_TYPE", "RESIDUAL", "RESIDUAL_TYPE", "SCALED", "SCALE_A", "SCALE_B", "EPILOGUE")
+    return tensors[2:], {name: constants[name] for name in names if name in constants}
 
 
 def arguments(r: Request, bulk: bool, ones: torch.Tensor) -> tuple[tuple[torch.Tensor, ...], dict[str, object]]:

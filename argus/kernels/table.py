@@ -58,4 +58,4 @@ def from_json(data: Any) -> dict[str, Tile]:
 def _tile(entry: Any) -> Tile:
     names = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "STAGES", "num_warps", "PRODUCERS")
     rows, columns, depth, stages, warps, producers = (int(entry[name]) for name in names)
-    return Tile(rows, columns, depth, stages, warps, producers, bool(entry["swapped"]))
+    return Tile(rows, columns, depth, stages, warps, producers, bool(entry["swapped"]), int(entry.get("DEPTH", 0)))

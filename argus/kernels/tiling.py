@@ -11,7 +11,7 @@ what decides.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from argus.tuning.model import MACHINES, Estimate, Machine, Work, estimate
@@ -26,6 +26,8 @@ _LAST_BYTES_CYCLES = 1000.0  # from the last product to the end, besides the byt
 _STEP_CYCLES = 64.0  # of one step of the depth at least: waits, barriers, issue
 _COPY_CYCLES = 1500.0  # from the order of a tile to its arrival: the stages ahead are multiplied meanwhile
 _REUSE_CYCLES = 600.0  # until a panel of the result has been stored and can be filled again
+_COMBINE_S = 3e-6  # of adding up parts, besides their bytes
+_COMBINED_SHARE = 0.4  # of the L2 cache's rate that this reaches
 _SYNC_SHARE = 0.6  # of the tensor cores' rate that mma.sync reaches
 
 
@@ -61,7 +63,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """How a product is cut up. `swapped`: b times a, so that `block_m` counts columns of the result."""
+    """How a product is cut up. `swapped`: b times a, so that `block_m` counts columns of the result. `part`: how many
+    terms of the sum a block adds up, the results of which a second kernel adds up; 0: all of them, and no such kernel.
+    """
 
     block_m: int
     block_n: int
@@ -70,20 +74,26 @@ class Tile:
     num_warps: int
     producers: int
     swapped: bool = False
+    part: int = 0
+
+    def parts(self, k: int) -> int:
+        """Into how many parts a sum of `k` terms is cut; 0 if it is not."""
+        return max(ceil(k / self.part), 1) if self.part else 0
 
     @property
     def constants(self) -> dict[str, int]:
         """The kernel's constexpr parameters, `num_warps` among them."""
         return {"BLOCK_M": self.block_m, "BLOCK_N": self.block_n, "BLOCK_K": self.block_k, "STAGES": self.stages,
-                "PRODUCERS": self.producers, "num_warps": self.num_warps}  # fmt: skip
+                "PRODUCERS": self.producers, "DEPTH": self.part, "num_warps": self.num_warps}  # fmt: skip
 
     def __str__(self) -> str:
-        turned = " swapped" if self.swapped else ""
-        return f"{self.block_m}x{self.block_n}x{self.block_k}, {self.stages} stages, {self.num_warps} warps{turned}"
+        more = (" swapped" if self.swapped else "") + (f", parts of {self.part}" if self.part else "")
+        return f"{self.block_m}x{self.block_n}x{self.block_k}, {self.stages} stages, {self.num_warps} warps{more}"
 
 
 _BULK = ((128, 256, 8), (128, 192, 8), (128, 128, 8), (128, 64, 8), (64, 256, 4), (64, 128, 4), (64, 64, 4))
-_LOADED_COLUMNS = 192
+_LOADED = ((128, 128, 8), (64, 128, 4), (64, 64, 4))  # threads that load have few registers beside wider ones
+_PARTED_ROUNDS = 2  # of blocks over multiprocessors, at most, if sums are cut into parts
 _FEW = (8, 16, 32, 64, 128)
 _PLAIN = ((128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4), (32, 32, 1))
 
@@ -95,21 +105,44 @@ def tiles(problem: Problem) -> Iterator[Tile]:
         return
     for turned in (False, True):
         for rows, columns, warps in _shapes(problem.swapped if turned else problem, turned):
+            blocks = _blocks(problem.swapped if turned else problem, rows, columns)
             for depth, stages in _rings(problem, rows, columns, turned):
-                yield Tile(rows, columns, depth, stages, warps, _producers(problem, columns), turned)
+                yield Tile(rows, columns, depth, stages, warps, _producers(problem), turned)
+            parted = replace(problem, out_bits=32)
+            for depth, stages in _rings(parted, rows, columns, turned) if problem.batch == 1 else ():
+                for part in _parts(problem, blocks, depth):
+                    yield Tile(rows, columns, depth, stages, warps, _producers(problem), turned, part)
 
 
-def _producers(problem: Problem, columns: int) -> int:
-    """Warps that bring the operands. Threads that load them take two warpgroups where wide products leave registers."""
-    if not problem.bulk:
-        return 0
-    return 8 if problem.loaded and columns <= _LOADED_COLUMNS else 4
+def _blocks(problem: Problem, rows: int, columns: int) -> int:
+    return ceil(problem.m / rows) * ceil(problem.n / columns)
+
+
+def _parts(problem: Problem, blocks: int, depth: int) -> Iterator[int]:
+    """Terms of a part, in steps of the tile: such that there are a few blocks for each multiprocessor, no more.
+
+    Of each power of two there are four lengths, so that sums of many lengths share kernels.
+    """
+    steps = ceil(problem.k / depth)
+    most = _PARTED_ROUNDS * MACHINES[problem.target].multiprocessors // max(blocks, 1)
+    unit = 1
+    while unit <= steps:
+        for length in (4 * unit, 5 * unit, 6 * unit, 7 * unit):
+            if 2 <= ceil(steps / length) <= most:
+                yield length * depth
+        unit *= 2
+
+
+def _producers(problem: Problem) -> int:
+    """Warps that bring the operands: a warpgroup for the copy engine, two if threads load something."""
+    return 0 if not problem.bulk else 8 if problem.loaded else 4
 
 
 def _shapes(problem: Problem, turned: bool) -> Iterator[tuple[int, int, int]]:
     """Rows, columns and warps of tiles; swapped ones only where the other way round most rows would be padding."""
     few = [(rows, n, warps) for n in _FEW if n < 2 * max(problem.n, 5) for rows, warps in ((64, 4), (128, 8))]
-    for rows, columns, warps in few if turned and problem.bulk else _PLAIN if not problem.bulk else _BULK:
+    wide = _LOADED if problem.loaded else _BULK
+    for rows, columns, warps in few if turned and problem.bulk else _PLAIN if not problem.bulk else wide:
         panels = (problem.a_rows or rows % 64 == 0) and (problem.b_rows or columns % 64 == 0)
         fits = problem.n <= _FEW[-1] or not turned
         held = rows * columns // (32 * warps) * (1.5 if problem.residual else 1)
@@ -146,8 +179,9 @@ def _rings(problem: Problem, rows: int, columns: int, turned: bool) -> Iterator[
 def work(problem: Problem, tile: Tile) -> Work:
     """What a launch of `tile` does, for the model."""
     p = problem.swapped if tile.swapped else problem
-    unit, out = p.bits / 8, p.out_bits / 8
-    across, down, steps = ceil(p.n / tile.block_n), ceil(p.m / tile.block_m), ceil(p.k / tile.block_k)
+    parts, terms = max(tile.parts(p.k), 1), tile.part or p.k
+    unit, out = p.bits / 8, (4.0 if tile.part else p.out_bits / 8)
+    steps = ceil(min(terms, p.k) / tile.block_k)
     staged = (tile.block_m + tile.block_n) * tile.block_k * unit
     groups = tile.block_m // 64 if p.bulk else ceil(tile.num_warps / 2)
     read = (tile.block_m + groups * tile.block_n) * tile.block_k * unit
@@ -161,7 +195,7 @@ def work(problem: Problem, tile: Tile) -> Work:
     real = (min(p.m, tile.block_m) + min(p.n, tile.block_n)) * tile.block_k * unit
     registers = tile.block_m * tile.block_n // (32 * tile.num_warps) + 64
     return Work(
-        blocks=across * down * p.batch,
+        blocks=_blocks(p, tile.block_m, tile.block_n) * p.batch * parts,
         threads=32 * (tile.num_warps + tile.producers),
         registers=min(registers, 65536 // (32 * (tile.num_warps + tile.producers))),
         shared_bytes=int(tile.stages * staged + min(result, _PANELS * tile.block_m * _ROW_BITS / 8)) + _SLACK,
@@ -170,7 +204,7 @@ def work(problem: Problem, tile: Tile) -> Work:
         scalar_flops=0.0,
         shared_traffic=steps * (staged + read) + 2 * result,
         global_traffic=steps * staged + result,
-        all_bytes=p.batch * ((p.m * p.k + p.n * p.k) * unit + p.m * p.n * out),
+        all_bytes=p.batch * ((p.m * p.k + p.n * p.k) * unit + p.m * p.n * out * parts),
         in_flight=min(tile.stages, steps) * real,
         start_cycles=_FIRST_BYTES_CYCLES if p.bulk else 0.0,
         idle_cycles=_LAST_BYTES_CYCLES + result / 32 + reused + (0.0 if p.bulk else _FIRST_BYTES_CYCLES),
@@ -182,4 +216,14 @@ def ranked(problem: Problem, machine: Machine | None = None) -> list[tuple[Tile,
     on = machine or MACHINES.get(problem.target)
     if on is None:
         return [(t, Estimate(0.0, "", 1)) for t in tiles(problem)]
-    return sorted(((t, estimate(work(problem, t), on)) for t in tiles(problem)), key=lambda pair: pair[1].seconds)
+    return sorted(((t, _estimate(problem, t, on)) for t in tiles(problem)), key=lambda pair: pair[1].seconds)
+
+
+def _estimate(problem: Problem, tile: Tile, machine: Machine) -> Estimate:
+    """The time of a product, with that of adding up its parts: a launch, and their bytes, which are in the L2 cache."""
+    found = estimate(work(problem, tile), machine)
+    if not tile.part:
+        return found
+    read = problem.m * problem.n * (4 * tile.parts(problem.k) + problem.out_bits // 8)
+    rate = machine.cache_bytes * machine.multiprocessors * machine.clock_hz * _COMBINED_SHARE
+    return replace(found, seconds=found.seconds + _COMBINE_S + read / rate)

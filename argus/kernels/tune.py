@@ -21,8 +21,8 @@ from argus.diagnostic import ArgusError
 from argus.environment import cache_directory
 from argus.frontend.options import Options
 from argus.kernels import operands
-from argus.kernels.gemm import gemm
-from argus.kernels.matmul import Matmul
+from argus.kernels.gemm import combine, gemm
+from argus.kernels.matmul import Call, Matmul, calls
 from argus.kernels.table import PATH, shape_class, to_json
 from argus.kernels.tiling import Problem, Tile, ranked
 from argus.runtime.executable import CachedSource
@@ -89,15 +89,19 @@ def candidates(problem: Problem) -> list[Tile]:
     return [tile for tile, expected in found[:TRIED] if expected.seconds <= SLOWER * found[0][1].seconds]
 
 
-def order(request: operands.Request, problem: Problem, tile: Tile, ones: Any) -> Order:
-    """What builds the kernel of a call with this tile."""
-    assert isinstance(gemm.source, CachedSource)
-    asked = operands.turned(request) if tile.swapped else request
-    arguments, constants = operands.arguments(asked, problem.bulk, ones)
-    chosen = {name: value for name, value in tile.constants.items() if name != "num_warps"}
-    found = gemm.situation(*arguments, **constants, **tile.constants)
-    options = Options(found.target, tile.num_warps, {**constants, **chosen}, found.alignments)
-    return Order(gemm.source.text, options, (gemm.source.cache or DiskCache(cache_directory())).directory)
+def orders_of(request: operands.Request, problem: Problem, tile: Tile, ones: Any) -> tuple[Order, ...]:
+    """What builds the kernels of a call with this tile."""
+    return tuple(_order(call) for call in calls(gemm, combine, request, problem, tile, ones))
+
+
+def _order(call: Call) -> Order:
+    source = call.kernel.source
+    assert isinstance(source, CachedSource)
+    found = call.kernel.situation(*call.arguments, **call.constants)
+    constants = dict(call.constants)
+    num_warps = constants.pop("num_warps", None)
+    options = Options(found.target, num_warps, constants, found.alignments)
+    return Order(source.text, options, (source.cache or DiskCache(cache_directory())).directory)
 
 
 def tune(
@@ -108,7 +112,7 @@ def tune(
 
     plans: list[tuple[Shape, Problem, list[Tile]]] = []
     orders: dict[str, Order] = {}
-    names: dict[tuple[Shape, Tile], str] = {}
+    names: dict[tuple[Shape, Tile], tuple[str, ...]] = {}
     ones = torch.ones(1, device=device)
     for shape in shapes:
         a, b = tensors(torch, shape, device)
@@ -117,9 +121,9 @@ def tune(
         problem = operands.problem(request)
         plans.append((shape, problem, candidates(problem)))
         for tile in plans[-1][2]:
-            wanted = order(request, problem, tile, ones)
-            names[shape, tile] = repr(wanted.options)
-            orders[names[shape, tile]] = wanted
+            wanted = orders_of(request, problem, tile, ones)
+            names[shape, tile] = tuple(repr((one.kernel.name, one.options)) for one in wanted)
+            orders |= zip(names[shape, tile], wanted, strict=True)
     failed: dict[str, str] = {}
     with progress("tune gemm", len(orders)) as show:
         show.stage("prove and build", len(orders))
@@ -133,8 +137,9 @@ def tune(
         show.stage("time", len(plans))
         for shape, problem, tried in plans:
             show.step(str(shape))
-            good = [tile for tile in tried if names[shape, tile] not in failed]
-            lines += [f"{shape}: {tile}: {failed[names[shape, tile]]}" for tile in tried if tile not in good]
+            reasons = {tile: [failed[n] for n in names[shape, tile] if n in failed] for tile in tried}
+            good = [tile for tile in tried if not reasons[tile]]
+            lines += [f"{shape}: {tile}: {reason}" for tile in tried for reason in reasons[tile]]
             seconds = _timed(torch, shape, device, good, time)
             lines += [f"{shape}: {t}: {s * 1e6:.1f} us, {shape.rate(s)}" for t, s in seconds.items()]
             if seconds:

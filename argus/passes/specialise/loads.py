@@ -29,7 +29,7 @@ from argus.ir.nodes import (
     Tensor,
 )
 from argus.ir.visit import walk
-from argus.ir.wellformed_hopper import BLOCK_REGISTERS, BUDGET_UNIT
+from argus.ir.wellformed_hopper import BUDGET_UNIT, registers_at_first
 from argus.layout import FragmentLayout
 from argus.passes.fresh import Fresh, whole
 from argus.passes.layouts import default
@@ -47,19 +47,20 @@ _PRODUCT = 26  # registers of one product besides its accumulator
 _MOST = 168  # registers of a loading thread: with more in flight nothing is gained
 
 
-def budget(kernel: Kernel, loaders: int, others: int, span: Span) -> int:
-    """Registers of a loading thread: those that computing threads and `others` leave. Raises `Unfit`.
+def budget(kernel: Kernel, loaders: int, idle: int, others: int, span: Span) -> int:
+    """Registers of a loading thread: what computing threads and `idle` warps, which take `others`, leave.
 
-    ptxas places the operands of a single product in what all threads of the block have alike before they share out.
+    Raises `Unfit`. ptxas places what one product touches in the registers that all threads of the block begin with.
     """
     products = [s for s in walk(kernel.body) if isinstance(s, Mma)]
     sums = {s.d.obj: prod(s.shape[:2]) for s in products}
     computing = sum(sums.values()) // (kernel.num_warps * kernel.warp_size) + _COMPUTING
-    free = BLOCK_REGISTERS // kernel.warp_size - others - kernel.num_warps * computing
+    warps = kernel.num_warps + loaders + idle
+    at_first = registers_at_first(warps * kernel.warp_size)
+    free = warps * at_first - others - kernel.num_warps * computing
     found = min(_MOST, free // loaders // BUDGET_UNIT * BUDGET_UNIT)
-    at_first = BLOCK_REGISTERS // ((kernel.num_warps + loaders + (4 if others else 0)) * kernel.warp_size)
     widest = max(WGMMA[s.instr or ""].shape[1] for s in products)
-    if found <= _ADDRESSES or at_first // BUDGET_UNIT * BUDGET_UNIT < widest // 2 + _PRODUCT:
+    if found <= _ADDRESSES or at_first < widest // 2 + _PRODUCT:
         why = "the accumulators leave no registers to threads that would load what the copy engine cannot"
         raise Unfit(why, span, "use a smaller tile or fewer warps, or align the tensors to 16 bytes")
     return found

@@ -29,7 +29,7 @@ from dataclasses import replace
 from argus.ir.instruction import INSTRUCTIONS, WGMMA
 from argus.ir.nodes import Copy, Kernel, Mma, Role, Roles, Spec, Stage, Stmt, Tag, Tensor
 from argus.ir.visit import walk as statements
-from argus.ir.wellformed_hopper import BLOCK_REGISTERS, BUDGET_UNIT, asynchronous_product, bulk_copy
+from argus.ir.wellformed_hopper import BUDGET_UNIT, asynchronous_product, bulk_copy, registers_at_first
 from argus.passes.fresh import Fresh
 from argus.passes.report import Unfit
 from argus.passes.specialise.loads import budget, load
@@ -60,7 +60,8 @@ def specialise(kernel: Kernel) -> Kernel:
 
 def _split(found: Plan) -> Kernel:
     fresh, loop = Fresh(found.kernel), found.loop
-    warps, wide = found.kernel.num_warps, found.kernel.warp_size
+    warps = found.kernel.num_warps
+    together = warps + loop.producer_warps
     work = tuple(s for s in found.kernel.body if not _on_tensors(found.kernel, s))
     roles, taken = [], 0
     if found.engines:
@@ -69,11 +70,11 @@ def _split(found: Plan) -> Kernel:
         first = warps + found.loaders
         roles.append(Role("producer", first, 1, _PRODUCER_REGISTERS, _counted(found, body), loop.span))
     if found.loaders:
-        registers = budget(found.kernel, found.loaders, taken, loop.span)
+        registers = budget(found.kernel, found.loaders, together - warps - found.loaders, taken, loop.span)
         body = _producing(found, lambda ring: load(fresh, ring, found.loaders, registers))
         taken += found.loaders * registers
         roles.append(Role("loader", warps, found.loaders, registers, _counted(found, body), loop.span))
-    left = (BLOCK_REGISTERS // wide - taken) // warps
+    left = (together * registers_at_first(together * found.kernel.warp_size) - taken) // warps
     left = min(_MOST_REGISTERS, left - left % BUDGET_UNIT)
     roles.append(Role("compute", 0, warps, left, _counted(found, computing(found, work)), loop.span))
     return _assembled(found, fresh.finish(found.kernel.body), Roles(tuple(roles), loop.span))

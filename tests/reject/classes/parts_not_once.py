@@ -1,0 +1,23 @@
+"""Parts of a sum that do not make it up: they overlap, leave terms out, or are added twice or not at all."""
+
+from argus.ir.types import float32
+from tests.reject.case import Case, Text
+
+TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "STAGES": 2, "PRODUCERS": 0}
+PART = {**TILE, "DEPTH": 96, "C": "Z M N", "OUT": float32}
+SUM = {"PARTS": 3, "DEPTH": 96, "COLUMNS": 64}
+GEMM = "argus/kernels/gemm.py"
+
+CASES = (
+    Case(GEMM, Text("al.minimum(first + DEPTH, K)", "al.minimum(first + DEPTH + BLOCK_K, K)"), "tag-mismatch", "tags",
+         constants=PART),
+    Case(GEMM, Text("first = z * DEPTH", "first = z * DEPTH + BLOCK_K"), "tag-mismatch", "tags", constants=PART),
+    Case(GEMM, Text("al.minimum(first + DEPTH, K)", "first + DEPTH - BLOCK_K"), "tag-mismatch", "tags", constants=PART),
+    Case(GEMM, Text("static_range(PARTS)", "static_range(PARTS - 1)"), "tag-mismatch", "tags", kernel="combine",
+         constants=SUM),
+    Case(GEMM, Text("parts[s, m0", "parts[s // 2, m0"), "tag-mismatch", "tags", kernel="combine", constants=SUM),
+    Case(GEMM, Text("K <= PARTS * DEPTH)", "K <= PARTS * DEPTH + DEPTH)"), "tag-mismatch", "tags", kernel="combine",
+         constants=SUM),
+    Case(GEMM, Text("al.once(s * DEPTH, ", "al.once(s * DEPTH - s, "), "tag-mismatch", "tags", kernel="combine",
+         constants=SUM),
+)  # fmt: skip
