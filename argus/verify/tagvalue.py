@@ -324,7 +324,7 @@ def duplicated(tagged: Tagged, name: str) -> UnionSet:
     # {[instance -> value] -> contribution}: two images are two contributions with one value.
     field = tagged.ids.range_map().apply_range(tagged.id_values[name])  # [instance -> contribution] -> value
     keyed = tagged.ids.domain_map().range_product(field).reverse()  # [instance -> value] -> [instance -> contribution]
-    parts = map_parts(keyed)
+    parts = [part.coalesce() for part in map_parts(keyed)]
     twice = [_ambiguous(part) for part in parts if not part.is_single_valued()]
     for number, first in enumerate(parts):
         domain = first.domain().to_union_set()
