@@ -21,13 +21,13 @@ _MOST_STAGES, _MOST_BULK_STAGES = 4, 8
 _PANELS = 2  # of the result, each of 128 bytes of every row
 _MOST_ROWS_DEEP = 4  # rows of 128 bytes: steps of up to 256 elements of 16 bits
 _SLACK = 1024  # bytes of shared memory: mbarriers and alignment
-_FIRST_BYTES_CYCLES = 1500.0  # until the first tile is there
-_LAST_BYTES_CYCLES = 1000.0  # from the last product to the end, besides the bytes of the result
+_FIRST_BYTES_CYCLES = 600.0  # until the first tile is there
+_LAST_BYTES_CYCLES = 2200.0  # from the last product to the end, besides the bytes of the result
 _STEP_CYCLES = 64.0  # of one step of the depth at least: waits, barriers, issue
-_COPY_CYCLES = 1500.0  # from the order of a tile to its arrival: the stages ahead are multiplied meanwhile
+_COPY_CYCLES = 2400.0  # from the order of a tile to its arrival: the stages ahead are multiplied meanwhile
 _REUSE_CYCLES = 600.0  # until a panel of the result has been stored and can be filled again
-_COMBINE_S = 3e-6  # of adding up parts, besides their bytes
-_COMBINED_SHARE = 0.4  # of the L2 cache's rate that this reaches
+_COMBINE_S = 1.5e-6  # of adding up parts, besides their bytes
+_COMBINED_SHARE = 0.15  # of the L2 cache's rate that this reaches
 _SYNC_SHARE = 0.6  # of the tensor cores' rate that mma.sync reaches
 
 

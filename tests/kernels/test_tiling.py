@@ -39,6 +39,18 @@ def test_few_rows_are_the_columns_of_the_tile_and_memory_is_what_counts(m: int) 
     assert in_flight >= 100_000 and work(replace(LARGE, m=m), tile).blocks >= 64
 
 
+def test_few_tiles_of_long_sums_are_cut_into_parts() -> None:
+    tile = best(512, 512, 8192)
+    assert tile.parts(8192) > 1 and 64 <= work(replace(LARGE, m=512, n=512), tile).blocks <= 264
+    assert all(t.part == 0 for t in tiles(replace(LARGE, m=512, n=512, batch=4)))
+    assert best(4096, 4096, 4096).part == 0 == best(512, 512, 512).part
+
+
+def test_operands_that_threads_load_have_tiles_that_leave_them_registers() -> None:
+    for tile in tiles(replace(LARGE, loaded=1)):
+        assert tile.producers == 8 and tile.block_m * tile.block_n <= 128 * 128
+
+
 def test_results_that_the_copy_engine_stores_leave_room_for_a_stage_more() -> None:
     stages = {b: max(t.stages for t in tiles(replace(LARGE, bulk_out=b)) if t.block_n == 256) for b in (False, True)}
     assert stages[True] > stages[False]
@@ -75,7 +87,9 @@ def test_every_tile_for_the_copy_engine_is_lowered_to_roles(bits: int, m: int) -
     dtype = DTYPES[DTYPE_OF[bits]]
     for tile in dict.fromkeys(t for t, _ in ranked(replace(LARGE, m=m, bits=bits))[:3]):
         constants = {name: value for name, value in tile.constants.items() if name != "num_warps"}
-        shape = {"C": "N M"} if tile.swapped else {}
+        shape: dict[str, object] = {"C": ("Z " if tile.part else "") + ("N M" if tile.swapped else "M N")}
+        if tile.part:
+            shape["OUT"] = DTYPES["float32"]
         options = Options("sm_90a", tile.num_warps, {**constants, **shape, "IN": dtype, "MULTIPLY": dtype})
         kernel = choreograph(elaborate(source_of("gemm"), "gemm", options), "sm_90a")
         assert any(isinstance(s, Roles) for s in kernel.body), str(tile)
