@@ -37,9 +37,9 @@ class Event:
     """One step of the run that a witness shows: what `role` did in one iteration of a block's program.
 
     `what` is "read", "write", "issue" (of asynchronous work), "complete" (a bulk copy has arrived), "arrive", "expect",
-    "wait" (that has returned), "blocked" (a wait that never does), "barrier", "fence", "commit", "ended" or "skipped"
-    (steps that are left out). `role` is "copy engine" for what it does by itself. `barrier` ("full[0]") and `phase`,
-    counted from 1, are given where an mbarrier takes part.
+    "wait" (that has returned), "blocked" (a wait that never does), "barrier", "fence", "commit", "initialise" (of
+    mbarriers), "ended" or "skipped" (steps that are left out). `role` is "copy engine" for what it does by itself.
+    `barrier` ("full[0]") and `phase`, counted from 1, are given where an mbarrier takes part.
     """
 
     role: str

@@ -28,6 +28,8 @@ from argus.ir.nodes import (
     Map,
     MbarrierArrive,
     MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
     MbarrierWait,
     Mma,
     MmaCommit,
@@ -114,7 +116,9 @@ def relations(stmt: Stmt) -> tuple[Relation, ...]:
             return ()
         case MmaFence() | MmaCommit() | MmaWait() | BulkCommit() | BulkWait() | ProxyFence():
             return ()
-        case MbarrierExpect() | MbarrierArrive() | MbarrierWait() | BarrierSync() | BarrierArrive():
+        case MbarrierInit() | MbarrierFence() | MbarrierExpect() | MbarrierArrive() | MbarrierWait():
+            return ()
+        case BarrierSync() | BarrierArrive():
             return ()
         case WaitCounts() | WaveBarrier() | WavePriority() | SchedGroup():
             return ()

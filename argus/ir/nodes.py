@@ -84,8 +84,8 @@ class Fragment:
 class Mbarrier:
     """An array of `count` mbarriers in shared memory, 8 bytes each from byte `offset` (PTX ISA, mbarrier).
 
-    Each phase of each of them completes after `arrivals` arrivals and all bytes expected in it. They are initialised,
-    and made visible to all threads and to the asynchronous proxy, before the kernel's first statement.
+    Each phase of each of them completes after `arrivals` arrivals and all bytes expected in it. They are used once a
+    `MbarrierInit` of theirs is visible: after a `MbarrierFence`, and then what orders threads.
     """
 
     name: str
@@ -260,8 +260,7 @@ class BulkWait:
     """Thread 0 of the role waits until at most `pending` of its most recent groups of bulk stores are unfinished
     (cp.async.bulk.wait_group); with `read`, only until they have read their sources (`.read`). Others pass by.
 
-    At the end of a block thread 0 of each role waits until all of its bulk stores have read: that is part of every
-    kernel, as the initialisation of mbarriers is.
+    A block's shared memory is there until it ends: before that, all of its bulk stores have to be waited for.
     """
 
     pending: int
@@ -315,6 +314,22 @@ class SchedGroup:
     mask: int
     size: int
     sync: int = 0
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierInit:
+    """Thread 0 of the block, or of the role, initialises all mbarriers of the array `barrier` (mbarrier.init)."""
+
+    barrier: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierFence:
+    """Makes what thread 0 of the block, or of the role, initialised before visible to all that is ordered after this,
+    copy engine included (fence.mbarrier_init, fence.proxy.async)."""
+
     span: Span = _span()
 
 
@@ -591,7 +606,7 @@ class Spec:
 
 Asynchronous = Union[
     MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence, MbarrierExpect, MbarrierArrive, MbarrierWait,
-    BarrierSync, BarrierArrive,
+    MbarrierInit, MbarrierFence, BarrierSync, BarrierArrive,
 ]  # fmt: skip
 """Statements that only order others."""
 

@@ -36,6 +36,8 @@ from argus.ir.nodes import (
     Mbarrier,
     MbarrierArrive,
     MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
     MbarrierWait,
     Mma,
     MmaCommit,
@@ -288,6 +290,10 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
             return BarrierSync(_int(kids[0]), _int(kids[1]))
         case "barrier_arrive":
             return BarrierArrive(_int(kids[0]), _int(kids[1]))
+        case "mbarrier_init":
+            return MbarrierInit(_name(kids[0]))
+        case "mbarrier_fence":
+            return MbarrierFence()
         case "mbarrier_expect" | "mbarrier_arrive" | "mbarrier_wait":
             return _mbarrier_step(str(tree.data), kids, scope)
         case "wait_counts" | "wave_barrier" | "wave_priority" | "sched_group":

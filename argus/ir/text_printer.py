@@ -40,6 +40,8 @@ from argus.ir.nodes import (
     Mbarrier,
     MbarrierArrive,
     MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
     MbarrierWait,
     Mma,
     MmaCommit,
@@ -399,6 +401,10 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
             return [f"s_setprio {level}"]
         case SchedGroup(mask=kinds, size=size, sync=sync):
             return [f"sched_group_barrier mask {kinds} size {size} sync {sync}"]
+        case MbarrierInit(barrier=name):
+            return [f"mbarrier_init {_name(name)}"]
+        case MbarrierFence():
+            return ["mbarrier_fence"]
         case MbarrierExpect(barrier=name, index=index, bytes=count):
             return [f"mbarrier_expect {_place(name, index, scope)} bytes {count}"]
         case MbarrierArrive(barrier=name, index=index):

@@ -31,6 +31,8 @@ from argus.ir.nodes import (
     Map,
     MbarrierArrive,
     MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
     MbarrierWait,
     Mma,
     MmaCommit,
@@ -64,7 +66,7 @@ from argus.ir.target import TARGETS
 from argus.ir.types import DType, boolean
 from argus.ir.typing_rules import Scope, expr_problems, index_problems, scope_of
 from argus.ir.waves import wave_step
-from argus.ir.wellformed_barriers import named_barriers
+from argus.ir.wellformed_barriers import initialisations, named_barriers, running_counts
 from argus.ir.wellformed_explicit import explicit_problems
 from argus.ir.wellformed_hopper import barrier_problem, programs_placement, roles_placement
 from argus.source import Span
@@ -132,6 +134,8 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
     yield from roles_placement(kernel)
     yield from programs_placement(kernel)
     yield from named_barriers(kernel)
+    yield from initialisations(kernel)
+    yield from running_counts(kernel)
     yield from _body(kernel.body, scope)
 
 
@@ -176,7 +180,7 @@ def _stmt(stmt: Stmt, scope: Scope) -> Iterator[Problem]:
         case If(cond=cond, then=then, orelse=orelse, span=span):
             yield from _typed("a condition", cond, boolean, scope, span)
             yield from _body((*then, *orelse), scope)
-        case Barrier() | CommitGroup() | BarrierSync() | BarrierArrive():
+        case Barrier() | CommitGroup() | BarrierSync() | BarrierArrive() | MbarrierInit() | MbarrierFence():
             pass
         case MmaFence() | MmaCommit() | ProxyFence() | BulkCommit():
             pass

@@ -1,11 +1,12 @@
-"""The rules of named barriers: which there are, who may use them, and how many threads they may count."""
+"""The rules of what orders roles: named barriers, the initialisation of mbarriers, and running counts."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from argus.ir.instruction import BARRIERS
-from argus.ir.nodes import BarrierArrive, BarrierSync, Kernel, Roles
+from argus.ir.nodes import BarrierArrive, BarrierSync, For, Kernel, MbarrierFence, MbarrierInit, Roles, Stmt
 from argus.ir.target import TARGETS
 from argus.ir.visit import walk
 from argus.source import Span
@@ -34,3 +35,35 @@ def named_barriers(kernel: Kernel) -> Iterator[Problem]:
         target = TARGETS.get(kernel.target or "")
         if target is not None and not set(row.architectures) & set(target.architectures):
             yield f"{target.name} has no {row.name}", stmt.span
+
+
+def initialisations(kernel: Kernel) -> Iterator[Problem]:
+    """Each array of mbarriers is initialised by one statement at most, which runs once."""
+    declared = {b.name for b in kernel.barriers}
+    once = [s for body in (kernel.body, *_roles(kernel)) for s in body if isinstance(s, MbarrierInit | MbarrierFence)]
+    found = [s for s in walk(kernel.body) if isinstance(s, MbarrierInit | MbarrierFence)]
+    for stmt in found:
+        if not any(s is stmt for s in once):
+            yield "mbarriers are initialised outside of loops, branches and programs", stmt.span
+    names = Counter(s.barrier for s in found if isinstance(s, MbarrierInit))
+    for name, count in names.items():
+        span = next(s.span for s in found if isinstance(s, MbarrierInit) and s.barrier == name)
+        if name not in declared:
+            yield f"there is no mbarrier `{name}`", span
+        if count > 1:
+            yield f"mbarrier `{name}` is initialised {count} times", span
+
+
+def running_counts(kernel: Kernel) -> Iterator[Problem]:
+    """A running count is that of one loop: no other of the same role, or of a kernel without roles, has its name."""
+    parts = _roles(kernel) or (kernel.body,)
+    for part in parts:
+        counting = [(s.counter.name, s) for s in walk(part) if isinstance(s, For) and s.counter is not None]
+        for name, number in Counter(name for name, _ in counting).items():
+            if number > 1:
+                loop = [s for found, s in counting if found == name][-1]
+                yield f"{number} loops have the running count `{name}`", loop.span
+
+
+def _roles(kernel: Kernel) -> tuple[tuple[Stmt, ...], ...]:
+    return tuple(role.body for s in kernel.body if isinstance(s, Roles) for role in s.roles)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import dropwhile, pairwise
 
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Thread, coords, walk
 from argus.ir.instruction import CopyRow, Order, WgmmaRow
@@ -11,6 +11,7 @@ from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import (
     Access,
     AssertTags,
+    Barrier,
     BulkWait,
     Copy,
     Fragment,
@@ -18,6 +19,8 @@ from argus.ir.nodes import (
     Mbarrier,
     MbarrierArrive,
     MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
     MbarrierWait,
     Mma,
     Programs,
@@ -79,17 +82,23 @@ def roles_placement(kernel: Kernel) -> Iterator[Problem]:
 
 
 def programs_placement(kernel: Kernel) -> Iterator[Problem]:
-    """`Programs` is all of a persistent kernel, or of each of its roles; waits for bulk stores may follow."""
+    """`Programs` is all of a persistent kernel, or of each of its roles; the initialisation of mbarriers stands before
+    it, and waits for bulk stores may follow."""
     found = [s for s in walk_statements(kernel.body) if isinstance(s, Programs)]
     if not found:
         return
     if not kernel.persistent:
         yield "the kernel is not persistent: its blocks have one program each", found[0].span
-    top = [s for s in kernel.body if not isinstance(s, Tag | AssertTags | Spec)]
-    bodies = [role.body for role in top[0].roles] if isinstance(top[0], Roles) else [tuple(top)]
+    top = _started([s for s in kernel.body if not isinstance(s, Tag | AssertTags | Spec)])
+    bodies = [_started(role.body) for role in top[0].roles] if isinstance(top[0], Roles) else [top]
     beside_roles = isinstance(top[0], Roles) and len(top) > 1
     if beside_roles or not all(map(_only_programs, bodies)) or len(found) != len(bodies):
         yield "programs are all that a kernel, or each of its roles, runs", found[0].span
+
+
+def _started(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
+    """What follows the initialisation of mbarriers."""
+    return tuple(dropwhile(lambda s: isinstance(s, MbarrierInit | MbarrierFence | Barrier), body))
 
 
 def _only_programs(body: tuple[Stmt, ...]) -> bool:

@@ -23,6 +23,8 @@ from argus.ir.nodes import (
     Map,
     MbarrierArrive,
     MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
     MbarrierWait,
     Mma,
     MmaCommit,
@@ -60,6 +62,8 @@ _TITLES: dict[type, str] = {
     MbarrierExpect: "an expectation of bytes",
     MbarrierArrive: "an arrival",
     MbarrierWait: "a wait for a phase",
+    MbarrierInit: "an initialisation of mbarriers",
+    MbarrierFence: "a fence of mbarriers",
     BarrierSync: "a meeting at a named barrier",
     BarrierArrive: "an arrival at a named barrier",
 }

@@ -20,6 +20,8 @@ from argus.ir.nodes import (
     Kernel,
     MbarrierArrive,
     MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
     MbarrierWait,
     MmaCommit,
     MmaFence,
@@ -45,6 +47,7 @@ Block = tuple[Stmt, ...]
 _SYNCHRONISATION = (
     Barrier, CommitGroup, WaitGroup, MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence,
     MbarrierExpect, MbarrierArrive, MbarrierWait, BarrierSync, BarrierArrive, WaitCounts, WaveBarrier,
+    MbarrierInit, MbarrierFence,
 )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ def issue(block: Block, stmt: Copy, signal: Signal, frame: Frame) -> None:
     target = block.locate(stmt.dst.obj, stmt.dst.index, step, step.on)
     barrier = mbarrier.at(block, signal.barrier, signal.index, step)
     phase = int(frame.team.clock.known[barrier.component])
+    barrier.filled = (step, phase + 1)
     block.run.log.steps.append(Ordered(step.event, "issue", barrier.label, phase + 1))
     values = block.read(source, step)
     tags = tagging.copied(block, source, step, source.ok)

@@ -21,6 +21,9 @@ from argus.ir.nodes import (
     Copy,
     MbarrierArrive,
     MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
+    MbarrierWait,
     Mma,
     MmaCommit,
     MmaFence,
@@ -242,6 +245,20 @@ def phases(block: Block, step: Step, label: str, missing: str) -> Story:
     return _cut(found[-_MOST:]), missing
 
 
+def initialisation(block: Block, step: Step, name: str, missing: str) -> Story:
+    """What was done to initialise the mbarriers `name` until `step` used one."""
+    log = block.run.log
+
+    def tells(stmt: Stmt) -> bool:
+        return isinstance(stmt, MbarrierFence | Barrier) or (isinstance(stmt, MbarrierInit) and stmt.barrier == name)
+
+    steps = range(block.begun, len(log.steps))
+    found = [_event(log, i) for i in steps if tells(log.events[log.steps[i].event].stmt)]
+    what = "wait" if isinstance(step.stmt, MbarrierWait) else "issue" if isinstance(step.stmt, Copy) else "arrive"
+    used = _told(log.events[step.event], what, f"uses {name}")
+    return _cut([*found, used]), missing
+
+
 def deadlock(block: Block, stuck: list[Waiting], ended: list[str]) -> Story:
     """Who waits for what, what came before on those mbarriers, and who would have to go on."""
     log = block.run.log
@@ -331,6 +348,10 @@ def _message(step: Ordered, stmt: Stmt) -> str:
             return f"passes its wait on {step.barrier}, which is for no phase yet"
         case "wait", _:
             return f"has waited for phase {step.phase} of {step.barrier}"
+        case "initialise", MbarrierInit(barrier=name):
+            return f"initialises {name}"
+        case "fence", MbarrierFence():
+            return "makes a fence of what it has initialised"
         case "fence", MmaFence():
             return "fences its registers"
         case "fence", _:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from argus.ir.expr import Expr
-from argus.ir.nodes import BarrierArrive, BarrierSync, MbarrierArrive, MbarrierExpect, MbarrierWait
+from argus.ir.nodes import BarrierArrive, BarrierSync, MbarrierArrive, MbarrierExpect, MbarrierInit, MbarrierWait
 from argus.simulate import events
-from argus.simulate.clock import Clock
+from argus.simulate.clock import Clock, Team
 from argus.simulate.log import Ordered
 from argus.simulate.machine import Block, Frame, Step
 from argus.simulate.outcome import Stopped, Story
@@ -26,7 +26,10 @@ from argus.simulate.usage import named_barriers
 @dataclass(slots=True, eq=False)
 class Mbarrier:
     """One mbarrier. `phase` counts completed phases; `missing` arrivals and `bytes` (expected less arrived) are those
-    of the current one; `early` arrivals were one too many for it."""
+    of the current one; `early` arrivals were one too many for it.
+
+    It was initialised by team `maker`, whose fence after that is in segment `fenced`; None: not yet. `filled` is the
+    last bulk copy that it counts, and the phase in which."""
 
     name: str
     index: int | None
@@ -39,6 +42,9 @@ class Mbarrier:
     phase: int = 0
     bytes: int = 0
     early: list[Clock] = field(default_factory=list)
+    maker: Team | None = None
+    fenced: int | None = None
+    filled: tuple[Step, int] | None = None
     history: list[Clock] = field(default_factory=list)
     """What each completed phase passes on."""
 
@@ -94,7 +100,7 @@ class Waiting:
 
 
 def barriers(block: Block) -> dict[str, list[Mbarrier]]:
-    """The block's mbarriers, initialised, and its named barriers."""
+    """The block's mbarriers, as they are once initialised, and its named barriers."""
     result: dict[str, list[Mbarrier]] = {}
     component, components = block.teams, len(block.team.clock.known)
     for obj in block.run.kernel.barriers:
@@ -119,7 +125,55 @@ def at(block: Block, name: str, index: Expr, step: Step) -> Mbarrier:
         text = f"index {i} is outside of mbarrier {name}, of {len(ring)}"
         block.report(step, "bounds", "out-of-bounds", text, None, logical=(i,), arrived=str(i))
         raise Stopped
+    _seen(block, ring[i], step)
     return ring[i]
+
+
+def _seen(block: Block, barrier: Mbarrier, step: Step) -> None:
+    """Report a use of an mbarrier that the team need not find initialised."""
+    team = step.frame.team
+    if barrier.maker is None:
+        why = f"nothing has initialised {barrier.label}"
+    elif barrier.fenced is None:
+        why = f"{barrier.maker.name} makes no fence after it has initialised {barrier.label}"
+    elif team.clock.known[barrier.maker.number] < barrier.fenced:
+        why = f"nothing orders the fence of {barrier.maker.name} before this use of {barrier.label} by {team.name}"
+    else:
+        return
+    text = f"{barrier.label} is used where its initialisation need not be visible"
+    block.report(
+        step, "initialisation", "late-initialisation", text, None, physical=barrier.physical, object=barrier.label,
+        arrived="whatever was there", expected="an initialised mbarrier",
+        story=lambda: events.initialisation(block, step, barrier.name, why),
+    )  # fmt: skip
+
+
+def initialise(block: Block, stmt: MbarrierInit, frame: Frame) -> None:
+    """Thread 0 of the team initialises an array of mbarriers."""
+    if frame.active[0]:
+        for barrier in block.barriers[stmt.barrier]:
+            barrier.maker, barrier.fenced = frame.team, None
+
+
+def fence(block: Block, frame: Frame) -> None:
+    """Thread 0 of the team makes what it initialised visible to what is ordered after it."""
+    for ring in block.barriers.values() if frame.active[0] else ():
+        for barrier in ring:
+            if barrier.maker is frame.team and barrier.fenced is None:
+                barrier.fenced = frame.team.segment
+
+
+def unfinished(block: Block, teams: list[Team]) -> None:
+    """Report bulk copies that may be under way when the block ends: no team has waited for their phase."""
+    for ring in block.barriers.values():
+        for barrier in ring:
+            if barrier.filled is None:
+                continue
+            step, phase = barrier.filled
+            if all(team.clock.known[barrier.component] < phase for team in teams):
+                text = f"a bulk copy, counted on {barrier.label}, may still be under way when the block ends"
+                missing = f"nobody waits for phase {phase} of {barrier.label}"
+                problem(block, step, barrier, "unfinished-copy", text, missing=missing)
 
 
 def problem(

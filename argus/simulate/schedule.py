@@ -148,14 +148,17 @@ def run_block(block: Block, schedule: Schedule) -> None:
     frames = [Frame(group, {}, block.team, block.programs[0]) for group in groups]
     _run(block, [Party(execute(block, before, frame), frame) for frame in frames], schedule)
     rest = kernel.body[len(before) :]
+    teams = [block.team]
     if rest:
-        _run_roles(block, schedule)
+        teams += _run_roles(block, schedule)
+    mbarrier.unfinished(block, teams)
     stores.finish(block)
     for _ in execute(block, rest[1:], frames[0]):
         raise ValueError("nothing but tags may follow the roles")
 
 
-def _run_roles(block: Block, schedule: Schedule) -> None:
+def _run_roles(block: Block, schedule: Schedule) -> list[Team]:
+    """Run all roles to their ends; the teams that they were."""
     kernel, parties = block.run.kernel, []
     for number, role in enumerate(kernel_roles(kernel)):
         threads = role.num_warps * kernel.warp_size
@@ -164,6 +167,7 @@ def _run_roles(block: Block, schedule: Schedule) -> None:
         frame = Frame(np.ones(threads, dtype=np.bool_), {}, team, block.programs[0])
         parties.append(Party(execute(block, role.body, frame), frame))
     _run(block, parties, schedule)
+    return [party.frame.team for party in parties]
 
 
 def _run(block: Block, parties: list[Party], schedule: Schedule) -> None:

@@ -26,6 +26,8 @@ from argus.ir.nodes import (
     Map,
     MbarrierArrive,
     MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
     MbarrierWait,
     Mma,
     MmaCommit,
@@ -122,6 +124,12 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
             case ProxyFence():
                 block.passes(stmt, frame, "fence")
                 _proxy_fence(block, frame)
+            case MbarrierInit():
+                block.passes(stmt, frame, "initialise")
+                mbarrier.initialise(block, stmt, frame)
+            case MbarrierFence():
+                block.passes(stmt, frame, "fence")
+                mbarrier.fence(block, frame)
             case MbarrierExpect():
                 mbarrier.expect(block, stmt, block.step(stmt, frame, None))
             case MbarrierArrive():

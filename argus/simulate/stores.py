@@ -1,8 +1,8 @@
 """Bulk stores (TMA): the copy engine reads a box of shared memory and writes it to a tensor, when it likes.
 
-It reads at any time between the issue and the wait that covers the store's group, and writes between that and the
-first such wait that is not only for reads, at the latest at the end of the block. The issuing thread alone knows of the
-wait; what it waited for is known to others as everything else that it did.
+It reads at any time between the issue and the wait that covers the store's group, which comes before the end of the
+block, and writes between that and the first such wait that is not only for reads, at the latest at the end of the
+block. The issuing thread alone knows of the wait; what it waited for is known to others as everything else that it did.
 """
 
 from __future__ import annotations
@@ -84,8 +84,15 @@ def advance(block: Block, store: Store) -> None:
 
 
 def finish(block: Block) -> None:
-    """The block ends: what has not arrived arrives now."""
+    """The block ends: what has not arrived arrives now; its source should have been waited for."""
     for store in block.stores:
+        if not store.waited and block.run.checks:
+            text = "a bulk store may still read shared memory when the block ends"
+            team, name = store.step.frame.team, store.source.memory.name
+            block.report(
+                store.step, "progress", "unfinished-copy", text, team.first, object=name,
+                expected="a wait for the store's group", missing=f"{team.name} does not wait for the store's group",
+            )  # fmt: skip
         _read(block, store)
         _write(block, store)
     block.stores.clear()

@@ -29,6 +29,7 @@ from argus.ir.nodes import (
     BulkCommit,
     BulkWait,
     CommitGroup,
+    MbarrierFence,
     MmaCommit,
     MmaFence,
     MmaWait,
@@ -67,7 +68,7 @@ class Ordering:
         # What a bare barrier orders depends on the memory that a statement touches, so none stands for another.
         self._like = {s.index: s for s in model.sites} if self._bare else representatives(model.sites)
         self._completed: dict[tuple[int, Order], Map] = {}
-        self._released: dict[tuple[int, Order, str, bool], _Remembered] = {}
+        self._released: dict[tuple[int, Order, str, type[Stmt] | None], _Remembered] = {}
         self._fenced: dict[int, Map] = {}
         self._preceding: dict[int, Map] = {}
 
@@ -166,25 +167,27 @@ class Ordering:
 
     # ------------------------------------------------------------------ release
 
-    def released(self, site: Site, order: Order, role: Role | None, fenced: bool = False) -> Iterator[Map]:
+    def released(
+        self, site: Site, order: Order, role: Role | None, fence: type[Stmt] | None = None
+    ) -> Iterator[Map]:
         """{iteration -> a time from which on every other thread of `role` is ordered after the access}, way by way.
 
-        With `fenced`: and after a proxy fence that its own thread made after it.
+        With `fence`: and after a fence of that kind that its own thread made after it.
         """
         like = self._like[site.index]
-        key = (like.index, order, "" if role is None else role.name, fenced)
+        key = (like.index, order, "" if role is None else role.name, fence)
         if key not in self._released:
-            self._released[key] = _Remembered(self._ways(like, order, role, fenced))
+            self._released[key] = _Remembered(self._ways(like, order, role, fence))
         return (_of(site, way) for way in self._released[key])
 
-    def _ways(self, site: Site, order: Order, role: Role | None, fenced: bool) -> Iterator[Map]:
+    def _ways(self, site: Site, order: Order, role: Role | None, fence: type[Stmt] | None) -> Iterator[Map]:
         if order is Order.ASYNC_BULK:
             if role is not None:
                 yield from self.knowledge.spread(self.protocol.observed(site), role.name)
             return
         done = self.completed(site, order)
-        if fenced:
-            done = self.knowledge.next_after(done, self._times(ProxyFence, site.role))
+        if fence is not None:
+            done = self.knowledge.next_after(done, self._times(fence, site.role))
         yield self.knowledge.next_after(done, self._times(Barrier, role if site.role is role else None))
         if self._bare:  # no target has both waves' barriers and roles
             bare = self._at(lambda s: isinstance(s, WaveBarrier), site.role)
@@ -223,11 +226,19 @@ class Ordering:
         The fence is made after the first access by its own thread, before what orders the second after it, or after
         that by the threads that make the second (PTX ISA, fence.proxy.async).
         """
-        before = self.released(first, order, second.role, fenced=True)
+        before = self.released(first, order, second.role, ProxyFence)
         fences = self._times(ProxyFence, second.role)
         arrived = self.released(first, order, second.role)
         after = (self.knowledge.next_after(way, fences) for way in arrived)
         return self._not_after(pairs, first, second, chain(before, after))
+
+    def invisible(self, initialisation: Site, use: Site) -> Set:
+        """The iterations in which a use of mbarriers need not find them initialised: by what its role knows, no fence
+        of thread 0 after the initialisation comes before it."""
+        late = self.issued(use).domain()
+        for way in self.released(initialisation, Order.SYNC, use.role, MbarrierFence):
+            late = late.subtract(self._precedes(way, use).range())
+        return late
 
     def _not_after(self, pairs: Map, first: Site, second: Site, ways: Iterable[Map]) -> Map:
         """The pairs {iteration of first -> iteration of second} for which no way to a time, from first, is before

@@ -13,6 +13,7 @@ from argus.ir.wellformed import check_explicit
 from argus.source import NO_SPAN
 from argus.verify import (
     assertions,
+    beginning,
     convergence,
     coverage,
     inflight,
@@ -103,6 +104,8 @@ class _Run:
             ("races", "isl", lambda: [] if broken else races.check(several, order, self.kernel.shared)),
             ("races", "isl", lambda: [] if broken else races.check(model, ordering, self.kernel.tensors)),
             ("races", "isl", lambda: inflight.check(several, order)),
+            ("initialisation", "isl", lambda: [] if broken else beginning.initialised(several, order)),
+            ("progress", "isl", lambda: [] if broken else beginning.finished(several, order)),
             ("coverage", "isl", lambda: coverage.check(model)),
             ("tags", "isl", lambda: assertions.check(analysis)),
             ("tags", "isl", lambda: spec.check(analysis)),

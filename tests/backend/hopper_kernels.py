@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argus.ir.beginning import initialisation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, coords, op
 from argus.ir.instruction import WGMMA
 from argus.ir.instruction.tiled import wgmma_accumulator
@@ -142,7 +143,7 @@ def gemm(
         (),
         tuple(shared),
         fragments,
-        (Roles((consumer, _producer(block, stages, dtype, computing))),),
+        (*initialisation(barriers), Roles((consumer, _producer(block, stages, dtype, computing))),),
         "sm_90a",
         barriers,
     )

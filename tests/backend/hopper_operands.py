@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from argus.ir.beginning import initialisation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, coords, op
 from argus.ir.instruction import WGMMA
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
@@ -234,7 +235,7 @@ def kernel(case: Case) -> Kernel:
         (),
         tuple(shared),
         fragments,
-        (Roles((consumer, producer)),),
+        (*initialisation(barriers), Roles((consumer, producer))),
         "sm_90a",
         barriers,
         persistent=case.persistent,

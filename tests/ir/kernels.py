@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argus.ir.beginning import initialisation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op
 from argus.ir.instruction import WGMMA
 from argus.ir.instruction.tiled import wgmma_accumulator
@@ -245,6 +246,7 @@ def roles_gemm() -> Kernel:
         If(op("ge", k0, Const(64)), (MbarrierArrive("empty", previous),)),
     )
     inside = lt(op("add", m0, C0), M)
+    rings = (Mbarrier("full", 2, 1, 24576), Mbarrier("empty", 2, 4, 24592))
     return Kernel(
         name="gemm",
         params=(
@@ -265,6 +267,7 @@ def roles_gemm() -> Kernel:
         fragments=(Fragment("acc", float32, (64, 32), acc),),
         body=(
             Tag("a", (M, K), (("m", C0), ("k", C1))),
+            *initialisation(rings),
             Roles((
                 Role("producer", 4, 1, 40, (For("k0", Const(0), K, 64, fill),)),
                 Role("compute", 0, 4, 232, (
@@ -278,7 +281,7 @@ def roles_gemm() -> Kernel:
             AssertTags((), (), ()),
         ),
         target="sm_90a",
-        barriers=(Mbarrier("full", 2, 1, 24576), Mbarrier("empty", 2, 4, 24592)),
+        barriers=rings,
     )  # fmt: skip
 
 

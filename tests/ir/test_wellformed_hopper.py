@@ -12,11 +12,13 @@ from argus.ir.nodes import (
     Access,
     Barrier,
     Copy,
+    Counter,
     For,
     If,
     Kernel,
     MbarrierArrive,
     MbarrierExpect,
+    MbarrierInit,
     MbarrierWait,
     Mma,
     MmaWait,
@@ -75,11 +77,21 @@ def product(**fields: object) -> Edit:
     return on(Mma, lambda s: replace(s, **fields))
 
 
+COUNTED = For("i", Const(0), Const(4), 1, (), counter=Counter("n", 4))
+
 BROKEN: dict[str, tuple[Edit, str]] = {
     "roles in a branch": (
-        lambda k: replace(k, body=(If(lt(Const(0), M), k.body[1:2]),)), "roles stand at the top level"),
+        lambda k: replace(k, body=(If(lt(Const(0), M), k.body[-2:-1]),)), "roles stand at the top level"),
     "statement after roles": (lambda k: replace(k, body=(*k.body, Barrier())), "nothing runs after them"),
-    "roles twice": (lambda k: replace(k, body=(k.body[1], k.body[1])), "once, and nothing"),
+    "roles twice": (lambda k: replace(k, body=(k.body[-2], k.body[-2])), "once, and nothing"),
+    "mbarriers initialised twice": (
+        lambda k: replace(k, body=(MbarrierInit("full"), *k.body)), "is initialised 2 times"),
+    "mbarriers initialised in a loop": (
+        lambda k: replace(k, body=(For("i", Const(0), Const(1), 1, k.body[1:4]), *k.body[4:])),
+        "outside of loops, branches and programs"),
+    "an mbarrier that is not there": (
+        lambda k: replace(k, body=(MbarrierInit("ready"), *k.body)), "no mbarrier `ready`"),
+    "one running count for two loops": (role(0, body=(COUNTED, COUNTED)), "2 loops have the"),
     "warps shared": (role(0, first_warp=0), "share warps"),
     "warps that are not there": (role(0, first_warp=8), "takes warps 8 to 8 of 8"),
     "role inside of a warpgroup": (role(0, first_warp=5), "inside of a warpgroup"),

@@ -20,6 +20,8 @@ from argus.ir.nodes import (
     Map,
     MbarrierArrive,
     MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
     MbarrierWait,
     Mma,
     MmaWait,
@@ -161,6 +163,29 @@ def over_mbarriers(tile: str) -> Edit:
         return replace(kernel, shared=tuple(replace(s, offset=offset) if s.name == tile else s for s in kernel.shared))
 
     return change
+
+
+def without_start(kind: type[Stmt]) -> Edit:
+    """Without one step of the initialisation of mbarriers that the whole block waits for."""
+    return lambda kernel: replace(kernel, body=tuple(s for s in kernel.body if not isinstance(s, kind)))
+
+
+def started_by(role: str) -> Edit:
+    """One of the roles initialises the mbarriers, and no other waits for it."""
+
+    def edit(kernel: Kernel) -> Kernel:
+        kinds = MbarrierInit | MbarrierFence | Barrier
+        start = tuple(s for s in kernel.body if isinstance(s, kinds))
+        body: list[Stmt] = []
+        for s in kernel.body:
+            if isinstance(s, Roles):
+                roles = (replace(r, body=(*start, *r.body)) if r.name == role else r for r in s.roles)
+                body.append(replace(s, roles=tuple(roles)))
+            elif not isinstance(s, kinds):
+                body.append(s)
+        return replace(kernel, body=tuple(body))
+
+    return edit
 
 
 # ---------------------------------------------------------------------------- named barriers

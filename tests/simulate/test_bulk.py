@@ -26,6 +26,10 @@ mbarrier empty count 2 arrivals 4 at 4112
 fragment f: bfloat16 8x128 layout {LAYOUT}
 body {{
   tag x[2, 3, S, 128] = {{b = c0, h = c1, s = c2, d = c3}}
+  mbarrier_init full
+  mbarrier_init empty
+  mbarrier_fence
+  barrier
   roles {{
     role copy warps 4 from 0 {{
       for h in 0 .. 3 step 1 {{

@@ -31,6 +31,10 @@ mbarrier empty count 2 arrivals 4 at 6160
 fragment f: bfloat16 16x64 layout {LAYOUT}
 body {{
   tag x[M, K] = {{m = c0, k = c1}}
+  mbarrier_init full
+  mbarrier_init empty
+  mbarrier_fence
+  barrier
   roles {{
     role compute warps 4 from 0 {{
       programs {{
@@ -186,7 +190,8 @@ def test_every_schedule_shows_a_mistake_and_some_a_wrong_result() -> None:
 def test_a_slip_shows_in_the_second_program() -> None:
     kernel = parse(COPY, ("          bulk_wait_read 0\n          barrier\n", ""))
     sizes = {"M": 64, "K": 64}
-    assert not replay(parse(COPY, ("        bulk_wait 0\n", "")), sizes, None)
+    found = replay(parse(COPY, ("        bulk_wait 0\n", "")), sizes, None)
+    assert {v.code for v in found} == {"unfinished-copy"}
     assert not replay(kernel, sizes, [(1,)]), "one program stores once"
     unwaited = parse(COPY, ("          bulk_wait_read 0\n", ""), ("        bulk_wait 0\n", ""))
     found = first(replay(unwaited, sizes, None), "data-race")

@@ -133,6 +133,10 @@ mbarrier empty count 1 arrivals 4 at 9224
 fragment f: bfloat16 8x64 layout [8x64 | t 16@1*4 8@0 | v 4@1]
 fragment acc: float32 64x8 layout [64x8 | t 4@1*2 8@0 4@0*16 | v 2@1 2@0*8]
 body {
+  mbarrier_init full
+  mbarrier_init empty
+  mbarrier_fence
+  barrier
   roles {
     role compute warps 4 from 0 {
       map f[c0, c1] = 1.0:bfloat16 shape 8x64 layout [8x64 | t 16@1*4 8@0 | v 4@1] scope thread
@@ -193,7 +197,7 @@ def test_proxy_fences_barriers_and_arrivals_are_all_needed() -> None:
 
 def test_warps_of_roles_are_counted_in_the_block() -> None:
     kernel = proxies("      mma_wait 0\n")
-    roles = kernel.body[0]
+    *before, roles = kernel.body
     swapped = replace(roles, roles=(replace(roles.roles[0], first_warp=4), replace(roles.roles[1], first_warp=0)))  # type: ignore[union-attr]
-    found = first(replay(replace(kernel, body=(swapped,)), {}, [(0,)]), "register-in-flight")
+    found = first(replay(replace(kernel, body=(*before, swapped)), {}, [(0,)]), "register-in-flight")
     assert found.thread == 128

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argus.ir.beginning import initialisation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Param, ProgramId, op
 from argus.ir.instruction import WGMMA
 from argus.ir.instruction.tiled import wgmma_accumulator
@@ -101,14 +102,16 @@ def gemm(stages: int = 3) -> Kernel:
         Copy(Access("c", place), Access("acc", (C0, C1)), (BM, BN), inside(place, (M, N)), None, accumulator,
              "st.global", 2),
     )  # fmt: skip
+    bytes_a = stages * BM * BK * 2
+    rings = (Mbarrier("full", stages, 1, 2 * bytes_a), Mbarrier("empty", stages, 4, 2 * bytes_a + 8 * stages))
     product = SpecOp("mul", (Elem("a", (C0, C2), bfloat16), Elem("b", (C1, C2), bfloat16)), float32)
     body = (
         Tag("a", (M, K), (("m", C0), ("k", C1))),
         Tag("b", (N, K), (("n", C0), ("k", C1))),
         Spec("c", ("m", "n"), SpecReduce("add", 2, K, product, float32)),
+        *initialisation(rings),
         Roles((Role("compute", 0, 4, 240, compute), Role("producer", 4, 1, 24, (producer,)))),
     )
-    bytes_a = stages * BM * BK * 2
     layout = f"Sw<3,3,3> o 0 o ({stages},{BM},{BK}):({BM * BK},{BK},1)"
     return Kernel(
         "gemm", (tensor("a", M, K), tensor("b", N, K), tensor("c", M, N, float32)), ("M", "K", "N"), (),
@@ -116,5 +119,5 @@ def gemm(stages: int = 3) -> Kernel:
         (Shared("at", bfloat16, (stages, BM, BK), parse(layout), 0),
          Shared("bt", bfloat16, (stages, BN, BK), parse(layout), bytes_a)),
         (Fragment("acc", float32, (BM, BN), accumulator),), body, "sm_90a",
-        (Mbarrier("full", stages, 1, 2 * bytes_a), Mbarrier("empty", stages, 4, 2 * bytes_a + 8 * stages)),
+        rings,
     )  # fmt: skip

@@ -30,6 +30,10 @@ body {{
   tag a[M, K] = {{m = c0, k = c1}}
   tag b[N, K] = {{n = c0, k = c1}}
   spec c(m, n) = @reduce_add(c2, K, a[c0, c2] * b[c1, c2]):bfloat16
+  mbarrier_init full
+  mbarrier_init empty
+  mbarrier_fence
+  barrier
   roles {{
     role producer warps 1 from 4 registers 40 {{
       programs {{

@@ -9,11 +9,9 @@ from argus.backend.emit.expression import Printer
 from argus.backend.emit.panels import box_corner, box_origin
 from argus.backend.emit.problem import problem
 from argus.backend.emit.scope import Writer
-from argus.ir import visit
 from argus.ir.expr import Const, Expr
 from argus.ir.nodes import (
     Access,
-    AssertTags,
     Asynchronous,
     BarrierArrive,
     BarrierSync,
@@ -21,17 +19,17 @@ from argus.ir.nodes import (
     BulkWait,
     Copy,
     Kernel,
+    Mbarrier,
     MbarrierArrive,
     MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
     MbarrierWait,
     MmaCommit,
     MmaFence,
     MmaWait,
     ProxyFence,
     Shared,
-    Spec,
-    Stmt,
-    Tag,
 )
 
 
@@ -46,6 +44,12 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
             writer.line(f"argus::wgmma_wait<{pending}>();")
         case ProxyFence():
             writer.line("argus::async_fence();")
+        case MbarrierInit(barrier=name):
+            barrier = _barrier(name, writer)
+            call = f"argus::mbarrier_init(smem, {_offset(barrier)} + i * 8, {barrier.arrivals});"
+            writer.line(f"if ({_first(writer)}) for (int i = 0; i < {barrier.count}; ++i) {call}")
+        case MbarrierFence():
+            writer.line(f"if ({_first(writer)}) argus::mbarrier_init_fence();")
         case MbarrierExpect(barrier=name, index=index, bytes=count):
             writer.line(f"argus::mbarrier_expect(smem, {_place(name, index, writer)}, {count});")
         case MbarrierArrive(barrier=name, index=index):
@@ -67,12 +71,25 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
 
 def _place(name: str, index: Expr, writer: Writer) -> str:
     """Byte offset of `name[index]` in the block's shared memory."""
-    barrier = next(b for b in writer.kernel.barriers if b.name == name)
-    if barrier.offset is None:
-        raise problem("not-explicit", f"mbarrier `{name}` has no offset", barrier.span)
+    offset = _offset(_barrier(name, writer))
     if isinstance(index, Const):
-        return str(barrier.offset + 8 * int(index.value))
-    return f"{Printer(writer).times(index, 8)} + {barrier.offset}"
+        return str(offset + 8 * int(index.value))
+    return f"{Printer(writer).times(index, 8)} + {offset}"
+
+
+def _barrier(name: str, writer: Writer) -> Mbarrier:
+    return next(b for b in writer.kernel.barriers if b.name == name)
+
+
+def _offset(barrier: Mbarrier) -> int:
+    if barrier.offset is None:
+        raise problem("not-explicit", f"mbarrier `{barrier.name}` has no offset", barrier.span)
+    return barrier.offset
+
+
+def _first(writer: Writer) -> str:
+    """Whether this is thread 0 of the block, or of the role."""
+    return "argus::thread_id() == 0" if writer.barrier is None else "thread == 0"
 
 
 def emit_bulk_load(stmt: Copy, dst: Shared, writer: Writer) -> None:
@@ -98,42 +115,10 @@ def _box(stmt: Copy, outside: Access, writer: Writer) -> str:
     return ", ".join([writer.names[tensor_map.name], *corner])
 
 
-def finish(body: tuple[Stmt, ...], writer: Writer) -> None:
-    """A block's shared memory is there until its bulk stores have read it: those of no group yet get theirs."""
-    if not any(_bulk_store(s) for s in visit.walk(body)):
-        return
-    committed = True
-
-    def block(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        nonlocal committed
-        stores = [i for i, s in enumerate(stmts) if _bulk_store(s)]
-        committed = committed and (not stores or any(isinstance(s, BulkCommit) for s in stmts[stores[-1] :]))
-        return stmts
-
-    visit.rewrite_blocks(body, block)
-    last = next((s for s in reversed(body) if not isinstance(s, Tag | AssertTags | Spec)), None)
-    if not committed:
-        writer.line("if (thread == 0) argus::bulk_commit();")
-    if not committed or last != BulkWait(0):
-        writer.line("if (thread == 0) argus::bulk_wait_read<0>();")
-
-
-def _bulk_store(stmt: Stmt) -> bool:
-    return isinstance(stmt, Copy) and stmt.instr == "tma.store"
-
-
-def initialise(kernel: Kernel, writer: Writer) -> None:
-    """One thread makes all mbarriers ready before anybody, or the copy engine, uses them."""
+def prefetch_maps(kernel: Kernel, writer: Writer) -> None:
+    """One thread brings the tensor maps near."""
     maps = tensor_maps(kernel)
-    if not kernel.barriers and not maps:
-        return
-    with writer.block("if (argus::thread_id() == 0)"):
-        for tensor_map in maps:
-            writer.line(f"argus::tma_prefetch({writer.names[tensor_map.name]});")
-        for b in kernel.barriers:
-            call = f"argus::mbarrier_init(smem, {b.offset} + i * 8, {b.arrivals});"
-            writer.line(f"for (int i = 0; i < {b.count}; ++i) {call}")
-        if kernel.barriers:
-            writer.line("argus::mbarrier_init_fence();")
-    if kernel.barriers:
-        writer.line("argus::barrier();")
+    if maps:
+        with writer.block("if (argus::thread_id() == 0)"):
+            for tensor_map in maps:
+                writer.line(f"argus::tma_prefetch({writer.names[tensor_map.name]});")

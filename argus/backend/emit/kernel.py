@@ -9,7 +9,7 @@ from typing_extensions import assert_never
 from argus.backend.abi import arguments, entry, shared_bytes
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.address import pointer_type
-from argus.backend.emit.asynchronous import emit_asynchronous, finish, initialise
+from argus.backend.emit.asynchronous import emit_asynchronous, prefetch_maps
 from argus.backend.emit.compute import emit_accumulate, emit_map
 from argus.backend.emit.copy import emit_copy
 from argus.backend.emit.expression import ATOM, SUM, Printer, natural
@@ -39,6 +39,8 @@ from argus.ir.nodes import (
     Map,
     MbarrierArrive,
     MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
     MbarrierWait,
     Mma,
     MmaCommit,
@@ -72,8 +74,6 @@ def emit(kernel: Kernel) -> str:
     flight = start(kernel.body, (f.name for f in kernel.fragments))
     writer = Writer(kernel, names, counts | set(kernel.sizes), threads, flight)
     _statements(kernel.body, writer)
-    if not any(isinstance(s, Roles) for s in kernel.body):
-        finish(kernel.body, writer)
     body, writer.lines = writer.lines, []
     _head(kernel, writer)
     return "\n".join([*writer.lines, *body, "}"]) + "\n"
@@ -108,11 +108,15 @@ def _head(kernel: Kernel, writer: Writer) -> None:
         writer.line(f"const auto [block0, block1] = argus::grouped_block_ids<{kernel.group}>({rows}, {columns});")
     own = used(tuple(s for s in kernel.body if not isinstance(s, Roles)))
     fragments = tuple(f for f in kernel.fragments if not roles or f.name in own)
-    if not all(isinstance(s, Roles | Tag | AssertTags | Spec) for s in kernel.body):
+    if not all(isinstance(s, _ANYBODY) for s in kernel.body):
         _opening(writer, "argus::thread_id()", fragments)
     if not roles:
         _counts(kernel.body, writer)
-    initialise(kernel, writer)
+    prefetch_maps(kernel, writer)
+
+
+_ANYBODY = Roles | Tag | AssertTags | Spec | MbarrierInit | MbarrierFence | Barrier
+"""Statements that need no registers or addresses of the whole block's."""
 
 
 def _opening(writer: Writer, thread: str, fragments: tuple[Fragment, ...]) -> None:
@@ -206,7 +210,7 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
             _roles(stmt, writer)
         case Tag() | AssertTags() | Spec():
             pass
-        case BulkCommit() | BulkWait() | BarrierSync() | BarrierArrive():
+        case BulkCommit() | BulkWait() | BarrierSync() | BarrierArrive() | MbarrierInit() | MbarrierFence():
             emit_asynchronous(stmt, writer)
         case WaitCounts() | WaveBarrier() | WavePriority() | SchedGroup():
             emit_wave_step(stmt, writer)
@@ -329,7 +333,6 @@ def _role(role: Role, barrier: int, declared: frozenset[str], writer: Writer) ->
         start(role.body, (f.name for f in kernel.fragments)), barrier, depth=writer.depth,
     )  # fmt: skip
     _statements(role.body, inner)
-    finish(role.body, inner)
     body, inner.lines = inner.lines, []
     inner.line(f"// {role.name}")
     first = role.first_warp * kernel.warp_size

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from argus.ir.beginning import initialisation
 from argus.ir.instruction import INSTRUCTIONS, WGMMA
 from argus.ir.nodes import Copy, Kernel, Mma, Role, Roles, Spec, Stage, Stmt, Tag, Tensor
 from argus.ir.visit import walk as statements
@@ -86,12 +87,13 @@ def _assembled(found: Plan, kernel: Kernel, roles: Roles) -> Kernel:
     before = tuple(s for s in kernel.body[:position] if _on_tensors(kernel, s))
     after = tuple(s for s in kernel.body[position:] if _on_tensors(kernel, s))
     rings = tiles_of(found.rings)
+    barriers = tuple(b for ring in found.rings for b in ring.barriers(found.loaders, kernel.num_warps))
     return replace(
         kernel,
         num_warps=kernel.num_warps + found.loop.producer_warps,
         shared=tuple(buffers(s, rings[s.name]) if s.name in rings else s for s in kernel.shared),
-        barriers=tuple(b for ring in found.rings for b in ring.barriers(found.loaders, kernel.num_warps)),
-        body=(*before, roles, *after),
+        barriers=barriers,
+        body=(*before, *initialisation(barriers, found.loop.span), roles, *after),
     )
 
 

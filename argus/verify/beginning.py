@@ -1,0 +1,74 @@
+"""The beginning and the end of a block: mbarriers are used once they are initialised, and no bulk copy outlives it.
+
+What uses an mbarrier comes after the fence that follows its initialisation (PTX ISA, mbarrier.init,
+fence.mbarrier_init). Shared memory is another block's as soon as this one ends, so what the copy engine does there has
+to be waited for.
+"""
+
+from __future__ import annotations
+
+from argus.diagnostic import Note, Verdict
+from argus.ir.instruction import Order
+from argus.ir.nodes import MbarrierInit
+from argus.verify.findings import Finding, place_of, unknown
+from argus.verify.order import Ordering
+from argus.verify.program import Site, mbarrier_use
+from argus.verify.relations import Model, Set, smallest
+
+
+def initialised(model: Model, ordering: Ordering) -> list[Finding]:
+    """Uses of mbarriers whose initialisation need not be visible there."""
+    made = {s.stmt.barrier: s for s in model.sites if isinstance(s.stmt, MbarrierInit)}
+    findings: list[Finding] = []
+    for site in model.sites:
+        used = mbarrier_use(site.stmt)
+        if used is None:
+            continue
+        first = made.get(used[0])
+        early = ordering.issued(site).domain() if first is None else ordering.invisible(first, site)
+        if not model.nothing(early):
+            findings.append(_late(model, used[0], first, site, early))
+    return findings
+
+
+def _late(model: Model, name: str, first: Site | None, site: Site, early: Set) -> Finding:
+    text = f"mbarrier '{name}' is used where its initialisation need not be visible"
+    help = "initialise it before the roles: mbarrier_init, then mbarrier_fence, then a barrier of the block"
+    if not model.domain(site)[1]:
+        return unknown("initialisation-unknown", "initialisation", site.stmt.span, f"cannot exclude: {text}", help)
+    notes = () if first is None else (Note("initialised here", first.stmt.span),)
+    place = place_of(model.kernel, smallest(early.intersect_params(model.context)), site)
+    label = "may find what was there before"
+    return Finding(
+        "late-initialisation", "initialisation", Verdict.REFUTED, text, site.stmt.span, label=label, notes=notes,
+        help=help, place=place,
+    )  # fmt: skip
+
+
+def finished(model: Model, ordering: Ordering) -> list[Finding]:
+    """Bulk copies that nobody waits for."""
+    findings: list[Finding] = []
+    for site in model.sites:
+        orders = {a.order for a in site.accesses}
+        if Order.ASYNC_BULK in orders:
+            seen = list(ordering.protocol.observed(site).values())
+            what, help = "bulk copy", "wait for the phase that counts its bytes before the block ends"
+        elif Order.BULK_READ in orders:
+            seen = [ordering.completed(site, Order.BULK_READ)]
+            what, help = "bulk store", "wait for its group (bulk_wait_read 0) at the end of the role that issues it"
+        else:
+            continue
+        left = ordering.issued(site).domain()
+        for times in seen:
+            left = left.subtract(times.domain())
+        if model.nothing(left):
+            continue
+        text = f"a {what} may still be under way when the block ends"
+        if not model.domain(site)[1]:
+            findings.append(unknown("progress-unknown", "progress", site.stmt.span, f"cannot exclude: {text}", help))
+            continue
+        place = place_of(model.kernel, smallest(left.intersect_params(model.context)), site)
+        findings.append(
+            Finding("unfinished-copy", "progress", Verdict.REFUTED, text, site.stmt.span, help=help, place=place)
+        )
+    return findings
