@@ -73,6 +73,7 @@ body {{
         copy c[program_id(0) * 64 + c0, program_id(1) * 64 + c1] <- out[c0, c1] shape 64x64 if (program_id(0) * 64 + c0 < M) & (program_id(1) * 64 + c1 < N) via tma.store
         bulk_commit
       }}
+      bulk_wait 0
     }}
   }}
 }}
@@ -89,7 +90,7 @@ EDITS = {
     "the store's source is overwritten": ("bulk_wait_read 0\n        ", "", "races"),
     "one store may be unread": ("bulk_wait_read 0", "bulk_wait_read 1", "races"),
     "the wait of one thread alone": (_WAIT, "bulk_wait_read 0\n        copy out", "races"),
-    "stores are not committed": ("via tma.store\n        bulk_commit", "via tma.store", "races"),
+    "stores are not committed": ("via tma.store\n        bulk_commit", "via tma.store", "progress"),
     "no proxy fence": ("proxy_fence\n        ", "", "races"),
     "the fence comes after the barrier": ("proxy_fence\n        barrier", "barrier\n        proxy_fence", None),
     "the fence comes too early": ("copy out[c0, c1] <-", "proxy_fence\n        copy out[c0, c1] <-", None),
