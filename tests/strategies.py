@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from argus import mutate
 from argus.ir.instruction import MMA
-from argus.ir.nodes import CommitGroup, Kernel, Roles
+from argus.ir.nodes import CommitGroup, Kernel, Roles, WaitCounts
 from argus.ir.text import parse_kernel
 from argus.ir.visit import walk
 from argus.ir.wellformed import check_explicit
@@ -21,6 +21,7 @@ from argus.simulate.sizes import admissible, integer_parameters, size_vectors
 from tests.asynchronous import relays, shares, streams
 from tests.contractions import contractions
 from tests.copies import copies
+from tests.loads import loads
 from tests.stores import stores
 
 # ---------------------------------------------------------------------------- families
@@ -388,7 +389,8 @@ def kernels() -> st.SearchStrategy[Kernel]:
         gathers(),
         transposes(),
     )
-    asynchronous = (pipeline(), copies(), streams(), shares(), relays(), contractions(), contractions(), stores())
+    threads = (pipeline(), copies(), loads())
+    asynchronous = (*threads, streams(), shares(), relays(), contractions(), contractions(), stores())
     # More of the asynchronous ones turn out ill-formed: drawn three times in five, they are half of what is left.
     drawn = st.sampled_from((asynchronous, asynchronous, asynchronous, synchronous, synchronous))
     both = drawn.flatmap(lambda families: st.one_of(*families))
@@ -421,6 +423,6 @@ def mutations(kernel: Kernel) -> st.SearchStrategy[Mutation]:
     found = mutate.mutations(kernel)
     ordering = [m for m in found if m.kind in _ORDER]
     chosen = st.sampled_from(found)
-    if ordering and any(isinstance(s, CommitGroup | Roles) for s in walk(kernel.body)):
+    if ordering and any(isinstance(s, CommitGroup | Roles | WaitCounts) for s in walk(kernel.body)):
         chosen = st.one_of(st.sampled_from(ordering), st.sampled_from(ordering), chosen)
     return chosen.filter(lambda m: not check_explicit(m.kernel))

@@ -7,7 +7,7 @@ import pytest
 from tests.verify.differential import Tally, run
 
 SEED = 20
-ASYNCHRONOUS = ("pipeline", "copies", "streams", "shares", "relays", "contractions", "stores")
+ASYNCHRONOUS = ("pipeline", "copies", "loads", "streams", "shares", "relays", "contractions", "stores")
 
 
 def agreed(tally: Tally, count: int) -> None:
