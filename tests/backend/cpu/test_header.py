@@ -136,3 +136,38 @@ def test_an_access_outside_of_shared_memory() -> None:
     x = np.zeros(64, np.float32)
     with pytest.raises(LaunchError, match="thread 16: store_shared: byte 256 is outside of the block's 256 bytes"):
         run_cpu(compiled(source, "outside"), signature({"x": float32}, ("fault",), 2, 256), [x, 4], (1,), 1)
+
+
+WAVES = """
+ARGUS_KERNEL(waves, 128)(const float* ARGUS_RESTRICT x, float* ARGUS_RESTRICT y, int scattered) {
+    ARGUS_SHARED(smem, 1024);
+    const int thread = argus::thread_id(), wave = thread / 64 * 256;
+    alignas(16) float zero[1] = {}, r[1];
+    argus::store_shared<1>(smem, thread * 4, zero);
+    argus::store_shared<1>(smem, 512 + thread * 4, zero);
+    argus::load_to_lds(smem, scattered && thread % 64 ? 0 : wave + thread % 64 * 4, x, thread);
+    argus::load_to_lds_or_zero(smem, 512 + wave + thread % 64 * 4, x, 128 + thread, thread % 2 == 0);
+    argus::wait_counts<1, 0>();
+    argus::wave_barrier();
+    argus::load_shared<1>(smem, (127 - thread) * 4, r);
+    y[thread] = r[0];
+    argus::load_shared<1>(smem, 512 + (127 - thread) * 4, r);
+    y[128 + thread] = r[0];
+    argus::wave_barrier();
+    argus::wait_counts<0, -1>();
+    argus::wave_barrier();
+    argus::load_shared<1>(smem, 512 + (127 - thread) * 4, r);
+    y[256 + thread] = r[0];
+}
+"""
+
+
+@pytest.mark.parametrize("scattered", [0, 1])
+def test_loads_to_lds_come_as_late_as_their_wait_and_where_lane_0_points(scattered: int) -> None:
+    x, y = np.arange(1, 257, dtype=np.float32), np.zeros(384, np.float32)
+    kernel = signature({"x": float32, "y": float32}, ("scattered",), 2, 1024, 64)
+    run_cpu(compiled(WAVES, "waves", 64), kernel, [x, y, scattered], (1,), 1)
+    second = np.where(np.arange(128) % 2 == 0, x[128:], 0)
+    np.testing.assert_array_equal(y[:128], x[127::-1])
+    np.testing.assert_array_equal(y[128:256], 0)
+    np.testing.assert_array_equal(y[256:], second[::-1])
