@@ -162,9 +162,13 @@ def _kernel_only(function: _Function) -> _Function:
 
 
 @_kernel_only
-def grid(x: Any, y: Any = None, z: Any = None, *, group: Any = 1, persistent: Any = False) -> Any:
+def grid(
+    x: Any, y: Any = None, z: Any = None, *, group: Any = 1, cluster: Any = 1, persistent: Any = False
+) -> Any:
     """Declares the launch grid, one extent an axis, and gives the program ids: a scalar, or a tuple. Of two axes,
-    `group` rows are run at a time. With `persistent`, as many blocks as run at once share the programs of the grid."""
+    `group` rows are run at a time. `cluster` programs that follow one another along the first axis run together, and
+    bring once what a pipelined loop with producer warps loads for all of them; the first extent is rounded up to a
+    multiple of it. With `persistent`, as many blocks as run at once share the programs of the grid."""
 
 
 @_kernel_only

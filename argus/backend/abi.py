@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from argus.ir.expr import Coord, Param
 from argus.ir.expr import walk as walk_expr
+from argus.ir.instruction import BULK_LOADS, BULK_STORES
 from argus.ir.nodes import Access, Copy, Kernel, Programs, Scalar, Tensor
 from argus.ir.types import DType, int32, int64, uint8
 from argus.ir.visit import walk
@@ -36,9 +37,6 @@ class TensorMap:
     swizzle_bytes: int
 
 
-_BULK = ("tma.load", "tma.store")
-
-
 def box(access: Access, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The extents of a copied box along all dimensions of its tensor: 1 where it is at one place."""
     extents = iter(shape)
@@ -49,8 +47,8 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
     """The tensor maps of a kernel's bulk copies, each once, in program order."""
     found: dict[tuple[str, tuple[int, ...]], TensorMap] = {}
     for stmt in walk(kernel.body):
-        if isinstance(stmt, Copy) and stmt.instr in _BULK:
-            outside = stmt.src if stmt.instr == "tma.load" else stmt.dst
+        if isinstance(stmt, Copy) and stmt.instr in BULK_LOADS | BULK_STORES:
+            outside = stmt.src if stmt.instr in BULK_LOADS else stmt.dst
             key = (outside.obj, box(outside, stmt.shape))
             found.setdefault(key, TensorMap(f"{outside.obj}_map{len(found)}", *key, 128))
     return tuple(found.values())

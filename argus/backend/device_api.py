@@ -207,6 +207,9 @@ _HOPPER = (
        "threads, and to the copy engine", "", _NVIDIA),
     _f("mbarrier_arrive", "", "void", _SHARED, "one lane arrives, after all lanes of the warp reached this", "",
        _NVIDIA, True),
+    _f("mbarrier_arrive_cluster", "int CLUSTER", "void", _SHARED,
+       "`mbarrier_arrive` on those at this place in all blocks of the cluster", "", ("cuda",), True),
+    _f("cluster_barrier", "", "void", "", "waits for all threads of the cluster", "", ("cuda",)),
     _f("mbarrier_expect", "", "void", f"{_SHARED}, int bytes",
        "one lane arrives and announces `bytes`, after all lanes of the warp reached this", "", _NVIDIA, True),
     _f("mbarrier_wait", "", "void", f"{_SHARED}, int parity",
@@ -217,6 +220,9 @@ _HOPPER = (
     _f("tma_load", "", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
        "one lane of the warp starts copying the map's box from corner `at`, innermost coordinate first, to smem + "
        "offset; its bytes count on the mbarrier at smem + barrier when they are there", "tma.load", _NVIDIA, True),
+    _f("tma_load_multicast", "int CLUSTER", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
+       "`tma_load` to this place in all blocks of the cluster, each of which counts the bytes", "tma.load.multicast",
+       ("cuda",), True),
     _f("tma_store", "", "void", f"{_SHARED}, const TensorMap& map, int... at",
        "starts copying from smem + offset to the map's box from corner `at`, innermost coordinate first; part of the "
        "thread's current group of bulk stores", "tma.store", _NVIDIA),

@@ -58,6 +58,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
         tuple(context.body),
         group=context.group,
         persistent=context.persistent,
+        cluster=context.cluster,
         span=function.span,
     )
 

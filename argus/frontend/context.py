@@ -118,6 +118,7 @@ class Context:
     grid: tuple[Expr, ...] | None = None
     group: int = 1
     persistent: bool = False
+    cluster: int = 1
     preconditions: list[Precondition] = field(default_factory=list)
     natural: set[str] = field(default_factory=set)
     sizes: list[str] = field(default_factory=list)

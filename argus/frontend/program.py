@@ -16,7 +16,8 @@ from argus.frontend.values import (
     describe,
     shape_text,
 )
-from argus.ir.expr import Const, Expr, Op, Param, ProgramId, Thread, walk
+from argus.ir.cluster import MAX_CLUSTER
+from argus.ir.expr import Const, Expr, Op, Param, ProgramId, Thread, op, walk
 from argus.ir.instruction.tiled import tiled_mma as spread
 from argus.ir.nodes import Assume, Barrier, CommitGroup, InRange, Requires, WaitGroup
 from argus.ir.types import MAX_EXTENT, int32
@@ -46,6 +47,9 @@ def grid(call: CallSite) -> Value:
         context.fail("bad-grid", "the grid is declared twice", call.span, "declare it once, at the top of the kernel")
     names = [n for n in ("x", "y", "z") if arguments.given(call, n)]
     extents = tuple(_launch_scalar(call, n, "an extent of the grid", "bad-grid") for n in names)
+    context.cluster = _cluster(call)
+    # Programs that fill up the last cluster: nothing tells them from the others.
+    extents = (_in_clusters(extents[0], context.cluster), *extents[1:])
     context.grid, context.group = extents, _group(call, len(names))
     context.persistent = arguments.flag(call, "persistent")
     ids = tuple(Tile((), int32, ProgramId(axis)) for axis in range(len(names)))
@@ -67,6 +71,26 @@ def _group(call: CallSite, axes: int) -> int:
             "bad-grid", f"`group` is an int32, and {group} is not", call.spans["group"], "8 is a good start"
         )
     return group
+
+
+def _cluster(call: CallSite) -> int:
+    """How many programs along the first axis share what they load."""
+    cluster = arguments.integer(call, "cluster", 1)
+    if not 1 <= cluster <= MAX_CLUSTER:
+        call.context.fail(
+            "bad-grid",
+            f"a cluster has 1 to {MAX_CLUSTER} blocks, and this one {cluster}",
+            call.spans["cluster"],
+            "2 is a good start",
+        )
+    return cluster
+
+
+def _in_clusters(extent: Expr, cluster: int) -> Expr:
+    """`extent` rounded up to a multiple of `cluster`."""
+    if cluster == 1:
+        return extent
+    return op("mul", op("floordiv", op("add", extent, Const(cluster - 1)), Const(cluster)), Const(cluster))
 
 
 def _launch_scalar(call: CallSite, name: str, what: str, code: str) -> Expr:

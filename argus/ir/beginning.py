@@ -8,6 +8,8 @@ from argus.ir.nodes import Barrier, Mbarrier, MbarrierFence, MbarrierInit, Stmt
 from argus.source import NO_SPAN, Span
 
 
-def initialisation(barriers: Iterable[Mbarrier], span: Span = NO_SPAN) -> tuple[Stmt, ...]:
-    """Initialises mbarriers so that all threads of the block, and the copy engine, find them ready after it."""
-    return (*(MbarrierInit(b.name, span) for b in barriers), MbarrierFence(span), Barrier(span))
+def initialisation(barriers: Iterable[Mbarrier], span: Span = NO_SPAN, cluster: int = 1) -> tuple[Stmt, ...]:
+    """Initialises mbarriers so that all threads of the block, or of the blocks of its cluster, and the copy engine find
+    them ready after it."""
+    meet = Barrier(span, "block" if cluster == 1 else "cluster")
+    return (*(MbarrierInit(b.name, span) for b in barriers), MbarrierFence(span), meet)

@@ -130,8 +130,9 @@ class Copy:
     "tma.load" is issued by one thread of the executing role for the whole box: no `layout`; `signal` is set; every
     source index is its value at the origin plus the `Coord` of its dimension, or one place for the whole box; `mask` is
     exactly "inside the tensor" and `other` 0, which is what the copy engine does at the edges; all of the box's bytes
-    are counted. "tma.store" is the same the other way round, without `signal` and `other`: thread 0 of the role issues
-    it, and it is complete as `BulkWait` says.
+    are counted. "tma.load.multicast" brings the box to this place in every block of the cluster, and its bytes count on
+    the `signal` of each. "tma.store" is the same the other way round, without `signal` and `other`: thread 0 of the
+    role issues it, and it is complete as `BulkWait` says.
     """
 
     dst: Access
@@ -206,9 +207,13 @@ class Mma:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All threads of the block meet; shared and global accesses before it are ordered before those after it."""
+    """All threads of the block meet; shared and global accesses before it are ordered before those after it.
+
+    In a role its threads alone; with `scope` "cluster", outside of roles, those of all blocks of the cluster
+    (barrier.cluster)."""
 
     span: Span = _span()
+    scope: str = "block"
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,10 +351,15 @@ class MbarrierExpect:
 
 @dataclass(frozen=True, slots=True)
 class MbarrierArrive:
-    """One lane of each warp of the role arrives on `barrier[index]`, after all lanes of the warp reached this."""
+    """One lane of each warp of the role arrives on `barrier[index]`, after all lanes of the warp reached this.
+
+    `scope` "block": on the block's own; "cluster": on that of every block of the cluster. To other blocks that tells
+    that phases and asynchronous accesses are over; it makes no ordinary access visible there.
+    """
 
     barrier: str
     index: Expr
+    scope: str = "block"
     span: Span = _span()
 
 
@@ -663,6 +673,9 @@ class Kernel:
     which keeps what they share in the cache. Program ids are a bijection of the hardware's block ids, so nothing that
     is proved depends on it.
     `persistent` (policy): no more blocks are launched than run at once, and each runs several programs (`Programs`).
+    `cluster`: that many blocks, of programs that follow one another along axis 0 from a multiple of `cluster` on, run
+    at the same time and reach each other's shared memory. The extent of axis 0 is a multiple of it, written as one.
+    All blocks of a cluster end together: see `argus.ir.cluster`.
     `remarks`: what passes have to tell the author, such as policies that they could not carry out.
     """
 
@@ -681,6 +694,7 @@ class Kernel:
     barriers: tuple[Mbarrier, ...] = ()
     group: int = 1
     persistent: bool = False
+    cluster: int = 1
     remarks: tuple[Diagnostic, ...] = field(default=(), compare=False, repr=False)
     span: Span = _span()
 

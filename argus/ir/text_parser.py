@@ -117,7 +117,8 @@ def _kernel(tree: Tree[Token]) -> Kernel:
     shared = tuple(_shared(c) for c in children("shared"))
     fragments = tuple(_fragment(c) for c in children("fragment"))
     scope = scope_of(params, (*shared, *fragments))
-    grid, group, *persistent = cast("list[Node | None]", children("grid")[0]) if "grid" in of else (None, None)
+    declared = cast("list[Node | None]", children("grid")[0]) if "grid" in of else [None, None, None]
+    grid, group, cluster, *persistent = declared
     target = children("target")
     warps = children("warps")[0]
     return Kernel(
@@ -136,6 +137,7 @@ def _kernel(tree: Tree[Token]) -> Kernel:
         barriers=tuple(_mbarrier(c) for c in children("mbarrier")),
         group=1 if group is None else _int(group),
         persistent=bool(persistent),
+        cluster=1 if cluster is None else _int(cluster),
     )
 
 
@@ -279,7 +281,7 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
         case "stage":
             return Stage(_name(kids[0]), _access(kids[2], scope), _shape(kids[3]), mask, other)
         case "barrier":
-            return Barrier()
+            return Barrier(scope=text("scope") or "block")
         case "commit":
             return CommitGroup()
         case "wait":
@@ -295,7 +297,7 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
         case "mbarrier_fence":
             return MbarrierFence()
         case "mbarrier_expect" | "mbarrier_arrive" | "mbarrier_wait":
-            return _mbarrier_step(str(tree.data), kids, scope)
+            return _mbarrier_step(str(tree.data), kids, text("scope"), scope)
         case "wait_counts" | "wave_barrier" | "wave_priority" | "sched_group":
             return _wave_step(str(tree.data), kids)
         case "bulk_commit" | "bulk_wait" | "bulk_wait_read":
@@ -355,13 +357,13 @@ def _wave_step(kind: str, kids: list[Node]) -> Stmt:
             return SchedGroup(mask, size, sync)
 
 
-def _mbarrier_step(kind: str, kids: list[Node], scope: Scope) -> Stmt:
+def _mbarrier_step(kind: str, kids: list[Node], where: str | None, scope: Scope) -> Stmt:
     barrier, index = _place(kids[0], scope)
     match kind:
         case "mbarrier_expect":
             return MbarrierExpect(barrier, index, _int(kids[1]))
         case "mbarrier_arrive":
-            return MbarrierArrive(barrier, index)
+            return MbarrierArrive(barrier, index, where or "block")
         case _:
             return MbarrierWait(barrier, index, _expr(kids[1], scope))
 

@@ -256,8 +256,9 @@ def print_kernel(kernel: Kernel) -> str:
     lines += (f"constexpr {_name(name)} = {_literal(value)}" for name, value in kernel.constexprs)
     if kernel.grid is not None:
         group = "" if kernel.group == 1 else f" group {kernel.group}"
+        cluster = f" cluster {kernel.cluster}" if kernel.cluster != 1 else ""
         persistent = " persistent" if kernel.persistent else ""
-        lines.append(f"grid [{_list(kernel.grid, scope)}]{group}{persistent}")
+        lines.append(f"grid [{_list(kernel.grid, scope)}]{group}{cluster}{persistent}")
     lines += (_precondition(p, scope) for p in kernel.preconditions)
     lines += map(_shared, kernel.shared)
     lines += map(_mbarrier, kernel.barriers)
@@ -370,8 +371,8 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
             via = "" if instr is None else f" via {_name(instr)}"
             grid = "" if warps is None else f" warps {print_shape(warps)}"
             return [f"{head} shape {print_shape(shape)}{via}{grid}"]
-        case Barrier():
-            return ["barrier"]
+        case Barrier(scope=where):
+            return ["barrier" if where == "block" else f"barrier scope {where}"]
         case CommitGroup():
             return ["commit_group"]
         case WaitGroup(pending=pending):
@@ -407,8 +408,8 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
             return ["mbarrier_fence"]
         case MbarrierExpect(barrier=name, index=index, bytes=count):
             return [f"mbarrier_expect {_place(name, index, scope)} bytes {count}"]
-        case MbarrierArrive(barrier=name, index=index):
-            return [f"mbarrier_arrive {_place(name, index, scope)}"]
+        case MbarrierArrive(barrier=name, index=index, scope=where):
+            return [f"mbarrier_arrive {_place(name, index, scope)}{'' if where == 'block' else f' scope {where}'}"]
         case MbarrierWait(barrier=name, index=index, parity=parity):
             return [f"mbarrier_wait {_place(name, index, scope)} parity {print_expr(parity, scope)}"]
         case Roles(roles=roles):

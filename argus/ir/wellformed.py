@@ -68,7 +68,7 @@ from argus.ir.typing_rules import Scope, expr_problems, index_problems, scope_of
 from argus.ir.waves import wave_step
 from argus.ir.wellformed_barriers import initialisations, named_barriers, running_counts
 from argus.ir.wellformed_explicit import explicit_problems
-from argus.ir.wellformed_hopper import barrier_problem, programs_placement, roles_placement
+from argus.ir.wellformed_hopper import barrier_problem, cluster_problems, programs_placement, roles_placement
 from argus.source import Span
 
 _ANY = (Tensor, Shared, Fragment)
@@ -136,6 +136,7 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
     yield from named_barriers(kernel)
     yield from initialisations(kernel)
     yield from running_counts(kernel)
+    yield from cluster_problems(kernel)
     yield from _body(kernel.body, scope)
 
 

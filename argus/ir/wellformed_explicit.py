@@ -34,7 +34,13 @@ from argus.ir.nodes import (
 from argus.ir.target import TARGETS, Target
 from argus.ir.visit import map_accesses, walk
 from argus.ir.waves import load_to_lds
-from argus.ir.wellformed_hopper import asynchronous_product, bulk_copy, mbarrier_declarations, step_problems
+from argus.ir.wellformed_hopper import (
+    asynchronous_product,
+    bulk_copy,
+    cluster_choreography,
+    mbarrier_declarations,
+    step_problems,
+)
 from argus.layout import FragmentLayout, extremes
 from argus.source import Span
 
@@ -52,6 +58,7 @@ def explicit_problems(kernel: Kernel) -> Iterator[Problem]:
         yield f"warps of {kernel.warp_size} threads: {target.name} has {target.warp_size}", kernel.span
     if kernel.persistent and not any(isinstance(s, Programs) for s in walk(kernel.body)):
         yield "sharing out the programs of the grid is still a policy", kernel.span
+    yield from cluster_choreography(kernel, target)
     parts = tuple(_programs(kernel))
     open_or_wrong = [*_declarations(kernel, parts), *mbarrier_declarations(kernel, target)]
     yield from open_or_wrong

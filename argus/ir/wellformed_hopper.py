@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import dropwhile, pairwise
 
+from argus.ir.cluster import MAX_CLUSTER, MULTICAST, clusters
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Thread, coords, walk
-from argus.ir.instruction import CopyRow, Order, WgmmaRow
+from argus.ir.instruction import BULK_LOADS, CopyRow, Order, WgmmaRow
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import (
     Access,
@@ -105,6 +106,38 @@ def _only_programs(body: tuple[Stmt, ...]) -> bool:
     return bool(body) and isinstance(body[0], Programs) and all(isinstance(s, BulkWait) for s in body[1:])
 
 
+def cluster_problems(kernel: Kernel) -> Iterator[Problem]:
+    """Clusters are blocks along axis 0; what reaches the other blocks of one needs one."""
+    count, span = kernel.cluster, kernel.span
+    if not 1 <= count <= MAX_CLUSTER:
+        yield f"a cluster has 1 to {MAX_CLUSTER} blocks, not {count}", span
+    elif count > 1 and (not kernel.grid or clusters(kernel.grid[0], count) is None):
+        yield f"the first extent of the grid is not written as a multiple of the cluster's {count} blocks", span
+    for stmt in walk_statements(kernel.body) if count == 1 else ():
+        if isinstance(stmt, MbarrierArrive) and stmt.scope != "block":
+            yield "an arrival reaches the blocks of a cluster, and the kernel has none", stmt.span
+        if isinstance(stmt, Barrier) and stmt.scope != "block":
+            yield "a barrier joins the blocks of a cluster, and the kernel has none", stmt.span
+        if isinstance(stmt, Copy) and stmt.instr == MULTICAST:
+            yield f"{MULTICAST} reaches the blocks of a cluster, and the kernel has none", stmt.span
+
+
+def cluster_choreography(kernel: Kernel, target: Target) -> Iterator[Problem]:
+    """Blocks of a cluster are made of roles; before those, all of them meet wherever threads do."""
+    if kernel.cluster == 1:
+        return
+    if "sm_90a" not in target.architectures:
+        yield f"{target.name} has no clusters", kernel.span
+    work = _started([s for s in kernel.body if not isinstance(s, Tag | AssertTags | Spec)])
+    if len(work) != 1 or not isinstance(work[0], Roles):
+        yield "roles are all that a block of a cluster runs, once its mbarriers are initialised", kernel.span
+    for stmt in walk_statements(kernel.body):
+        outside = any(stmt is s for s in kernel.body)
+        if isinstance(stmt, Barrier) and stmt.scope != ("cluster" if outside else "block"):
+            where = "before the roles of a cluster, all of its blocks" if outside else "in a role, its threads alone"
+            yield f"{where} meet at a barrier", stmt.span
+
+
 def _budgets(kernel: Kernel, roles: tuple[Role, ...], span: Span) -> Iterator[Problem]:
     given = [r for r in roles if r.registers is not None]
     if not given:
@@ -140,7 +173,7 @@ def _whole(role: Role) -> int:
 def _issuers(roles: tuple[Role, ...]) -> Iterator[Problem]:
     for role in roles:
         issues = any(
-            isinstance(s, MbarrierExpect) or (isinstance(s, Copy) and s.instr == "tma.load")
+            isinstance(s, MbarrierExpect) or (isinstance(s, Copy) and s.instr in BULK_LOADS)
             for s in walk_statements(role.body)
         )
         if issues and role.num_warps != 1:
@@ -188,6 +221,8 @@ def mbarrier_declarations(kernel: Kernel, target: Target) -> Iterator[Problem]:
 
 def step_problems(stmt: MbarrierExpect | MbarrierArrive | MbarrierWait) -> Iterator[Problem]:
     """Bytes that an mbarrier can count."""
+    if isinstance(stmt, MbarrierArrive) and stmt.scope not in ("block", "cluster"):
+        yield f"nothing arrives at the scope of a {stmt.scope}", stmt.span
     if isinstance(stmt, MbarrierExpect) and (stmt.bytes % 16 or not 0 < stmt.bytes <= _MAX_COUNT):
         yield f"no phase of mbarrier `{stmt.barrier}` expects {stmt.bytes} bytes", stmt.span
 
@@ -213,10 +248,10 @@ def bulk_copy(stmt: Copy, row: CopyRow, kernel: Kernel) -> Iterator[Problem]:
     leading = len(inside.index) - rank
     *rows, column = inside.index[max(leading, 0) :]
     panel = stmt.shape[-1]
-    placed = leading >= 0 and tuple(rows) == coords(rank)[:-1] and all(map(_uniform, inside.index[:leading]))
-    if not placed or not _in_panel(column, rank - 1, panel):
-        yield f"{row.name} moves a whole panel of `{tile.name}`: a place, then the coordinates", span
-    elif tile.shape[leading:-1] != stmt.shape[:-1] or panel * tile.dtype.bytes != ROW_BYTES:
+    placed = leading >= 0 and tuple(rows[1:]) == coords(rank)[1:-1] and all(map(_uniform, inside.index[:leading]))
+    if not placed or not _in_atoms(rows[0]) or not _in_panel(column, rank - 1, panel):
+        yield f"{row.name} moves rows of a panel of `{tile.name}`: a place, then the coordinates", span
+    elif tile.shape[leading + 1 : -1] != stmt.shape[1:-1] or panel * tile.dtype.bytes != ROW_BYTES:
         yield f"{row.name} moves boxes of {tile.name} with rows of {ROW_BYTES} bytes, not {stmt.shape}", span
     if max(stmt.shape) > MAX_BOX:
         yield f"a box has at most {MAX_BOX} elements in each dimension, not {stmt.shape}", span
@@ -231,6 +266,19 @@ def bulk_copy(stmt: Copy, row: CopyRow, kernel: Kernel) -> Iterator[Problem]:
         yield f"{row.name} fills with zeros outside of the tensor", span
     if stmt.other is not None and (stmt.other.value != 0 or not load):
         yield f"{row.name} fills with {'zeros' if load else 'nothing'} outside of the tensor", span
+
+
+def _in_atoms(expr: Expr) -> bool:
+    """Whether `expr` is c0, plus a start in units of the rows after which the swizzle repeats."""
+    match expr:
+        case Coord(axis=0):
+            return True
+        case Op(op="add", args=(Coord(axis=0), start)) | Op(op="add", args=(start, Coord(axis=0))):
+            unit = SWIZZLE_ATOM // ROW_BYTES
+            factor = start.args[1] if isinstance(start, Op) and start.op == "mul" and _uniform(start) else start
+            return isinstance(factor, Const) and int(factor.value) % unit == 0
+        case _:
+            return False
 
 
 def _in_panel(expr: Expr, axis: int, panel: int) -> bool:

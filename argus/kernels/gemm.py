@@ -84,6 +84,7 @@ def gemm(
     PRODUCERS: al.constexpr = 4,
     GROUP: al.constexpr = 8,
     DEPTH: al.constexpr = 0,
+    CLUSTER: al.constexpr = 1,
 ):
     assert DEPTH == 0 or (len(A) == 3 and len(B) == 3 and len(C) == 5), "parts are those of one product"
     a, b = in_order(a, A, ("M K", "Z M K")), in_order(b, B, ("N K", "Z N K"))
@@ -96,10 +97,12 @@ def gemm(
         first = z * DEPTH
         last = al.minimum(first + DEPTH, K)
     elif len(c.shape) == 3:
-        pid_m, pid_n, z = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), c.shape[0], persistent=PRODUCERS > 0)
+        rows, columns = al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N)
+        pid_m, pid_n, z = al.grid(rows, columns, c.shape[0], cluster=CLUSTER, persistent=PRODUCERS > 0)
         first, last = 0, K
     else:
-        pid_m, pid_n = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), group=GROUP, persistent=PRODUCERS > 0)
+        rows, columns = al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N)
+        pid_m, pid_n = al.grid(rows, columns, group=GROUP, cluster=CLUSTER, persistent=PRODUCERS > 0)
         z, first, last = 0, 0, K
     if len(a.shape) == 3:
         al.tag(a, lambda z, m, k: (z, m, k))

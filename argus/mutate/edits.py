@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import isinf
 
+from argus.ir.cluster import MULTICAST
 from argus.ir.expr import Const, Elem, Expr, Op, children, elements, rewrite
 from argus.ir.nodes import (
     Access,
@@ -135,6 +136,8 @@ def _mbarrier(stmt: MbarrierExpect | MbarrierArrive | MbarrierWait) -> Iterator[
             yield "expect bytes twice", Kind.COUNT, (stmt, stmt)
         case MbarrierArrive():
             yield "arrive twice", Kind.COUNT, (stmt, stmt)
+            if stmt.scope == "cluster":
+                yield "arrive in this block alone", Kind.SCOPE, (replace(stmt, scope="block"),)
         case MbarrierWait(parity=parity):
             flipped = Op("mod", (_plus(parity, 1), Const(2, parity.dtype)), parity.dtype)
             yield "wait for the other parity", Kind.COUNT, (replace(stmt, parity=flipped),)
@@ -169,6 +172,8 @@ def _wait_counts(stmt: WaitCounts) -> Iterator[Edit]:
 
 def _copy(stmt: Copy) -> Iterator[Edit]:
     yield "drop a copy", Kind.STATEMENT, ()
+    if stmt.instr == MULTICAST:
+        yield "copy to this block alone", Kind.SCOPE, (replace(stmt, instr="tma.load"),)
     yield from _indices("source", stmt.src.index, lambda index: replace(stmt, src=Access(stmt.src.obj, index)))
     yield from _indices("target", stmt.dst.index, lambda index: replace(stmt, dst=Access(stmt.dst.obj, index)))
     if stmt.signal is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from argus.diagnostic import Note
+from argus.ir.instruction import BULK_LOADS
 from argus.ir.nodes import Barrier, Copy, Kernel, Mbarrier, Roles, Shared, Stmt
 from argus.ir.visit import walk
 from argus.layout.swizzle import SwizzledLayout
@@ -122,7 +123,7 @@ def _reuse(kernel: Kernel) -> tuple[tuple[Stmt, ...], dict[str, Life]]:
 
 
 def _bulk(stmt: Stmt) -> bool:
-    return isinstance(stmt, Copy) and stmt.instr == "tma.load"
+    return isinstance(stmt, Copy) and stmt.instr in BULK_LOADS
 
 
 def _with_body(kernel: Kernel, old: tuple[Stmt, ...], new: tuple[Stmt, ...]) -> Kernel:

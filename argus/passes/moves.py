@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.ir.expr import Const, Coord, Expr
-from argus.ir.instruction import CopyRow
+from argus.ir.instruction import BULK_LOADS, BULK_STORES, CopyRow
 from argus.ir.locality import cells
 from argus.ir.nodes import Access, Copy, Fragment, Kernel, MemoryObject, Shared, Stmt, Tensor
 from argus.ir.target import TARGETS, Target
@@ -74,7 +74,7 @@ def usable(row: CopyRow, target: Target) -> bool:
 
 def by_engine(stmt: Stmt) -> bool:
     """Whether the copy engine does the copy, so that no thread has a part in it."""
-    return isinstance(stmt, Copy) and stmt.instr in ("tma.load", "tma.store")
+    return isinstance(stmt, Copy) and stmt.instr in BULK_LOADS | BULK_STORES
 
 
 def select(kernel: Kernel, copy: Copy) -> str | None:

@@ -57,6 +57,7 @@ def issue(block: Block, stmt: Copy, signal: Signal, frame: Frame) -> None:
         barrier,
         phase,
         prod(stmt.shape) * memory.dtype.bytes,
+        frame.team.clock.ended(),
     )
     if block.early:
         land(block, transfer)
@@ -80,4 +81,5 @@ def land(block: Block, transfer: Bulk) -> None:
             f" of {barrier.label} was told to expect"
         )
         mbarrier.problem(block, step, barrier, "phase-overrun", text)
+    np.maximum(barrier.clock.over, transfer.after, out=barrier.clock.over)
     barrier.complete()

@@ -18,23 +18,30 @@ from argus.simulate.numeric import Array
 @dataclass(slots=True)
 class Clock:
     """`known`: what all threads of the team are ordered after. `fenced`: ordinary accesses that a proxy fence has
-    ordered before asynchronous ones."""
+    ordered before asynchronous ones. `over`: phases that are over, as bulk copies tell as well: they were issued after
+    them, but pass on nobody's accesses."""
 
     known: Array
     fenced: Array
+    over: Array
 
     @staticmethod
     def start(components: int) -> Clock:
         """Nothing has happened."""
-        return Clock(np.zeros(components, dtype=np.int64), np.zeros(components, dtype=np.int64))
+        return Clock(*(np.zeros(components, dtype=np.int64) for _ in range(3)))
 
     def copy(self) -> Clock:
-        return Clock(self.known.copy(), self.fenced.copy())
+        return Clock(self.known.copy(), self.fenced.copy(), self.over.copy())
 
     def join(self, other: Clock) -> None:
         """Learn all that `other` knows."""
         np.maximum(self.known, other.known, out=self.known)
         np.maximum(self.fenced, other.fenced, out=self.fenced)
+        np.maximum(self.over, other.over, out=self.over)
+
+    def ended(self) -> Array:
+        """What has happened, whoever's accesses that orders."""
+        return np.maximum(self.known, self.over)
 
 
 @dataclass(slots=True, eq=False)

@@ -32,7 +32,8 @@ class Landing:
 
 @dataclass(slots=True, eq=False)
 class Bulk:
-    """A box on its way; `nbytes` are counted on `barrier`, in the phase after the first `phase` ones."""
+    """A box on its way; `nbytes` are counted on `barrier`, in the phase after the first `phase` ones. `after`: what had
+    happened when it was issued (`Clock.ended`)."""
 
     step: Step
     memory: Memory
@@ -44,6 +45,7 @@ class Bulk:
     barrier: Mbarrier
     phase: int
     nbytes: int
+    after: Array
 
 
 @dataclass(slots=True, eq=False)

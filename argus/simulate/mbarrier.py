@@ -231,7 +231,7 @@ def meet(block: Block, stmt: BarrierSync | BarrierArrive, frame: Frame) -> Waiti
 
 def _current(block: Block, barrier: Mbarrier, step: Step) -> bool:
     """Whether the team knows that the phases before the current one are complete; reported if it does not."""
-    known = int(step.frame.team.clock.known[barrier.component])
+    known = int(step.frame.team.clock.ended()[barrier.component])
     if known < barrier.phase:
         text = (
             f"nothing orders this arrival on {barrier.label} after the end of the phase before:"

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 
 from argus.diagnostic import Diagnostic, LaunchError
+from argus.ir.cluster import unite
 from argus.ir.expr import Expr
 from argus.ir.nodes import Kernel, Spec, Tag
 from argus.ir.rescaling import accumulators
@@ -51,11 +52,12 @@ def simulate(
     `tags`: carry tags and evaluate tag assertions (docs/tags.md). `schedule` orders what runs side by side in a block
     (argus/simulate/schedule.py): "program", "reverse", "lazy", "eager-ROLE" or "random(SEED)". Values are the same
     under all of them unless there is a race. A persistent kernel's programs are shared out to `resident` blocks; those
-    of `blocks` all go to one, in that order.
+    of `blocks` all go to one, in that order. A cluster runs as one block (`argus.ir.cluster`).
 
     Raises `LaunchError` for arguments that break a precondition, `NotReplayable` for a loop of more than
     2^20 iterations.
     """
+    kernel = unite(kernel)
     params = launch.bind(kernel, arguments)
     launch.check_ranges(kernel, arguments, params)
     run = prepare(kernel, params, _dense(kernel, arguments), checks, tags, stop_at_first, MOST_ITERATIONS)
@@ -70,7 +72,7 @@ def explore(
 
     Raises `NotReplayable` if there are more than `most` schedules.
     """
-    count = 0
+    kernel, count = unite(kernel), 0
     for early in (False, True):
         path: Path | None = Path()
         while path is not None:

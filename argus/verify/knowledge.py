@@ -47,7 +47,11 @@ class Wait:
 
 
 class Knowledge:
-    """When roles know what others did, through the arrivals and waits of a protocol."""
+    """When roles know what others did, through the arrivals and waits of a protocol.
+
+    What arrives may also be bulk copies: who has seen that one is complete knows what phases were over when it was
+    issued.
+    """
 
     def __init__(self, model: Model, arrivals: list[Event], waits: list[Wait]) -> None:
         self.model, self.waits = model, waits
@@ -55,7 +59,7 @@ class Knowledge:
         self._whole: dict[str, list[Event]] = {}
         for event in arrivals:
             role = event.site.role
-            if role is not None and event.units >= role.num_warps:  # one warp's arrival says nothing of the others
+            if role is not None and not 0 < event.units < role.num_warps:  # one warp's says nothing of the others
                 self._whole.setdefault(role.name, []).append(event)
         self._heard: dict[int, dict[str, Map]] = {}
         self._told: dict[tuple[int, str, int], list[Map]] = {}

@@ -13,9 +13,9 @@ import numpy as np
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, LoopVar, Param, ProgramId
-from argus.ir.instruction import INSTRUCTIONS, MMA
+from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS, MMA
 from argus.ir.instruction.tiled import tiled_mma
-from argus.ir.nodes import Access, Copy, Fragment, Mma, Shared, Tensor
+from argus.ir.nodes import Access, Copy, Fragment, Kernel, Mma, Shared, Tensor
 from argus.ir.target import TARGETS
 from argus.ir.waves import counted, in_lane_order
 from argus.layout import FragmentLayout, LayoutError
@@ -30,8 +30,8 @@ from argus.verify.relations import Model, smallest
 from argus.verify.solver import z3
 
 
-def check(bounds: BoundsChecker, model: Model) -> list[Finding]:
-    """All machine rules of one kernel.
+def check(bounds: BoundsChecker, model: Model, launched: Kernel) -> list[Finding]:
+    """All machine rules of one kernel; `launched`: as its blocks are, each with a budget of its own.
 
     A broken rule on how data is laid out shows at any launch: it gets the smallest, for the replay.
     """
@@ -41,7 +41,7 @@ def check(bounds: BoundsChecker, model: Model) -> list[Finding]:
         if finding.code in _SHOWS_IN_DATA and finding.place is None and exact and not domain.is_empty():
             finding = replace(finding, place=place_of(model.kernel, smallest(domain), site))
         statements.append(finding)
-    return [*_memory(bounds), *_registers(bounds), *statements]
+    return [*_memory(launched), *_registers(launched), *statements]
 
 
 _SHOWS_IN_DATA = ("misaligned-vector", "lds-lane-order", "matrix-row-layout", "mma-operand-layout")
@@ -55,8 +55,8 @@ def _refuse(code: str, span: Span, message: str, help: str) -> Finding:
 # ---------------------------------------------------------------------------- budgets
 
 
-def _memory(bounds: BoundsChecker) -> list[Finding]:
-    kernel, findings = bounds.kernel, []
+def _memory(kernel: Kernel) -> list[Finding]:
+    findings = []
     target = TARGETS[kernel.target or "sm_80"]
     for tile in kernel.shared:
         assert tile.layout is not None and tile.offset is not None
@@ -91,8 +91,7 @@ def _memory(bounds: BoundsChecker) -> list[Finding]:
     return findings
 
 
-def _registers(bounds: BoundsChecker) -> list[Finding]:
-    kernel = bounds.kernel
+def _registers(kernel: Kernel) -> list[Finding]:
     target = TARGETS[kernel.target or "sm_80"]
     largest = max(kernel.fragments, key=_words, default=None)
     if largest is not None and _words(largest) > target.registers:
@@ -129,7 +128,7 @@ def _statements(bounds: BoundsChecker) -> Iterator[tuple[Site, Finding]]:
 
 def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
     kernel = bounds.kernel
-    if stmt.instr in ("tma.load", "tma.store"):
+    if stmt.instr in BULK_LOADS | BULK_STORES:
         return _bulk(bounds, site, stmt)
     if stmt.instr is None or stmt.layout is None:
         return []
@@ -172,7 +171,7 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
 
 def _bulk(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
     """The first element of a box lies at a multiple of 16 bytes of its row: H200s stop at others (measured)."""
-    outside = stmt.src if stmt.instr == "tma.load" else stmt.dst
+    outside = stmt.src if stmt.instr in BULK_LOADS else stmt.dst
     solver, dtype = bounds.solver, bounds.kernel.object(outside.obj).dtype
     origin = solver.integer(outside.index[-1]) - solver.integer(Coord(len(stmt.shape) - 1))
     answer = solver.holds(origin % (16 // dtype.bytes) == 0, bounds.facts(site))

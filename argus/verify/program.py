@@ -308,10 +308,9 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 
 
 def _arrived_on(stmt: Stmt) -> str:
-    """The barrier at which a statement arrives or announces bytes; "" for others."""
-    if isinstance(stmt, MbarrierArrive | MbarrierExpect | BarrierSync | BarrierArrive):
-        return stmt.barrier
-    return ""
+    """The barrier at which a statement arrives, announces bytes or brings them; "" for others."""
+    used = None if isinstance(stmt, MbarrierWait) else barrier_use(stmt)
+    return "" if used is None else used[0]
 
 
 def mbarrier_use(stmt: Stmt) -> tuple[str, Expr] | None:

@@ -34,6 +34,7 @@ from argus.ir.nodes import (
     MbarrierArrive,
     MbarrierExpect,
     MbarrierWait,
+    Stmt,
 )
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.knowledge import Event, Knowledge, Wait
@@ -68,6 +69,12 @@ class Protocol:
         for barrier in (*model.kernel.barriers, *self._named_barriers()):
             self._read(barrier)
         self.knowledge = Knowledge(model, self.arrivals, self.waits)
+        near = [e for e in self.arrivals if not _elsewhere(e.site.stmt)]
+        self.ordinary = Knowledge(model, near, self.waits) if len(near) < len(self.arrivals) else self.knowledge
+        """Of ordinary accesses: arrivals in other blocks of the cluster do not tell of them."""
+        copies = [e for e in self.signals if not self._announced_by(e)]
+        self._order = Knowledge(model, [*self.arrivals, *copies], self.waits) if copies else self.knowledge
+        """Of phases alone, whose order bulk copies of other roles than the announcing one pass on as well."""
 
     # ------------------------------------------------------------------ reading the protocol
 
@@ -293,7 +300,7 @@ class Protocol:
             for keys, event in product(self._guesses(ring, copy), expects):
                 alike = self.model.same(isl.Map.from_range(keys.range()), isl.Map.from_range(event.keys.range()))
                 alike = alike and keys.intersect_params(self.model.context).is_injective()
-                if alike and event.site.role is copy.role:
+                if alike and (event.site.role is copy.role or len(expects) == 1):
                     signals.append(self._event(copy, keys))
                     brought[event.site.index] += signals[-1].bytes
                     break
@@ -306,6 +313,10 @@ class Protocol:
             text = f"the copies that signal mbarrier '{name}' are not those that it was told of"
         site = expects[0].site if expects else copies[0]
         return self._broken("transaction-bytes", text, "announce exactly the bytes of the copies", site)
+
+    def _announced_by(self, signal: Event) -> bool:
+        """Whether the role of a signalled copy announces its bytes."""
+        return any(e.bytes and e.barrier == signal.barrier and e.site.role is signal.site.role for e in self.arrivals)
 
     def _broken(self, code: str, text: str, help: str, site: Site) -> Finding:
         domain = self.model.domain(site)[0]
@@ -410,7 +421,7 @@ class Protocol:
         early = before.domain()
         if self.model.nothing(early):
             return []
-        for known in self.knowledge.spread(self.knowledge.heard(before, event.barrier), role.name):
+        for known in self._order.spread(self._order.heard(before, event.barrier), role.name):
             early = early.subtract(known.apply_range(self.later).intersect(done).domain())
             if self.model.nothing(early):
                 return []
@@ -423,6 +434,11 @@ class Protocol:
                 "wait for the phase, directly or through other barriers, before arriving for the next",
             )
         ]
+
+
+def _elsewhere(stmt: Stmt) -> bool:
+    """Whether a statement arrives in another block of the cluster."""
+    return isinstance(stmt, MbarrierArrive) and stmt.scope == "cluster"
 
 
 def _called(barrier: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from argus.diagnostic import Severity, SourceError, Verdict
+from argus.ir.cluster import unite
 from argus.ir.nodes import Assume, Kernel
 from argus.ir.text import print_expr
 from argus.ir.wellformed import check_explicit
@@ -52,6 +53,7 @@ def verify(kernel: Kernel, limit_s: float = DEFAULT_LIMIT_S) -> Report:
     if problems:
         raise SourceError(*problems)
     run = _Run(kernel, limit_s)
+    kernel = unite(kernel)
     findings = run.findings()
     refused = [f for f in findings if f.property == "machine" and f.verdict is Verdict.REFUTED and f.place is None]
     if refused:
@@ -71,7 +73,7 @@ class _Run:
     """The engines on one kernel, with a deadline; what fails to finish is unknown."""
 
     def __init__(self, kernel: Kernel, limit_s: float) -> None:
-        self.kernel, self.started = spelled(kernel), time.monotonic()
+        self.launched, self.kernel, self.started = kernel, spelled(unite(kernel)), time.monotonic()
         self.deadline = self.started + limit_s
         self.timings: list[Timing] = []
 
@@ -97,7 +99,7 @@ class _Run:
         checks: list[tuple[str, str, Callable[[], list[Finding]]]] = [
             ("bounds", "z3", bounds.run),
             ("convergence", "z3", lambda: convergence.check(bounds)),
-            ("machine", "z3+tables", lambda: machine.check(bounds, model)),
+            ("machine", "z3+tables", lambda: machine.check(bounds, model, self.launched)),
             ("machine", "tables", lambda: ownership.check(self.kernel, model.sites)),
             ("initialisation", "isl", lambda: initialisation.check(model, analysis)),
             ("progress", "isl", steps.check),

@@ -132,9 +132,14 @@ BROKEN: dict[str, tuple[Edit, str]] = {
         copy(src=Access("a", (op("add", Thread(), C0), C1)), mask=None, other=None), "a start plus c0 to c1"),
     "bulk copy of the transpose": (
         copy(src=Access("a", (C1, C0)), mask=None, other=None), "a start plus c0 to c1"),
-    "bulk copy to part of a tile": (copy(dst=Access("at", (Const(0), op("add", C0, Const(8)), C1))), "a whole panel"),
-    "bulk copy to a stage of the element": (copy(dst=Access("at", (C0, C0, C1))), "a whole panel"),
-    "box of another shape": (copy(shape=(32, 64)), "moves boxes of at"),
+    "bulk copy from inside of a swizzle on": (
+        copy(dst=Access("at", (Const(0), op("add", C0, Const(4)), C1))), "rows of a panel"),
+    "bulk copy to a stage of the element": (copy(dst=Access("at", (C0, C0, C1))), "rows of a panel"),
+    "box of another shape": (copy(shape=(64, 32)), "moves boxes of at"),
+    "multicast without a cluster": (copy(instr="tma.load.multicast"), "the kernel has none"),
+    "arrival in no cluster": (on(MbarrierArrive, lambda s: replace(s, scope="cluster")), "the kernel has none"),
+    "cluster of a grid of any extent": (lambda k: replace(k, cluster=2), "not written as a multiple"),
+    "cluster of many": (lambda k: replace(k, cluster=16), "a cluster has 1 to 8 blocks"),
     "unaligned tensor": (tensor(alignment=8), "aligned to 16 bytes"),
     "tensor of strided rows": (tensor(strides=(Const(1, M.dtype), Const(2, M.dtype))), "of stride 1"),
     "mask of something else": (copy(mask=lt(C0, Const(5))), "masks nothing but"),

@@ -33,7 +33,7 @@ class CpuFunction:
 
         return write
 
-    def resident(self, threads: int, shared_bytes: int) -> int:
+    def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
         """As `argus.backend.launch.plan.Function`: two, so that blocks have several programs also in small grids."""
         return 2
 

@@ -52,7 +52,7 @@ def run_cpu(
         function = CpuFunction(binary, workers)
         blocks, claimed = (sizes[0], sizes[1], sizes[2]), shared_bytes(kernel)
         if persistent(kernel):
-            blocks = (min(prod(blocks), function.resident(kernel.num_threads, claimed)), 1, 1)
+            blocks = (min(prod(blocks), function.resident(kernel.num_threads, claimed, kernel.cluster)), 1, 1)
         function.prepare(pointers, blocks, kernel.num_threads, claimed)()
 
 

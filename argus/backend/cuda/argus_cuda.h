@@ -11,6 +11,8 @@
 #define ARGUS_GRID_CONSTANT const __grid_constant__
 #define ARGUS_KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads) name
 #define ARGUS_ROLES_KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads, 1) name
+#define ARGUS_CLUSTER_KERNEL(name, threads, blocks) \
+    extern "C" __global__ void __cluster_dims__(blocks, 1, 1) __launch_bounds__(threads, 1) name
 #define ARGUS_SHARED(smem, bytes)                                       \
     extern __shared__ __align__(1024) unsigned char argus_dynamic[];    \
     const argus::shared_t smem = argus::target::shared_address(argus_dynamic)
@@ -150,8 +152,9 @@ template <int AXIS> ARGUS_FN int block_id() {
 }
 ARGUS_FN void anew(int& x) { asm volatile("" : "+r"(x)); }
 ARGUS_FN int num_blocks() { return static_cast<int>(gridDim.x); }
-template <int GROUP> ARGUS_FN BlockIds grouped_block_ids(int rows, int columns) {
-    return detail::grouped(GROUP, {block_id<0>(), block_id<1>()}, rows, columns);
+template <int GROUP, int CLUSTER = 1> ARGUS_FN BlockIds grouped_block_ids(int rows, int columns) {
+    const BlockIds at = detail::grouped(GROUP, {block_id<0>() / CLUSTER, block_id<1>()}, rows, columns);
+    return {at.x * CLUSTER + block_id<0>() % CLUSTER, at.y};
 }
 
 // ---- global memory

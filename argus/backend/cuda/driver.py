@@ -145,11 +145,17 @@ class CudaFunction:
             self._driver.check(status or library.cuCtxSynchronize(), "clear memory")
         return address.value
 
-    def resident(self, threads: int, shared_bytes: int) -> int:
+    def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
         """As `argus.backend.launch.plan.Function`."""
         self._claim(threads, shared_bytes)
         value = ctypes.c_int()
         with _Current(self._driver, self._context):
+            if cluster > 1:  # its size is part of the code
+                config = ctypes.create_string_buffer(_CONFIG.size)
+                _CONFIG.pack_into(config, 0, cluster, 1, 1, threads, 1, 1, shared_bytes, 0, 0, 0)
+                status = self._driver.library.cuOccupancyMaxActiveClusters(ctypes.byref(value), self._function, config)
+                self._driver.check(status, "count the clusters of the device")
+                return max(1, value.value) * cluster
             status = self._driver.library.cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 ctypes.byref(value), self._function, ctypes.c_int(threads), ctypes.c_size_t(shared_bytes)
             )

@@ -9,6 +9,7 @@ from argus.backend.emit.expression import Printer
 from argus.backend.emit.panels import box_corner, box_origin
 from argus.backend.emit.problem import problem
 from argus.backend.emit.scope import Writer
+from argus.ir.cluster import MULTICAST
 from argus.ir.expr import Const, Expr
 from argus.ir.nodes import (
     Access,
@@ -52,8 +53,9 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
             writer.line(f"if ({_first(writer)}) argus::mbarrier_init_fence();")
         case MbarrierExpect(barrier=name, index=index, bytes=count):
             writer.line(f"argus::mbarrier_expect(smem, {_place(name, index, writer)}, {count});")
-        case MbarrierArrive(barrier=name, index=index):
-            writer.line(f"argus::mbarrier_arrive(smem, {_place(name, index, writer)});")
+        case MbarrierArrive(barrier=name, index=index, scope=scope):
+            to = f"_cluster<{writer.kernel.cluster}>" if scope == "cluster" else ""
+            writer.line(f"argus::mbarrier_arrive{to}(smem, {_place(name, index, writer)});")
         case MbarrierWait(barrier=name, index=index, parity=parity):
             place = _place(name, index, writer)
             writer.line(f"argus::mbarrier_wait(smem, {place}, {Printer(writer).text(parity)});")
@@ -93,12 +95,13 @@ def _first(writer: Writer) -> str:
 
 
 def emit_bulk_load(stmt: Copy, dst: Shared, writer: Writer) -> None:
-    """The copy "tma.load": one lane of the warp hands the whole box to the copy engine."""
+    """A copy of a box to shared memory: one lane of the warp hands the whole box to the copy engine."""
     if stmt.signal is None:
         raise problem("not-explicit", f"the bulk copy to `{dst.name}` signals no mbarrier", stmt.span)
     to = box_origin(dst, stmt.dst.index, stmt.shape, writer, stmt.span)
     barrier = _place(stmt.signal.barrier, stmt.signal.index, writer)
-    writer.line(f"argus::tma_load(smem, {to}, {barrier}, {_box(stmt, stmt.src, writer)});")
+    multicast = f"_multicast<{writer.kernel.cluster}>" if stmt.instr == MULTICAST else ""
+    writer.line(f"argus::tma_load{multicast}(smem, {to}, {barrier}, {_box(stmt, stmt.src, writer)});")
 
 
 def emit_bulk_store(stmt: Copy, src: Shared, writer: Writer) -> None:

@@ -11,7 +11,7 @@ from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import digits
 from argus.backend.emit.scope import Domain, Writer
 from argus.ir.expr import Const, Coord, Elem, Expr, elements, walk
-from argus.ir.instruction import INSTRUCTIONS
+from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS
 from argus.ir.nodes import Access, Copy, Fragment, Shared, Tensor
 from argus.ir.types import DType
 from argus.ir.waves import counted
@@ -43,9 +43,9 @@ def emit_copy(stmt: Copy, writer: Writer) -> None:
             _asynchronous(stmt, dst, src, writer)
         case Shared(), Tensor() if counted(stmt):
             _to_lds(stmt, dst, src, writer)
-        case Shared(), Tensor() if stmt.instr == "tma.load":
+        case Shared(), Tensor() if stmt.instr in BULK_LOADS:
             emit_bulk_load(stmt, dst, writer)
-        case Tensor(), Shared() if stmt.instr == "tma.store":
+        case Tensor(), Shared() if stmt.instr in BULK_STORES:
             emit_bulk_store(stmt, src, writer)
         case _:
             raise problem("copy-unsupported", f"no instruction copies `{src.name}` to `{dst.name}` directly",

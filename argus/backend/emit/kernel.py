@@ -21,7 +21,8 @@ from argus.backend.emit.registers import register_layout
 from argus.backend.emit.scope import Writer
 from argus.backend.emit.waves import emit_wave_step
 from argus.ir import visit
-from argus.ir.expr import Const, coords
+from argus.ir.cluster import clusters
+from argus.ir.expr import Const, Expr, coords
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
@@ -74,6 +75,8 @@ def emit(kernel: Kernel) -> str:
     flight = start(kernel.body, (f.name for f in kernel.fragments))
     writer = Writer(kernel, names, counts | set(kernel.sizes), threads, flight)
     _statements(kernel.body, writer)
+    if kernel.cluster > 1:
+        writer.line("argus::cluster_barrier();")
     body, writer.lines = writer.lines, []
     _head(kernel, writer)
     return "\n".join([*writer.lines, *body, "}"]) + "\n"
@@ -95,7 +98,10 @@ def _head(kernel: Kernel, writer: Writer) -> None:
         parameters.append(f"{ctype} {writer.names[a.name]}")
     roles = tuple(s for s in kernel.body if isinstance(s, Roles))
     macro = "ARGUS_ROLES_KERNEL" if any(r.registers for s in roles for r in s.roles) else "ARGUS_KERNEL"
-    writer.lines = [f"{macro}({entry(kernel)}, {kernel.num_threads})(", *_comma(parameters), ") {"]
+    extents = str(kernel.num_threads)
+    if kernel.cluster > 1:
+        macro, extents = "ARGUS_CLUSTER_KERNEL", f"{extents}, {kernel.cluster}"
+    writer.lines = [f"{macro}({entry(kernel)}, {extents})(", *_comma(parameters), ") {"]
     if kernel.shared or kernel.barriers:
         writer.line(f"ARGUS_SHARED(smem, {shared_bytes(kernel)});")
         for s in kernel.shared:
@@ -104,8 +110,9 @@ def _head(kernel: Kernel, writer: Writer) -> None:
         for b in kernel.barriers:
             writer.line(f"// smem + {b.offset}: {b.name}, mbarriers: {b.count}, arrivals: {b.arrivals}")
     if kernel.group > 1 and not kernel.persistent:
-        rows, columns = (Printer(writer).text(extent) for extent in kernel.grid or ())
-        writer.line(f"const auto [block0, block1] = argus::grouped_block_ids<{kernel.group}>({rows}, {columns});")
+        rows, columns = (Printer(writer).text(extent) for extent in _in_clusters(kernel))
+        order = str(kernel.group) if kernel.cluster == 1 else f"{_group(kernel)}, {kernel.cluster}"
+        writer.line(f"const auto [block0, block1] = argus::grouped_block_ids<{order}>({rows}, {columns});")
     own = used(tuple(s for s in kernel.body if not isinstance(s, Roles)))
     fragments = tuple(f for f in kernel.fragments if not roles or f.name in own)
     if not all(isinstance(s, _ANYBODY) for s in kernel.body):
@@ -194,6 +201,8 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
             emit_accumulate(stmt, writer)
         case Mma():
             emit_mma(stmt, writer)
+        case Barrier(scope="cluster"):
+            writer.line("argus::cluster_barrier();")
         case Barrier():
             _barrier(writer)
         case CommitGroup():
@@ -247,11 +256,12 @@ def _programs(stmt: Programs, writer: Writer) -> None:
     What depends on the thread or on the program is computed anew for each program, and not before something needs it:
     kept any longer, it would take registers from products in flight, and ptxas makes those wait for one another.
     """
-    extents = [Printer(writer).text(extent, ATOM) for extent in writer.kernel.grid or ()]
+    extents = [Printer(writer).text(extent, ATOM) for extent in _in_clusters(writer.kernel)]
     if not extents:
         raise problem("not-explicit", "a persistent kernel declares no grid", stmt.span)
-    step = "program += argus::num_blocks()"
-    with writer.block(f"for (int program = argus::block_id<0>(); program < {' * '.join(extents)}; {step})"):
+    of = "" if writer.kernel.cluster == 1 else f" / {writer.kernel.cluster}"
+    start, step = f"program = argus::block_id<0>(){of}", f"program += argus::num_blocks(){of}"
+    with writer.block(f"for (int {start}; program < {' * '.join(extents)}; {step})"):
         outer, writer.prologue = writer.prologue, {}
         before, writer.flight = writer.flight, writer.flight.after(stmt)
         unknown = True
@@ -273,15 +283,35 @@ _PROGRAM_ID = re.compile(r"\bblock[012]\b")
 
 
 def _program_ids(extents: list[str], writer: Writer) -> None:
-    if writer.kernel.group > 1:
-        ids = f"argus::grouped_program<{writer.kernel.group}>(program, {', '.join(extents)})"
-        writer.line(f"const auto [block0, block1] = {ids};")
-        return
-    rest = "program"
-    for axis, extent in enumerate(extents):
-        last = axis == len(extents) - 1
-        writer.line(f"const int block{axis} = {rest}{'' if last else f' % {extent}'};")
-        rest += f" / {extent}"
+    """The ids of program number `program`; in clusters, which are counted together, of this block's one of those."""
+    kernel = writer.kernel
+    first = "block0" if kernel.cluster == 1 else "cluster0"
+    if kernel.group > 1:
+        ids = f"argus::grouped_program<{_group(kernel)}>(program, {', '.join(extents)})"
+        writer.line(f"const auto [{first}, block1] = {ids};")
+    else:
+        rest = "program"
+        for axis, extent in enumerate(extents):
+            last, name = axis == len(extents) - 1, f"block{axis}" if axis else first
+            writer.line(f"const int {name} = {rest}{'' if last else f' % {extent}'};")
+            rest += f" / {extent}"
+    if kernel.cluster > 1:
+        within = f"argus::block_id<0>() % {kernel.cluster}"
+        writer.line(f"const int block0 = cluster0 * {kernel.cluster} + {within};")
+
+
+def _in_clusters(kernel: Kernel) -> tuple[Expr, ...]:
+    """The extents of the grid, in clusters along axis 0."""
+    if not kernel.grid:
+        return ()
+    along = clusters(kernel.grid[0], kernel.cluster)
+    assert along is not None
+    return (along, *kernel.grid[1:])
+
+
+def _group(kernel: Kernel) -> int:
+    """Rows of clusters that are walked at a time."""
+    return max(1, kernel.group // kernel.cluster)
 
 
 def _branch(stmt: If, writer: Writer) -> None:

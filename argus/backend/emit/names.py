@@ -17,7 +17,7 @@ _RESERVED = """alignas alignof and and_eq asm auto bitand bitor bool break case 
     using virtual void volatile wchar_t while xor xor_eq argus thread smem value total warp program
     asm EOF NULL INFINITY
     NAN HUGE_VAL OVERFLOW UNDERFLOW DOMAIN blockIdx threadIdx blockDim gridDim warpSize"""
-_GENERATED = re.compile(r"[tvpr]\d+|block\d|argus_.*|_.*", re.IGNORECASE)
+_GENERATED = re.compile(r"[tvpr]\d+|block\d|cluster\d|argus_.*|_.*", re.IGNORECASE)
 
 
 def identifiers(kernel: Kernel) -> dict[str, str]:

@@ -33,8 +33,8 @@ class Function(Protocol):
     def describe(self, tensor: Described) -> Encode:
         """What writes the tensor map that the kernel wants. The call raises LaunchError for what has no map."""
 
-    def resident(self, threads: int, shared_bytes: int) -> int:
-        """How many such blocks the device runs at once, 1 or more. Raises as `prepare` does."""
+    def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
+        """How many such blocks the device runs at once, in whole clusters, one or more. Raises as `prepare` does."""
 
     def prepare(
         self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int
@@ -148,7 +148,8 @@ def _blocks(signature: Signature, binding: Binding, function: Function) -> tuple
     """The blocks to launch: one for each program, or, of a persistent kernel, no more than run at once."""
     if not signature.persistent:
         return binding.grid
-    return min(prod(binding.grid), function.resident(signature.num_threads, signature.shared_bytes)), 1, 1
+    at_once = function.resident(signature.num_threads, signature.shared_bytes, signature.cluster)
+    return min(prod(binding.grid), at_once), 1, 1
 
 
 def _nothing() -> None:

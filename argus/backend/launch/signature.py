@@ -85,7 +85,7 @@ class MapSlot:
 @dataclass(frozen=True, slots=True)
 class Signature:
     """See the module. `grid` None: the launch says it. `shared_bytes` is what a block needs; `persistent` as in
-    `argus.backend.abi`: the grid is then of programs."""
+    `argus.backend.abi`: the grid is then of programs. `cluster`: as many blocks run together."""
 
     name: str
     constexprs: tuple[tuple[str, object], ...]
@@ -99,6 +99,7 @@ class Signature:
     num_threads: int
     shared_bytes: int
     persistent: bool
+    cluster: int
 
     @property
     def tensors(self) -> tuple[TensorParam, ...]:
@@ -151,6 +152,7 @@ def signature(kernel: Kernel) -> Signature:
         kernel.num_threads,
         shared_bytes(kernel),
         persistent(kernel),
+        kernel.cluster,
     )
 
 
@@ -191,6 +193,7 @@ def signature_to_json(value: Signature) -> Any:
         "num_threads": value.num_threads,
         "shared_bytes": value.shared_bytes,
         "persistent": value.persistent,
+        "cluster": value.cluster,
     }
 
 
@@ -211,6 +214,7 @@ def signature_from_json(data: Any, file: SourceFile) -> Signature:
         data["num_threads"],
         data["shared_bytes"],
         data["persistent"],
+        data["cluster"],
     )
 
 

@@ -7,6 +7,12 @@ from argus.ir.instruction.row import BarrierRow, CopyRow, MmaRow, Order, Row, Wg
 INSTRUCTIONS: dict[str, CopyRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinstance(r, CopyRow)}
 """Copy instructions of all targets, by name."""
 
+BULK_LOADS = frozenset(r.name for r in INSTRUCTIONS.values() if r.order is Order.ASYNC_BULK)
+"""Loads by the copy engine: of boxes, which mbarriers count."""
+
+BULK_STORES = frozenset(r.name for r in INSTRUCTIONS.values() if r.order is Order.BULK_WRITE)
+"""Stores by the copy engine: of boxes, in bulk groups."""
+
 MMA: dict[str, MmaRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinstance(r, MmaRow)}
 """Matrix instructions of all targets, by name."""
 
@@ -16,4 +22,7 @@ WGMMA: dict[str, WgmmaRow] = {r.name: r for r in NVIDIA if isinstance(r, WgmmaRo
 BARRIERS: dict[str, BarrierRow] = {r.name: r for r in NVIDIA if isinstance(r, BarrierRow)}
 """Instructions on named barriers, by name."""
 
-__all__ = ["BARRIERS", "INSTRUCTIONS", "MMA", "WGMMA", "BarrierRow", "CopyRow", "MmaRow", "Order", "Row", "WgmmaRow"]
+__all__ = [
+    "BARRIERS", "BULK_LOADS", "BULK_STORES", "INSTRUCTIONS", "MMA", "WGMMA",
+    "BarrierRow", "CopyRow", "MmaRow", "Order", "Row", "WgmmaRow",
+]  # fmt: skip

@@ -56,6 +56,8 @@ NVIDIA: tuple[Row, ...] = (
     CopyRow("cp.async", "global", "shared", (4, 8, 16), Order.ASYNC_GROUP, False, _ALL, "PTX ISA, cp.async"),
     CopyRow("tma.load", "global", "shared", (16,), Order.ASYNC_BULK, False, _HOPPER,
             "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled", alignment=128),
+    CopyRow("tma.load.multicast", "global", "shared", (16,), Order.ASYNC_BULK, False, _HOPPER,
+            "PTX ISA, cp.async.bulk.tensor (.multicast::cluster)", alignment=128),
     CopyRow("tma.store", "shared", "global", (16,), Order.BULK_WRITE, False, _HOPPER,
             "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled", alignment=128),
     # Named barriers order roles, which only sm_90a has.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from argus.ir.expr import Expr, elements
+from argus.ir.expr import Expr, ProgramId, elements, walk
 from argus.ir.instruction import WGMMA
 from argus.ir.instruction.tiled import wgmma_accumulator
 from argus.ir.nodes import AssertTags, Copy, For, Fragment, Kernel, Mma, Stage, Stmt
@@ -14,7 +14,7 @@ from argus.layout import LayoutError
 from argus.passes.fresh import Fresh, names
 from argus.passes.moves import target_of
 from argus.passes.report import Unfit
-from argus.passes.specialise.rings import Ring
+from argus.passes.specialise.rings import Ring, is_alike
 
 _WARPGROUP = 4  # warps
 _MAX_N = 256  # columns of the widest wgmma
@@ -173,14 +173,22 @@ def _rings(kernel: Kernel, loop: For) -> tuple[tuple[Ring, ...], str, str | None
     if kernel.persistent and any(isinstance(s, Stage) for s in kernel.body):
         program = fresh.name("program")
     products = [s for s in statements(kernel.body) if isinstance(s, Mma)]
+    blocks = 1 if differs(loop) else kernel.cluster
     rings: list[Ring] = []
     for stmt in kernel.body:
         looped = stmt is loop
         body, count, counter = (loop.body, loop.stages, turn) if looped else ((stmt,), 1, program)
         for group in _together([s for s in body if isinstance(s, Stage)], products):
             full, empty = fresh.name("full"), None if counter is None else fresh.name("empty")
-            rings.append(Ring(group, count, full, empty, counter, looped, stmt.span))
+            alike = frozenset(s.dst for s in group if is_alike(s, blocks))
+            rings.append(Ring(group, count, full, empty, counter, looped, stmt.span, alike, blocks))
     return tuple(rings), turn, program
+
+
+def differs(loop: For) -> bool:
+    """Whether the blocks of a cluster may go through the loop in different steps."""
+    ids = (e for bound in (loop.start, loop.stop) for e in walk(bound))
+    return any(isinstance(e, ProgramId) and e.axis == 0 for e in ids)
 
 
 def _together(stages: list[Stage], products: list[Mma]) -> list[tuple[Stage, ...]]:

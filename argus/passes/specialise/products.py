@@ -21,7 +21,6 @@ from argus.ir.nodes import (
     AssertTags,
     For,
     If,
-    MbarrierArrive,
     MbarrierWait,
     Mma,
     MmaCommit,
@@ -164,7 +163,7 @@ class _Writer:
             self._wait(carried[-1], next(s.span for s in loop.body if isinstance(s, Mma)))
         span, following = loop.span, op("add", LoopVar(loop.var), Const(loop.step))
         mine = [r for r in self.plan.rings if r.full in self.readers]
-        own = tuple(MbarrierArrive(r.empty, r.place, span) for r in mine if r.empty)
+        own = tuple(arrival for r in mine for arrival in r.hand_back(r.place, span))
         self.done.append(If(op("ge", following, loop.stop), (MmaWait(0, span), *own), (), span))
 
     # ---------------------------------------------------------------- order
@@ -190,7 +189,7 @@ class _Writer:
         if before:
             loop = self.plan.loop
             self.late = tuple(r for r in self.late if r not in before)
-            arrivals = tuple(MbarrierArrive(r.empty or "", r.previous, loop.span) for r in before)
+            arrivals = tuple(arrival for r in before for arrival in r.hand_back(r.previous, loop.span))
             later = op("ge", LoopVar(loop.var), op("add", loop.start, Const(loop.step)))
             self.done.append(If(later, arrivals, (), loop.span))
         self._hand_back(span)
@@ -203,7 +202,7 @@ class _Writer:
                     if names(claim) & ring.tiles:
                         raise _untimely(claim)
                 del self.readers[ring.full]
-                self.done.append(MbarrierArrive(ring.empty, ring.place, span))
+                self.done += ring.hand_back(ring.place, span)
 
     def _reads(self, ring: Ring, carried: bool) -> bool:
         """Whether products in flight, of the iteration before or of this one, read the ring's tiles."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, coords, op, rewrite
+from argus.ir.cluster import MULTICAST
+from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, ProgramId, coords, op, rewrite, walk
 from argus.ir.nodes import (
     Access,
     Copy,
@@ -14,6 +15,7 @@ from argus.ir.nodes import (
     For,
     Kernel,
     Mbarrier,
+    MbarrierArrive,
     MbarrierExpect,
     MbarrierWait,
     Shared,
@@ -22,7 +24,7 @@ from argus.ir.nodes import (
     Stmt,
 )
 from argus.ir.types import int32
-from argus.ir.wellformed_hopper import ROW_BYTES
+from argus.ir.wellformed_hopper import ROW_BYTES, SWIZZLE_ATOM
 from argus.layout import Layout, Swizzle, SwizzledLayout
 from argus.passes.fresh import Fresh
 from argus.passes.stages import padded
@@ -36,6 +38,8 @@ class Ring:
     The copy engine brings the tiles, but for those `loaded`, which threads bring. A ring of a loop (`looped`) is gone
     through once an iteration. Tiles that are staged in no loop have one buffer, which is filled once a program. `turn`
     is the count of what goes through the ring; it is None, and so is `empty`, where that happens once and for all.
+    Tiles that are `alike` in the `blocks` of a cluster are `shared` if the copy engine brings them: each block brings
+    its share of the rows to all of them, and hands its buffers back to all.
     """
 
     stages: tuple[Stage, ...]
@@ -45,6 +49,8 @@ class Ring:
     turn: str | None
     looped: bool
     span: Span
+    alike: frozenset[str] = frozenset()
+    blocks: int = 1
     loaded: frozenset[str] = frozenset()
 
     @property
@@ -61,6 +67,11 @@ class Ring:
     def by_threads(self) -> tuple[Stage, ...]:
         """What threads bring."""
         return tuple(s for s in self.stages if s.dst in self.loaded)
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """What the blocks of a cluster bring for one another."""
+        return self.alike - self.loaded
 
     @property
     def place(self) -> Expr:
@@ -94,7 +105,15 @@ class Ring:
         """The ring's mbarriers, for `loaders` warps that fill buffers and `consumers` that give them back."""
         filling = bool(self.by_engine) + (loaders if self.by_threads else 0)
         full = Mbarrier(self.full, self.buffers, filling, span=self.span)
-        return (full,) if self.empty is None else (full, Mbarrier(self.empty, self.buffers, consumers, span=self.span))
+        if self.empty is None:
+            return (full,)
+        consumers *= self.blocks if self.shared else 1
+        return full, Mbarrier(self.empty, self.buffers, consumers, span=self.span)
+
+    def hand_back(self, place: Expr, span: Span) -> tuple[MbarrierArrive, ...]:
+        """The arrival that gives a buffer back, if anybody waits for that."""
+        scope = "cluster" if self.shared else "block"
+        return () if self.empty is None else (MbarrierArrive(self.empty, place, scope, span),)
 
 
 def counted(loop: For, turn: str, body: tuple[Stmt, ...]) -> For:
@@ -158,7 +177,7 @@ def ready(ring: Ring) -> tuple[Stmt, ...]:
 
 
 def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[Copy]:
-    """One bulk copy for each panel of the tile."""
+    """One bulk copy for each panel of the tile, or of this block's share of it."""
     axis = len(stage.shape) - 1
     width = _panel(tile) if _has_panels(tile) else stage.shape[-1]
     here, done = coords(len(stage.shape)), Signal(ring.full, ring.place)
@@ -166,31 +185,53 @@ def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[Copy]:
     for start in range(0, stage.shape[-1], width):
         column: Expr = op("add", Coord(axis), Const(start))
         mask = None if stage.mask is None else moved(stage.mask, axis, start)
-        result.append(
-            Copy(
-                ring.within(Access(stage.dst, (*here[:-1], column))),
-                Access(stage.src.obj, tuple(moved(e, axis, start) for e in stage.src.index)),
-                (*stage.shape[:-1], width),
-                mask,
-                stage.other,
-                instr="tma.load",
-                signal=done,
-                span=stage.span,
-            )
+        copy = Copy(
+            Access(stage.dst, (*here[:-1], column)),
+            Access(stage.src.obj, tuple(moved(e, axis, start) for e in stage.src.index)),
+            (*stage.shape[:-1], width),
+            mask,
+            stage.other,
+            instr="tma.load",
+            signal=done,
+            span=stage.span,
         )
+        part = _share(copy, ring.blocks) if stage.dst in ring.shared else copy
+        result.append(replace(part, dst=ring.within(part.dst)))
     return result
 
 
-def moved(expr: Expr, axis: int, start: int) -> Expr:
-    """`expr` at `start` + the coordinate of `axis`, the constant added to what the coordinate is added to."""
-    there = op("add", Const(start), Coord(axis))
+def _share(copy: Copy, cluster: int) -> Copy:
+    """The rows of the box that this block brings to all blocks of its cluster."""
+    rows = copy.shape[0] // cluster
+    start = op("mul", op("mod", ProgramId(0), Const(cluster)), Const(rows))
+    return replace(
+        copy,
+        dst=Access(copy.dst.obj, (op("add", start, Coord(0)), *copy.dst.index[1:])),
+        src=Access(copy.src.obj, tuple(moved(e, 0, start) for e in copy.src.index)),
+        shape=(rows, *copy.shape[1:]),
+        mask=None if copy.mask is None else moved(copy.mask, 0, start),
+        instr=MULTICAST,
+    )
+
+
+def is_alike(stage: Stage, cluster: int) -> bool:
+    """Whether all blocks of a cluster stage the same tile, in rows that they can share out."""
+    exprs = [*stage.src.index, *([stage.mask] if stage.mask is not None else [])]
+    own = any(isinstance(e, ProgramId) and e.axis == 0 for expr in exprs for e in walk(expr))
+    return cluster > 1 and not own and stage.shape[0] % (cluster * SWIZZLE_ATOM // ROW_BYTES) == 0
+
+
+def moved(expr: Expr, axis: int, start: Expr | int) -> Expr:
+    """`expr` at `start` + the coordinate of `axis`, the start added to what the coordinate is added to."""
+    start = Const(start) if isinstance(start, int) else start
+    there = op("add", start, Coord(axis))
 
     def change(e: Expr) -> Expr | None:
         match e:
             case Coord(axis=found) if found == axis:
                 return there
-            case Op(op="add", args=(x, y)) if y == there and start:
-                return op("add", op("add", x, Const(start)), Coord(axis))
+            case Op(op="add", args=(x, y)) if y == there != Coord(axis):
+                return op("add", op("add", x, start), Coord(axis))
             case _:
                 return None
 

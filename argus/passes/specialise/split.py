@@ -27,14 +27,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from argus.ir.beginning import initialisation
-from argus.ir.instruction import INSTRUCTIONS, WGMMA
+from argus.ir.instruction import BULK_LOADS, INSTRUCTIONS, WGMMA
 from argus.ir.nodes import Copy, Kernel, Mma, Role, Roles, Spec, Stage, Stmt, Tag, Tensor
 from argus.ir.visit import walk as statements
 from argus.ir.wellformed_hopper import BUDGET_UNIT, asynchronous_product, bulk_copy, registers_at_first
 from argus.passes.fresh import Fresh
 from argus.passes.report import Unfit
 from argus.passes.specialise.loads import budget, load
-from argus.passes.specialise.plan import Plan, plan
+from argus.passes.specialise.plan import Plan, differs, plan
 from argus.passes.specialise.products import computing
 from argus.passes.specialise.rings import Ring, buffers, counted, fill, once_a_program, tiles_of
 
@@ -88,13 +88,26 @@ def _assembled(found: Plan, kernel: Kernel, roles: Roles) -> Kernel:
     after = tuple(s for s in kernel.body[position:] if _on_tensors(kernel, s))
     rings = tiles_of(found.rings)
     barriers = tuple(b for ring in found.rings for b in ring.barriers(found.loaders, kernel.num_warps))
+    kernel = _in_clusters(found, kernel)
     return replace(
         kernel,
         num_warps=kernel.num_warps + found.loop.producer_warps,
         shared=tuple(buffers(s, rings[s.name]) if s.name in rings else s for s in kernel.shared),
         barriers=barriers,
-        body=(*before, *initialisation(barriers, found.loop.span), roles, *after),
+        body=(*before, *initialisation(barriers, found.loop.span, kernel.cluster), roles, *after),
     )
+
+
+def _in_clusters(found: Plan, kernel: Kernel) -> Kernel:
+    """The kernel; without its clusters, and with a remark, if their blocks share nothing."""
+    if kernel.cluster == 1 or any(ring.shared for ring in found.rings):
+        return kernel
+    why = "no tile that the copy engine brings is the same in all its blocks"
+    if differs(found.loop):
+        why = "its blocks go through the loop in different steps"
+    help = "let tiles and the loop's bounds not depend on the first program id, or leave out `cluster`"
+    remark = Unfit(why, found.loop.span, help).remark("the kernel has no clusters")
+    return replace(kernel, cluster=1, remarks=(*kernel.remarks, remark))
 
 
 def _counted(found: Plan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -127,8 +140,8 @@ def _on_tensors(kernel: Kernel, stmt: Stmt) -> bool:
 
 def _refused(kernel: Kernel) -> frozenset[str]:
     """The tiles that the copy engine cannot bring."""
-    copies = [s for s in statements(kernel.body) if isinstance(s, Copy) and s.instr == "tma.load"]
-    return frozenset(s.dst.obj for s in copies if any(bulk_copy(s, INSTRUCTIONS["tma.load"], kernel)))
+    copies = [s for s in statements(kernel.body) if isinstance(s, Copy) and s.instr in BULK_LOADS]
+    return frozenset(s.dst.obj for s in copies if any(bulk_copy(s, INSTRUCTIONS[s.instr or ""], kernel)))
 
 
 def _check_products(kernel: Kernel) -> None:
