@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from argus.frontend import Options, check, parse
-from argus.ir.text import print_kernel
+from argus.ir.text import print_expr, print_kernel
 from argus.source import SourceFile
 from tests.frontend.kernels import elaborate, errors, statements
 
@@ -289,6 +289,16 @@ def test_nothing_is_left_of_names_that_are_not_used():
 
 
 # ---------------------------------------------------------------------------- the order of blocks
+
+
+def test_clusters_round_the_first_extent_up():
+    body = "p, q = al.grid(al.cdiv(n, 64), n{})"
+    plain, clustered = elaborate(body.format("")), elaborate(body.format(", cluster=2"))
+    assert (plain.cluster, clustered.cluster) == (1, 2)
+    rows, columns = clustered.grid
+    assert print_expr(rows) == f"({print_expr(plain.grid[0])} + 1) // 2 * 2"
+    assert columns == plain.grid[1]
+    assert clustered.body == plain.body
 
 
 def test_the_group_of_a_grid_is_the_kernels_and_changes_nothing_else():

@@ -317,6 +317,7 @@ TWINS = [
     ("bad-grid", "axes 0, 1 and 2", "p = al.program_id(3)", "p = al.program_id(2)"),
     ("bad-grid", "this grid has 1", "p = al.grid(n, group=8)", "p = al.grid(n, group=1)"),
     ("bad-grid", "this grid has 3", "p = al.grid(n, n, n, group=8)", "p = al.grid(n, n, group=8)"),
+    ("bad-grid", "a cluster has 1 to 8 blocks", "p = al.grid(n, n, cluster=9)", "p = al.grid(n, n, cluster=8)"),
     ("bad-grid", "is an int32", "p = al.grid(n, n, group=2**31)", "p = al.grid(n, n, group=2**31 - 1)"),
     ("wrong-arguments", "at least 1", "p = al.grid(n, n, group=0)", "p = al.grid(n, n, group=1)"),
     ("wrong-arguments", "takes 3 arguments", "p = al.grid(n, n, n, 8)", "p = al.grid(n, n, n)"),

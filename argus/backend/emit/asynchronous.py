@@ -54,7 +54,8 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
         case MbarrierExpect(barrier=name, index=index, bytes=count):
             writer.line(f"argus::mbarrier_expect(smem, {_place(name, index, writer)}, {count});")
         case MbarrierArrive(barrier=name, index=index, scope=scope):
-            to = f"_cluster<{writer.kernel.cluster}>" if scope == "cluster" else ""
+            count = writer.kernel.cluster  # 1: of a united cluster, whose mbarriers are all its own
+            to = f"_cluster<{count}>" if scope == "cluster" and count > 1 else ""
             writer.line(f"argus::mbarrier_arrive{to}(smem, {_place(name, index, writer)});")
         case MbarrierWait(barrier=name, index=index, parity=parity):
             place = _place(name, index, writer)
