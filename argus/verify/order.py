@@ -193,7 +193,7 @@ class Ordering:
             bare = self._at(lambda s: isinstance(s, WaveBarrier), site.role)
             yield self.knowledge.next_after(self._drained(site, done), bare)
         if site.role is not None and role is not None:
-            ordinary = order not in ASYNCHRONOUS_PROXY and not fenced
+            ordinary = order not in ASYNCHRONOUS_PROXY and fence is None
             knowledge = self.protocol.ordinary if ordinary else self.knowledge
             yield from knowledge.after(done, site.role, role.name)
 

@@ -66,7 +66,8 @@ def test_along_the_other_axis_the_other_tile_is_shared() -> None:
 def test_rows_that_cannot_be_shared_out() -> None:
     kernel = lower(clustered(4, tile=(128, 24, 64)), "sm_90a")  # 24 rows of b are not four times whole swizzles
     assert (kernel.cluster, arrivals(kernel)) == (1, {"block"})
-    assert "the kernel has no clusters: no tile that the copy engine brings is the same in all its blocks" in kernel.remarks[0].message
+    told = "the kernel has no clusters: no tile that the copy engine brings is the same in all its blocks"
+    assert told in kernel.remarks[0].message
 
 
 def test_blocks_that_take_other_steps() -> None:

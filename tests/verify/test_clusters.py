@@ -30,6 +30,7 @@ CLUSTERS = (
     .replace("via tma.load signal full[turn % 2]\n        }", "via tma.load.multicast signal full[turn % 2]\n        }")
     .replace("mbarrier_arrive empty[(turn + 1) % 2]", "mbarrier_arrive empty[(turn + 1) % 2] scope cluster")
     .replace("mbarrier_arrive empty[turn % 2]", "mbarrier_arrive empty[turn % 2] scope cluster")
+    .replace("  barrier\n  roles", "  barrier scope cluster\n  roles")
 )
 _OWN = CLUSTERS[CLUSTERS.index("a[program_id(0)") : CLUSTERS.index("via tma.load signal")]
 _READY = "mbarrier_wait empty[turn % 2] parity (turn // 2 + 1) % 2\n          "
@@ -37,6 +38,7 @@ EDITS = {
     "only the own block is told of free buffers": ("empty[(turn + 1) % 2] scope cluster", "empty[(turn + 1) % 2]"),
     "the last buffers are told to the own block": ("empty[turn % 2] scope cluster", "empty[turn % 2]"),
     "nobody waits for free buffers": (_READY, ""),
+    "nobody waits for the other block's mbarriers": ("  barrier scope cluster\n", ""),
     "the share reaches one block": ("tma.load.multicast", "tma.load"),
     "both blocks bring the same rows": (f"bt[turn % 2, {_START} + c0, c1]", "bt[turn % 2, c0, c1]"),
     "both blocks bring the first rows": (f"program_id(1) * 64 + {_START} + c0", "program_id(1) * 64 + c0"),
@@ -71,6 +73,11 @@ def test_a_kernel_without_clusters_is_its_own_union() -> None:
 def test_proved() -> None:
     report = verify(cluster_gemm(), limit_s=240)
     assert report.verdict is Verdict.PROVED, [d.message for d in report.diagnostics]
+
+
+def test_blocks_of_a_cluster_meet_before_their_roles() -> None:
+    (found,) = check_explicit(parse_kernel(CLUSTERS.replace("barrier scope cluster", "barrier")))
+    assert "before the roles of a cluster, all of its blocks meet at a barrier" in found.message
 
 
 @pytest.mark.slow
