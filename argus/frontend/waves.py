@@ -6,7 +6,7 @@ from argus.frontend import arguments
 from argus.frontend.context import CallSite, Handler
 from argus.frontend.values import Nothing, Value
 from argus.ir.nodes import SchedGroup, WaitCounts, WaveBarrier, WavePriority, WaveStep
-from argus.ir.waves import wave_step
+from argus.ir.waves import off_target, wave_step
 
 
 def s_waitcnt(call: CallSite) -> Value:
@@ -29,7 +29,7 @@ def sched_group_barrier(call: CallSite) -> Value:
 
 def _emit(call: CallSite, stmt: WaveStep) -> Value:
     context, target = call.context, call.context.target
-    if target.vendor != "amd":
+    if next(off_target(stmt, target), None) is not None:
         what = f"`al.{call.name}` is an instruction of AMD's waves, and {target.name} has none"
         help_text = "use `al.barrier()`, and `al.cp_async_wait(pending)` for asynchronous copies"
         context.fail("unknown-instruction", what, call.span, help_text)

@@ -13,15 +13,15 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import assert_never
 
-from argus.ir.instruction import INSTRUCTIONS, CopyRow, Order
-from argus.ir.nodes import Copy, SchedGroup, Stmt, WaitCounts, WavePriority, WaveStep
+from argus.ir.instruction import INSTRUCTIONS, STEPS, CopyRow, Order
+from argus.ir.nodes import Copy, SchedGroup, Stmt, WaitCounts, WaveBarrier, WavePriority, WaveStep
+from argus.ir.target import Target
 from argus.source import Span
 
-LARGEST_VM, LARGEST_LGKM = 63, 15
-"""Of the counters' fields in s_waitcnt (CDNA3 ISA, s_waitcnt)."""
-_KINDS = 0x7FF
-"""All kinds of instructions that `SchedGroup.mask` names (LLVM, llvm.amdgcn.sched.group.barrier)."""
+LARGEST_VM = STEPS["s_waitcnt vmcnt"].operands[0][2]
+"""The most loads that a wait can leave open."""
 
 Problem = tuple[str, Span]
 
@@ -55,20 +55,35 @@ def load_to_lds(stmt: Copy, row: CopyRow) -> Iterator[Problem]:
         yield f"{row.name} writes in every lane: masked elements need `other` 0", stmt.span
 
 
-def wave_step(stmt: WaveStep) -> Iterator[Problem]:
-    """The operands are in the instruction's range."""
+def operands(stmt: WaveStep) -> dict[str, tuple[int, ...]]:
+    """By row of the instruction table that a step is: its operands."""
     match stmt:
         case WaitCounts(vm=vm, lgkm=lgkm):
-            if vm is None and lgkm is None:
-                yield "a wait names a counter", stmt.span
-            for name, value, most in (("vmcnt", vm, LARGEST_VM), ("lgkmcnt", lgkm, LARGEST_LGKM)):
-                if value is not None and not 0 <= value <= most:
-                    yield f"{name} counts from 0 to {most}: {value} is none", stmt.span
-        case WavePriority(level=level) if not 0 <= level <= 3:
-            yield f"a priority is 0 to 3, not {level}", stmt.span
+            named = {"s_waitcnt vmcnt": vm, "s_waitcnt lgkmcnt": lgkm}
+            return {name: (n,) for name, n in named.items() if n is not None}
+        case WaveBarrier():
+            return {"s_barrier": ()}
+        case WavePriority(level=level):
+            return {"s_setprio": (level,)}
         case SchedGroup(mask=mask, size=size, sync=sync):
-            if mask <= 0 or mask & ~_KINDS or size < 1 or sync < 0:
-                yield f"a group of {size} instructions of the kinds {mask} with the number {sync} is none", stmt.span
+            return {"sched_group_barrier": (mask, size, sync)}
         case _:
-            pass
+            assert_never(stmt)
 
+
+def wave_step(stmt: WaveStep) -> Iterator[Problem]:
+    """The operands are in the instruction's range."""
+    found = operands(stmt)
+    if not found:
+        yield "a wait names a counter", stmt.span
+    for name, values in found.items():
+        for (operand, least, most), value in zip(STEPS[name].operands, values, strict=True):
+            if not least <= value <= most:
+                yield f"{operand} of {name.split()[0]} is {least} to {most}, not {value}", stmt.span
+
+
+def off_target(stmt: WaveStep, target: Target) -> Iterator[Problem]:
+    """The target has the instruction."""
+    for name in operands(stmt):
+        if not set(STEPS[name].architectures) & set(target.architectures):
+            yield f"{target.name} has no {name.split()[0]}", stmt.span

@@ -33,7 +33,7 @@ from argus.ir.nodes import (
 )
 from argus.ir.target import TARGETS, Target
 from argus.ir.visit import map_accesses, walk
-from argus.ir.waves import load_to_lds
+from argus.ir.waves import load_to_lds, off_target
 from argus.ir.wellformed_hopper import (
     asynchronous_product,
     bulk_copy,
@@ -94,8 +94,8 @@ def _statements(kernel: Kernel, target: Target) -> Iterator[Problem]:
                 yield from _mma(stmt, kernel, target)
             case MbarrierExpect() | MbarrierArrive() | MbarrierWait():
                 yield from step_problems(stmt)
-            case WaitCounts() | WaveBarrier() | WavePriority() | SchedGroup() if target.vendor != "amd":
-                yield f"{target.name} has no waves that count their instructions", stmt.span
+            case WaitCounts() | WaveBarrier() | WavePriority() | SchedGroup():
+                yield from off_target(stmt, target)
             case _:
                 pass
 

@@ -28,12 +28,12 @@ def test_statements(call, line):
     ("says", "bad", "good"),
     [
         ("a wait names a counter", "al.s_waitcnt()", "al.s_waitcnt(0)"),
-        ("vmcnt counts from 0 to 63", "al.s_waitcnt(64)", "al.s_waitcnt(63)"),
-        ("lgkmcnt counts from 0 to 15", "al.s_waitcnt(lgkmcnt=16)", "al.s_waitcnt(lgkmcnt=15)"),
+        ("vmcnt of s_waitcnt is 0 to 63", "al.s_waitcnt(64)", "al.s_waitcnt(63)"),
+        ("lgkmcnt of s_waitcnt is 0 to 15", "al.s_waitcnt(lgkmcnt=16)", "al.s_waitcnt(lgkmcnt=15)"),
         ("at least 0", "al.s_waitcnt(-1)", "al.s_waitcnt(1)"),
-        ("a priority is 0 to 3", "al.s_setprio(4)", "al.s_setprio(3)"),
-        ("a group of 0 instructions", "al.sched_group_barrier(8, 0)", "al.sched_group_barrier(8, 1)"),
-        ("of the kinds 2048", "al.sched_group_barrier(2048, 1)", "al.sched_group_barrier(1024, 1)"),
+        ("priority of s_setprio is 0 to 3", "al.s_setprio(4)", "al.s_setprio(3)"),
+        ("size of sched_group_barrier is 1 to", "al.sched_group_barrier(8, 0)", "al.sched_group_barrier(8, 1)"),
+        ("is 1 to 2047", "al.sched_group_barrier(2048, 1)", "al.sched_group_barrier(1024, 1)"),
     ],
 )
 def test_rejected_beside_an_accepted_twin(says, bad, good):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from argus.ir.nodes import Kernel, SchedGroup, Stmt, WaitCounts, WaveBarrier, WavePriority
+from argus.ir.instruction import STEPS as TABLE
+from argus.ir.nodes import Kernel, SchedGroup, Stmt, WaitCounts, WaveBarrier, WavePriority, WaveStep
 from argus.ir.text import parse_kernel, print_kernel
 from argus.ir.visit import walk
-from argus.ir.waves import counted, in_lane_order, loads_to_lds
+from argus.ir.waves import counted, in_lane_order, loads_to_lds, operands
 from argus.ir.wellformed import check_explicit
 from tests.verify.waves import ring
 
-STEPS: tuple[Stmt, ...] = (
+STEPS: tuple[WaveStep, ...] = (
     WaitCounts(0), WaitCounts(63, 15), WaitCounts(None, 0), WaveBarrier(), WavePriority(3), SchedGroup(0x7FF, 4, 2),
 )  # fmt: skip
 
@@ -34,18 +36,25 @@ def test_reads_back_what_it_prints() -> None:
     ("wrong", "message"),
     [
         (WaitCounts(), "a wait names a counter"),
-        (WaitCounts(64), "vmcnt counts from 0 to 63"),
-        (WaitCounts(-1), "vmcnt counts from 0 to 63"),
-        (WaitCounts(None, 16), "lgkmcnt counts from 0 to 15"),
-        (WavePriority(4), "a priority is 0 to 3"),
-        (SchedGroup(0, 1), "of the kinds 0"),
-        (SchedGroup(0x800, 1), "of the kinds 2048"),
-        (SchedGroup(8, 0), "a group of 0 instructions"),
+        (WaitCounts(64), "vmcnt of s_waitcnt is 0 to 63"),
+        (WaitCounts(-1), "vmcnt of s_waitcnt is 0 to 63"),
+        (WaitCounts(None, 16), "lgkmcnt of s_waitcnt is 0 to 15"),
+        (WavePriority(4), "priority of s_setprio is 0 to 3"),
+        (SchedGroup(0, 1), "mask of sched_group_barrier is 1 to 2047"),
+        (SchedGroup(0x800, 1), "mask of sched_group_barrier is 1 to 2047"),
+        (SchedGroup(8, 0), "size of sched_group_barrier is 1 to"),
     ],
 )
 def test_operands_in_range(wrong: Stmt, message: str) -> None:
     (found,) = check_explicit(with_steps(wrong))
     assert message in found.message
+
+
+def test_every_step_is_a_row_with_its_law_and_document() -> None:
+    rows = {name for step in STEPS for name in operands(step)}
+    assert rows == set(TABLE)
+    laws = (Path(__file__).parents[2] / "docs" / "targets.md").read_text(encoding="utf-8")
+    assert all(row.document and f"`{row.name}`" in laws and row.law.value in laws for row in TABLE.values())
 
 
 def test_a_copy_is_as_many_loads_as_a_lane_makes() -> None:

@@ -125,7 +125,7 @@ def test_lanes_of_a_wave_stay_together() -> None:
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
-        ("s_waitcnt vmcnt 2", "s_waitcnt vmcnt 64", "vmcnt counts from 0 to 63"),
+        ("s_waitcnt vmcnt 2", "s_waitcnt vmcnt 64", "vmcnt of s_waitcnt is 0 to 63"),
         ("s_waitcnt vmcnt 2", "s_waitcnt", "a wait names a counter"),
         ("if i + 2 < N else 0.0", "if i + 2 < N else 1.0", "need `other` 0"),
         ("if i + 2 < N else 0.0", "if i + 2 < N", "need `other` 0"),

@@ -2,7 +2,7 @@
 
 from argus.ir.instruction.amd import AMD
 from argus.ir.instruction.nvidia import NVIDIA
-from argus.ir.instruction.row import BarrierRow, CopyRow, MmaRow, Order, Row, WgmmaRow
+from argus.ir.instruction.row import BarrierRow, CopyRow, Law, MmaRow, Order, Row, StepRow, WgmmaRow
 
 INSTRUCTIONS: dict[str, CopyRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinstance(r, CopyRow)}
 """Copy instructions of all targets, by name."""
@@ -22,7 +22,10 @@ WGMMA: dict[str, WgmmaRow] = {r.name: r for r in NVIDIA if isinstance(r, WgmmaRo
 BARRIERS: dict[str, BarrierRow] = {r.name: r for r in NVIDIA if isinstance(r, BarrierRow)}
 """Instructions on named barriers, by name."""
 
+STEPS: dict[str, StepRow] = {r.name: r for r in AMD if isinstance(r, StepRow)}
+"""What waves wait for and are told, by name."""
+
 __all__ = [
-    "BARRIERS", "BULK_LOADS", "BULK_STORES", "INSTRUCTIONS", "MMA", "WGMMA",
-    "BarrierRow", "CopyRow", "MmaRow", "Order", "Row", "WgmmaRow",
+    "BARRIERS", "BULK_LOADS", "BULK_STORES", "INSTRUCTIONS", "MMA", "STEPS", "WGMMA",
+    "BarrierRow", "CopyRow", "Law", "MmaRow", "Order", "Row", "StepRow", "WgmmaRow",
 ]  # fmt: skip

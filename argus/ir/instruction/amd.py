@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argus.ir.instruction.row import CopyRow, MmaRow, Order, Row
+from argus.ir.instruction.row import CopyRow, Law, MmaRow, Order, Row, StepRow
 from argus.ir.types import (
     DType,
     bfloat16,
@@ -42,6 +42,12 @@ AMD: tuple[Row, ...] = (
     CopyRow("ds_write", "fragment", "shared", _BYTES, Order.SYNC, False, _CDNA3, _LDS),
     CopyRow("global_load_lds", "global", "shared", (4,), Order.VMCNT, False, _CDNA3, _TO_LDS),
     CopyRow("global_atomic", "fragment", "global", (4, 8), Order.SYNC, False, _CDNA3, _ATOMIC),
+    StepRow("s_waitcnt vmcnt", (("vmcnt", 0, 63),), Law.LOADS, _CDNA3, "CDNA3 ISA, 4.4 s_waitcnt"),
+    StepRow("s_waitcnt lgkmcnt", (("lgkmcnt", 0, 15),), Law.ACCESSES, _CDNA3, "CDNA3 ISA, 4.4 s_waitcnt"),
+    StepRow("s_barrier", (), Law.MEETING, _CDNA3, "CDNA3 ISA, s_barrier"),
+    StepRow("s_setprio", (("priority", 0, 3),), Law.HINT, _CDNA3, "CDNA3 ISA, s_setprio"),
+    StepRow("sched_group_barrier", (("mask", 1, 0x7FF), ("size", 1, 2**31 - 1), ("sync_id", 0, 2**31 - 1)), Law.HINT,
+            _CDNA3, "LLVM AMDGPU, llvm.amdgcn.sched.group.barrier"),
     _mfma("mfma_f32_32x32x8", MFMA_32X32X8_16BIT, (bfloat16, float16), float32),
     _mfma("mfma_f32_16x16x16", MFMA_16X16X16_16BIT, (bfloat16, float16), float32),
     _mfma("mfma_f32_32x32x16_fp8", MFMA_32X32X16_8BIT, (float8_e4m3fnuz, float8_e5m2fnuz), float32),

@@ -107,4 +107,24 @@ class BarrierRow:
     document: str
 
 
-Row = Union[CopyRow, MmaRow, WgmmaRow, BarrierRow]
+class Law(Enum):
+    """What a step of AMD's waves orders; `argus.verify.order` proves with it, `argus.simulate` executes it."""
+
+    LOADS = "the wave's loads to LDS after which n or more were issued are complete, for its own lanes"
+    ACCESSES = "with n = 0 the wave's accesses to LDS are done, for what a barrier of waves then orders"
+    MEETING = "what each wave's last wait for lgkmcnt 0 found done is before what the others do next"
+    HINT = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A step of a wave that orders others, or hints at an order: the ranges of its operands, by name; its law."""
+
+    name: str
+    operands: tuple[tuple[str, int, int], ...]
+    law: Law
+    architectures: tuple[str, ...]
+    document: str
+
+
+Row = Union[CopyRow, MmaRow, WgmmaRow, BarrierRow, StepRow]
