@@ -298,6 +298,12 @@ ARGUS_FN BlockIds grouped(int group, BlockIds at, int rows, int columns) {
     return grouped(group, static_cast<unsigned>(at.x + at.y * rows), rows, columns);
 }
 
+// The programs of a persistent kernel are shared out in rounds, one to each block, from the first block to the last and
+// back: where programs get shorter one by one, no block has the longer one of every round.
+ARGUS_FN int next_program(int program, int block, int blocks) {
+    return program + (program / blocks % 2 == 0 ? 2 * (blocks - block) - 1 : 2 * block + 1);
+}
+
 }  // namespace detail
 
 template <int GROUP> ARGUS_FN BlockIds grouped_program(int program, int rows, int columns) {

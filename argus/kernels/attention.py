@@ -62,9 +62,9 @@ def attention_forward(
     B, H, M = q.shape[0], q.shape[1], q.shape[2]
     HK, N = k.shape[1], k.shape[2]
     al.requires(H == HK * GROUP)
-    if CAUSAL:  # the longest rows of all heads first; blocks of one program each, as programs are not alike
-        head, block, batch = al.grid(H, al.cdiv(M, BLOCK_M), B)
-        m0 = (al.num_programs(1) - 1 - block) * BLOCK_M
+    if CAUSAL:  # the longest rows of all heads first: blocks share out programs that get shorter and shorter
+        head, batch, block = al.grid(H, B, al.cdiv(M, BLOCK_M), persistent=True)
+        m0 = (al.num_programs(2) - 1 - block) * BLOCK_M
         ends = al.minimum(m0 + al.arange(BLOCK_M) + (N - M) + 1, N)
         whole = al.minimum(m0 + (N - M) + 1, N)
         stop = al.minimum(m0 + BLOCK_M + (N - M), N)
@@ -74,6 +74,7 @@ def attention_forward(
         ends = N + 0 * al.arange(BLOCK_M)
         whole = N
         stop = N
+    stop = al.maximum(stop, 1)  # rows that see no key go through a block of masked ones
     keys = al.arange(BLOCK_N)
     kv = head // GROUP
     al.tag(q, lambda b, h, m, d: (b, h, m, d))
@@ -89,19 +90,20 @@ def attention_forward(
         # The values are those of the block before, so that their product runs beside the softmax of this one.
         kt = al.stage(k[batch, kv, n0 : n0 + BLOCK_N, :], boundary_check=(0,))
         vt = al.stage(v[batch, kv, n0 - BLOCK_N : n0, :], boundary_check=(0,))
-        p = w.to(DTYPE)
-        al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=n0 - BLOCK_N + j, b=batch))
-        acc = acc * shrink[:, None]
         s = al.mma(qt, kt, al.zeros((BLOCK_M, BLOCK_N), al.float32))
         al.assert_tags(
             lambda i, j: s[i, j] == (head, m0 + i, kv, n0 + j, batch, al.once(0, D)),
             where=lambda i, j: (m0 + i < M) & (n0 + j < N),
         )
-        acc = al.mma(p, al.trans(vt), acc)
+        if n0 > 0:
+            p = w.to(DTYPE)
+            al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=n0 - BLOCK_N + j, b=batch))
+            acc = acc * shrink[:, None]
+            acc = al.mma(p, al.trans(vt), acc)
         if whole < n0 + BLOCK_N:
             s = al.where((n0 + keys)[None, :] < ends[:, None], s, NEVER)
         w, top, total, shrink = weigh(s, top, total, scale)
-    last = al.maximum(al.cdiv(stop, BLOCK_N) - 1, 0) * BLOCK_N
+    last = (al.cdiv(stop, BLOCK_N) - 1) * BLOCK_N
     vt = al.stage(v[batch, kv, last : last + BLOCK_N, :], boundary_check=(0,))
     p = w.to(DTYPE)
     al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=last + j, b=batch))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from argus.simulate.schedule import Path, Schedule, run_block
 from argus.simulate.specification import check_spec
 from argus.simulate.tagset import BOTTOM, Schemas, Tags
 from argus.simulate.usage import Usage, taggable, usage
+
+T = TypeVar("T")
 
 MOST_ITERATIONS = 1 << 20
 """Iterations of one loop that a simulation is willing to run."""
@@ -152,6 +155,13 @@ def walk_grid(grid: tuple[int, ...], group: int) -> list[tuple[int, ...]]:
     return [(row, column) for s in starts for column in range(columns) for row in range(s, min(s + group, rows))]
 
 
+def share(programs: Sequence[T], block: int, blocks: int) -> list[T]:
+    """The programs of one block: one of every round, from the first block to the last in one, and back in the next."""
+    turns = enumerate(range(0, len(programs), blocks))
+    places = (first + (block if turn % 2 == 0 else blocks - 1 - block) for turn, first in turns)
+    return [programs[place] for place in places if place < len(programs)]
+
+
 def run_blocks(
     run: Run,
     blocks: Sequence[tuple[int, ...]] | None,
@@ -167,7 +177,7 @@ def run_blocks(
     step = len(programs) if not run.kernel.persistent else resident if complete else 1
     try:
         for first in range(min(step, len(programs))):
-            run_block(Block.start(run, tuple(programs[first::step]), order.early), order)
+            run_block(Block.start(run, tuple(share(programs, first, step)), order.early), order)
         if run.checks:
             check_coverage(run, complete)
             for stmt in _specifications(run.kernel):

@@ -152,7 +152,7 @@ def hopper() -> str:
         "    argus::bulk_commit();",
         "    int again = t;",
         "    argus::anew(again);",
-        "    for (int i = 0; i < argus::num_blocks(); ++i) argus::bulk_wait<0>();",
+        "    for (int i = 0; i < 2; i = argus::next_program(i)) argus::bulk_wait<0>();",
         "    argus::bulk_wait<1>();",
         "    argus::bulk_wait_read<0>();",
         "}",

@@ -93,7 +93,7 @@ def test_text(target: str, sizes: tuple[int, ...], causal: bool, require_tool: A
     o, lse = np.full(q.shape, 0x7FC0, np.uint16), np.full(q.shape[:3], np.nan, np.float32)
     named = {"B": batch, "H": heads, "M": m, "HK": shared, "N": n, "scale": d**-0.5 * LOG2E}
     blocks = -(-m // tiles(target, d)["BLOCK_M"])
-    grid = (heads, blocks, batch) if causal else (blocks, heads, batch)
+    grid = (heads, batch, blocks) if causal else (blocks, heads, batch)
     run(kernel, grid, eager=causal, o=o, lse=lse, **bits, **named)
     accept((torch.from_numpy(o).view(torch.bfloat16), torch.from_numpy(lse)), exact(q, k, v, causal))
 

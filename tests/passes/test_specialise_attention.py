@@ -8,7 +8,20 @@ from pathlib import Path
 import pytest
 
 from argus.frontend import Options, check, parse
-from argus.ir.nodes import Copy, For, If, Kernel, Map, MbarrierArrive, MbarrierWait, Mma, MmaWait, Role, Roles
+from argus.ir.nodes import (
+    Copy,
+    For,
+    If,
+    Kernel,
+    Map,
+    MbarrierArrive,
+    MbarrierWait,
+    Mma,
+    MmaCommit,
+    MmaWait,
+    Role,
+    Roles,
+)
 from argus.ir.text import print_kernel
 from argus.ir.visit import walk
 from argus.ir.wellformed import check_explicit
@@ -52,13 +65,16 @@ def test_what_is_in_flight_during_the_softmax() -> None:
                 steps.append(f"{type(stmt).__name__} {d.obj}")
             case MbarrierWait(barrier=name) | MbarrierArrive(barrier=name):
                 steps.append(name)
+            case If(then=then, orelse=(MmaCommit(),)):
+                steps += [f"if {type(s).__name__} {s.d.obj}" for s in then if isinstance(s, Mma)]
+                assert isinstance(then[-1], MmaCommit)
             case If(then=(MbarrierArrive(barrier=name), *_)) | If(then=(MmaWait(), MbarrierArrive(barrier=name))):
                 steps.append(f"if {name}")
             case _:
                 pass
     assert steps == [
-        "wait 0", "if empty2", "Map p", "Map acc", "Map s",
-        "full1", "Mma s", "full2", "Mma acc",
+        "wait 0", "if empty2", "Map s",
+        "full1", "Mma s", "full2", "if Mma acc",
         "wait 1", "empty1", "Map w_1", "if empty2",
     ]  # fmt: skip
 

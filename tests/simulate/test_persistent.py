@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from argus.ir.nodes import Kernel
 from argus.ir.wellformed import check_explicit
 from argus.layout import blocked
 from argus.simulate import NotReplayable, Outcome, Violation, explore, replay, simulate
-from argus.simulate.run import walk_grid
+from argus.simulate.run import share, walk_grid
 from tests.simulate.kernels import Edit, parse
 
 SCHEDULES = ("program", "reverse", "lazy", "eager-compute", "eager-load", "random(1)", "random(2)")
@@ -90,6 +94,16 @@ def test_accepted(m: int, k: int, schedule: str) -> None:
 def test_any_number_of_resident_blocks(resident: int) -> None:
     outcome, right = run(parse(COPY), 70, 136, "lazy", resident)
     assert outcome.ok and right, [str(v) for v in outcome.violations]
+
+
+@given(st.integers(0, 60), st.integers(1, 9))
+def test_programs_are_shared_out_back_and_forth(count: int, blocks: int) -> None:
+    shares = [share(range(count), block, blocks) for block in range(blocks)]
+    assert sorted(number for each in shares for number in each) == list(range(count))
+    for block, each in enumerate(shares):
+        assert all(number // blocks == turn for turn, number in enumerate(each))
+        for number, following in pairwise(each):
+            assert following - number == (2 * (blocks - block) - 1 if number // blocks % 2 == 0 else 2 * block + 1)
 
 
 STORED = "via tma.store"

@@ -20,7 +20,9 @@ using shared_t = char*;
 inline int thread_id() { return detail::self().thread; }
 template <int AXIS> int block_id() { return detail::self().block->index[AXIS]; }
 inline void anew(int&) {}
-inline int num_blocks() { return detail::self().block->blocks; }
+inline int next_program(int program) {
+    return detail::next_program(program, block_id<0>(), detail::self().block->blocks);
+}
 template <int GROUP> BlockIds grouped_block_ids(int rows, int columns) {
     return detail::grouped(GROUP, {block_id<0>(), block_id<1>()}, rows, columns);
 }

@@ -151,7 +151,9 @@ template <int AXIS> ARGUS_FN int block_id() {
     return static_cast<int>(AXIS == 0 ? blockIdx.x : AXIS == 1 ? blockIdx.y : blockIdx.z);
 }
 ARGUS_FN void anew(int& x) { asm volatile("" : "+r"(x)); }
-ARGUS_FN int num_blocks() { return static_cast<int>(gridDim.x); }
+template <int CLUSTER = 1> ARGUS_FN int next_program(int program) {
+    return detail::next_program(program, block_id<0>() / CLUSTER, static_cast<int>(gridDim.x) / CLUSTER);
+}
 template <int GROUP, int CLUSTER = 1> ARGUS_FN BlockIds grouped_block_ids(int rows, int columns) {
     const BlockIds at = detail::grouped(GROUP, {block_id<0>() / CLUSTER, block_id<1>()}, rows, columns);
     return {at.x * CLUSTER + block_id<0>() % CLUSTER, at.y};

@@ -259,8 +259,10 @@ def _programs(stmt: Programs, writer: Writer) -> None:
     extents = [Printer(writer).text(extent, ATOM) for extent in _in_clusters(writer.kernel)]
     if not extents:
         raise problem("not-explicit", "a persistent kernel declares no grid", stmt.span)
-    of = "" if writer.kernel.cluster == 1 else f" / {writer.kernel.cluster}"
-    start, step = f"program = argus::block_id<0>(){of}", f"program += argus::num_blocks(){of}"
+    cluster = writer.kernel.cluster
+    start, step = "program = argus::block_id<0>()", "program = argus::next_program(program)"
+    if cluster > 1:
+        start, step = f"{start} / {cluster}", f"program = argus::next_program<{cluster}>(program)"
     with writer.block(f"for (int {start}; program < {' * '.join(extents)}; {step})"):
         outer, writer.prologue = writer.prologue, {}
         before, writer.flight = writer.flight, writer.flight.after(stmt)

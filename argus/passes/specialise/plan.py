@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from argus.ir.expr import Expr, ProgramId, elements, walk
 from argus.ir.instruction import WGMMA
 from argus.ir.instruction.tiled import wgmma_accumulator
-from argus.ir.nodes import AssertTags, Copy, For, Fragment, Kernel, Mma, Stage, Stmt
+from argus.ir.nodes import AssertTags, Copy, For, Fragment, If, Kernel, Mma, Stage, Stmt
 from argus.ir.visit import rewrite_body
 from argus.ir.visit import walk as statements
 from argus.layout import LayoutError
@@ -100,9 +100,11 @@ def _check_separable(kernel: Kernel, loop: For) -> None:
     if laid is not None:
         raise Unfit(f"the layout of tile {laid.name} is the author's", loop.span, "leave it open")
     direct = {id(s) for s in (*kernel.body, *loop.body)}
-    inner = next((s for s in everything if isinstance(s, Stage | Mma) and id(s) not in direct), None)
+    branched = {id(s) for b in loop.body if isinstance(b, If) and not b.orelse for s in b.then if isinstance(s, Mma)}
+    inner = next((s for s in everything if isinstance(s, Stage | Mma) and id(s) not in direct | branched), None)
     if inner is not None:
-        raise Unfit("a tile is staged or multiplied in a branch or inner loop", inner.span, "do so in every iteration")
+        help = "stage in every iteration; a product may stand in an `if` of the loop without an `else`"
+        raise Unfit("a tile is staged or multiplied in a branch or inner loop", inner.span, help)
     _check_readers(kernel.body, tiles, set())
     _check_readers(loop.body, tiles, {s.dst for s in kernel.body if isinstance(s, Stage)})
     written = {s.dst.obj for s in everything if isinstance(s, Copy) and s.dst.obj not in tiles}
@@ -129,6 +131,8 @@ def _check_readers(body: tuple[Stmt, ...], tiles: set[str], before: set[str]) ->
                     raise Unfit("a tile is read before it is staged", stmt.span, "stage it first")
             case For(kind="pipelined"):
                 pass
+            case If(then=then, orelse=orelse):
+                _check_readers((*then, *orelse), tiles, filled)
             case _:
                 if any(names(s) & tiles for s in statements((stmt,))):
                     raise Unfit("a staged tile is read by something other than al.mma", stmt.span, "load it instead")

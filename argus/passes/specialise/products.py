@@ -41,12 +41,12 @@ from argus.source import Span
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A committed product: its accumulator, all of its registers, and the staged tiles that it reads.
+    """A committed group of products: their accumulators, all of their registers, and the staged tiles that they read.
 
     `carried`: of the iteration before.
     """
 
-    into: str
+    into: frozenset[str]
     registers: frozenset[str]
     tiles: frozenset[str]
     carried: bool = False
@@ -89,6 +89,8 @@ class _Writer:
                 self._product(stmt)
             case For() if stmt is self.plan.loop:
                 self._loop(stmt)
+            case If() if _has_products(stmt):
+                self._branch(stmt)
             case _:
                 self._ordinary(stmt)
 
@@ -102,25 +104,62 @@ class _Writer:
     # ---------------------------------------------------------------- statements
 
     def _product(self, stmt: Mma) -> None:
-        read = [self.rings[a.obj] for a in (stmt.a, stmt.b) if a.obj in self.rings]
-        for ring in dict.fromkeys(read):
-            self._arrive(ring, stmt.span)
-        used = frozenset({stmt.d.obj, stmt.a.obj} & self.registers)
-        self._free({f for f in self.flights if f.registers & used and f.into != stmt.d.obj}, stmt.span)
-        self._settle(used, stmt)
+        self._prepare(stmt)
         if not self.fenced:
             self.done.append(MmaFence(stmt.span))
             self.fenced = True
         self.done += [map_accesses(stmt, self._within), MmaCommit(stmt.span)]
-        self.flights.append(Flight(stmt.d.obj, used, frozenset({stmt.a.obj, stmt.b.obj} & self.rings.keys())))
-        for ring in dict.fromkeys(read):
+        self._issued(stmt, (stmt,))
+
+    def _branch(self, stmt: If) -> None:
+        """A branch with products. Waits and arrivals stand before it, and a group ends whichever way it goes: the
+        other way one without products, which is complete at once."""
+        work: list[Stmt] = []
+        for inner in stmt.then:
+            match inner:
+                case Mma():
+                    self._prepare(inner)
+                    work += [MmaFence(inner.span), map_accesses(inner, self._within)]
+                case AssertTags():
+                    raise Unfit("a claim stands in a branch with products", inner.span, "state it outside")
+                case _:
+                    self._touch(inner)
+                    work.append(inner)
+        close = MmaCommit(stmt.span)
+        self.done.append(replace(stmt, then=(*work, close), orelse=(close,)))
+        products = tuple(s for s in stmt.then if isinstance(s, Mma))
+        self._issued(stmt, products)
+        self.fenced = False
+
+    def _prepare(self, stmt: Mma) -> None:
+        """What a product reads has come, and no other product in flight has its registers."""
+        for ring in self._rings_of(stmt):
+            self._arrive(ring, stmt.span)
+        used = frozenset({stmt.d.obj, stmt.a.obj} & self.registers)
+        self._free({f for f in self.flights if f.registers & used and f.into != {stmt.d.obj}}, stmt.span)
+        self._settle(used, stmt)
+
+    def _issued(self, stmt: Stmt, products: tuple[Mma, ...]) -> None:
+        """The products of `stmt` are in flight, in one group."""
+        objects = frozenset(o for p in products for o in (p.d.obj, p.a.obj, p.b.obj))
+        into = frozenset(p.d.obj for p in products)
+        self.flights.append(Flight(into, objects & self.registers, frozenset(objects & self.rings.keys())))
+        for ring in dict.fromkeys(r for p in products for r in self._rings_of(p)):
             if ring.full in self.readers:
                 self.readers[ring.full] -= 1
 
-    def _ordinary(self, stmt: Stmt) -> None:
+    def _rings_of(self, stmt: Mma) -> list[Ring]:
+        return list(dict.fromkeys(self.rings[a.obj] for a in (stmt.a, stmt.b) if a.obj in self.rings))
+
+    def _touch(self, stmt: Stmt) -> frozenset[str]:
+        """The registers that a statement uses; no product in flight does, and what is claimed of them is said."""
         used = frozenset().union(*(touches(s) for s in statements((stmt,)))) & self.registers
         self._free({f for f in self.flights if f.registers & used}, stmt.span)
         self._settle(used, stmt)
+        return used
+
+    def _ordinary(self, stmt: Stmt) -> None:
+        used = self._touch(stmt)
         self.done.append(stmt)
         self.fenced = self.fenced and (not used or isinstance(stmt, Tag))
 
@@ -152,6 +191,9 @@ class _Writer:
         inner = _Writer(self.plan, self.rings, self.registers, set(self.arrived), flights=flights)
         inner.readers = {r.full: sum(_reads(s, r) for s in loop.body) for r in self.plan.rings if r.looped}
         inner.late = late
+        if flights and any(isinstance(s, If) and _has_products(s) for s in loop.body):
+            # ptxas makes products wait for one another if a branch uses registers of one that it finds in flight.
+            inner._wait(len(flights) - 1, loop.span)
         for stmt in loop.body:
             inner.statement(stmt)
         return inner
@@ -237,6 +279,10 @@ class _Writer:
 def _reads(stmt: Stmt, ring: Ring) -> bool:
     """Whether a product, or one in a loop, reads the ring's tiles."""
     return any({s.a.obj, s.b.obj} & ring.tiles for s in statements((stmt,)) if isinstance(s, Mma))
+
+
+def _has_products(stmt: If) -> bool:
+    return any(isinstance(s, Mma) for s in stmt.then)
 
 
 def _untimely(claim: AssertTags) -> Unfit:
