@@ -92,7 +92,7 @@ class Tile:
 
 
 _BULK = ((128, 256, 8), (128, 192, 8), (128, 128, 8), (128, 64, 8), (64, 256, 4), (64, 128, 4), (64, 64, 4))
-_LOADED = ((128, 128, 8), (64, 128, 4), (64, 64, 4))  # threads that load have few registers beside wider ones
+_LOADED = ((128, 192, 8), (128, 128, 8), (64, 128, 4), (64, 64, 4))  # wider ones leave threads that load few registers
 _PARTED_ROUNDS = 2  # of blocks over multiprocessors, at most, if sums are cut into parts
 _FEW = (8, 16, 32, 64, 128)
 _PLAIN = ((128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4), (32, 32, 1))

@@ -12,6 +12,7 @@ from argus.ir.expr import Const, Coord, Expr
 from argus.ir.instruction import BULK_LOADS, BULK_STORES, CopyRow
 from argus.ir.locality import cells
 from argus.ir.nodes import Access, Copy, Fragment, Kernel, MemoryObject, Shared, Stmt, Tensor
+from argus.ir.prefix import prefix
 from argus.ir.target import TARGETS, Target
 from argus.ir.waves import in_lane_order
 from argus.layout import FragmentLayout
@@ -124,14 +125,19 @@ def vector_width(kernel: Kernel, copy: Copy, layout: FragmentLayout, row: CopyRo
         width = allowed // size
         if width < 1 or allowed % size:
             continue
-        if all(_fits(kernel, a, copy, layout, width, known) for a in (copy.src, copy.dst)):
+        if all(_fits(kernel, a, copy, layout, width, known, row) for a in (copy.src, copy.dst)):
             return width
     return 0
 
 
-def _fits(kernel: Kernel, access: Access, copy: Copy, layout: FragmentLayout, width: int, known: Facts) -> bool:
-    """Whether `width` values at a time are consecutive, aligned elements of the accessed object."""
+def _fits(
+    kernel: Kernel, access: Access, copy: Copy, layout: FragmentLayout, width: int, known: Facts, row: CopyRow
+) -> bool:
+    """Whether `width` values at a time are consecutive elements of the accessed object, aligned as `row` needs them."""
     obj = kernel.object(access.obj)
+    if isinstance(obj, Tensor) and row.unaligned:
+        axis = fast_axis(layout, width)
+        return axis is not None and axis == contiguous_axis(obj, access.index) and prefix(copy.mask, axis) is not None
     if isinstance(obj, Tensor) and width * obj.dtype.bytes > max(obj.alignment, obj.dtype.bytes):
         return False
     if width == 1 or isinstance(obj, Fragment):

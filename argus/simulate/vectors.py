@@ -15,10 +15,14 @@ from argus.simulate.numeric import Array
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Elements that must be consecutive in memory, `[rows, length]` positions in the domain; bytes of alignment."""
+    """Elements that must be consecutive in memory, `[rows, length]` positions in the domain; bytes of alignment.
+
+    `cut`: a mask may leave out the last elements of a row.
+    """
 
     positions: Array
     alignment: int
+    cut: bool = False
 
 
 def check(block: Block, row: CopyRow | None, vector: int, source: Place, target: Place, step: Step) -> None:
@@ -40,6 +44,8 @@ def _rows(row: CopyRow | None, vector: int, memory: Memory, step: Step) -> _Rows
     if row is None or not row.collective:
         if vector == 1:
             return None
+        if row is not None and row.unaligned and isinstance(memory, GlobalTensor):
+            return _Rows(position.reshape(-1, vector), item, cut=True)
         return _Rows(position.reshape(-1, vector), vector * item)
     # Matrices of 8 rows of 16 bytes: lane i of 8 x 4 holds four bytes of each (argus/ir/instruction/nvidia.py).
     each = 4 // item
@@ -55,10 +61,11 @@ def _check(block: Block, memory: Memory, place: Place, rows: _Rows, step: Step) 
     moved = place.ok[rows.positions]
     any_, all_ = moved.any(axis=1), moved.all(axis=1)
     length = rows.positions.shape[1]
-    if (any_ & ~all_).any():
-        at = int(rows.positions[int(np.argmax(any_ & ~all_))][0])
+    split = (moved[:, 1:] & ~moved[:, :-1]).any(axis=1) if rows.cut else any_ & ~all_
+    if split.any():
+        at = int(rows.positions[int(np.argmax(split))][0])
         text = f"a mask cuts through a vector of {length} elements of {memory.name}, which moves as a whole"
-        _report(block, step, "split-vector", text, place, at, int((any_ & ~all_).sum()))
+        _report(block, step, "split-vector", text, place, at, int(split.sum()))
     if not all_.any():
         return
     first = rows.positions[all_]

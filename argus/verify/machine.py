@@ -16,6 +16,7 @@ from argus.ir.expr import Const, Coord, LoopVar, Param, ProgramId
 from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS, MMA
 from argus.ir.instruction.tiled import tiled_mma
 from argus.ir.nodes import Access, Copy, Fragment, Kernel, Mma, Shared, Tensor
+from argus.ir.prefix import prefix
 from argus.ir.target import TARGETS
 from argus.ir.waves import counted, in_lane_order
 from argus.layout import FragmentLayout, LayoutError
@@ -189,7 +190,8 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
     unit = [i for i, s in enumerate(tensor.strides) if s == Const(1, s.dtype)]
     dims = [d for d in range(layout.rank) if layout.vector_width(d) >= vector]
     help = "choose a layout whose vectors run along the tensor's contiguous dimension, or vector 1"
-    if not unit or not dims or tensor.alignment < vector * tensor.dtype.bytes:
+    unaligned = INSTRUCTIONS[stmt.instr or ""].unaligned
+    if not unit or not dims or (tensor.alignment < vector * tensor.dtype.bytes and not unaligned):
         return [
             _refuse(
                 "misaligned-vector",
@@ -208,14 +210,19 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
         there = z3.substitute(here, shift)
         moved = step if axis == unit[0] else z3.IntVal(0)
         goals.append(there == here + moved)
-    goals.append(solver.integer(access.index[unit[0]]) % vector == 0)
-    if stmt.mask is not None:
+    if not unaligned:
+        goals.append(solver.integer(access.index[unit[0]]) % vector == 0)
+    elif prefix(stmt.mask, dim) is None:
+        text = f"the mask of the {vector}-element vectors of '{tensor.name}' is no bound of the place along them"
+        return [_refuse("misaligned-vector", stmt.span, text, "mask by `index < n` alone, or load single elements")]
+    if stmt.mask is not None and not unaligned:
         mask = solver.condition(stmt.mask)
         goals.append(z3.substitute(mask, shift) == mask)
     answer = solver.holds(z3.And(*goals), facts)
     if answer.verdict is Verdict.PROVED:
         return []
-    text = f"the {vector}-element vectors of '{tensor.name}' are not aligned, contiguous and masked alike"
+    wanted = "contiguous" if unaligned else "aligned, contiguous and masked alike"
+    text = f"the {vector}-element vectors of '{tensor.name}' are not {wanted}"
     if answer.verdict is Verdict.UNKNOWN:
         return [unknown("vector-unknown", "machine", stmt.span, f"cannot decide whether {text}: {answer.reason}", help)]
     axes = len(bounds.kernel.grid) if bounds.kernel.grid is not None else 1

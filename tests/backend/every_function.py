@@ -60,6 +60,21 @@ def ids() -> str:
     return kernel("ids", "int* ARGUS_RESTRICT b", body)
 
 
+def unaligned() -> str:
+    """Vectors that begin anywhere."""
+    kernels = []
+    for name, n in (("uint8", 16), ("bfloat16", 8), ("float32", 4)):
+        cpp = TYPES[name]
+        body = [
+            f"alignas(16) {cpp} x[{n}];",
+            f"argus::load_global_unaligned<{n}>(p > t, t * {n}, q, a, argus::i64(t) * {n} + p, x);",
+            f"argus::store_global<{n}>(b, argus::i64(t) * {n}, x);",
+        ]
+        parameters = f"const {cpp}* ARGUS_RESTRICT a, {cpp}* ARGUS_RESTRICT b, int p, int q"
+        kernels.append(kernel(f"unaligned_{name}", parameters, body))
+    return "\n".join(kernels)
+
+
 def asynchronous() -> str:
     body = [
         *(f"argus::cp_async<{n}>(smem, t * 16, a, argus::i64(t) * 4);" for n in (4, 8, 16)),
@@ -251,6 +266,6 @@ def source(target: str, architectures: tuple[str, ...]) -> str:
     if target == "hip":
         parts.append(waves())
     if target == "cuda":
-        parts += [asynchronous(), matrices(store="sm_90a" in architectures)]
+        parts += [asynchronous(), unaligned(), matrices(store="sm_90a" in architectures)]
         parts += [hopper()] if "sm_90a" in architectures else []
     return "\n".join(parts)

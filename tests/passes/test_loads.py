@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from argus.diagnostic import Verdict
+from argus.ir.expr import Const, Coord, op
 from argus.ir.nodes import (
     Copy,
     Kernel,
@@ -62,7 +63,7 @@ def test_threads_load_what_the_copy_engine_cannot(case: str) -> None:
         assert not check_tile(kernel), run.__name__
     assert not check_explicit(kernel)
     assert set(roles(kernel)) == {"loader", "compute"} and roles(kernel)["loader"].num_warps == 4
-    assert set(instructions(kernel, "loader")) <= {"ld.global", "st.shared", "stmatrix"}
+    assert set(instructions(kernel, "loader")) <= {"ld.global", "ld.global.unaligned", "st.shared", "stmatrix"}
     assert verify(kernel).verdict is Verdict.PROVED
 
 
@@ -90,12 +91,35 @@ def test_four_warps_load_both_operands_if_they_load_one() -> None:
     assert set(found) == {"loader", "compute"}
 
 
-@pytest.mark.parametrize(("alignment", "vector"), [(2, 1), (4, 2), (8, 4)])
-def test_vectors_as_wide_as_the_alignment(alignment: int, vector: int) -> None:
+@pytest.mark.parametrize(
+    ("alignment", "instr", "vector"),
+    [(2, "ld.global.unaligned", 8), (4, "ld.global.unaligned", 8), (8, "ld.global", 4)],
+)
+def test_rows_of_any_alignment_are_loaded_in_vectors(alignment: int, instr: str, vector: int) -> None:
     kernel = lower(gemm(alignment=alignment), "sm_90a")
     copies = [s for s in walk(roles(kernel)["loader"].body) if isinstance(s, Copy)]
-    widths = {s.vector for s in copies if s.instr == "ld.global"}
-    assert widths == {vector}
+    assert {(s.instr, s.vector) for s in copies if s.dst.obj.startswith(("at_in", "bt_in"))} == {(instr, vector)}
+
+
+def test_rows_that_are_not_contiguous_are_loaded_element_by_element() -> None:
+    kernel = lower(LOADED["rows of stride 1"](), "sm_90a")
+    loads = [s for s in walk(roles(kernel)["loader"].body) if isinstance(s, Copy) and s.src.obj == "a"]
+    assert loads and all(s.instr == "ld.global" for s in loads)
+
+
+def test_a_mask_that_does_not_end_a_vector_is_refused() -> None:
+    """The instruction fills with zeros from one place on: a mask with holes is another one's."""
+    kernel = lower(gemm(alignment=2), "sm_90a")
+    odd = op("eq", op("mod", Coord(1), Const(2)), Const(0))
+
+    def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
+        if isinstance(stmt, Copy) and stmt.instr == "ld.global.unaligned":
+            return (replace(stmt, mask=odd if stmt.mask is None else op("and", stmt.mask, odd)),)
+        return None
+
+    report = verify(replace(kernel, body=rewrite_body(kernel.body, change)))
+    assert report.verdict is Verdict.REFUTED
+    assert "misaligned-vector" in {d.code for d in report.diagnostics}
 
 
 def without(kind: type[Stmt]) -> Callable[[Kernel], Kernel]:

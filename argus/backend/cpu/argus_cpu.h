@@ -63,6 +63,11 @@ template <int N, class T> void load_global_or(bool p, const T* base, i64 offset,
     if (p) load_global<N>(base, offset, dst);
     else for (int i = 0; i < N; ++i) dst[i] = other;
 }
+template <int N, class T> void load_global_unaligned(bool p, int at, int end, const T* base, i64 offset, T* dst) {
+    for (int i = 0; i < N; ++i)
+        if (p && at + static_cast<i64>(i) < end) dst[i] = base[offset + i];
+        else memset(&dst[i], 0, sizeof(T));
+}
 template <int N, class T> void store_global(T* base, i64 offset, const T* src) {
     detail::check_aligned<N * sizeof(T)>(base + offset, "store_global");
     detail::move<N * sizeof(T)>(base + offset, src);

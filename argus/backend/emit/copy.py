@@ -13,6 +13,7 @@ from argus.backend.emit.scope import Domain, Writer
 from argus.ir.expr import Const, Coord, Elem, Expr, elements, walk
 from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS
 from argus.ir.nodes import Access, Copy, Fragment, Shared, Tensor
+from argus.ir.prefix import prefix
 from argus.ir.types import DType
 from argus.ir.waves import counted
 from argus.layout import FragmentLayout, Mode, SwizzledLayout
@@ -131,7 +132,11 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
             mask = None if stmt.mask is None else printer.text(stmt.mask)
             other = None if stmt.other is None else printer.text(stmt.other)
             pointer = f"&{printer.register(register)}"
-            if isinstance(memory, Tensor):
+            if isinstance(memory, Tensor) and stmt.instr is not None and INSTRUCTIONS[stmt.instr].unaligned:
+                base, offset = global_address(memory, cell.index, each)
+                inside = _inside(stmt, domain, printer)
+                writer.line(f"argus::load_global_unaligned<{stmt.vector}>({inside}, {base}, {offset}, {pointer});")
+            elif isinstance(memory, Tensor):
                 base, offset = global_address(memory, cell.index, each)
                 writer.line(_global(load, stmt.vector, mask, f"{base}, {offset}", pointer, other))
             else:
@@ -150,6 +155,19 @@ def _global(load: bool, vector: int, mask: str | None, place: str, pointer: str,
     if load and other is not None:
         return f"argus::load_global_or<{vector}>({mask}, {place}, {pointer}, {other});"
     return f"argus::{name}_global_if<{vector}>({mask}, {place}, {pointer});"
+
+
+def _inside(stmt: Copy, domain: Domain, printer: Printer) -> str:
+    """Whether a vector has elements inside, the place of the first, and the place where the inside ends."""
+    axis = next((m.dim for m in domain.layout.values if m.extent > 1), None)
+    found = None if axis is None else prefix(stmt.mask, axis)
+    if found is None or (stmt.other is not None and stmt.other.value != 0):
+        raise problem("unaligned-mask", f"{stmt.instr} fills with zeros from one place of a vector on", stmt.span,
+                      "mask by `index < n` alone, and fill with zeros")  # fmt: skip
+    some = "true" if found.rest is None else printer.text(found.rest)
+    if found.place is None or found.bound is None:
+        return f"{some}, 0, {stmt.vector}"
+    return f"{some}, {printer.text(found.place)}, {printer.text(found.bound)}"
 
 
 def _guarded(writer: Writer, mask: str | None, call: str) -> None:

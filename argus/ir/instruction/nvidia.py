@@ -43,6 +43,8 @@ def _wgmma(n: int, bits: int) -> WgmmaRow:
 # ldmatrix the other way round.
 NVIDIA: tuple[Row, ...] = (
     CopyRow("ld.global", "global", "fragment", (1, 2, 4, 8, 16), Order.SYNC, False, _ALL, "PTX ISA, ld"),
+    CopyRow("ld.global.unaligned", "global", "fragment", (16,), Order.SYNC, False, _ALL,
+            "PTX ISA, ld, shf: the aligned words around, shifted", dtypes_bits=(8, 16, 32), unaligned=True),
     CopyRow("st.global", "fragment", "global", (1, 2, 4, 8, 16), Order.SYNC, False, _ALL, "PTX ISA, st"),
     CopyRow("ld.shared", "shared", "fragment", (1, 2, 4, 8, 16), Order.SYNC, False, _ALL, "PTX ISA, ld"),
     CopyRow("st.shared", "fragment", "shared", (1, 2, 4, 8, 16), Order.SYNC, False, _ALL, "PTX ISA, st"),

@@ -28,6 +28,7 @@ from argus.ir.nodes import (
     Stmt,
     Tensor,
 )
+from argus.ir.prefix import prefix
 from argus.ir.visit import walk
 from argus.ir.wellformed_hopper import BUDGET_UNIT, registers_at_first
 from argus.layout import FragmentLayout
@@ -41,6 +42,8 @@ from argus.source import Span
 
 _REGISTER = 4  # bytes
 _WIDEST = 16  # bytes of one load
+_ALIGNED = 8  # bytes: rows of less are loaded in the widest vectors, shifted into place
+_SHIFTED = "ld.global.unaligned"
 _ADDRESSES = 40  # registers of a loading thread besides what it has in flight
 _COMPUTING = 48  # registers of a computing thread besides its accumulators
 _PRODUCT = 26  # registers of one product besides its accumulator
@@ -84,14 +87,17 @@ def _slices(fresh: Fresh, stage: Stage, ring: Ring, threads: int, room: int) -> 
     """The load of each slice of a tile, at most `room` registers in all, and the copy that puts it down."""
     tensor = fresh.kernel.object(stage.src.obj)
     assert isinstance(tensor, Tensor)
-    unit = tensor.dtype.bytes
-    vector = min(_WIDEST, max(tensor.alignment, unit)) // unit
-    held = max(vector * unit, _REGISTER) / _REGISTER / vector  # registers of an element
+    unit, axis = tensor.dtype.bytes, contiguous_axis(tensor, stage.src.index)
+    shifted = tensor.alignment < _ALIGNED and axis is not None and _by_shifting(stage, axis, unit)
+    vector = (_WIDEST if shifted else min(_WIDEST, max(tensor.alignment, unit))) // unit
+    # Registers of an element: a shifted vector comes out of two.
+    held = (2 if shifted else 1) * max(vector * unit, _REGISTER) / _REGISTER / vector
     rows, count = stage.shape[0], 1
     while rows % (2 * count) == 0 and prod(stage.shape) * held > room * count:
         count *= 2
     shape = (rows // count, *stage.shape[1:])
-    layout = _layout(tensor, stage, shape, threads, vector)
+    layout = _layout(axis, shape, threads, vector)
+    instr = _SHIFTED if shifted else None
     result: list[tuple[Copy, Copy]] = []
     for start in range(0, rows, rows // count):
         held_in = whole(fresh.fragment(f"{stage.dst}_in", tensor.dtype, shape, layout), len(shape))
@@ -101,16 +107,21 @@ def _slices(fresh: Fresh, stage: Stage, ring: Ring, threads: int, room: int) -> 
         place = ring.within(Access(stage.dst, tuple(moved(e, 0, start) for e in place.index)))
         result.append(
             (
-                Copy(held_in, source, shape, mask, stage.other, layout, span=stage.span),
+                Copy(held_in, source, shape, mask, stage.other, layout, instr, span=stage.span),
                 Copy(place, held_in, shape, layout=layout, span=stage.span),
             )
         )
     return result
 
 
-def _layout(tensor: Tensor, stage: Stage, shape: tuple[int, ...], threads: int, vector: int) -> FragmentLayout:
+def _by_shifting(stage: Stage, axis: int, unit: int) -> bool:
+    """Whether rows of a tile are whole vectors that nothing but the end of the tensor's rows cuts."""
+    zeros = stage.mask is None or (stage.other is not None and stage.other.value == 0)
+    return zeros and stage.shape[axis] % (_WIDEST // unit) == 0 and prefix(stage.mask, axis) is not None
+
+
+def _layout(axis: int | None, shape: tuple[int, ...], threads: int, vector: int) -> FragmentLayout:
     """Neighbouring threads load neighbouring vectors."""
-    axis = contiguous_axis(tensor, stage.src.index)
     order = tuple(reversed(range(len(shape))))
     if axis is None:
         return default(shape, threads, order)
