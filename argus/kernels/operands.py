@@ -20,6 +20,7 @@ EPILOGUES = {"relu": relu, "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh}
 
 OPERANDS = ("float16", "bfloat16", "float32", "float8_e4m3fn")
 RESULTS = ("float16", "bfloat16", "float32")
+_LINE = 128  # bytes: a cache line, and a row of a box
 _ALIGNED = 16  # bytes: what the copy engine asks of addresses and strides
 
 
@@ -141,6 +142,7 @@ def problem(r: Request) -> Problem:
         r.a.shape[-2], r.b.shape[-2], r.a.shape[-1], batch, bits, 8 * r.c.element_size(), target,
         bulk, *rows,
         _for_the_copy_engine(_stored(r.c, "M N", "c")[0]) and r.c.stride(-1) == 1, r.residual is not None, loaded,
+        *(bulk and _straddles(x) for x in (a, b)),
     )  # fmt: skip
 
 
@@ -218,6 +220,12 @@ def _for_the_copy_engine(x: torch.Tensor) -> bool:
     unit = x.element_size()
     places = (x.data_ptr(), x.shape[-1] * unit, *(s * unit for s in x.stride()[:-1]))
     return (x.stride(-1) == 1 or x.shape[-1] == 1) and all(place % _ALIGNED == 0 for place in places)
+
+
+def _straddles(x: torch.Tensor) -> bool:
+    """Whether 128 bytes of a row, as the copy engine brings them, may lie in two cache lines."""
+    unit = x.element_size()
+    return any(place % _LINE for place in (x.data_ptr(), *(s * unit for s in x.stride()[:-1])))
 
 
 def _wrong(code: str, message: str, help: str) -> LaunchError:

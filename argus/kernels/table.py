@@ -19,6 +19,8 @@ def shape_class(problem: Problem) -> str:
     layout = ("k" if problem.a_rows else "m") + ("k" if problem.b_rows else "n")
     way = ("bulk" if problem.bulk else "plain") + (f", {problem.loaded} loaded" if problem.loaded else "")
     held = ("" if problem.bulk_out else "+scattered") + ("+residual" if problem.residual else "")
+    lines = "".join(name for name, straddles in (("a", problem.a_straddles), ("b", problem.b_straddles)) if straddles)
+    held += f"+{lines} straddling" if lines else ""
     return f"{problem.target} {way} {problem.bits}->{problem.out_bits} {layout}{held} {sizes}"
 
 
@@ -58,4 +60,5 @@ def from_json(data: Any) -> dict[str, Tile]:
 def _tile(entry: Any) -> Tile:
     names = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "STAGES", "num_warps", "PRODUCERS")
     rows, columns, depth, stages, warps, producers = (int(entry[name]) for name in names)
-    return Tile(rows, columns, depth, stages, warps, producers, bool(entry["swapped"]), int(entry.get("DEPTH", 0)))
+    part, cluster = int(entry.get("DEPTH", 0)), int(entry.get("CLUSTER", 1))
+    return Tile(rows, columns, depth, stages, warps, producers, bool(entry["swapped"]), part, cluster)

@@ -28,6 +28,7 @@ _COPY_CYCLES = 2400.0  # from the order of a tile to its arrival: the stages ahe
 _REUSE_CYCLES = 600.0  # until a panel of the result has been stored and can be filled again
 _COMBINE_S = 1.5e-6  # of adding up parts, besides their bytes
 _COMBINED_SHARE = 0.15  # of the L2 cache's rate that this reaches
+_STRADDLING = 2.4  # times the time of a row of a box that lies in one cache line
 _SYNC_SHARE = 0.6  # of the tensor cores' rate that mma.sync reaches
 
 
@@ -37,7 +38,8 @@ class Problem:
 
     `bulk`: wgmma takes both operands. `a_rows`, `b_rows`: k is the contiguous dimension. `bulk_out`: the copy engine
     stores the result. `residual`: another tile of its shape is held in registers. `loaded`: how many of the operands
-    threads load, because the copy engine cannot.
+    threads load, because the copy engine cannot. `a_straddles`, `b_straddles`: rows of a tile do not lie in whole cache
+    lines of 128 bytes.
     """
 
     m: int
@@ -53,18 +55,23 @@ class Problem:
     bulk_out: bool = True
     residual: bool = False
     loaded: int = 0
+    a_straddles: bool = False
+    b_straddles: bool = False
 
     @property
     def swapped(self) -> Problem:
         """The transposed product: b times a."""
-        return Problem(self.n, self.m, self.k, self.batch, self.bits, self.out_bits, self.target, self.bulk,
-                       self.b_rows, self.a_rows, False, self.residual, self.loaded)  # fmt: skip
+        return replace(
+            self, m=self.n, n=self.m, a_rows=self.b_rows, b_rows=self.a_rows, bulk_out=False,
+            a_straddles=self.b_straddles, b_straddles=self.a_straddles,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
     """How a product is cut up. `swapped`: b times a, so that `block_m` counts columns of the result. `part`: how many
     terms of the sum a block adds up, the results of which a second kernel adds up; 0: all of them, and no such kernel.
+    `cluster`: blocks of so many neighbours along m bring the tiles of b, which they share, for one another.
     """
 
     block_m: int
@@ -75,6 +82,7 @@ class Tile:
     producers: int
     swapped: bool = False
     part: int = 0
+    cluster: int = 1
 
     def parts(self, k: int) -> int:
         """Into how many parts a sum of `k` terms is cut; 0 if it is not."""
@@ -84,16 +92,20 @@ class Tile:
     def constants(self) -> dict[str, int]:
         """The kernel's constexpr parameters, `num_warps` among them."""
         return {"BLOCK_M": self.block_m, "BLOCK_N": self.block_n, "BLOCK_K": self.block_k, "STAGES": self.stages,
-                "PRODUCERS": self.producers, "DEPTH": self.part, "num_warps": self.num_warps}  # fmt: skip
+                "PRODUCERS": self.producers, "DEPTH": self.part, "CLUSTER": self.cluster,
+                "num_warps": self.num_warps}  # fmt: skip
 
     def __str__(self) -> str:
         more = (" swapped" if self.swapped else "") + (f", parts of {self.part}" if self.part else "")
+        more += f", clusters of {self.cluster}" if self.cluster > 1 else ""
         return f"{self.block_m}x{self.block_n}x{self.block_k}, {self.stages} stages, {self.num_warps} warps{more}"
 
 
 _BULK = ((128, 256, 8), (128, 192, 8), (128, 128, 8), (128, 64, 8), (64, 256, 4), (64, 128, 4), (64, 64, 4))
 _LOADED = ((128, 192, 8), (128, 128, 8), (64, 128, 4), (64, 64, 4))  # wider ones leave threads that load few registers
 _PARTED_ROUNDS = 2  # of blocks over multiprocessors, at most, if sums are cut into parts
+_CLUSTER = 2  # blocks: more have to start together on one part of the machine
+_ATOM_ROWS = 8  # rows of b that the blocks of a cluster share out
 _FEW = (8, 16, 32, 64, 128)
 _PLAIN = ((128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4), (32, 32, 1))
 
@@ -107,15 +119,22 @@ def tiles(problem: Problem) -> Iterator[Tile]:
         for rows, columns, warps in _shapes(problem.swapped if turned else problem, turned):
             blocks = _blocks(problem.swapped if turned else problem, rows, columns)
             for depth, stages in _rings(problem, rows, columns, turned):
-                yield Tile(rows, columns, depth, stages, warps, _producers(problem), turned)
+                for cluster in _clusters(problem.swapped if turned else problem, rows, columns):
+                    yield Tile(rows, columns, depth, stages, warps, _producers(problem), turned, cluster=cluster)
             parted = replace(problem, out_bits=32)
             for depth, stages in _rings(parted, rows, columns, turned) if problem.batch == 1 else ():
                 for part in _parts(problem, blocks, depth):
                     yield Tile(rows, columns, depth, stages, warps, _producers(problem), turned, part)
 
 
-def _blocks(problem: Problem, rows: int, columns: int) -> int:
-    return ceil(problem.m / rows) * ceil(problem.n / columns)
+def _clusters(problem: Problem, rows: int, columns: int) -> tuple[int, ...]:
+    """How many blocks may share what the copy engine brings."""
+    several = problem.bulk and not problem.loaded and problem.m > rows
+    return (1, _CLUSTER) if several and columns % (_ATOM_ROWS * _CLUSTER) == 0 else (1,)
+
+
+def _blocks(problem: Problem, rows: int, columns: int, cluster: int = 1) -> int:
+    return ceil(problem.m / (rows * cluster)) * cluster * ceil(problem.n / columns)
 
 
 def _parts(problem: Problem, blocks: int, depth: int) -> Iterator[int]:
@@ -183,6 +202,8 @@ def work(problem: Problem, tile: Tile) -> Work:
     unit, out = p.bits / 8, (4.0 if tile.part else p.out_bits / 8)
     steps = ceil(min(terms, p.k) / tile.block_k)
     staged = (tile.block_m + tile.block_n) * tile.block_k * unit
+    a_lines, b_lines = (_STRADDLING if straddles else 1.0 for straddles in (p.a_straddles, p.b_straddles))
+    fetched = (tile.block_m * a_lines + tile.block_n * b_lines / tile.cluster) * tile.block_k * unit
     groups = tile.block_m // 64 if p.bulk else ceil(tile.num_warps / 2)
     read = (tile.block_m + groups * tile.block_n) * tile.block_k * unit
     result = tile.block_m * tile.block_n * out
@@ -195,7 +216,7 @@ def work(problem: Problem, tile: Tile) -> Work:
     real = (min(p.m, tile.block_m) + min(p.n, tile.block_n)) * tile.block_k * unit
     registers = tile.block_m * tile.block_n // (32 * tile.num_warps) + 64
     return Work(
-        blocks=_blocks(p, tile.block_m, tile.block_n) * p.batch * parts,
+        blocks=_blocks(p, tile.block_m, tile.block_n, tile.cluster) * p.batch * parts,
         threads=32 * (tile.num_warps + tile.producers),
         registers=min(registers, 65536 // (32 * (tile.num_warps + tile.producers))),
         shared_bytes=int(tile.stages * staged + min(result, _PANELS * tile.block_m * _ROW_BITS / 8)) + _SLACK,
@@ -203,7 +224,7 @@ def work(problem: Problem, tile: Tile) -> Work:
         matrix_bits=p.bits,
         scalar_flops=0.0,
         shared_traffic=steps * (staged + read) + 2 * result,
-        global_traffic=steps * staged + result,
+        global_traffic=steps * fetched + result,
         all_bytes=p.batch * ((p.m * p.k + p.n * p.k) * unit + p.m * p.n * out * parts),
         in_flight=min(tile.stages, steps) * real,
         start_cycles=_FIRST_BYTES_CYCLES if p.bulk else 0.0,
