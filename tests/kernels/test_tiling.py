@@ -46,9 +46,21 @@ def test_few_tiles_of_long_sums_are_cut_into_parts() -> None:
     assert best(4096, 4096, 4096).part == 0 == best(512, 512, 512).part
 
 
+def test_rows_that_straddle_cache_lines_are_brought_by_clusters() -> None:
+    straddling = {"a_straddles": True, "b_straddles": True}
+    assert best(1000, 3000, 5000, **straddling).cluster == 2 and best(1000, 3000, 5000).cluster == 1
+    assert best(64, 3000, 5000, **straddling).cluster == 1  # there is nobody to share with
+    assert all(t.cluster == 1 for t in tiles(replace(LARGE, loaded=1, **straddling)))  # type: ignore[arg-type]
+    slow, quick = (next(t for t in tiles(LARGE) if t.cluster == n) for n in (1, 2))
+    wide = replace(LARGE, m=130, **straddling)  # type: ignore[arg-type]
+    assert work(wide, quick).global_traffic < work(wide, slow).global_traffic
+    assert work(replace(LARGE, m=300), quick).blocks == 4 * 32 > work(replace(LARGE, m=300), slow).blocks == 3 * 32
+    assert shape_class(wide) == "sm_90a bulk 16->16 kk+ab straddling 1x192x8192x8192"
+
+
 def test_operands_that_threads_load_have_tiles_that_leave_them_registers() -> None:
     for tile in tiles(replace(LARGE, loaded=1)):
-        assert tile.producers == 8 and tile.block_m * tile.block_n <= 128 * 128
+        assert tile.producers == 8 and tile.block_m * tile.block_n <= 128 * 192
 
 
 def test_results_that_the_copy_engine_stores_leave_room_for_a_stage_more() -> None:
