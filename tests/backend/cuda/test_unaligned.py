@@ -1,0 +1,30 @@
+"""Vectors that begin anywhere: the header's shifting, run on the host for every case."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import argus.backend.cuda
+
+HERE = Path(__file__).parent
+
+
+def function(name: str) -> str:
+    """The text of a function template of the CUDA header."""
+    text = (Path(argus.backend.cuda.__file__).parent / "argus_cuda.h").read_text(encoding="utf-8")
+    place = text.index(f" {name}(")
+    return text[text.rindex("template <", 0, place) : text.index("\n}\n", place) + 3]
+
+
+def test_every_beginning_length_and_place(tmp_path: Path, require_tool: Any) -> None:
+    compiler = require_tool("g++", "clang++", "c++")
+    program = (
+        (HERE / "unaligned.cpp").read_text(encoding="utf-8").replace("// HEADER", function("load_global_unaligned"))
+    )
+    (tmp_path / "test.cpp").write_text(program, encoding="utf-8")
+    built = [str(compiler), "-std=c++17", "-O1", "-fno-strict-aliasing", "test.cpp", "-o", "test"]
+    subprocess.run(built, cwd=tmp_path, check=True)
+    done = subprocess.run([tmp_path / "test"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

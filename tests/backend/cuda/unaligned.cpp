@@ -1,0 +1,69 @@
+// load_global_unaligned of the CUDA header on the host: every beginning, length and place, beside a loop over elements.
+// The header's text stands where the marker is; aligned words are read only if they hold something that is asked for.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#define ARGUS_FN
+using i64 = long long;
+struct uint4 {
+    unsigned x, y, z, w;
+};
+uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+// CUDA programming guide, integer intrinsics.
+unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+    return static_cast<unsigned>(((static_cast<std::uint64_t>(high) << 32) | low) >> (shift & 31));
+}
+unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned shift) {
+    if (shift >= 32) return low;
+    return static_cast<unsigned>((((static_cast<std::uint64_t>(high) << 32) | low) << shift) >> 32);
+}
+
+const char *first, *last;  // what may be read, to whole words of 16 bytes
+
+template <int N, class T> void load_global_if(bool p, const T* base, i64 offset, T* dst) {
+    if (!p) return;
+    const char* from = reinterpret_cast<const char*>(base + offset);
+    if (reinterpret_cast<std::uintptr_t>(from) % 16 || from + 16 <= first || from >= last) {
+        std::puts("a word without any element is read");
+        std::exit(1);
+    }
+    std::memcpy(dst, from, 16);
+}
+namespace target {
+template <int N, class T> uint4& at(T* p) { return *reinterpret_cast<uint4*>(p); }
+}  // namespace target
+
+// HEADER
+
+template <class T, int N> void check() {
+    alignas(64) static unsigned char raw[512];
+    for (unsigned char& byte : raw) byte = static_cast<unsigned char>(std::rand());
+    for (int begin = 0; begin < 32; begin += sizeof(T))
+        for (int length = 0; length <= 3 * N; ++length)
+            for (int place = 0; place < length + 3; ++place)
+                for (int p = 0; p < 2; ++p) {
+                    const T* base = reinterpret_cast<const T*>(raw + 64 + begin);
+                    first = reinterpret_cast<const char*>(base);
+                    last = reinterpret_cast<const char*>(base + length);
+                    alignas(16) T found[N];
+                    std::memset(found, 0xaa, sizeof found);
+                    load_global_unaligned<N>(p, place, length, base, static_cast<i64>(place), found);
+                    for (int i = 0; i < N; ++i) {
+                        T wanted = 0;
+                        if (p && place + i < length) std::memcpy(&wanted, base + place + i, sizeof wanted);
+                        if (std::memcmp(&wanted, &found[i], sizeof wanted)) {
+                            std::printf("begin %d length %d place %d element %d\n", begin, length, place, i);
+                            std::exit(1);
+                        }
+                    }
+                }
+}
+
+int main() {
+    check<std::uint8_t, 16>();
+    check<std::uint16_t, 8>();
+    check<std::uint32_t, 4>();
+}
