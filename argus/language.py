@@ -56,6 +56,7 @@ __all__ = [
     "load",
     "log",
     "log2",
+    "logsumexp",
     "max",
     "maximum",
     "min",
@@ -80,6 +81,7 @@ __all__ = [
     "shuffle_up",
     "shuffle_xor",
     "sigmoid",
+    "softmax",
     "spec",
     "sqrt",
     "stage",
@@ -528,3 +530,16 @@ def once(lo: Any, hi: Any) -> Any:
 @_kernel_only
 def spec(output: Any, function: Any) -> Any:
     """What the kernel computes: `output[i, ...]` is the lambda's value, for every element."""
+
+
+@_kernel_only
+def softmax(score: Any) -> Any:
+    """For `spec`: `al.softmax(lambda k: score)[n]` is exp(score) at n over the sum of exp(score) over all k.
+
+    A score of -inf, as a mask gives with `al.where`, weighs 0, also where there is no other.
+    """
+
+
+@_kernel_only
+def logsumexp(score: Any) -> Any:
+    """For `spec`: `al.logsumexp(lambda k: score)` is the logarithm of the sum of exp(score) over all k."""

@@ -96,6 +96,15 @@ def _misplaced(call: CallSite) -> Value:
     )
 
 
+def _outside(call: CallSite) -> Value:
+    call.context.fail(
+        "bad-tag",
+        f"`al.{call.name}` stands in a specification, over a lambda of one parameter",
+        call.span,
+        "compute it from `al.exp`, `al.max` and `al.sum`, and state it with `al.spec`",
+    )
+
+
 HANDLERS: dict[str, Handler] = {
     **arithmetic.HANDLERS,
     **memory.HANDLERS,
@@ -104,5 +113,7 @@ HANDLERS: dict[str, Handler] = {
     **specification.HANDLERS,
     **waves.HANDLERS,
     "once": _misplaced,
+    "softmax": _outside,
+    "logsumexp": _outside,
 }
 """The language's functions, by their name in `argus.language`."""

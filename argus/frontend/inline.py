@@ -32,7 +32,7 @@ def inline(
         )
     if len(context.stack) > MAX_INLINE:
         context.fail("unrolled-too-far", f"helpers call helpers more than {MAX_INLINE} deep", span, "call fewer")
-    given = _bind(context, helper, args, keywords, span)
+    given = bound(context, helper, args, keywords, span)
     frame = Frame(function, context.depth)
     before = set(context.fragments)
     with context.called(helper, frame, span):
@@ -57,9 +57,10 @@ def _adoptable(result: Value, own: set[str]) -> Value:
     return result
 
 
-def _bind(
+def bound(
     context: Context, helper: Helper, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span
 ) -> list[tuple[Parameter, Value]]:
+    """What each parameter of a helper is given by a call."""
     function = helper.function
     names = [p.name for p in function.params]
     form = f"its form is `{function.name}({', '.join(names)})`"

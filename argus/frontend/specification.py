@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 from argus.frontend import arguments, tiles
-from argus.frontend.context import CallSite, Context, Handler
+from argus.frontend.context import Binding, CallSite, Context, Frame, Handler
 from argus.frontend.expressions import evaluate
-from argus.frontend.surface import Attribute, Binary, Call, Expression, Lambda, Unary
+from argus.frontend.inline import bound
+from argus.frontend.surface import (
+    Assign,
+    Attribute,
+    Binary,
+    Call,
+    Compare,
+    Conditional,
+    Expression,
+    ExprStmt,
+    IfStmt,
+    Lambda,
+    Literal,
+    Name,
+    ReturnStmt,
+    Slice,
+    Statement,
+    Subscript,
+    Unary,
+)
 from argus.frontend.tagging import direct_extents, is_call, quantified
 from argus.frontend.tiles import BINARY
-from argus.frontend.values import Builtin, Constant, Nothing, Value, View, describe
+from argus.frontend.values import Builtin, Constant, Helper, Nothing, Specified, Tile, Value, View, describe
 from argus.ir.expr import OPERATORS, Const, Expr, Op
-from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecTerm
+from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.types import DType, boolean, float32, int32
 from argus.source import Span
 
 _ELEMENTWISE = frozenset(o.name for o in OPERATORS.values() if o.symbol is None and o.name != "cast")
-_REDUCE = {"sum": "add", "max": "maximum", "min": "minimum"}
+_REDUCE = {"sum": "add", "max": "maximum", "min": "minimum", "logsumexp": "logaddexp"}
 
 
 def spec(call: CallSite) -> Value:
@@ -45,6 +64,14 @@ def _term(context: Context, node: Expression, axes: int) -> SpecTerm:
             return _combine(context, BINARY[op], (left, right), axes, node.span)
         case Unary(op="-", operand=operand):
             return _combine(context, "neg", (operand,), axes, node.span)
+        case Compare(first=first, ops=(op,), rest=(right,)) if op in BINARY and _specified(context, (first, right)):
+            return _combine(context, BINARY[op], (first, right), axes, node.span)
+        case Conditional(cond=cond, then=then, orelse=orelse):
+            chosen = evaluate(context, cond)
+            if isinstance(chosen, Constant):
+                return _term(context, then if chosen.value else orelse, axes)
+        case Subscript(value=Call(args=(Lambda() as score,), keywords=()) as call, items=(at,)):
+            return _softmax(context, call, score, at, axes)
         case Call(function=Attribute(value=value, name="to")):
             return _cast(context, node, _term(context, value, axes))
         case Call(args=(argument,), keywords=()) if isinstance(argument, Lambda):
@@ -53,13 +80,17 @@ def _term(context: Context, node: Expression, axes: int) -> SpecTerm:
             callee = evaluate(context, function)
             if isinstance(callee, Builtin) and callee.name in _ELEMENTWISE:
                 return _combine(context, callee.name, args, axes, node.span)
+            if isinstance(callee, Helper):
+                return _helper(context, callee, args, axes, node.span)
         case _:
             pass
     return _leaf(context, node)
 
 
-def _leaf(context: Context, node: Expression) -> Expr:
+def _leaf(context: Context, node: Expression) -> SpecTerm:
     value = evaluate(context, node)
+    if isinstance(value, Specified):
+        return value.term
     if isinstance(value, View):
         context.fail(
             "bad-tag", f"{describe(value)} is not one element", node.span, "index every dimension by an integer"
@@ -82,7 +113,7 @@ def _combine(context: Context, operator: str, operands: tuple[Expression, ...], 
     dtype = _widest([_dtype(t) for t in terms[1 if operator == "where" else 0 :]])
     tiles.check_kind(context, operator, operator, dtype, span)
     terms = [_literal(t, dtype) for t in terms]
-    exprs = [t for t in terms if not isinstance(t, (SpecOp, SpecReduce))]
+    exprs = [t for t in terms if not isinstance(t, (SpecOp, SpecReduce, SpecSoftmax))]
     if len(exprs) == len(terms) and len({e.dtype for e in exprs}) == 1:
         return tiles.make(operator, tuple(exprs))
     result = boolean if OPERATORS[operator].result == "bool" else dtype
@@ -110,7 +141,7 @@ def _cast(context: Context, node: Call, term: SpecTerm) -> SpecTerm:
     target = evaluate(context, node.args[0]) if len(node.args) == 1 else None
     if not isinstance(target, Constant) or not isinstance(target.value, DType):
         context.fail("unknown-dtype", "`.to` takes a dtype", node.span, "write `x.to(al.float32)`")
-    if isinstance(term, (SpecOp, SpecReduce)):
+    if isinstance(term, (SpecOp, SpecReduce, SpecSoftmax)):
         return SpecOp("cast", (term,), target.value)
     return Op("cast", (term,), target.value)
 
@@ -121,10 +152,32 @@ def _reduce(context: Context, node: Call, body: Lambda, axes: int) -> SpecTerm:
     if name is None or len(body.params) != 1:
         context.fail(
             "bad-tag",
-            "here a lambda of one parameter is what `al.sum`, `al.max` or `al.min` runs over",
+            "here a lambda of one parameter is what `al.sum`, `al.max`, `al.min` or `al.logsumexp` runs over",
             node.span,
             "write `al.sum(lambda k: a[m, k] * b[n, k])`",
         )
+    extent, term = _bound(context, body, axes)
+    return SpecReduce(_REDUCE[name], axes, extent, term, _dtype(term))
+
+
+def _softmax(context: Context, node: Call, score: Lambda, at: Expression | Slice, axes: int) -> SpecTerm:
+    """`al.softmax(lambda k: ...)[n]`, over the dimension that `k` indexes."""
+    if not is_call(context, node, "softmax") or len(score.params) != 1:
+        context.fail(
+            "bad-tag",
+            "here a lambda of one parameter is what `al.softmax` runs over",
+            node.span,
+            "write `al.softmax(lambda k: x[i, k])[j]`",
+        )
+    place = None if isinstance(at, Slice) else _leaf(context, at)
+    if place is None or isinstance(place, (SpecOp, SpecReduce, SpecSoftmax)) or not place.dtype.is_int:
+        context.fail("bad-tag", "a softmax is indexed by one integer", at.span, "write `al.softmax(...)[j]`")
+    extent, term = _bound(context, score, axes)
+    return SpecSoftmax(axes, extent, place, term, _dtype(term))
+
+
+def _bound(context: Context, body: Lambda, axes: int) -> tuple[Expr, SpecTerm]:
+    """The extent of a lambda's parameter, which is `Coord(axes)`, and its body."""
     with quantified(context, body.params, body.span, axes):
         extents = list(dict.fromkeys(direct_extents(context, body.body, body.params[0])))
         if not extents:
@@ -142,8 +195,68 @@ def _reduce(context: Context, node: Call, body: Lambda, axes: int) -> SpecTerm:
                 "give these dimensions the same symbolic size",
             )
         term = _term(context, body.body, axes + 1)
-    extent = Const(extents[0]) if isinstance(extents[0], int) else extents[0]
-    return SpecReduce(_REDUCE[name], axes, extent, term, _dtype(term))
+    return Const(extents[0]) if isinstance(extents[0], int) else extents[0], term
+
+
+# ---------------------------------------------------------------------------- helpers
+
+
+def _specified(context: Context, operands: tuple[Expression, ...]) -> bool:
+    """Whether a name among `operands` stands for a term of a specification."""
+    names = [context.frame.names.get(o.id) for o in operands if isinstance(o, Name)]
+    return any(binding is not None and isinstance(binding.value, Specified) for binding in names)
+
+
+def _helper(context: Context, helper: Helper, args: tuple[Expression, ...], axes: int, span: Span) -> SpecTerm:
+    """What an `@argus.func` of single elements computes: the function that is an epilogue in the kernel's text."""
+    function = helper.function
+    if function in context.stack:
+        context.fail("recursive-function", f"`{function.name}` calls itself", span, "write it without")
+    given = bound(context, helper, tuple(_value(context, a, axes) for a in args), {}, span)
+    frame = Frame(function, context.depth, sizes=context.frame.sizes, quantified=True)
+    with context.called(helper, frame, span):
+        for parameter, value in given:
+            frame.names[parameter.name] = Binding(value, context.depth, parameter.span)
+        result = _body(context, function.body, axes)
+    if result is None:
+        context.fail("bad-tag", f"`{function.name}` gives nothing back", span, "end it by `return`")
+    return result
+
+
+def _value(context: Context, node: Expression, axes: int) -> Value:
+    """What a name is bound to: a term, or what is no single element."""
+    match node:
+        case Name() | Literal():
+            return evaluate(context, node)
+        case _:
+            term = _term(context, node, axes)
+            if isinstance(term, (SpecOp, SpecReduce, SpecSoftmax)):
+                return Specified(term)
+            return Tile((), term.dtype, term)
+
+
+def _body(context: Context, body: tuple[Statement, ...], axes: int) -> SpecTerm | None:
+    """The term that a helper's body returns, if it does."""
+    for stmt in body:
+        match stmt:
+            case ExprStmt(value=Literal()):
+                continue
+            case Assign(targets=(target,), unpack=False, value=value):
+                context.frame.names[target.id] = Binding(_value(context, value, axes), context.depth, target.span)
+            case IfStmt(cond=cond, then=then, orelse=orelse) if isinstance(chosen := evaluate(context, cond), Constant):
+                found = _body(context, then if chosen.value else orelse, axes)
+                if found is not None:
+                    return found
+            case ReturnStmt(value=value) if value is not None:
+                return _term(context, value, axes)
+            case _:
+                context.fail(
+                    "bad-tag",
+                    "this statement cannot stand in a specification",
+                    stmt.span,
+                    "call helpers of assignments, constant branches and a `return`",
+                )
+    return None
 
 
 HANDLERS: dict[str, Handler] = {"spec": spec}

@@ -277,6 +277,8 @@ def direct_extents(context: Context, node: Expression, param: str) -> Iterator[i
 def _indexed(context: Context, node: Subscript, param: str) -> Iterator[int | Expr]:
     if isinstance(node.value, Subscript) or not any(isinstance(i, Name) and i.id == param for i in node.items):
         return
+    if is_call(context, node.value, "softmax"):
+        return  # its own parameter says how far it ranges
     value = evaluate(context, node.value)
     if isinstance(value, (Tile, View)) and len(value.shape) == len(node.items):
         for item, extent in zip(node.items, value.shape, strict=True):

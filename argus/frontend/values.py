@@ -8,7 +8,7 @@ from typing import Union
 from argus.frontend.surface import Function, Lambda, Module
 from argus.ir.expr import Const, Coord, Elem, Expr, coords
 from argus.ir.instruction.tiled import TiledMma
-from argus.ir.nodes import Shared, Tensor
+from argus.ir.nodes import Shared, SpecTerm, Tensor
 from argus.ir.types import DType
 from argus.layout import FragmentLayout, Layout, Swizzle, SwizzledLayout
 
@@ -144,6 +144,13 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
+class Specified:
+    """A term of a specification that a helper's parameter or name stands for."""
+
+    term: SpecTerm
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """The value of a call for its effect."""
 
@@ -165,6 +172,7 @@ Value = Union[
     Method,
     Range,
     Contents,
+    Specified,
     Nothing,
     Poison,
 ]
@@ -222,6 +230,8 @@ def describe(value: Value) -> str:
             return "a range"
         case Contents():
             return "a condition on a tensor's contents"
+        case Specified():
+            return "a term of a specification"
         case Nothing():
             return "nothing"
         case Poison():

@@ -583,7 +583,10 @@ class AssertTags:
 
 @dataclass(frozen=True, slots=True)
 class SpecReduce:
-    """`op` over `Coord(axis)` in [0, extent) of `body`: a bound variable of a specification."""
+    """`op` over `Coord(axis)` in [0, extent) of `body`: a bound variable of a specification.
+
+    `op` is a key of `REDUCTIONS`, or "logaddexp": the logarithm of the sum of the exponentials.
+    """
 
     op: str
     axis: int
@@ -601,7 +604,21 @@ class SpecOp:
     dtype: DType
 
 
-SpecTerm = Union[SpecReduce, SpecOp, Expr]
+@dataclass(frozen=True, slots=True)
+class SpecSoftmax:
+    """The weight of `Coord(axis)` = `at` in the softmax of `score` over `Coord(axis)` in [0, extent).
+
+    exp(score) at `at` over the sum of exp(score); a score of -inf weighs 0, also where there is no other.
+    """
+
+    axis: int
+    extent: Expr
+    at: Expr
+    score: SpecTerm
+    dtype: DType
+
+
+SpecTerm = Union[SpecReduce, SpecSoftmax, SpecOp, Expr]
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ from argus.ir.nodes import (
     Spec,
     SpecOp,
     SpecReduce,
+    SpecSoftmax,
     SpecTerm,
     Stage,
     Stmt,
@@ -503,6 +504,9 @@ def _spec_op(kids: list[Node], scope: Scope, dtype: DType | None) -> SpecTerm:
     if name.startswith("reduce_"):
         axis, extent, body = args
         return SpecReduce(name.removeprefix("reduce_"), cast(Coord, axis).axis, cast(Expr, extent), body, given)
+    if name == "softmax":
+        axis, extent, at, score = args
+        return SpecSoftmax(cast(Coord, axis).axis, cast(Expr, extent), cast(Expr, at), score, given)
     return SpecOp(name, args, given)
 
 

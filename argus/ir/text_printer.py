@@ -61,6 +61,7 @@ from argus.ir.nodes import (
     Spec,
     SpecOp,
     SpecReduce,
+    SpecSoftmax,
     SpecTerm,
     Stage,
     Stmt,
@@ -155,6 +156,9 @@ def _term(expr: TagTerm | SpecTerm, scope: Scope) -> tuple[str, int]:
         case SpecReduce(op=op, axis=axis, extent=extent, body=body, dtype=dtype):
             inner = f"{print_expr(Coord(axis))}, {print_expr(extent, scope)}, {print_expr(body, scope)}"
             return f"@reduce_{op}({inner}):{dtype}", ATOM
+        case SpecSoftmax(axis=axis, extent=extent, at=at, score=score, dtype=dtype):
+            parts = (Coord(axis), extent, at, score)
+            return f"@softmax({', '.join(print_expr(p, scope) for p in parts)}):{dtype}", ATOM
         case SpecOp(op=op, args=args, dtype=dtype):
             return f"@{op}({', '.join(print_expr(a, scope) for a in args)}):{dtype}", ATOM
         case Op():

@@ -48,6 +48,7 @@ from argus.ir.nodes import (
     Spec,
     SpecOp,
     SpecReduce,
+    SpecSoftmax,
     SpecTerm,
     Stage,
     Stmt,
@@ -290,12 +291,17 @@ def _tag_term(term: TagTerm, scope: Scope, span: Span) -> Iterator[Problem]:
 def _spec_term(term: SpecTerm, scope: Scope, span: Span) -> Iterator[Problem]:
     match term:
         case SpecReduce(op=op, axis=axis, extent=extent, body=body):
-            if op not in REDUCTIONS:
+            if op not in (*REDUCTIONS, "logaddexp"):
                 yield f"`{op}` is not a reduction", span
             if axis in scope.axes:
                 yield f"the bound variable c{axis} is bound already", span
             yield from _exprs((extent,), scope, span)
             yield from _spec_term(body, replace(scope, axes=scope.axes | {axis}), span)
+        case SpecSoftmax(axis=axis, extent=extent, at=at, score=score):
+            if axis in scope.axes:
+                yield f"the bound variable c{axis} is bound already", span
+            yield from _exprs((extent, at), scope, span)
+            yield from _spec_term(score, replace(scope, axes=scope.axes | {axis}), span)
         case SpecOp(args=args):
             for arg in args:
                 yield from _spec_term(arg, scope, span)

@@ -8,7 +8,8 @@ import numpy as np
 from typing_extensions import assert_never
 
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
-from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Spec, SpecOp, SpecReduce, SpecTerm
+from argus.ir.expr import walk as exprs
+from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.visit import walk
 from argus.simulate.evaluate import FUNCTIONS, Number
 from argus.simulate.launch import scalar
@@ -19,7 +20,10 @@ from argus.simulate.outcome import Violation
 from argus.simulate.usage import usage
 
 _CHUNK = 1 << 22
-_UFUNCS: dict[str, np.ufunc] = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
+_UFUNCS: dict[str, np.ufunc] = {
+    "add": np.add, "maximum": np.maximum, "minimum": np.minimum, "logaddexp": np.logaddexp,
+}  # fmt: skip
+_STARTS = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "logaddexp": -np.inf}
 _MOST_TERMS = 1 << 27
 """Terms that are evaluated; of larger outputs only evenly spaced elements are."""
 _COARSE = 10
@@ -107,8 +111,10 @@ def tolerance(kernel: Kernel, stmt: Spec, magnitude: Array, scale: float, mantis
 def _deep(value: SpecTerm, inside: bool = False) -> bool:
     """Whether a rounded value may be used again: a reduction in a reduction, or under another operator than +, -, *."""
     match value:
-        case SpecReduce(body=body):
-            return inside or _deep(body, True)
+        case SpecReduce(op=op, body=body):
+            return inside or op == "logaddexp" or _deep(body, True)
+        case SpecSoftmax():
+            return True
         case SpecOp(op=op, args=args) | Op(op=op, args=args):
             return op not in ("add", "sub", "mul", "cast", "neg", "where") or any(_deep(a, inside) for a in args)
         case _:
@@ -128,15 +134,42 @@ def evaluate_spec(stmt: Spec, coords: tuple[Array, ...], run: Run) -> Array:
     return np.concatenate(parts)
 
 
-def _volume(value: SpecTerm, params: Mapping[str, Number]) -> int:
-    """The product of all nested reductions' extents: how many terms one element takes at once."""
+def _volume(value: SpecTerm, params: Mapping[str, Number], around: int = 1) -> int:
+    """How many terms one element takes at once: the product of all nested reductions' extents.
+
+    The scores of a softmax are terms of all places, and those at one place of the reduction around it.
+    """
     match value:
         case SpecReduce(extent=extent, body=body):
-            return max(1, int(scalar(extent, params))) * _volume(body, params)
+            return _volume(body, params, around * max(1, int(scalar(extent, params))))
+        case SpecSoftmax(extent=extent, score=score):
+            return _volume(score, params, max(around, int(scalar(extent, params))))
         case SpecOp(args=args):
-            return max((_volume(a, params) for a in args), default=1)
+            return max((_volume(a, params, around) for a in args), default=around)
         case _:
-            return 1
+            return around
+
+
+def _reduced(op: str, values: Array, n: int) -> Array:
+    """`op` along the last axis, which has n places, or one for all of them."""
+    values = np.asarray(values, dtype=np.float64)
+    values = np.broadcast_to(values, (*values.shape[:-1], n))
+    with np.errstate(all="ignore"):
+        result: Array = _UFUNCS[op].reduce(values, axis=-1, initial=_STARTS[op])
+    return result
+
+
+def _uses(value: SpecTerm, axis: int) -> bool:
+    """Whether a term depends on `Coord(axis)`."""
+    match value:
+        case SpecReduce(body=body):
+            return _uses(body, axis)
+        case SpecSoftmax(at=at, score=score):
+            return _uses(at, axis) or _uses(score, axis)
+        case SpecOp(args=args):
+            return any(_uses(a, axis) for a in args)
+        case _:
+            return any(isinstance(e, Coord) and e.axis == axis for e in exprs(value))
 
 
 class _Reference:
@@ -151,18 +184,24 @@ class _Reference:
             case SpecReduce(op=op, axis=axis, extent=extent, body=body):
                 n = int(scalar(extent, self.params))
                 inner = {i: a[..., None] for i, a in axes.items()} | {axis: np.arange(n)}
-                values = np.asarray(self.term(body, inner), dtype=np.float64)
-                shape = np.broadcast_shapes(values.shape, *(a.shape for a in inner.values()))
-                values = np.broadcast_to(values, shape)
-                start = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf}[op]
-                result: Array = _UFUNCS[op].reduce(values, axis=-1, initial=start)
-                return result
+                return _reduced(op, self.term(body, inner), n)
+            case SpecSoftmax():
+                return self._softmax(value, axes)
             case SpecOp(op=op, args=args):
                 return self._apply(op, [self.term(a, axes) for a in args])
             case Op(op=op, args=exprs):
                 return self._apply(op, [self.term(a, axes) for a in exprs])
             case _:
                 return self._leaf(value, axes)
+
+    def _softmax(self, value: SpecSoftmax, axes: dict[int, Array]) -> Array:
+        n = int(scalar(value.extent, self.params))
+        inner = {i: a[..., None] for i, a in axes.items() if _uses(value.score, i)} | {value.axis: np.arange(n)}
+        level = _reduced("logaddexp", self.term(value.score, inner), n)
+        at = self.term(value.score, axes | {value.axis: self.term(value.at, axes)})
+        with np.errstate(all="ignore"):
+            result: Array = np.where(np.isneginf(at), 0.0, np.exp(at - level))
+        return result
 
     def _apply(self, op: str, args: list[Array]) -> Array:
         if op == "cast":

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, walk
-from argus.ir.nodes import SpecOp, SpecReduce, SpecTerm
+from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, rewrite, walk
+from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.types import DType
 from argus.verify.relations import (
     Model,
@@ -21,12 +21,14 @@ from argus.verify.relations import (
     map_parts,
 )
 from argus.verify.terms import (
+    Again,
     Apply,
     Cases,
     Constant,
     Load,
     Opaque,
     Parameter,
+    Recurrence,
     Reduce,
     Term,
     Via,
@@ -95,6 +97,10 @@ class Matcher:
                 self.match(inner, spec, replace(scope, path=path))
             case Cases(parts=parts):
                 self._cases(parts, spec, scope)
+            case Recurrence(term=inner):
+                self.match(inner, spec, scope)
+            case Again():
+                raise Mismatch("a value carried from one iteration to the next by other than accumulation")
             case Opaque(reason=reason):
                 raise Mismatch(reason)
             case _:
@@ -146,14 +152,14 @@ class Matcher:
         if term.tensor != spec.obj:
             raise Mismatch(f"an element of '{term.tensor}' where the specification has one of '{spec.obj}'")
         arrived = scope.path.apply_range(term.cells)
-        wanted = scope.variables.apply_range(self._index(spec, scope))
+        wanted = scope.variables.apply_range(self.index(spec, scope))
         wrong = arrived.subtract(wanted).domain().union(wanted.intersect_domain(scope.roots).subtract(arrived).domain())
         if not wrong.is_empty():
             raise Mismatch(
                 f"an element of '{spec.obj}' at other coordinates than specified", self._origins(scope, wrong)
             )
 
-    def _index(self, spec: Elem, scope: Scope) -> UnionMap:
+    def index(self, spec: Elem, scope: Scope) -> UnionMap:
         """{V[...] -> cell} of a specified element."""
         names = {axis: f"v{position}" for position, axis in enumerate(scope.axes)}
         coords = tuple(names.get(axis, "0") for axis in range(max((*scope.axes, -1)) + 1))
@@ -183,7 +189,8 @@ class Matcher:
     # ------------------------------------------------------------------ reductions
 
     def _reduce(self, term: Reduce, spec: SpecReduce, scope: Scope) -> None:
-        self._exactly_once(self.counted(term, spec, scope), spec, scope)
+        wanted = isl.UnionMap.from_domain_and_range(scope.roots, self.values(spec))
+        self.exactly_once(self.counted(term, spec, scope), wanted, spec.op in IDEMPOTENT, scope)
 
     def counted(self, term: Reduce, spec: SpecReduce, scope: Scope) -> UnionMap:
         """{[root -> k] -> contribution}: every contribution is that of one value of the bound variable."""
@@ -196,7 +203,7 @@ class Matcher:
             if bound is None:
                 raise Mismatch("a reduction whose terms do not load through the bound variable")
             variables = up.apply_range(scope.variables)
-            extended = _append(variables, bound, len(scope.axes))
+            extended = append(variables, bound, len(scope.axes))
             self.match(inner, spec.body, replace(leaf, variables=extended, axes=(*scope.axes, spec.axis)))
             counted = counted.union(up.range_product(bound).reverse())
         return counted
@@ -242,6 +249,8 @@ class Matcher:
                         limited = replace(scope, path=scope.path.intersect_domain(here))
                         found += self._open(op, inner, limited, dtype)
                 return found
+            case Recurrence(term=inner):
+                return self._open(op, inner, scope, dtype)
             case Reduce(op=inner_op) if inner_op == op:
                 return self._contributions(term, scope, dtype)
             case _:
@@ -249,34 +258,36 @@ class Matcher:
 
     def _bound_variable(self, term: Term, spec: SpecReduce, scope: Scope) -> UnionMap | None:
         """{root -> [k]}, read off a load that the specification indexes by the bound variable itself."""
-        for elem in _elements(spec.body):
+        for elem in elements_of(spec.body):
             for dim, index in enumerate(elem.index):
                 if index == Coord(spec.axis):
-                    found = self._coordinate(term, elem.obj, dim, scope)
+                    found = self.coordinate(term, elem.obj, dim, scope)
                     if found is not None:
                         return found
         return None
 
-    def _coordinate(self, term: Term, tensor: str, dim: int, scope: Scope) -> UnionMap | None:
+    def coordinate(self, term: Term, tensor: str, dim: int, scope: Scope) -> UnionMap | None:
         """{root -> [coordinate dim]} of the first load of `tensor` in a term."""
         match term:
             case Load(tensor=name, cells=cells) if name == tensor:
                 return _project(scope.path.apply_range(cells), dim)
             case Via(along=along, term=inner):
-                return self._coordinate(inner, tensor, dim, replace(scope, path=scope.path.apply_range(along)))
+                return self.coordinate(inner, tensor, dim, replace(scope, path=scope.path.apply_range(along)))
             case Apply(args=args):
                 for arg in args:
-                    found = self._coordinate(arg, tensor, dim, scope)
+                    found = self.coordinate(arg, tensor, dim, scope)
                     if found is not None:
                         return found
                 return None
+            case Recurrence(term=inner):
+                return self.coordinate(inner, tensor, dim, scope)
             case Cases(parts=parts):
                 total = empty_map()
                 for region, inner in parts:
                     here = scope.path.intersect_range(region).domain()
-                    if here.is_empty():
+                    if here.is_empty() or isinstance(inner, Constant):  # padding
                         continue
-                    found = self._coordinate(inner, tensor, dim, replace(scope, path=scope.path.intersect_domain(here)))
+                    found = self.coordinate(inner, tensor, dim, replace(scope, path=scope.path.intersect_domain(here)))
                     if found is None:
                         return None
                     total = total.union(found)
@@ -284,9 +295,11 @@ class Matcher:
             case _:
                 return None
 
-    def _exactly_once(self, counted: UnionMap, spec: SpecReduce, scope: Scope) -> None:
-        """Every value of the bound variable contributes for every root, and once if that matters to the reduction."""
-        wanted = isl.UnionMap.from_domain_and_range(scope.roots, self.values(spec))
+    def exactly_once(self, counted: UnionMap, wanted: UnionMap, idempotent: bool, scope: Scope) -> None:
+        """Every wanted value of the bound variable, {root -> [k]}, contributes, and once if that matters.
+
+        `counted`: {[root -> k] -> contribution}.
+        """
         arrived = counted.domain().unwrap() if not counted.is_empty() else empty_map()
         missing = wanted.subtract(arrived).domain()
         if not missing.is_empty():
@@ -294,7 +307,7 @@ class Matcher:
         extra = arrived.subtract(wanted).domain()
         if not extra.is_empty():
             raise Mismatch("the reduction has a term too many", self._origins(scope, extra))
-        if spec.op not in IDEMPOTENT and not counted.is_single_valued():
+        if not idempotent and not counted.is_single_valued():
             pairs = counted.reverse().apply_range(counted)
             distinct = pairs.subtract(pairs.domain().union(pairs.range()).identity())
             roots = distinct.domain().apply(counted.reverse()).unwrap().domain()
@@ -317,18 +330,51 @@ def strip(spec: SpecTerm) -> SpecTerm:
     return spec
 
 
-def _elements(spec: SpecTerm) -> list[Elem]:
+def uses(spec: SpecTerm, axis: int) -> bool:
+    """Whether a specified term depends on `Coord(axis)`."""
     match spec:
         case SpecReduce(body=body):
-            return _elements(body)
+            return uses(body, axis)
+        case SpecSoftmax(at=at, score=score):
+            return uses(at, axis) or uses(score, axis)
         case SpecOp(args=args):
-            return [e for a in args for e in _elements(a)]
+            return any(uses(a, axis) for a in args)
+        case _:
+            expr: Expr = spec
+            return any(isinstance(e, Coord) and e.axis == axis for e in walk(expr))
+
+
+def renumbered(spec: SpecTerm, axes: dict[int, int]) -> SpecTerm:
+    """A specified term with its free axes renumbered; bound ones are counted on from there."""
+    match spec:
+        case SpecReduce(axis=axis, body=body):
+            inner = axes | {axis: len(axes)}
+            return replace(spec, axis=len(axes), body=renumbered(body, inner))
+        case SpecSoftmax(axis=axis, at=at, score=score):
+            inner, place = axes | {axis: len(axes)}, renumbered(at, axes)
+            assert not isinstance(place, (SpecReduce, SpecSoftmax, SpecOp))
+            return replace(spec, axis=len(axes), at=place, score=renumbered(score, inner))
+        case SpecOp(args=args):
+            return replace(spec, args=tuple(renumbered(a, axes) for a in args))
+        case _:
+            expr: Expr = spec
+            return rewrite(expr, lambda e: replace(e, axis=axes[e.axis]) if isinstance(e, Coord) else None)
+
+
+def elements_of(spec: SpecTerm) -> list[Elem]:
+    match spec:
+        case SpecReduce(body=body):
+            return elements_of(body)
+        case SpecSoftmax(score=score):
+            return elements_of(score)
+        case SpecOp(args=args):
+            return [e for a in args for e in elements_of(a)]
         case _:
             expr: Expr = spec
             return [e for e in walk(expr) if isinstance(e, Elem)]
 
 
-def _append(variables: UnionMap, bound: UnionMap, count: int) -> UnionMap:
+def append(variables: UnionMap, bound: UnionMap, count: int) -> UnionMap:
     """{root -> V[v0, ..., k]} from {root -> V[v0, ...]} and {root -> [k]}."""
     dims = ", ".join(f"v{i}" for i in range(count))
     more = f"{dims}, k" if dims else "k"

@@ -5,6 +5,8 @@ A difference in indices is a refutation; a difference in *form* is unknown, sinc
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from argus.diagnostic import Verdict
 from argus.ir.access import Mode
 from argus.ir.nodes import Copy, Spec
@@ -12,17 +14,18 @@ from argus.verify.accumulated import accumulated
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.matching import Matcher, Mismatch, Scope
 from argus.verify.program import Site
-from argus.verify.relations import Model, NonAffine, set_parts, smallest
+from argus.verify.relations import Model, NonAffine, empty_map, set_parts, smallest
+from argus.verify.softmax import SoftmaxMatcher
 from argus.verify.tags import TagAnalysis
-from argus.verify.terms import TermBuilder
+from argus.verify.terms import Term, TermBuilder, Via
 
 
 def check(analysis: TagAnalysis) -> list[Finding]:
     """Findings of every `spec`, at most one a store."""
     builder, findings = TermBuilder(analysis), []
+    matcher = SoftmaxMatcher(builder)
     for site in analysis.model.sites:
         if isinstance(site.stmt, Spec):
-            matcher = Matcher(analysis.model)
             findings += _stores(builder, matcher, site.stmt)
     return findings
 
@@ -42,6 +45,7 @@ def _stores(builder: TermBuilder, matcher: Matcher, spec: Spec) -> list[Finding]
         return [unknown("spec-unknown", "tags", spec.span, f"the kernel never writes '{spec.output}'", help)]
     if all(site.accesses[number].mode is Mode.ACCUMULATE for site, number in stores):
         return accumulated(builder, matcher, spec, stores)
+    plain: list[tuple[Site, Term, Scope]] = []
     for site, number in stores:
         cells = model.cells(site, number)
         if not cells.exact or not isinstance(site.stmt, Copy):
@@ -49,11 +53,12 @@ def _stores(builder: TermBuilder, matcher: Matcher, spec: Spec) -> list[Finding]
             findings.append(unknown("spec-unknown", "tags", site.stmt.span, text, help))
             continue
         roots = cells.map.domain().to_union_set()
-        rank = len(spec.names)
         variables = matcher.as_variables(cells.map)
-        scope = Scope(roots.identity(), variables, tuple(range(rank)), roots.identity())
+        scope = Scope(roots.identity(), variables, tuple(range(len(spec.names))), roots.identity())
+        plain.append((site, builder.written(site), scope))
+    for site, term, scope in _together(plain):
         try:
-            matcher.match(builder.written(site), spec.value, scope)
+            matcher.match(term, spec.value, scope)
         except Mismatch as mismatch:
             findings.append(_finding(model, site, spec, mismatch, help))
         except NonAffine as error:
@@ -61,6 +66,30 @@ def _stores(builder: TermBuilder, matcher: Matcher, spec: Spec) -> list[Finding]
                 unknown("spec-unknown", "tags", spec.span, f"cannot match the specification: {error}", help)
             )
     return findings
+
+
+def _together(stores: list[tuple[Site, Term, Scope]]) -> list[tuple[Site, Term, Scope]]:
+    """Stores of parts of one tile, such as panels, as one: seen from where the tile was computed."""
+    heads: dict[int, list[tuple[Site, Term, Scope]]] = {}
+    for site, term, scope in stores:
+        path = scope.path
+        while isinstance(term, Via):
+            path, term = path.apply_range(term.along), term.term
+        heads.setdefault(id(term), []).append((site, term, replace(scope, path=path)))
+    result: list[tuple[Site, Term, Scope]] = []
+    for group in heads.values():
+        origin, variables = empty_map(), empty_map()
+        for _, _, scope in group:
+            back = scope.path.reverse()
+            origin, variables = origin.union(back), variables.union(back.apply_range(scope.variables))
+        site, term, scope = group[0]
+        same = [s for s in stores if any(s[0] is each[0] for each in group)]
+        complete = all(s[2].roots.is_subset(each[2].roots) for s, each in zip(same, group, strict=True))
+        if len(group) == 1 or not complete or not variables.is_single_valued():
+            result += same
+            continue
+        result.append((site, term, Scope(variables.domain().identity(), variables, scope.axes, origin)))
+    return result
 
 
 def _finding(model: Model, site: Site, spec: Spec, mismatch: Mismatch, help: str) -> Finding:

@@ -6,6 +6,7 @@ cells, reductions are relations to the instances that contribute. Casts are left
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Union
 
@@ -80,13 +81,37 @@ class Reduce:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """One of two terms, by a condition on data."""
+
+    test: Term
+    yes: Term
+    no: Term
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """What statement `site` writes, where that depends on what it wrote before: `Again(site)` inside of it."""
+
+    site: int
+    term: Term
+
+
+@dataclass(frozen=True)
+class Again:
+    """What statement `site` wrote, over its instances: seen from inside of its own term."""
+
+    site: int
+
+
+@dataclass(frozen=True)
 class Opaque:
     """A value that no term describes, with the reason."""
 
     reason: str
 
 
-Term = Union[Constant, Parameter, Load, Apply, Via, Cases, Reduce, Opaque]
+Term = Union[Constant, Parameter, Load, Apply, Via, Cases, Reduce, Choice, Recurrence, Again, Opaque]
 
 
 class TermBuilder:
@@ -97,13 +122,15 @@ class TermBuilder:
         self.model = analysis.model
         self._terms: dict[int, Term] = {}
         self._active: set[int] = set()
+        self._recurrent: set[int] = set()
 
     def written(self, site: Site) -> Term:
         """What a statement writes or contributes, over its instances."""
         if site.index in self._terms:
             return self._terms[site.index]
         if site.index in self._active:
-            return Opaque("a value carried from one iteration to the next by other than accumulation")
+            self._recurrent.add(site.index)
+            return Again(site.index)
         self._active.add(site.index)
         try:
             term = self._written(site)
@@ -111,6 +138,8 @@ class TermBuilder:
             term = Opaque(str(error))
         finally:
             self._active.discard(site.index)
+        if site.index in self._recurrent:
+            term = Recurrence(site.index, term)
         self._terms[site.index] = term
         return term
 
@@ -149,7 +178,10 @@ class TermBuilder:
             case Op(op="cast", args=(inner,)):
                 return self.of_expr(site, inner)
             case Op(op="where", args=(condition, a, b)):
-                inside = self.analysis.where(site, condition)
+                try:
+                    inside = self.analysis.where(site, condition)
+                except NonAffine:
+                    return Choice(*(self.of_expr(site, e) for e in expr.args))
                 outside = self.model.domain(site)[0].to_union_set().subtract(inside)
                 return Cases(((inside, self.of_expr(site, a)), (outside, self.of_expr(site, b))))
             case Op(op=name, args=args):
@@ -186,13 +218,19 @@ class TermBuilder:
         if isinstance(obj, Tensor):
             rest = cells.map.domain().to_union_set().subtract(covered)
             plain.append((rest, self._initial(site, number)))
-        base: Term = plain[0][1] if len(plain) == 1 else Cases(tuple(plain))
         if not collected:
-            return base
+            return _cases(plain)
         if len(collected) > 1:
             return Opaque("reductions with different operators in one cell")
         ((op, parts),) = collected.items()
-        return Reduce(op, base, tuple(parts))
+        reduced = _union(along.domain() for along, _ in parts)
+        # What nothing was added to since it was written is no reduction, unless it is a start alone.
+        alone = [(r.subtract(reduced), t) for r, t in plain if not _starts(t) and not r.is_subset(reduced)]
+        if not alone:
+            return Reduce(op, _cases(plain), tuple(parts))
+        started = [(r if _starts(t) else r.intersect(reduced), t) for r, t in plain]
+        started = [(r, t) for r, t in started if not r.is_empty()]
+        return Cases((*alone, (_union(r for r, _ in started), Reduce(op, _cases(started), tuple(parts)))))
 
     def _initial(self, site: Site, number: int) -> Term:
         cells = self.model.cells(site, number)
@@ -201,6 +239,22 @@ class TermBuilder:
             return Load(relation.obj, cells.map.to_union_map())
         indirect = self.analysis.indirect_cells(site, number)
         return Load(relation.obj, indirect)
+
+
+def _cases(parts: list[tuple[UnionSet, Term]]) -> Term:
+    return parts[0][1] if len(parts) == 1 else Cases(tuple(parts))
+
+
+def _union(regions: Iterable[UnionSet]) -> UnionSet:
+    result = empty_set()
+    for region in regions:
+        result = result.union(region)
+    return result
+
+
+def _starts(term: Term) -> bool:
+    """Whether a term is a plain number, as reductions start from."""
+    return isinstance(term.term if isinstance(term, Via) else term, Constant)
 
 
 def constant_regions(term: Term, root: UnionSet, path: UnionMap) -> list[tuple[UnionSet, float]]:
@@ -217,6 +271,8 @@ def constant_regions(term: Term, root: UnionSet, path: UnionMap) -> list[tuple[U
                 here = root.intersect(path.intersect_range(region).domain())
                 found += constant_regions(inner, here, path.intersect_domain(here))
             return found
+        case Recurrence(term=inner):
+            return constant_regions(inner, root, path)
         case Reduce(op=op, start=start, parts=parts):
             return _constant_reduction(op, start, parts, root, path)
         case Apply(op=op, args=args):
