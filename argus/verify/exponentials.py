@@ -295,6 +295,8 @@ class Exponentials:
         own = [s for s in found if s.again is None]
         past = [s for s in found if s.again is not None]
         _plain(site, past)
+        if any(len(s.levels) not in (0, 2) for s in past):
+            raise Mismatch(_OTHER_FACTOR)
         relative = self.shift(own)
         sign = relative.factor if relative is not None and relative.factor else -1.0
         new = [replace(s, levels=tuple(x for x in s.levels if x.factor * sign > 0)) for s in past if s.levels]

@@ -97,7 +97,7 @@ WRONG = {
     "the mask lets one more through": ("<= rows[:, None] + (N - M)", "<= rows[:, None] + (N - M) + 1", "mask"),
     "the mask lets one less through": ("<= rows[:, None] + (N - M)", "< rows[:, None] + (N - M)", "missing"),
     "a block is left out": ("range(0, N, 8)", "range(8, N, 8)", "missing"),
-    "natural weights": ("w = al.exp2(", "w = al.exp(", "multiplied by"),
+    "natural weights": ("w = al.exp2(", "w = al.exp(", "different factors"),
     "another value": ("y = al.load(v[cols], mask=cols < N)", "y = al.load(v[cols + 1], mask=cols + 1 < N)", ""),
     "the level lacks the maximum": ("al.where(top == NEVER, 0.0, top * scale) + al.log(total)", "al.log(total)",
                                     "lacks the maximum"),
