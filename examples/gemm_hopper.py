@@ -13,13 +13,15 @@ def gemm_hopper(
     BLOCK_N: al.constexpr = 256,
     BLOCK_K: al.constexpr = 64,
     STAGES: al.constexpr = 3,
+    CLUSTER: al.constexpr = 1,
 ):
     M, K = a.shape
     N = b.shape[0]
     al.spec(c, lambda m, n: al.sum(lambda k: a[m, k] * b[n, k]))
     al.tag(a, lambda m, k: (m, k))
     al.tag(b, lambda n, k: (n, k))
-    pid_m, pid_n = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), group=8, persistent=True)
+    rows, columns = al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N)
+    pid_m, pid_n = al.grid(rows, columns, group=8, cluster=CLUSTER, persistent=True)
     m0, n0 = pid_m * BLOCK_M, pid_n * BLOCK_N
     acc = al.zeros((BLOCK_M, BLOCK_N), al.float32)
     for k0 in al.pipelined(0, K, BLOCK_K, stages=STAGES, producer_warps=4):

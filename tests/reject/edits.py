@@ -75,8 +75,13 @@ def only_if(kind: type[Stmt], cond: Expr) -> Edit:
 
 
 def one_more_pending(kind: type[WaitGroup] | type[MmaWait] | type[BulkWait]) -> Edit:
-    """Waits that leave one group more unfinished."""
-    return statements(lambda s: (replace(s, pending=s.pending + 1),) if isinstance(s, kind) else None)
+    """Waits that leave one group more unfinished; of those for bulk stores, the ones for reads."""
+
+    def change(s: Stmt) -> tuple[Stmt, ...] | None:
+        meant = isinstance(s, kind) and not (isinstance(s, BulkWait) and not s.read)
+        return (replace(s, pending=s.pending + 1),) if meant else None
+
+    return statements(change)
 
 
 def one_more_load(kernel: Kernel) -> Kernel:
@@ -186,6 +191,21 @@ def started_by(role: str) -> Edit:
         return replace(kernel, body=tuple(body))
 
     return edit
+
+
+# ---------------------------------------------------------------------------- clusters
+
+
+def within_the_block(kernel: Kernel) -> Kernel:
+    """Buffers are given back to the own block alone, which counts on no more."""
+    given = {s.barrier for s in walk(kernel.body) if isinstance(s, MbarrierArrive) and s.scope == "cluster"}
+
+    def change(s: Stmt) -> tuple[Stmt, ...] | None:
+        return (replace(s, scope="block"),) if isinstance(s, MbarrierArrive) else None
+
+    counts = (b.arrivals // kernel.cluster if b.name in given else b.arrivals for b in kernel.barriers)
+    rings = tuple(replace(b, arrivals=n) for b, n in zip(kernel.barriers, counts, strict=True))
+    return replace(statements(change)(kernel), barriers=rings)
 
 
 # ---------------------------------------------------------------------------- named barriers
