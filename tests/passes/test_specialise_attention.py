@@ -26,6 +26,8 @@ from argus.ir.text import print_kernel
 from argus.ir.visit import walk
 from argus.ir.wellformed import check_explicit
 from argus.passes import lower
+from argus.passes.lower import for_target
+from argus.passes.specialise import specialise
 from argus.source import SourceFile
 from tests.conftest import Golden
 
@@ -101,3 +103,25 @@ def test_tiles_outside_of_the_loop_are_loaded_once_where_a_block_has_one_program
     text = print_kernel(lower(kernel, "sm_90a"))
     assert "programs {" not in text and "for once" not in text
     assert "mbarrier full count 1 arrivals 1" in text and text.count("mbarrier_wait full[0] parity 0") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("        if whole < n0", "        else:\n            acc = acc * shrink[:, None]\n        if whole < n0", "branch"),
+        (
+            "            acc = al.mma(p, al.trans(vt), acc)\n        if",
+            "            acc = al.mma(p, al.trans(vt), acc)\n"
+            "            al.assert_tags(lambda i, j: p[i, j].m == m0 + i)\n        if",
+            "claim",
+        ),
+    ],
+)
+def test_branches_with_products_that_fit_no_role(old: str, new: str, why: str) -> None:
+    """The other way does nothing, and what is claimed there would be said of products in flight."""
+    text = FILE.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    kernel = check(parse(SourceFile(FILE.name, text.replace(old, new))), "attention_forward", Options(target="sm_90a"))
+    refused = specialise(for_target(kernel, "sm_90a"))
+    assert not roles(refused)
+    assert len(refused.remarks) == 1 and why in refused.remarks[0].message
