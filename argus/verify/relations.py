@@ -352,6 +352,11 @@ class Model:
     """Programs of a block that are told apart, in order; None: any number of programs, which take the same steps."""
 
     @property
+    def ring_sizes(self) -> tuple[int, ...]:
+        """Buffers of the shared tiles that are rings with a count through nested loops."""
+        return tuple(self._rings.values())
+
+    @property
     def uneven(self) -> bool:
         """Whether two programs of a block may take different steps: a loop or a branch depends on which one it is."""
         return self.persistent and any(

@@ -37,7 +37,7 @@ class Window(Model):
     def __init__(self, even: Model) -> None:
         self._values: dict[Expr, str] = {}
         super().__init__(even.kernel)
-        self.programs = 1 + max((b.count for b in even.kernel.barriers), default=1)
+        self.programs = 1 + max([1, *(b.count for b in even.kernel.barriers), *self.ring_sizes])
         for site in self.sites:
             if isinstance(site.stmt, For) and site.stmt.counter is not None:
                 self._at_least_one_turn(even, site)
