@@ -18,11 +18,12 @@ NEVER = -float("inf")
 LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
 HEAD_SIZES = (64, 128)
-_HOPPER = {  # by head size; 192 rows take three warpgroups, whose softmax hides more of the products
-    64: {"BLOCK_M": 192, "BLOCK_N": 80, "STAGES": 2, "num_warps": 12},
-    128: {"BLOCK_M": 128, "BLOCK_N": 128, "STAGES": 2, "num_warps": 8},
-}
+_SQUARE = {"BLOCK_M": 128, "BLOCK_N": 128, "STAGES": 2, "num_warps": 8}
+_TALL = {"BLOCK_M": 192, "BLOCK_N": 80, "STAGES": 2, "num_warps": 12}
 _ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "num_warps": 4}
+_LONG = 2048
+"""Rows of queries above which heads of 64 get three warpgroups: their softmax hides more of the products, but with few
+blocks of keys the first products and the last ones weigh more, and so do rows that fill no tile."""
 
 
 @argus.func
@@ -148,10 +149,16 @@ def attention(
         o.zero_()
     elif o.numel():
         aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in (q, k, v, o))
-        tiles = _HOPPER[q.shape[3]] if aligned and target_of(str(q.device)) == "sm_90a" else _ELSEWHERE
+        hopper = aligned and target_of(str(q.device)) == "sm_90a"
+        tiles = hopper_tiles(q.shape[3], q.shape[2]) if hopper else _ELSEWHERE
         shape = {"D": q.shape[3], "GROUP": group, "CAUSAL": causal}
         attention_forward(q, k, v, o, lse, scale * LOG2E, DTYPE=dtype, **shape, **tiles)
     return (o, lse) if return_lse else o
+
+
+def hopper_tiles(size: int, rows: int) -> dict[str, int]:
+    """The tiles of heads of `size` elements and `rows` queries, as measured on an H200."""
+    return _TALL if size == 64 and rows > _LONG else _SQUARE
 
 
 def _group(q: torch.Tensor, k: torch.Tensor) -> int:

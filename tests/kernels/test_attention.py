@@ -17,6 +17,7 @@ from argus.frontend import Options, check, parse  # noqa: E402
 from argus.ir.nodes import Kernel  # noqa: E402
 from argus.ir.types import bfloat16  # noqa: E402
 from argus.kernels import attention  # noqa: E402
+from argus.kernels.attention import hopper_tiles  # noqa: E402
 from argus.passes import lower  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
 from tests.backend.host import run  # noqa: E402
@@ -34,10 +35,8 @@ SIZES = [
 ]
 
 
-HOPPER = {
-    64: {"BLOCK_M": 192, "BLOCK_N": 80, "num_warps": 12},
-    128: {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8},
-}
+SQUARE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8}
+HOPPER = {64: {"BLOCK_M": 192, "BLOCK_N": 80, "num_warps": 12}, 128: SQUARE}
 ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4}
 
 
@@ -148,11 +147,22 @@ def test_wrong_arguments_are_refused(change: dict[str, Any], message: str) -> No
         attention(q, k, k, scale=change.get("scale"))
 
 
+def test_tiles_of_short_and_long_sequences() -> None:
+    assert hopper_tiles(64, 1024) == hopper_tiles(128, 16384) == SQUARE | {"STAGES": 2}
+    assert hopper_tiles(64, 4096) == HOPPER[64] | {"STAGES": 2}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     ("target", "size", "tiles"),
-    [("sm_90a", 64, HOPPER[64]), ("sm_90a", 128, HOPPER[128]), ("sm_90a", 64, ELSEWHERE), ("sm_80", 64, ELSEWHERE)],
+    [
+        ("sm_90a", 64, HOPPER[64]),
+        ("sm_90a", 64, SQUARE),
+        ("sm_90a", 128, SQUARE),
+        ("sm_90a", 64, ELSEWHERE),
+        ("sm_80", 64, ELSEWHERE),
+    ],
 )
 def test_proved(target: str, size: int, tiles: dict[str, int], causal: bool) -> None:
     assert_proved("attention", "attention_forward", target, DTYPE="float16", D=size, GROUP=4, CAUSAL=causal, **tiles)

@@ -108,7 +108,7 @@ def test_tiles_outside_of_the_loop_are_loaded_once_where_a_block_has_one_program
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("        if whole < n0", "        else:\n            acc = acc * shrink[:, None]\n        if whole < n0", "branch"),
+        ("        if whole", "        else:\n            acc = acc * shrink[:, None]\n        if whole", "branch"),
         (
             "            acc = al.mma(p, al.trans(vt), acc)\n        if",
             "            acc = al.mma(p, al.trans(vt), acc)\n"
