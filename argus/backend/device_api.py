@@ -98,6 +98,8 @@ def _f(
 
 
 _IDS = (
+    _f("begin", "", "void", "", "every thread's first step: returns when all kernels that were launched before are "
+       "complete and what they wrote is visible, and lets blocks of the next one come, as far as there is room"),
     _f("thread_id", "", "int", "", "the thread's index in its block"),
     _f("block_id", "int AXIS", "int", "", "the block's index along grid axis 0, 1 or 2"),
     _f("anew", "", "void", "int& x", "the compiler computes anew what depends on `x`", "", _NVIDIA),
@@ -185,6 +187,8 @@ _MATH = (
        "conversion; to floats round to nearest, ties to even (tf32: ties away), overflow as PyTorch 2.13 and the "
        "hardware (infinity; e4m3fn stays at 448, infinities too; fnuz types go to NaN); float to integer "
        "truncates, saturates, NaN gives 0; integers wrap; to bool: x != 0"),
+    _f("narrow", "int N, class T", "void", "const float* from, T* to", "to[i] = cast<T>(from[i]) for i < N, by as many "
+       "at a time as the target converts; T of 8 bits"),
     _f("where", "class T", "T", "bool c, T x, T y", "c ? x : y"),
     _f("minimum", "class T", "T", "T x, T y", "NaN if either is; all types"),
     _f("maximum", "class T", "T", "T x, T y", "NaN if either is; all types"),

@@ -7,6 +7,7 @@ from argus.ir.instruction import MMA, WGMMA
 
 FLOATS = ("float32", "float16", "bfloat16")
 INTEGERS = ("int8", "uint8", "int32", "int64")
+EIGHT_BITS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 UNARY = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "floor", "ceil")
 
 
@@ -52,6 +53,7 @@ def copies() -> str:
 
 def ids() -> str:
     body = [
+        "argus::begin();",
         "b[t] = argus::block_id<0>() + argus::block_id<1>() * 3 + argus::block_id<2>() * 5 + ARGUS_WARP_SIZE;",
         "const auto [row, column] = argus::grouped_block_ids<8>(b[128], b[129]);",
         "const auto [x, y] = argus::grouped_program<8>(b[130], b[128], b[129]);",
@@ -223,6 +225,17 @@ def casts() -> str:
         body = [f"b{i}[t] = argus::cast<{to}>(a[t]);" for i, to in enumerate(TYPES.values())]
         outputs = ", ".join(f"{to}* ARGUS_RESTRICT b{i}" for i, to in enumerate(TYPES.values()))
         kernels.append(kernel(f"casts_{name}", f"const {cpp}* ARGUS_RESTRICT a, {outputs}", body))
+    for name in EIGHT_BITS:
+        body = [
+            f"alignas(16) {TYPES[name]} x[8];",
+            "alignas(16) float wide[8];",
+            "argus::load_global<4>(a, t * 8, &wide[0]);",
+            "argus::load_global<4>(a, t * 8 + 4, &wide[4]);",
+            "argus::narrow<8>(wide, x);",
+            "argus::store_global<8>(b, t * 8, x);",
+        ]
+        parameters = f"const float* ARGUS_RESTRICT a, {TYPES[name]}* ARGUS_RESTRICT b"
+        kernels.append(kernel(f"narrow_{name}", parameters, body))
     return "\n".join(kernels)
 
 

@@ -63,6 +63,24 @@ def test_from_float(name: str) -> None:
     np.testing.assert_array_equal(got[~nan], narrowed(values[~nan], name))
 
 
+@pytest.mark.parametrize("name", [name for name, bits in BITS.items() if bits is np.uint8])
+def test_several_from_float(name: str) -> None:
+    values = floats()
+    cpp, count = TYPES[name], values.size // 4
+    body = f"""
+    for (int i = t; i < {count}; i += 256) {{
+        alignas(16) float wide[4];
+        alignas(16) {cpp} few[4];
+        argus::load_global<4>(p0, argus::i64(i) * 4, wide);
+        argus::narrow<4>(wide, few);
+        argus::store_global<4>(p1, argus::i64(i) * 4, few);
+    }}"""
+    got = run(body, ["const float", cpp], [values, np.zeros(values.size, BITS[name])], threads=256)[1]
+    nan = np.isnan(values)
+    assert np.isnan(widened(got[nan], name)).all()
+    np.testing.assert_array_equal(got[~nan], narrowed(values[~nan], name))
+
+
 @pytest.mark.parametrize("name", list(BITS))
 def test_to_float_for_every_pattern(name: str) -> None:
     codes = np.arange(1 << (8 * np.dtype(BITS[name]).itemsize)).astype(BITS[name])

@@ -17,6 +17,7 @@ namespace argus {
 
 using shared_t = char*;
 
+inline void begin() {}  // launches run one after the other
 inline int thread_id() { return detail::self().thread; }
 template <int AXIS> int block_id() { return detail::self().block->index[AXIS]; }
 inline void anew(int&) {}
@@ -49,6 +50,10 @@ template <int BYTES> void check_shared(int offset, const char* what) {
 template <int BYTES> void move(void* to, const void* from) { memcpy(to, from, BYTES); }
 
 }  // namespace detail
+
+template <int N, class T> void narrow(const float* from, T* to) {
+    for (int i = 0; i < N; ++i) to[i] = cast<T>(from[i]);
+}
 
 // ---------------------------------------------------------------- memory
 

@@ -2,7 +2,7 @@
 // Functions and their meanings: argus/backend/device_api.py. Document: PTX ISA 9.0.
 //
 // Order. What touches shared memory is volatile assembly, which no compiler reorders; what also touches global
-// memory says so ("memory"). Plain global loads and stores are left to the compiler: tensors never alias.
+// memory says so ("memory"), so no access comes before `begin`.
 #pragma once
 
 #define ARGUS_FN __device__ __forceinline__
@@ -144,8 +144,15 @@ template <class T> ARGUS_FN const unsigned* words(const T* p) { return reinterpr
 
 }  // namespace target
 
-// ---- ids
+// ---- launches and ids
 
+// Blocks of the next launch may come once all of this one's are there (the driver is told so at every launch): they
+// wait here, with the indices of their first accesses computed.
+ARGUS_FN void begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+#endif
+}
 ARGUS_FN int thread_id() { return static_cast<int>(threadIdx.x); }
 template <int AXIS> ARGUS_FN int block_id() {
     return static_cast<int>(AXIS == 0 ? blockIdx.x : AXIS == 1 ? blockIdx.y : blockIdx.z);
@@ -159,11 +166,23 @@ template <int GROUP, int CLUSTER = 1> ARGUS_FN BlockIds grouped_block_ids(int ro
     return {at.x * CLUSTER + block_id<0>() % CLUSTER, at.y};
 }
 
-// ---- global memory
+// ---- conversions of several numbers
 
-template <int N, class T> ARGUS_FN void load_global(const T* base, i64 offset, T* dst) {
-    target::at<N>(dst) = target::at<N>(base + offset);
+template <int N, class T> ARGUS_FN void narrow(const float* from, T* to) {
+#if __CUDA_ARCH__ >= 890
+    if constexpr (detail::same<T, e4m3fn> && N % 2 == 0) {
+#pragma unroll
+        for (int i = 0; i < N; i += 2)
+            asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"
+                : "=h"(target::at<2>(to + i)) : "f"(from[i + 1]), "f"(from[i]));
+        return;
+    }
+#endif
+#pragma unroll
+    for (int i = 0; i < N; ++i) to[i] = cast<T>(from[i]);
 }
+
+// ---- global memory
 
 template <int N, class T> ARGUS_FN void load_global_if(bool p, const T* base, i64 offset, T* dst) {
     constexpr int bytes = N * static_cast<int>(sizeof(T));
@@ -189,6 +208,10 @@ template <int N, class T> ARGUS_FN void load_global_if(bool p, const T* base, i6
                      : "+r"(to) : "r"(on), "l"(address) : "memory");
         target::at<N>(dst) = static_cast<unsigned char>(to);
     }
+}
+
+template <int N, class T> ARGUS_FN void load_global(const T* base, i64 offset, T* dst) {
+    load_global_if<N>(true, base, offset, dst);
 }
 
 template <int N, class T> ARGUS_FN void load_global_or(bool p, const T* base, i64 offset, T* dst, T other) {
@@ -224,12 +247,32 @@ ARGUS_FN void load_global_unaligned(bool p, int at, int end, const T* base, i64 
     target::at<N>(dst) = make_uint4(out[0], out[1], out[2], out[3]);
 }
 
-template <int N, class T> ARGUS_FN void store_global(T* base, i64 offset, const T* src) {
-    target::at<N>(base + offset) = target::at<N>(src);
+// A predicate, not a branch: lanes of a warp differ where rows are not aligned.
+template <int N, class T> ARGUS_FN void store_global_if(bool p, T* base, i64 offset, const T* src) {
+    constexpr int bytes = N * static_cast<int>(sizeof(T));
+    const auto address = target::global_address(base + offset);
+    const auto from = target::at<N>(src);
+    const int on = p;
+    if constexpr (bytes == 16) {
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.v4.u32 [%1], {%2, %3, %4, %5};}"
+                     :: "r"(on), "l"(address), "r"(from.x), "r"(from.y), "r"(from.z), "r"(from.w) : "memory");
+    } else if constexpr (bytes == 8) {
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.v2.u32 [%1], {%2, %3};}"
+                     :: "r"(on), "l"(address), "r"(from.x), "r"(from.y) : "memory");
+    } else if constexpr (bytes == 4) {
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.u32 [%1], %2;}"
+                     :: "r"(on), "l"(address), "r"(from) : "memory");
+    } else if constexpr (bytes == 2) {
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.u16 [%1], %2;}"
+                     :: "r"(on), "l"(address), "h"(from) : "memory");
+    } else {
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.u8 [%1], %2;}"
+                     :: "r"(on), "l"(address), "r"(static_cast<unsigned>(from)) : "memory");
+    }
 }
 
-template <int N, class T> ARGUS_FN void store_global_if(bool p, T* base, i64 offset, const T* src) {
-    if (p) store_global<N>(base, offset, src);
+template <int N, class T> ARGUS_FN void store_global(T* base, i64 offset, const T* src) {
+    store_global_if<N>(true, base, offset, src);
 }
 
 // ---- shared memory

@@ -24,8 +24,13 @@ _MAX_THREADS = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 _MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 _SHARED_OPTIN = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 
+_CAPABILITY_MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+_OVERLAPPED = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+_OVERLAPS_FROM = 9  # the first compute capability that has it
+
 _CONFIG = struct.Struct("=7I4xQQI4x")  # CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number
 _STREAM_AT = 32
+_ATTRIBUTE = struct.Struct("=I4xi60x")  # CUlaunchAttribute: its number, its value
 
 
 class Driver:
@@ -75,6 +80,10 @@ class Driver:
     def multiprocessors(self, device: int) -> int:
         """How many multiprocessors a device has."""
         return self._attribute(_MULTIPROCESSORS, device)
+
+    def overlaps(self, device: int) -> bool:
+        """Whether blocks of a launch may come before the launch in front of it is complete; they wait in `begin`."""
+        return self._attribute(_CAPABILITY_MAJOR, device) >= _OVERLAPS_FROM
 
     def _attribute(self, number: int, device: int) -> int:
         value, handle = ctypes.c_int(), ctypes.c_int()
@@ -167,8 +176,11 @@ class CudaFunction:
     ) -> Callable[[], None]:
         """As `argus.backend.launch.plan.Function`; the call returns as soon as the launch is queued."""
         self._claim(threads, shared_bytes)
-        config = ctypes.create_string_buffer(_CONFIG.size)
-        _CONFIG.pack_into(config, 0, *grid, threads, 1, 1, shared_bytes, 0, 0, 0)
+        overlaps = self._driver.overlaps(self._device)
+        config = ctypes.create_string_buffer(_CONFIG.size + _ATTRIBUTE.size)
+        attribute = ctypes.addressof(config) + _CONFIG.size
+        _CONFIG.pack_into(config, 0, *grid, threads, 1, 1, shared_bytes, 0, attribute, overlaps)
+        _ATTRIBUTE.pack_into(config, _CONFIG.size, _OVERLAPPED, 1)
         return self._call(config, arguments)
 
     def _claim(self, threads: int, shared_bytes: int) -> None:

@@ -13,8 +13,9 @@ from argus.backend.emit.expression import Printer, literal, reduction
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import Ints, counters, evaluate, fit, register_layout
 from argus.backend.emit.scope import Domain, Writer
-from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Thread, op
+from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op, Thread, coords, op
 from argus.ir.nodes import Accumulate, Fragment, Map, Tensor
+from argus.ir.types import float32
 from argus.layout import FragmentLayout, Mode
 
 
@@ -24,9 +25,35 @@ def emit_map(stmt: Map, writer: Writer) -> None:
     if stmt.scope == "warp":
         _shuffle(stmt, domain, writer)
         return
+    if (wide := _narrowed(stmt, writer)) is not None:
+        _narrow(stmt, wide, domain, writer)
+        return
     for each in domain.iterations([stmt.dst, *reads(stmt.value)]):
         printer = Printer(writer, each)
         writer.line(f"{printer.register(stmt.dst)} = {printer.text(stmt.value)};")
+
+
+def _narrowed(stmt: Map, writer: Writer) -> Expr | None:
+    """The float32 numbers that a statement converts to 8-bit floats to fill a whole tile, if it does that."""
+    tile = writer.fragment(stmt.dst.obj)
+    match stmt.value:
+        case Op(op="cast", args=(wide,), dtype=dtype) if wide.dtype == float32 and dtype.is_float and dtype.bits == 8:
+            whole = stmt.dst.index == coords(len(stmt.shape)) and tile is not None and stmt.layout == tile.layout
+            return wide if whole and stmt.dst.obj not in {e.obj for e in reads(wide)} else None
+        case _:
+            return None
+
+
+def _narrow(stmt: Map, wide: Expr, domain: Domain, writer: Writer) -> None:
+    """All numbers first, then their conversion: a machine has instructions for more than one at a time."""
+    name, count = writer.names[stmt.dst.obj], domain.layout.num_values
+    with writer.braces():
+        writer.line(f"float wide[{count}];")
+        for each in domain.iterations([stmt.dst, *reads(wide)]):
+            printer = Printer(writer, each)
+            place = printer.register(stmt.dst).removeprefix(name)
+            writer.line(f"wide{place} = {printer.text(wide)};")
+        writer.line(f"argus::narrow<{count}>(wide, {name});")
 
 
 # ---------------------------------------------------------------------------- shuffles

@@ -120,6 +120,7 @@ def _head(kernel: Kernel, writer: Writer) -> None:
     if not roles:
         _counts(kernel.body, writer)
     prefetch_maps(kernel, writer)
+    writer.line("argus::begin();")
 
 
 _ANYBODY = Roles | Tag | AssertTags | Spec | MbarrierInit | MbarrierFence | Barrier

@@ -96,6 +96,7 @@ template <class W> using lds = __attribute__((address_space(3))) W*;
 
 // ---- ids
 
+ARGUS_FN void begin() {}  // the hardware orders launches
 ARGUS_FN int thread_id() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
 template <int AXIS> ARGUS_FN int block_id() {
     if constexpr (AXIS == 0) return static_cast<int>(__builtin_amdgcn_workgroup_id_x());
@@ -104,6 +105,10 @@ template <int AXIS> ARGUS_FN int block_id() {
 }
 template <int GROUP> ARGUS_FN BlockIds grouped_block_ids(int rows, int columns) {
     return detail::grouped(GROUP, {block_id<0>(), block_id<1>()}, rows, columns);
+}
+
+template <int N, class T> ARGUS_FN void narrow(const float* from, T* to) {
+    for (int i = 0; i < N; ++i) to[i] = cast<T>(from[i]);
 }
 
 // ---- global memory

@@ -6,22 +6,29 @@
 typedef struct {
     unsigned grid[3], block[3], shared;
     void* stream;
-    void* attributes;
+    const struct Attribute* attributes;
     unsigned number;
 } CUlaunchConfig;
+
+typedef struct Attribute {
+    int id;
+    union { char pad[64]; int value; uint64_t aligned; };
+} CUlaunchAttribute;
 
 CUlaunchConfig last;
 uint64_t last_pointer, last_maps[2][16];
 int map_slots[2] = {-1, -1}; /* which arguments are tensor maps */
 int32_t last_size;
 long launches, encodings, depth, current;
+CUlaunchAttribute last_attribute;
+int capability = 9;
 int fail_next_launch, max_threads = 1024, shared_limit = 232448, shared_claimed = -1;
 
 int cuInit(unsigned flags) { return flags != 0; }
 int cuDeviceGet(int* device, int ordinal) { *device = ordinal; return ordinal > 1 ? 101 : 0; }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
-    *value = attribute == 16 ? 3 : shared_limit;
-    return (attribute == 97 || attribute == 16) && device < 2 ? 0 : 1;
+    *value = attribute == 16 ? 3 : attribute == 75 ? capability : shared_limit;
+    return (attribute == 97 || attribute == 16 || attribute == 75) && device < 2 ? 0 : 1;
 }
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* value, void* function, int threads, size_t shared) {
     *value = shared > 100000 ? 1 : 2;
@@ -49,6 +56,7 @@ int cuLaunchKernelEx(const CUlaunchConfig* config, void* function, void** argume
     fail_next_launch = 0;
     if (status) return status;
     last = *config;
+    if (config->number) last_attribute = *config->attributes;
     last_pointer = *(uint64_t*)arguments[0];
     last_size = *(int32_t*)arguments[3];
     for (int i = 0; i < 2; ++i)

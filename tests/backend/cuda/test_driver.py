@@ -44,7 +44,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture
 def driver(library: Any) -> Iterator[Driver]:
     yield Driver(library)
-    for name, value in (("fail_next_launch", 0), ("max_threads", 1024), ("shared_limit", 232448)):
+    for name, value in (("fail_next_launch", 0), ("capability", 9), ("max_threads", 1024), ("shared_limit", 232448)):
         ctypes.c_int.in_dll(library, name).value = value
 
 
@@ -68,10 +68,21 @@ def test_a_launch_reaches_the_driver_whole(driver: Driver) -> None:
     last = state(driver, "last", Config)
     assert list(last.grid) == [2, 2, 1]
     assert list(last.block) == [128, 1, 1]
-    assert (last.shared, last.stream, last.attributes, last.number) == (0, 2**63 + 5, 0, 0)
+    assert (last.shared, last.stream) == (0, 2**63 + 5)
     assert state(driver, "last_pointer", ctypes.c_uint64).value == tensors[0].ctypes.data
     assert state(driver, "last_size").value == 100
     assert state(driver, "depth", ctypes.c_long).value == 0
+
+
+@pytest.mark.parametrize(("capability", "attributes"), [(8, 0), (9, 1)])
+def test_launches_overlap_where_the_machine_can(driver: Driver, capability: int, attributes: int) -> None:
+    """CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 6, is set for kernels that wait for it."""
+    state(driver, "capability").value = capability
+    tensors = operands()
+    plan(function(driver), tensors).run(values(tensors))
+    assert state(driver, "last", Config).number == attributes
+    attribute = state(driver, "last_attribute", ctypes.c_int * 18)
+    assert (attribute[0], attribute[2]) == (6, 1) or not attributes
 
 
 def test_the_stream_is_asked_on_every_call(driver: Driver) -> None:

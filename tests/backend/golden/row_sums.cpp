@@ -14,6 +14,7 @@ ARGUS_KERNEL(argus_row_sums, 64)(
     alignas(16) float xf[8];  // [16x16 | t 2@1*4 2@_ 2@1*8 4@0*2 2@0*8 | v 4@1 2@0]
     alignas(16) float yf[2];  // [16 | t 2@_ 2@_ 2@_ 4@0*2 2@0*8 | v 2@0]
 
+    argus::begin();
     #pragma unroll
     for (int v1 = 0; v1 < 2; ++v1) {
         #pragma unroll
