@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.kernels.rows import CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, same_rank, same_shape, spread, vector
+from argus.kernels.rows import dtype_of, matrix, same_rank, same_shape, spread, vector
 
 if TYPE_CHECKING:
     import torch
 
 LOG2E = 1.4426950408889634
 LOWEST = -3.4028234e38  # of float32
+LONGEST = 6144
+"""Elements of a row that stays in the registers of 4 warps. A longer one passes through them, _EACH elements a thread
+at a time: that keeps the memory busier than a row in more warps, which load together and then compute together."""
+_EACH = 64
 
 
 @argus.kernel
@@ -119,12 +123,12 @@ def losses_and_levels(
     rows, target = matrix(logits), target.contiguous()
     loss, level = (torch.empty(len(rows), dtype=torch.float32, device=logits.device) for _ in range(2))
     types = {"DTYPE": dtype, "INDEX": index}
-    if rows.shape[1] > LONGEST_ROW:
+    if rows.shape[1] > LONGEST:
         width = vector(rows)
-        shape = {"EACH": 32 // width, "WIDTH": width}
-        cross_entropy_long_rows(rows, target, loss, level, ignore_index, **types, **shape, num_warps=CHUNK_WARPS)
+        shape = {"EACH": _EACH // width, "WIDTH": width}
+        cross_entropy_long_rows(rows, target, loss, level, ignore_index, **types, **shape)
     else:
-        s = spread(rows.shape[1])
+        s = spread(rows.shape[1], dtype.bytes)
         shape = {"ROWS": s.rows, "BLOCK": s.block}
         cross_entropy_rows(rows, target, loss, level, ignore_index, **types, **shape, num_warps=s.warps)
     return loss, level

@@ -6,14 +6,46 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, Spread, dtype_of, longest, matrix, same_shape, spread
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, dtype_of, longest, matrix, same_shape, spread, vector
+from argus.runtime.device import target_of
 
 if TYPE_CHECKING:
     import torch
 
-LONGEST = 16384  # elements of a row in registers: differences from the mean, weight and bias leave no room for more
-_LONG = 8192
-"""Elements above which a row gets twice the threads: of blocks so large, few fit, and only with few registers."""
+LONGEST = 6144
+"""Elements of a row that stays in the registers of 4 warps, beside its weights. Of larger blocks few fit a
+multiprocessor, which load together and then compute together: longer rows wait in shared memory."""
+_LONGEST_SUM = 16384  # elements of a row of x and one of residual, which would take twice the shared memory
+_LONG = 8192  # of these, elements above which a row gets twice the threads
+_HELD = 96 * 1024  # bytes of a row there: two such rows fit a multiprocessor
+_FEW = 12288  # elements of such a row that 8 warps work on; 16 on longer ones
+_EACH = 16  # elements of such a row in a thread's registers, at a time
+
+
+@argus.func
+def mean(x, i):
+    """Of row i: what specifications say."""
+    return al.sum(lambda k: x[i, k]) / x.shape[1].to(al.float32)
+
+
+@argus.func
+def variance(x, i):
+    """The mean of the squares of row i's differences from its mean."""
+    return al.sum(lambda n: (x[i, n] - mean(x, i)) * (x[i, n] - mean(x, i))) / x.shape[1].to(al.float32)
+
+
+@argus.func
+def mean_of_sum(x, y, i):
+    """Of row i of x + y."""
+    return al.sum(lambda k: x[i, k] + y[i, k]) / x.shape[1].to(al.float32)
+
+
+@argus.func
+def variance_of_sum(x, y, i):
+    """Of row i of x + y."""
+    return al.sum(
+        lambda n: (x[i, n] + y[i, n] - mean_of_sum(x, y, i)) * (x[i, n] + y[i, n] - mean_of_sum(x, y, i))
+    ) / x.shape[1].to(al.float32)
 
 
 @argus.func
@@ -41,24 +73,7 @@ def layernorm_rows(
     """`out[i, :] = (x[i, :] - mean) / sqrt(variance + eps) * weight + bias`; a block works on ROWS rows."""
     M, N = x.shape
     al.requires(N <= BLOCK)
-    al.spec(
-        out,
-        lambda i, j: (
-            (x[i, j] - al.sum(lambda k: x[i, k]) / N.to(al.float32))
-            * al.rsqrt(
-                al.sum(
-                    lambda n: (
-                        (x[i, n] - al.sum(lambda k: x[i, k]) / N.to(al.float32))
-                        * (x[i, n] - al.sum(lambda k: x[i, k]) / N.to(al.float32))
-                    )
-                )
-                / N.to(al.float32)
-                + eps
-            )
-            * weight[j]
-            + bias[j]
-        ),
-    )
+    al.spec(out, lambda i, j: (x[i, j] - mean(x, i)) * al.rsqrt(variance(x, i) + eps) * weight[j] + bias[j])
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
     cols = al.arange(BLOCK)
     live = (rows < M)[:, None] & (cols < N)
@@ -68,6 +83,49 @@ def layernorm_rows(
     shift = al.load(bias[cols], mask=cols < N)
     result = normal * scale.to(al.float32) + shift.to(al.float32)
     al.store(out[rows[:, None], cols], result.to(DTYPE), mask=live)
+
+
+@argus.kernel
+def layernorm_held_rows(
+    x: al.Tensor[DTYPE, "M N"],
+    weight: al.Tensor[WEIGHT, "N"],
+    bias: al.Tensor[WEIGHT, "N"],
+    out: al.Tensor[DTYPE, "M N"],
+    eps: al.float32,
+    DTYPE: al.constexpr = al.bfloat16,
+    WEIGHT: al.constexpr = al.bfloat16,
+    BLOCK: al.constexpr = 4096,
+    BLOCKS: al.constexpr = 4,
+    COPY: al.constexpr = "cp.async",
+):
+    """The same for rows of at most BLOCKS * BLOCK elements, which wait in shared memory: registers hold but BLOCK."""
+    M, N = x.shape
+    al.requires(N <= BLOCK * BLOCKS)
+    al.spec(out, lambda i, j: (x[i, j] - mean(x, i)) * al.rsqrt(variance(x, i) + eps) * weight[j] + bias[j])
+    row = al.grid(M)
+    held = al.shared((BLOCKS, BLOCK), DTYPE)
+    cols = al.arange(BLOCK)
+    places = al.arange(BLOCKS)[:, None] * BLOCK + cols
+    al.copy(held[al.arange(BLOCKS)[:, None], cols], x[row, places], mask=places < N, other=0.0, instruction=COPY)
+    al.cp_async_commit()
+    al.cp_async_wait(0)
+    al.barrier()
+    total = al.zeros((BLOCK,), al.float32)
+    for part in range(al.cdiv(N, BLOCK)):
+        total += al.load(held[part, cols], mask=part * BLOCK + cols < N).to(al.float32)
+    mean = al.sum(total) / N.to(al.float32)
+    squares = al.zeros((BLOCK,), al.float32)
+    for part in range(al.cdiv(N, BLOCK)):
+        values = al.load(held[part, cols]).to(al.float32)
+        centred = al.where(part * BLOCK + cols < N, values - mean, 0.0)
+        squares += centred * centred
+    inverse = al.rsqrt(al.sum(squares) / N.to(al.float32) + eps)
+    for part in range(al.cdiv(N, BLOCK)):
+        places = part * BLOCK + cols
+        values = al.load(held[part, cols]).to(al.float32)
+        scale = al.load(weight[places], mask=places < N).to(al.float32)
+        shift = al.load(bias[places], mask=places < N).to(al.float32)
+        al.store(out[row, places], ((values - mean) * inverse * scale + shift).to(DTYPE), mask=places < N)
 
 
 @argus.kernel
@@ -83,24 +141,7 @@ def layernorm_long_rows(
 ):
     """The same for rows of any length, which are read three times, BLOCK elements at a time."""
     M, N = x.shape
-    al.spec(
-        out,
-        lambda i, j: (
-            (x[i, j] - al.sum(lambda k: x[i, k]) / N.to(al.float32))
-            * al.rsqrt(
-                al.sum(
-                    lambda n: (
-                        (x[i, n] - al.sum(lambda k: x[i, k]) / N.to(al.float32))
-                        * (x[i, n] - al.sum(lambda k: x[i, k]) / N.to(al.float32))
-                    )
-                )
-                / N.to(al.float32)
-                + eps
-            )
-            * weight[j]
-            + bias[j]
-        ),
-    )
+    al.spec(out, lambda i, j: (x[i, j] - mean(x, i)) * al.rsqrt(variance(x, i) + eps) * weight[j] + bias[j])
     row = al.grid(M)
     total = al.zeros((BLOCK,), al.float32)
     for start in range(0, N, BLOCK):
@@ -142,17 +183,8 @@ def add_layernorm_rows(
     al.spec(
         out,
         lambda i, j: (
-            (x[i, j] + residual[i, j] - al.sum(lambda k: x[i, k] + residual[i, k]) / N.to(al.float32))
-            * al.rsqrt(
-                al.sum(
-                    lambda n: (
-                        (x[i, n] + residual[i, n] - al.sum(lambda k: x[i, k] + residual[i, k]) / N.to(al.float32))
-                        * (x[i, n] + residual[i, n] - al.sum(lambda k: x[i, k] + residual[i, k]) / N.to(al.float32))
-                    )
-                )
-                / N.to(al.float32)
-                + eps
-            )
+            (x[i, j] + residual[i, j] - mean_of_sum(x, residual, i))
+            * al.rsqrt(variance_of_sum(x, residual, i) + eps)
             * weight[j]
             + bias[j]
         ),
@@ -171,6 +203,64 @@ def add_layernorm_rows(
     al.store(out[rows[:, None], cols], result.to(DTYPE), mask=live)
 
 
+@argus.kernel
+def add_layernorm_held_rows(
+    x: al.Tensor[DTYPE, "M N"],
+    residual: al.Tensor[DTYPE, "M N"],
+    weight: al.Tensor[WEIGHT, "N"],
+    bias: al.Tensor[WEIGHT, "N"],
+    out: al.Tensor[DTYPE, "M N"],
+    total: al.Tensor[DTYPE, "M N"],
+    eps: al.float32,
+    DTYPE: al.constexpr = al.bfloat16,
+    WEIGHT: al.constexpr = al.bfloat16,
+    BLOCK: al.constexpr = 4096,
+    BLOCKS: al.constexpr = 4,
+    COPY: al.constexpr = "cp.async",
+):
+    """The same for rows of at most BLOCKS * BLOCK elements, which wait in shared memory: registers hold but BLOCK."""
+    M, N = x.shape
+    al.requires(N <= BLOCK * BLOCKS)
+    al.spec(total, lambda i, j: x[i, j] + residual[i, j])
+    al.spec(
+        out,
+        lambda i, j: (
+            (x[i, j] + residual[i, j] - mean_of_sum(x, residual, i))
+            * al.rsqrt(variance_of_sum(x, residual, i) + eps)
+            * weight[j]
+            + bias[j]
+        ),
+    )
+    row = al.grid(M)
+    held, added = al.shared((BLOCKS, BLOCK), DTYPE), al.shared((BLOCKS, BLOCK), DTYPE)
+    cols, parts = al.arange(BLOCK), al.arange(BLOCKS)[:, None]
+    places = parts * BLOCK + cols
+    al.copy(held[parts, cols], x[row, places], mask=places < N, other=0.0, instruction=COPY)
+    al.copy(added[parts, cols], residual[row, places], mask=places < N, other=0.0, instruction=COPY)
+    al.cp_async_commit()
+    al.cp_async_wait(0)
+    al.barrier()
+    sums = al.zeros((BLOCK,), al.float32)
+    for part in range(al.cdiv(N, BLOCK)):
+        places = part * BLOCK + cols
+        values = al.load(held[part, cols]).to(al.float32) + al.load(added[part, cols]).to(al.float32)
+        al.store(total[row, places], values.to(DTYPE), mask=places < N)
+        sums += al.where(places < N, values, 0.0)
+    mean = al.sum(sums) / N.to(al.float32)
+    squares = al.zeros((BLOCK,), al.float32)
+    for part in range(al.cdiv(N, BLOCK)):
+        values = al.load(held[part, cols]).to(al.float32) + al.load(added[part, cols]).to(al.float32)
+        centred = al.where(part * BLOCK + cols < N, values - mean, 0.0)
+        squares += centred * centred
+    inverse = al.rsqrt(al.sum(squares) / N.to(al.float32) + eps)
+    for part in range(al.cdiv(N, BLOCK)):
+        places = part * BLOCK + cols
+        values = al.load(held[part, cols]).to(al.float32) + al.load(added[part, cols]).to(al.float32)
+        scale = al.load(weight[places], mask=places < N).to(al.float32)
+        shift = al.load(bias[places], mask=places < N).to(al.float32)
+        al.store(out[row, places], ((values - mean) * inverse * scale + shift).to(DTYPE), mask=places < N)
+
+
 def layernorm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
     """LayerNorm along the last dimension, with `weight` and `bias` `[N]` of one dtype; in x's dtype. No gradient.
 
@@ -180,11 +270,13 @@ def layernorm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: fl
     dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
     weight, bias = _parameters(weight, bias, rows.shape[1])
     out, types = rows.new_empty(rows.shape), {"DTYPE": dtype, "WEIGHT": scale}
-    if rows.shape[1] > LONGEST:
-        layernorm_long_rows(rows, weight, bias, out, eps, **types, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
-    else:
-        s = _spread(rows.shape[1])
+    if rows.shape[1] <= LONGEST:
+        s = spread(rows.shape[1], dtype.bytes)
         layernorm_rows(rows, weight, bias, out, eps, **types, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
+    elif rows.shape[1] * dtype.bytes <= _HELD:
+        layernorm_held_rows(rows, weight, bias, out, eps, **types, **_held(rows))
+    else:
+        layernorm_long_rows(rows, weight, bias, out, eps, **types, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
     return out.view(x.shape)
 
 
@@ -193,22 +285,32 @@ def add_layernorm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(layernorm(x + residual), x + residual), both in the dtype of `x` and `residual`. No gradient.
 
-    See `layernorm`; rows have at most 16384 elements. The sum is normalised before it is rounded to its dtype.
+    See `layernorm`; rows have at most 96 KiB. The sum is normalised before it is rounded to its dtype.
     Raises LaunchError.
     """
     dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
     same_shape("residual", residual, tuple(x.shape))
     dtype_of("residual", residual, (dtype.name,))
-    longest("x", rows, LONGEST)
-    weight, bias = _parameters(weight, bias, rows.shape[1])
-    out, total, s = rows.new_empty(rows.shape), rows.new_empty(rows.shape), _spread(rows.shape[1])
-    constants = {"DTYPE": dtype, "WEIGHT": scale, "ROWS": s.rows, "BLOCK": s.block}
-    add_layernorm_rows(rows, matrix(residual), weight, bias, out, total, eps, **constants, num_warps=s.warps)
+    longest("x", rows, _HELD // dtype.bytes)
+    weight, bias, added = *_parameters(weight, bias, rows.shape[1]), matrix(residual)
+    out, total, types = rows.new_empty(rows.shape), rows.new_empty(rows.shape), {"DTYPE": dtype, "WEIGHT": scale}
+    if rows.shape[1] <= _LONGEST_SUM:
+        s = spread(rows.shape[1], dtype.bytes if rows.shape[1] <= _LONG else 4)
+        constants = {**types, "ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
+        add_layernorm_rows(rows, added, weight, bias, out, total, eps, **constants)
+    else:
+        add_layernorm_held_rows(rows, added, weight, bias, out, total, eps, **types, **_held(rows, added))
     return out.view(x.shape), total.view(x.shape)
 
 
-def _spread(columns: int) -> Spread:
-    return spread(columns, 16) if columns > _LONG else spread(columns)
+def _held(*matrices: torch.Tensor) -> dict[str, int | str | None]:
+    """How rows that wait in shared memory are spread; COPY brings them there."""
+    columns = matrices[0].shape[1]
+    warps = 8 if columns <= _FEW else 16
+    block = 32 * warps * _EACH
+    least = min(vector(rows) * rows.element_size() for rows in matrices)
+    copy = "cp.async" if least >= 4 and target_of(str(matrices[0].device)) != "gfx942" else None
+    return {"BLOCK": block, "BLOCKS": -(-columns // block), "COPY": copy, "num_warps": warps}
 
 
 def _parameters(weight: torch.Tensor, bias: torch.Tensor, columns: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -16,6 +16,12 @@ UNIT = 1 / LARGEST
 LEAST = 1e-12  # rows of smaller magnitudes share the scale of this one: a scale must not underflow
 
 
+@argus.func
+def magnitude(x, i):
+    """The largest of row i, or LEAST: what specifications say."""
+    return al.maximum(al.max(lambda k: al.abs(x[i, k])), LEAST)
+
+
 @argus.kernel
 def quantize_rows(
     x: al.Tensor[DTYPE, "M N"],
@@ -28,8 +34,8 @@ def quantize_rows(
     """`scale[i] = max(abs(x[i, :])) / 448`, `values = x / scale`; a block works on ROWS rows of at most BLOCK."""
     M, N = x.shape
     al.requires(N <= BLOCK)
-    al.spec(scale, lambda i: al.maximum(al.max(lambda k: al.abs(x[i, k])), LEAST) * UNIT)
-    al.spec(values, lambda i, j: x[i, j] * (LARGEST / al.maximum(al.max(lambda k: al.abs(x[i, k])), LEAST)))
+    al.spec(scale, lambda i: magnitude(x, i) * UNIT)
+    al.spec(values, lambda i, j: x[i, j] * (LARGEST / magnitude(x, i)))
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
     cols = al.arange(BLOCK)
     live = (rows < M)[:, None] & (cols < N)
@@ -50,8 +56,8 @@ def quantize_long_rows(
 ):
     """The same for rows of any length, which are read twice, BLOCK elements at a time."""
     M, N = x.shape
-    al.spec(scale, lambda i: al.maximum(al.max(lambda k: al.abs(x[i, k])), LEAST) * UNIT)
-    al.spec(values, lambda i, j: x[i, j] * (LARGEST / al.maximum(al.max(lambda k: al.abs(x[i, k])), LEAST)))
+    al.spec(scale, lambda i: magnitude(x, i) * UNIT)
+    al.spec(values, lambda i, j: x[i, j] * (LARGEST / magnitude(x, i)))
     row = al.grid(M)
     most = al.full((BLOCK,), -float("inf"), al.float32)
     for start in range(0, N, BLOCK):
@@ -81,6 +87,6 @@ def quantize(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     if rows.shape[1] > LONGEST_ROW:
         quantize_long_rows(rows, values, scale, DTYPE=dtype, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
     else:
-        s = spread(rows.shape[1])
+        s = spread(rows.shape[1], dtype.bytes)
         quantize_rows(rows, values, scale, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
     return values.view(x.shape), scale.view(*x.shape[:-1], 1)

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     import torch
 
 
+@argus.func
+def mean_square(x, i):
+    """Of row i: what specifications say."""
+    return al.sum(lambda k: x[i, k] * x[i, k]) / x.shape[1].to(al.float32)
+
+
 @argus.kernel
 def rmsnorm_rows(
     x: al.Tensor[DTYPE, "M N"],
@@ -26,10 +32,7 @@ def rmsnorm_rows(
     """`out[i, j] = x[i, j] / sqrt(mean(x[i, :] ** 2) + eps) * weight[j]`; a block works on ROWS rows."""
     M, N = x.shape
     al.requires(N <= BLOCK)
-    al.spec(
-        out,
-        lambda i, j: x[i, j] * al.rsqrt(al.sum(lambda k: x[i, k] * x[i, k]) / N.to(al.float32) + eps) * weight[j],
-    )
+    al.spec(out, lambda i, j: x[i, j] * al.rsqrt(mean_square(x, i) + eps) * weight[j])
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
     cols = al.arange(BLOCK)
     live = (rows < M)[:, None] & (cols < N)
@@ -52,10 +55,7 @@ def rmsnorm_long_rows(
 ):
     """The same for rows of any length, which are read twice, BLOCK elements at a time."""
     M, N = x.shape
-    al.spec(
-        out,
-        lambda i, j: x[i, j] * al.rsqrt(al.sum(lambda k: x[i, k] * x[i, k]) / N.to(al.float32) + eps) * weight[j],
-    )
+    al.spec(out, lambda i, j: x[i, j] * al.rsqrt(mean_square(x, i) + eps) * weight[j])
     row = al.grid(M)
     squares = al.zeros((BLOCK,), al.float32)
     for start in range(0, N, BLOCK):
@@ -83,6 +83,6 @@ def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.T
     if rows.shape[1] > LONGEST_ROW:
         rmsnorm_long_rows(rows, weight, out, eps, **types, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
     else:
-        s = spread(rows.shape[1])
+        s = spread(rows.shape[1], dtype.bytes)
         rmsnorm_rows(rows, weight, out, eps, **types, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
     return out.view(x.shape)

@@ -17,17 +17,18 @@ FLOATS = ("float32", "float16", "bfloat16")
 """Dtypes of the elements that the kernels take: arithmetic is done in float32."""
 
 LONGEST_ROW = 32768
-"""Elements of a row that a block keeps in registers: 32 in each of 1024 threads."""
+"""Elements of a row that a block keeps in registers: 32 in each of 1024 threads, whatever their size."""
 
 CHUNK, CHUNK_WARPS = 8192, 8
 """Elements at a time, and warps, of a block that reads a longer row piece by piece, from the second time on out of the
 L2 cache while rows are not too long."""
 
-_EACH = 32
-"""Elements of a row that a thread holds: four vectors of 16 bytes of a 16-bit type, all in flight before the first is
-used. Fewer would not cover the latency of the memory, more would leave room for fewer blocks."""
+_BYTES = 64
+"""Bytes of a row that a thread holds: four vectors of 16, all in flight before the first is used. Fewer would not cover
+the latency of the memory, more would leave room for fewer blocks."""
 
 _WARPS, _MOST_WARPS, _LANES = 4, 32, 32
+_TILE_WARPS = 8
 _VECTOR = 8  # elements: 16 bytes of a 16-bit type
 
 
@@ -41,14 +42,14 @@ class Spread:
 
 
 @lru_cache(maxsize=4096)
-def spread(columns: int, each: int = _EACH) -> Spread:
-    """How rows of `columns` elements are spread over threads: about `each` elements a thread.
+def spread(columns: int, itemsize: int = 2) -> Spread:
+    """How rows of `columns` elements of `itemsize` bytes are spread over threads: about 64 bytes a thread.
 
     A block has 4 warps, and as many rows as these hold; a row that is longer than they hold gets more warps, by powers
     of two, once the excess is more than a half. `block` is `columns` rounded up so that the threads of a row share it
     evenly: rows of similar lengths share a kernel.
     """
-    warps = _WARPS
+    each, warps = _BYTES // itemsize, _WARPS
     while warps < _MOST_WARPS and columns * 2 > 3 * each * _LANES * warps:
         warps *= 2
     if columns <= _LANES * _VECTOR:
@@ -65,16 +66,16 @@ def spread(columns: int, each: int = _EACH) -> Spread:
 
 
 @lru_cache(maxsize=4096)
-def tiled(columns: int) -> Spread:
-    """How a matrix with rows of `columns` elements is cut into tiles for work on single elements.
+def tiled(columns: int, itemsize: int) -> Spread:
+    """How a matrix with rows of `columns` elements of `itemsize` bytes is cut into tiles for work on single elements.
 
-    A block of 4 warps has one vector of a 16-bit type a thread, of one row or, if rows are shorter, of several.
+    A block of 8 warps has one vector of 16 bytes a thread, of one row or, if rows are shorter, of several.
     """
-    size = _VECTOR * _LANES * _WARPS
+    size = 16 // itemsize * _LANES * _TILE_WARPS
     block = _VECTOR
     while block < min(columns, size):
         block *= 2
-    return Spread(size // block, block, _WARPS)
+    return Spread(size // block, block, _TILE_WARPS)
 
 
 def matrix(x: torch.Tensor) -> torch.Tensor:

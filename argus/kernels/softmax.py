@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 LOG2E = 1.4426950408889634
 
 
+@argus.func
+def largest(x, i):
+    """Of row i: what specifications say."""
+    return al.max(lambda k: x[i, k])
+
+
+@argus.func
+def weight(x, i):
+    """The sum of the exponentials of row i, less its largest element."""
+    return al.sum(lambda n: al.exp2((x[i, n] - largest(x, i)) * LOG2E))
+
+
 @argus.kernel
 def softmax_rows(
     x: al.Tensor[DTYPE, "M N"],
@@ -25,13 +37,7 @@ def softmax_rows(
     """`out[i, :] = softmax(x[i, :])`; a block works on ROWS rows of at most BLOCK elements."""
     M, N = x.shape
     al.requires(N <= BLOCK)
-    al.spec(
-        out,
-        lambda i, j: (
-            al.exp2((x[i, j] - al.max(lambda k: x[i, k])) * LOG2E)
-            * (1.0 / al.sum(lambda n: al.exp2((x[i, n] - al.max(lambda k: x[i, k])) * LOG2E)))
-        ),
-    )
+    al.spec(out, lambda i, j: al.exp2((x[i, j] - largest(x, i)) * LOG2E) * (1.0 / weight(x, i)))
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
     cols = al.arange(BLOCK)
     live = (rows < M)[:, None] & (cols < N)
@@ -50,13 +56,7 @@ def softmax_long_rows(
 ):
     """The same for rows of any length, which are read three times, BLOCK elements at a time."""
     M, N = x.shape
-    al.spec(
-        out,
-        lambda i, j: (
-            al.exp2((x[i, j] - al.max(lambda k: x[i, k])) * LOG2E)
-            * (1.0 / al.sum(lambda n: al.exp2((x[i, n] - al.max(lambda k: x[i, k])) * LOG2E)))
-        ),
-    )
+    al.spec(out, lambda i, j: al.exp2((x[i, j] - largest(x, i)) * LOG2E) * (1.0 / weight(x, i)))
     row = al.grid(M)
     tops = al.full((BLOCK,), -float("inf"), al.float32)
     for start in range(0, N, BLOCK):
@@ -86,6 +86,6 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     if rows.shape[1] > LONGEST_ROW:
         softmax_long_rows(rows, out, DTYPE=dtype, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
     else:
-        s = spread(rows.shape[1])
+        s = spread(rows.shape[1], dtype.bytes)
         softmax_rows(rows, out, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
     return out.view(x.shape)

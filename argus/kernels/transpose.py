@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.kernels.rows import dtype_of, matrix, same_rank
+from argus.kernels.rows import dtype_of, matrix, same_rank, vector
 
 if TYPE_CHECKING:
     import torch
@@ -17,19 +17,25 @@ def transpose_tiles(
     x: al.Tensor[DTYPE, "M N"],
     out: al.Tensor[DTYPE, "N M"],
     DTYPE: al.constexpr = al.bfloat16,
-    CHUNK: al.constexpr = 3,
+    VECTOR: al.constexpr = 3,
+    WIDTH: al.constexpr = 4,
+    PAD: al.constexpr = 0,
 ):
-    """`out[n, m] = x[m, n]`, in square tiles with rows of 8 vectors of 2 ** CHUNK elements.
+    """`out[n, m] = x[m, n]`, in square tiles of 8 * 2 ** WIDTH rows; a vector has 2 ** VECTOR elements.
 
-    Shared memory: the vectors of row m are permuted by an XOR with m >> CHUNK. So the 8 lanes that gather a column,
-    2 ** CHUNK rows each, find it in 8 different vectors, which lie in different banks.
+    Shared memory: the vectors of row m are permuted by an XOR with m >> VECTOR. So the lanes that gather a column, a
+    vector of rows each, find it in 8 different vectors, which lie in different banks. For access element by element,
+    PAD elements behind each row do the same.
     """
     M, N = x.shape
     al.spec(out, lambda n, m: x[m, n])
-    TILE = 8 << CHUNK
+    TILE = 8 << WIDTH
     pid_m, pid_n = al.grid(al.cdiv(M, TILE), al.cdiv(N, TILE))
     m0, n0 = pid_m * TILE, pid_n * TILE
-    tile = al.shared((TILE, TILE), DTYPE, layout=al.swizzle(3, CHUNK, CHUNK + 3))
+    if PAD:
+        tile = al.shared((TILE, TILE + PAD), DTYPE)[:, 0:TILE]
+    else:
+        tile = al.shared((TILE, TILE), DTYPE, layout=al.swizzle(3, VECTOR, WIDTH + 3))
     al.store(tile, al.load(x[m0 : m0 + TILE, n0 : n0 + TILE], boundary_check=(0, 1)))
     al.barrier()
     al.store(out[n0 : n0 + TILE, m0 : m0 + TILE], al.load(al.trans(tile)), boundary_check=(0, 1))
@@ -38,13 +44,23 @@ def transpose_tiles(
 def transpose(x: torch.Tensor) -> torch.Tensor:
     """The contiguous transpose of a float32, float16 or bfloat16 matrix, whose rows may be any distance apart.
 
-    Tiles are 128 bytes wide, a cache line, on both sides; a thread moves four vectors. No gradient.
-    Raises LaunchError.
+    No gradient. Raises LaunchError.
     """
     dtype = dtype_of("x", x)
     same_rank("x", x, 2)
     rows = matrix(x)
     out = rows.new_empty(rows.shape[::-1])
-    chunk, warps = (3, 4) if dtype.bytes == 2 else (2, 2)
-    transpose_tiles(rows, out, DTYPE=dtype, CHUNK=chunk, num_warps=warps)
+    transpose_tiles(rows, out, DTYPE=dtype, **_tile(dtype.bytes, *(vector(t) * dtype.bytes == 16 for t in (rows, out))))
     return out
+
+
+def _tile(itemsize: int, reads: bool, writes: bool) -> dict[str, int]:
+    """Which tile a matrix gets whose rows, or whose result's, are made of whole vectors: 256 bytes wide if both are.
+
+    Rows of a result that is written element by element share sectors of the memory at the edges of tiles: the wider
+    the tile, the fewer. Those that are read so do not mind, and like smaller tiles, of which more fit.
+    """
+    wide = {"VECTOR": 3, "WIDTH": 4} if itemsize == 2 else {"VECTOR": 2, "WIDTH": 3}
+    if not writes:
+        return {**wide, "PAD": 4 // itemsize, "num_warps": 8}
+    return {**wide, "num_warps": 16} if reads else {**wide, "WIDTH": 3, "num_warps": 8}

@@ -77,6 +77,8 @@ def test_wrong_arguments_are_refused() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_proved(target: str, op: str) -> None:
     assert_proved("reduce", "reduce_last", target, OP=op)
-    assert_proved("reduce", "reduce_last", target, OP=op, DTYPE="float32", ROWS=1, BLOCK=4096, alignment=4)
+    assert_proved("reduce", "reduce_last", target, OP=op, DTYPE="float32", ROWS=1, BLOCK=1024, alignment=4)
     assert_proved("reduce", "reduce_inner", target, OP=op)
-    assert_proved("reduce", "reduce_inner", target, OP=op, ROWS=512, BLOCK=8, alignment=2)
+    assert_proved("reduce", "reduce_inner", target, OP=op, ROWS=128, BLOCK=8, alignment=2)
+    assert_proved("reduce", "join_parts", target, OP=op)
+    assert_proved("reduce", "join_parts", target, OP=op, DTYPE="float32", ROWS=1024, BLOCK=1, alignment=4, num_warps=8)

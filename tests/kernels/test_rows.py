@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -10,19 +12,20 @@ from argus.kernels.rows import LONGEST_ROW, spread, tiled, vector  # noqa: E402
 
 
 def test_rows_fit_and_few_threads_idle() -> None:
-    for columns in (*range(300), *range(300, LONGEST_ROW + 1, 111), LONGEST_ROW):
-        s = spread(columns)
+    for columns, itemsize in product((*range(300), *range(300, LONGEST_ROW + 1, 111), LONGEST_ROW), (2, 4)):
+        s = spread(columns, itemsize)
         assert s.block >= columns and s.rows & (s.rows - 1) == 0 and 4 <= s.warps <= 32
-        each = s.rows * s.block / (32 * s.warps)
-        assert each <= 48 and (each >= 16 or s.rows == 1)
+        each = s.rows * s.block / (32 * s.warps) * itemsize
+        assert (each <= 96 or s.warps == 32) and (each >= 32 or s.rows == 1)
         assert s.block % 8 == 0 and s.block <= max(8, 2 * columns)
         assert s.rows == 1 or s.warps == 4
 
 
 def test_tiles_hold_the_same_whatever_the_length_of_a_row() -> None:
     for columns in (0, 1, 7, 8, 100, 2048, 5000):
-        s = tiled(columns)
-        assert s.rows * s.block == 1024 and s.warps == 4 and (s.block >= columns or s.rows == 1)
+        for itemsize in (2, 4):
+            s = tiled(columns, itemsize)
+            assert s.rows * s.block * itemsize == 16 * 32 * s.warps and (s.block >= columns or s.rows == 1)
 
 
 def test_vectors_fit_addresses_rows_and_distances() -> None:

@@ -34,6 +34,7 @@ def test_wrong_arguments_are_refused() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_proved(target: str) -> None:
-    assert_proved("transpose", "transpose_tiles", target)
-    assert_proved("transpose", "transpose_tiles", target, DTYPE="float32", CHUNK=2, num_warps=2)
-    assert_proved("transpose", "transpose_tiles", target, DTYPE="float16", alignment=2)
+    assert_proved("transpose", "transpose_tiles", target, num_warps=16)
+    assert_proved("transpose", "transpose_tiles", target, DTYPE="float32", VECTOR=2, WIDTH=3, num_warps=16)
+    assert_proved("transpose", "transpose_tiles", target, DTYPE="float16", alignment=2, PAD=2, num_warps=8)
+    assert_proved("transpose", "transpose_tiles", target, DTYPE="float32", alignment=4, WIDTH=3, PAD=1, num_warps=8)
