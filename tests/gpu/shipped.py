@@ -1,0 +1,163 @@
+"""Every shipped kernel on small operands that end within a tile, each result beside PyTorch's in float64.
+
+`python -m tests.gpu.shipped` runs them all, `... 2 8` the third of eight parts: compute-sanitizer watches that.
+Operands come from the host, by copies that its tools know, and results are compared there: on the device run our
+kernels and next to nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from argus import kernels
+from tests.kernels.common import random
+
+Call = tuple[str, Callable[..., Any], Callable[..., Any], tuple[Any, ...]]
+"""What is called, our kernel, the same in float64, and the operands of both, on the host."""
+
+_TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float8_e4m3fn: 0.15}
+
+
+def calls() -> Iterator[Call]:
+    """All of them."""
+    yield from _products()
+    yield from _attention()
+    yield from _rows()
+    yield from _others()
+
+
+def _product(name: str, shape: tuple[int, int, int], dtype: Any, layout: str = "nt", **more: Any) -> Call:
+    m, n, k = shape
+    a, b = (random(*s, seed=i).to(dtype) for i, s in enumerate(((m, k), (n, k))))
+    a = a.t().contiguous().t() if layout[0] == "t" else a
+    b = b if layout[1] == "n" else b.t().contiguous().t()
+    precise = torch.float32 if dtype is torch.float32 else None
+    scales = {"scale_a": torch.rand(m) + 0.5, "scale_b": torch.rand(n) + 0.5} if dtype.itemsize == 1 else {}
+
+    given = {**scales, **more}
+
+    def ours(a: Any, b: Any) -> Any:
+        extras = {key: value.to(a.device) if isinstance(value, torch.Tensor) else value for key, value in given.items()}
+        return kernels.matmul(a, b.t(), out_dtype=precise, **extras)
+
+    def exact(a: Any, b: Any) -> Any:
+        scaled = (a @ b.t()) * (scales["scale_a"][:, None] * scales["scale_b"] if scales else 1.0)
+        return F.relu(scaled + given["bias"].double()) + given["residual"].double() if more else scaled
+
+    return f"matmul {name} {m}x{n}x{k} {layout}", ours, exact, (a, b)
+
+
+def _products() -> Iterator[Call]:
+    names = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32, "fp8": torch.float8_e4m3fn}
+    shapes = ((130, 200, 88), (33, 65, 67), (5, 264, 200), (300, 520, 272), (1, 1, 1))
+    for (name, dtype), shape in product(names.items(), shapes):
+        yield _product(name, shape, dtype)
+    for layout in ("nn", "tn", "tt"):
+        for shape in shapes[:2]:
+            yield _product("bf16", shape, torch.bfloat16, layout)
+    bias, residual = random(200, seed=3).bfloat16(), random(130, 200, seed=4).bfloat16()
+    yield _product("epilogue", shapes[0], torch.bfloat16, bias=bias, residual=residual, epilogue="relu")
+
+
+def _attention() -> Iterator[Call]:
+    for size, causal, aligned in product((64, 128), (False, True), (True, False)):
+        shapes = ((2, 4, 200, size), (2, 2, 300, size), (2, 2, 300, size))
+        wide = (random(*s[:3], size + 8 * (not aligned), seed=i).bfloat16() for i, s in enumerate(shapes))
+        q, k, v = (x[..., :size] if aligned else x[..., 1 : size + 1] for x in wide)
+
+        def ours(q: Any, k: Any, v: Any, causal: bool = causal) -> Any:
+            return kernels.attention(q, k, v, causal=causal)
+
+        def exact(q: Any, k: Any, v: Any, causal: bool = causal) -> Any:
+            k, v = (x.repeat_interleave(2, 1) for x in (k, v))
+            seen = torch.ones(200, 300, dtype=torch.bool).tril(100) if causal else None
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+
+        name = f"attention {size} {'causal' if causal else 'full'}{'' if aligned else ' misaligned'}"
+        yield name, ours, exact, (q, k, v)
+
+
+def _rows() -> Iterator[Call]:
+    """Kernels of rows: aligned, odd, parts of wider rows, in one warp and in many, too long for registers."""
+    tensors = {
+        "aligned": random(7, 264).bfloat16(),
+        "odd": random(5, 1301).bfloat16(),
+        "part": random(9, 800).half()[:, 3:600],
+        "float32": random(3, 4500),
+        "long": random(2, 40001).bfloat16(),
+    }
+    for name, x in tensors.items():
+        n = x.shape[1]
+        weight, bias, other = (random(*s, seed=9).to(x.dtype) for s in ((n,), (n,), tuple(x.shape)))
+        yield f"softmax {name}", kernels.softmax, lambda x: torch.softmax(x, -1), (x,)
+        yield f"rmsnorm {name}", kernels.rmsnorm, lambda x, w: F.rms_norm(x, w.shape, w, 1e-6), (x, weight)
+        normed = (x, weight, bias)
+        yield f"layernorm {name}", kernels.layernorm, lambda x, w, b: F.layer_norm(x, w.shape, w, b), normed
+        if n <= 16384:
+            yield f"add_layernorm {name}", kernels.add_layernorm, _add_layernorm, (x, other, weight, bias)
+        yield f"silu_mul {name}", kernels.silu_mul, lambda g, u: F.silu(g) * u, (x, other)
+        yield f"quantize {name}", kernels.quantize, _quantize, (x,)
+        target = torch.arange(len(x)) * 37 % n
+        yield f"cross_entropy {name}", kernels.cross_entropy, _cross_entropy, (x, target)
+        for op, dim in product(("sum", "max"), (0, 1, None)):
+            yield f"{op} {name} {dim}", _reducing(op, dim), _reduced(op, dim), (x,)
+
+
+def _others() -> Iterator[Call]:
+    for dtype, shape in product((torch.bfloat16, torch.float32), ((64, 72), (65, 130), (72, 131), (130, 72))):
+        yield f"transpose {shape}", kernels.transpose, lambda x: x.t(), (random(*shape).to(dtype),)
+    for shape, dim in (((9000, 40), 0), ((9001, 33), 0), ((2, 5000, 24), 1), ((3, 70001), 1), ((400, 600), 0)):
+        yield f"sum {shape} {dim}", _reducing("sum", dim), _reduced("sum", dim), (random(*shape).bfloat16(),)
+
+
+def _add_layernorm(x: Any, residual: Any, weight: Any, bias: Any) -> Any:
+    return F.layer_norm(x + residual, weight.shape, weight, bias), x + residual
+
+
+def _quantize(x: Any) -> Any:
+    scale = x.abs().amax(-1, keepdim=True).clamp_min(1e-12) / 448
+    return x / scale, scale
+
+
+def _cross_entropy(logits: Any, target: Any) -> Any:
+    return F.cross_entropy(logits, target, reduction="none")
+
+
+def _reducing(op: str, dim: int | None) -> Callable[..., Any]:
+    return lambda x: kernels.reduce(x, op, dim)
+
+
+def _reduced(op: str, dim: int | None) -> Callable[..., Any]:
+    function = torch.sum if op == "sum" else torch.amax
+    return lambda x: function(x, dim=tuple(range(x.ndim)) if dim is None else dim)
+
+
+def compare(call: Call, device: str = "cuda") -> None:
+    """Runs one call; AssertionError if it differs from the result in float64."""
+    name, ours, exact, operands = call
+    found = ours(*(_moved(x, device) for x in operands))
+    wanted = exact(*(x.double() if x.is_floating_point() else x for x in operands))
+    for got, right in zip(*(y if isinstance(y, tuple) else (y,) for y in (found, wanted)), strict=True):
+        size = float(right.square().mean().sqrt())
+        error = float((got.cpu().double() - right).abs().max()) / max(size, 1e-30)
+        limit = max(_TOLERANCE[got.dtype], 0.01 if "tf32" in name else 0.0)
+        assert error < 4 * limit, f"{name}: {error}"
+
+
+def _moved(x: torch.Tensor, device: str) -> torch.Tensor:
+    """`x` on the device, with its strides and its misalignment."""
+    base = x if x._base is None else x._base
+    return base.to(device).as_strided(x.shape, x.stride(), x.storage_offset())
+
+
+if __name__ == "__main__":
+    part, parts = map(int, sys.argv[1:] or (0, 1))
+    for one in list(calls())[part::parts]:
+        compare(one)
+    print("all right")
