@@ -100,8 +100,8 @@ def test_shared_memory_is_claimed(driver: Driver) -> None:
 
 def test_blocks_that_run_at_once(driver: Driver) -> None:
     """Two of a multiprocessor, of which there are three; one if it takes much shared memory."""
-    assert function(driver).resident(128, 1000) == 6
-    assert function(driver).resident(128, 200_000) == 3
+    assert function(driver).resident(128, 1000, 1) == 6
+    assert function(driver).resident(128, 200_000, 1) == 3
     assert state(driver, "shared_claimed").value == 200_000
 
 
