@@ -42,7 +42,7 @@ def spec(call: CallSite) -> Value:
     context, view = call.context, arguments.tensor_view(call, "output")
     node = arguments.function(call, "function").node
     context.require_top_level("a specification", call.span)
-    if not view.whole:
+    if view.order is None:
         context.fail("bad-tag", "a specification is of a whole tensor", call.spans["output"], "name the tensor alone")
     if len(node.params) != len(view.shape):
         context.fail(
@@ -51,9 +51,10 @@ def spec(call: CallSite) -> Value:
             node.span,
             "give it one parameter a dimension",
         )
-    with quantified(context, node.params, node.span):
-        value = _term(context, node.body, len(node.params))
-    context.emit(Spec(view.obj.name, node.params, value), call.span)
+    params = tuple(node.params[axis] for axis in view.order)
+    with quantified(context, params, node.span):
+        value = _term(context, node.body, len(params))
+    context.emit(Spec(view.obj.name, params, value), call.span)
     return Nothing()
 
 

@@ -52,6 +52,24 @@ def along(x, SHAPE, i, n):
     return al.load(x[0:1] if SHAPE == "1" else x[i : i + n], boundary_check=(0,)).to(al.float32)
 
 
+@argus.func
+def finished(
+    x, scale_a, scale_b, bias, residual, z, m, n, SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL
+):  # fmt: skip
+    """What becomes of the product's element `x` at (m, n), of batch z."""
+    if SCALED:
+        x = x * scale_a[0 if SCALE_A == "1" else m] * scale_b[0 if SCALE_B == "1" else n]
+    if BIAS == "M":
+        x = x + bias[m]
+    elif BIAS == "N":
+        x = x + bias[n]
+    if EPILOGUE is not None:
+        x = EPILOGUE(x)
+    if RESIDUAL != "1 1":
+        x = x + (residual[z, m, n] if len(residual.shape) == 3 else residual[m, n])
+    return x
+
+
 @argus.kernel(num_warps=8)
 def gemm(
     a: al.Tensor[IN, "A", "A_STRIDES"],
@@ -88,7 +106,7 @@ def gemm(
 ):
     assert DEPTH == 0 or (len(A) == 3 and len(B) == 3 and len(C) == 5), "parts are those of one product"
     a, b = in_order(a, A, ("M K", "Z M K")), in_order(b, B, ("N K", "Z N K"))
-    c = in_order(c, C, ("M N", "Z M N"))
+    c, residual = in_order(c, C, ("M N", "Z M N")), in_order(residual, RESIDUAL, ("M N", "Z M N"))
     M, K = a.shape[len(a.shape) - 2], a.shape[len(a.shape) - 1]
     N = b.shape[len(b.shape) - 2]
     if DEPTH > 0:
@@ -112,6 +130,28 @@ def gemm(
         al.tag(b, lambda z, n, k: (z, n, k))
     else:
         al.tag(b, lambda n, k: (n, k))
+    if len(c.shape) == 3 and DEPTH == 0:
+        al.spec(
+            c,
+            lambda z, m, n: finished(
+                al.sum(
+                    lambda k: (
+                        (a[z, m, k] if len(a.shape) == 3 else a[m, k]) * (b[z, n, k] if len(b.shape) == 3 else b[n, k])
+                    )
+                ),
+                scale_a, scale_b, bias, residual, z, m, n,
+                SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL,
+            ),
+        )  # fmt: skip
+    elif DEPTH == 0:
+        al.spec(
+            c,
+            lambda m, n: finished(
+                al.sum(lambda k: a[m, k] * b[n, k]),
+                scale_a, scale_b, bias, residual, 0, m, n,
+                SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL,
+            ),
+        )  # fmt: skip
     m0, n0 = pid_m * BLOCK_M, pid_n * BLOCK_N
 
     acc = al.zeros((BLOCK_M, BLOCK_N), al.float32)
@@ -146,7 +186,7 @@ def gemm(
     if EPILOGUE is not None:
         acc = EPILOGUE(acc)
     if RESIDUAL != "1 1":
-        r = part(in_order(residual, RESIDUAL, ("M N", "Z M N")), z, m0, n0, BLOCK_M, BLOCK_N)
+        r = part(residual, z, m0, n0, BLOCK_M, BLOCK_N)
         acc = acc + al.load(r, boundary_check=(0, 1)).to(al.float32)
     al.store(part(c, z, m0, n0, BLOCK_M, BLOCK_N), acc.to(OUT), boundary_check=(0, 1))
 

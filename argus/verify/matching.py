@@ -7,6 +7,7 @@ value of its bound variable exactly once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, rewrite, walk
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
@@ -130,6 +131,8 @@ class Matcher:
                 self._reduce(term, spec, scope)
             case Apply(), Op() | SpecOp():
                 self._apply(term, spec, scope)
+            case Reduce(op=op), Op() | SpecOp() if op == spec.op:
+                self._accumulated(term, spec, scope)
             case _:
                 raise Mismatch(f"{_describe(term)} where the specification has {_describe_spec(spec)}")
 
@@ -147,6 +150,33 @@ class Matcher:
                     self.match(mine, wanted, scope)
             except Mismatch:
                 raise straight from None
+
+    def _accumulated(self, term: Reduce, spec: Op | SpecOp, scope: Scope) -> None:
+        """`x += y` once for each element, after whatever x was: operands of an operator, in any order."""
+        once: list[Term] = []
+        rest: list[tuple[UnionMap, Term]] = []
+        for along, inner in term.parts:
+            reached = scope.path.apply_range(along)
+            if reached.is_single_valued() and scope.roots.is_subset(reached.domain()):
+                once.append(Via(along, inner))
+            elif not reached.is_empty():
+                rest.append((along, inner))
+        mine = [Reduce(term.op, term.start, tuple(rest)) if rest else term.start, *once]
+        wanted: list[SpecTerm] = [spec]
+        while len(wanted) < len(mine) and isinstance(head := strip(wanted[0]), (Op, SpecOp)) and head.op == spec.op:
+            wanted = [*head.args, *wanted[1:]]
+        if not once or len(wanted) != len(mine):
+            raise Mismatch(f"a reduction by '{term.op}' of other terms than '{spec.op}' has in the specification")
+        first: Mismatch | None = None
+        for order in permutations(mine):
+            try:
+                for each, operand in zip(order, wanted, strict=True):
+                    self.match(each, operand, scope)
+                return
+            except Mismatch as mismatch:
+                first = first or mismatch
+        if first is not None:
+            raise first
 
     def _load(self, term: Load, spec: Elem, scope: Scope) -> None:
         if term.tensor != spec.obj:
