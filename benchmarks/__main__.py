@@ -48,7 +48,7 @@ def main() -> int:
             case _:
                 from benchmarks import verify
 
-                results = verify.run(arguments.target, arguments.kernels, arguments.repeats)
+                results = verify.run(arguments.target, arguments.kernels)
     except ArgusError as error:
         print(error)
         return 1
@@ -85,9 +85,14 @@ def _parser() -> argparse.ArgumentParser:
     conflicts = commands.add_parser("conflicts", help="bank conflicts: the verifier's count beside Nsight Compute's")
     commands.add_parser("plot", help="draw the pictures of docs/performance from the files in benchmarks/results")
     verify = commands.add_parser("verify", help="verification time by property and engine")
-    verify.add_argument("--target", default="sm_80")
-    verify.add_argument("--kernels", type=Path, default=Path("examples"), help="folder of kernel files")
-    verify.add_argument("--repeats", type=int, default=3)
+    verify.add_argument("--target", default="sm_90a")
+    verify.add_argument(
+        "--kernels",
+        type=Path,
+        nargs="+",
+        default=[Path("argus/kernels"), Path("examples")],
+        help="files of kernels, and folders of files",
+    )
     for command in (launch, product, attend, memory, conflicts, verify):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
     return parser

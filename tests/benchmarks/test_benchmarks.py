@@ -45,12 +45,16 @@ def test_launch_measures_what_needs_no_gpu(require_tool: Any) -> None:
 
 
 def test_verify_has_a_row_for_each_property_and_a_total(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "examples" / "vector_add.py", tmp_path)
-    rows = verify.run("sm_80", tmp_path, 1).rows
+    for name in ("vector_add.py", "gemm_waves.py"):  # the second is for another machine
+        shutil.copy(ROOT / "examples" / name, tmp_path)
+    found = verify.run("sm_80", [tmp_path])
+    rows = found.rows
+    assert any(note.startswith("not measured: gemm_waves: ") for note in found.notes)
     assert {row["kernel"] for row in rows} == {"vector_add"}
     properties = [str(row["property"]) for row in rows]
     assert properties[:2] == ["front end", "passes"]
-    assert properties[-1] == "total: proved"
+    assert properties[-2:] == ["total: proved", "from the cache"]
+    assert rows[-2]["ms"] > 0 and rows[-2]["cpu ms"] > 0  # type: ignore[operator]
     assert {"bounds", "races", "tags"} <= set(properties)
 
 
