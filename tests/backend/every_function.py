@@ -183,6 +183,12 @@ def hopper() -> str:
     ]
     parameters = "ARGUS_GRID_CONSTANT argus::TensorMap map"
     kernels = [kernel("bulk", parameters, body, 4096)]
+    body = [
+        "argus::cluster_barrier();",
+        *(f"argus::tma_load_multicast<2>(smem, 1024, 0, map, {corner});" for corner in corners),
+        "argus::mbarrier_arrive_cluster<2>(smem, 0);",
+    ]
+    kernels.append(kernel("cluster", parameters, body, 4096))
     for row in WGMMA.values():
         for dtype in row.operands:
             values = row.c.num_values

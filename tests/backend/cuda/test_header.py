@@ -20,7 +20,8 @@ HOPPER_ONLY = {
     "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "async_fence", "tma_prefetch", "tma_load", "uniform",
     "raise_registers", "lower_registers", "role_barrier", "role_barrier_arrive", "matrix_descriptor", "descriptor_at",
     "wgmma_fence", "wgmma_commit", "wgmma_wait", "wgmma_hold", "wgmma_forget", "tma_store", "bulk_commit", "bulk_wait",
-    "bulk_wait_read", "next_program", "anew", *WGMMA,
+    "bulk_wait_read", "next_program", "anew", "mbarrier_arrive_cluster", "tma_load_multicast", "cluster_barrier",
+    *WGMMA,
 }  # fmt: skip
 
 
