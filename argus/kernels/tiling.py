@@ -28,6 +28,7 @@ _COPY_CYCLES = 2400.0  # from the order of a tile to its arrival: the stages ahe
 _REUSE_CYCLES = 600.0  # until a panel of the result has been stored and can be filled again
 _COMBINE_S = 1.5e-6  # of adding up parts, besides their bytes
 _COMBINED_SHARE = 0.15  # of the L2 cache's rate that this reaches
+_LOADED_BYTES = 18.0  # a cycle, that threads load and put down where the copy engine cannot
 _STRADDLING = 2.4  # times the time of a row of a box that lies in one cache line
 _SYNC_SHARE = 0.6  # of the tensor cores' rate that mma.sync reaches
 
@@ -104,6 +105,7 @@ class Tile:
 _BULK = ((128, 256, 8), (128, 192, 8), (128, 128, 8), (128, 64, 8), (64, 256, 4), (64, 128, 4), (64, 64, 4))
 _LOADED = ((128, 192, 8), (128, 128, 8), (64, 128, 4), (64, 64, 4))  # wider ones leave threads that load few registers
 _PARTED_ROUNDS = 2  # of blocks over multiprocessors, at most, if sums are cut into parts
+_CACHED_BYTES = 131072  # of stages, if threads load them: the rest is the L1 cache's, for words that two vectors share
 _CLUSTER = 2  # blocks: more have to start together on one part of the machine
 _ATOM_ROWS = 8  # rows of b that the blocks of a cluster share out
 _FEW = (8, 16, 32, 64, 128)
@@ -159,7 +161,8 @@ def _producers(problem: Problem) -> int:
 
 def _shapes(problem: Problem, turned: bool) -> Iterator[tuple[int, int, int]]:
     """Rows, columns and warps of tiles; swapped ones only where the other way round most rows would be padding."""
-    few = [(rows, n, warps) for n in _FEW if n < 2 * max(problem.n, 5) for rows, warps in ((64, 4), (128, 8))]
+    heights = ((64, 4),) if problem.loaded else ((64, 4), (128, 8))
+    few = [(rows, n, warps) for n in _FEW if n < 2 * max(problem.n, 5) for rows, warps in heights]
     wide = _LOADED if problem.loaded else _BULK
     for rows, columns, warps in few if turned and problem.bulk else _PLAIN if not problem.bulk else wide:
         panels = (problem.a_rows or rows % 64 == 0) and (problem.b_rows or columns % 64 == 0)
@@ -189,6 +192,8 @@ def _rings(problem: Problem, rows: int, columns: int, turned: bool) -> Iterator[
             deepest = depth * _MOST_ROWS_DEEP
             while depth < deepest and free // ((rows + columns) * depth * problem.bits // 8) > most:
                 depth *= 2
+        if problem.loaded and rows == 128:
+            most = min(most, _CACHED_BYTES // ((rows + columns) * depth * problem.bits // 8))
         stages = min(free // ((rows + columns) * depth * problem.bits // 8), most)
         if stages >= 2:
             found[depth, stages] = None
@@ -206,6 +211,9 @@ def work(problem: Problem, tile: Tile) -> Work:
     fetched = (tile.block_m * a_lines + tile.block_n * b_lines / tile.cluster) * tile.block_k * unit
     groups = tile.block_m // 64 if p.bulk else ceil(tile.num_warps / 2)
     read = (tile.block_m + groups * tile.block_n) * tile.block_k * unit
+    # With one operand for four warps, three quarters of the time of both for eight.
+    loading = staged * (1.0 if p.loaded > 1 else 0.75 if p.loaded else 0.0) / _LOADED_BYTES
+    by_threads = loading * MACHINES[p.target].shared_bytes
     result = tile.block_m * tile.block_n * out
     flops = 2.0 * prod((tile.block_m, tile.block_n, tile.block_k))
     rate = MACHINES[p.target].matrix_rate(p.bits)
@@ -223,7 +231,7 @@ def work(problem: Problem, tile: Tile) -> Work:
         matrix_flops=steps * (max(flops, _STEP_CYCLES * rate) + waiting * rate) / (1.0 if p.bulk else _SYNC_SHARE),
         matrix_bits=p.bits,
         scalar_flops=0.0,
-        shared_traffic=steps * (staged + read) + 2 * result,
+        shared_traffic=steps * (staged + read + by_threads) + 2 * result,
         global_traffic=steps * fetched + result,
         all_bytes=p.batch * ((p.m * p.k + p.n * p.k) * unit + p.m * p.n * out * parts),
         in_flight=min(tile.stages, steps) * real,

@@ -387,6 +387,8 @@ class Protocol:
         waited = self.model.iteration_schedule(wait.site)
         for name in sorted(self._arriving(wait.barrier)):
             early = wait.next.apply_range(self._arrival_times(wait.barrier, name))
+            if self.model.nothing(early):  # of a ring that is not gone through twice
+                return []
             own = (waited,) if wait.site.role.name == name else ()
             for known in chain(own, self.knowledge.after(waited, wait.site.role, name)):
                 early = early.subtract(known.apply_range(self.later))

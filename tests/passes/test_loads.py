@@ -107,6 +107,13 @@ def test_rows_that_are_not_contiguous_are_loaded_element_by_element() -> None:
     assert loads and all(s.instr == "ld.global" for s in loads)
 
 
+def test_threads_that_cannot_share_out_vectors_load_element_by_element() -> None:
+    kernel = lower(gemm(12, alignment=2), "sm_90a")
+    assert roles(kernel)["loader"].num_warps == 12
+    assert set(instructions(kernel, "loader")) == {"ld.global", "st.shared"}
+    assert verify(kernel).verdict is Verdict.PROVED
+
+
 def test_a_mask_that_does_not_end_a_vector_is_refused() -> None:
     """The instruction fills with zeros from one place on: a mask with holes is another one's."""
     kernel = lower(gemm(alignment=2), "sm_90a")

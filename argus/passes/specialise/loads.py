@@ -14,6 +14,7 @@ wrote, so every thread fences its stores before its warp arrives.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from argus.ir.instruction import WGMMA
@@ -34,7 +35,7 @@ from argus.ir.wellformed_hopper import BUDGET_UNIT, registers_at_first
 from argus.layout import FragmentLayout
 from argus.passes.fresh import Fresh, whole
 from argus.passes.layouts import default
-from argus.passes.moves import contiguous_axis
+from argus.passes.moves import contiguous_axis, fast_axis
 from argus.passes.report import Unfit
 from argus.passes.specialise.rings import Ring, moved, ready
 from argus.passes.stages import padded
@@ -87,19 +88,10 @@ def _slices(fresh: Fresh, stage: Stage, ring: Ring, threads: int, room: int) -> 
     """The load of each slice of a tile, at most `room` registers in all, and the copy that puts it down."""
     tensor = fresh.kernel.object(stage.src.obj)
     assert isinstance(tensor, Tensor)
-    unit, axis = tensor.dtype.bytes, contiguous_axis(tensor, stage.src.index)
-    shifted = tensor.alignment < _ALIGNED and axis is not None and _by_shifting(stage, axis, unit)
-    vector = (_WIDEST if shifted else min(_WIDEST, max(tensor.alignment, unit))) // unit
-    # Registers of an element: a shifted vector comes out of two.
-    held = (2 if shifted else 1) * max(vector * unit, _REGISTER) / _REGISTER / vector
-    rows, count = stage.shape[0], 1
-    while rows % (2 * count) == 0 and prod(stage.shape) * held > room * count:
-        count *= 2
-    shape = (rows // count, *stage.shape[1:])
-    layout = _layout(axis, shape, threads, vector)
-    instr = _SHIFTED if shifted else None
+    cut = _cut(tensor, stage, threads, room, shifted=tensor.alignment < _ALIGNED)
+    shape, layout, rows = cut.layout.shape, cut.layout, stage.shape[0]
     result: list[tuple[Copy, Copy]] = []
-    for start in range(0, rows, rows // count):
+    for start in range(0, rows, shape[0]):
         held_in = whole(fresh.fragment(f"{stage.dst}_in", tensor.dtype, shape, layout), len(shape))
         source = Access(stage.src.obj, tuple(moved(e, 0, start) for e in stage.src.index))
         mask = None if stage.mask is None else moved(stage.mask, 0, start)
@@ -107,17 +99,37 @@ def _slices(fresh: Fresh, stage: Stage, ring: Ring, threads: int, room: int) -> 
         place = ring.within(Access(stage.dst, tuple(moved(e, 0, start) for e in place.index)))
         result.append(
             (
-                Copy(held_in, source, shape, mask, stage.other, layout, instr, span=stage.span),
+                Copy(held_in, source, shape, mask, stage.other, layout, cut.instr, span=stage.span),
                 Copy(place, held_in, shape, layout=layout, span=stage.span),
             )
         )
     return result
 
 
-def _by_shifting(stage: Stage, axis: int, unit: int) -> bool:
-    """Whether rows of a tile are whole vectors that nothing but the end of the tensor's rows cuts."""
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """How the slices of a tile are spread over threads, and the instruction that loads them if it is not left open."""
+
+    layout: FragmentLayout
+    instr: str | None
+
+
+def _cut(tensor: Tensor, stage: Stage, threads: int, room: int, *, shifted: bool) -> _Cut:
+    """Slices of at most `room` registers; by vectors that are `shifted` into place where rows are whole vectors that
+    threads can share out, and that nothing but the end of the tensor's rows cuts."""
+    unit, axis = tensor.dtype.bytes, contiguous_axis(tensor, stage.src.index)
+    vector = (_WIDEST if shifted else min(_WIDEST, max(tensor.alignment, unit))) // unit
+    # Registers of an element: a shifted vector comes out of two.
+    held = (2 if shifted else 1) * max(vector * unit, _REGISTER) / _REGISTER / vector
+    rows, count = stage.shape[0], 1
+    while rows % (2 * count) == 0 and prod(stage.shape) * held > room * count:
+        count *= 2
+    layout = _layout(axis, (rows // count, *stage.shape[1:]), threads, vector)
+    if not shifted:
+        return _Cut(layout, None)
     zeros = stage.mask is None or (stage.other is not None and stage.other.value == 0)
-    return zeros and stage.shape[axis] % (_WIDEST // unit) == 0 and prefix(stage.mask, axis) is not None
+    fits = axis is not None and prefix(stage.mask, axis) is not None and fast_axis(layout, vector) == axis
+    return _Cut(layout, _SHIFTED) if zeros and fits else _cut(tensor, stage, threads, room, shifted=False)
 
 
 def _layout(axis: int | None, shape: tuple[int, ...], threads: int, vector: int) -> FragmentLayout:
