@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from argus.ir.expr import Const, Coord, Expr, Op, Thread
+from argus.ir.expr import Const, Coord, Expr, Op, Thread, walk
 from argus.layout import FragmentLayout
 
 Table: TypeAlias = NDArray[np.int64]
@@ -121,7 +121,32 @@ def partial(
     if where is None:
         return None
     elements = domain.linear().reshape(-1)
+    by_thread = any(isinstance(e, Thread) for expr in index for e in walk(expr))
+    if not by_thread and _held_along(domain, where, target, warp_size):
+        return None
     has_element = by_warp(holders(domain), warp_size)[:, elements]
     has_cell = by_warp(holders(target), warp_size)[:, np.maximum(where.reshape(-1), 0)]
     wrong = np.argwhere((has_cell & ~has_element & (where.reshape(-1) >= 0)[None, :]).T)
     return (int(elements[wrong[0][0]]), int(wrong[0][1])) if len(wrong) else None
+
+
+def _held_along(domain: FragmentLayout, where: Table, target: FragmentLayout, warp_size: int) -> bool:
+    """Whether every warp that holds the cell of an element in `target` holds the element too.
+
+    `where`: the cell of each register of the domain, the same for the same element. By counting the warps of both.
+    """
+    cell_of = np.full(domain.size, -1, dtype=np.int64)
+    cell_of[domain.linear()] = where
+    warp, element = np.divmod(_held(domain, warp_size), domain.size)
+    of_target = _held(target, warp_size)
+    cell = cell_of[element]
+    both = (cell >= 0) & np.isin(warp * target.size + cell, of_target)
+    found = np.bincount(element[both], minlength=domain.size)
+    wanted = np.bincount(of_target % target.size, minlength=target.size)
+    return bool((found == wanted[np.maximum(cell_of, 0)])[cell_of >= 0].all())
+
+
+def _held(layout: FragmentLayout, warp_size: int) -> Table:
+    """The pairs (warp, element it holds), each as one number: warp * layout.size + element."""
+    warps = np.arange(layout.num_threads, dtype=np.int64)[:, None] // warp_size
+    return np.unique(warps * layout.size + layout.linear())

@@ -5,7 +5,7 @@ Intervals with constant ends decide most obligations; z3 over mathematical integ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from argus.diagnostic import Verdict
 from argus.ir.access import Mode, Relation
@@ -194,7 +194,7 @@ class BoundsChecker:
     def _access(self, site: Site, relation: Relation) -> None:
         obj = self.kernel.object(relation.obj)
         extents = [e if not isinstance(e, int) else Const(e) for e in obj.shape]
-        key = (relation.obj, relation.index, relation.guard, site.loops, site.guards, site.shape)
+        key = (relation.obj, relation.index, relation.guard, _around(site), site.shape)
         if key in self._checked:
             return
         self._checked.add(key)
@@ -231,7 +231,7 @@ class BoundsChecker:
             low, high = self.interval(part, site)
             if low >= _INT32[0] and high <= _INT32[1]:
                 continue
-            key = (part, site.loops if site else (), site.guards if site else ())
+            key = (part, _around(site) if site else ())
             if key in self._checked:
                 continue
             self._checked.add(key)
@@ -337,6 +337,11 @@ class BoundsChecker:
             help=help,
             place=self._place(site, answer),
         )
+
+
+def _around(site: Site) -> Hashable:
+    """The loops and branches around a site, as a key. A loop is told by its identity: its hash is that of all in it."""
+    return tuple(map(id, site.loops)), site.guards
 
 
 def _counts(site: Site) -> dict[str, int]:

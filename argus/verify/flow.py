@@ -14,7 +14,8 @@ class Flow:
     """Which instances' values reach the reads of one object.
 
     `sources` maps sink instances to source instances: all accumulations since the last write, and that write.
-    Sinks are named `R<site>_<access>`, sources `S<site>`. `uncovered` are sinks no write precedes.
+    Sinks are named `R<site>_<access>`, sources `S<site>`. `uncovered` are sinks no write precedes, without those of
+    tag statements, which the machine never reads.
     """
 
     sources: UnionMap
@@ -31,21 +32,24 @@ def sink_name(site: Site, number: int) -> str:
 def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flow:
     """Exact array data-flow over one object's accesses (Feautrier 1991; isl's `compute_flow`).
 
+    Whether tag statements know what they look at exactly is their own matter: they change nothing for others.
     Accumulations are may-sources, so all of them since the last write reach a read, and so does that write.
     So are `clobbers`, writes to tiles that share the object's bytes. What flows where is one question for each value
     of the parameters: it is answered for all of them, with few constraints, and then cut down to the context.
     """
     empty = isl.UnionMap("{ }")
-    sinks, musts, mays, schedule = empty, empty, empty, empty
+    sinks, reads, musts, mays, schedule = empty, empty, empty, empty, empty
     exact, reason = True, ""
     for cells in accesses:
         site, mode = cells.site, cells.relation.mode
-        if not cells.exact:
+        by_machine = cells.number < len(site.accesses)
+        if not cells.exact and by_machine:
             exact, reason = False, cells.reason
         own = model.schedule(site)
         if mode is not Mode.WRITE:
             name = sink_name(site, cells.number)
-            sinks = sinks.union(cells.bare.set_tuple_name(isl.dim_type.in_, name).to_union_map())
+            sink = cells.bare.set_tuple_name(isl.dim_type.in_, name).to_union_map()
+            sinks, reads = sinks.union(sink), reads.union(sink) if by_machine else reads
             schedule = schedule.union(own.set_tuple_name(isl.dim_type.in_, name).to_union_map())
         if mode is Mode.WRITE and cells.exact:
             musts = musts.union(cells.bare.to_union_map())
@@ -61,7 +65,7 @@ def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flo
     if model.persistent:  # what another program of the block left behind has not been written in this one
         sources = _within_program(sources)
     written = sources.intersect_range(musts.domain()).domain()
-    uncovered = sinks.domain().subtract(written)
+    uncovered = reads.domain().subtract(written)
     return Flow(sources.intersect_params(model.context), uncovered.intersect_params(model.context), exact, reason)
 
 

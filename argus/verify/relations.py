@@ -29,7 +29,6 @@ from argus.ir.expr import (
     op,
 )
 from argus.ir.nodes import Assume, For, Kernel, Precondition, Programs, Requires, Shared, Tensor
-from argus.ir.types import MAX_EXTENT
 from argus.layout import FragmentLayout
 from argus.verify.program import PROGRAM, Site, differs_by_block, is_launch_constant, loops_by_trip, resolved, sites
 from argus.verify.rings import Place, place_in_ring
@@ -342,9 +341,11 @@ class Model:
         self._context = self._make_context()
         self._bare: dict[int, tuple[Set, bool, str]] = {}
         self._domains: dict[int, tuple[Set, bool, str]] = {}
+        self._parsed: dict[str, Set] = {}
         self._cells: dict[tuple[int, int], Cells] = {}
+        self._touched: dict[tuple[int, int], Map] = {}
         self._schedules: dict[int, Map] = {}
-        self._counts: dict[tuple[For, ...], Count] = {}
+        self._counts: dict[int, Count] = {}
         self.persistent = any(isinstance(s.stmt, Programs) for s in self.sites)
         self._rings = {obj: size for obj in (t.name for t in kernel.shared) if (size := self._ring_size(obj))}
 
@@ -386,9 +387,11 @@ class Model:
         return self._context
 
     def _make_context(self) -> Set:
+        # Without their greatest extents, which would be in every set: what is proved holds for greater sizes too, and a
+        # counterexample of such sizes is none, since the simulator refuses to replay it.
         kernel, conditions = self.kernel, []
         for name in kernel.sizes:
-            conditions.append(f"0 <= {self.translator.integer(Param(name), ())} <= {MAX_EXTENT}")
+            conditions.append(f"0 <= {self.translator.integer(Param(name), ())}")
         for tensor in kernel.tensors:
             lanes = max(1, tensor.alignment // tensor.dtype.bytes)
             for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
@@ -452,15 +455,19 @@ class Model:
                 conditions.append(self.guard_text(site, self.in_program(self.resolve(site, guard)), coords))
             except NonAffine as error:
                 exact, reason = False, str(error)
-        return self.instances(self.tuple_text(site, coords), conditions), exact, reason
+        dims = self.tuple_text(site, coords, "")
+        return self.instances(dims, conditions).set_tuple_name(site.name), exact, reason
 
     def in_program(self, expr: Expr) -> Expr:
         """A bound or a branch's condition as the model says it; see `window`."""
         return expr
 
     def instances(self, dims: str, conditions: Sequence[str]) -> Set:
-        """The points of a tuple that fulfil some conditions."""
-        return self.parse_set(f"{{ {dims} : {' and '.join(conditions) or 'true'} }}")
+        """The points of a tuple that fulfil some conditions; statements that stand together have the same ones."""
+        text = f"{{ {dims} : {' and '.join(conditions) or 'true'} }}"
+        if text not in self._parsed:
+            self._parsed[text] = self.parse_set(text)
+        return self._parsed[text]
 
     def _loop_conditions(self, site: Site, loops: tuple[For, ...]) -> list[str]:
         """isl text: the counters of some loops around a site are in range."""
@@ -503,16 +510,16 @@ class Model:
     def count(self, site: Site, place: Place) -> Count:
         """The trips that the count of a ring runs through."""
         nest = self._nest(site, place.counter)
-        if nest not in self._counts:
-            loops = [s for s in self.sites if isinstance(s.stmt, For) and (*s.loops, s.stmt) == nest]
-            if any(s.guards for s in loops):
+        loop = next(s for s in self.sites if s.stmt is nest[-1] and s.role is site.role and s.loops == nest[:-1])
+        if loop.index not in self._counts:
+            if loop.guards:
                 raise NonAffine(f"the loop that counts '{place.counter}' stands in a branch")
             conditions = self._loop_conditions(site, nest)
             names = ", ".join(counter(loop.var) for loop in nest)
             ran = self.instances(f"[{names}]", conditions).gist_params(self._context)
             trips = self.parse_map(f"{{ [{names}] -> [{', '.join(self._trip(site, nest))}] }}")
-            self._counts[nest] = Count(ran.apply(trips))
-        return self._counts[nest]
+            self._counts[loop.index] = Count(ran.apply(trips))
+        return self._counts[loop.index]
 
     def _trip(self, site: Site, nest: tuple[For, ...]) -> list[str]:
         """isl text of the trip number of each loop."""
@@ -567,7 +574,7 @@ class Model:
 
     def tuple_text(self, site: Site, coords: tuple[str, ...], name: str | None = None) -> str:
         dims = ", ".join((*(counter(v) for v in site.iterators), *coords))
-        return f"{name or site.name}[{dims}]"
+        return f"{site.name if name is None else name}[{dims}]"
 
     # ------------------------------------------------------------------ accesses
 
@@ -661,19 +668,17 @@ class Model:
 
     def schedule(self, site: Site) -> Map:
         """Instances -> time vectors; elements of one instance are simultaneous."""
-        return self._schedule(site, self.coords(len(site.shape)))
+        instances = self._schedule(site).insert_dims(isl.dim_type.in_, len(site.loops), len(site.shape))
+        return instances.set_tuple_name(isl.dim_type.in_, site.name)
 
     def iteration_schedule(self, site: Site) -> Map:
         """{S[loop counters] -> time} over the iterations that a site runs, without its elements; in the context."""
         if site.index not in self._schedules:
-            domain, _, _ = self.domain(site)
-            iterations = self.iterations(domain, site).gist_params(self._context)
-            self._schedules[site.index] = self._schedule(site, ()).intersect_domain(iterations)
+            domain, _, _ = self.bare_domain(site)
+            iterations = domain.project_out(isl.dim_type.set, len(site.loops), len(site.shape))
+            iterations = iterations.gist_params(self._context).set_tuple_name(site.name)
+            self._schedules[site.index] = self._schedule(site).intersect_domain(iterations)
         return self._schedules[site.index]
-
-    def iterations(self, instances: Set, site: Site) -> Set:
-        """Instances without their element coordinates."""
-        return instances.project_out(isl.dim_type.set, len(site.loops), len(site.shape)).set_tuple_name(site.name)
 
     def iteration_cells(self, cells: Cells) -> Map:
         """{S[loop counters] -> cell}: an access without its element coordinates.
@@ -681,11 +686,18 @@ class Model:
         In a persistent kernel two programs of a block have different ids: cells of the block's own memory are those of
         any of them.
         """
-        site, moved = cells.site, cells.map
+        site, key = cells.site, (cells.site.index, cells.number)
+        own = self._cells.get(key) is cells
+        if own and key in self._touched:
+            return self._touched[key]
+        moved = cells.map
         if self.persistent and not isinstance(self.kernel.object(cells.relation.obj), Tensor):
             moved = self._of_any_program(moved)
         moved = moved.project_out(isl.dim_type.in_, len(site.loops), len(site.shape))
-        return moved.set_tuple_name(isl.dim_type.in_, site.name)
+        moved = moved.set_tuple_name(isl.dim_type.in_, site.name)
+        if own:
+            self._touched[key] = moved
+        return moved
 
     def _of_any_program(self, cells: Map) -> Map:
         """`cells` without the parameters that depend on the program."""
@@ -695,10 +707,11 @@ class Model:
                 cells = cells.project_out(isl.dim_type.param, position, 1)
         return cells.intersect_params(self._context)
 
-    def _schedule(self, site: Site, coords: tuple[str, ...]) -> Map:
+    def _schedule(self, site: Site) -> Map:
+        """{S[loop counters] -> time}, whether they are run or not."""
         time = [counter(p) if isinstance(p, str) else str(p) for p in site.position]
         time += ["0"] * (self.depth - len(time))
-        return isl.Map(f"{{ {self.tuple_text(site, coords)} -> [{', '.join(time)}] }}")
+        return isl.Map(f"{{ {self.tuple_text(site, ())} -> [{', '.join(time)}] }}")
 
     def times(self, site: Site) -> Set:
         """The set of times at which a site runs."""

@@ -59,10 +59,9 @@ class TagAnalysis:
         self._value_flows: dict[str, Flow] = {}
         self._values: dict[int, Value] = {}
         self._active: set[int] = set()
-        self._labelled = {r.obj for s in model.sites for r in s.tag_reads}
         self._accumulators = accumulators(model.kernel)
-        self._labelled |= {obj for s in model.sites if (obj := self._in_place(s.stmt)) is not None}
-        self._labelled |= {s.stmt.obj for s in model.sites if isinstance(s.stmt, Tag)}
+        self._relabelled = {obj for s in model.sites if (obj := self._in_place(s.stmt)) is not None}
+        self._relabelled |= {s.stmt.obj for s in model.sites if isinstance(s.stmt, Tag)}
         self._tensor_tags = {
             s.stmt.obj: s.stmt
             for s in model.sites
@@ -73,7 +72,7 @@ class TagAnalysis:
 
     def flow(self, obj: str) -> Flow:
         """The data-flow of one object's tags: a `Tag` on a tile re-labels it, so it writes; rescaling does not."""
-        if obj not in self._labelled:
+        if obj not in self._relabelled:
             return self.value_flow(obj)
         if obj not in self._flows:
             moves = self.model.accesses_of(obj, tags=True)
@@ -90,7 +89,8 @@ class TagAnalysis:
     def value_flow(self, obj: str) -> Flow:
         """The data-flow of what an object holds, whatever its labels."""
         if obj not in self._value_flows:
-            self._value_flows[obj] = data_flow(self.model, self.model.accesses_of(obj), self.model.clobbers(obj))
+            cells = self.model.accesses_of(obj, tags=obj not in self._relabelled)
+            self._value_flows[obj] = data_flow(self.model, cells, self.model.clobbers(obj))
         return self._value_flows[obj]
 
     def indirect_cells(self, site: Site, number: int) -> UnionMap:
