@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count, islice
 
 from argus.ir.nodes import Role
 from argus.verify.program import Site
@@ -62,7 +63,8 @@ class Knowledge:
             if role is not None and not 0 < event.units < role.num_warps:  # one warp's says nothing of the others
                 self._whole.setdefault(role.name, []).append(event)
         self._heard: dict[int, dict[str, Map]] = {}
-        self._told: dict[tuple[int, str, int], list[Map]] = {}
+        self._told: dict[tuple[int, str, int], Remembered] = {}
+        self._passed: dict[tuple[str, str, int], Remembered] = {}
         self._resumed: dict[int, Map] = {}
 
     def next_after(self, times: Map, events: Set) -> Map:
@@ -102,31 +104,34 @@ class Knowledge:
             for name, times in known.items():
                 yield from (times.apply_range(way) for way in self._onward(name, to, hops))
 
-    def _ways(self, event: Event, to: str, hops: int) -> list[Map]:
+    def _ways(self, event: Event, to: str, hops: int) -> Remembered:
         """{iteration of an arrival -> time at which role `to` knows of it}: each way of so many hops."""
         key = (event.site.index, to, hops)
         if key not in self._told:
-            if event.site.index not in self._heard:
-                self._heard[event.site.index] = self.heard(event.keys, event.barrier)
-            known = self._heard[event.site.index]
-            own = "" if event.site.role is None else event.site.role.name
-            if hops == 1:
-                ways = [known[to]] if to in known else []
-            else:
-                through = [(name, times) for name, times in known.items() if name != own]
-                ways = [times.apply_range(way) for name, times in through for way in self._onward(name, to, hops - 1)]
-            self._told[key] = [way for way in ways if not way.is_empty()]
+            self._told[key] = Remembered(self._all_ways(event, to, hops))
         return self._told[key]
 
-    def _onward(self, name: str, to: str, hops: int) -> Iterator[Map]:
+    def _all_ways(self, event: Event, to: str, hops: int) -> Iterator[Map]:
+        if event.site.index not in self._heard:
+            self._heard[event.site.index] = self.heard(event.keys, event.barrier)
+        for name, times in self._heard[event.site.index].items():
+            if hops == 1 and name == to:
+                yield times
+            elif hops > 1 and event.site.role is not None and name != event.site.role.name:
+                ways = (times.apply_range(way) for way in self._onward(name, to, hops - 1))
+                yield from (way for way in ways if not way.is_empty())
+
+    def _onward(self, name: str, to: str, hops: int) -> Remembered:
         """{time of a wait of role `name` -> time at which role `to` knows what it knew then}: each way of so many hops.
 
         Ways through a role that come back to it are later ones: it passed on what it knew when it first did.
         """
-        if name != to:
-            for event in self._whole.get(name, []):
-                for way in self._ways(event, to, hops):
-                    yield self._after_waits(event).apply_range(way)
+        key = (name, to, hops)
+        if key not in self._passed:
+            events = self._whole.get(name, []) if name != to else []
+            ways = (self._after_waits(e).apply_range(way) for e in events for way in self._ways(e, to, hops))
+            self._passed[key] = Remembered(ways)
+        return self._passed[key]
 
     def _after_waits(self, event: Event) -> Map:
         """{time of a wait of the role -> iteration of its next arrival by this statement}."""
@@ -139,3 +144,18 @@ class Knowledge:
             following = self.next_after(waiting.identity(), schedule.range())
             self._resumed[event.site.index] = following.apply_range(schedule.reverse())
         return self._resumed[event.site.index]
+
+
+class Remembered:
+    """Relations that are made when they are first asked for, and can be gone through again."""
+
+    def __init__(self, source: Iterator[Map]) -> None:
+        self._source, self._seen = source, list[Map]()
+
+    def __iter__(self) -> Iterator[Map]:
+        for position in count():
+            if position == len(self._seen):
+                self._seen += islice(self._source, 1)
+            if position == len(self._seen):
+                return
+            yield self._seen[position]

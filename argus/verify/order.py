@@ -21,7 +21,7 @@ earliest of them is what is ordered by any.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, count, islice
+from itertools import chain
 
 from argus.ir.instruction import Order
 from argus.ir.nodes import (
@@ -43,7 +43,8 @@ from argus.ir.nodes import (
     WaveBarrier,
 )
 from argus.ir.waves import counted, loads_to_lds
-from argus.verify.program import Site, is_uniform, representatives
+from argus.verify.knowledge import Remembered
+from argus.verify.program import Site, is_uniform
 from argus.verify.protocol import Protocol
 from argus.verify.relations import Map, Model, Set, first, isl
 
@@ -66,9 +67,9 @@ class Ordering:
         self.later = model.before()
         self._bare = any(isinstance(s.stmt, WaveBarrier) for s in model.sites)
         # What a bare barrier orders depends on the memory that a statement touches, so none stands for another.
-        self._like = {s.index: s for s in model.sites} if self._bare else representatives(model.sites)
+        self._like = {s.index: s for s in model.sites} if self._bare else model.like
         self._completed: dict[tuple[int, Order], Map] = {}
-        self._released: dict[tuple[int, Order, str, type[Stmt] | None], _Remembered] = {}
+        self._released: dict[tuple[int, Order, str, type[Stmt] | None], Remembered] = {}
         self._fenced: dict[int, Map] = {}
         self._preceding: dict[int, Map] = {}
 
@@ -167,9 +168,7 @@ class Ordering:
 
     # ------------------------------------------------------------------ release
 
-    def released(
-        self, site: Site, order: Order, role: Role | None, fence: type[Stmt] | None = None
-    ) -> Iterator[Map]:
+    def released(self, site: Site, order: Order, role: Role | None, fence: type[Stmt] | None = None) -> Iterator[Map]:
         """{iteration -> a time from which on every other thread of `role` is ordered after the access}, way by way.
 
         With `fence`: and after a fence of that kind that its own thread made after it.
@@ -177,7 +176,7 @@ class Ordering:
         like = self._like[site.index]
         key = (like.index, order, "" if role is None else role.name, fence)
         if key not in self._released:
-            self._released[key] = _Remembered(self._ways(like, order, role, fence))
+            self._released[key] = Remembered(self._ways(like, order, role, fence))
         return (_of(site, way) for way in self._released[key])
 
     def _ways(self, site: Site, order: Order, role: Role | None, fence: type[Stmt] | None) -> Iterator[Map]:
@@ -263,21 +262,6 @@ class Ordering:
         if second.index not in self._preceding:
             self._preceding[second.index] = self.later.apply_range(self.issued(second).reverse())
         return times.apply_range(self._preceding[second.index])
-
-
-class _Remembered:
-    """An iterator that can be gone through again; no further than anybody went."""
-
-    def __init__(self, source: Iterator[Map]) -> None:
-        self._source, self._seen = source, list[Map]()
-
-    def __iter__(self) -> Iterator[Map]:
-        for position in count():
-            if position == len(self._seen):
-                self._seen += islice(self._source, 1)
-            if position == len(self._seen):
-                return
-            yield self._seen[position]
 
 
 def _of(site: Site, times: Map) -> Map:

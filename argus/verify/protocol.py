@@ -344,7 +344,8 @@ class Protocol:
         for wait in self.waits:
             findings += self._satisfied(wait)
             findings += self._not_lapped(wait)
-        for event in (*self.arrivals, *self.signals):
+        like = {(self.model.like[e.site.index].index, e.barrier): e for e in reversed(self.signals)}
+        for event in (*self.arrivals, *like.values()):  # no wait stands between copies that are like each other
             findings += self._not_early(event)
         return findings
 

@@ -30,7 +30,16 @@ from argus.ir.expr import (
 )
 from argus.ir.nodes import Assume, For, Kernel, Precondition, Programs, Requires, Shared, Tensor
 from argus.layout import FragmentLayout
-from argus.verify.program import PROGRAM, Site, differs_by_block, is_launch_constant, loops_by_trip, resolved, sites
+from argus.verify.program import (
+    PROGRAM,
+    Site,
+    differs_by_block,
+    is_launch_constant,
+    loops_by_trip,
+    representatives,
+    resolved,
+    sites,
+)
 from argus.verify.rings import Place, place_in_ring
 
 __all__ = [
@@ -332,6 +341,7 @@ class Model:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.sites = sites(kernel)
+        self.like = representatives(self.sites)
         loops = [s.stmt for s in self.sites if isinstance(s.stmt, For)]
         counting = frozenset(loop.counter.name for loop in loops if loop.counter is not None)
         self.translator = Translator(counts=counting, trips=loops_by_trip(kernel))
@@ -346,6 +356,7 @@ class Model:
         self._touched: dict[tuple[int, int], Map] = {}
         self._schedules: dict[int, Map] = {}
         self._counts: dict[int, Count] = {}
+        self._spans: dict[str, tuple[int, int]] = {}
         self.persistent = any(isinstance(s.stmt, Programs) for s in self.sites)
         self._rings = {obj: size for obj in (t.name for t in kernel.shared) if (size := self._ring_size(obj))}
 
@@ -642,11 +653,12 @@ class Model:
 
     def aliases(self, obj: str) -> list[str]:
         """Other shared tiles whose bytes overlap those of `obj`."""
-        spans = {t.name: _byte_span(t) for t in self.kernel.shared}
-        if obj not in spans:
+        if not self._spans:
+            self._spans = {t.name: _byte_span(t) for t in self.kernel.shared}
+        if obj not in self._spans:
             return []
-        low, high = spans[obj]
-        return [n for n, (a, b) in spans.items() if n != obj and a < high and low < b]
+        low, high = self._spans[obj]
+        return [n for n, (a, b) in self._spans.items() if n != obj and a < high and low < b]
 
     def clobbers(self, obj: str) -> list[Cells]:
         """Writes to overlapping tiles, as writes that may touch every cell of `obj`."""
