@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from argus.ir.expr import Const, Expr, LoopVar, Op, op, rewrite
+from argus.ir.expr import Const, Expr, LoopVar, op, rewrite
 from argus.ir.nodes import For, If, Kernel, Roles, Stmt
 from argus.ir.visit import map_exprs, rewrite_body
+from argus.verify.rings import place_in_ring, turn_in_ring
 
 
 def spelled(kernel: Kernel) -> Kernel:
@@ -52,20 +53,7 @@ def _uncounted(loop: For, name: str, wrap: int) -> For:
 
 def _whole_rounds(expr: Expr, name: str, wrap: int) -> bool:
     """Whether `expr` has the same value for the count and for the count modulo `wrap`."""
-    match expr:
-        case Op(op="mod", args=(running, Const(value=stages))) if _shifted(running, name):
-            return wrap % int(stages) == 0
-        case Op(op="mod", args=(turn, Const(value=2))):
-            if isinstance(turn, Op) and turn.op == "add" and isinstance(turn.args[1], Const):
-                turn = turn.args[0]
-            match turn:
-                case Op(op="floordiv", args=(running, Const(value=stages))) if _shifted(running, name):
-                    return wrap % (2 * int(stages)) == 0
-    return False
-
-
-def _shifted(expr: Expr, name: str) -> bool:
-    """Whether `expr` is the count, or the count plus a constant."""
-    if isinstance(expr, Op) and expr.op == "add" and isinstance(expr.args[1], Const):
-        expr = expr.args[0]
-    return expr == LoopVar(name)
+    place, turn = place_in_ring(expr), turn_in_ring(expr)
+    if place is not None:
+        return place.counter == name and wrap % place.size == 0
+    return turn is not None and turn.counter == name and wrap % (2 * turn.size) == 0

@@ -32,8 +32,18 @@ def place_in_ring(expr: Expr) -> Place | None:
             return None
 
 
-def turn_parity(expr: Expr, place: Place) -> int | None:
-    """a of a parity `((n + d) // S + a) % 2` of the ring of `place`; None if the expression is none."""
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """`((counter + shift) // size + ahead) % 2`."""
+
+    counter: str
+    shift: int
+    size: int
+    ahead: int
+
+
+def turn_in_ring(expr: Expr) -> Turn | None:
+    """The parity of a turn of a ring that an expression stands for, if it is one."""
     if not isinstance(expr, Op) or expr.op != "mod" or expr.args[1] != Const(2, expr.args[1].dtype):
         return None
     inner, ahead = expr.args[0], 0
@@ -45,13 +55,20 @@ def turn_parity(expr: Expr, place: Place) -> int | None:
         case _:
             pass
     match inner:
-        case Op(op="floordiv", args=(count, Const(value=size))) if int(size) == place.size:
+        case Op(op="floordiv", args=(count, Const(value=size))):
             moved = _moved(count)
+            return None if moved is None else Turn(moved[0], moved[1], int(size), ahead)
         case _:
             return None
-    if moved is None or moved[0] != place.counter or (moved[1] - place.shift) % place.size:
+
+
+def turn_parity(expr: Expr, place: Place) -> int | None:
+    """a of a parity `((n + d) // S + a) % 2` of the ring of `place`; None if the expression is none."""
+    turn = turn_in_ring(expr)
+    if turn is None or (turn.counter, turn.size) != (place.counter, place.size):
         return None
-    return (ahead + (moved[1] - place.shift) // place.size) % 2
+    rounds, rest = divmod(turn.shift - place.shift, place.size)
+    return None if rest else (turn.ahead + rounds) % 2
 
 
 def _moved(expr: Expr) -> tuple[str, int] | None:
