@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from argus.diagnostic import Note, Verdict
 from argus.ir.instruction import Order
-from argus.ir.nodes import MbarrierInit
+from argus.ir.nodes import BulkWait, MbarrierInit
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.order import Ordering
-from argus.verify.program import Site, mbarrier_use
-from argus.verify.relations import Model, Set, smallest
+from argus.verify.program import PROGRAM, Site, mbarrier_use
+from argus.verify.relations import Map, Model, Set, isl, smallest
 
 
 def initialised(model: Model, ordering: Ordering) -> list[Finding]:
@@ -54,7 +54,7 @@ def finished(model: Model, ordering: Ordering) -> list[Finding]:
             seen = list(ordering.protocol.observed(site).values())
             what, help = "bulk copy", "wait for the phase that counts its bytes before the block ends"
         elif Order.BULK_READ in orders:
-            seen = [ordering.completed(site, Order.BULK_READ)]
+            seen = _awaited(model, site, ordering)
             what, help = "bulk store", "wait for its group (bulk_wait_read 0) at the end of the role that issues it"
         else:
             continue
@@ -72,3 +72,24 @@ def finished(model: Model, ordering: Ordering) -> list[Finding]:
             Finding("unfinished-copy", "progress", Verdict.REFUTED, text, site.stmt.span, help=help, place=place)
         )
     return findings
+
+
+def _awaited(model: Model, site: Site, ordering: Ordering) -> list[Map]:
+    """When a bulk store has read, if its own program waits for that, since the next one may be another block's;
+    or when its group was closed, if the role waits for all of its stores after its programs."""
+    seen = [_in_its_program(site, ordering.completed(site, Order.BULK_READ))]
+    if any(_last_wait(s, site) for s in model.sites):
+        seen.append(_in_its_program(site, ordering.closed(site, Order.BULK_READ)))
+    return seen
+
+
+def _last_wait(wait: Site, store: Site) -> bool:
+    everything = isinstance(wait.stmt, BulkWait) and wait.stmt.pending == 0 and not (wait.loops or wait.guards)
+    return everything and wait.role is store.role and wait.index > store.index
+
+
+def _in_its_program(site: Site, times: Map) -> Map:
+    if PROGRAM not in site.iterators:
+        return times
+    counter, place = site.iterators.index(PROGRAM), site.position.index(PROGRAM)
+    return times.equate(isl.dim_type.in_, counter, isl.dim_type.out, place)

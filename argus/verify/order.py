@@ -113,6 +113,11 @@ class Ordering:
             self._completed[key] = first(result)
         return _of(site, self._completed[key])
 
+    def closed(self, site: Site, order: Order) -> Map:
+        """{iteration -> time at which the group of an asynchronous access is closed}."""
+        commit, _ = _GROUPS[order]
+        return self.knowledge.next_after(self.issued(site), self._times(commit, site.role))
+
     def _at(self, chosen: Callable[[Stmt], bool], role: Role | None) -> Set:
         """Times of statements of waves that every wave of a role runs alike."""
         result = isl.Set.empty(self.later.get_space().domain())

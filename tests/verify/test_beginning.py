@@ -57,3 +57,46 @@ def test_a_load_that_no_role_waits_for() -> None:
     for schedule in ("program", "lazy", "eager-producer", "random(1)"):
         kernel = parse_kernel(DOUBLE.replace("        mbarrier_wait full[turn % 2] parity turn // 2 % 2\n", ""))
         assert "unfinished-copy" in {v.code for v in replay(kernel, SIZES, [(0,)], schedule=schedule)}
+
+
+STORES = """kernel stores
+target sm_90a
+warps 1 of 32
+size N
+size P
+tensor x: float32[P, N, 32] strides [x.outer:int64, 32:int64, 1:int64] align 16
+tensor out: float32[P, N, 32] strides [out.outer:int64, 32:int64, 1:int64] align 16
+grid [P] persistent
+requires P <= 5
+shared o: float32 8x32 layout Sw<3,2,3> o 0 o (8,32):(32,1) at 0
+fragment r: float32 8x32 layout [8x32 | t 32@1 | v 8@0]
+body {
+  roles {
+    role storing warps 1 from 0 {
+      programs {
+        for n in 0 .. N step 8 {
+          bulk_wait_read 0
+          barrier
+          copy r[c0, c1] <- x[program_id(0), n + c0, c1] shape 8x32 if n + c0 < N else 0.0 \
+layout [8x32 | t 32@1 | v 8@0] via ld.global
+          copy o[c0, c1] <- r[c0, c1] shape 8x32 layout [8x32 | t 32@1 | v 8@0] via st.shared
+          proxy_fence
+          barrier
+          copy out[program_id(0), n + c0, c1] <- o[c0, c1] shape 8x32 if n + c0 < N via tma.store
+          bulk_commit
+        }
+        LAST
+      }
+    }
+  }
+}
+""".replace("\\\n", "")
+
+
+@pytest.mark.parametrize(("last", "verdict"), [("bulk_wait_read 0", Verdict.PROVED), ("barrier", Verdict.REFUTED)])
+def test_the_next_program_may_be_another_blocks(last: str, verdict: Verdict) -> None:
+    """What it waits for does not help the last program of a block."""
+    report = verify(parse_kernel(STORES.replace("LAST", last)), 120.0)
+    assert report.verdict is verdict, report.diagnostics
+    codes = [d.code for d in report.diagnostics if d.verdict is Verdict.REFUTED]
+    assert codes == ([] if verdict is Verdict.PROVED else ["unfinished-copy"])
