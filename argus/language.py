@@ -165,12 +165,17 @@ def _kernel_only(function: _Function) -> _Function:
 
 @_kernel_only
 def grid(
-    x: Any, y: Any = None, z: Any = None, *, group: Any = 1, cluster: Any = 1, persistent: Any = False
-) -> Any:
+    x: Any, y: Any = None, z: Any = None, *, group: Any = 1, cluster: Any = 1, persistent: Any = False,
+    schedule: Any = "cooperative",
+) -> Any:  # fmt: skip
     """Declares the launch grid, one extent an axis, and gives the program ids: a scalar, or a tuple. Of two axes,
     `group` rows are run at a time. `cluster` programs that follow one another along the first axis run together, and
     bring once what a pipelined loop with producer warps loads for all of them; the first extent is rounded up to a
-    multiple of it. With `persistent`, as many blocks as run at once share the programs of the grid."""
+    multiple of it. With `persistent`, as many blocks as run at once share the programs of the grid.
+
+    `schedule`: "pingpong" gives a persistent kernel whose loop has producer warps two groups of `num_warps` computing
+    warps, which take turns: one multiplies the tiles of its program while the other stores the results of its own. On
+    targets without producer warps it is "cooperative": all computing warps share one program."""
 
 
 @_kernel_only

@@ -78,7 +78,7 @@ def require_tool() -> Callable[..., str]:
     return lambda *names: require(find_tool(names), f"{' or '.join(names)} on PATH")
 
 
-NVIDIA_EXAMPLES = frozenset({"gemm_explicit", "gemm_hopper"})
+NVIDIA_EXAMPLES = frozenset({"gemm_explicit", "gemm_hopper", "gemm_pingpong"})
 """Examples that name instructions of NVIDIA, or have tiles for its shared memory."""
 AMD_EXAMPLES = frozenset({"gemm_waves"})
 """Examples that name instructions of AMD."""

@@ -59,6 +59,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
         group=context.group,
         persistent=context.persistent,
         cluster=context.cluster,
+        schedule=context.schedule,
         span=function.span,
     )
 

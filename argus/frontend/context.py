@@ -119,6 +119,7 @@ class Context:
     group: int = 1
     persistent: bool = False
     cluster: int = 1
+    schedule: str = "cooperative"
     preconditions: list[Precondition] = field(default_factory=list)
     natural: set[str] = field(default_factory=set)
     sizes: list[str] = field(default_factory=list)

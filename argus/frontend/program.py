@@ -52,8 +52,21 @@ def grid(call: CallSite) -> Value:
     extents = (_in_clusters(extents[0], context.cluster), *extents[1:])
     context.grid, context.group = extents, _group(call, len(names))
     context.persistent = arguments.flag(call, "persistent")
+    context.schedule = _schedule(call)
     ids = tuple(Tile((), int32, ProgramId(axis)) for axis in range(len(names)))
     return ids[0] if len(ids) == 1 else TupleValue(ids)
+
+
+def _schedule(call: CallSite) -> str:
+    """How the computing warps share out programs."""
+    schedule = arguments.text(call, "schedule")
+    if schedule not in ("cooperative", "pingpong"):
+        help = 'use "cooperative" or "pingpong"'
+        call.context.fail("bad-grid", f"there is no schedule {schedule!r}", call.spans["schedule"], help)
+    if schedule == "pingpong" and not call.context.persistent:
+        text = "groups of warps take turns on the programs of a block, and this one has one program"
+        call.context.fail("bad-grid", text, call.spans["schedule"], "add persistent=True")
+    return schedule
 
 
 def _group(call: CallSite, axes: int) -> int:

@@ -442,12 +442,17 @@ class Roles:
 class Programs:
     """Runs `body` once for each program that this block was given, one after the other (a persistent kernel).
 
+    With `turns` above 1, roles take turns: this one runs every program whose number among the block's is `turn` modulo
+    `turns`, and in the others its running counts go on as if the loops of `body` had run.
+
     `ProgramId` inside is that program's; every program of the grid is given to exactly one block. If a kernel is
-    persistent, this is all that its body, or that of each of its roles, consists of, besides tags and, after it, waits
-    for the bulk stores of the last programs.
+    persistent, this is all that its body, or that of each of its roles, consists of, besides tags, what makes barriers
+    ready and arrives there first, and, after it, waits for the bulk stores of the last programs.
     """
 
     body: tuple[Stmt, ...]
+    turns: int = 1
+    turn: int = 0
     span: Span = _span()
 
 
@@ -693,6 +698,8 @@ class Kernel:
     `cluster`: that many blocks, of programs that follow one another along axis 0 from a multiple of `cluster` on, run
     at the same time and reach each other's shared memory. The extent of axis 0 is a multiple of it, written as one.
     All blocks of a cluster end together: see `argus.ir.cluster`.
+    `schedule` (policy): the computing warps share the tile of each program ("cooperative"), or, in a persistent kernel
+    whose loop has producer warps, two groups of as many warps take turns, with programs of their own ("pingpong").
     `remarks`: what passes have to tell the author, such as policies that they could not carry out.
     """
 
@@ -712,6 +719,7 @@ class Kernel:
     group: int = 1
     persistent: bool = False
     cluster: int = 1
+    schedule: str = "cooperative"
     remarks: tuple[Diagnostic, ...] = field(default=(), compare=False, repr=False)
     span: Span = _span()
 

@@ -119,7 +119,7 @@ def _kernel(tree: Tree[Token]) -> Kernel:
     fragments = tuple(_fragment(c) for c in children("fragment"))
     scope = scope_of(params, (*shared, *fragments))
     declared = cast("list[Node | None]", children("grid")[0]) if "grid" in of else [None, None, None]
-    grid, group, cluster, *persistent = declared
+    grid, group, cluster, *policies = declared
     target = children("target")
     warps = children("warps")[0]
     return Kernel(
@@ -137,7 +137,8 @@ def _kernel(tree: Tree[Token]) -> Kernel:
         target=_name(target[0][0]) if target else None,
         barriers=tuple(_mbarrier(c) for c in children("mbarrier")),
         group=1 if group is None else _int(group),
-        persistent=bool(persistent),
+        persistent=any(isinstance(p, Tree) and p.data == "persistent" for p in policies),
+        schedule="pingpong" if any(isinstance(p, Tree) and p.data == "pingpong" for p in policies) else "cooperative",
         cluster=1 if cluster is None else _int(cluster),
     )
 
@@ -305,7 +306,8 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
             read = tree.data == "bulk_wait_read"
             return BulkCommit() if tree.data == "bulk_commit" else BulkWait(_int(kids[0]), read)
         case "programs":
-            return Programs(_block(_tree(kids[0]), scope))
+            turn, turns = (0 if kids[0] is None else _int(kids[0])), (1 if kids[1] is None else _int(kids[1]))
+            return Programs(_block(_tree(kids[2]), scope), turns, turn)
         case "roles":
             return Roles(tuple(_role(_tree(k), scope) for k in kids))
         case "for":

@@ -262,7 +262,8 @@ def print_kernel(kernel: Kernel) -> str:
         group = "" if kernel.group == 1 else f" group {kernel.group}"
         cluster = f" cluster {kernel.cluster}" if kernel.cluster != 1 else ""
         persistent = " persistent" if kernel.persistent else ""
-        lines.append(f"grid [{_list(kernel.grid, scope)}]{group}{cluster}{persistent}")
+        schedule = "" if kernel.schedule == "cooperative" else f" {kernel.schedule}"
+        lines.append(f"grid [{_list(kernel.grid, scope)}]{group}{cluster}{persistent}{schedule}")
     lines += (_precondition(p, scope) for p in kernel.preconditions)
     lines += map(_shared, kernel.shared)
     lines += map(_mbarrier, kernel.barriers)
@@ -418,8 +419,8 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
             return [f"mbarrier_wait {_place(name, index, scope)} parity {print_expr(parity, scope)}"]
         case Roles(roles=roles):
             return ["roles {", *(f"  {line}" for role in roles for line in _role(role, scope)), "}"]
-        case Programs(body=body):
-            return ["programs {", *_block(body, scope), "}"]
+        case Programs(body=body, turns=turns, turn=turn):
+            return ["programs {" if turns == 1 else f"programs turn {turn} of {turns} {{", *_block(body, scope), "}"]
         case Stage(dst=name, src=src, shape=shape, mask=mask, other=other):
             head = f"stage {_name(name)} <- {_access(src, scope)} shape {print_shape(shape)}"
             return [head + _mask(mask, scope) + _other(other)]

@@ -6,15 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import dropwhile, pairwise
 
 from argus.ir.cluster import MAX_CLUSTER, MULTICAST, clusters
-from argus.ir.expr import Const, Coord, Elem, Expr, Op, Thread, coords, walk
+from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param, Thread, coords, walk
 from argus.ir.instruction import BULK_LOADS, CopyRow, Order, WgmmaRow
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import (
     Access,
     AssertTags,
     Barrier,
+    BarrierArrive,
     BulkWait,
     Copy,
+    For,
     Fragment,
     Kernel,
     Mbarrier,
@@ -95,11 +97,25 @@ def programs_placement(kernel: Kernel) -> Iterator[Problem]:
     beside_roles = isinstance(top[0], Roles) and len(top) > 1
     if beside_roles or not all(map(_only_programs, bodies)) or len(found) != len(bodies):
         yield "programs are all that a kernel, or each of its roles, runs", found[0].span
+    if len({s.turns for s in found} - {1}) > 1 or (not isinstance(top[0], Roles) and found[0].turns > 1):
+        yield "roles take turns, as many as there are turns", found[0].span
+    for stmt in found:
+        if not 0 <= stmt.turn < stmt.turns:
+            yield f"turn {stmt.turn} of {stmt.turns} is none", stmt.span
+        loops = [s for s in walk_statements(stmt.body) if isinstance(s, For) and s.counter is not None]
+        skipped = [s for s in loops if not any(s is direct for direct in stmt.body) or not _of_launch(s)]
+        if stmt.turns > 1 and skipped:
+            yield "loops that count where roles take turns stand in their programs, with bounds alike in all", stmt.span
+
+
+def _of_launch(loop: For) -> bool:
+    """Whether a loop has as many trips in every program."""
+    return all(isinstance(e, Const | Param | Op) for bound in (loop.start, loop.stop) for e in walk(bound))
 
 
 def _started(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
-    """What follows the initialisation of mbarriers."""
-    return tuple(dropwhile(lambda s: isinstance(s, MbarrierInit | MbarrierFence | Barrier), body))
+    """What follows the initialisation of mbarriers, and first arrivals."""
+    return tuple(dropwhile(lambda s: isinstance(s, MbarrierInit | MbarrierFence | Barrier | BarrierArrive), body))
 
 
 def _only_programs(body: tuple[Stmt, ...]) -> bool:

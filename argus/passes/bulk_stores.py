@@ -27,6 +27,7 @@ from argus.ir.instruction import INSTRUCTIONS
 from argus.ir.nodes import (
     Access,
     Barrier,
+    BarrierArrive,
     BulkCommit,
     BulkWait,
     Copy,
@@ -98,7 +99,7 @@ def _storing(most: int) -> Pass:
 
 def _with_panels(kernel: Kernel, plans: Sequence[_Plan], most: int) -> Kernel:
     fresh = Fresh(kernel)
-    persistent = isinstance(kernel.body[0], Programs)
+    persistent = any(isinstance(s, Programs) for s in kernel.body)
     through = {
         id(plan.stmt): _through_panels(fresh, plan, min(most, plan.count), again=persistent and plan is plans[0])
         for plan in plans
@@ -129,6 +130,8 @@ def _plans(kernel: Kernel) -> tuple[list[_Plan], list[Diagnostic]]:
 def _program(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """The statements that run once a program."""
     match body:
+        case (BarrierArrive(), *rest):
+            return _program(tuple(rest))
         case (Programs(body=inner), *_) | (For(start=Const(value=0), stop=Const(value=1), body=inner),):
             return _program(inner)
         case _:

@@ -32,6 +32,6 @@ def persist(kernel: Kernel) -> Kernel:
         return replace(kernel, persistent=False, remarks=(*kernel.remarks, *remarks))
     found = kernel.body[position]
     assert isinstance(found, Roles)
-    roles = tuple(replace(r, body=(Programs(r.body, r.span),)) for r in found.roles)
+    roles = tuple(replace(r, body=(Programs(r.body, span=r.span),)) for r in found.roles)
     body = (*kernel.body[:position], replace(found, roles=roles), *kernel.body[position + 1 :])
     return replace(kernel, body=body)

@@ -21,6 +21,7 @@ from argus.ir.nodes import (
     BulkWait,
     CommitGroup,
     Copy,
+    Counter,
     For,
     If,
     Map,
@@ -152,9 +153,12 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 pass
             case Roles():
                 raise ValueError("roles stand at the top level of a kernel")
-            case Programs(body=inner):
-                for program in block.programs:
-                    yield from execute(block, inner, replace(frame, program=program))
+            case Programs(body=inner, turns=turns, turn=turn):
+                for number, program in enumerate(block.programs):
+                    if number % turns == turn:
+                        yield from execute(block, inner, replace(frame, program=program))
+                    else:
+                        _count_on(block, inner, replace(frame, program=program))
             case Stage():
                 raise ValueError("a policy statement is left: lower the kernel first")
             case _:
@@ -181,6 +185,21 @@ def _proxy_fence(block: Block, frame: Frame) -> None:
             order.fence(team.number, active, team.first, known, team.segment)
         team.partly_fence(bool(active[0]))
     block.tick(team)
+
+
+def _count_on(block: Block, body: tuple[Stmt, ...], frame: Frame) -> None:
+    """The running counts go on as if the loops of `body` had run."""
+    for stmt in body:
+        if isinstance(stmt, For) and stmt.counter is not None:
+            step = block.step(stmt, frame, None)
+            start, stop = (int(block.value(e, step, step.on)[np.argmax(step.on)]) for e in (stmt.start, stmt.stop))
+            counts = _counts(stmt.counter, frame)
+            counts[frame.active] = (counts[frame.active] + len(range(start, stop, stmt.step))) % stmt.counter.wrap
+
+
+def _counts(counter: Counter, frame: Frame) -> Array:
+    """Of a running count: how many iterations each thread of the team began."""
+    return frame.team.counts.setdefault(counter.name, np.zeros(frame.team.threads, dtype=np.int64))
 
 
 def _loop(block: Block, stmt: For, frame: Frame) -> Iterator[Pause]:
@@ -216,7 +235,7 @@ def _count(block: Block, stmt: For, step: Step) -> dict[str, int]:
     if stmt.counter is None:
         return {}
     frame, name = step.frame, stmt.counter.name
-    counts = frame.team.counts.setdefault(name, np.zeros(frame.team.threads, dtype=np.int64))
+    counts = _counts(stmt.counter, frame)
     begun = counts[frame.active]
     if begun.min() != begun.max():
         text = f"threads that run this loop together began it at different counts `{name}`"

@@ -6,12 +6,15 @@ written is updated in place, one that is accumulated into has no once.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from argus.diagnostic import Note, Verdict
 from argus.ir.access import Mode
 from argus.ir.nodes import Spec, Tensor
 from argus.simulate.sizes import integer_parameters
 from argus.source import Span
 from argus.verify.findings import Finding, Place, place_of, unknown
+from argus.verify.program import turns
 from argus.verify.races import by_block, without
 from argus.verify.relations import Cells, Model, identifier, isl, smallest
 
@@ -45,10 +48,14 @@ def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findin
         ]
     inexact = [c.reason for c in accesses if not c.exact]
     whole = _whole(model, tensor)
-    written = _written(model, accesses[0], whole)
-    for cells in accesses[1:]:
-        written = written.union(_written(model, cells, whole))
-    missing = whole.subtract(written)
+    missing = isl.Set.empty(whole.get_space())
+    # Where roles take turns, a program may be any one's.
+    most = max((turns(site.role) for site in model.sites), default=1)
+    for turn in range(most):
+        written = isl.Set.empty(whole.get_space())
+        for cells in accesses:
+            written = written.union(_written(model, _in_turn(cells, turn, most), whole))
+        missing = missing.union(whole.subtract(written))
     if missing.is_empty():
         if inexact:
             help = "write the output through affine indices, or state al.requires on the index tensor"
@@ -97,6 +104,16 @@ def _written(model: Model, cells: Cells, whole: isl.Set) -> isl.Set:
         return by_all.range()
     every = by_block(whole.intersect_params(model.context))
     return every.subtract(without(every.subtract(by_all), varying)).range()
+
+
+def _in_turn(cells: Cells, turn: int, most: int) -> Cells:
+    """What is accessed in programs whose number among the block's is `turn` modulo `most`."""
+    if most == 1:
+        return cells
+    dims = ", ".join(f"i{n}" for n in range(cells.map.dim(isl.dim_type.in_)))
+    name = cells.map.get_tuple_name(isl.dim_type.in_)
+    own = isl.Set(f"{{ {name}[{dims}] : (i0 - {turn}) mod {most} = 0 }}")
+    return replace(cells, bare=cells.bare.intersect_domain(own))
 
 
 def _whole(model: Model, tensor: Tensor) -> isl.Set:

@@ -171,12 +171,28 @@ class _Walk:
                 loop = _PROGRAMS if isinstance(stmt, Programs) else stmt
                 inner = (*position, part - 1, loop.var)
                 beside = _of_step(bodies, steps[number])
+                inside = (*guards, _own_turn(stmt)) if isinstance(stmt, Programs) and stmt.turns > 1 else guards
                 if isinstance(stmt, Programs) or _met(beside) or any(isinstance(s, For) for s in stmt.body):
-                    yield from self.in_step(stmt.body, beside, role, rank, (*loops, loop), guards, inner)
+                    yield from self.in_step(stmt.body, beside, role, rank, (*loops, loop), inside, inner)
                 else:
-                    yield from self.block(stmt.body, role, (*loops, loop), guards, (*inner, rank))
+                    yield from self.block(stmt.body, role, (*loops, loop), inside, (*inner, rank))
             else:
                 yield from self.statement(stmt, role, loops, guards, (*position, part, 0, rank, number))
+
+
+def _own_turn(programs: Programs) -> Expr:
+    """Whether the program is one that the role runs."""
+    return op("eq", op("mod", LoopVar(PROGRAM), Const(programs.turns)), Const(programs.turn))
+
+
+def turns(role: Role | None) -> int:
+    """How many roles take turns with this one: it runs one program of so many."""
+    return next((s.turns for s in (role.body if role is not None else ()) if isinstance(s, Programs)), 1)
+
+
+def own_turn(role: Role) -> int:
+    """Which of its block's programs a role runs, modulo `turns`."""
+    return next((s.turn for s in role.body if isinstance(s, Programs)), 0)
 
 
 Body = tuple[Stmt, ...]

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain, product
 
 from argus.diagnostic import Verdict
@@ -34,11 +35,13 @@ from argus.ir.nodes import (
     MbarrierArrive,
     MbarrierExpect,
     MbarrierWait,
+    Role,
+    Roles,
     Stmt,
 )
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.knowledge import Event, Knowledge, Wait
-from argus.verify.program import Site, barrier_use
+from argus.verify.program import PROGRAM, Site, barrier_use, own_turn, turns
 from argus.verify.relations import Count, Map, Model, NonAffine, Set, isl, smallest
 from argus.verify.rings import Place, turn_parity
 
@@ -164,16 +167,31 @@ class Protocol:
     def _named(self, ring: Ring, sites: list[Site], once: bool) -> list[tuple[Site, Map]]:
         """{iteration -> use} of statements of one kind, proved: each role's uses run through the phases one by one."""
         result: list[tuple[Site, Map]] = []
-        by_role: dict[str, list[Site]] = {}
+        by_team: dict[str, list[Site]] = {}
         for site in sites:
-            by_role.setdefault("" if site.role is None else site.role.name, []).append(site)
-        for group in by_role.values():
+            by_team.setdefault(self._team(site), []).append(site)
+        for group in by_team.values():
             guesses = [self._guesses(ring, site) for site in group]
             chosen = next((keys for keys in product(*guesses) if self._in_order(ring, group, keys, once)), None)
             if chosen is None:
                 raise NonAffine("its uses do not run through the phases one by one")
             result += zip(group, chosen, strict=True)
         return result
+
+    def _team(self, site: Site) -> str:
+        """The role that uses a barrier; or the roles that take turns, and use an mbarrier as one role would."""
+        if site.role is None:
+            return ""
+        number = turns(site.role)
+        if number == 1 or isinstance(site.stmt, BarrierSync | BarrierArrive):
+            return site.role.name
+        groups: dict[int, list[str]] = {}  # by turn; those of several blocks side by side
+        for stmt in self.model.kernel.body:
+            for role in stmt.roles if isinstance(stmt, Roles) else ():
+                if turns(role) == number:
+                    groups.setdefault(own_turn(role), []).append(role.name)
+        place = groups[own_turn(site.role)].index(site.role.name)
+        return " ".join(names[place] for names in groups.values() if place < len(names))
 
     def _guesses(self, ring: Ring, site: Site) -> list[Map]:
         """Candidates for {iteration -> use}."""
@@ -195,13 +213,13 @@ class Protocol:
         return [self._keys(site, iterations, index, ordinal) for ordinal in ordinals]
 
     def _turns(self, site: Site) -> list[Expr]:
-        """How often one barrier may have been used before: the trips of the loop around, and a few uses before it."""
+        """How often one barrier may have been used before: trips of the outermost loop, and a few uses before it."""
         if not site.loops:
             return [Const(before) for before in range(_FEW)]
-        if len(site.loops) > 1:
-            raise NonAffine("nested loops use one place of it")
         loop = site.loops[0]
         trip = op("floordiv", op("sub", LoopVar(loop.var), loop.start), Const(loop.step))
+        if loop.var == PROGRAM:
+            trip = op("floordiv", trip, Const(turns(site.role)))
         return [op("add", trip, Const(before)) for before in range(_FEW)]
 
     def _keys(self, site: Site, iterations: Set, index: Expr, value: Expr) -> Map:
@@ -279,7 +297,7 @@ class Protocol:
         """All roles together make a phase."""
         units: dict[str, set[int]] = {}
         for event in arrivals:
-            units.setdefault(event.site.role.name if event.site.role is not None else "", set()).add(event.units)
+            units.setdefault(self._team(event.site), set()).add(event.units)
         total = sum(max(each) for each in units.values())
         if all(len(each) == 1 for each in units.values()) and total == barrier.arrivals:
             return None
@@ -344,14 +362,23 @@ class Protocol:
         for wait in self.waits:
             findings += self._satisfied(wait)
             findings += self._not_lapped(wait)
+            if turns(wait.site.role) > 1 and isinstance(wait.site.stmt, MbarrierWait):
+                findings += self._not_behind(wait)
         like = {(self.model.like[e.site.index].index, e.barrier): e for e in reversed(self.signals)}
         for event in (*self.arrivals, *like.values()):  # no wait stands between copies that are like each other
             findings += self._not_early(event)
         return findings
 
-    def _arriving(self, barrier: str) -> set[str]:
-        """The roles that arrive on a barrier."""
-        return {e.site.role.name for e in self.arrivals if e.barrier == barrier and e.site.role is not None}
+    def _arriving(self, barrier: str) -> dict[str, dict[str, Map]]:
+        """By team that arrives on a barrier, and by role: {use -> time} of its arrivals."""
+        found: dict[str, dict[str, Map]] = {}
+        for event in self.arrivals:
+            if event.barrier == barrier and event.site.role is not None:
+                times = found.setdefault(self._team(event.site), {})
+                when = event.keys.reverse().apply_range(self.model.iteration_schedule(event.site))
+                name = event.site.role.name
+                times[name] = times[name].union(when) if name in times else when
+        return dict(sorted(found.items()))
 
     def _brought(self, barrier: str) -> list[Map]:
         """{use -> time} of each signalled copy."""
@@ -366,8 +393,8 @@ class Protocol:
         # Roles that wait for each other at a named barrier have arrived there when any of them goes on.
         met = isinstance(wait.site.stmt, BarrierSync)
         earlier = self.model.iteration_schedule(wait.site).apply_range(self.model.before(strict=not met).reverse())
-        made = [self._arrival_times(wait.barrier, role) for role in sorted(self._arriving(wait.barrier))]
-        needed = [(wait.needs, when) for when in made]
+        made = self._arriving(wait.barrier).values()
+        needed = [(wait.needs, reduce(Map.union, team.values())) for team in made]
         needed += [(wait.needs.intersect_range(when.domain()), when) for when in self._brought(wait.barrier)]
         for uses, when in needed:
             stuck = uses.domain().subtract(uses.apply_range(when).intersect(earlier).domain())
@@ -386,15 +413,10 @@ class Protocol:
         """The phase after that of a wait needs an arrival that comes after the wait."""
         assert wait.site.role is not None
         waited = self.model.iteration_schedule(wait.site)
-        for name in sorted(self._arriving(wait.barrier)):
-            early = wait.next.apply_range(self._arrival_times(wait.barrier, name))
-            if self.model.nothing(early):  # of a ring that is not gone through twice
+        for team in self._arriving(wait.barrier).values():
+            following = ((wait.next.apply_range(when), name) for name, when in team.items())
+            if all(self._comes_after(arrivals, waited, wait.site.role, name) for arrivals, name in following):
                 return []
-            own = (waited,) if wait.site.role.name == name else ()
-            for known in chain(own, self.knowledge.after(waited, wait.site.role, name)):
-                early = early.subtract(known.apply_range(self.later))
-                if self.model.nothing(early):
-                    return []
         return [
             unknown(
                 "progress-unknown",
@@ -405,15 +427,31 @@ class Protocol:
             )
         ]
 
-    def _arrival_times(self, barrier: str, role: str) -> Map:
-        """{use -> time} of a role's arrivals on a barrier."""
-        times: Map | None = None
-        for event in self.arrivals:
-            if event.barrier == barrier and event.site.role is not None and event.site.role.name == role:
-                when = event.keys.reverse().apply_range(self.model.iteration_schedule(event.site))
-                times = when if times is None else times.union(when)
-        assert times is not None
-        return times
+    def _comes_after(self, arrivals: Map, waited: Map, role: Role, name: str) -> bool:
+        """Whether {x -> time of an arrival of role `name`} is ordered after what `role` did at waited(x)."""
+        own = (waited,) if role.name == name else ()
+        for known in chain(own, self.knowledge.after(waited, role, name)):
+            if self.model.nothing(arrivals):  # at once for a ring that is not gone through twice
+                break
+            arrivals = arrivals.subtract(known.apply_range(self.later))
+        return self.model.nothing(arrivals)
+
+    def _not_behind(self, wait: Wait) -> list[Finding]:
+        """Of roles that take turns the one whose turn it is knows that the phase before the one that it waits for is
+        complete, though another has waited for that: else it could take one two phases ago for its own."""
+        role = wait.site.role
+        assert role is not None
+        before = wait.needs.apply_range(self._previous[wait.barrier])
+        waited, left = self.model.iteration_schedule(wait.site), before.domain()
+        for known in self.knowledge.spread(self.knowledge.heard(before, wait.barrier), role.name):
+            if self.model.nothing(left):
+                return []
+            left = left.subtract(known.apply_range(self.later).intersect(waited).domain())
+        if self.model.nothing(left):
+            return []
+        text = f"cannot exclude that {_called(wait.barrier)} is two phases behind this wait: its role takes turns"
+        help = "let the role wait for its turn, at a barrier to which the others come once they have waited here"
+        return [unknown("progress-unknown", "progress", wait.site.stmt.span, text, help)]
 
     def _not_early(self, event: Event) -> list[Finding]:
         """What is done for one phase comes after the phase before it is complete."""

@@ -39,6 +39,7 @@ from argus.verify.program import (
     representatives,
     resolved,
     sites,
+    turns,
 )
 from argus.verify.rings import Place, place_in_ring
 
@@ -523,7 +524,7 @@ class Model:
         nest = self._nest(site, place.counter)
         loop = next(s for s in self.sites if s.stmt is nest[-1] and s.role is site.role and s.loops == nest[:-1])
         if loop.index not in self._counts:
-            if loop.guards:
+            if len(loop.guards) > int(turns(loop.role) > 1):
                 raise NonAffine(f"the loop that counts '{place.counter}' stands in a branch")
             conditions = self._loop_conditions(site, nest)
             names = ", ".join(counter(loop.var) for loop in nest)

@@ -24,7 +24,7 @@ from dataclasses import replace
 
 from argus.ir.expr import Expr, Op, Param
 from argus.ir.nodes import For
-from argus.verify.program import PROGRAM, Site, differs_by_block, is_launch_constant
+from argus.verify.program import PROGRAM, Site, differs_by_block, is_launch_constant, turns
 from argus.verify.relations import Model, NonAffine, Set, counter, identifier
 
 _VALUE = "of program "
@@ -39,6 +39,8 @@ class Window(Model):
         super().__init__(even.kernel)
         self.programs = 1 + max([1, *(b.count for b in even.kernel.barriers), *self.ring_sizes])
         for site in self.sites:
+            if turns(site.role) > 1:
+                raise NonAffine("roles take turns in programs that take different steps")
             if isinstance(site.stmt, For) and site.stmt.counter is not None:
                 self._at_least_one_turn(even, site)
 

@@ -110,6 +110,10 @@ def gemm_hopper(target: str) -> None:
     product("gemm_hopper", (128, 256), target)
 
 
+def gemm_pingpong(target: str) -> None:
+    product("gemm_pingpong", (128, 128), target)
+
+
 def gemm_waves(target: str) -> None:
     product("gemm_waves", (64, 64), target)
 
@@ -141,8 +145,8 @@ def column_sum(target: str) -> None:
 CASES: dict[str, Callable[[str], None]] = {
     f.__name__: f
     for f in (
-        vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper, gemm_waves, linear,
-        split_k, column_sum,
+        vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper, gemm_pingpong,
+        gemm_waves, linear, split_k, column_sum,
     )
 }  # fmt: skip
 

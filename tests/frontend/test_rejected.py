@@ -327,6 +327,18 @@ TWINS = [
         "p = al.grid(n, persistent=1)",
         "p = al.grid(n, persistent=True)",
     ),
+    (
+        "bad-grid",
+        "no schedule 'pong'",
+        'p = al.grid(n, persistent=True, schedule="pong")',
+        'p = al.grid(n, persistent=True, schedule="pingpong")',
+    ),
+    (
+        "bad-grid",
+        "this one has one program",
+        'p = al.grid(n, schedule="pingpong")',
+        'p = al.grid(n, persistent=True, schedule="pingpong")',
+    ),
     ("not-constant", "`group` of `al.grid`", "p = al.grid(n, n, group=n)", "p = al.grid(n, n, group=BLOCK)"),
     ("bad-requires", "not known at launch", "al.requires(al.program_id(0) < 3)", "al.requires(n < 3)"),
     ("bad-requires", "never holds", "al.requires(BLOCK == 3)", "al.requires(BLOCK == 64)"),

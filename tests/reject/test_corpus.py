@@ -30,7 +30,7 @@ def cases(of: str) -> tuple[Case, ...]:
     return found
 
 
-SLOW = {"gemm_hopper", "split_k"}
+SLOW = {"gemm_hopper", "gemm_pingpong", "split_k"}
 """The kernels that take the longest to prove and to replay; every class has a quicker one."""
 
 

@@ -55,7 +55,7 @@ def inputs(name: str) -> tuple[dict[str, NDArray[np.generic] | float], NDArray[n
             table = normal(11, 302).astype(np.float16)
             tokens = rng.integers(0, 11, 37).astype(np.int32)
             return {"tokens": tokens, "table": table, "out": np.zeros((37, 302), np.float16)}, table[tokens]
-        case "gemm" | "gemm_explicit" | "gemm_hopper" | "gemm_waves":
+        case "gemm" | "gemm_explicit" | "gemm_hopper" | "gemm_pingpong" | "gemm_waves":
             a, b = bfloat16(normal(139, 74)), bfloat16(normal(78, 74))
             return {"a": a, "b": b, "c": np.zeros((139, 78), np.float32)}, a @ b.T
         case "split_k":
@@ -97,6 +97,7 @@ PROPERTIES = {
     "gemm": "tags",
     "gemm_explicit": "races",
     "gemm_hopper": "tags",
+    "gemm_pingpong": "tags",
     "gemm_waves": "races",
     "split_k": "races",
     "linear": "tags",

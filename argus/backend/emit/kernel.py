@@ -264,7 +264,11 @@ def _programs(stmt: Programs, writer: Writer) -> None:
     start, step = "program = argus::block_id<0>()", "program = argus::next_program(program)"
     if cluster > 1:
         start, step = f"{start} / {cluster}", f"program = argus::next_program<{cluster}>(program)"
+    if stmt.turns > 1:
+        start, step = f"{start}, program_number = 0", f"{step}, ++program_number"
     with writer.block(f"for (int {start}; program < {' * '.join(extents)}; {step})"):
+        if stmt.turns > 1:
+            _others_turn(stmt, writer)
         outer, writer.prologue = writer.prologue, {}
         before, writer.flight = writer.flight, writer.flight.after(stmt)
         unknown = True
@@ -280,6 +284,18 @@ def _programs(stmt: Programs, writer: Writer) -> None:
                 _prologue(writer, defined)
             writer.lines += own
         writer.prologue, writer.flight = outer, before
+
+
+def _others_turn(stmt: Programs, writer: Writer) -> None:
+    """Another role's program is left out, but for the running counts of its loops."""
+    with writer.block(f"if (program_number % {stmt.turns} != {stmt.turn})"):
+        for loop in stmt.body:
+            if isinstance(loop, For) and loop.counter is not None:
+                printer, count = Printer(writer), writer.names[loop.counter.name]
+                start, stop = printer.text(loop.start, ATOM), printer.text(loop.stop, ATOM)
+                trips = f"argus::maximum({stop} - {start} + {loop.step - 1}, 0) / {loop.step}"
+                writer.line(f"{count} = ({count} + {trips}) % {loop.counter.wrap};")
+        writer.line("continue;")
 
 
 _PROGRAM_ID = re.compile(r"\bblock[012]\b")

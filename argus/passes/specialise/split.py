@@ -34,6 +34,7 @@ from argus.ir.wellformed_hopper import BUDGET_UNIT, asynchronous_product, bulk_c
 from argus.passes.fresh import Fresh
 from argus.passes.report import Unfit
 from argus.passes.specialise.loads import budget, load
+from argus.passes.specialise.pingpong import take_turns
 from argus.passes.specialise.plan import Plan, differs, plan
 from argus.passes.specialise.products import computing
 from argus.passes.specialise.rings import Ring, buffers, counted, fill, once_a_program, tiles_of
@@ -44,6 +45,12 @@ _MOST_REGISTERS = 240  # a thread: what is left of 255 for the compiler's own us
 
 def specialise(kernel: Kernel) -> Kernel:
     """The kernel with its pipelined loop split into roles; where that cannot be, the kernel with a remark why."""
+    if kernel.schedule == "pingpong":
+        try:
+            return take_turns(specialise(replace(kernel, schedule="cooperative")))
+        except Unfit as unfit:
+            told = unfit.remark("all computing warps share each program")
+            return specialise(replace(kernel, schedule="cooperative", remarks=(*kernel.remarks, told)))
     try:
         found = plan(kernel)
         if found is None:

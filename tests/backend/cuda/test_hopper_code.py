@@ -96,6 +96,16 @@ def test_products_of_the_persistent_example_do_not_wait_for_one_another(stages: 
     assert (resources.registers, resources.spill_bytes, resources.warnings) == (168, 0, ())
 
 
+@pytest.mark.parametrize(("rows", "columns", "cluster"), [(64, 256, 1), (128, 128, 2), (128, 192, 1)])
+def test_products_of_groups_that_take_turns_do_not_wait_for_one_another(rows: int, columns: int, cluster: int) -> None:
+    require(toolchain.find_compiler(), "NVRTC or nvcc")
+    path = Path(__file__).parents[3] / "examples" / "gemm_pingpong.py"
+    options = Options(target="sm_90a", constexprs={"BLOCK_M": rows, "BLOCK_N": columns, "CLUSTER": cluster})
+    kernel = lower(check(parse(SourceFile(path.name, path.read_text())), path.stem, options), "sm_90a")
+    _, resources = toolchain.compile(emit(kernel), "sm_90a")
+    assert (resources.registers, resources.spill_bytes, resources.warnings) == (168, 0, ())
+
+
 TILES: dict[str, dict[str, object]] = {
     "few columns": {"C": "N M", "BLOCK_M": 64, "BLOCK_N": 8, "BLOCK_K": 256, "STAGES": 6},
     "by columns": {"A": "K M", "B": "K N", "BLOCK_M": 128, "BLOCK_N": 192, "BLOCK_K": 64, "STAGES": 4},

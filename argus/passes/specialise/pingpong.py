@@ -1,0 +1,129 @@
+"""Ping-pong: two groups of computing warps take turns, each with programs of its own.
+
+    role producer: for k in ...: fill              ->  role producer: programs { for k in ...: fill }
+    role compute: for k in ...: multiply; store        role compute: programs turn 0 of 2 {
+                                                           barrier_sync A; if there are no products: barrier_arrive B
+                                                           for k in ...: multiply; in the last one: barrier_arrive B
+                                                           store }
+                                                       role compute1: barrier_arrive A; programs turn 1 of 2 {
+                                                           the same, with A and B exchanged }
+
+The groups share the rings of buffers, which the producer fills for one program after the other. While one group
+multiplies, the other stores what it has multiplied, and then waits for its turn. The turn is handed over when the last
+product is under way: the tensor cores never wait. By then all buffers of the program were waited for, which keeps a
+group from taking a phase of long ago for its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from argus.ir.expr import Const, LoopVar, op
+from argus.ir.nodes import (
+    Access,
+    BarrierArrive,
+    BarrierSync,
+    For,
+    Fragment,
+    If,
+    Kernel,
+    MmaCommit,
+    Programs,
+    Role,
+    Roles,
+    Stmt,
+    Tag,
+)
+from argus.ir.target import TARGETS
+from argus.ir.visit import map_accesses, rewrite_body
+from argus.ir.visit import walk as statements
+from argus.ir.wellformed_hopper import BUDGET_UNIT, registers_at_first
+from argus.passes.fresh import Fresh, names
+from argus.passes.report import Unfit
+
+_GROUPS = 2
+_MOST_REGISTERS = 240  # a thread
+
+
+def take_turns(kernel: Kernel) -> Kernel:
+    """A kernel of the roles "producer" and "compute" with a second "compute"; as it is if it has no roles.
+
+    Raises `Unfit` where the groups have no turns to take.
+    """
+    position = next((i for i, s in enumerate(kernel.body) if isinstance(s, Roles)), None)
+    if position is None:
+        return kernel
+    found = kernel.body[position]
+    assert isinstance(found, Roles)
+    *producing, computing = found.roles
+    if not kernel.persistent:
+        raise Unfit("a block has one program", computing.span, "add persistent=True to al.grid")
+    if len(producing) != 1 or producing[0].num_warps != 1:
+        raise Unfit("threads load its tiles", computing.span, "keep the rules of bulk copies: see al.pipelined")
+    loops = [s for s in computing.body if isinstance(s, For)]
+    if len(loops) != 1 or any(isinstance(s, For) for s in loops[0].body):
+        raise Unfit("tiles are staged outside of the loop", computing.span, "stage all tiles in the loop")
+    if not any(isinstance(s, MmaCommit) for s in loops[0].body):
+        raise Unfit("no product is one of every iteration", computing.span, "multiply outside of branches")
+    warps, fresh = computing.num_warps, Fresh(kernel)
+    copies = {f.name: fresh.fragment(f.name, f.dtype, f.shape, f.layout) for f in _fragments(kernel, computing)}
+    first, count = 2 + _GROUPS, _GROUPS * warps * kernel.warp_size  # roles have the barriers up to 1 + _GROUPS
+    producer = replace(producing[0], first_warp=_GROUPS * warps, body=_programs(producing[0].body, producing[0]))
+    total = kernel.num_warps + (_GROUPS - 1) * warps
+    if total * kernel.warp_size > TARGETS[kernel.target or ""].max_threads:
+        raise Unfit(f"{total} warps are more than a block has", computing.span, "use fewer warps")
+    spare = total * registers_at_first(total * kernel.warp_size)
+    spare -= (total - _GROUPS * warps) * (producer.registers or 0)
+    budget = min(_MOST_REGISTERS, spare // (_GROUPS * warps) // BUDGET_UNIT * BUDGET_UNIT)
+    groups = []
+    for turn in range(_GROUPS):
+        body = computing.body if turn == 0 else _renamed(computing.body, copies)
+        body = _in_turn(body, first + turn, first + (turn + 1) % _GROUPS, count)
+        program = Programs(body, _GROUPS, turn, computing.span)
+        begin = (BarrierArrive(first, count, computing.span),) if turn == _GROUPS - 1 else ()
+        name = computing.name if turn == 0 else f"{computing.name}{turn}"
+        groups.append(Role(name, turn * warps, warps, budget, (*begin, program), computing.span))
+    roles = replace(found, roles=(producer, *groups))
+    done = fresh.finish((*kernel.body[:position], roles, *kernel.body[position + 1 :]))
+    return replace(done, num_warps=total)
+
+
+def _programs(body: tuple[Stmt, ...], role: Role) -> tuple[Stmt, ...]:
+    return (Programs(body, span=role.span),)
+
+
+def _fragments(kernel: Kernel, role: Role) -> list[Fragment]:
+    used = set().union(*(names(s) for s in statements(role.body)))
+    return [f for f in kernel.fragments if f.name in used]
+
+
+def _renamed(body: tuple[Stmt, ...], copies: Mapping[str, str]) -> tuple[Stmt, ...]:
+    """The same statements on register tiles of their own."""
+
+    def access(a: Access) -> Access:
+        return replace(a, obj=copies.get(a.obj, a.obj))
+
+    def change(stmt: Stmt) -> tuple[Stmt, ...]:
+        if isinstance(stmt, Tag):
+            stmt = replace(stmt, obj=copies.get(stmt.obj, stmt.obj))
+        return (map_accesses(stmt, access),)
+
+    return rewrite_body(body, change)
+
+
+def _in_turn(body: tuple[Stmt, ...], own: int, other: int, count: int) -> tuple[Stmt, ...]:
+    """The loop runs when barrier `own` says so; when it has started its last product it is the other's turn."""
+    result: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, For):
+            given = BarrierArrive(other, count, stmt.span)
+            last = op("ge", op("add", LoopVar(stmt.var), Const(stmt.step)), stmt.stop)
+            at = max(i for i, s in enumerate(stmt.body) if isinstance(s, MmaCommit)) + 1
+            inner = (*stmt.body[:at], If(last, (given,), span=stmt.span), *stmt.body[at:])
+            # Not after the loop: ptxas makes products wait for one another where a branch stands before their wait.
+            none = If(op("le", stmt.stop, stmt.start), (given,), span=stmt.span)
+            result += [BarrierSync(own, count, stmt.span), none, replace(stmt, body=inner)]
+        else:
+            result.append(stmt)
+    return tuple(result)
