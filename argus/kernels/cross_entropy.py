@@ -77,6 +77,7 @@ def cross_entropy_long_rows(
     """
     T, V = logits.shape
     al.tag(logits, lambda t, v: (t, v))
+    al.spec(level, lambda i: al.logsumexp(lambda n: logits[i, n]))
     t = al.grid(T)
     place = al.load(target[t])
     LANES = al.num_threads()

@@ -14,18 +14,6 @@ if TYPE_CHECKING:
 LOG2E = 1.4426950408889634
 
 
-@argus.func
-def largest(x, i):
-    """Of row i: what specifications say."""
-    return al.max(lambda k: x[i, k])
-
-
-@argus.func
-def weight(x, i):
-    """The sum of the exponentials of row i, less its largest element."""
-    return al.sum(lambda n: al.exp2((x[i, n] - largest(x, i)) * LOG2E))
-
-
 @argus.kernel
 def softmax_rows(
     x: al.Tensor[DTYPE, "M N"],
@@ -37,7 +25,7 @@ def softmax_rows(
     """`out[i, :] = softmax(x[i, :])`; a block works on ROWS rows of at most BLOCK elements."""
     M, N = x.shape
     al.requires(N <= BLOCK)
-    al.spec(out, lambda i, j: al.exp2((x[i, j] - largest(x, i)) * LOG2E) * (1.0 / weight(x, i)))
+    al.spec(out, lambda i, j: al.softmax(lambda k: x[i, k])[j])
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
     cols = al.arange(BLOCK)
     live = (rows < M)[:, None] & (cols < N)
@@ -56,7 +44,7 @@ def softmax_long_rows(
 ):
     """The same for rows of any length, which are read three times, BLOCK elements at a time."""
     M, N = x.shape
-    al.spec(out, lambda i, j: al.exp2((x[i, j] - largest(x, i)) * LOG2E) * (1.0 / weight(x, i)))
+    al.spec(out, lambda i, j: al.softmax(lambda k: x[i, k])[j])
     row = al.grid(M)
     tops = al.full((BLOCK,), -float("inf"), al.float32)
     for start in range(0, N, BLOCK):
