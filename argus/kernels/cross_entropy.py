@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.kernels.rows import dtype_of, matrix, same_rank, same_shape, spread, vector
-from argus.runtime.device import target_of
 
 if TYPE_CHECKING:
     import torch
@@ -17,7 +16,7 @@ LOWEST = -3.4028234e38  # of float32
 LONGEST = 6144
 """Elements of a row that stays in the registers of 4 warps. A longer one passes through them, _EACH elements a thread
 at a time: that keeps the memory busier than a row in more warps, which load together and then compute together."""
-_EACH = 64  # half as many where rows are not aligned: shifting vectors into place takes twice the registers
+_EACH = 64  # half as many where rows are not aligned, as each load takes a register then
 
 
 @argus.kernel
@@ -69,7 +68,6 @@ def cross_entropy_long_rows(
     INDEX: al.constexpr = al.int64,
     EACH: al.constexpr = 4,
     WIDTH: al.constexpr = 8,
-    LOAD: al.constexpr = None,
 ):
     """The same for rows of any length, EACH vectors of WIDTH elements a thread at a time.
 
@@ -82,13 +80,10 @@ def cross_entropy_long_rows(
     place = al.load(target[t])
     LANES = al.num_threads()
     column = ((al.arange(EACH)[:, None] * LANES + al.arange(LANES)) * WIDTH)[:, :, None] + al.arange(WIDTH)
-    spread = al.blocked((EACH, LANES, WIDTH), (2, 1, 0), WIDTH)
     top = al.full((LANES,), LOWEST, al.float32)
     total = al.zeros((LANES,), al.float32)
     for v0 in range(0, V, EACH * LANES * WIDTH):
-        inside = v0 + column < V
-        loaded = al.load(logits[t, v0 + column], mask=inside, layout=spread, instruction=LOAD).to(al.float32)
-        scores = al.where(inside, loaded, -float("inf"))
+        scores = al.load(logits[t, v0 + column], mask=v0 + column < V, other=-float("inf")).to(al.float32)
         al.assert_tags(
             lambda e, i, j: scores[e, i, j] == (t, v0 + (e * LANES + i) * WIDTH + j),
             where=lambda e, i, j: v0 + (e * LANES + i) * WIDTH + j < V,
@@ -130,11 +125,9 @@ def losses_and_levels(
     loss, level = (torch.empty(len(rows), dtype=torch.float32, device=logits.device) for _ in range(2))
     types = {"DTYPE": dtype, "INDEX": index}
     if rows.shape[1] > LONGEST:
-        width = 16 // dtype.bytes
-        aligned = vector(rows) == width
-        shape = {"EACH": _EACH // width // (1 if aligned else 2), "WIDTH": width}
-        load = None if aligned or target_of(str(rows.device)) == "gfx942" else "ld.global.unaligned"
-        cross_entropy_long_rows(rows, target, loss, level, ignore_index, **types, **shape, LOAD=load)
+        width = vector(rows)
+        shape = {"EACH": (_EACH if width * dtype.bytes == 16 else _EACH // 2) // width, "WIDTH": width}
+        cross_entropy_long_rows(rows, target, loss, level, ignore_index, **types, **shape)
     else:
         s = spread(rows.shape[1], dtype.bytes)
         shape = {"ROWS": s.rows, "BLOCK": s.block}

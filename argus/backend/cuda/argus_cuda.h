@@ -265,9 +265,8 @@ template <int N, class T> ARGUS_FN void store_global_if(bool p, T* base, i64 off
     } else if constexpr (bytes == 2) {
         asm volatile("{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.u16 [%1], %2;}"
                      :: "r"(on), "l"(address), "h"(from) : "memory");
-    } else {
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.u8 [%1], %2;}"
-                     :: "r"(on), "l"(address), "r"(static_cast<unsigned>(from)) : "memory");
+    } else if (p) {  // bytes of one word, which the compiler takes out of it where it stores them
+        target::at<N>(base + offset) = from;
     }
 }
 
