@@ -20,7 +20,8 @@ LOG2E = 1.4426950408889634
 HEAD_SIZES = (64, 128)
 _SQUARE = {"BLOCK_M": 128, "BLOCK_N": 128, "STAGES": 2, "num_warps": 8}
 _TALL = {"BLOCK_M": 192, "BLOCK_N": 80, "STAGES": 2, "num_warps": 12}
-_ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "num_warps": 4}
+_ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "VALUES": False, "num_warps": 4}
+"""The values are proved on request here: products of single warps come in so many pieces that it takes ten seconds."""
 _LONG = 2048
 """Rows of queries above which heads of 64 get three warpgroups: their softmax hides more of the products, but with few
 blocks of keys the first products and the last ones weigh more, and so do rows that fill no tile."""
@@ -55,14 +56,42 @@ def attention_forward(
     BLOCK_M: al.constexpr = 128,
     BLOCK_N: al.constexpr = 128,
     STAGES: al.constexpr = 2,
+    VALUES: al.constexpr = True,
 ):
     """`o = softmax(q @ k.T * scale) @ v` for every head, `scale` times log2(e); `lse` the log-sum-exp of each row.
 
-    GROUP heads of q share one of k and v. Causal: row i sees the keys up to i + N - M.
+    GROUP heads of q share one of k and v. Causal: row i sees the keys up to i + N - M. Without VALUES the proof is of
+    which elements are combined, by tags, and not of the values.
     """
     B, H, M = q.shape[0], q.shape[1], q.shape[2]
     HK, N = k.shape[1], k.shape[2]
     al.requires(H == HK * GROUP)
+    al.requires(scale > 0.0)
+    reach = N - M if CAUSAL else N  # row i sees the keys up to i + reach
+    if VALUES:
+        al.spec(
+            o,
+            lambda b, h, i, e: al.sum(
+                lambda n: (
+                    al.softmax(
+                        lambda j: al.where(
+                            j <= i + reach,
+                            al.sum(lambda d: q[b, h, i, d] * k[b, h // GROUP, j, d]) * (scale * LN2),
+                            NEVER,
+                        )
+                    )[n]
+                    * v[b, h // GROUP, n, e]
+                )
+            ),
+        )
+        al.spec(
+            lse,
+            lambda b, h, i: al.logsumexp(
+                lambda j: al.where(
+                    j <= i + reach, al.sum(lambda d: q[b, h, i, d] * k[b, h // GROUP, j, d]) * (scale * LN2), NEVER
+                )
+            ),
+        )
     if CAUSAL:  # the longest rows of all heads first: blocks share out programs that get shorter and shorter
         head, batch, block = al.grid(H, B, al.cdiv(M, BLOCK_M), persistent=True)
         m0 = (al.num_programs(2) - 1 - block) * BLOCK_M
