@@ -251,6 +251,16 @@ def test_pictures_follow_the_results(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert {p.name: p.read_text(encoding="utf-8") for p in plot.draw()} == kept
 
 
+def test_tables_follow_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import page
+
+    monkeypatch.chdir(Path(__file__).parents[2])
+    kept = page.PAGE.read_text(encoding="utf-8")
+    assert kept.count("<!-- table ") == len(page.TABLES)
+    assert page.with_tables(kept) == kept
+    assert page.with_tables(kept.replace("**1.0", "**9.9")) == kept
+
+
 def test_static_conflicts() -> None:
     """A transposition without a swizzle conflicts as its layout says; with one it does not."""
     from benchmarks.conflicts import CASES, static

@@ -1,0 +1,105 @@
+"""The tables of `docs/performance.md`, from the files in `benchmarks/results`: written by `python -m benchmarks plot`.
+
+A table follows the comment `<!-- table NAME -->`, NAME that of the results file, and ends with its last line of cells.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path("benchmarks/results")
+PAGE = Path("docs/performance.md")
+
+Row = Mapping[str, Any]
+Columns = Mapping[str, Callable[[Row], str]]
+_TABLE = re.compile(r"(<!-- table (\w+) -->\n)((?:\|[^\n]*\n)*)")
+
+
+def _figure(value: float | None, digits: int = 0) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _speed(value: float | None) -> str:
+    """TFLOP/s: products of few rows have few of them."""
+    return _figure(value, 0 if value is None or value > 20 else 1)
+
+
+def _column(name: str, digits: int | None = None) -> Callable[[Row], str]:
+    return lambda row: str(row[name]) if digits is None else _figure(row[name], digits)
+
+
+def _bold(name: str) -> Callable[[Row], str]:
+    return lambda row: f"**{_figure(row[name], 2)}**"
+
+
+TABLES: dict[str, Columns] = {
+    "gemm": {
+        "M × N × K": lambda r: f"{r['M']} × {r['N']} × {r['K']}",
+        "dtype": _column("dtype"),
+        "layout": _column("layout"),
+        "library TFLOP/s": lambda r: _speed(r["library TFLOP/s"]),
+        "matmul TFLOP/s": lambda r: _speed(r["TFLOP/s"]),
+        "GB/s": _column("GB/s", 0),
+        "of the library": _bold("speed / library"),
+        "error ours / library": lambda r: f"{_figure(r['error'], 3)} / {_figure(r['library error'], 3)}",
+    },
+    "attention": {
+        "dtype": _column("dtype"),
+        "B, H, heads of k": lambda r: f"{r['B']}, {r['H']}, {r['H of k']}",
+        "M × N": lambda r: f"{r['M']} × {r['N']}",
+        "D": _column("D"),
+        "mask": _column("mask"),
+        "cuDNN": _column("cuDNN TFLOP/s", 0),
+        "FlashAttention-2": _column("flash TFLOP/s", 0),
+        "FlexAttention": _column("flex TFLOP/s", 0),
+        "argus TFLOP/s": _column("TFLOP/s", 0),
+        "of cuDNN": _bold("speed / cuDNN"),
+        "error ours / cuDNN": lambda r: f"{_figure(r['error'], 3)} / {_figure(r['cuDNN error'], 3)}",
+    },
+    "memory": {
+        "kernel": _column("kernel"),
+        "dtype": _column("dtype"),
+        "rows × columns": lambda r: f"{r['rows']} × {r['columns']}",
+        "eager TB/s": _column("eager TB/s", 2),
+        "compile TB/s": _column("compile TB/s", 2),
+        "argus TB/s": _column("TB/s", 2),
+        "of the copy": _column("of copy", 2),
+        "of the better peer": _bold("speed / best peer"),
+    },
+    "launch": {"what": _column("what"), "µs": _column("median us", 1)},
+    "conflicts": {
+        "kernel": _column("kernel"),
+        "access": _column("access"),
+        "conflicts, verifier": _column("conflicts"),
+        "conflicts, hardware": _column("measured conflicts"),
+        "wavefronts, verifier": _column("wavefronts"),
+        "wavefronts, hardware": _column("measured wavefronts"),
+    },
+}
+
+
+def table(columns: Columns, rows: list[Row]) -> str:
+    """A table in Markdown."""
+    lines = [list(columns), ["---"] * len(columns), *([cell(row) for cell in columns.values()] for row in rows)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("| --- ", "|---").replace("--- |", "---|")
+
+
+def with_tables(page: str) -> str:
+    """The page with the tables that the results give."""
+
+    def one(found: re.Match[str]) -> str:
+        source = RESULTS / f"{found[2]}-h200.json"
+        if found[2] not in TABLES or not source.exists():
+            return found[0]
+        return found[1] + table(TABLES[found[2]], json.loads(source.read_text(encoding="utf-8"))["rows"])
+
+    return _TABLE.sub(one, page)
+
+
+def write() -> None:
+    """Brings the page's tables up to date."""
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
