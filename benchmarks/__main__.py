@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     memory.add_argument("--kernel", action="append", metavar="NAME", help="measure this one only; can be repeated")
     memory.add_argument("--batches", type=int, default=30, help="measurements of each row's sides")
     conflicts = commands.add_parser("conflicts", help="bank conflicts: the verifier's count beside Nsight Compute's")
-    commands.add_parser("plot", help="write the tables and draw the pictures of docs/performance.md, from benchmarks/results")
+    commands.add_parser("plot", help="tables and pictures of docs/performance.md, from benchmarks/results")
     verify = commands.add_parser("verify", help="verification time by property and engine")
     verify.add_argument("--target", default="sm_90a")
     verify.add_argument(
