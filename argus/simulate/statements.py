@@ -57,6 +57,7 @@ from argus.simulate.memory import GlobalTensor, Registers
 from argus.simulate.numeric import Array, round_to
 from argus.simulate.order import Touch
 from argus.simulate.outcome import NotReplayable
+from argus.simulate.terms import of_place
 
 _LARGEST_INT = 2**31 - 1
 UFUNCS: dict[str, np.ufunc] = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
@@ -287,8 +288,10 @@ def map_(block: Block, stmt: Map, step: Step) -> None:
         block.together(step, "a shuffle")
     values = block.value(stmt.value, step, step.on, _overflow(stmt.value), warp)
     target = block.locate(stmt.dst.obj, stmt.dst.index, step, step.on)
-    tagged = rescaled(stmt, block.run.accumulated) or stmt.value
-    tags, sources = tagging.computed(block, tagged, step, step.on, warp)
+    kept = rescaled(stmt, block.run.accumulated)
+    tags, sources = tagging.computed(block, kept or stmt.value, step, step.on, warp)
+    if tags is not None and kept is not None and kept.obj == stmt.dst.obj:
+        tags = of_place(block, sources[0], step)  # an accumulator, as before
     block.write(target, values, step)
     tagging.store(block, target, tags, step, sources)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from argus.compile import prove
+from argus.compile import choreograph, elaborate, prove
 from argus.diagnostic import Verdict
 from argus.frontend.options import Options
+from argus.simulate import replay
 from argus.source import SourceFile
 
 KERNEL = """
@@ -61,6 +62,13 @@ def test_rejected(name: str) -> None:
     old, new = WRONG[name]
     assert old in KERNEL
     assert verdict(KERNEL.replace(old, new)) is Verdict.REFUTED
+
+
+def test_simulated_over_several_steps() -> None:
+    """What was rescaled is accumulated into as before."""
+    source = SourceFile("scaled.py", KERNEL)
+    kernel = choreograph(elaborate(source, "scaled", Options(target="sm_80")), "sm_80")
+    assert not replay(kernel, {"M": 64, "N": 64, "K": 104}, None)
 
 
 def test_other_factors_mix() -> None:
