@@ -21,6 +21,7 @@ earliest of them is what is ordered by any.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from itertools import chain
 
 from argus.ir.instruction import Order
@@ -43,7 +44,7 @@ from argus.ir.nodes import (
     WaveBarrier,
 )
 from argus.ir.waves import counted, loads_to_lds
-from argus.verify.knowledge import Remembered
+from argus.verify.knowledge import Knowledge, Remembered
 from argus.verify.program import Site, is_uniform
 from argus.verify.protocol import Protocol
 from argus.verify.relations import Map, Model, Set, first, isl
@@ -61,9 +62,9 @@ ASYNCHRONOUS_PROXY = (Order.ASYNC_BULK, Order.ASYNC_MMA, Order.BULK_READ, Order.
 class Ordering:
     """Release times of one kernel's accesses, by statement and iteration (elements are simultaneous)."""
 
-    def __init__(self, model: Model, protocol: Protocol) -> None:
-        self.model, self.protocol = model, protocol
-        self.knowledge = protocol.knowledge
+    def __init__(self, model: Model, read: Callable[[], Protocol]) -> None:
+        """`read` gives the protocol of the model, if a question takes it."""
+        self.model, self._read = model, read
         self.later = model.before()
         self._bare = any(isinstance(s.stmt, WaveBarrier) for s in model.sites)
         # What a bare barrier orders depends on the memory that a statement touches, so none stands for another.
@@ -72,6 +73,14 @@ class Ordering:
         self._released: dict[tuple[int, Order, str, type[Stmt] | None], Remembered] = {}
         self._fenced: dict[int, Map] = {}
         self._preceding: dict[int, Map] = {}
+
+    @cached_property
+    def protocol(self) -> Protocol:
+        return self._read()
+
+    @property
+    def knowledge(self) -> Knowledge:
+        return self.protocol.knowledge
 
     # ------------------------------------------------------------------ events
 

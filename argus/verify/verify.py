@@ -84,15 +84,12 @@ class _Run:
             return [model]
         bounds = BoundsChecker(self.kernel, model.sites, Solver(self.deadline))
         analysis = TagAnalysis(model)
-        protocol = self._timed("progress", "isl", lambda: Protocol(model))
-        if isinstance(protocol, Finding):
-            return [protocol]
-        ordering = Ordering(model, protocol)
+        ordered = self._timed("progress", "isl", lambda: self._ordered(model))
+        if isinstance(ordered, Finding):
+            return [ordered]
+        several, steps, order = ordered
         # In tensors two programs of a block meet as two blocks do; what a block keeps goes from one to the next.
-        handed = self._timed("progress", "isl", lambda: self._between_programs(model, protocol, ordering))
-        if isinstance(handed, Finding):
-            return [handed]
-        several, steps, order = handed
+        within = order if several is model else Ordering(model, lambda: Protocol(model))
 
         # Without its protocol, every order between roles is missing too: the protocol is what to mend.
         broken = any(f.verdict is Verdict.REFUTED for f in steps.findings)
@@ -104,7 +101,7 @@ class _Run:
             ("initialisation", "isl", lambda: initialisation.check(model, analysis)),
             ("progress", "isl", steps.check),
             ("races", "isl", lambda: [] if broken else races.check(several, order, self.kernel.shared)),
-            ("races", "isl", lambda: [] if broken else races.check(model, ordering, self.kernel.tensors)),
+            ("races", "isl", lambda: [] if broken else races.check(model, within, self.kernel.tensors)),
             ("races", "isl", lambda: inflight.check(several, order)),
             ("initialisation", "isl", lambda: [] if broken else beginning.initialised(several, order)),
             ("progress", "isl", lambda: [] if broken else beginning.finished(several, order)),
@@ -119,15 +116,11 @@ class _Run:
             findings += [result] if isinstance(result, Finding) else result
         return findings
 
-    def _between_programs(
-        self, model: Model, protocol: Protocol, ordering: Ordering
-    ) -> tuple[Model, Protocol, Ordering]:
-        """What order and progress are proved on: the same, unless a persistent block's programs take other steps."""
-        if not model.uneven:
-            return model, protocol, ordering
-        several = Window(model)
+    def _ordered(self, model: Model) -> tuple[Model, Protocol, Ordering]:
+        """What order and progress are proved on: `model`, unless a persistent block's programs take other steps."""
+        several = Window(model) if model.uneven else model
         steps = Protocol(several)
-        return several, steps, Ordering(several, steps)
+        return several, steps, Ordering(several, lambda: steps)
 
     def _timed(self, name: str, engine: str, work: Callable[[], T]) -> T | Finding:
         started = time.monotonic()
