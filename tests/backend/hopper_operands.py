@@ -108,7 +108,9 @@ def _loop(case: Case, body: tuple[Stmt, ...]) -> For:
 
 
 def _whole(case: Case, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    return (Programs(body),) if case.persistent else body
+    """The role's program; bulk stores are waited for at its end."""
+    read = (BulkWait(0, True),) if case.store and any(isinstance(s, BulkCommit) for s in body) else ()
+    return (Programs(body), *read) if case.persistent else (*body, *read)
 
 
 def _loads(case: Case, operand: int, stage: Expr) -> tuple[Stmt, ...]:

@@ -1,5 +1,6 @@
 // load_global_unaligned of the CUDA header on the host: every beginning, length and place, beside a loop over elements.
-// The header's text stands where the marker is; aligned words are read only if they hold something that is asked for.
+// The header's text stands where the marker is. Nothing is read behind the end; before the beginning only what shares
+// an aligned word of 16 bytes with the first element.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -16,21 +17,18 @@ uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y,
 unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
     return static_cast<unsigned>(((static_cast<std::uint64_t>(high) << 32) | low) >> (shift & 31));
 }
-unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned shift) {
-    if (shift >= 32) return low;
-    return static_cast<unsigned>((((static_cast<std::uint64_t>(high) << 32) | low) << shift) >> 32);
-}
 
-const char *first, *last;  // what may be read, to whole words of 16 bytes
+const char *first, *last;  // what there is to be read
 
 template <int N, class T> void load_global_if(bool p, const T* base, i64 offset, T* dst) {
     if (!p) return;
     const char* from = reinterpret_cast<const char*>(base + offset);
-    if (reinterpret_cast<std::uintptr_t>(from) % 16 || from + 16 <= first || from >= last) {
-        std::puts("a word without any element is read");
+    const int bytes = N * static_cast<int>(sizeof(T));
+    if (reinterpret_cast<std::uintptr_t>(from) % bytes || from + bytes <= first || from + bytes > last) {
+        std::puts("a word is read that is not there");
         std::exit(1);
     }
-    std::memcpy(dst, from, 16);
+    std::memcpy(dst, from, bytes);
 }
 namespace target {
 template <int N, class T> uint4& at(T* p) { return *reinterpret_cast<uint4*>(p); }
