@@ -151,7 +151,9 @@ KEPT: dict[str, Callable[[], Kernel]] = {
     "operands that no wgmma takes": lambda: gemm(dtype=float32, tile=(128, 64, 32)),
     "rows of half a warpgroup": lambda: gemm(tile=(32, 64, 64)),
     "computing warps of no warpgroup": lambda: gemm(tile=(128, 64, 64), num_warps=2),
-    "a product in a branch": lambda: edited(gemm(), Mma, lambda s: If(op("lt", Const(0), Param("M", int32)), (s,))),
+    "a product in either branch": lambda: edited(
+        gemm(), Mma, lambda s: If(op("lt", Const(0), Param("M", int32)), (s,), (s,))
+    ),
     "a tile that is read by hand": lambda: edited(gemm(), For, reading),
     "a loop around": lambda: replace(
         gemm(), body=tuple(For("i", Const(0), Const(2), 1, (s,)) if isinstance(s, For) else s for s in gemm().body)
