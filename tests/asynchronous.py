@@ -22,9 +22,12 @@ BOX_BYTES = 1024
 
 
 def kernel(family: str, target: str, warps: int, head: list[str], body: list[str]) -> Kernel:
-    """The kernel of these lines; empty ones count for nothing."""
+    """The kernel of these lines, its mbarriers initialised before its roles; empty lines count for nothing."""
     first = [f"kernel {family}", f"target {target}", f"warps {warps} of 32"]
-    lines = [*first, *head, "body {", *body, "}"]
+    made = [f"mbarrier_init {line.split()[1]}" for line in head if line.startswith("mbarrier ")]
+    start = [*made, "mbarrier_fence", "barrier"] if made else []
+    begun = [part for line in body for part in ((*start, line) if line == "roles {" else (line,))]
+    lines = [*first, *head, "body {", *begun, "}"]
     return parse_kernel("\n".join(line for line in lines if line) + "\n")
 
 

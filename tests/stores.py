@@ -14,7 +14,7 @@ def stores(draw: st.DrawFn) -> Kernel:
     programs = draw(st.integers(0, 2)) == 0
     buffers, warps = draw(st.integers(1, 4)), draw(st.sampled_from([1, 2, 4]))
     loop = trips(draw, 8, [buffers], programs=programs)
-    wrong = mistake(draw, "wait", "wait", "barrier", "fence", "commit", "slot", "late fence")
+    wrong = mistake(draw, "wait", "wait", "barrier", "fence", "commit", "slot", "late fence", "end")
     via = f"layout {ROWS[warps]}"
     column = draw(st.sampled_from(["c1", "c1 ^ 1", "31 - c1"]))
     inside = f"if {loop.row} + c0 < N"
@@ -43,7 +43,7 @@ def stores(draw: st.DrawFn) -> Kernel:
     if after:
         fenced = ["barrier"]
     first = [*free, load] if draw(st.booleans()) else [load, *free]
-    lines = [loop.head, *first, *fill, *fenced, *store, *after, "}"]
+    lines = [loop.head, *first, *fill, *fenced, *store, *after, "}", "" if wrong == "end" else "bulk_wait_read 0"]
     body = ["tag x[N, 32] = {row = c0, lane = c1}", "roles {", *role("storing", warps, 0, *lines), "}"]
     head = [
         "size N",

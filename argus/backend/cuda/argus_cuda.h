@@ -221,24 +221,22 @@ template <int N, class T> ARGUS_FN void load_global_or(bool p, const T* base, i6
 }
 
 // Two aligned words of 16 bytes have the vector's bytes among them. Where less than two words of the prefix are left, its
-// elements are read one by one, so that nothing is read behind it.
+// elements are read one by one, so that nothing is read behind it. Predicates, not branches: all vectors of a thread are
+// on their way before the first is shifted into place.
 template <int N, class T>
 ARGUS_FN void load_global_unaligned(bool p, int at, int end, const T* base, i64 offset, T* dst) {
     static_assert(N * sizeof(T) == 16, "vectors of 16 bytes");
     const unsigned left = p && at < end ? static_cast<unsigned>(end) - static_cast<unsigned>(at) : 0u;
-    if (left < 2 * N) {
-        uint4 none = make_uint4(0, 0, 0, 0);
-        target::at<N>(dst) = none;
-#pragma unroll
-        for (int i = 0; i < N; ++i) load_global_if<1>(static_cast<unsigned>(i) < left, base, offset + i, dst + i);
-        return;
-    }
+    const bool whole = left >= 2 * N;
     const auto address = reinterpret_cast<unsigned long long>(base + offset);
     const unsigned skip = static_cast<unsigned>(address) & 15u;
     const uint4* words = reinterpret_cast<const uint4*>(address - skip);
-    uint4 low, high = make_uint4(0, 0, 0, 0);
-    load_global_if<1>(true, words, 0, &low);
-    load_global_if<1>(skip > 0, words, 1, &high);
+    uint4 low = make_uint4(0, 0, 0, 0), high = low, few = low;
+    load_global_if<1>(whole, words, 0, &low);
+    load_global_if<1>(whole && skip > 0, words, 1, &high);
+    T* each = reinterpret_cast<T*>(&few);
+#pragma unroll
+    for (int i = 0; i < N; ++i) load_global_if<1>(!whole && static_cast<unsigned>(i) < left, base, offset + i, each + i);
     const bool two = skip & 8, one = skip & 4;
     const unsigned a[6] = {two ? low.z : low.x, two ? low.w : low.y, two ? high.x : low.z,
                            two ? high.y : low.w, two ? high.z : high.x, two ? high.w : high.y};
@@ -247,7 +245,7 @@ ARGUS_FN void load_global_unaligned(bool p, int at, int end, const T* base, i64 
     unsigned out[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) out[i] = __funnelshift_r(b[i], b[i + 1], (skip & 3) * 8);
-    target::at<N>(dst) = make_uint4(out[0], out[1], out[2], out[3]);
+    target::at<N>(dst) = make_uint4(out[0] | few.x, out[1] | few.y, out[2] | few.z, out[3] | few.w);
 }
 
 // A predicate, not a branch: lanes of a warp differ where rows are not aligned.
