@@ -69,7 +69,11 @@ def unaligned() -> str:
         cpp = TYPES[name]
         body = [
             f"alignas(16) {cpp} x[{n}];",
-            f"argus::load_global_unaligned<{n}>(p > t, t * {n}, q, a, argus::i64(t) * {n} + p, x);",
+            "argus::Words words[1];",
+            f"if (argus::is_amid<{n}>(p > t, t * {n}, q))",
+            f"    argus::load_words_amid<{n}>(p > t, a, argus::i64(t) * {n}, words[0]);",
+            f"else argus::load_words<{n}>(p > t, t * {n}, q, a, argus::i64(t) * {n} + p, words[0]);",
+            f"argus::shift_into_place<{n}>(words[0], x);",
             f"argus::store_global<{n}>(b, argus::i64(t) * {n}, x);",
         ]
         parameters = f"const {cpp}* ARGUS_RESTRICT a, {cpp}* ARGUS_RESTRICT b, int p, int q"

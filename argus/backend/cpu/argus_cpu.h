@@ -68,11 +68,19 @@ template <int N, class T> void load_global_or(bool p, const T* base, i64 offset,
     if (p) load_global<N>(base, offset, dst);
     else for (int i = 0; i < N; ++i) dst[i] = other;
 }
-template <int N, class T> void load_global_unaligned(bool p, int at, int end, const T* base, i64 offset, T* dst) {
+template <int N> bool is_amid(bool p, int at, int end) { return !p || (at < end && i64(end) - at >= 2 * N); }
+struct Words {
+    unsigned char bytes[16];
+};
+template <int N, class T> void load_words(bool p, int at, int end, const T* base, i64 offset, Words& to) {
+    memset(to.bytes, 0, 16);
     for (int i = 0; i < N; ++i)
-        if (p && at + static_cast<i64>(i) < end) dst[i] = base[offset + i];
-        else memset(&dst[i], 0, sizeof(T));
+        if (p && at + static_cast<i64>(i) < end) memcpy(&to.bytes[i * sizeof(T)], &base[offset + i], sizeof(T));
 }
+template <int N, class T> void load_words_amid(bool p, const T* base, i64 offset, Words& to) {
+    load_words<N>(p, 0, N, base, offset, to);
+}
+template <int N, class T> void shift_into_place(const Words& from, T* dst) { memcpy(dst, from.bytes, 16); }
 template <int N, class T> void store_global(T* base, i64 offset, const T* src) {
     detail::check_aligned<N * sizeof(T)>(base + offset, "store_global");
     detail::move<N * sizeof(T)>(base + offset, src);

@@ -220,32 +220,54 @@ template <int N, class T> ARGUS_FN void load_global_or(bool p, const T* base, i6
     load_global_if<N>(p, base, offset, dst);
 }
 
-// Two aligned words of 16 bytes have the vector's bytes among them. Where less than two words of the prefix are left, its
-// elements are read one by one, so that nothing is read behind it. Predicates, not branches: all vectors of a thread are
-// on their way before the first is shifted into place.
+// Whether two aligned words of 16 bytes that a vector of N elements lies in are inside, or nothing is read at all.
+template <int N> ARGUS_FN bool is_amid(bool p, int at, int end) {
+    return !p || (at < end && static_cast<unsigned>(end) - static_cast<unsigned>(at) >= 2u * N);
+}
+
+// What a vector of 16 bytes is made of: bytes `skip` to `skip` + 15 of two words.
+struct Words {
+    uint4 low, high;
+    unsigned skip;
+};
+
+// Two aligned words around the vector, zeros where not p.
+template <int N, class T> ARGUS_FN void load_words_amid(bool p, const T* base, i64 offset, Words& to) {
+    static_assert(N * sizeof(T) == 16, "vectors of 16 bytes");
+    const auto address = reinterpret_cast<unsigned long long>(base + offset);
+    to.skip = static_cast<unsigned>(address) & 15u;
+    to.low = to.high = make_uint4(0, 0, 0, 0);
+    const uint4* words = reinterpret_cast<const uint4*>(address - to.skip);
+    load_global_if<1>(p, words, 0, &to.low);
+    load_global_if<1>(p && to.skip > 0, words, 1, &to.high);
+}
+
+// The vector itself, element by element, so that nothing is read behind the end.
 template <int N, class T>
-ARGUS_FN void load_global_unaligned(bool p, int at, int end, const T* base, i64 offset, T* dst) {
+ARGUS_FN void load_words(bool p, int at, int end, const T* base, i64 offset, Words& to) {
     static_assert(N * sizeof(T) == 16, "vectors of 16 bytes");
     const unsigned left = p && at < end ? static_cast<unsigned>(end) - static_cast<unsigned>(at) : 0u;
-    const bool whole = left >= 2 * N;
-    const auto address = reinterpret_cast<unsigned long long>(base + offset);
-    const unsigned skip = static_cast<unsigned>(address) & 15u;
-    const uint4* words = reinterpret_cast<const uint4*>(address - skip);
-    uint4 low = make_uint4(0, 0, 0, 0), high = low, few = low;
-    load_global_if<1>(whole, words, 0, &low);
-    load_global_if<1>(whole && skip > 0, words, 1, &high);
-    T* each = reinterpret_cast<T*>(&few);
+    alignas(16) T each[N];
+    target::at<N>(each) = make_uint4(0, 0, 0, 0);
 #pragma unroll
-    for (int i = 0; i < N; ++i) load_global_if<1>(!whole && static_cast<unsigned>(i) < left, base, offset + i, each + i);
-    const bool two = skip & 8, one = skip & 4;
+    for (int i = 0; i < N; ++i) load_global_if<1>(static_cast<unsigned>(i) < left, base, offset + i, each + i);
+    to.low = target::at<N>(each);
+    to.high = make_uint4(0, 0, 0, 0);
+    to.skip = 0;
+}
+
+// Apart from the loads, so that those of other vectors are on their way meanwhile.
+template <int N, class T> ARGUS_FN void shift_into_place(const Words& from, T* dst) {
+    const uint4 low = from.low, high = from.high;
+    const bool two = from.skip & 8, one = from.skip & 4;
     const unsigned a[6] = {two ? low.z : low.x, two ? low.w : low.y, two ? high.x : low.z,
                            two ? high.y : low.w, two ? high.z : high.x, two ? high.w : high.y};
     const unsigned b[5] = {one ? a[1] : a[0], one ? a[2] : a[1], one ? a[3] : a[2], one ? a[4] : a[3],
                            one ? a[5] : a[4]};
     unsigned out[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) out[i] = __funnelshift_r(b[i], b[i + 1], (skip & 3) * 8);
-    target::at<N>(dst) = make_uint4(out[0] | few.x, out[1] | few.y, out[2] | few.z, out[3] | few.w);
+    for (int i = 0; i < 4; ++i) out[i] = __funnelshift_r(b[i], b[i + 1], (from.skip & 3) * 8);
+    target::at<N>(dst) = make_uint4(out[0], out[1], out[2], out[3]);
 }
 
 // A predicate, not a branch: lanes of a warp differ where rows are not aligned.

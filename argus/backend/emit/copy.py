@@ -126,17 +126,16 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
     _check_vector(domain.layout, stmt.vector, cell, memory, stmt.span)
     _check_registers(domain, fragment, register, stmt.vector)
     used: list[Access | Elem] = [register, *reads(stmt.mask, *cell.index)]
+    if isinstance(memory, Tensor) and stmt.instr is not None and INSTRUCTIONS[stmt.instr].unaligned:
+        _unaligned(stmt, memory, domain, used, writer)
+        return
     with writer.block("" if load else holders(domain.layout, writer, stmt.span)):
         for each in domain.iterations(used):
             printer = Printer(writer, each)
             mask = None if stmt.mask is None else printer.text(stmt.mask)
             other = None if stmt.other is None else printer.text(stmt.other)
             pointer = f"&{printer.register(register)}"
-            if isinstance(memory, Tensor) and stmt.instr is not None and INSTRUCTIONS[stmt.instr].unaligned:
-                base, offset = global_address(memory, cell.index, each)
-                inside = _inside(stmt, domain, printer)
-                writer.line(f"argus::load_global_unaligned<{stmt.vector}>({inside}, {base}, {offset}, {pointer});")
-            elif isinstance(memory, Tensor):
+            if isinstance(memory, Tensor):
                 base, offset = global_address(memory, cell.index, each)
                 writer.line(_global(load, stmt.vector, mask, f"{base}, {offset}", pointer, other))
             else:
@@ -148,6 +147,29 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
                     _guarded(writer, f"!({mask})", _fill(first, other, stmt.vector))
 
 
+def _unaligned(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | Elem], writer: Writer) -> None:
+    """Vectors that begin anywhere: by whole words if all of the thread's are amid the inside, else by elements."""
+    name, vector = writer.names[stmt.dst.obj], stmt.vector
+    with writer.braces():
+        writer.line(f"argus::Words words[{domain.layout.num_values // vector}];")
+        writer.line("bool amid = true;")
+        for each in domain.iterations(used):
+            printer = Printer(writer, each)
+            writer.line(f"amid = amid & argus::is_amid<{vector}>({', '.join(_inside(stmt, domain, printer))});")
+        for amid in (True, False):
+            with writer.block("if (amid)" if amid else "else"):
+                for each in domain.iterations(used):
+                    printer = Printer(writer, each)
+                    some, *place = _inside(stmt, domain, printer)
+                    which, inside = ("_amid", some) if amid else ("", ", ".join((some, *place)))
+                    base, offset = global_address(memory, stmt.src.index, each)
+                    to = f"words[(&{printer.register(stmt.dst)} - {name}) / {vector}]"
+                    writer.line(f"argus::load_words{which}<{vector}>({inside}, {base}, {offset}, {to});")
+        for each in domain.iterations(used):
+            register = Printer(writer, each).register(stmt.dst)
+            writer.line(f"argus::shift_into_place<{vector}>(words[(&{register} - {name}) / {vector}], &{register});")
+
+
 def _global(load: bool, vector: int, mask: str | None, place: str, pointer: str, other: str | None) -> str:
     name = "load" if load else "store"
     if mask is None:
@@ -157,7 +179,7 @@ def _global(load: bool, vector: int, mask: str | None, place: str, pointer: str,
     return f"argus::{name}_global_if<{vector}>({mask}, {place}, {pointer});"
 
 
-def _inside(stmt: Copy, domain: Domain, printer: Printer) -> str:
+def _inside(stmt: Copy, domain: Domain, printer: Printer) -> tuple[str, str, str]:
     """Whether a vector has elements inside, the place of the first, and the place where the inside ends."""
     axis = next((m.dim for m in domain.layout.values if m.extent > 1), None)
     found = None if axis is None else prefix(stmt.mask, axis)
@@ -166,8 +188,8 @@ def _inside(stmt: Copy, domain: Domain, printer: Printer) -> str:
                       "mask by `index < n` alone, and fill with zeros")  # fmt: skip
     some = "true" if found.rest is None else printer.text(found.rest)
     if found.place is None or found.bound is None:
-        return f"{some}, 0, {stmt.vector}"
-    return f"{some}, {printer.text(found.place)}, {printer.text(found.bound)}"
+        return some, "0", str(stmt.vector)
+    return some, printer.text(found.place), printer.text(found.bound)
 
 
 def _guarded(writer: Writer, mask: str | None, call: str) -> None:

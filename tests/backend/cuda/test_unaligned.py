@@ -9,20 +9,28 @@ from typing import Any
 import argus.backend.cuda
 
 HERE = Path(__file__).parent
+NAMES = ("is_amid", "load_words_amid", "load_words", "shift_into_place")
+
+
+HEADER = (Path(argus.backend.cuda.__file__).parent / "argus_cuda.h").read_text(encoding="utf-8")
 
 
 def function(name: str) -> str:
     """The text of a function template of the CUDA header."""
-    text = (Path(argus.backend.cuda.__file__).parent / "argus_cuda.h").read_text(encoding="utf-8")
-    place = text.index(f" {name}(")
-    return text[text.rindex("template <", 0, place) : text.index("\n}\n", place) + 3]
+    place = HEADER.index(f" {name}(")
+    return HEADER[HEADER.rindex("template <", 0, place) : HEADER.index("\n}\n", place) + 3]
+
+
+def words() -> str:
+    """The text of what they pass on."""
+    place = HEADER.index("struct Words {")
+    return HEADER[place : HEADER.index("};\n", place) + 3]
 
 
 def test_every_beginning_length_and_place(tmp_path: Path, require_tool: Any) -> None:
     compiler = require_tool("g++", "clang++", "c++")
-    program = (
-        (HERE / "unaligned.cpp").read_text(encoding="utf-8").replace("// HEADER", function("load_global_unaligned"))
-    )
+    text = "\n".join([words(), *map(function, NAMES)])
+    program = (HERE / "unaligned.cpp").read_text(encoding="utf-8").replace("// HEADER", text)
     (tmp_path / "test.cpp").write_text(program, encoding="utf-8")
     built = [str(compiler), "-std=c++17", "-O1", "-fno-strict-aliasing", "test.cpp", "-o", "test"]
     subprocess.run(built, cwd=tmp_path, check=True)

@@ -1,4 +1,4 @@
-// load_global_unaligned of the CUDA header on the host: every beginning, length and place, beside a loop over elements.
+// Unaligned loads of the CUDA header on the host: every beginning, length and place, beside a loop over elements.
 // The header's text stands where the marker is. Nothing is read behind the end; before the beginning only what shares
 // an aligned word of 16 bytes with the first element.
 #include <cstdint>
@@ -48,7 +48,10 @@ template <class T, int N> void check() {
                     last = reinterpret_cast<const char*>(base + length);
                     alignas(16) T found[N];
                     std::memset(found, 0xaa, sizeof found);
-                    load_global_unaligned<N>(p, place, length, base, static_cast<i64>(place), found);
+                    Words words;
+                    if (is_amid<N>(p, place, length)) load_words_amid<N>(p, base, static_cast<i64>(place), words);
+                    else load_words<N>(p, place, length, base, static_cast<i64>(place), words);
+                    shift_into_place<N>(words, found);
                     for (int i = 0; i < N; ++i) {
                         T wanted = 0;
                         if (p && place + i < length) std::memcpy(&wanted, base + place + i, sizeof wanted);
