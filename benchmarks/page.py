@@ -70,7 +70,7 @@ TABLES: dict[str, Columns] = {
         "of the copy": _column("of copy", 2),
         "of the better peer": _bold("speed / best peer"),
     },
-    "launch": {"what": _column("what"), "µs": _column("median us", 1)},
+    "launch": {"what": lambda r: f"`{r['what']}`", "µs": _column("median us", 1)},
     "conflicts": {
         "kernel": _column("kernel"),
         "access": _column("access"),
