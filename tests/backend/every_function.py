@@ -11,6 +11,10 @@ EIGHT_BITS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnu
 UNARY = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "floor", "ceil")
 
 
+CORNERS = ("t", "t, 1", "t, 1, 2", "t, 1, 2, 3", "t, 1, 2, 3, 4")
+"""Coordinates of boxes of 1 to 5 dimensions."""
+
+
 def kernel(name: str, parameters: str, body: list[str], shared: int = 0) -> str:
     """One entry point; `t` is the thread's index."""
     head = [f"ARGUS_SHARED(smem, {shared});"] if shared else []
@@ -158,7 +162,6 @@ def products(architectures: tuple[str, ...]) -> str:
 
 def hopper() -> str:
     """mbarriers, bulk copies of every rank, asynchronous products of every width and type, roles; to be compiled."""
-    corners = ["t", "t, 1", "t, 1, 2", "t, 1, 2, 3", "t, 1, 2, 3, 4"]
     body = [
         "argus::tma_prefetch(map);",
         "if (t == 0) {",
@@ -168,8 +171,8 @@ def hopper() -> str:
         "argus::barrier();",
         "if (argus::uniform(t / 32) == 0) {",
         "    argus::mbarrier_expect(smem, 0, 128);",
-        *(f"    argus::tma_load(smem, 1024, 0, map, {corner});" for corner in corners),
-        *(f"    argus::tma_store(smem, 1024, map, {corner});" for corner in corners),
+        *(f"    argus::tma_load(smem, 1024, 0, map, {corner});" for corner in CORNERS),
+        *(f"    argus::tma_store(smem, 1024, map, {corner});" for corner in CORNERS),
         "    argus::bulk_commit();",
         "    int again = t;",
         "    argus::anew(again);",
@@ -187,12 +190,6 @@ def hopper() -> str:
     ]
     parameters = "ARGUS_GRID_CONSTANT argus::TensorMap map"
     kernels = [kernel("bulk", parameters, body, 4096)]
-    body = [
-        "argus::cluster_barrier();",
-        *(f"argus::tma_load_multicast<2>(smem, 1024, 0, map, {corner});" for corner in corners),
-        "argus::mbarrier_arrive_cluster<2>(smem, 0);",
-    ]
-    kernels.append(kernel("cluster", parameters, body, 4096))
     for row in WGMMA.values():
         for dtype in row.operands:
             values = row.c.num_values
@@ -283,12 +280,24 @@ def arithmetic() -> str:
     return "\n".join(kernels)
 
 
-def source(target: str, architectures: tuple[str, ...]) -> str:
-    """All of it for one target: "cuda" or "hip", with the instruction-table keys of the architecture."""
+def clusters() -> str:
+    """What reaches other blocks, which the host has none of: there a cluster is one block."""
+    body = [
+        "argus::cluster_barrier();",
+        *(f"argus::tma_load_multicast<2>(smem, 1024, 0, map, {corner});" for corner in CORNERS),
+        "argus::mbarrier_arrive_cluster<2>(smem, 0);",
+    ]
+    return kernel("cluster", "ARGUS_GRID_CONSTANT argus::TensorMap map", body, 4096)
+
+
+def source(target: str, architectures: tuple[str, ...], host: bool = False) -> str:
+    """All of it for one target: "cuda" or "hip", with the instruction-table keys of the architecture; for its compiler,
+    or for the `host`'s."""
     parts = [ids(), copies(), exchanges(), casts(), arithmetic(), products(architectures)]
     if target == "hip":
         parts.append(waves())
     if target == "cuda":
         parts += [asynchronous(), unaligned(), matrices(store="sm_90a" in architectures)]
         parts += [hopper()] if "sm_90a" in architectures else []
+        parts += [clusters()] if "sm_90a" in architectures and not host else []
     return "\n".join(parts)

@@ -270,8 +270,12 @@ template <int N, class T> ARGUS_FN void shift_into_place(const Words& from, T* d
     target::at<N>(dst) = make_uint4(out[0], out[1], out[2], out[3]);
 }
 
-// A predicate, not a branch: lanes of a warp differ where rows are not aligned.
+// A predicate, not a branch: lanes of a warp differ where rows are not aligned. Before sm_90, where nothing keeps stores
+// behind `begin`, they are left to the compiler, which needs fewer registers then.
 template <int N, class T> ARGUS_FN void store_global_if(bool p, T* base, i64 offset, const T* src) {
+#if __CUDA_ARCH__ < 900
+    if (p) target::at<N>(base + offset) = target::at<N>(src);
+#else
     constexpr int bytes = N * static_cast<int>(sizeof(T));
     const auto address = target::global_address(base + offset);
     const auto from = target::at<N>(src);
@@ -291,6 +295,7 @@ template <int N, class T> ARGUS_FN void store_global_if(bool p, T* base, i64 off
     } else if (p) {  // bytes of one word, which the compiler takes out of it where it stores them
         target::at<N>(base + offset) = from;
     }
+#endif
 }
 
 template <int N, class T> ARGUS_FN void store_global(T* base, i64 offset, const T* src) {

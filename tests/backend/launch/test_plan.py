@@ -46,7 +46,7 @@ class Recorder:
 
         return encode
 
-    def resident(self, threads: int, shared_bytes: int) -> int:
+    def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
         return 3
 
     def prepare(
