@@ -54,9 +54,9 @@ _WARPGROUP = 4  # warps
 _ATOM = 1024  # bytes: shared tiles keep their place in the pattern of the swizzle
 
 
-def rank_in_cluster(kernel: Kernel) -> Expr:
-    """The number of a block within its cluster, from its program."""
-    return op("mod", ProgramId(0), Const(kernel.cluster))
+def rank_in_cluster(cluster: int) -> Expr:
+    """The number of a block within its cluster of that many, from its program."""
+    return op("mod", ProgramId(0), Const(cluster))
 
 
 def clusters(extent: Expr, cluster: int) -> Expr | None:
@@ -72,6 +72,20 @@ def clusters(extent: Expr, cluster: int) -> Expr | None:
             return None
 
 
+def grid_of_clusters(kernel: Kernel) -> tuple[Expr, ...]:
+    """The extents of a kernel's grid, in clusters along axis 0; () if it declares none."""
+    if not kernel.grid:
+        return ()
+    along = clusters(kernel.grid[0], kernel.cluster)
+    assert along is not None
+    return (along, *kernel.grid[1:])
+
+
+def group_of_clusters(kernel: Kernel) -> int:
+    """Rows of clusters that are walked at a time."""
+    return max(1, kernel.group // kernel.cluster)
+
+
 def unite(kernel: Kernel) -> Kernel:
     """A well-formed explicit kernel with each cluster as one block; a kernel without clusters as it is."""
     if kernel.cluster == 1:
@@ -80,9 +94,6 @@ def unite(kernel: Kernel) -> Kernel:
     warps = -(-kernel.num_warps // _WARPGROUP) * _WARPGROUP
     ends = [*(_end_of_tile(s) for s in kernel.shared), *(_end_of_mbarriers(b) for b in kernel.barriers)]
     room = -(-max(ends, default=0) // _ATOM) * _ATOM
-    grid = kernel.grid or ()
-    along = clusters(grid[0], count)
-    assert along is not None
     body: list[Stmt] = []
     for stmt in kernel.body:
         if isinstance(stmt, Roles):
@@ -94,8 +105,8 @@ def unite(kernel: Kernel) -> Kernel:
             body.append(replace(stmt, scope="block") if isinstance(stmt, Barrier) else stmt)
     return replace(
         kernel,
-        grid=(along, *grid[1:]),
-        group=max(1, kernel.group // count),
+        grid=grid_of_clusters(kernel),
+        group=group_of_clusters(kernel),
         num_warps=count * warps,
         shared=tuple(
             replace(s, name=_name(s.name, rank), offset=_moved(s.offset, rank * room))

@@ -21,8 +21,8 @@ from argus.backend.emit.registers import register_layout
 from argus.backend.emit.scope import Writer
 from argus.backend.emit.waves import emit_wave_step
 from argus.ir import visit
-from argus.ir.cluster import clusters
-from argus.ir.expr import Const, Expr, coords
+from argus.ir.cluster import grid_of_clusters, group_of_clusters
+from argus.ir.expr import Const, coords
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
@@ -110,8 +110,8 @@ def _head(kernel: Kernel, writer: Writer) -> None:
         for b in kernel.barriers:
             writer.line(f"// smem + {b.offset}: {b.name}, mbarriers: {b.count}, arrivals: {b.arrivals}")
     if kernel.group > 1 and not kernel.persistent:
-        rows, columns = (Printer(writer).text(extent) for extent in _in_clusters(kernel))
-        order = str(kernel.group) if kernel.cluster == 1 else f"{_group(kernel)}, {kernel.cluster}"
+        rows, columns = (Printer(writer).text(extent) for extent in grid_of_clusters(kernel))
+        order = str(kernel.group) if kernel.cluster == 1 else f"{group_of_clusters(kernel)}, {kernel.cluster}"
         writer.line(f"const auto [block0, block1] = argus::grouped_block_ids<{order}>({rows}, {columns});")
     own = used(tuple(s for s in kernel.body if not isinstance(s, Roles)))
     fragments = tuple(f for f in kernel.fragments if not roles or f.name in own)
@@ -257,7 +257,7 @@ def _programs(stmt: Programs, writer: Writer) -> None:
     What depends on the thread or on the program is computed anew for each program, and not before something needs it:
     kept any longer, it would take registers from products in flight, and ptxas makes those wait for one another.
     """
-    extents = [Printer(writer).text(extent, ATOM) for extent in _in_clusters(writer.kernel)]
+    extents = [Printer(writer).text(extent, ATOM) for extent in grid_of_clusters(writer.kernel)]
     if not extents:
         raise problem("not-explicit", "a persistent kernel declares no grid", stmt.span)
     cluster = writer.kernel.cluster
@@ -306,7 +306,7 @@ def _program_ids(extents: list[str], writer: Writer) -> None:
     kernel = writer.kernel
     first = "block0" if kernel.cluster == 1 else "cluster0"
     if kernel.group > 1:
-        ids = f"argus::grouped_program<{_group(kernel)}>(program, {', '.join(extents)})"
+        ids = f"argus::grouped_program<{group_of_clusters(kernel)}>(program, {', '.join(extents)})"
         writer.line(f"const auto [{first}, block1] = {ids};")
     else:
         rest = "program"
@@ -317,20 +317,6 @@ def _program_ids(extents: list[str], writer: Writer) -> None:
     if kernel.cluster > 1:
         within = f"argus::block_id<0>() % {kernel.cluster}"
         writer.line(f"const int block0 = cluster0 * {kernel.cluster} + {within};")
-
-
-def _in_clusters(kernel: Kernel) -> tuple[Expr, ...]:
-    """The extents of the grid, in clusters along axis 0."""
-    if not kernel.grid:
-        return ()
-    along = clusters(kernel.grid[0], kernel.cluster)
-    assert along is not None
-    return (along, *kernel.grid[1:])
-
-
-def _group(kernel: Kernel) -> int:
-    """Rows of clusters that are walked at a time."""
-    return max(1, kernel.group // kernel.cluster)
 
 
 def _branch(stmt: If, writer: Writer) -> None:

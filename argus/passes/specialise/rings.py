@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from argus.ir.cluster import MULTICAST
+from argus.ir.cluster import MULTICAST, rank_in_cluster
 from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, ProgramId, coords, op, rewrite, walk
 from argus.ir.nodes import (
     Access,
@@ -203,7 +203,7 @@ def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[Copy]:
 def _share(copy: Copy, cluster: int) -> Copy:
     """The rows of the box that this block brings to all blocks of its cluster."""
     rows = copy.shape[0] // cluster
-    start = op("mul", op("mod", ProgramId(0), Const(cluster)), Const(rows))
+    start = op("mul", rank_in_cluster(cluster), Const(rows))
     return replace(
         copy,
         dst=Access(copy.dst.obj, (op("add", start, Coord(0)), *copy.dst.index[1:])),
