@@ -142,6 +142,14 @@ template <int N, class T> ARGUS_FN const word<N, T>& at(const T* p) {
 template <class T> ARGUS_FN unsigned* words(T* p) { return reinterpret_cast<unsigned*>(p); }
 template <class T> ARGUS_FN const unsigned* words(const T* p) { return reinterpret_cast<const unsigned*>(p); }
 
+// A tensor of tf32 is one of float32, whose last 13 bits the products drop: rounded before, they lose half as much and
+// towards no side.
+ARGUS_FN unsigned nearest_tf32(unsigned bits) {
+    unsigned result;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(result) : "f"(float_of(bits)));
+    return result;
+}
+
 }  // namespace target
 
 // ---- launches and ids
@@ -328,6 +336,12 @@ template <int N, class T> ARGUS_FN void load_shared(shared_t smem, int offset, T
 }
 
 template <int N, class T> ARGUS_FN void store_shared(shared_t smem, int offset, const T* src) {
+    if constexpr (detail::same<T, tf32>) {
+        alignas(16) unsigned rounded[N];
+#pragma unroll
+        for (int i = 0; i < N; ++i) rounded[i] = target::nearest_tf32(src[i].bits);
+        return store_shared<N>(smem, offset, rounded);
+    }
     constexpr int bytes = N * static_cast<int>(sizeof(T));
     const unsigned address = smem + offset;
     const auto from = target::at<N>(src);
@@ -448,7 +462,12 @@ template <class A, class B> ARGUS_FN void mma_m16n8k16(float* d, const A* a, con
 
 template <class A, class B> ARGUS_FN void mma_m16n8k8(float* d, const A* a, const B* b) {
     static_assert(detail::same<A, tf32> && detail::same<B, tf32>, "operands: tf32");
-    target::mma_tf32(d, target::words(a), target::words(b));
+    unsigned ra[4], rb[2];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) ra[i] = target::nearest_tf32(target::words(a)[i]);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) rb[i] = target::nearest_tf32(target::words(b)[i]);
+    target::mma_tf32(d, ra, rb);
 }
 
 template <class A, class B> ARGUS_FN void mma_m16n8k32(int* d, const A* a, const B* b) {

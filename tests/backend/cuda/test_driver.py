@@ -15,7 +15,7 @@ from argus.backend.launch.array import array
 from argus.backend.launch.bind import Described, bind
 from argus.backend.launch.plan import Plan
 from argus.diagnostic import LaunchError, ToolchainError
-from argus.ir.types import bfloat16
+from argus.ir.types import DType, bfloat16, float32, tfloat32
 from tests.backend.launch.test_plan import BULK, GEMM, bulk_operands, operands, values
 
 
@@ -165,11 +165,13 @@ def words(made: Any) -> list[int]:
     return [int.from_bytes(bytes(made)[i : i + 8], "little") for i in range(0, 128, 8)]
 
 
-def encode(f: CudaFunction, address: int, extents: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
+def encode(
+    f: CudaFunction, address: int, extents: tuple[int, ...], strides: tuple[int, ...], dtype: DType = bfloat16
+) -> list[int]:
     box = (1, 128, 64)[-len(extents) :]
     room = ctypes.create_string_buffer(128 + 64)
     start = -ctypes.addressof(room) % 64
-    write = f.describe(Described("a_map0", "a", 0, bfloat16, extents, strides, box, 128))
+    write = f.describe(Described("a_map0", "a", 0, dtype, extents, strides, box, 128))
     write(address, ctypes.addressof(room) + start)
     return words(room.raw[start : start + 128])
 
@@ -177,6 +179,12 @@ def encode(f: CudaFunction, address: int, extents: tuple[int, ...], strides: tup
 def test_a_tensor_map_is_described_innermost_dimension_first(driver: Driver) -> None:
     made = encode(function(driver), 4096, (3, 100, 200), (50000, 400, 2))
     assert made == [1, 3, 4096, 3, 200, 64, 1, 100, 128, 1, 3, 1, 1, 400, 50000, 0]
+
+
+def test_only_numbers_of_tf32_are_converted_on_their_way(driver: Driver) -> None:
+    """CUtensorMapDataType: 2 is unsigned of 32 bits, 11 tf32."""
+    kinds = [encode(function(driver), 4096, (128, 64), (256, 4), dtype)[0] for dtype in (float32, tfloat32)]
+    assert kinds == [2, 11]
 
 
 def test_an_empty_tensor_is_described_as_a_zero(driver: Driver) -> None:
