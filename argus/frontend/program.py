@@ -50,8 +50,8 @@ def grid(call: CallSite) -> Value:
     context.cluster = _cluster(call)
     # Programs that fill up the last cluster: nothing tells them from the others.
     extents = (_in_clusters(extents[0], context.cluster), *extents[1:])
-    context.grid, context.group = extents, _group(call, len(names))
     context.persistent = arguments.flag(call, "persistent")
+    context.grid, context.group = extents, _group(call, len(names))
     context.schedule = _schedule(call)
     ids = tuple(Tile((), int32, ProgramId(axis)) for axis in range(len(names)))
     return ids[0] if len(ids) == 1 else TupleValue(ids)
@@ -72,12 +72,12 @@ def _schedule(call: CallSite) -> str:
 def _group(call: CallSite, axes: int) -> int:
     """How many rows of the grid are walked at a time."""
     group = arguments.integer(call, "group", 1)
-    if group > 1 and axes != 2:
+    if group > 1 and axes not in ((2, 3) if call.context.persistent else (2,)):
         call.context.fail(
             "bad-grid",
             f"`group` walks rows of a grid of two axes, and this grid has {axes}",
             call.spans["group"],
-            "declare two axes, or leave `group` out",
+            "declare two axes, or three of a persistent grid, or leave `group` out",
         )
     if group >= 2**31:
         call.context.fail(

@@ -691,9 +691,9 @@ class Kernel:
     `sizes` are the symbolic extents, in order of appearance: each `Param(name, int32)` in [0, MAX_EXTENT].
     Output tensors (those written) overlap no other tensor: a precondition, checked at launch.
     `target` is "cpu", "sm_80", "sm_90a", "gfx942" in explicit IR.
-    `group`: blocks run in an order that walks `group` rows (axis 0) of a grid of two axes at a time, column by column,
-    which keeps what they share in the cache. Program ids are a bijection of the hardware's block ids, so nothing that
-    is proved depends on it.
+    `group`: blocks run in an order that walks `group` rows of the grid at a time, column by column, which keeps what
+    they share in the cache. Rows are axis 0 of a grid of two axes; of a persistent grid of three, axes 0 and 1, where 0
+    counts fastest. Program ids are a bijection of the hardware's block ids, so nothing that is proved depends on it.
     `persistent` (policy): no more blocks are launched than run at once, and each runs several programs (`Programs`).
     `cluster`: that many blocks, of programs that follow one another along axis 0 from a multiple of `cluster` on, run
     at the same time and reach each other's shared memory. The extent of axis 0 is a multiple of it, written as one.

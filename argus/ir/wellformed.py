@@ -118,7 +118,8 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
         if not 1 <= len(kernel.grid) <= 3:
             yield f"a grid has 1 to 3 axes, not {len(kernel.grid)}", kernel.span
         yield from _exprs(kernel.grid, launch, kernel.span)
-    if not 1 <= kernel.group < 2**31 or (kernel.group > 1 and len(kernel.grid or ()) != 2):
+    axes = (2, 3) if kernel.persistent else (2,)
+    if not 1 <= kernel.group < 2**31 or (kernel.group > 1 and len(kernel.grid or ()) not in axes):
         yield f"this grid is not walked {kernel.group} rows at a time", kernel.span
     if kernel.persistent and kernel.grid is None:
         yield "a kernel without a grid has no programs to share out", kernel.span

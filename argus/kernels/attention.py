@@ -19,7 +19,7 @@ LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
 HEAD_SIZES = (64, 128)
 _SQUARE = {"BLOCK_M": 128, "BLOCK_N": 128, "STAGES": 2, "num_warps": 8}
-_TALL = {"BLOCK_M": 192, "BLOCK_N": 80, "STAGES": 2, "num_warps": 12}
+_TALL = {"BLOCK_M": 192, "BLOCK_N": 80, "STAGES": 2, "HEADS": 66, "num_warps": 12}
 _ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "VALUES": False, "num_warps": 4}
 """The values are proved on request here: products of single warps come in so many pieces that it takes ten seconds."""
 _LONG = 2048
@@ -57,11 +57,13 @@ def attention_forward(
     BLOCK_N: al.constexpr = 128,
     STAGES: al.constexpr = 2,
     VALUES: al.constexpr = True,
+    HEADS: al.constexpr = 33,
 ):
     """`o = softmax(q @ k.T * scale) @ v` for every head, `scale` times log2(e); `lse` the log-sum-exp of each row.
 
-    GROUP heads of q share one of k and v. Causal: row i sees the keys up to i + N - M. Without VALUES the proof is of
-    which elements are combined, by tags, and not of the values.
+    GROUP heads of q share one of k and v. Causal: row i sees the keys up to i + N - M; programs go through all rows of
+    HEADS heads before the next ones. Without VALUES the proof is of which elements are combined, by tags, and not of
+    the values.
     """
     B, H, M = q.shape[0], q.shape[1], q.shape[2]
     HK, N = k.shape[1], k.shape[2]
@@ -92,8 +94,11 @@ def attention_forward(
                 )
             ),
         )
-    if CAUSAL:  # the longest rows of all heads first: blocks share out programs that get shorter and shorter
-        head, batch, block = al.grid(H, B, al.cdiv(M, BLOCK_M), persistent=True)
+    # Causal: some heads at a time, whose keys and values stay in the cache; of these the longest rows first. HEADS is a
+    # quarter of the 132 multiprocessors: four blocks of rows of these heads are a round of programs, and rounds that go
+    # back and forth come out even within the group.
+    if CAUSAL:
+        head, batch, block = al.grid(H, B, al.cdiv(M, BLOCK_M), group=HEADS, persistent=True)
         m0 = (al.num_programs(2) - 1 - block) * BLOCK_M
         ends = al.minimum(m0 + al.arange(BLOCK_M) + (N - M) + 1, N)
         whole = al.minimum(m0 + (N - M) + 1, N)

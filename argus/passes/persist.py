@@ -29,7 +29,8 @@ def persist(kernel: Kernel) -> Kernel:
         unfit = Unfit("none of its loops has producer warps", kernel.span, "give its loop producer_warps=4")
         told = bool(kernel.remarks) or "sm_90a" not in target_of(kernel).architectures
         remarks = () if told else (unfit.remark("every program has a block of its own"),)
-        return replace(kernel, persistent=False, remarks=(*kernel.remarks, *remarks))
+        group = kernel.group if len(kernel.grid or ()) == 2 else 1  # of three axes only programs are walked in groups
+        return replace(kernel, persistent=False, group=group, remarks=(*kernel.remarks, *remarks))
     found = kernel.body[position]
     assert isinstance(found, Roles)
     roles = tuple(replace(r, body=(Programs(r.body, span=r.span),)) for r in found.roles)

@@ -150,9 +150,10 @@ def walk_grid(grid: tuple[int, ...], group: int) -> list[tuple[int, ...]]:
     """The program ids of a grid in order: axis 0 first, or `group` rows at a time, column by column."""
     if group == 1 or 0 in grid:
         return [index[::-1] for index in product(*(range(n) for n in reversed(grid)))]
-    rows, columns = grid
-    starts = range(0, rows, group)
-    return [(row, column) for s in starts for column in range(columns) for row in range(s, min(s + group, rows))]
+    *leading, columns = grid
+    rows = [index[::-1] for index in product(*(range(n) for n in reversed(leading)))]
+    starts = range(0, len(rows), group)
+    return [(*row, column) for s in starts for column in range(columns) for row in rows[s : s + group]]
 
 
 def share(programs: Sequence[T], block: int, blocks: int) -> list[T]:

@@ -38,6 +38,8 @@ from tests.backend import emit_kernels as kernels
 from tests.backend import hopper_kernels
 from tests.conftest import Golden
 from tests.passes import kernels as tiles
+from tests.simulate.kernels import parse
+from tests.simulate.test_persistent import COPY
 
 
 def lowered(target: str) -> Kernel:
@@ -120,6 +122,19 @@ def test_roles_share_grouped_ids() -> None:
     assert text.count("argus::grouped_block_ids<8>") == 1
     assert "argus::block_id" not in text
     assert text.index("argus::grouped_block_ids<8>") < text.index("const int warp")
+
+
+def test_programs_of_three_axes_in_groups() -> None:
+    """The number of a program gives a row, made of all axes but the last, and the last one's column."""
+    copy = parse(COPY)
+    grid = (Param("M"), Const(3), op("floordiv", Param("K"), Const(5)))
+    lines = emit(replace(copy, grid=grid, group=4)).splitlines()
+    plain = emit(replace(copy, grid=grid)).splitlines()
+    assert [line.strip() for line in lines if line not in plain] == 2 * [
+        "const auto [program_row, block2] = argus::grouped_program<4>(program, M * 3, (K / 5));",
+        "const int block0 = program_row % M;",
+        "const int block1 = program_row / M;",
+    ]
 
 
 def test_every_call_is_of_the_device_library() -> None:

@@ -97,6 +97,7 @@ TILE: dict[str, tuple[Callable[[Kernel], Kernel], str]] = {
     "group of no rows": (lambda k: replace(k, group=0), "not walked 0 rows at a time"),
     "group of more rows than an int32": (lambda k: replace(k, group=2**31), "not walked"),
     "group of a grid of one axis": (lambda k: replace(k, grid=(Const(1),), group=8), "not walked 8 rows at a time"),
+    "group of a grid of three axes": (lambda k: replace(k, grid=(Const(1),) * 3, group=8), "not walked 8 rows"),
     "group of no grid": (lambda k: replace(k, grid=None, group=8), "not walked 8 rows at a time"),
     "unknown target": (lambda k: replace(k, target="sm_1"), "no target"),
     "warp of 16": (lambda k: replace(k, warp_size=16), "make no block"),

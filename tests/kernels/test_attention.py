@@ -82,11 +82,11 @@ def lowered(target: str, **constants: Any) -> Kernel:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("target", ["sm_90a", "cpu"])
-def test_text(target: str, sizes: tuple[int, ...], causal: bool, require_tool: Any) -> None:
+def test_text(target: str, sizes: tuple[int, ...], causal: bool, require_tool: Any, **more: int) -> None:
     """The text for a target, run on the host."""
     require_tool("g++", "clang++", "c++")
     batch, heads, shared, m, n, d = sizes
-    kernel = lowered(target, DTYPE=bfloat16, D=d, GROUP=heads // shared, CAUSAL=causal)
+    kernel = lowered(target, DTYPE=bfloat16, D=d, GROUP=heads // shared, CAUSAL=causal, **more)
     q, k, v = operands(sizes, "bfloat16", "cpu")
     bits = {name: x.view(torch.uint16).numpy() for name, x in (("q", q), ("k", k), ("v", v))}
     o, lse = np.full(q.shape, 0x7FC0, np.uint16), np.full(q.shape[:3], np.nan, np.float32)
@@ -95,6 +95,12 @@ def test_text(target: str, sizes: tuple[int, ...], causal: bool, require_tool: A
     grid = (heads, batch, blocks) if causal else (blocks, heads, batch)
     run(kernel, grid, eager=causal, o=o, lse=lse, **bits, **named)
     accept((torch.from_numpy(o).view(torch.bfloat16), torch.from_numpy(lse)), exact(q, k, v, causal))
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_heads_together(heads: int, require_tool: Any) -> None:
+    """Causal programs in groups of so many heads, of all batches: the last group has fewer."""
+    test_text("sm_90a", (2, 4, 2, 200, 70, 64), True, require_tool, HEADS=heads)
 
 
 @pytest.mark.slow
@@ -149,7 +155,7 @@ def test_wrong_arguments_are_refused(change: dict[str, Any], message: str) -> No
 
 def test_tiles_of_short_and_long_sequences() -> None:
     assert hopper_tiles(64, 1024) == hopper_tiles(128, 16384) == SQUARE | {"STAGES": 2}
-    assert hopper_tiles(64, 4096) == HOPPER[64] | {"STAGES": 2}
+    assert hopper_tiles(64, 4096) == HOPPER[64] | {"STAGES": 2, "HEADS": 66}
 
 
 @pytest.mark.slow

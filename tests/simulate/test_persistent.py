@@ -96,6 +96,21 @@ def test_any_number_of_resident_blocks(resident: int) -> None:
     assert outcome.ok and right, [str(v) for v in outcome.violations]
 
 
+@given(st.tuples(*[st.integers(0, 5)] * 3), st.integers(1, 9))
+def test_grids_are_walked_in_groups(grid: tuple[int, int, int], group: int) -> None:
+    """Rows are all axes but the last one, the first axis the fastest."""
+    x, y, z = grid
+    rows = [(i, j) for j in range(y) for i in range(x)]
+    order = sorted(
+        ((number // group, column, number % group, row) for number, row in enumerate(rows) for column in range(z))
+    )
+    if group > 1:
+        assert walk_grid(grid, group) == [(*row, column) for _, column, _, row in order]
+    else:
+        assert walk_grid(grid, group) == [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
+    assert walk_grid((x, z), max(2, group)) == [(i, k) for i, j, k in walk_grid((x, 1, z), max(2, group))]
+
+
 @given(st.integers(0, 60), st.integers(1, 9))
 def test_programs_are_shared_out_back_and_forth(count: int, blocks: int) -> None:
     shares = [share(range(count), block, blocks) for block in range(blocks)]

@@ -305,15 +305,16 @@ def _program_ids(extents: list[str], writer: Writer) -> None:
     """The ids of program number `program`; in clusters, which are counted together, of this block's one of those."""
     kernel = writer.kernel
     first = "block0" if kernel.cluster == 1 else "cluster0"
+    names, rest = [first, *(f"block{axis}" for axis in range(1, len(extents)))], "program"
     if kernel.group > 1:
-        ids = f"argus::grouped_program<{group_of_clusters(kernel)}>(program, {', '.join(extents)})"
-        writer.line(f"const auto [{first}, block1] = {ids};")
-    else:
-        rest = "program"
-        for axis, extent in enumerate(extents):
-            last, name = axis == len(extents) - 1, f"block{axis}" if axis else first
-            writer.line(f"const int {name} = {rest}{'' if last else f' % {extent}'};")
-            rest += f" / {extent}"
+        *rows, columns = extents
+        rest = names[0] if len(rows) == 1 else "program_row"
+        ids = f"argus::grouped_program<{group_of_clusters(kernel)}>(program, {' * '.join(rows)}, {columns})"
+        writer.line(f"const auto [{rest}, {names.pop()}] = {ids};")
+    if rest != names[0]:
+        for axis, name in enumerate(names):
+            writer.line(f"const int {name} = {rest}{'' if name == names[-1] else f' % {extents[axis]}'};")
+            rest += f" / {extents[axis]}"
     if kernel.cluster > 1:
         within = f"argus::block_id<0>() % {kernel.cluster}"
         writer.line(f"const int block0 = cluster0 * {kernel.cluster} + {within};")
