@@ -132,11 +132,25 @@ def unaligned(signature: Signature) -> Signature:
 # ---------------------------------------------------------------------------- keys
 
 
+def is_constant(value: object) -> bool:
+    """Whether `value` may be that of a constexpr parameter; then nothing can change it."""
+    try:
+        _constant(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _constant(value: object) -> Json:
+    """As `argus.backend.fingerprint.constant`, of functions as well."""
+    return ["func", value.name, value.digest] if isinstance(value, FuncSource) else constant(value)
+
+
 def _options(options: Options) -> dict[str, Json]:
     constants = {}
     for name, value in {**options.constexprs, "num_warps": options.num_warps}.items():
         try:
-            constants[name] = ["func", value.name, value.digest] if isinstance(value, FuncSource) else constant(value)
+            constants[name] = _constant(value)
         except TypeError as error:
             raise LaunchError(
                 Diagnostic("constexpr-argument", f"`{name}`: {error}", property="launch", help="pass a constant")

@@ -8,9 +8,9 @@ from typing import Any
 
 from argus.backend.launch.plan import Plan
 from argus.backend.launch.signature import Signature
-from argus.runtime.executable import CONSTEXPR, Executable, Source
+from argus.runtime.executable import CONSTEXPR, Executable, Source, is_constant
 from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, Situation, grid_of
-from argus.runtime.reader import Reader, reader
+from argus.runtime.reader import Prepared, Site
 
 _MAX_PLANS = 4096
 """Prepared launches that a kernel keeps, about two kilobytes each and one more for each tensor map; beyond that number,
@@ -41,9 +41,8 @@ class JitKernel:
         self.__doc__ = doc
         self.source = source
         self._planner = Planner(source)
-        self._plans: dict[object, Plan] = {}
-        self._readers: dict[int, Reader] = {}
-        self._constants: frozenset[str] = frozenset()
+        self._plans: dict[Hashable, Prepared] = {}
+        self._sites: dict[Hashable, Site] = {}
 
     def __repr__(self) -> str:
         return f"<argus kernel {self.__name__}>"
@@ -115,35 +114,58 @@ class JitKernel:
 
     def _call(self, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The way of every launch, written for few bytecodes."""
-        key: tuple[Hashable, ...] | None
+        # Keywords by the identity of their values, which sites keep alive: to compare them would cost as much again.
+        way = (grid, len(args), *kwargs, *map(id, kwargs.values())) if kwargs else (grid, len(args))
+        site: Site | None
         try:
-            values, key = self._readers[len(args)](grid, *args)
-            if kwargs:
-                # Compared as text, because 1, 1.0 and True are equal, and so are 0.0 and -0.0.
-                key = (*key, repr(kwargs)) if self._constants.issuperset(kwargs) else None
-            plan = self._plans.get(key)
+            site = self._sites[way]
+            plan, values, key = site.read(*args)
         except (KeyError, AttributeError, RuntimeError, TypeError):
-            key = None
-        if key is None:  # not inside the handler: a later error would show this one as its context
-            return self._call_slowly(grid, args, kwargs)
-        if plan is None:
-            plan = self._planner.plan(grid, self._planner.arrange(args, kwargs))
-            if len(self._plans) >= _MAX_PLANS:
-                self._plans.clear()
-            self._plans[key] = plan
+            site = None
+        if site is None:  # not inside the handler: a later error would show this one as its context
+            return self._call_slowly(way, grid, args, kwargs)
+        if key is not None:
+            prepared = plan or self._prepared(key, grid, args, kwargs)
+            site.settle(prepared, args, values)
+            plan = prepared.plan
         plan.run(values)
 
-    def _call_slowly(self, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """The first call with so many arguments, tensors by keyword, NumPy arrays, and whatever is wrong."""
+    def _prepared(self, key: Hashable, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prepared:
+        prepared = Prepared(self._planner.plan(grid, self._planner.arrange(args, kwargs)))
+        if len(self._plans) >= _MAX_PLANS:
+            self._plans.clear()
+        self._plans[key] = prepared
+        return prepared
+
+    def _call_slowly(
+        self, way: tuple[Hashable, ...], grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """The first call of its kind, tensors by keyword, NumPy arrays, and whatever is wrong."""
         call = self._planner.arrange(args, kwargs)
         declared = self._planner.parameters
-        if len(args) not in self._readers:
-            self._constants = frozenset({NUM_WARPS, *(p.name for p in declared if p.kind == CONSTEXPR)})
-            self._readers[len(args)] = reader(tuple(p.kind for p in declared[: len(args)]))
+        constants = {NUM_WARPS, *(p.name for p in declared if p.kind == CONSTEXPR)}
+        if constants.issuperset(kwargs) and self._add_site(way, grid, args, kwargs):
             return self._call(grid, args, kwargs)
-        constants = {name: value for name, value in kwargs.items() if name in self._constants}
         runtime = tuple(call.runtime)
         leading = runtime == tuple(p.name for p in declared[: len(runtime)])
         if leading and len(args) < len(runtime) and not call.check_contents:
-            return self._call(grid, tuple(call.runtime.values()), constants)
+            named = {name: value for name, value in kwargs.items() if name in constants}
+            return self._call(grid, tuple(call.runtime.values()), named)
         self._planner.launch(grid, call)
+
+    def _add_site(
+        self, way: tuple[Hashable, ...], grid: Grid | None, args: tuple[Any, ...], constants: Mapping[str, object]
+    ) -> bool:
+        """Makes the site of such calls. False if there is one, and for what can have none, which is refused later."""
+        try:
+            if way in self._sites or not all(map(is_constant, constants.values())):
+                return False
+        except TypeError:  # a grid of lists, for one
+            return False
+        if len(self._sites) >= _MAX_PLANS:
+            self._sites.clear()
+        # Constants as text, because 1, 1.0 and True are equal, and so are 0.0 and -0.0.
+        name = (grid, len(args), repr(constants))
+        kinds = tuple(p.kind for p in self._planner.parameters[: len(args)])
+        self._sites[way] = Site(kinds, name, constants, self._plans)
+        return True

@@ -3,6 +3,7 @@
 import ctypes
 import shutil
 import subprocess
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -266,3 +267,55 @@ def test_parameters_and_requires_grad_are_plain_tensors(kernel: JitKernel) -> No
     for _ in range(3):
         kernel(torch.nn.Parameter(a), b, c, 1.0)
     assert report(c)[0] == 2
+
+
+def test_constants_are_found_by_value_when_their_objects_go(kernel: JitKernel, source: HandMade) -> None:
+    """An address that another object had before is no proof that the constant is the same."""
+    a, b, c = torch_operands()
+    for _ in range(3):
+        for block in range(1000, 1020):
+            kernel(a, b, c, 1.0, BLOCK=int(str(block)))
+            assert source.built[report(c)[6] - 1].constexprs == {"BLOCK": block}
+    assert len(source.built) == 20
+
+
+def test_what_could_change_is_never_found_by_its_object(kernel: JitKernel, source: HandMade) -> None:
+    a, b, c = torch_operands()
+    block = [0]
+    for block[0] in (1, 2, 3):
+        kernel(a, b, c, 1.0, BLOCK=block)
+    assert len(source.built) == 3
+
+
+def test_negated_views_are_refused_on_the_fast_way_too(kernel: JitKernel) -> None:
+    torch = pytest.importorskip("torch")
+    a, b, c = torch_operands()
+    for other in (a, torch._neg_view(a), a, torch._neg_view(a)):
+        if other is a:
+            kernel(other, b, c, 1.0)
+            continue
+        with pytest.raises(LaunchError, match="negated"):
+            kernel(other, b, c, 1.0)
+
+
+def test_shapes_in_turns_and_threads(kernel: JitKernel) -> None:
+    """More shapes than a site keeps at hand, from several threads: every launch gets its own sizes."""
+    sets = [torch_operands(m) for m in range(1, 8)]
+    wrong: list[Any] = []
+
+    def work(first: int) -> None:
+        mine = [torch_operands(m) for m in range(1, 8)]
+        for i in range(70):
+            m = (first + i) % 7
+            kernel(*mine[m], 1.0)
+            if report(mine[m][2])[2] != m + 1:
+                wrong.append((m + 1, report(mine[m][2])))
+
+    for operands in sets:
+        kernel(*operands, 1.0)
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -211,9 +211,14 @@ class CudaFunction:
         stream, current_device, device = self._stream, self._current_device, self._device
         put_stream = struct.Struct("=Q").pack_into
         values = (ctypes.byref(config), self._function, arguments, None)
+        last = 0
 
         def go() -> None:
-            put_stream(config, _STREAM_AT, stream())
+            nonlocal last
+            handle = stream()
+            if handle != last:
+                put_stream(config, _STREAM_AT, handle)
+                last = handle
             if current_device is not None and current_device() != device:
                 with _Current(self._driver, self._context):
                     status = launch(*values)

@@ -4,6 +4,7 @@ import ctypes
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from math import copysign
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,32 @@ def test_later_calls_change_addresses_and_scalars_only() -> None:
     changed = {name for name in recorder.calls[0] if recorder.calls[0][name] != recorder.calls[1][name]}
     assert changed == {"a", "b", "c", "alpha"}
     assert recorder.calls[1]["alpha"] == 2.0
+
+
+def test_scalars_that_are_equal_and_not_the_same() -> None:
+    tensors, recorder = operands(), Recorder(replace(GEMM, conditions=()))
+    p = plan(tensors, recorder)
+    for alpha in (0.0, -0.0, 0.0):
+        p.run(values(tensors, alpha))
+    assert [copysign(1, call["alpha"]) for call in recorder.calls] == [1, -1, 1]
+
+
+def test_a_refused_call_is_not_taken_for_done() -> None:
+    """The addresses of a call that was refused are checked again, and those before it are written again."""
+    tensors = operands()
+    slots = tuple(slot for slot in GEMM.slots if slot.kind != "scalar")
+    recorder = Recorder(replace(GEMM, params=GEMM.tensors, slots=slots, conditions=()))
+    p = plan(tensors, recorder)
+    good = values(tensors)[:3]
+    bad = (good[0], good[1], good[0])
+    for _ in range(2):
+        p.run(good)
+        for _ in range(2):
+            with pytest.raises(LaunchError):
+                p.run(bad)
+    p.run(good)
+    p.run(good)
+    assert [call["c"] for call in recorder.calls] == [good[2]] * 4
 
 
 def test_overlap_is_checked_on_every_call() -> None:
