@@ -275,7 +275,8 @@ def _in_turn(roles: tuple[Role, ...]) -> list[Role]:
 
     Only a guess at a good schedule: nothing that is proved depends on it.
     """
-    needs = {role.name: _needed_first(role.body, {}) for role in roles}
+    at_once = {_arrived_on(stmt) for role in roles for stmt in role.body}  # a waiting role waits for others' arrivals
+    needs = {role.name: _needed_first(role.body, {}) - at_once for role in roles}
     gives = {role.name: {_arrived_on(stmt) for stmt in walk_statements(role.body)} for role in roles}
     left, result = list(roles), []
     while left:

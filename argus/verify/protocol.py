@@ -1,10 +1,8 @@
 """Protocols of mbarriers and named barriers: phases, parities, bytes, and that no wait is for ever.
 
-Every arrival, expectation, signalled copy and wait on mbarrier `b[i]` has an *ordinal*: how many of its kind its role
-made on `b[i]` before. The *use* of a barrier array is named by a pair, [index, ordinal], or, where a count through
-nested loops runs the ring, by the trip [t0, t1, ...] whose buffer it is (see `rings`); either way the use before it on
-the same barrier is a relation. The names are a guess, proved by induction: uses of a role happen in the order of their
-names, none is left out, arrivals have one name each. Then, for every trip count:
+Every arrival, expectation, signalled copy and wait on mbarrier `b[i]` belongs to a *use* of it, whose name is proved
+(`argus.verify.uses`): uses of a role happen in the order of their names, none is left out, arrivals have one name each;
+the use before each on the same barrier is a relation. Then, for every trip count:
 
 - a phase takes one arrival of each kind and role, which add up to the initialised count, and the bytes expected are
   the bytes copied: so a phase completes exactly when all uses of its name have happened;
@@ -20,13 +18,11 @@ PTX ISA, mbarrier: phase completion, arrive.expect_tx, complete_tx, try_wait.par
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, product
 
 from argus.diagnostic import Verdict
-from argus.ir.expr import Const, Expr, LoopVar, Op, op
+from argus.ir.expr import Expr
 from argus.ir.nodes import (
     BarrierArrive,
     BarrierSync,
@@ -36,33 +32,21 @@ from argus.ir.nodes import (
     MbarrierExpect,
     MbarrierWait,
     Role,
-    Roles,
     Stmt,
 )
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.knowledge import Event, Knowledge, Wait
-from argus.verify.program import PROGRAM, Site, barrier_use, own_turn, turns
-from argus.verify.relations import Count, Map, Model, NonAffine, Set, isl, smallest
+from argus.verify.program import Site, barrier_use, turns
+from argus.verify.relations import Map, Model, NonAffine, isl, smallest
 from argus.verify.rings import Place, turn_parity
-
-_FEW = 4
-"""Uses of one barrier outside of loops that are told apart."""
-
-
-@dataclass(frozen=True)
-class Ring:
-    """How the uses of one mbarrier array are named, and {use -> the one before it on the same barrier}."""
-
-    barrier: Mbarrier
-    previous: Map
-    count: Count | None
+from argus.verify.uses import Ring, Uses
 
 
 class Protocol:
     """The mbarrier protocol of a kernel: `findings` says what is wrong; order is derived only from what is right."""
 
     def __init__(self, model: Model) -> None:
-        self.model = model
+        self.model, self._uses = model, Uses(model)
         self.findings: list[Finding] = []
         self.arrivals: list[Event] = []
         self.signals: list[Event] = []
@@ -103,19 +87,27 @@ class Protocol:
         uses = [s for s in self.model.sites if (used := barrier_use(s.stmt)) is not None and used[0] == barrier.name]
         if not uses:
             return
+        why = ""
         try:
-            ring = self._ring(barrier, uses)
-            kinds = MbarrierExpect | MbarrierArrive | BarrierSync | BarrierArrive
-            arriving = [s for s in uses if isinstance(s.stmt, kinds)]
-            arrivals = [self._event(s, keys) for s, keys in self._named(ring, arriving, once=True)]
-            copies = [s for s in uses if isinstance(s.stmt, Copy)]
-            signals = self._signals(ring, copies, arrivals) if copies or any(e.bytes for e in arrivals) else []
-            waiting = [s for s in uses if isinstance(s.stmt, MbarrierWait)]
-            waits = [self._wait(ring, s, keys) for s, keys in self._named(ring, waiting, once=False)]
-            waits += [self._meeting(ring, e) for e in arrivals if isinstance(e.site.stmt, BarrierSync)]
+            for ring in self._uses.rings(barrier, uses):
+                try:
+                    return self._add(ring, uses)
+                except NonAffine as error:
+                    why = str(error)
         except NonAffine as error:
-            self._refuse(uses[0], barrier, str(error))
-            return
+            why = str(error)
+        self._refuse(uses[0], barrier, why)
+
+    def _add(self, ring: Ring, uses: list[Site]) -> None:
+        """Adds the events of a barrier whose uses are named in that way; raises `NonAffine` where they cannot be."""
+        barrier, kinds = ring.barrier, MbarrierExpect | MbarrierArrive | BarrierSync | BarrierArrive
+        arriving = [s for s in uses if isinstance(s.stmt, kinds)]
+        arrivals = [self._event(s, keys) for s, keys in self._uses.named(ring, arriving, once=True)]
+        copies = [s for s in uses if isinstance(s.stmt, Copy)]
+        signals = self._signals(ring, copies, arrivals) if copies or any(e.bytes for e in arrivals) else []
+        waiting = [s for s in uses if isinstance(s.stmt, MbarrierWait)]
+        waits = [self._wait(ring, s, keys) for s, keys in self._uses.named(ring, waiting, once=False)]
+        waits += [self._meeting(ring, e) for e in arrivals if isinstance(e.site.stmt, BarrierSync)]
         problem = self._count(barrier, arrivals, uses[0])
         if problem is not None or isinstance(signals, Finding):
             self.findings += [f for f in (problem, signals) if isinstance(f, Finding)]
@@ -129,22 +121,9 @@ class Protocol:
         text = f"the protocol of {_called(barrier.name)} is not that of a ring of buffers: {why}"
         help = "use each barrier as a ring: index (i % stages), one use a role and iteration"
         if isinstance(site.stmt, BarrierSync | BarrierArrive):
-            text = f"the protocol of {_called(barrier.name)} is not decided: {why}"
+            text = f"the phases of {_called(barrier.name)} cannot be told: {why}"
             help = "let each of its roles come to it once a phase, in the same iterations"
         self.findings.append(self._broken("barrier-protocol", text, help, site))
-
-    def _ring(self, barrier: Mbarrier, uses: list[Site]) -> Ring:
-        """How the uses of a barrier are named: alike by all that use it."""
-        places = [(s, self.model.ring_place(s, _index_of(s))) for s in uses]
-        counts = [self.model.count(s, place) for s, place in places if place is not None]
-        if not counts:
-            return Ring(barrier, isl.Map("{ [i, n] -> [i, m] : m = n - 1 and m >= 0 }"), None)
-        sizes = {place.size for _, place in places if place is not None}
-        if len(counts) < len(places) or sizes != {barrier.count}:
-            raise NonAffine("it is not one ring of as many places for all that use it")
-        if not all(self.model.same(c.after(0), counts[0].after(0)) for c in counts):
-            raise NonAffine("its users count different trips")
-        return Ring(barrier, counts[0].after(-barrier.count), counts[0])
 
     def _event(self, site: Site, keys: Map) -> Event:
         stmt = site.stmt
@@ -162,92 +141,7 @@ class Protocol:
             case _:
                 raise AssertionError(stmt)
 
-    # ------------------------------------------------------------------ names of uses
-
-    def _named(self, ring: Ring, sites: list[Site], once: bool) -> list[tuple[Site, Map]]:
-        """{iteration -> use} of statements of one kind, proved: each role's uses run through the phases one by one."""
-        result: list[tuple[Site, Map]] = []
-        by_team: dict[str, list[Site]] = {}
-        for site in sites:
-            by_team.setdefault(self._team(site), []).append(site)
-        for group in by_team.values():
-            guesses = [self._guesses(ring, site) for site in group]
-            chosen = next((keys for keys in product(*guesses) if self._in_order(ring, group, keys, once)), None)
-            if chosen is None:
-                raise NonAffine("its uses do not run through the phases one by one")
-            result += zip(group, chosen, strict=True)
-        return result
-
-    def _team(self, site: Site) -> str:
-        """The role that uses a barrier; or the roles that take turns, and use an mbarrier as one role would."""
-        if site.role is None:
-            return ""
-        number = turns(site.role)
-        if number == 1 or isinstance(site.stmt, BarrierSync | BarrierArrive):
-            return site.role.name
-        groups: dict[int, list[str]] = {}  # by turn; those of several blocks side by side
-        for stmt in self.model.kernel.body:
-            for role in stmt.roles if isinstance(stmt, Roles) else ():
-                if turns(role) == number:
-                    groups.setdefault(own_turn(role), []).append(role.name)
-        place = groups[own_turn(site.role)].index(site.role.name)
-        return " ".join(names[place] for names in groups.values() if place < len(names))
-
-    def _guesses(self, ring: Ring, site: Site) -> list[Map]:
-        """Candidates for {iteration -> use}."""
-        _, exact, reason = self.model.domain(site)
-        if not exact:
-            raise NonAffine(reason)
-        iterations = self.model.iteration_schedule(site).domain()
-        index = _index_of(site)
-        place = self.model.ring_place(site, index)
-        if place is not None:
-            shifts = {place.shift % place.size, place.shift % place.size - place.size}
-            found = [self.model.trips(site, place, shift) for shift in sorted(shifts, key=abs)]
-            return [keys.intersect_domain(iterations) for keys in found]
-        index = self.model.resolve(site, index)
-        if isinstance(index, Const):
-            return [self._keys(site, iterations, index, turn) for turn in self._turns(site)]
-        index, running, stages = _places(index)
-        ordinals = [op("sub", op("floordiv", running, Const(stages)), Const(shift)) for shift in (0, 1)]
-        return [self._keys(site, iterations, index, ordinal) for ordinal in ordinals]
-
-    def _turns(self, site: Site) -> list[Expr]:
-        """How often one barrier may have been used before: trips of the outermost loop, and a few uses before it."""
-        if not site.loops:
-            return [Const(before) for before in range(_FEW)]
-        loop = site.loops[0]
-        trip = op("floordiv", op("sub", LoopVar(loop.var), loop.start), Const(loop.step))
-        if loop.var == PROGRAM:
-            trip = op("floordiv", trip, Const(turns(site.role)))
-        return [op("add", trip, Const(before)) for before in range(_FEW)]
-
-    def _keys(self, site: Site, iterations: Set, index: Expr, value: Expr) -> Map:
-        texts = [self.model.translator.integer(e, ()) for e in (index, value)]
-        text = f"{{ {self.model.tuple_text(site, ())} -> [{', '.join(texts)}] }}"
-        return self.model.parse_map(text).intersect_domain(iterations)
-
-    def _in_order(self, ring: Ring, sites: list[Site], names: Iterable[Map], once: bool) -> bool:
-        """Every use comes after the one before it on its barrier; with `once`, no use is made twice."""
-        times: Map | None = None  # {use -> times}
-        for site, keys in zip(sites, names, strict=True):
-            domain = self.model.iteration_schedule(site).domain()
-            legal = ring.count.trips if ring.count is not None else isl.Set("{ [i, n] : n >= 0 }")
-            if not self.model.nothing(domain.subtract(keys.domain())):
-                return False
-            if not self.model.nothing(keys.range().subtract(legal)):
-                return False
-            if once and not keys.intersect_params(self.model.context).is_injective():
-                return False
-            here = keys.reverse().apply_range(self.model.iteration_schedule(site))
-            times = here if times is None else times.union(here)
-        assert times is not None
-        if once and not times.intersect_params(self.model.context).is_single_valued():
-            return False
-        uses = times.reverse()  # {time -> use}
-        following = uses.apply_range(ring.previous)  # {time -> the use before}
-        earlier = following.apply_range(times).intersect(self.later.reverse())
-        return self.model.nothing(following.domain().subtract(earlier.domain()))
+    # ------------------------------------------------------------------ waits
 
     def _wait(self, ring: Ring, site: Site, keys: Map) -> Wait | None:
         """The phases that a wait waits for, from its own uses and its parity."""
@@ -297,7 +191,7 @@ class Protocol:
         """All roles together make a phase."""
         units: dict[str, set[int]] = {}
         for event in arrivals:
-            units.setdefault(self._team(event.site), set()).add(event.units)
+            units.setdefault(self._uses.team(event.site), set()).add(event.units)
         total = sum(max(each) for each in units.values())
         if all(len(each) == 1 for each in units.values()) and total == barrier.arrivals:
             return None
@@ -315,7 +209,7 @@ class Protocol:
         expects, signals = [e for e in arrivals if e.bytes], []
         brought = dict.fromkeys((e.site.index for e in expects), 0)
         for copy in copies:
-            for keys, event in product(self._guesses(ring, copy), expects):
+            for keys, event in product(self._uses.guesses(ring, copy), expects):
                 alike = self.model.same(isl.Map.from_range(keys.range()), isl.Map.from_range(event.keys.range()))
                 alike = alike and keys.intersect_params(self.model.context).is_injective()
                 if alike and (event.site.role is copy.role or len(expects) == 1):
@@ -374,7 +268,7 @@ class Protocol:
         found: dict[str, dict[str, Map]] = {}
         for event in self.arrivals:
             if event.barrier == barrier and event.site.role is not None:
-                times = found.setdefault(self._team(event.site), {})
+                times = found.setdefault(self._uses.team(event.site), {})
                 when = event.keys.reverse().apply_range(self.model.iteration_schedule(event.site))
                 name = event.site.role.name
                 times[name] = times[name].union(when) if name in times else when
@@ -485,18 +379,3 @@ def _elsewhere(stmt: Stmt) -> bool:
 def _called(barrier: str) -> str:
     """A barrier for a person; names of mbarriers have no spaces."""
     return f"named {barrier}" if " " in barrier else f"mbarrier '{barrier}'"
-
-
-def _index_of(site: Site) -> Expr:
-    used = barrier_use(site.stmt)
-    assert used is not None
-    return used[1]
-
-
-def _places(index: Expr) -> tuple[Expr, Expr, int]:
-    """(index, running count, stages) of an index `count mod stages`."""
-    match index:
-        case Op(op="mod", args=(running, Const(value=stages))):
-            return index, running, int(stages)
-        case _:
-            raise NonAffine("the index is not a count modulo the number of stages")

@@ -521,11 +521,14 @@ class Model:
 
     def count(self, site: Site, place: Place) -> Count:
         """The trips that the count of a ring runs through."""
-        nest = self._nest(site, place.counter)
+        return self.count_of(site, self._nest(site, place.counter))
+
+    def count_of(self, site: Site, nest: tuple[For, ...]) -> Count:
+        """The trips of the outermost loops around a site."""
         loop = next(s for s in self.sites if s.stmt is nest[-1] and s.role is site.role and s.loops == nest[:-1])
         if loop.index not in self._counts:
             if len(loop.guards) > int(turns(loop.role) > 1):
-                raise NonAffine(f"the loop that counts '{place.counter}' stands in a branch")
+                raise NonAffine(f"the loop over '{nest[-1].var}', of which trips are counted, stands in a branch")
             conditions = self._loop_conditions(site, nest)
             names = ", ".join(counter(loop.var) for loop in nest)
             ran = self.instances(f"[{names}]", conditions).gist_params(self._context)
@@ -544,9 +547,12 @@ class Model:
 
     def trips(self, site: Site, place: Place, shift: int, coords: tuple[str, ...] = ()) -> Map:
         """{instance of a site -> the trip `shift` after its own}."""
-        nest = self._nest(site, place.counter)
-        text = f"{{ {self.tuple_text(site, coords)} -> [{', '.join(self._trip(site, nest))}] }}"
-        return self.parse_map(text).apply_range(self.count(site, place).after(shift))
+        own = self.trip(site, self._nest(site, place.counter), coords)
+        return own.apply_range(self.count(site, place).after(shift))
+
+    def trip(self, site: Site, nest: tuple[For, ...], coords: tuple[str, ...] = ()) -> Map:
+        """{instance of a site -> its trip of the outermost loops around}."""
+        return self.parse_map(f"{{ {self.tuple_text(site, coords)} -> [{', '.join(self._trip(site, nest))}] }}")
 
     def _ring_size(self, obj: str) -> int | None:
         """The number of buffers of a shared tile that is a ring with a count through nested loops."""

@@ -6,12 +6,14 @@ model of W consecutive programs, each with values of its own for whatever its st
 W is one more than the buffers of the largest ring. Order and progress that are proved on it hold for every sequence of
 programs of any length, because of these:
 
-- Every program takes one turn at least of each ring (proved, or the kernel is refused). So the use of a barrier before
-  one in program P was made in program P - W + 1 or later. All obligations of `protocol` are about a use and the ones
-  before and after it: they are seen in the window that begins or ends with the program of the use.
+- Every program takes one turn at least of each ring, and of each named barrier in a loop (proved, or the kernel is
+  refused). So the use of a barrier before one in program P was made in program P - W + 1 or later. All obligations of
+  `protocol` are about a use and the ones before and after it: they are seen in the window that begins or ends with the
+  program of the use.
 - Uses are named by turns and compared by how many turns they are apart. A block that begins with the first program of
   the window has a part of the block's events, in the same order, and the waits of its first turns need nothing: what is
-  ordered in it is ordered in the whole.
+  ordered in it is ordered in the whole. A role that arrives at named barriers before its programs is as many arrivals
+  ahead of the others at the beginning of every program: the window's stand for the last of the program before.
 - Two accesses in programs P and Q are in one window, or Q is after that which begins with P. There the access in P has
   been released, completed or fenced (`Ordering` asks for that), and so before all of Q.
 """
@@ -23,7 +25,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from argus.ir.expr import Expr, Op, Param
-from argus.ir.nodes import For
+from argus.ir.nodes import BarrierArrive, BarrierSync, For
+from argus.ir.visit import walk
 from argus.verify.program import PROGRAM, Site, differs_by_block, is_launch_constant, turns
 from argus.verify.relations import Model, NonAffine, Set, counter, identifier
 
@@ -41,7 +44,7 @@ class Window(Model):
         for site in self.sites:
             if turns(site.role) > 1:
                 raise NonAffine("roles take turns in programs that take different steps")
-            if isinstance(site.stmt, For) and site.stmt.counter is not None:
+            if isinstance(site.stmt, For) and (site.stmt.counter is not None or _comes_to_barriers(site.stmt)):
                 self._at_least_one_turn(even, site)
 
     def _at_least_one_turn(self, even: Model, site: Site) -> None:
@@ -97,3 +100,7 @@ class Window(Model):
                 self.translator.parameters.setdefault(own, Param(own))
                 text = re.sub(rf"\b{general}\b", own, text)
         return text
+
+
+def _comes_to_barriers(loop: For) -> bool:
+    return any(isinstance(stmt, BarrierSync | BarrierArrive) for stmt in walk(loop.body))
