@@ -30,6 +30,7 @@ __all__ = [
     "boolean",
     "cdiv",
     "ceil",
+    "cluster_rank",
     "constexpr",
     "copy",
     "cp_async_commit",
@@ -67,6 +68,7 @@ __all__ = [
     "num_threads",
     "num_warps",
     "once",
+    "peer",
     "permute",
     "pipelined",
     "program_id",
@@ -186,6 +188,11 @@ def program_id(axis: Any) -> Any:
 @_kernel_only
 def num_programs(axis: Any) -> Any:
     """The declared number of blocks along a grid axis."""
+
+
+@_kernel_only
+def cluster_rank() -> Any:
+    """The block's number in its cluster, from 0 on: its program's along the first axis, modulo `cluster`."""
 
 
 @_kernel_only
@@ -464,8 +471,13 @@ def cp_async_wait(pending: Any) -> Any:
 
 
 @_kernel_only
-def barrier() -> Any:
-    """All threads of the block meet."""
+def peer(view: Any, rank: Any) -> Any:
+    """sm_90a: this part of the shared tile that block number `rank` of the cluster has (distributed shared memory)."""
+
+
+@_kernel_only
+def barrier(scope: Any = "block") -> Any:
+    """All threads of the block meet; with `scope` "cluster" (sm_90a), those of all blocks of the cluster."""
 
 
 @_kernel_only

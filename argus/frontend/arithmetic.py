@@ -225,6 +225,13 @@ def mma(call: CallSite) -> Value:
 
 def _operand(call: CallSite, name: str) -> View | Tile:
     value = call.args[name]
+    if isinstance(value, View) and value.block is not None:
+        call.context.fail(
+            "bad-peer",
+            f"{describe(value)} is another block's, and a product reads the own block's",
+            call.spans[name],
+            "bring it in with `al.load(...)`",
+        )
     if isinstance(value, View) and isinstance(value.obj, Shared):
         return value
     if isinstance(value, View):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from argus.diagnostic import Diagnostic, SourceError
-from argus.frontend import arithmetic, calls, memory, program, specification, statements, tagging, waves
+from argus.frontend import arithmetic, calls, clusters, memory, program, specification, statements, tagging, waves
 from argus.frontend.context import CallSite, Context, Frame, Handler, Rejected
 from argus.frontend.inline import inline
 from argus.frontend.options import Options
@@ -108,6 +108,7 @@ def _outside(call: CallSite) -> Value:
 
 HANDLERS: dict[str, Handler] = {
     **arithmetic.HANDLERS,
+    **clusters.HANDLERS,
     **memory.HANDLERS,
     **program.HANDLERS,
     **tagging.HANDLERS,

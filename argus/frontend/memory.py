@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from argus.diagnostic import Note
 from argus.frontend import arguments, tiles, views
 from argus.frontend.context import CallSite, Handler
@@ -25,8 +27,7 @@ def load(call: CallSite) -> Value:
     result = context.new_fragment(name, extents, view.obj.dtype, call.span, layout)
     assert result.fragment is not None
     dst = Access(result.fragment, coords(len(extents)))
-    src = Access(view.obj.name, view.index)
-    context.emit(Copy(dst, src, extents, mask, other, layout, instruction), call.span)
+    context.emit(Copy(dst, view.access, extents, mask, other, layout, instruction), call.span)
     return result
 
 
@@ -43,13 +44,12 @@ def store(call: CallSite) -> Value:
         index = tuple(substitute_coords(e, inverse) for e in view.index)
         guard = None if mask is None else substitute_coords(mask, inverse)
         shape = tuple(extents[d] for d in order)
-        src, dst = Access(value.expr.obj, coords(len(shape))), Access(view.obj.name, index)
+        src, dst = Access(value.expr.obj, coords(len(shape))), replace(view.access, index=index)
         context.emit(Copy(dst, src, shape, guard), call.span)
         return Nothing()
     fragment = tiles.materialise(context, value, f"{view.obj.name}_tile", call.span).fragment
     assert fragment is not None
-    src, dst = Access(fragment, coords(len(extents))), Access(view.obj.name, view.index)
-    context.emit(Copy(dst, src, extents, mask), call.span)
+    context.emit(Copy(view.access, Access(fragment, coords(len(extents))), extents, mask), call.span)
     return Nothing()
 
 
@@ -105,12 +105,7 @@ def copy(call: CallSite) -> Value:
             "leave `other` out",
         )
     layout = arguments.fragment_layout(call, extents)
-    context.emit(
-        Copy(
-            Access(dst.obj.name, dst.index), Access(src.obj.name, src.index), extents, mask, other, layout, instruction
-        ),
-        call.span,
-    )
+    context.emit(Copy(dst.access, src.access, extents, mask, other, layout, instruction), call.span)
     return Nothing()
 
 
@@ -160,7 +155,7 @@ def stage(call: CallSite) -> Value:
     other = arguments.filling(call, view.obj.dtype, mask is not None, 0)
     name = call.wanted.name if call.wanted is not None else f"{view.obj.name}_stage"
     made = context.new_shared(name, extents, view.obj.dtype, None, call.span)
-    context.emit(Stage(made.name, Access(view.obj.name, view.index), extents, mask, other), call.span)
+    context.emit(Stage(made.name, view.access, extents, mask, other), call.span)
     return views.whole_view(made)
 
 
@@ -183,8 +178,7 @@ def atomic(call: CallSite) -> Value:
         )
     mask = arguments.mask(call, view, extents, call.spans["view"])
     value = _stored(call, view, extents)
-    dst = Access(view.obj.name, view.index)
-    context.emit(Accumulate(dst, value.expr, _ATOMIC[call.name], extents, mask), call.span)
+    context.emit(Accumulate(view.access, value.expr, _ATOMIC[call.name], extents, mask), call.span)
     return Nothing()
 
 

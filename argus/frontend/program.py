@@ -19,7 +19,7 @@ from argus.frontend.values import (
 from argus.ir.cluster import MAX_CLUSTER
 from argus.ir.expr import Const, Expr, Op, Param, ProgramId, Thread, op, walk
 from argus.ir.instruction.tiled import tiled_mma as spread
-from argus.ir.nodes import Assume, Barrier, CommitGroup, InRange, Requires, WaitGroup
+from argus.ir.nodes import Assume, CommitGroup, InRange, Requires, WaitGroup
 from argus.ir.types import MAX_EXTENT, int32
 from argus.layout import (
     AnyLayout,
@@ -292,11 +292,6 @@ def cp_async_wait(call: CallSite) -> Value:
     return Nothing()
 
 
-def barrier(call: CallSite) -> Value:
-    call.context.emit(Barrier(), call.span)
-    return Nothing()
-
-
 def _bad_layout(call: CallSite, error: LayoutError) -> Value:
     call.context.fail("bad-layout", str(error), call.span, "see the layout notation in the language reference")
 
@@ -359,7 +354,6 @@ HANDLERS: dict[str, Handler] = {
     "shared": shared,
     "cp_async_commit": cp_async_commit,
     "cp_async_wait": cp_async_wait,
-    "barrier": barrier,
     "tiled_mma": tiled_mma,
     "blocked": blocked,
     "fragment_layout": notation,

@@ -8,7 +8,7 @@ from typing import Union
 from argus.frontend.surface import Function, Lambda, Module
 from argus.ir.expr import Const, Coord, Elem, Expr, coords
 from argus.ir.instruction.tiled import TiledMma
-from argus.ir.nodes import Shared, SpecTerm, Tensor
+from argus.ir.nodes import Access, Shared, SpecTerm, Tensor
 from argus.ir.types import DType
 from argus.layout import FragmentLayout, Layout, Swizzle, SwizzledLayout
 
@@ -44,24 +44,31 @@ class Tile:
 class View:
     """Part of a tensor or shared tile: the element at `Coord(0), ...` is `obj[index]`.
 
-    Extents are numbers, or expressions for whole dimensions of symbolic extent.
+    Extents are numbers, or expressions for whole dimensions of symbolic extent. With `block`, the object is that of
+    another block of the cluster.
     """
 
     obj: Tensor | Shared
     index: tuple[Expr, ...]
     shape: tuple[int | Expr, ...]
+    block: Expr | None = None
+
+    @property
+    def access(self) -> Access:
+        """The element at `Coord(0), ...`."""
+        return Access(self.obj.name, self.index, self.block)
 
     @property
     def whole(self) -> bool:
         """Whether it is the object itself."""
-        return self.shape == extents_of(self.obj) and self.index == coords(len(self.shape))
+        return self.block is None and self.shape == extents_of(self.obj) and self.index == coords(len(self.shape))
 
     @property
     def order(self) -> tuple[int, ...] | None:
         """Of all of the object with its dimensions permuted: for each of the object's, which of the view's it is."""
         axes = tuple(e.axis for e in self.index if isinstance(e, Coord))
         extents = extents_of(self.obj)
-        if sorted(axes) != list(range(len(extents))) or len(axes) != len(self.index):
+        if self.block is not None or sorted(axes) != list(range(len(extents))) or len(axes) != len(self.index):
             return None
         return axes if tuple(self.shape[axis] for axis in axes) == extents else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Union
 
 from argus.frontend.context import Context
@@ -143,9 +143,9 @@ def _subscript_view(context: Context, view: View, items: Sequence[Item], spans: 
             index.append(_integer(context, item, where))
     check_shape(context, tuple(shape), span)
     composed = tuple(substitute_coords(e, tuple(index)) for e in view.index)
-    if context.frame.quantified and not shape:
+    if context.frame.quantified and not shape and view.block is None:
         return Tile((), view.obj.dtype, Elem(view.obj.name, composed, view.obj.dtype))
-    return View(view.obj, composed, tuple(shape))
+    return replace(view, index=composed, shape=tuple(shape))
 
 
 def _integer(context: Context, item: Item, where: Span) -> Expr:
@@ -245,7 +245,7 @@ def permute(context: Context, value: Value, dims: tuple[int, ...], span: Span) -
         shape = tuple(value.shape[d] for d in dims)
         return Tile(shape, value.dtype, substitute_coords(value.expr, index))
     moved = tuple(substitute_coords(e, index) for e in value.index)
-    return View(value.obj, moved, tuple(value.shape[d] for d in dims))
+    return replace(value, index=moved, shape=tuple(value.shape[d] for d in dims))
 
 
 def known_extents(context: Context, view: View, span: Span) -> tuple[int, ...]:

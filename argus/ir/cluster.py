@@ -14,17 +14,28 @@ single block with the warps, shared tiles, registers and mbarriers of all of its
 
 "scope cluster" is left on arrivals that reach another block's mbarrier: see `MbarrierArrive`.
 
+Without roles, each block is a role of its own. A tile of a peer (`Access.block`) is then just a tile, and a barrier of
+the cluster a named barrier of all:
+
+    copy s[c0] <- x[c0]                       role block.0 {                    role block.1 {
+    barrier scope cluster                       copy s.0[c0] <- x.0[c0]           copy s.1[c0] <- x.1[c0]
+    copy y[c0] <- s[c0] block 1 - p0 % 2  ->    barrier_sync 48 count 256         barrier_sync 48 count 256
+                                                copy y.0[c0] <- s.1[c0]           copy y.1[c0] <- s.0[c0]
+
 The verifier proves that block, and the simulator runs it; the emitter prints the kernel as it stands. So no property
-needs a rule of its own for clusters. Both rest on the last thing that every block of a cluster does (PTX ISA,
-barrier.cluster): to wait until all of them are done, so that nobody reaches for the memory of a block that is gone.
+needs a rule of its own for clusters, but for what a block is that begins later or ends earlier than another one: a
+block's shared memory is there from its start to its end (argus/verify/peers.py). mbarriers of
+peers rest on the last thing that every block of roles does (PTX ISA, barrier.cluster), and the emitter writes: to wait
+until all of the cluster are done, so that nobody reaches for the memory of a block that is gone.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count as count_from
 
-from argus.ir.expr import Const, Expr, Op, ProgramId, op
-from argus.ir.instruction import BARRIERS
+from argus.ir.expr import Const, Expr, Op, ProgramId, op, rewrite
+from argus.ir.instruction import BARRIERS, INSTRUCTIONS
 from argus.ir.nodes import (
     Access,
     Barrier,
@@ -42,10 +53,11 @@ from argus.ir.nodes import (
     Roles,
     Shared,
     Signal,
+    Spec,
     Stmt,
     Tag,
 )
-from argus.ir.visit import map_accesses, map_exprs, rewrite_body
+from argus.ir.visit import map_accesses, map_exprs, rewrite_body, walk
 
 MULTICAST = "tma.load.multicast"
 MAX_CLUSTER = 8
@@ -57,6 +69,37 @@ _ATOM = 1024  # bytes: shared tiles keep their place in the pattern of the swizz
 def rank_in_cluster(cluster: int) -> Expr:
     """The number of a block within its cluster of that many, from its program."""
     return op("mod", ProgramId(0), Const(cluster))
+
+
+def peer(block: Expr, rank: int, cluster: int) -> int | None:
+    """The number of the block that `block`, of an `Access`, is for block `rank` of a cluster; None if that depends on
+    anything else."""
+
+    def change(expr: Expr) -> Expr | None:
+        if expr == rank_in_cluster(cluster):
+            return Const(rank)
+        if isinstance(expr, Op) and len(expr.args) == 2 and all(isinstance(a, Const) for a in expr.args):
+            return op(expr.op, *expr.args)
+        return None
+
+    found = rewrite(block, change)
+    return int(found.value) if isinstance(found, Const) else None
+
+
+def reaches_peers(kernel: Kernel) -> bool:
+    """Whether the blocks of a kernel meet, or touch tiles of one another, by what its author wrote."""
+    return any((isinstance(s, Barrier) and s.scope == "cluster") or peers_of(s) for s in walk(kernel.body))
+
+
+def peers_of(stmt: Stmt) -> tuple[Access, ...]:
+    """The accesses of a statement to tiles of a peer."""
+    return tuple(a for a in (stmt.dst, stmt.src) if a.block is not None) if isinstance(stmt, Copy) else ()
+
+
+def rank_of(name: str) -> int | None:
+    """The block that has what is called `name` in a united block; None for what no one block has."""
+    _, dot, rank = name.rpartition(".")
+    return int(rank) if dot and rank.isdecimal() else None
 
 
 def clusters(extent: Expr, cluster: int) -> Expr | None:
@@ -90,6 +133,7 @@ def unite(kernel: Kernel) -> Kernel:
     """A well-formed explicit kernel with each cluster as one block; a kernel without clusters as it is."""
     if kernel.cluster == 1:
         return kernel
+    kernel = _in_roles(kernel)
     count, ranks = kernel.cluster, range(kernel.cluster)
     warps = -(-kernel.num_warps // _WARPGROUP) * _WARPGROUP
     ends = [*(_end_of_tile(s) for s in kernel.shared), *(_end_of_mbarriers(b) for b in kernel.barriers)]
@@ -124,6 +168,18 @@ def unite(kernel: Kernel) -> Kernel:
     )
 
 
+def _in_roles(kernel: Kernel) -> Kernel:
+    """The kernel with all that its threads do in a role, if it has none."""
+    if any(isinstance(s, Roles) for s in kernel.body):
+        return kernel
+    tensors = {t.name for t in kernel.tensors}
+    before = tuple(s for s in kernel.body if isinstance(s, Tag) and s.obj in tensors)
+    after = tuple(s for s in kernel.body if isinstance(s, Spec))
+    inner = tuple(s for s in kernel.body if not any(s is other for other in (*before, *after)))
+    role = Role("block", 0, kernel.num_warps, None, inner, kernel.span)
+    return replace(kernel, body=(*before, Roles((role,), kernel.span), *after))
+
+
 def _end_of_tile(tile: Shared) -> int:
     assert tile.layout is not None
     return _moved(tile.offset, int(tile.layout.cosize()) * tile.dtype.bytes)
@@ -150,6 +206,9 @@ class _Block:
         self._rank, self._count = rank, kernel.cluster
         own: tuple[Shared | Fragment, ...] = (*kernel.shared, *kernel.fragments)
         self._own = {s.name for s in own}
+        # Blocks that come to different barriers wait for ever, so each statement may have a barrier of its own.
+        self._met = count_from((kernel.cluster + 1) * BARRIERS["bar.sync"].barriers)
+        self._threads = kernel.cluster * kernel.num_threads
 
     def role(self, role: Role, warps: int) -> Role:
         """The role as one of the united block."""
@@ -161,8 +220,12 @@ class _Block:
         )
 
     def _statement(self, stmt: Stmt) -> tuple[Stmt, ...]:
-        stmt = map_accesses(map_exprs(stmt, self._expr), self._access)
+        stmt = map_exprs(map_accesses(stmt, self._access), self._expr)
         match stmt:
+            case Barrier(scope="cluster"):
+                return (BarrierSync(next(self._met), self._threads, stmt.span),)
+            case Copy(instr=str(name)) if INSTRUCTIONS[name].peer:
+                return (replace(stmt, instr=name.removesuffix(".cluster")),)
             case Copy(instr=instr, signal=Signal(barrier, index)) if instr == MULTICAST:
                 return tuple(self._arriving_at(stmt, Signal(_name(barrier, r), index), r) for r in range(self._count))
             case Copy(signal=Signal(barrier, index)):
@@ -195,7 +258,11 @@ class _Block:
         return _name(name, self._rank)
 
     def _access(self, access: Access) -> Access:
-        return Access(self._own_name(access.obj), access.index) if access.obj in self._own else access
+        if access.obj not in self._own:
+            return access
+        block = self._rank if access.block is None else peer(access.block, self._rank, self._count)
+        assert block is not None
+        return Access(_name(access.obj, block), access.index)
 
     def _expr(self, expr: Expr) -> Expr | None:
         """`expr` for the program of this block: number `rank` of the cluster's."""
@@ -205,6 +272,8 @@ class _Block:
                 return mine
             case Op(op="mod", args=(program, Const(value=count))) if program == mine and count == self._count:
                 return Const(self._rank)
+            case Op(op="floordiv", args=(program, Const(value=count))) if program == mine and count == self._count:
+                return ProgramId(0)
             case Op(op="add" | "sub" | "mul" as name, args=args) if all(isinstance(a, Const) for a in args):
                 return op(name, *args)
             case Op(op="add", args=(x, y)) if Const(0, expr.dtype) in (x, y):

@@ -100,10 +100,15 @@ MemoryObject = Union[Tensor, Shared, Fragment]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The cell `obj[index]`, one expression per dimension of `obj`, over the statement's `Coord`s."""
+    """The cell `obj[index]`, one expression per dimension of `obj`, over the statement's `Coord`s.
+
+    With `block`, of a `Copy` and of a shared tile: that of block number `block` of the cluster (distributed shared
+    memory), an expression over the block's own number in the cluster, `ProgramId(0) % cluster`, and constants.
+    """
 
     obj: str
     index: tuple[Expr, ...]
+    block: Expr | None = None
 
 
 # ---------------------------------------------------------------------------- statements
@@ -209,8 +214,8 @@ class Mma:
 class Barrier:
     """All threads of the block meet; shared and global accesses before it are ordered before those after it.
 
-    In a role its threads alone; with `scope` "cluster", outside of roles, those of all blocks of the cluster
-    (barrier.cluster)."""
+    In a role its threads alone; with `scope` "cluster", outside of roles, those of all blocks of the cluster, whose
+    shared accesses it orders alike (barrier.cluster, .release and .acquire)."""
 
     span: Span = _span()
     scope: str = "block"
@@ -697,7 +702,7 @@ class Kernel:
     `persistent` (policy): no more blocks are launched than run at once, and each runs several programs (`Programs`).
     `cluster`: that many blocks, of programs that follow one another along axis 0 from a multiple of `cluster` on, run
     at the same time and reach each other's shared memory. The extent of axis 0 is a multiple of it, written as one.
-    All blocks of a cluster end together: see `argus.ir.cluster`.
+    All blocks of a cluster of roles end together; others end when their own threads do: see `argus.ir.cluster`.
     `schedule` (policy): the computing warps share the tile of each program ("cooperative"), or, in a persistent kernel
     whose loop has producer warps, two groups of as many warps take turns, with programs of their own ("pingpong").
     `remarks`: what passes have to tell the author, such as policies that they could not carry out.

@@ -249,8 +249,8 @@ def _block(tree: Tree[Token], scope: Scope) -> tuple[Stmt, ...]:
 
 
 def _access(node: Node, scope: Scope) -> Access:
-    name, index = _tree(node).children
-    return Access(_name(name), _exprs(index, scope))
+    name, index, block = _tree(node).children
+    return Access(_name(name), _exprs(index, scope), None if block is None else _expr(block, scope))
 
 
 def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:

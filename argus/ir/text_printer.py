@@ -237,7 +237,8 @@ def _name(name: str) -> str:
 
 
 def _access(access: Access, scope: Scope) -> str:
-    return f"{_name(access.obj)}[{_list(access.index, scope)}]"
+    block = "" if access.block is None else f" block {print_expr(access.block, scope)}"
+    return f"{_name(access.obj)}[{_list(access.index, scope)}]{block}"
 
 
 def print_shape(shape: tuple[int, ...]) -> str:

@@ -94,7 +94,7 @@ def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr | None]) -> Stmt:
         return None if expr is None else one(expr)
 
     def access(a: Access) -> Access:
-        return Access(a.obj, tuple(one(e) for e in a.index))
+        return Access(a.obj, tuple(one(e) for e in a.index), maybe(a.block))
 
     match stmt:
         case Copy(dst=dst, src=src, mask=mask, signal=signal):

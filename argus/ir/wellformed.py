@@ -64,7 +64,7 @@ from argus.ir.nodes import (
     WavePriority,
 )
 from argus.ir.target import TARGETS
-from argus.ir.types import DType, boolean
+from argus.ir.types import DType, boolean, int32
 from argus.ir.typing_rules import Scope, expr_problems, index_problems, scope_of
 from argus.ir.waves import wave_step
 from argus.ir.wellformed_barriers import initialisations, named_barriers, running_counts
@@ -226,8 +226,10 @@ def _loop(loop: For, scope: Scope) -> Iterator[Problem]:
 
 
 def _copy(stmt: Copy, scope: Scope) -> Iterator[Problem]:
-    yield from _access(stmt.dst, scope, _ANY, stmt.span)
-    yield from _access(stmt.src, scope, _ANY, stmt.span)
+    for access in (stmt.dst, stmt.src):
+        yield from _access(access, scope, _ANY, stmt.span, peers=True)
+        if access.block is not None:
+            yield from _typed("the number of a block", access.block, int32, replace(scope, axes=frozenset()), stmt.span)
     yield from _mask(stmt.mask, scope, stmt.span)
     held, moved = _dtype(stmt.dst.obj, scope), _dtype(stmt.src.obj, scope)
     if held != moved:
@@ -315,13 +317,17 @@ def _dtype(obj: str, scope: Scope) -> DType | None:
     return None if target is None else target.dtype
 
 
-def _access(access: Access, scope: Scope, kinds: tuple[type, ...], span: Span) -> Iterator[Problem]:
+def _access(
+    access: Access, scope: Scope, kinds: tuple[type, ...], span: Span, peers: bool = False
+) -> Iterator[Problem]:
     for message in index_problems(access.obj, access.index, scope):
         yield message, span
     target = scope.objects.get(access.obj)
     if target is not None and not isinstance(target, kinds):
         yield f"`{access.obj}` is a {type(target).__name__.lower()}, which cannot stand here", span
     yield from _exprs(access.index, scope, span)
+    if access.block is not None and not peers:
+        yield f"only a copy reaches a tile of a peer, such as `{access.obj}`", span
 
 
 def _mask(mask: Expr | None, scope: Scope, span: Span) -> Iterator[Problem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from argus.ir.cluster import peers_of
 from argus.ir.expr import Elem, Expr, coords, elements
 from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA, MmaRow, Order
 from argus.ir.locality import foreign, partial
@@ -164,6 +165,8 @@ def _copy(stmt: Copy, kernel: Kernel, target: Target) -> Iterator[Problem]:
         yield f"{row.name} copies {row.src} to {row.dst}, not {spaces[0]} to {spaces[1]}", stmt.span
     if not set(row.architectures) & set(target.architectures):
         yield f"{target.name} has no {row.name}", stmt.span
+    if row.peer != bool(peers_of(stmt)):
+        yield f"{row.name} reaches {'tiles of a peer' if row.peer else 'no tile of a peer'} in a cluster", stmt.span
     if bulk:
         yield from bulk_copy(stmt, row, kernel)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import dropwhile, pairwise
 
-from argus.ir.cluster import MAX_CLUSTER, MULTICAST, clusters
+from argus.ir.cluster import MAX_CLUSTER, MULTICAST, clusters, peer, peers_of
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param, Thread, coords, walk
 from argus.ir.instruction import BULK_LOADS, CopyRow, Order, WgmmaRow
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
@@ -129,6 +129,9 @@ def cluster_problems(kernel: Kernel) -> Iterator[Problem]:
         yield f"a cluster has 1 to {MAX_CLUSTER} blocks, not {count}", span
     elif count > 1 and (not kernel.grid or clusters(kernel.grid[0], count) is None):
         yield f"the first extent of the grid is not written as a multiple of the cluster's {count} blocks", span
+    for stmt in walk_statements(kernel.body):
+        for access in peers_of(stmt):
+            yield from _peer_problems(kernel, access, stmt.span)
     for stmt in walk_statements(kernel.body) if count == 1 else ():
         if isinstance(stmt, MbarrierArrive) and stmt.scope != "block":
             yield "an arrival reaches the blocks of a cluster, and the kernel has none", stmt.span
@@ -138,12 +141,34 @@ def cluster_problems(kernel: Kernel) -> Iterator[Problem]:
             yield f"{MULTICAST} reaches the blocks of a cluster, and the kernel has none", stmt.span
 
 
+def _peer_problems(kernel: Kernel, access: Access, span: Span) -> Iterator[Problem]:
+    """A tile of a peer is shared memory of a block that is known by the number of one's own."""
+    if access.obj not in {s.name for s in kernel.shared}:
+        yield f"`{access.obj}` is no shared tile, and so not one of a block", span
+    assert access.block is not None
+    reached = [peer(access.block, rank, kernel.cluster) for rank in range(kernel.cluster)]
+    for number in reached:
+        if number is None:
+            yield f"which block's `{access.obj}` this is depends on more than the own block's number", span
+            return
+        if not 0 <= number < kernel.cluster:
+            yield f"a cluster of {kernel.cluster} has no block {number}, whose `{access.obj}` this would be", span
+            return
+
+
 def cluster_choreography(kernel: Kernel, target: Target) -> Iterator[Problem]:
-    """Blocks of a cluster are made of roles; before those, all of them meet wherever threads do."""
+    """Blocks of a cluster that are made of roles are nothing else; before those, all of them meet wherever threads
+    do."""
     if kernel.cluster == 1:
         return
     if "sm_90a" not in target.architectures:
         yield f"{target.name} has no clusters", kernel.span
+    if not any(isinstance(s, Roles) for s in kernel.body):
+        for stmt in walk_statements(kernel.body):
+            arrives = isinstance(stmt, MbarrierArrive) and stmt.scope == "cluster"
+            if arrives or (isinstance(stmt, Copy) and stmt.instr == MULTICAST):
+                yield "mbarriers of the blocks of a cluster order roles, and the kernel has none", stmt.span
+        return
     work = _started([s for s in kernel.body if not isinstance(s, Tag | AssertTags | Spec)])
     if len(work) != 1 or not isinstance(work[0], Roles):
         yield "roles are all that a block of a cluster runs, once its mbarriers are initialised", kernel.span

@@ -89,6 +89,8 @@ def statement(stmt: Stmt) -> Iterator[Edit]:
                 yield "wait for one group more", Kind.COUNT, (replace(stmt, pending=pending - 1),)
             if isinstance(stmt, BulkWait):
                 yield "wait for more or for less than the reads", Kind.COUNT, (replace(stmt, read=not stmt.read),)
+        case Barrier(scope="cluster"):
+            yield "meet in this block alone", Kind.SCOPE, (replace(stmt, scope="block"),)
         case MbarrierExpect() | MbarrierArrive() | MbarrierWait():
             yield from _mbarrier(stmt)
         case BarrierSync() | BarrierArrive():
@@ -174,8 +176,14 @@ def _copy(stmt: Copy) -> Iterator[Edit]:
     yield "drop a copy", Kind.STATEMENT, ()
     if stmt.instr == MULTICAST:
         yield "copy to this block alone", Kind.SCOPE, (replace(stmt, instr="tma.load"),)
-    yield from _indices("source", stmt.src.index, lambda index: replace(stmt, src=Access(stmt.src.obj, index)))
-    yield from _indices("target", stmt.dst.index, lambda index: replace(stmt, dst=Access(stmt.dst.obj, index)))
+    yield from _indices("source", stmt.src.index, lambda index: replace(stmt, src=replace(stmt.src, index=index)))
+    yield from _indices("target", stmt.dst.index, lambda index: replace(stmt, dst=replace(stmt.dst, index=index)))
+    for number in (0, 1):
+        block = Const(number)
+        if stmt.src.block not in (None, block):
+            yield f"read what block {number} has", Kind.INDEX, (replace(stmt, src=replace(stmt.src, block=block)),)
+        if stmt.dst.block not in (None, block):
+            yield f"write to block {number}", Kind.INDEX, (replace(stmt, dst=replace(stmt.dst, block=block)),)
     if stmt.signal is not None:
         barrier = stmt.signal.barrier
         yield from _indices(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from argus.diagnostic import Note
+from argus.ir.cluster import peers_of
 from argus.ir.instruction import BULK_LOADS
 from argus.ir.nodes import Barrier, Copy, Kernel, Mbarrier, Roles, Shared, Stmt
 from argus.ir.visit import walk
@@ -93,7 +94,9 @@ def tile_lives(kernel: Kernel) -> dict[str, Life]:
     for position, stmt in enumerate(kernel.body):
         for name in set().union(*(touches(s) for s in walk((stmt,)))) & tiles:
             lives[name] = (lives.get(name, (position, position))[0], position)
-    return {name: lives.get(name, (0, 0)) for name in tiles}
+    # The block's own barriers say nothing of the peers that touch a tile.
+    reached = {access.obj: (0, len(kernel.body)) for stmt in walk(kernel.body) for access in peers_of(stmt)}
+    return {name: lives.get(name, (0, 0)) for name in tiles} | reached
 
 
 def _reuse(kernel: Kernel) -> tuple[tuple[Stmt, ...], dict[str, Life]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.ir.cluster import peers_of
 from argus.ir.expr import Const, Coord, Expr
 from argus.ir.instruction import BULK_LOADS, BULK_STORES, CopyRow
 from argus.ir.locality import cells
@@ -31,6 +32,8 @@ class Moves:
     reduce_global: str
     load_matrix: tuple[str, ...] = ()
     store_matrix: tuple[str, ...] = ()
+    load_peer: str | None = None
+    store_peer: str | None = None
     asynchronous: str | None = None
     asynchronous_bytes: int = 16
     """The widest such copy of a thread."""
@@ -38,7 +41,7 @@ class Moves:
 
 _NVIDIA = Moves(
     "ld.global", "st.global", "ld.shared", "st.shared", "red.global",
-    ("ldmatrix", "ldmatrix.trans"), ("stmatrix",), "cp.async",
+    ("ldmatrix", "ldmatrix.trans"), ("stmatrix",), "ld.shared.cluster", "st.shared.cluster", "cp.async",
 )  # fmt: skip
 _AMD = Moves(
     "buffer_load", "buffer_store", "ds_read", "ds_write", "global_atomic",
@@ -81,6 +84,8 @@ def by_engine(stmt: Stmt) -> bool:
 def select(kernel: Kernel, copy: Copy) -> str | None:
     """The synchronous, non-collective instruction between the spaces of `copy`; None if there is none."""
     names = moves(target_of(kernel))
+    if peers_of(copy):
+        return names.load_peer if isinstance(kernel.object(copy.dst.obj), Fragment) else names.store_peer
     match space(kernel.object(copy.src.obj)), space(kernel.object(copy.dst.obj)):
         case "global", "fragment":
             return names.load_global

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from argus.ir.cluster import reaches_peers
 from argus.ir.nodes import Kernel, Programs, Roles
 from argus.ir.visit import walk
 from argus.passes.moves import target_of
@@ -20,7 +21,7 @@ from argus.passes.report import Unfit
 
 def persist(kernel: Kernel) -> Kernel:
     """A persistent kernel with its programs written out; without roles, one that is not persistent, with a remark."""
-    if kernel.cluster > 1 and not any(isinstance(s, Roles) for s in kernel.body):
+    if kernel.cluster > 1 and not any(isinstance(s, Roles) for s in kernel.body) and not reaches_peers(kernel):
         kernel = replace(kernel, cluster=1)  # nothing is shared; the loop without producer warps is remarked on already
     if not kernel.persistent or any(isinstance(s, Programs) for s in walk(kernel.body)):
         return kernel

@@ -232,6 +232,6 @@ def _in_buffers(body: tuple[Stmt, ...], buffers: dict[str, Expr]) -> tuple[Stmt,
     def change(access: Access) -> Access:
         if access.obj not in buffers:
             return access
-        return Access(access.obj, (buffers[access.obj], *access.index))
+        return replace(access, index=(buffers[access.obj], *access.index))
 
     return rewrite_body(body, lambda stmt: (map_accesses(stmt, change),))

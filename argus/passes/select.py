@@ -68,7 +68,7 @@ def _choose(kernel: Kernel, copy: Copy, known: Facts) -> Copy | Diagnostic:
     size = kernel.object(copy.src.obj).dtype.bytes
     target = target_of(kernel)
     matrices = moves(target).store_matrix if row.writes_memory else moves(target).load_matrix
-    for matrix in (INSTRUCTIONS[m] for m in matrices if width * size < _WIDEST):
+    for matrix in (INSTRUCTIONS[m] for m in matrices if width * size < _WIDEST and not row.peer):
         found = _matrix(kernel, copy, matrix) if usable(matrix, target) else 0
         if found > width:
             return replace(copy, instr=matrix.name, vector=found)

@@ -112,7 +112,7 @@ def _shifted(copy: Copy, axis: int, offset: int) -> Copy:
         return rewrite(expr, lambda e: place if e == Coord(axis) else None)
 
     def moved(access: Access) -> Access:
-        return Access(access.obj, tuple(one(e) for e in access.index))
+        return replace(access, index=tuple(one(e) for e in access.index))
 
     mask = None if copy.mask is None else one(copy.mask)
     return replace(copy, dst=moved(copy.dst), src=moved(copy.src), mask=mask)

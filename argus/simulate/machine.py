@@ -21,6 +21,7 @@ from argus.simulate.memory import GlobalTensor, Hazards, Memory, Registers, Shar
 from argus.simulate.numeric import Array
 from argus.simulate.order import NOBODY, Moment, Touch
 from argus.simulate.outcome import Story, Violation
+from argus.simulate.peers import Lives
 from argus.simulate.tagset import Schemas
 from argus.simulate.usage import asynchronous_registers, first_threads, kernel_roles, named_barriers
 
@@ -198,6 +199,8 @@ class Block:
     bulk: list[Bulk] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     barriers: dict[str, list[Mbarrier]] = field(default_factory=dict)
+    lives: Lives | None = None
+    """Of the blocks of a cluster that is this block."""
     trace: list[Moved] = field(default_factory=list)
     traced: int = 0
     """Elements in `trace`."""

@@ -10,7 +10,7 @@ import numpy as np
 from argus.ir.instruction import INSTRUCTIONS
 from argus.ir.instruction import Order as Asynchrony
 from argus.ir.nodes import Copy, Mma, Stmt
-from argus.simulate import events
+from argus.simulate import events, peers
 from argus.simulate.events import Side
 from argus.simulate.memory import Memory, Registers, SharedTile
 from argus.simulate.numeric import Array
@@ -32,6 +32,7 @@ def ordered(
     """Check and record ordinary accesses; `thread` counts in the block. `warp`: its whole warp takes part."""
     if isinstance(memory, Registers):
         registers(block, memory, touch, cell, step)
+    peers.visit(block, memory, touch, cell, thread, step)
     order = memory.order
     if order is None or len(cell) == 0:
         return

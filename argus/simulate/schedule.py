@@ -24,14 +24,16 @@ from typing import get_args
 
 import numpy as np
 
+from argus.ir.cluster import rank_of
 from argus.ir.nodes import Asynchronous, Barrier, Kernel, Roles, WaveBarrier
 from argus.ir.visit import walk
-from argus.simulate import bulk, events, mbarrier, stores
+from argus.simulate import bulk, events, mbarrier, peers, stores
 from argus.simulate.clock import Team
 from argus.simulate.machine import Block, Frame
 from argus.simulate.mbarrier import Waiting
 from argus.simulate.numeric import Array
 from argus.simulate.outcome import Stopped
+from argus.simulate.peers import Lives
 from argus.simulate.statements import Pause, execute
 from argus.simulate.usage import kernel_roles
 
@@ -153,6 +155,7 @@ def run_block(block: Block, schedule: Schedule) -> None:
         teams += _run_roles(block, schedule)
     mbarrier.unfinished(block, teams)
     stores.finish(block)
+    peers.finish(block)
     for _ in execute(block, rest[1:], frames[0]):
         raise ValueError("nothing but tags may follow the roles")
 
@@ -166,8 +169,11 @@ def _run_roles(block: Block, schedule: Schedule) -> list[Team]:
         block.tick(team)
         frame = Frame(np.ones(threads, dtype=np.bool_), {}, team, block.programs[0])
         parties.append(Party(execute(block, role.body, frame), frame))
+    teams = [party.frame.team for party in parties]
+    if any(rank_of(team.name) is not None for team in teams):
+        block.lives = Lives.of(teams, any(isinstance(s, Barrier) for s in kernel.body))
     _run(block, parties, schedule)
-    return [party.frame.team for party in parties]
+    return teams
 
 
 def _run(block: Block, parties: list[Party], schedule: Schedule) -> None:

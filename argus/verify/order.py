@@ -255,6 +255,19 @@ class Ordering:
             late = late.subtract(self._precedes(way, use).range())
         return late
 
+    def before_start(self, uses: Set, role: Role, use: Site) -> Set:
+        """Those iterations of a use at which its own role need not know of anything that `role` did."""
+        assert use.role is not None
+        space = self.later.get_space().domain()
+        start = isl.Set.universe(space).fix_val(isl.dim_type.set, 0, -1)
+        for dim in range(1, space.dim(isl.dim_type.set)):
+            start = start.fix_val(isl.dim_type.set, dim, 0)
+        for way in self.knowledge.after(start.identity(), role, use.role.name):
+            if uses.is_empty():
+                break
+            uses = uses.subtract(self._precedes(way, use).range())
+        return uses
+
     def _not_after(self, pairs: Map, first: Site, second: Site, ways: Iterable[Map]) -> Map:
         """The pairs {iteration of first -> iteration of second} for which no way to a time, from first, is before
         second. In a window of programs, if there are pairs, also what is left open in its first program, for pairs

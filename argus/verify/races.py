@@ -12,6 +12,7 @@ from itertools import combinations_with_replacement, product
 
 from argus.diagnostic import Note, Verdict
 from argus.ir.access import Holders, Mode
+from argus.ir.cluster import rank_of
 from argus.ir.instruction import Order
 from argus.ir.nodes import Shared, Tensor
 from argus.simulate.sizes import integer_parameters
@@ -199,6 +200,8 @@ def _race(model: Model, obj: Shared | Tensor, a: Cells, b: Cells, pairs: Map, ex
         names = [c.site.role.name if c.site.role is not None else "the block" for c in (a, b)]
         message = f"{kinds} of {space} '{obj.name}': nothing orders role '{names[0]}' before role '{names[1]}' here"
         help = "an arrival on an mbarrier after the first, and a wait for that phase before the second, order them"
+        if not model.kernel.barriers and rank_of(names[0]) != rank_of(names[1]):
+            help = 'let the blocks of the cluster meet between the two: al.barrier(scope="cluster")'
     if not exact:
         return unknown("races-unknown", "races", b.site.stmt.span, f"cannot exclude: {message} ({reason})", help)
     point = smallest(pairs.range())

@@ -40,6 +40,7 @@ namespace argus::detail {
 
 constexpr int MAX_THREADS = 1024;
 constexpr int MAX_MBARRIERS = 128;
+constexpr int ROLE_BARRIERS = 256;  // of all blocks of a cluster that runs as one
 constexpr int MESSAGE_BYTES = 1024;
 // A fiber's stack, its record at the low end: a power of two, so that the record is found from any local address.
 constexpr size_t STACK_BYTES = size_t(256) << 10;
@@ -177,7 +178,7 @@ struct Block {
     Context scheduler;
     char* stacks;
     Meeting barrier;
-    RoleBarrier role_barriers[16];
+    RoleBarrier role_barriers[ROLE_BARRIERS];
     Meeting warps[MAX_THREADS / ARGUS_WARP_SIZE];
     Meeting warpgroups[MAX_THREADS / 128];
     Mbarrier mbarriers[MAX_MBARRIERS];

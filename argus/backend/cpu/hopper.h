@@ -183,12 +183,14 @@ inline int uniform(int x) { return shuffle(x, 0); }
 template <int N> void raise_registers() {}
 template <int N> void lower_registers() {}
 template <int ID, int THREADS> void role_barrier() {
+    static_assert(ID < detail::ROLE_BARRIERS);
     detail::RoleBarrier& barrier = detail::self().block->role_barriers[ID];
     const unsigned generation = barrier.generation;
     detail::arrive(barrier, ID, THREADS);
     if (barrier.generation == generation) detail::wait_at(barrier);
 }
 template <int ID, int THREADS> void role_barrier_arrive() {
+    static_assert(ID < detail::ROLE_BARRIERS);
     detail::arrive(detail::self().block->role_barriers[ID], ID, THREADS);
 }
 

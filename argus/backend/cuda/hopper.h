@@ -53,9 +53,58 @@ template <int CLUSTER> ARGUS_FN void mbarrier_arrive_cluster(shared_t smem, int 
                      :: "r"(smem + offset), "r"(block) : "memory");
 }
 
-// Waits for all threads of the cluster that are still there.
+// Waits for all threads of the cluster that are still there; orders their shared accesses.
 ARGUS_FN void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
+// ---- shared memory of another block of the cluster
+
+ARGUS_FN unsigned peer_address(shared_t smem, int offset, int block) {
+    unsigned remote;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(smem + offset), "r"(block));
+    return remote;
+}
+
+template <int N, class T> ARGUS_FN void load_peer(shared_t smem, int offset, int block, T* dst) {
+    constexpr int bytes = N * static_cast<int>(sizeof(T));
+    const unsigned address = peer_address(smem, offset, block);
+    if constexpr (bytes == 16) {
+        uint4 to;
+        asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w) : "r"(address));
+        target::at<N>(dst) = to;
+    } else if constexpr (bytes == 8) {
+        uint2 to;
+        asm volatile("ld.shared::cluster.v2.u32 {%0, %1}, [%2];" : "=r"(to.x), "=r"(to.y) : "r"(address));
+        target::at<N>(dst) = to;
+    } else if constexpr (bytes == 4) {
+        asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(target::at<N>(dst)) : "r"(address));
+    } else if constexpr (bytes == 2) {
+        asm volatile("ld.shared::cluster.u16 %0, [%1];" : "=h"(target::at<N>(dst)) : "r"(address));
+    } else {
+        unsigned to;
+        asm volatile("ld.shared::cluster.u8 %0, [%1];" : "=r"(to) : "r"(address));
+        target::at<N>(dst) = static_cast<unsigned char>(to);
+    }
+}
+
+template <int N, class T> ARGUS_FN void store_peer(shared_t smem, int offset, int block, const T* src) {
+    constexpr int bytes = N * static_cast<int>(sizeof(T));
+    const unsigned address = peer_address(smem, offset, block);
+    const auto from = target::at<N>(src);
+    if constexpr (bytes == 16) {
+        asm volatile("st.shared::cluster.v4.u32 [%0], {%1, %2, %3, %4};"
+                     :: "r"(address), "r"(from.x), "r"(from.y), "r"(from.z), "r"(from.w));
+    } else if constexpr (bytes == 8) {
+        asm volatile("st.shared::cluster.v2.u32 [%0], {%1, %2};" :: "r"(address), "r"(from.x), "r"(from.y));
+    } else if constexpr (bytes == 4) {
+        asm volatile("st.shared::cluster.u32 [%0], %1;" :: "r"(address), "r"(from));
+    } else if constexpr (bytes == 2) {
+        asm volatile("st.shared::cluster.u16 [%0], %1;" :: "r"(address), "h"(from));
+    } else {
+        asm volatile("st.shared::cluster.u8 [%0], %1;" :: "r"(address), "r"(static_cast<unsigned>(from)));
+    }
 }
 
 ARGUS_FN void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -139,8 +139,10 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
                 base, offset = global_address(memory, cell.index, each)
                 writer.line(_global(load, stmt.vector, mask, f"{base}, {offset}", pointer, other))
             else:
-                address = shared_address(memory, cell.index, each)
-                call = f"argus::{'load' if load else 'store'}_shared<{stmt.vector}>(smem, {address}, {pointer});"
+                place, where = f"smem, {shared_address(memory, cell.index, each)}", "shared"
+                if cell.block is not None:
+                    place, where = f"{place}, {Printer(writer).text(cell.block)}", "peer"
+                call = f"argus::{'load' if load else 'store'}_{where}<{stmt.vector}>({place}, {pointer});"
                 _guarded(writer, mask, call)
                 if load and mask is not None and other is not None:
                     first = printer.register(register)

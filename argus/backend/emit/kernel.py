@@ -75,7 +75,7 @@ def emit(kernel: Kernel) -> str:
     flight = start(kernel.body, (f.name for f in kernel.fragments))
     writer = Writer(kernel, names, counts | set(kernel.sizes), threads, flight)
     _statements(kernel.body, writer)
-    if kernel.cluster > 1:
+    if kernel.cluster > 1 and any(isinstance(s, Roles) for s in kernel.body):
         writer.line("argus::cluster_barrier();")
     body, writer.lines = writer.lines, []
     _head(kernel, writer)

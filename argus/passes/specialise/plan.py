@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from argus.ir.cluster import reaches_peers
 from argus.ir.expr import Expr, ProgramId, elements, walk
 from argus.ir.instruction import WGMMA
 from argus.ir.instruction.tiled import wgmma_accumulator
@@ -65,6 +66,9 @@ def plan(kernel: Kernel) -> Plan | None:
         return None
     loop = asking[0]
     _check_warps(kernel, loop)
+    if reaches_peers(kernel):
+        help = "leave producer_warps out: all threads of a block come to its cluster's barriers"
+        raise Unfit("the blocks of the cluster reach each other's tiles", loop.span, help)
     if len(loops) > 1:
         raise Unfit("the kernel has several pipelined loops", loop.span, "make one loop of them, or two kernels")
     if loop.stages < 2:

@@ -99,7 +99,7 @@ class Ring:
         """`access`, to the buffer of this turn."""
         if not self.looped or access.obj not in self.tiles:
             return access
-        return Access(access.obj, (self.place, *access.index))
+        return replace(access, index=(self.place, *access.index))
 
     def barriers(self, loaders: int, consumers: int) -> tuple[Mbarrier, ...]:
         """The ring's mbarriers, for `loaders` warps that fill buffers and `consumers` that give them back."""
