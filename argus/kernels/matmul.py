@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ class Ready:
     """A prepared call. `plan` takes a and b (`turned`: b and a), the result, and the rest: `ones` where absent.
 
     With `parts` the result is what that allocates, without the rest, and `combine` takes it, the result and the rest
-    (`across`: with the scales of b and a), and the number of terms.
+    (`across`: with the scales of b and a), and the number of terms. With `packs` a or b, or both, are copied first.
     """
 
     plan: Plan
@@ -37,6 +37,21 @@ class Ready:
     combine: Plan | None = None
     across: bool = False
     terms: int = 0
+    packs: tuple[Pack | None, Pack | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A prepared copy of an operand, to what `allocate` gives."""
+
+    plan: Plan
+    allocate: Callable[[], Any]
+
+    def run(self, at: int) -> Any:
+        """The copy of the operand at address `at`, on its way."""
+        room = self.allocate()
+        self.plan.run((at, room.data_ptr()))
+        return room
 
 
 class Matmul:
@@ -88,6 +103,9 @@ class Matmul:
                 self._ready.clear()
             self._ready[key] = ready
         c = ready.allocate() if out is None else out
+        if ready.packs is not None:
+            copies = [None if p is None else p.run(at) for p, at in zip(ready.packs, (at_a, at_b), strict=True)]
+            at_a, at_b = (at if x is None else x.data_ptr() for x, at in zip(copies, (at_a, at_b), strict=True))
         one = ready.ones
         none: tuple[int, ...] = (one, one, one, one)
         at_rest = none
@@ -127,16 +145,20 @@ class Matmul:
         if a.device not in self._ones:
             self._ones[a.device] = torch.ones(1, device=a.device)
         ones = self._ones[a.device]
+        packings = packed(request, problem) if tile.packed else None
+        if packings is not None:
+            request, problem = of_packed(request, packings), problem.packed
         found = tuple(
             call.kernel.prepare(*call.arguments, **call.constants)
-            for call in calls(self._kernel, self._combine, request, problem, tile, ones)
+            for call in _of_operands(self._kernel, self._combine, request, problem, tile, ones)
         )
+        packs = None if packings is None else (_prepared(packings[0]), _prepared(packings[1]))
         at_ones = ones.data_ptr()
         if len(found) == 1:
-            return Ready(found[0], tile.swapped, allocate, at_ones)
+            return Ready(found[0], tile.swapped, allocate, at_ones, packs=packs)
         across = operands.by_rows(request)
         parts = partial(empty_parts, across, tile.parts(problem.k))
-        return Ready(found[0], tile.swapped, allocate, at_ones, parts, found[1], across.turned, problem.k)
+        return Ready(found[0], tile.swapped, allocate, at_ones, parts, found[1], across.turned, problem.k, packs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +173,42 @@ class Call:
 def calls(
     kernel: JitKernel, combine: JitKernel, request: operands.Request, problem: Problem, tile: Tile, ones: Any
 ) -> tuple[Call, ...]:
-    """What computes a product with a tile: one call, or one that makes parts of the sums and one that adds them up."""
+    """What computes a product with a tile: calls that pack operands, one of the product, one that adds up parts."""
+    if not tile.packed:
+        return _of_operands(kernel, combine, request, problem, tile, ones)
+    packings = packed(request, problem)
+    first = tuple(Call(p.kernel, (p.x, p.out), p.constants) for p in packings if p is not None)
+    request = of_packed(request, packings)
+    return (*first, *_of_operands(kernel, combine, request, problem.packed, tile, ones))
+
+
+Packings = tuple[operands.Packing | None, operands.Packing | None]
+
+
+def packed(request: operands.Request, problem: Problem) -> Packings:
+    """How a and b are packed; None for one that stays as it is."""
+    return (
+        operands.packing(request.a) if problem.pack_a else None,
+        operands.packing(request.b) if problem.pack_b else None,
+    )
+
+
+def of_packed(request: operands.Request, packings: Packings) -> operands.Request:
+    """The product of the copies."""
+    first, second = packings
+    return replace(request, a=request.a if first is None else first.out, b=request.b if second is None else second.out)
+
+
+def _prepared(packing: operands.Packing | None) -> Pack | None:
+    if packing is None:
+        return None
+    return Pack(packing.kernel.prepare(packing.x, packing.out, **packing.constants), packing.room)
+
+
+def _of_operands(
+    kernel: JitKernel, combine: JitKernel, request: operands.Request, problem: Problem, tile: Tile, ones: Any
+) -> tuple[Call, ...]:
+    """A product of operands as they are: one call, or one that makes parts of the sums and one that adds them up."""
     if not tile.part:
         tensors, constants = operands.arguments(
             operands.turned(request) if tile.swapped else request, problem.bulk, ones

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.frontend.decorator import FuncSource
 from argus.ir.types import DTYPES, DType
+from argus.kernels import pack
 from argus.kernels.gemm import gelu, gelu_tanh, relu, silu
 from argus.kernels.tiling import Problem
 from argus.runtime.device import target_of
+from argus.runtime.jit_kernel import JitKernel
 
 if TYPE_CHECKING:
     import torch
@@ -138,12 +142,58 @@ def problem(r: Request) -> Problem:
     bulk = target == "sm_90a" and (bits == 16 or all(rows))
     loaded = sum(not _for_the_copy_engine(x) for x in (a, b)) if bulk else 0
     batch = r.c.shape[0] if r.c.ndim == 3 else 1
+    packs = _packs(r) if batch == 1 and r.a.ndim == r.b.ndim == 2 else (False, False)
+    straddling = [bulk and _straddles(x) for x in (a, b)]
+    stores = _for_the_copy_engine(_stored(r.c, "M N", "c")[0]) and r.c.stride(-1) == 1
     return Problem(
-        r.a.shape[-2], r.b.shape[-2], r.a.shape[-1], batch, bits, 8 * r.c.element_size(), target,
-        bulk, *rows,
-        _for_the_copy_engine(_stored(r.c, "M N", "c")[0]) and r.c.stride(-1) == 1, r.residual is not None, loaded,
-        *(bulk and _straddles(x) for x in (a, b)),
+        r.a.shape[-2], r.b.shape[-2], r.a.shape[-1], batch, bits, 8 * r.c.element_size(), target, bulk, *rows,
+        bulk_out=stores, residual=r.residual is not None, loaded=loaded,
+        a_straddles=straddling[0], b_straddles=straddling[1], pack_a=packs[0], pack_b=packs[1],
     )  # fmt: skip
+
+
+def _packs(r: Request) -> tuple[bool, bool]:
+    """Which operands are to be copied if wgmma and the copy engine are to take both; none if copies are of no use.
+
+    Both have the same depth: where that is not made of whole vectors, neither stays as it is.
+    """
+    stored = [_stored(x, name, name[0].lower()) for x, name in ((r.a, "M K"), (r.b, "N K"))]
+    wrong = [
+        not _for_the_copy_engine(x) or not (names.endswith("K") or r.a.element_size() == 2) for x, names, _ in stored
+    ]
+    if r.a.shape[-1] * r.a.element_size() % _ALIGNED:
+        wrong = [True, True]
+    possible = all(strides.endswith(" 1") for _, _, strides in stored) and r.a.shape[-1] > 0
+    first, second = wrong
+    return possible and first, possible and second
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """`kernel(x, out, **constants)` copies operand `x` to `out`; `room()` is another such `out`."""
+
+    kernel: JitKernel
+    x: torch.Tensor
+    out: torch.Tensor
+    constants: dict[str, object]
+    room: Callable[[], torch.Tensor]
+
+
+def packing(x: torch.Tensor) -> Packing:
+    """What copies an operand [rows, k] into rows that are whole vectors, whole cache lines apart."""
+    kept, names, _ = _stored(x, "M K", "x")
+    room = partial(_room, x.shape[0], x.shape[1], x.dtype, x.device)
+    kernel, constants = pack.kernel_for(kept, DTYPES[dtype_name(x)], rows=names.endswith("K"))
+    return Packing(kernel, kept, room(), constants, room)
+
+
+def _room(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    import torch
+
+    line, vector = _LINE // dtype.itemsize, _ALIGNED // dtype.itemsize
+    return torch.empty(rows, -(-columns // line) * line, dtype=dtype, device=device)[
+        :, : -(-columns // vector) * vector
+    ]
 
 
 def turned(r: Request) -> Request:

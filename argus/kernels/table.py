@@ -49,7 +49,9 @@ def tile_for(problem: Problem) -> Tile:
 
 def to_json(table: Mapping[str, Tile]) -> Any:
     """`table` as a JSON value."""
-    return {key: {**tile.constants, "swapped": tile.swapped} for key, tile in sorted(table.items())}
+    return {
+        key: {**tile.constants, "swapped": tile.swapped, "packed": tile.packed} for key, tile in sorted(table.items())
+    }
 
 
 def from_json(data: Any) -> dict[str, Tile]:
@@ -61,4 +63,5 @@ def _tile(entry: Any) -> Tile:
     names = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "STAGES", "num_warps", "PRODUCERS")
     rows, columns, depth, stages, warps, producers = (int(entry[name]) for name in names)
     part, cluster = int(entry.get("DEPTH", 0)), int(entry.get("CLUSTER", 1))
-    return Tile(rows, columns, depth, stages, warps, producers, bool(entry["swapped"]), part, cluster)
+    swapped, packed = bool(entry["swapped"]), bool(entry.get("packed", False))
+    return Tile(rows, columns, depth, stages, warps, producers, swapped, part, cluster, packed)

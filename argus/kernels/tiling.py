@@ -16,6 +16,8 @@ from math import ceil, prod
 
 from argus.tuning.model import MACHINES, Estimate, Machine, Work, estimate
 
+_ENGINES = "sm_90a"  # the target that has copy engines and wgmma
+_VECTOR_BITS = 128  # what the copy engine asks of rows
 _ROW_BITS = 1024  # a row of a tile that the copy engine brings: 128 bytes
 _MOST_STAGES, _MOST_BULK_STAGES = 4, 8
 _PANELS = 2  # of the result, each of 128 bytes of every row
@@ -28,8 +30,10 @@ _COPY_CYCLES = 2400.0  # from the order of a tile to its arrival: the stages ahe
 _REUSE_CYCLES = 600.0  # until a panel of the result has been stored and can be filled again
 _COMBINE_S = 1.5e-6  # of adding up parts, besides their bytes
 _COMBINED_SHARE = 0.15  # of the L2 cache's rate that this reaches
-_LOADED_BYTES = 18.0  # a cycle, that threads load and put down where the copy engine cannot
+_LOADED_BYTES = 14.5  # a cycle, that threads load and put down where the copy engine cannot
 _STRADDLING = 2.4  # times the time of a row of a box that lies in one cache line
+_PACK_S = 2.0e-6  # of packing an operand, besides its bytes
+_PACKED_SHARE = 0.8  # of the memory's rate that this reaches
 _SYNC_SHARE = 0.6  # of the tensor cores' rate that mma.sync reaches
 
 
@@ -40,7 +44,7 @@ class Problem:
     `bulk`: wgmma takes both operands. `a_rows`, `b_rows`: k is the contiguous dimension. `bulk_out`: the copy engine
     stores the result. `residual`: another tile of its shape is held in registers. `loaded`: how many of the operands
     threads load, because the copy engine cannot. `a_straddles`, `b_straddles`: rows of a tile do not lie in whole cache
-    lines of 128 bytes.
+    lines of 128 bytes. `pack_a`, `pack_b`: what has to be copied before wgmma and the copy engine take both operands.
     """
 
     m: int
@@ -58,13 +62,26 @@ class Problem:
     loaded: int = 0
     a_straddles: bool = False
     b_straddles: bool = False
+    pack_a: bool = False
+    pack_b: bool = False
+
+    @property
+    def packed(self) -> Problem:
+        """The product of the operands as `argus.kernels.pack` leaves them."""
+        vector = _VECTOR_BITS // self.bits
+        return replace(
+            self, k=ceil(self.k / vector) * vector, bulk=self.target == _ENGINES, loaded=0,
+            a_rows=self.a_rows or self.pack_a, b_rows=self.b_rows or self.pack_b,
+            a_straddles=self.a_straddles and not self.pack_a, b_straddles=self.b_straddles and not self.pack_b,
+            pack_a=False, pack_b=False,
+        )  # fmt: skip
 
     @property
     def swapped(self) -> Problem:
         """The transposed product: b times a."""
         return replace(
             self, m=self.n, n=self.m, a_rows=self.b_rows, b_rows=self.a_rows, bulk_out=False,
-            a_straddles=self.b_straddles, b_straddles=self.a_straddles,
+            a_straddles=self.b_straddles, b_straddles=self.a_straddles, pack_a=self.pack_b, pack_b=self.pack_a,
         )  # fmt: skip
 
 
@@ -72,7 +89,8 @@ class Problem:
 class Tile:
     """How a product is cut up. `swapped`: b times a, so that `block_m` counts columns of the result. `part`: how many
     terms of the sum a block adds up, the results of which a second kernel adds up; 0: all of them, and no such kernel.
-    `cluster`: blocks of so many neighbours along m bring the tiles of b, which they share, for one another.
+    `cluster`: blocks of so many neighbours along m bring the tiles of b, which they share, for one another. `packed`:
+    the operands are copied first, into rows that the copy engine takes.
     """
 
     block_m: int
@@ -84,6 +102,7 @@ class Tile:
     swapped: bool = False
     part: int = 0
     cluster: int = 1
+    packed: bool = False
 
     def parts(self, k: int) -> int:
         """Into how many parts a sum of `k` terms is cut; 0 if it is not."""
@@ -98,7 +117,7 @@ class Tile:
 
     def __str__(self) -> str:
         more = (" swapped" if self.swapped else "") + (f", parts of {self.part}" if self.part else "")
-        more += f", clusters of {self.cluster}" if self.cluster > 1 else ""
+        more += (f", clusters of {self.cluster}" if self.cluster > 1 else "") + (", packed" if self.packed else "")
         return f"{self.block_m}x{self.block_n}x{self.block_k}, {self.stages} stages, {self.num_warps} warps{more}"
 
 
@@ -117,6 +136,12 @@ def tiles(problem: Problem) -> Iterator[Tile]:
     if problem.target not in MACHINES:
         yield Tile(32, 32, 32, 2, 1, 0)  # the CPU target: small enough that lanes as fibers are quick
         return
+    yield from _tiles(problem)
+    if problem.target == _ENGINES and (problem.pack_a or problem.pack_b):
+        yield from (replace(tile, packed=True) for tile in _tiles(problem.packed))
+
+
+def _tiles(problem: Problem) -> Iterator[Tile]:
     for turned in (False, True):
         for rows, columns, warps in _shapes(problem.swapped if turned else problem, turned):
             blocks = _blocks(problem.swapped if turned else problem, rows, columns)
@@ -202,6 +227,7 @@ def _rings(problem: Problem, rows: int, columns: int, turned: bool) -> Iterator[
 
 def work(problem: Problem, tile: Tile) -> Work:
     """What a launch of `tile` does, for the model."""
+    problem = problem.packed if tile.packed else problem
     p = problem.swapped if tile.swapped else problem
     parts, terms = max(tile.parts(p.k), 1), tile.part or p.k
     unit, out = p.bits / 8, (4.0 if tile.part else p.out_bits / 8)
@@ -249,10 +275,16 @@ def ranked(problem: Problem, machine: Machine | None = None) -> list[tuple[Tile,
 
 
 def _estimate(problem: Problem, tile: Tile, machine: Machine) -> Estimate:
-    """The time of a product, with that of adding up its parts: a launch, and their bytes, which are in the L2 cache."""
+    """The time of a product, with that of packing operands, and that of adding up its parts: launches, their bytes in
+    memory, and those of parts, which are in the L2 cache."""
     found = estimate(work(problem, tile), machine)
-    if not tile.part:
-        return found
-    read = problem.m * problem.n * (4 * tile.parts(problem.k) + problem.out_bits // 8)
-    rate = machine.cache_bytes * machine.multiprocessors * machine.clock_hz * _COMBINED_SHARE
-    return replace(found, seconds=found.seconds + _COMBINE_S + read / rate)
+    seconds = found.seconds
+    for rows, packs in ((problem.m, problem.pack_a), (problem.n, problem.pack_b)):
+        if tile.packed and packs:
+            seconds += _PACK_S + 2 * rows * problem.k * problem.bits / 8 / (machine.memory_bytes_s * _PACKED_SHARE)
+    if tile.part:
+        parts = tile.parts(problem.packed.k if tile.packed else problem.k)
+        read = problem.m * problem.n * (4 * parts + problem.out_bits // 8)
+        rate = machine.cache_bytes * machine.multiprocessors * machine.clock_hz * _COMBINED_SHARE
+        seconds += _COMBINE_S + read / rate
+    return replace(found, seconds=seconds)
