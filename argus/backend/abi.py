@@ -28,7 +28,7 @@ class TensorMap:
     """What the launcher encodes for the copy engine (CUDA driver API, cuTensorMapEncodeTiled).
 
     `box` is the copied box in elements, in the tensor's own order of dimensions, the last of stride 1; zeros are
-    filled in outside. `swizzle_bytes` is 128 (the only one in use).
+    filled in outside. `swizzle_bytes` are those of a row of the box: 128, or 64 or 32 of one that is stored.
     """
 
     name: str
@@ -50,7 +50,8 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
         if isinstance(stmt, Copy) and stmt.instr in BULK_LOADS | BULK_STORES:
             outside = stmt.src if stmt.instr in BULK_LOADS else stmt.dst
             key = (outside.obj, box(outside, stmt.shape))
-            found.setdefault(key, TensorMap(f"{outside.obj}_map{len(found)}", *key, 128))
+            row = key[1][-1] * kernel.object(outside.obj).dtype.bytes
+            found.setdefault(key, TensorMap(f"{outside.obj}_map{len(found)}", *key, row))
     return tuple(found.values())
 
 

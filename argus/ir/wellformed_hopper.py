@@ -45,6 +45,8 @@ Problem = tuple[str, Span]
 
 ROW_BYTES = 128
 """Bytes of a row of a tile that bulk copies fill and asynchronous products read: the width of the swizzle."""
+NARROW_ROWS = (64, 32)
+"""Bytes of other rows that bulk copies store, in the swizzles of 64 and 32 bytes."""
 SWIZZLE_ATOM = 1024
 """Bytes after which the 128-byte swizzle repeats: 8 rows. Tiles begin at multiples of it."""
 MAX_BOX = 256
@@ -289,14 +291,16 @@ def bulk_copy(stmt: Copy, row: CopyRow, kernel: Kernel) -> Iterator[Problem]:
     leading = len(inside.index) - rank
     *rows, column = inside.index[max(leading, 0) :]
     panel = stmt.shape[-1]
+    widths = (ROW_BYTES,) if load else (ROW_BYTES, *NARROW_ROWS)
     placed = leading >= 0 and tuple(rows[1:]) == coords(rank)[1:-1] and all(map(_uniform, inside.index[:leading]))
     if not placed or not _in_atoms(rows[0]) or not _in_panel(column, rank - 1, panel):
         yield f"{row.name} moves rows of a panel of `{tile.name}`: a place, then the coordinates", span
-    elif tile.shape[leading + 1 : -1] != stmt.shape[1:-1] or panel * tile.dtype.bytes != ROW_BYTES:
-        yield f"{row.name} moves boxes of {tile.name} with rows of {ROW_BYTES} bytes, not {stmt.shape}", span
+    elif tile.shape[leading + 1 : -1] != stmt.shape[1:-1] or panel * tile.dtype.bytes not in widths:
+        allowed = " or ".join(map(str, widths))
+        yield f"{row.name} moves boxes of {tile.name} with rows of {allowed} bytes, not {stmt.shape}", span
     if max(stmt.shape) > MAX_BOX:
         yield f"a box has at most {MAX_BOX} elements in each dimension, not {stmt.shape}", span
-    yield from panels(tile, row.name, span)
+    yield from panels(tile, row.name, span, next((w for w in widths if w == panel * tile.dtype.bytes), ROW_BYTES))
     if tensor.alignment < 16 or tensor.strides[-1] != Const(1, tensor.strides[-1].dtype) or moving[-1:] == []:
         yield f"{row.name} needs `{tensor.name}` aligned to 16 bytes, its last dimension of stride 1", span
     elif moving[-1][0] != len(tensor.shape) - 1:
@@ -333,11 +337,11 @@ def _in_panel(expr: Expr, axis: int, panel: int) -> bool:
             return False
 
 
-def panels(tile: Shared, what: str, span: Span) -> Iterator[Problem]:
-    """A tile (…, rows, columns) in panels, rows of 128 bytes in the 128-byte swizzle, one panel of columns after the
+def panels(tile: Shared, what: str, span: Span, row: int = ROW_BYTES) -> Iterator[Problem]:
+    """A tile (…, rows, columns) in panels, rows of `row` bytes in their swizzle, one panel of columns after the
     other; 8 rows and 1024 bytes at a time (PTX ISA, matrix descriptors)."""
     layout, unit = tile.layout, tile.dtype.bytes
-    width = ROW_BYTES // unit
+    width = row // unit
     fits = isinstance(layout, SwizzledLayout) and layout.offset == 0 and len(tile.shape) >= 2
     if fits:
         assert isinstance(layout, SwizzledLayout)
@@ -348,15 +352,16 @@ def panels(tile: Shared, what: str, span: Span) -> Iterator[Problem]:
         count = columns // width
         across = 1 if count == 1 else (1, rows * width)
         fits = (
-            (swizzle.bits, swizzle.base, swizzle.shift) == (3, chunk, 3)
+            (swizzle.bits, swizzle.base, swizzle.shift) == ((row // 16).bit_length() - 1, chunk, 3)
+            and width > 0
             and columns % width == 0
-            and (count == 1 or rows * ROW_BYTES % SWIZZLE_ATOM == 0)
+            and (count == 1 or rows * row % SWIZZLE_ATOM == 0)
             and inner[len(tile.shape) - 1] == (Layout(width, 1) if count == 1 else Layout((width, count), across))
             and strides[-2] == width
             and all(isinstance(s, int) and s * unit % SWIZZLE_ATOM == 0 for s in strides[:-2])
         )
     if not fits or (tile.offset or 0) % SWIZZLE_ATOM:
-        yield f"{what} needs `{tile.name}` in rows of 128 bytes, swizzled by 128 bytes, at a multiple of 1024", span
+        yield f"{what} needs `{tile.name}` in rows of {row} bytes, swizzled by {row} bytes, at a multiple of 1024", span
 
 
 def asynchronous_product(stmt: Mma, row: WgmmaRow, kernel: Kernel) -> Iterator[Problem]:

@@ -13,7 +13,8 @@
 
 A panel has rows of 128 bytes in the swizzle of the copy engine. There are as many as there is room for, up to the
 whole tile: the copy engine reads some while the threads write others, or, in a persistent kernel, multiply for the
-next program. Where the whole tile has room, one barrier does for all of its panels.
+next program. Where the whole tile has room, one barrier does for all of its panels. Columns that are left over have
+narrower panels of their own, with rows of 64 or 32 bytes, which are written and stored with the last one.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from argus.passes.roles import Pass, by_role
 _ROW = INSTRUCTIONS["tma.store"]
 _ATOM_ROWS = SWIZZLE_ATOM // ROW_BYTES
 _MOST_PANELS = 8
+_NARROWEST = 32  # bytes of a panel's rows: of the narrowest swizzle
 
 
 def store_in_bulk(kernel: Kernel) -> Kernel:
@@ -71,19 +73,23 @@ def store_in_bulk(kernel: Kernel) -> Kernel:
 
 
 @dataclass(frozen=True, slots=True)
+class _Panel:
+    """`width` columns of a tile from `start` on, spread by `layout`."""
+
+    start: int
+    width: int
+    layout: FragmentLayout
+
+
+@dataclass(frozen=True, slots=True)
 class _Plan:
-    """A store of a tile, spread by `whole`, in panels of `width` columns, each spread by `layout`."""
+    """A store of a tile, spread by `whole`: in panels of whole rows of a swizzle, and narrower ones for the `rest`."""
 
     stmt: Copy
     source: Fragment
     whole: FragmentLayout
-    width: int
-    layout: FragmentLayout
-
-    @property
-    def count(self) -> int:
-        """Panels of the whole tile."""
-        return self.stmt.shape[1] // self.width
+    panels: tuple[_Panel, ...]
+    rest: tuple[_Panel, ...]
 
 
 def _storing(most: int) -> Pass:
@@ -101,7 +107,7 @@ def _with_panels(kernel: Kernel, plans: Sequence[_Plan], most: int) -> Kernel:
     fresh = Fresh(kernel)
     persistent = any(isinstance(s, Programs) for s in kernel.body)
     through = {
-        id(plan.stmt): _through_panels(fresh, plan, min(most, plan.count), again=persistent and plan is plans[0])
+        id(plan.stmt): _through_panels(fresh, plan, min(most, len(plan.panels)), again=persistent and plan is plans[0])
         for plan in plans
     }
     body = rewrite_body(kernel.body, lambda s: through.get(id(s)))
@@ -148,20 +154,23 @@ def _plan(kernel: Kernel, stmt: Copy, layouts: Mapping[str, FragmentLayout]) -> 
     """How `stmt` is done by the copy engine. Raises `Unfit`."""
     source, tensor = kernel.object(stmt.src.obj), kernel.object(stmt.dst.obj)
     assert isinstance(source, Fragment)
-    width = ROW_BYTES // source.dtype.bytes
+    narrowest = _NARROWEST // source.dtype.bytes
     if len(stmt.shape) != 2 or stmt.src.index != coords(2) or stmt.shape != source.shape:
         raise Unfit(f"{source.name} is not stored as a whole tile of rows and columns", stmt.span, "store it as one")
     rows, columns = stmt.shape
-    if columns % width or rows % _ATOM_ROWS or rows > MAX_BOX:
-        what = f"{rows} x {columns} elements are not panels of {ROW_BYTES} bytes a row, and 8 to {MAX_BOX} rows"
-        raise Unfit(what, stmt.span, f"choose columns in multiples of {width}, and rows in multiples of 8")
+    if columns % narrowest or rows % _ATOM_ROWS or rows > MAX_BOX:
+        what = f"{rows} x {columns} elements are not panels of {_NARROWEST} bytes a row, and 8 to {MAX_BOX} rows"
+        raise Unfit(what, stmt.span, f"choose columns in multiples of {narrowest}, and rows in multiples of 8")
     if sum(tensor.name in touches(s) for s in walk(kernel.body)) > 1:
         raise Unfit(f"{tensor.name} is used elsewhere in the kernel", stmt.span, "store it once, and do not read it")
     whole = layouts[source.name]
-    layout = panel_layout(whole, width)
-    plan = None if layout is None else _Plan(stmt, source, whole, width, layout)
-    if plan is None or not _in_place(plan):
+    panels = [_panel(whole, start, width) for start, width in _cuts(columns, source.dtype.bytes)]
+    found = [p for p in panels if p is not None]
+    if len(found) < len(panels):
         raise Unfit(f"rows of {source.name} are shared by warps", stmt.span, "let warps share the tile by rows")
+    wide = ROW_BYTES // source.dtype.bytes
+    full, rest = (tuple(p for p in found if (p.width == wide) is whether) for whether in (True, False))
+    plan = _Plan(stmt, source, whole, full, rest)
     fresh = Fresh(kernel)
     stores = [s for s in _through_panels(fresh, plan, 1, again=False) if isinstance(s, Copy) and s.instr == _ROW.name]
     trial = fresh.finish(kernel.body)
@@ -169,6 +178,25 @@ def _plan(kernel: Kernel, stmt: Copy, layouts: Mapping[str, FragmentLayout]) -> 
         for problem, _ in bulk_copy(store, _ROW, trial):
             raise Unfit(problem, stmt.span, "keep the rules of the copy engine")
     return plan
+
+
+def _cuts(columns: int, unit: int) -> list[tuple[int, int]]:
+    """Where panels of `columns` elements of `unit` bytes start, and their widths: whole ones, then narrower ones."""
+    found, start, width = [], 0, ROW_BYTES // unit
+    while start < columns:
+        if start + width > columns:
+            width //= 2
+        else:
+            found.append((start, width))
+            start += width
+    return found
+
+
+def _panel(tile: FragmentLayout, start: int, width: int) -> _Panel | None:
+    """Columns of a tile, if they are held by the threads that hold the first ones, in the same way."""
+    layout = panel_layout(tile, width)
+    fits = layout is not None and holds(tile, layout, _shifted(coords(2), start))
+    return _Panel(start, width, layout) if layout is not None and fits else None
 
 
 def panel_layout(tile: FragmentLayout, width: int) -> FragmentLayout | None:
@@ -188,42 +216,46 @@ def panel_layout(tile: FragmentLayout, width: int) -> FragmentLayout | None:
         return None
 
 
-def _in_place(plan: _Plan) -> bool:
-    """Whether every thread holds its part of every panel."""
-    return all(holds(plan.whole, plan.layout, _shifted(coords(2), n * plan.width)) for n in range(plan.count))
-
-
 # ---------------------------------------------------------------------------- the panels
 
 
 def _through_panels(fresh: Fresh, plan: _Plan, buffers: int, *, again: bool) -> tuple[Stmt, ...]:
     """The store by way of `buffers` panels in shared memory; `again`: programs before this one used them as well."""
-    stmt, source, width = plan.stmt, plan.source, plan.width
-    rows, span = stmt.shape[0], stmt.span
-    panels = fresh.tile(f"{source.name}_panels", source.dtype, (buffers, rows, width), _place(plan, buffers))
-    together = plan.count if plan.count <= buffers else 1
+    source, span = plan.source, plan.stmt.span
+    ring = _tile(fresh, plan, f"{source.name}_panels", buffers, plan.panels[0].width) if plan.panels else ""
+    places = [(panel, Access(ring, (Const(n % buffers), *coords(2)))) for n, panel in enumerate(plan.panels)]
+    rest = [(panel, _tile(fresh, plan, f"{source.name}_rest", 1, panel.width)) for panel in plan.rest]
+    alone = [(panel, Access(name, (Const(0), *coords(2)))) for panel, name in rest]
+    together = max(len(places), 1) if len(places) <= buffers else 1
     result: list[Stmt] = []
-    for first in range(0, plan.count, together):
-        writes: list[Stmt] = []
-        stores: list[Stmt] = []
-        for number in range(first, first + together):
-            here = Access(panels, (Const(number % buffers), *coords(2)))
-            part = Access(source.name, _shifted(coords(2), number * width))
-            to = Access(stmt.dst.obj, _start(stmt.dst.index, number * width))
-            mask = _mask(stmt, to.index, number * width)
-            writes.append(Copy(here, part, (rows, width), layout=plan.layout, span=span))
-            stores.append(Copy(to, here, (rows, width), mask, instr=_ROW.name, span=span))
-        if first >= buffers or (again and first == 0):
+    for first in range(0, max(len(places), 1), together):
+        last = first + together >= len(places)
+        group = [*places[first : first + together], *(alone if last else ())]
+        if first >= max(buffers, 1) or (again and first == 0):
             result += [BulkWait(buffers - 1 if first else 0, read=True, span=span), Barrier(span)]
+        writes, stores = zip(*(_moved(plan, panel, here) for panel, here in group), strict=True)
         result += [*writes, ProxyFence(span), Barrier(span), *stores, BulkCommit(span)]
     return tuple(result)
 
 
-def _place(plan: _Plan, buffers: int) -> SwizzledLayout:
-    """Panels one after the other, 16 bytes XORed with the row (CUDA driver API, CU_TENSOR_MAP_SWIZZLE_128B)."""
-    rows, width = plan.stmt.shape[0], plan.width
-    chunk = (16 // plan.source.dtype.bytes).bit_length() - 1
-    return SwizzledLayout(Swizzle(3, chunk, 3), 0, Layout((buffers, rows, width), (rows * width, width, 1)))
+def _moved(plan: _Plan, panel: _Panel, here: Access) -> tuple[Copy, Copy]:
+    """A panel of the tile to its place in shared memory, and from there to the tensor."""
+    stmt, shape = plan.stmt, (plan.stmt.shape[0], panel.width)
+    part = Access(plan.source.name, _shifted(coords(2), panel.start))
+    to = Access(stmt.dst.obj, _start(stmt.dst.index, panel.start))
+    mask = _mask(stmt, to.index, panel.start)
+    return (
+        Copy(here, part, shape, layout=panel.layout, span=stmt.span),
+        Copy(to, here, shape, mask, instr=_ROW.name, span=stmt.span),
+    )
+
+
+def _tile(fresh: Fresh, plan: _Plan, name: str, count: int, width: int) -> str:
+    """Panels one after the other, 16 bytes XORed with the row (CU_TENSOR_MAP_SWIZZLE_128B, 64B, 32B)."""
+    rows, unit = plan.stmt.shape[0], plan.source.dtype.bytes
+    bits, chunk = (width * unit // 16).bit_length() - 1, (16 // unit).bit_length() - 1
+    layout = SwizzledLayout(Swizzle(bits, chunk, 3), 0, Layout((count, rows, width), (rows * width, width, 1)))
+    return fresh.tile(name, plan.source.dtype, (count, rows, width), layout)
 
 
 def _shifted(index: tuple[Expr, ...], columns: int) -> tuple[Expr, ...]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from argus.backend.abi import tensor_maps
+from argus.backend.cpu.toolchain import find_compiler
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, coords, op
 from argus.ir.instruction import INSTRUCTIONS
@@ -20,6 +23,7 @@ from argus.passes import lower
 from argus.passes.bulk_stores import panel_layout
 from argus.passes.moves import matrix_width
 from argus.verify import verify
+from tests.backend.host import from_bfloat16, run, to_bfloat16
 from tests.conftest import Golden
 from tests.passes.test_specialise import edited, gemm
 
@@ -71,6 +75,32 @@ def test_the_rows_of_a_panel_have_128_bytes(dtype: DType, width: int, instr: str
     assert len(copies(kernel, "tma.store")) == len(copies(kernel, instr)) == 256 // width
 
 
+@pytest.mark.parametrize(
+    ("columns", "widths"),
+    [(16, [16]), (96, [64, 32]), (112, [64, 32, 16]), (160, [64, 64, 32]), (208, [64, 64, 64, 16])],
+)
+def test_columns_that_are_left_over_have_narrower_panels(columns: int, widths: list[int]) -> None:
+    kernel = lower(replace(gemm(tile=(128, columns, 64), stages=2, num_warps=8), persistent=True), "sm_90a")
+    assert not check_explicit(kernel) and not kernel.remarks
+    assert [s.shape for s in copies(kernel, "tma.store")] == [(128, width) for width in widths]
+    assert [m.swizzle_bytes for m in tensor_maps(kernel) if m.tensor == "c"] == [2 * w for w in dict.fromkeys(widths)]
+    report = verify(kernel)
+    assert report.verdict is Verdict.PROVED and not report.diagnostics
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("sizes", [(128, 112, 64), (100, 152, 72)])
+def test_narrower_panels_on_the_host(sizes: tuple[int, int, int]) -> None:
+    m, n, k = sizes
+    rng = np.random.default_rng(k)
+    a, b = to_bfloat16(rng.standard_normal((m, k))), to_bfloat16(rng.standard_normal((n, k)))
+    c = np.full((m, n), 0x7FC0, np.uint16)
+    kernel = lower(gemm(tile=(64, 112, 64), stages=2), "sm_90a")
+    run(kernel, (-(-m // 64), -(-n // 112)), False, a=a, b=b, c=c, M=m, N=n, K=k)
+    expected = from_bfloat16(a) @ from_bfloat16(b).T
+    assert (np.abs(from_bfloat16(c) - expected) <= 2**-7 * np.abs(expected) + 1e-3).all()
+
+
 @pytest.mark.parametrize(("stages", "buffers"), [(2, 4), (3, 4), (4, 2)])
 def test_as_many_panels_as_the_stages_leave_room_for(stages: int, buffers: int) -> None:
     kernel = lower(gemm(tile=(128, 256, 64), num_warps=8, stages=stages), "sm_90a")
@@ -120,7 +150,7 @@ def with_residual(kernel: Kernel) -> Kernel:
 
 
 BY_THREADS: dict[str, tuple[Callable[[], Kernel], str]] = {
-    "columns of no panel": (lambda: gemm(tile=(64, 24, 64)), "64 x 24 elements are not panels of 128 bytes a row"),
+    "columns of no panel": (lambda: gemm(tile=(64, 24, 64)), "64 x 24 elements are not panels of 32 bytes a row"),
     "a mask of its own": (lambda: edited(gemm(), Copy, half), "masks nothing but what is outside of `c`"),
     "a slanted box": (lambda: edited(gemm(), Copy, shifted), "are not, in order, a place or a start plus c0 to c1"),
     "a tensor that is read as well": (lambda: with_residual(gemm()), "c is used elsewhere in the kernel"),

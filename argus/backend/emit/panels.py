@@ -1,5 +1,5 @@
 """Shared tiles in panels, as the copy engine and asynchronous products address them: rows of 128 bytes in the 128-byte
-swizzle, one panel of columns after the other."""
+swizzle, one panel of columns after the other. Stored boxes may have rows of 64 or 32 bytes, in their swizzle."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from argus.backend.emit.scope import Writer
 from argus.ir.expr import Coord, Expr
 from argus.ir.instruction import WgmmaRow
 from argus.ir.nodes import Shared
+from argus.ir.wellformed_hopper import NARROW_ROWS, ROW_BYTES
 from argus.layout import Swizzle, SwizzledLayout
 from argus.source import Span
 
@@ -36,18 +37,18 @@ class Panels:
         return column // self.width * self.step + column % self.width
 
 
-def panels_of(shared: Shared, span: Span, code: str) -> Panels:
-    """The panels of a shared tile. Raises `ArgusError` with `code` if it is not made of such."""
+def panels_of(shared: Shared, span: Span, code: str, row: int = ROW_BYTES) -> Panels:
+    """A tile's panels, of rows of `row` bytes. Raises `ArgusError` with `code` if it is not made of such."""
     layout, offset, size = shared.layout, shared.offset, shared.dtype.bytes
-    wanted = Swizzle(3, (16 // size).bit_length() - 1, 3)
+    wanted = Swizzle((row // 16).bit_length() - 1, (16 // size).bit_length() - 1, 3)
     if not isinstance(layout, SwizzledLayout) or layout.swizzle != wanted or offset is None or offset % 1024:
-        raise problem(code, f"shared tile `{shared.name}` is not in the 128-byte swizzle", span,
+        raise problem(code, f"shared tile `{shared.name}` is not in the {row}-byte swizzle", span,
                       f"give it the swizzle {wanted}, from a multiple of 1024 bytes on")  # fmt: skip
     *others, last = (leaves(mode) for mode in tuple(layout.inner))
-    width = 128 // size
+    width = row // size
     in_panels = last[0] == (width, 1) and len(last) <= 2
     if not in_panels or any(len(mode) > 1 for mode in others) or layout.offset:
-        raise problem(code, f"shared tile `{shared.name}` is not made of panels of 128 bytes", span,
+        raise problem(code, f"shared tile `{shared.name}` is not made of panels of {row} bytes", span,
                       f"lay {width} columns after one another in a row, and panels of such rows")  # fmt: skip
     return Panels(tuple(mode[0][1] for mode in others), width, last[1][1] if len(last) == 2 else 0)
 
@@ -60,7 +61,9 @@ def box_origin(shared: Shared, index: tuple[Expr, ...], shape: tuple[int, ...], 
 
     Raises `ArgusError` "tma-layout" if the tile does not lie as the copy engine lays boxes: densely.
     """
-    panels, size = panels_of(shared, span, "tma-layout"), shared.dtype.bytes
+    size = shared.dtype.bytes
+    row = shape[-1] * size
+    panels = panels_of(shared, span, "tma-layout", row if row in NARROW_ROWS else ROW_BYTES)
     parts, last = Parts(), split(index[-1])
     for expr, stride in zip(index[:-1], panels.strides, strict=True):
         parts.add(expr, stride)
