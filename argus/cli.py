@@ -1,4 +1,4 @@
-"""The command line: check, build, mutate, explain, layout, demo.
+"""The command line: check, show, build, mutate, explain, layout, demo.
 
 Exit codes: 0 all proved (or done); 1 something refuted, or a mutant missed; 2 unusable input; 3 something unknown.
 Where several hold: 2 before 1 before 3 before 0.
@@ -29,6 +29,7 @@ from argus.demo import demo
 from argus.diagnostic import ArgusError, Diagnostic, ToolchainError, Verdict
 from argus.frontend import Options
 from argus.ir.target import TARGETS
+from argus.ir.text import print_kernel
 from argus.ir.types import DTYPES
 from argus.layout import LayoutError, picture
 from argus.render import Outcome, diagnostics_text, outcome_json, outcome_text, sarif
@@ -39,6 +40,8 @@ PROVED, REFUTED, UNUSABLE, UNKNOWN = 0, 1, 2, 3
 _PRECEDENCE = (UNUSABLE, REFUTED, UNKNOWN)
 _CODES = {Verdict.PROVED: PROVED, Verdict.REFUTED: REFUTED, Verdict.UNKNOWN: UNKNOWN}
 _LARGEST_FILE = 4 << 20
+_EXPLICIT = ".ir"
+"""Ends the names of files with one explicit kernel, which has its target and constants in it."""
 _SUFFIXES = {"cpu": (".cpp", ".so"), "nvidia": (".cu", ".cubin"), "amd": (".hip", ".co")}
 """Names of source and machine code, by vendor."""
 
@@ -78,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     form = check.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON list with an object for each kernel")
     form.add_argument("--sarif", action="store_true", help="print a SARIF 2.1 log")
+    show = command("show", _show, "print the explicit kernel that policies make: it can be changed, and checked again")
+    show.add_argument("file", metavar="FILE[::KERNEL]")
+    show.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")
     build = command("build", _build, "prove kernels and write their source, machine code and resource report")
     build.add_argument("file", metavar="FILE[::KERNEL]")
     build.add_argument("--target", choices=list(TARGETS), required=True)
@@ -91,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     for sub in (check, build, mutant):
         sub.add_argument("--limit", type=_seconds, default=compile.LIMIT_S, metavar="S",
                          help="seconds that a proof may take")  # fmt: skip
+    for sub in (check, show, build, mutant):
         sub.add_argument("-D", dest="constants", action="append", type=_definition, default=[], metavar="NAME=VALUE",
                          help="the value of a constexpr parameter")  # fmt: skip
     explain = command("explain", _explain, "explain an error code; without one, list all codes")
@@ -172,11 +179,17 @@ def _internal(error: Exception) -> Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A kernel to examine."""
+    """A kernel to examine: of a Python file, or, without `options`, what `argus show` printed."""
 
     source: SourceFile
     name: str
-    options: Options
+    options: Options | None
+
+    def explicit(self) -> compile.ExplicitKernel:
+        """The kernel with all policies carried out. Raises `ArgusError` where there is none."""
+        if self.options is None:
+            return compile.read(self.source)
+        return compile.choreograph(compile.elaborate(self.source, self.name, self.options), self.options.target)
 
 
 def _read(path: str) -> SourceFile:
@@ -206,6 +219,12 @@ def _jobs(where: str, target: str, constants: Mapping[str, object]) -> Iterator[
     if not separator or os.path.exists(where):
         path, wanted = where, ""
     source = _read(path)
+    if path.endswith(_EXPLICIT):
+        if constants:
+            message = f"`{path}` is an explicit kernel: -D gives a value to a constexpr parameter, and it has none"
+            raise _bad_input("unknown-constexpr", message, "its constants stand in its text")
+        yield _Job(source, Path(path).name.removesuffix(_EXPLICIT), None)
+        return
     names = compile.kernels(source)
     if not names:
         help = "a kernel is a function under `@argus.kernel`"
@@ -239,14 +258,14 @@ class _Examined:
 def _examine(job: _Job, limit_s: float) -> _Examined:
     start = time.perf_counter()
     try:
-        explicit = compile.choreograph(compile.elaborate(job.source, job.name, job.options), job.options.target)
+        explicit = job.explicit()
         report = compile.examine(explicit, limit_s)
     except ArgusError as error:
         return _Examined(_unusable(job.name, start, error.diagnostics), UNUSABLE)
     except Exception as error:  # one kernel that trips us does not hide what is known of the others
         return _Examined(_unusable(job.name, start, (_internal(error),)), UNUSABLE)
     seconds = time.perf_counter() - start
-    outcome = Outcome(job.name, report.verdict, seconds, report.assumptions, report.diagnostics)
+    outcome = Outcome(explicit.name, report.verdict, seconds, report.assumptions, report.diagnostics)
     return _Examined(outcome, _CODES[report.verdict], explicit, report)
 
 
@@ -285,7 +304,16 @@ def _checked(options: argparse.Namespace) -> Iterator[tuple[Outcome, int]]:
             yield examined.outcome, examined.code
 
 
-# ---------------------------------------------------------------------------- build
+# ---------------------------------------------------------------------------- show, build
+
+
+def _show(options: argparse.Namespace) -> int:
+    jobs = list(_jobs(options.file, options.target, dict(options.constants)))
+    if len(jobs) > 1:
+        help = f"name one of {', '.join(f'{options.file}::{job.name}' for job in jobs)}"
+        raise _bad_input("no-kernel", f"`{options.file}` has {len(jobs)} kernels, and one is shown at a time", help)
+    print(print_kernel(jobs[0].explicit()), end="")
+    return PROVED
 
 
 def _build(options: argparse.Namespace) -> int:
@@ -298,6 +326,9 @@ def _build(options: argparse.Namespace) -> int:
         if examined.explicit is None or examined.report is None or examined.code != PROVED:
             _err().print(f"{job.name} is not proved: nothing is built")
             continue
+        if examined.explicit.target != options.target:
+            message = f"`{options.file}` is a kernel of {examined.explicit.target}, not of {options.target}"
+            raise _bad_input("no-kernel", message, f"--target {examined.explicit.target}")
         with _progress(f"building {job.name}"):
             artifact = _manufacture(examined.explicit, examined.report)
         for path in _write(artifact, options.output):
@@ -377,9 +408,8 @@ def _mutate(options: argparse.Namespace) -> int:
     trials: list[mutate.Trial] = []
     jobs = [job for where in options.files for job in _jobs(where, options.target, dict(options.constants))]
     for job in jobs:
-        explicit = compile.choreograph(compile.elaborate(job.source, job.name, job.options), job.options.target)
         with _steps(f"mutants of {job.name}") as progress:
-            trials.append(mutate.trial(explicit, options.seed, options.count, options.limit, progress))
+            trials.append(mutate.trial(job.explicit(), options.seed, options.count, options.limit, progress))
         if not options.json:
             _out().print(mutate.trial_table(trials[-1]))
     if len(trials) > 1 and not options.json:

@@ -2,8 +2,9 @@
 
     text -elaborate-> TileKernel -choreograph-> ExplicitKernel -examine-> Report -manufacture-> Artifact
 
-Each step takes what the step before made. `ARGUS_DEBUG=1` to `5` shows, each including the ones before it:
-stages with their times, IR, obligations, emitted source, machine code.
+Each step takes what the step before made. An explicit kernel can be printed, changed by hand, and `read` again.
+`ARGUS_DEBUG=1` to `5` shows, each including the ones before it: stages with their times, IR, obligations, emitted
+source, machine code.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from argus.diagnostic import ArgusError, Diagnostic, Severity, Verdict, Verifica
 from argus.frontend import Options, check, parse
 from argus.frontend.surface import Attribute, Expression, Name, Subscript
 from argus.ir.nodes import Kernel
-from argus.ir.text import print_kernel
+from argus.ir.text import print_kernel, read_kernel
 from argus.ir.wellformed import check_explicit, check_tile
 from argus.passes import lower
 from argus.source import SourceFile
@@ -83,6 +84,13 @@ def choreograph(tile: TileKernel, target: str) -> ExplicitKernel:
     """Raises `ArgusError` where a policy or an instruction cannot be carried out on the target."""
     kernel = _timed("lower", lambda: lower(tile, target))
     _show(2, f"explicit IR of {kernel.name}", lambda: print_kernel(kernel))
+    _insist(check_explicit(kernel))
+    return ExplicitKernel(kernel)
+
+
+def read(source: SourceFile) -> ExplicitKernel:
+    """The explicit kernel that a text describes, as `print_kernel` writes it. Raises `ArgusError` where it is none."""
+    kernel = read_kernel(source)
     _insist(check_explicit(kernel))
     return ExplicitKernel(kernel)
 

@@ -19,6 +19,16 @@ class Const:
     value: int | float | bool
     dtype: DType = int32
 
+    def __eq__(self, other: object) -> bool:
+        """NaN is NaN: what was printed and read back is the same constant."""
+        if not isinstance(other, Const):
+            return NotImplemented
+        alike = self.value == other.value or (self.value != self.value and other.value != other.value)
+        return alike and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash((self.value if self.value == self.value else None, self.dtype))
+
 
 @dataclass(frozen=True, slots=True)
 class Param:

@@ -1,6 +1,6 @@
 """The text form of the IR, both ways. Law: `parse_kernel(print_kernel(kernel)) == kernel`, spans excepted."""
 
-from argus.ir.text_parser import parse_kernel
+from argus.ir.text_parser import parse_kernel, read_kernel
 from argus.ir.text_printer import print_expr, print_kernel, print_stmt
 
-__all__ = ["parse_kernel", "print_expr", "print_kernel", "print_stmt"]
+__all__ = ["parse_kernel", "print_expr", "print_kernel", "print_stmt", "read_kernel"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import cast
@@ -75,7 +76,7 @@ from argus.ir.nodes import (
 )
 from argus.ir.text_printer import EMPTY_SCOPE, Scope, inferred, scope_of
 from argus.ir.types import DTYPES, DType, boolean, float32, int32
-from argus.layout import AnyLayout, FragmentLayout, parse, parse_fragment
+from argus.layout import AnyLayout, FragmentLayout, LayoutError, parse, parse_fragment
 from argus.source import SourceFile, Span
 
 Node = Tree[Token] | Token
@@ -93,21 +94,35 @@ _COORD = re.compile(r"c\d+")
 @cache
 def _grammar() -> Lark:
     text = files("argus.ir").joinpath("text.lark").read_text(encoding="utf-8")
-    return Lark(text, parser="lalr", lexer="contextual", maybe_placeholders=True)
+    return Lark(text, parser="lalr", lexer="contextual", maybe_placeholders=True, propagate_positions=True)
 
 
 def parse_kernel(text: str) -> Kernel:
     """The kernel that `text` describes. Raises `SourceError` (code `ir-syntax`) where it is none."""
+    return _read(SourceFile("<ir>", text), None)
+
+
+def read_kernel(source: SourceFile) -> Kernel:
+    """The same of a file, where statements stand for errors to point at."""
+    return _read(source, source)
+
+
+def _read(source: SourceFile, shown: SourceFile | None) -> Kernel:
+    text = source.text
     try:
-        return _kernel(_grammar().parse(text))
+        return _kernel(_grammar().parse(text), shown)
     except UnexpectedInput as error:
         line, column = max(error.line, 1), max(error.column, 1)
-        span = Span(SourceFile("<ir>", text), line, column, line, column + 1)
+        span = Span(source, line, column, line, column + 1)
         message = f"this is not the text of a kernel: unexpected {text[error.pos_in_stream or 0 :][:20]!r}"
-        raise SourceError(Diagnostic("ir-syntax", message, span)) from error
+        help = "`argus show` prints kernels in this form; one statement a line"
+        raise SourceError(Diagnostic("ir-syntax", message, span, help=help)) from error
+    except LayoutError as error:
+        message = f"this is not the text of a kernel: {error}"
+        raise SourceError(Diagnostic("ir-syntax", message, Span(source, 1, 1, 1, 2))) from error
 
 
-def _kernel(tree: Tree[Token]) -> Kernel:
+def _kernel(tree: Tree[Token], source: SourceFile | None) -> Kernel:
     parts = [child for child in tree.children if isinstance(child, Tree)]
     of = {kind: [p for p in parts if p.data == kind] for kind in {str(p.data) for p in parts}}
 
@@ -117,7 +132,7 @@ def _kernel(tree: Tree[Token]) -> Kernel:
     params = tuple(_param(p) for p in parts if p.data in ("tensor", "scalar"))
     shared = tuple(_shared(c) for c in children("shared"))
     fragments = tuple(_fragment(c) for c in children("fragment"))
-    scope = scope_of(params, (*shared, *fragments))
+    scope = replace(scope_of(params, (*shared, *fragments)), source=source)
     declared = cast("list[Node | None]", children("grid")[0]) if "grid" in of else [None, None, None]
     grid, group, cluster, *policies = declared
     target = children("target")
@@ -245,7 +260,16 @@ def _precondition(tree: Tree[Token], scope: Scope) -> Precondition:
 
 
 def _block(tree: Tree[Token], scope: Scope) -> tuple[Stmt, ...]:
-    return tuple(_stmt(_tree(child), scope) for child in tree.children)
+    return tuple(_placed(_stmt(_tree(child), scope), _tree(child), scope) for child in tree.children)
+
+
+def _placed(stmt: Stmt, tree: Tree[Token], scope: Scope) -> Stmt:
+    """A statement with its place in the file: its first line."""
+    if scope.source is None:
+        return stmt
+    line, column = tree.meta.line, tree.meta.column
+    end = tree.meta.end_column if tree.meta.end_line == line else len(scope.source.line(line)) + 1
+    return replace(stmt, span=Span(scope.source, line, column, line, end))
 
 
 def _access(node: Node, scope: Scope) -> Access:

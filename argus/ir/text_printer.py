@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from typing_extensions import assert_never
 
@@ -79,6 +79,7 @@ from argus.ir.nodes import (
 )
 from argus.ir.types import DType, boolean, float32, int32
 from argus.ir.visit import walk
+from argus.source import SourceFile
 
 LEVELS: Mapping[str, int] = {
     "==": 1, "!=": 1, "<": 1, "<=": 1, ">": 1, ">=": 1,
@@ -94,15 +95,19 @@ _COORD = re.compile(r"c\d+")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What names stand for at one point of the text: types of parameters and elements, and open loops."""
+    """What names stand for at one point of the text: types of parameters and elements, and open loops.
+
+    `source`: the file that is read, if statements shall say where in it they stand.
+    """
 
     params: Mapping[str, DType]
     elements: Mapping[str, DType]
     loops: frozenset[str] = frozenset()
+    source: SourceFile | None = None
 
     def enter(self, *loops: str) -> Scope:
         """The scope inside a loop with these counters."""
-        return Scope(self.params, self.elements, self.loops.union(loops))
+        return replace(self, loops=self.loops.union(loops))
 
     def is_param(self, name: str) -> bool:
         """Whether the bare `name` is read as a launch parameter."""

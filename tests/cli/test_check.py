@@ -148,3 +148,28 @@ def test_bad_flags(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> 
         main(arguments)
     assert stop.value.code == 2
     assert "usage: argus" in capsys.readouterr().err
+
+
+def test_what_is_shown_is_checked(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "right.py", "-D", "BLOCK=256"]) == 0
+    shown = capsys.readouterr().out
+    assert "shape 256" in shown
+    for name, text in {"right": shown, "wrong": shown.replace("< N", "<= N"), "broken": shown[:-20]}.items():
+        (files / f"{name}.ir").write_text(text)
+    assert main(["check", "right.ir"]) == 0
+    assert "proved fill" in capsys.readouterr().out
+    assert main(["check", "wrong.ir"]) == 1
+    assert "--> wrong.ir:" in capsys.readouterr().out
+    code, (outcome,) = check_json(capsys, "broken.ir")
+    assert code == 2 and outcome["diagnostics"][0]["code"] == "ir-syntax"
+    code, (outcome,) = check_json(capsys, "right.ir", "-D", "BLOCK=128")
+    assert code == 2 and outcome["diagnostics"][0]["code"] == "unknown-constexpr"
+    assert main(["build", "right.ir", "--target", "gfx942"]) == 2
+    assert "is a kernel of sm_80, not of gfx942" in capsys.readouterr().err
+
+
+def test_one_kernel_is_shown_at_a_time(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "two.py").write_text(RIGHT + RIGHT.split("import argus.language as al")[1].replace("fill", "more"))
+    assert main(["show", "two.py"]) == 2
+    assert "two.py::more" in capsys.readouterr().err
+    assert main(["show", "two.py::more"]) == 0
