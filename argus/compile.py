@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NewType, TypeVar
 
@@ -104,10 +105,21 @@ def examine(explicit: ExplicitKernel, limit_s: float = LIMIT_S) -> Report:
 
 def manufacture(explicit: ExplicitKernel, report: Report, *, machine_code: bool = True) -> Artifact:
     """Raises `VerificationError` unless all is proved, and `ToolchainError` where a compiler is missing or fails."""
+    _insist_on_proof(report)
+    return _presented(_built(explicit, machine_code), report)
+
+
+def _insist_on_proof(report: Report) -> None:
     if report.verdict is not Verdict.PROVED:
         raise VerificationError(*(d for d in report.diagnostics if d.severity is Severity.ERROR))
-    target = explicit.target or ""
-    artifact = _timed("build", lambda: backend.build(explicit, target, compile=machine_code))
+
+
+def _built(explicit: ExplicitKernel, machine_code: bool) -> Artifact:
+    return _timed("build", lambda: backend.build(explicit, explicit.target or "", compile=machine_code))
+
+
+def _presented(artifact: Artifact, report: Report) -> Artifact:
+    explicit = artifact.kernel
     _show(4, f"source of {explicit.name}", lambda: artifact.source)
     _show(5, f"machine code of {explicit.name}", lambda: backend.disassemble(artifact))
     return replace(artifact, assumptions=report.assumptions)
@@ -121,8 +133,15 @@ def prove(source: SourceFile, name: str, options: Options, *, limit_s: float = L
 def compile(source: SourceFile, name: str, options: Options, *, limit_s: float = LIMIT_S) -> Compiled:
     """Kernel `name`, proved and built for `options.target`. Raises the `ArgusError` that says why not."""
     explicit = choreograph(elaborate(source, name, options), options.target)
-    report = examine(explicit, limit_s)
-    return Compiled(manufacture(explicit, report), report)
+    compiler = ThreadPoolExecutor(1)
+    try:
+        # Compilers are programs of their own, which work while the proof does; what is not proved is thrown away.
+        building = compiler.submit(_built, explicit, True)
+        report = examine(explicit, limit_s)
+        _insist_on_proof(report)
+        return Compiled(_presented(building.result(), report), report)
+    finally:
+        compiler.shutdown(wait=False)
 
 
 def _insist(problems: tuple[Diagnostic, ...]) -> None:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks launch|gemm|attention|memory|conflicts|verify [--json FILE]`, or `plot`, from the root."""
+"""`python -m benchmarks launch|cold|gemm|attention|memory|conflicts|verify [--json FILE]`, or `plot`, from the root."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ def main() -> int:
                 from benchmarks import launch
 
                 results = launch.run(arguments.size, arguments.calls)
+            case "cold":
+                from benchmarks import cold
+
+                results = cold.run(arguments.target)
             case "gemm":
                 cases = arguments.shapes or (gemm.QUICK if arguments.quick else gemm.CASES)
                 results = gemm.run(cases, arguments.kernel or (), arguments.batches)
@@ -64,6 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     launch = commands.add_parser("launch", help="host time of one launch, beside Triton and PyTorch")
     launch.add_argument("--size", type=int, default=1024, help="elements of each of the three tensors")
     launch.add_argument("--calls", type=int, default=200, help="launches in one measurement")
+    cold = commands.add_parser("cold", help="from the start of Python to a launchable matrix product, nothing cached")
+    cold.add_argument("--target", default="sm_90a")
     product = commands.add_parser("gemm", help="matrix products beside cuBLAS and cuBLASLt, with errors")
     product.add_argument(
         "--shapes", type=gemm.cases_of, metavar="MxNxK[:DTYPE[:LAYOUT]],...", help="instead of those of the table"
@@ -95,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[Path("argus/kernels"), Path("examples")],
         help="files of kernels, and folders of files",
     )
-    for command in (launch, product, attend, memory, conflicts, verify):
+    for command in (launch, cold, product, attend, memory, conflicts, verify):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
     return parser
 

@@ -2,7 +2,7 @@
 
 Vector addition of three tensors, with one warm build, in turns with Triton's and PyTorch's; on sm_90 also a small
 matrix product with tensor maps, on tensors that stay, that alternate, and that are too many for their maps to be
-kept. Measurements are batches of launches with a synchronisation between batches, outside of the time, so that the
+kept; and functions of `argus.kernels` on small tensors, beside PyTorch's, which make their results as well. Measurements are batches of launches with a synchronisation between batches, outside of the time, so that the
 device's queue never fills up; the figure is the median batch divided by its launches.
 """
 
@@ -72,7 +72,30 @@ def _candidates(torch: Any, size: int, device: str) -> dict[str, Callable[[], ob
     found["torch.add(..., out=)"] = lambda: torch.add(x, y, out=out)
     if (launch := _triton(grid)) is not None:
         found["triton, kernel[grid](..., BLOCK=1024)"] = lambda: launch(x, y, out, size)
-    return found
+    return found | _functions(torch)
+
+
+def _functions(torch: Any) -> dict[str, Callable[[], object]]:
+    """Calls that check their arguments and make their results."""
+    from torch.nn import functional as F
+
+    from argus import kernels
+
+    def some(*shape: int) -> Any:
+        return torch.zeros(shape, device="cuda", dtype=torch.bfloat16)
+
+    a, b, rows, weight, tall = some(128, 64), some(64, 256), some(64, 1024), some(1024), some(16384, 64)
+    heads, keys, values = (some(1, 8, 256, 128) for _ in range(3))
+    return {
+        "argus, matmul(a, b)": lambda: kernels.matmul(a, b),
+        "torch.matmul(a, b)": lambda: torch.matmul(a, b),
+        "argus, rmsnorm(x, weight)": lambda: kernels.rmsnorm(rows, weight),
+        "torch rms_norm(x, ..., weight)": lambda: F.rms_norm(rows, weight.shape, weight),
+        "argus, reduce(x, 'sum', 0), in parts": lambda: kernels.reduce(tall, "sum", 0),
+        "torch.sum(x, 0)": lambda: torch.sum(tall, 0),
+        "argus, attention(q, k, v)": lambda: kernels.attention(heads, keys, values),
+        "torch scaled_dot_product_attention(q, k, v)": lambda: F.scaled_dot_product_attention(heads, keys, values),
+    }
 
 
 def _products(torch: Any) -> dict[str, Callable[[], object]]:

@@ -1,11 +1,17 @@
-"""Where figures came from."""
+"""Where figures came from: the machine, and the state of Argus's sources."""
 
 from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from importlib import metadata
 from pathlib import Path
+
+import argus
+from argus.backend.fingerprint import tree_digest
+
+_DIGITS = 12
 
 
 def machine() -> dict[str, str]:
@@ -21,6 +27,21 @@ def machine() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return facts | _gpu()
+
+
+def sources() -> dict[str, str]:
+    """What was measured: "sources", the digest of the package's files, which is the same wherever they lie; in a checkout
+    "commit" as well, with "-dirty" where files differ from it."""
+    package = Path(argus.__file__).parent
+    found = {"sources": tree_digest(package)[:_DIGITS]}
+    if not (package.parent / ".git").exists():  # else the checkout would be that of whoever installed the package
+        return found
+    command = ["git", "-C", str(package), "describe", "--always", "--dirty", f"--abbrev={_DIGITS}", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return found
+    return found | {"commit": done.stdout.strip()}
 
 
 def _processor() -> str:

@@ -1,6 +1,7 @@
 """The tables of `docs/performance.md`, from the files in `benchmarks/results`: written by `python -m benchmarks plot`.
 
-A table follows the comment `<!-- table NAME -->`, NAME that of the results file, and ends with its last line of cells.
+A table follows the comment `<!-- table NAME -->`, NAME that of the results file. It ends with its last line of cells,
+or with the line that says what was measured.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ PAGE = Path("docs/performance.md")
 
 Row = Mapping[str, Any]
 Columns = Mapping[str, Callable[[Row], str]]
-_TABLE = re.compile(r"(<!-- table (\w+) -->\n)((?:\|[^\n]*\n)*)")
+_TABLE = re.compile(r"(<!-- table (\w+) -->\n)((?:\|[^\n]*\n)*(?:\nMeasured with [^\n]*\n)?)")
 
 
 def _figure(value: float | None, digits: int = 0) -> str:
@@ -70,6 +71,7 @@ TABLES: dict[str, Columns] = {
         "of the copy": _column("of copy", 2),
         "of the better peer": _bold("speed / best peer"),
     },
+    "cold": {"step": _column("step"), "ms": _column("ms", 0), "CPU ms of the process": _column("cpu ms", 0)},
     "launch": {"what": lambda r: f"`{r['what']}`", "µs": _column("median us", 1)},
     "conflicts": {
         "kernel": _column("kernel"),
@@ -88,6 +90,12 @@ def table(columns: Columns, rows: list[Row]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("| --- ", "|---").replace("--- |", "---|")
 
 
+def _state(argus: Mapping[str, str]) -> str:
+    """What was measured, as a paragraph; nothing of results that do not say it."""
+    said = ", ".join(f"{name} `{value}`" for name, value in argus.items())
+    return f"\nMeasured with {said}.\n" if said else ""
+
+
 def with_tables(page: str) -> str:
     """The page with the tables that the results give."""
 
@@ -95,7 +103,8 @@ def with_tables(page: str) -> str:
         source = RESULTS / f"{found[2]}-h200.json"
         if found[2] not in TABLES or not source.exists():
             return found[0]
-        return found[1] + table(TABLES[found[2]], json.loads(source.read_text(encoding="utf-8"))["rows"])
+        content = json.loads(source.read_text(encoding="utf-8"))
+        return found[1] + table(TABLES[found[2]], content["rows"]) + _state(content.get("argus", {}))
 
     return _TABLE.sub(one, page)
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.machine import machine
+from benchmarks.machine import machine, sources
 
 Cell = str | int | float | None
 
@@ -31,7 +31,7 @@ class Results:
 
 def show(results: Results, file: Path | None) -> None:
     """Prints `results` with the machine's description; writes them to `file` as JSON as well, if there is one."""
-    facts = machine()
+    facts, state = machine(), sources()
     console = Console()
     table = Table(title=results.title)
     headings = list(results.rows[0]) if results.rows else []
@@ -45,11 +45,13 @@ def show(results: Results, file: Path | None) -> None:
         console.print(f"  {what}: {_text(cell)}", highlight=False, markup=False)
     for note in results.notes:
         console.print(f"  {note}", highlight=False, markup=False)
-    console.print("  " + "; ".join(f"{name}: {value}" for name, value in facts.items()), style="dim", highlight=False)
+    known = "; ".join(f"{name}: {value}" for name, value in (facts | state).items())
+    console.print(f"  {known}", style="dim", highlight=False, markup=False)
     if file is not None:
         content = {
             "title": results.title,
             "machine": facts,
+            "argus": state,
             "notes": list(results.notes),
             "rows": list(results.rows),
             "summary": dict(results.summary),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
@@ -55,6 +57,23 @@ def test_a_proved_kernel_compiles_and_a_refuted_one_does_not() -> None:
     with pytest.raises(VerificationError) as refusal:
         compile.compile(wrong, "vector_add_rejected", options)
     assert refusal.value.diagnostics[0].verdict is Verdict.REFUTED
+
+
+def test_the_compiler_works_while_the_proof_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, build = Event(), compile.backend.build
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        begun.set()
+        return build(*args, **kwargs)
+
+    def late(*args: Any, **kwargs: Any) -> Any:
+        assert begun.wait(10)
+        return verify(*args, **kwargs)
+
+    verify = compile.verify
+    monkeypatch.setattr(compile.backend, "build", noted)
+    monkeypatch.setattr(compile, "verify", late)
+    compile.compile(read(EXAMPLES / "vector_add.py"), "vector_add", Options(target="cpu"))
 
 
 def test_debug_levels_show_more_and_more(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

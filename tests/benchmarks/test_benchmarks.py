@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import pytest
 
 from argus.diagnostic import Diagnostic, LaunchError
-from benchmarks import gemm, measure, verify
-from benchmarks.machine import machine
+from benchmarks import cold, gemm, measure, verify
+from benchmarks.machine import machine, sources
 from benchmarks.table import Results, show
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +31,7 @@ def test_a_table_goes_to_the_terminal_and_to_json(tmp_path: Path, capsys: pytest
     written = json.loads((tmp_path / "t.json").read_text())
     assert written["rows"] == rows and written["summary"] == {"the mean": 3.5}
     assert written["machine"] == machine()
+    assert written["argus"] == sources() and re.fullmatch(r"[0-9a-f]{12}", written["argus"]["sources"])
 
 
 def test_launch_measures_what_needs_no_gpu(require_tool: Any) -> None:
@@ -42,6 +44,16 @@ def test_launch_measures_what_needs_no_gpu(require_tool: Any) -> None:
     rows = launch.run(256, 10).rows
     assert [row["what"] for row in rows] == ["argus, empty grid", "torch.add(..., out=), no elements"]
     assert all(row["median us"] >= row["least us"] > 0 for row in rows)  # type: ignore[operator]
+
+
+def test_a_cold_start_has_its_steps(monkeypatch: pytest.MonkeyPatch, require_tool: Any) -> None:
+    require_tool("g++", "clang++", "c++")
+    monkeypatch.setattr(cold, "_RUNS", 1)
+    monkeypatch.chdir(ROOT)
+    rows = cold.run("cpu").rows
+    assert [row["step"] for row in rows][:2] == ["all, from the start of Python", "start of Python"]
+    assert [row["step"] for row in rows][4:] == ["parse", "check", "lower", "prove", "emit", "compile to machine code"]
+    assert all(row["ms"] > 0 and row["cpu ms"] > 0 for row in rows)  # type: ignore[operator]
 
 
 def test_verify_has_a_row_for_each_property_and_a_total(tmp_path: Path) -> None:
@@ -259,6 +271,20 @@ def test_tables_follow_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept.count("<!-- table ") == len(page.TABLES)
     assert page.with_tables(kept) == kept
     assert page.with_tables(kept.replace("**1.0", "**9.9")) == kept
+
+
+def test_a_table_says_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from benchmarks import page
+
+    monkeypatch.setattr(page, "RESULTS", tmp_path)
+    content = {"rows": [{"what": "x", "median us": 1.0}], "argus": {"sources": "0123", "commit": "abcd"}}
+    (tmp_path / "launch-h200.json").write_text(json.dumps(content))
+    written = page.with_tables("Before\n\n<!-- table launch -->\n\nAfter\n")
+    expected = "| what | µs |\n|---|---|\n| `x` | 1.0 |\n\nMeasured with sources `0123`, commit `abcd`.\n\nAfter\n"
+    assert written == "Before\n\n<!-- table launch -->\n" + expected
+    assert page.with_tables(written) == written
+    (tmp_path / "launch-h200.json").write_text(json.dumps({"rows": content["rows"]}))
+    assert "Measured" not in page.with_tables(written)
 
 
 def test_static_conflicts() -> None:
