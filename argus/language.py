@@ -290,17 +290,20 @@ def store(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> 
 
 @_kernel_only
 def atomic_add(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> Any:
-    """Adds a tile to a view of a tensor, atomically (relaxed, device scope)."""
+    """Adds a tile to a view of a tensor, atomically (relaxed, device scope).
+
+    Of float32, int32 and int64; of float16 and bfloat16 where the copy engine does it (docs/language.md, policies).
+    """
 
 
 @_kernel_only
 def atomic_max(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> Any:
-    """Atomic maximum; integers only."""
+    """Atomic maximum, of integers, and of float16 and bfloat16 as `atomic_add`."""
 
 
 @_kernel_only
 def atomic_min(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> Any:
-    """Atomic minimum; integers only."""
+    """Atomic minimum, of integers, and of float16 and bfloat16 as `atomic_add`."""
 
 
 # ---------------------------------------------------------------------------- elementwise

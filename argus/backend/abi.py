@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from argus.ir.expr import Coord, Param
 from argus.ir.expr import walk as walk_expr
-from argus.ir.instruction import BULK_LOADS, BULK_STORES
-from argus.ir.nodes import Access, Copy, Kernel, Programs, Scalar, Tensor
+from argus.ir.instruction import BULK_LOADS, BULK_STORES, REDUCES
+from argus.ir.nodes import Access, Accumulate, Copy, Kernel, Programs, Scalar, Tensor
 from argus.ir.types import DType, int32, int64, uint8
 from argus.ir.visit import walk
 
@@ -47,8 +47,8 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
     """The tensor maps of a kernel's bulk copies, each once, in program order."""
     found: dict[tuple[str, tuple[int, ...]], TensorMap] = {}
     for stmt in walk(kernel.body):
-        if isinstance(stmt, Copy) and stmt.instr in BULK_LOADS | BULK_STORES:
-            outside = stmt.src if stmt.instr in BULK_LOADS else stmt.dst
+        if isinstance(stmt, Copy | Accumulate) and stmt.instr in BULK_LOADS | BULK_STORES | REDUCES.keys():
+            outside = stmt.src if isinstance(stmt, Copy) and stmt.instr in BULK_LOADS else stmt.dst
             key = (outside.obj, box(outside, stmt.shape))
             row = key[1][-1] * kernel.object(outside.obj).dtype.bytes
             found.setdefault(key, TensorMap(f"{outside.obj}_map{len(found)}", *key, row))

@@ -245,6 +245,12 @@ _HOPPER = (
     _f("tma_store", "", "void", f"{_SHARED}, const TensorMap& map, int... at",
        "starts copying from smem + offset to the map's box from corner `at`, innermost coordinate first; part of the "
        "thread's current group of bulk stores", "tma.store", _NVIDIA),
+    *(_f(f"tma_reduce_{name}", "class T", "void", f"{_SHARED}, const TensorMap& map, int... at",
+         f"`tma_store` that does box {what} tile instead, element by element, atomically at device scope, relaxed; "
+         f"T: {types}", f"tma.reduce.{short}", _NVIDIA)
+      for name, short, what, types in (("add", "add", "+=", "float, f16, bf16, int"),
+                                       ("minimum", "min", "= min with", "f16, bf16, int, i64"),
+                                       ("maximum", "max", "= max with", "f16, bf16, int, i64"))),
     _f("bulk_commit", "", "void", "", "closes the thread's current group of bulk stores", "", _NVIDIA),
     _f("bulk_wait", "int PENDING", "void", "",
        "waits until at most PENDING of the thread's latest groups of bulk stores are unfinished", "", _NVIDIA),

@@ -11,7 +11,7 @@ from argus.frontend.values import Nothing, Tile, Value, View, shape_text
 from argus.ir.expr import Coord, Elem, coords, substitute_coords
 from argus.ir.instruction import INSTRUCTIONS
 from argus.ir.nodes import Access, Accumulate, Copy, Shared, Stage, Tensor
-from argus.ir.types import float32, int32, int64
+from argus.ir.types import bfloat16, float16, float32, int32, int64
 
 
 def load(call: CallSite) -> Value:
@@ -161,6 +161,7 @@ def stage(call: CallSite) -> Value:
 
 # ---------------------------------------------------------------------------- atomics
 
+_COMPARED = (float16, bfloat16, int32, int64)
 _ATOMIC = {"atomic_add": "add", "atomic_max": "maximum", "atomic_min": "minimum"}
 
 
@@ -168,7 +169,7 @@ def atomic(call: CallSite) -> Value:
     """A read-modify-write of every element of a view of a tensor."""
     context, view = call.context, arguments.tensor_view(call, "view")
     extents = views.known_extents(context, view, call.spans["view"])
-    allowed = (float32, int32, int64) if call.name == "atomic_add" else (int32, int64)
+    allowed = (float32, float16, bfloat16, int32, int64) if call.name == "atomic_add" else _COMPARED
     if view.obj.dtype not in allowed:
         context.fail(
             "type-mismatch",

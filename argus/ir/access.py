@@ -10,8 +10,8 @@ from enum import Enum
 
 from typing_extensions import assert_never
 
-from argus.ir.expr import Expr, elements
-from argus.ir.instruction import INSTRUCTIONS, WGMMA, Order
+from argus.ir.expr import Elem, Expr, elements
+from argus.ir.instruction import INSTRUCTIONS, REDUCES, WGMMA, Order
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -94,6 +94,12 @@ def relations(stmt: Stmt) -> tuple[Relation, ...]:
             holders = Holders.WARP if scope == "warp" else Holders.ALL
             reads = _elements(value, None, shape, layout, holders)
             return (*reads, _access(dst, Mode.WRITE, shape, None, layout, Holders.ALL))
+        case Accumulate(dst=dst, value=Elem() as value, shape=shape, mask=mask, instr=instr) if instr in REDUCES:
+            source = Access(value.obj, value.index)
+            return (
+                _access(source, Mode.READ, shape, mask, None, Holders.PRIMARY, Order.BULK_READ),
+                _access(dst, Mode.ACCUMULATE, shape, mask, None, Holders.PRIMARY, REDUCES[instr].order),
+            )
         case Accumulate(dst=dst, value=value, shape=shape, mask=mask, layout=layout, scope=scope, instr=instr):
             holders = Holders.WARP if scope == "warp" else Holders.ALL
             to_memory = instr is not None

@@ -176,6 +176,9 @@ class Accumulate:
     adds across the lanes that hold the domain (every lane that holds the cell gets the total), None (tile IR)
     leaves that open. Into global memory it is atomic, at device scope, relaxed, one per primary holder
     (`instr` "red.global"). `mask` false: that element contributes nothing.
+
+    "tma.reduce.add" and its kin do so by the copy engine, for a whole box: `value` is a single element of a shared
+    tile, `mask` exactly "inside the tensor", there is no `layout`, and it is issued and completes as a "tma.store".
     """
 
     dst: Access

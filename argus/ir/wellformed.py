@@ -10,6 +10,7 @@ from typing_extensions import assert_never
 
 from argus.diagnostic import Diagnostic
 from argus.ir.expr import REDUCTIONS, Elem, Expr
+from argus.ir.instruction import REDUCES
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -160,7 +161,8 @@ def _stmt(stmt: Stmt, scope: Scope) -> Iterator[Problem]:
             if op not in REDUCTIONS:
                 yield f"`{op}` is not a reduction", span
             yield from _access(dst, inner, (Fragment, Tensor), span)
-            yield from _typed(f"the value for `{dst.obj}`", value, _dtype(dst.obj, scope), inner, span)
+            readable = replace(inner, kinds=(Shared,)) if stmt.instr in REDUCES else inner
+            yield from _typed(f"the value for `{dst.obj}`", value, _dtype(dst.obj, scope), readable, span)
             yield from _mask(mask, inner, span)
         case Mma(d=d, a=a, b=b, shape=shape, span=span):
             inner = scope.over(3)

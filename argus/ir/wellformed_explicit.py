@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from argus.ir.cluster import peers_of
 from argus.ir.expr import Elem, Expr, coords, elements
-from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA, MmaRow, Order
+from argus.ir.instruction import INSTRUCTIONS, MMA, REDUCES, WGMMA, MmaRow, Order
 from argus.ir.locality import foreign, partial
 from argus.ir.nodes import (
     Access,
@@ -38,6 +38,7 @@ from argus.ir.waves import load_to_lds, off_target
 from argus.ir.wellformed_hopper import (
     asynchronous_product,
     bulk_copy,
+    bulk_reduce,
     cluster_choreography,
     mbarrier_declarations,
     step_problems,
@@ -202,6 +203,12 @@ def _map(stmt: Map, kernel: Kernel) -> Iterator[Problem]:
 
 
 def _accumulate(stmt: Accumulate, kernel: Kernel, target: Target) -> Iterator[Problem]:
+    engine = REDUCES.get(stmt.instr or "")
+    if engine is not None:
+        if not set(engine.architectures) & set(target.architectures):
+            yield f"{target.name} has no {engine.name}", stmt.span
+        yield from bulk_reduce(stmt, engine, kernel)
+        return
     problems = list(_domain(stmt, kernel))
     yield from problems
     to_memory = isinstance(kernel.object(stmt.dst.obj), Tensor)

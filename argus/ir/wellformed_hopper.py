@@ -7,10 +7,11 @@ from itertools import dropwhile, pairwise
 
 from argus.ir.cluster import MAX_CLUSTER, MULTICAST, clusters, peer, peers_of
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param, Thread, coords, walk
-from argus.ir.instruction import BULK_LOADS, CopyRow, Order, WgmmaRow
+from argus.ir.instruction import BULK_LOADS, CopyRow, Order, ReduceRow, WgmmaRow
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import (
     Access,
+    Accumulate,
     AssertTags,
     Barrier,
     BarrierArrive,
@@ -272,45 +273,66 @@ def step_problems(stmt: MbarrierExpect | MbarrierArrive | MbarrierWait) -> Itera
 
 def bulk_copy(stmt: Copy, row: CopyRow, kernel: Kernel) -> Iterator[Problem]:
     """A copy by the copy engine, a box of a tensor to or from a panel of a shared tile, clipped to the tensor."""
-    load = row.order is Order.ASYNC_BULK
+    load, span = row.order is Order.ASYNC_BULK, stmt.span
     outside, inside = (stmt.src, stmt.dst) if load else (stmt.dst, stmt.src)
-    tensor, tile = kernel.object(outside.obj), kernel.object(inside.obj)
-    if not isinstance(tensor, Tensor) or not isinstance(tile, Shared):
-        return  # the instruction's spaces are wrong, which is told already
-    span, rank = stmt.span, len(stmt.shape)
     if stmt.layout is not None or stmt.vector != 1:
         yield f"{row.name} is issued by one thread, for the whole box", span
     if (stmt.signal is not None) != load:
         yield f"{row.name} signals {'no mbarrier' if load else 'an mbarrier, which nothing would count'}", span
+    yield from _box(row, outside, inside, stmt.shape, stmt.mask, kernel, span)
+    if load and stmt.mask is not None and stmt.other is None:
+        yield f"{row.name} fills with zeros outside of the tensor", span
+    if stmt.other is not None and (stmt.other.value != 0 or not load):
+        yield f"{row.name} fills with {'zeros' if load else 'nothing'} outside of the tensor", span
+
+
+def bulk_reduce(stmt: Accumulate, row: ReduceRow, kernel: Kernel) -> Iterator[Problem]:
+    """An update of a box of a tensor by the copy engine, from a panel of a shared tile, clipped to the tensor."""
+    span, tensor = stmt.span, kernel.object(stmt.dst.obj)
+    if stmt.layout is not None or stmt.scope is not None:
+        yield f"{row.name} is issued by one thread, for the whole box", span
+    if stmt.op != row.op or tensor.dtype not in row.dtypes:
+        known = ", ".join(map(str, row.dtypes))
+        yield f"{row.name} is the operation {row.op} on {known}, not {stmt.op} on {tensor.dtype}", span
+    if not isinstance(stmt.value, Elem) or not isinstance(tensor, Tensor):
+        yield f"{row.name} updates a tensor by the elements of a shared tile", span
+        return
+    yield from _box(row, stmt.dst, Access(stmt.value.obj, stmt.value.index), stmt.shape, stmt.mask, kernel, span)
+
+
+def _box(
+    row: CopyRow | ReduceRow, outside: Access, inside: Access, shape: tuple[int, ...], mask: Expr | None,
+    kernel: Kernel, span: Span,
+) -> Iterator[Problem]:  # fmt: skip
+    """What is wrong with a box of `shape` between a tensor and a shared tile, for the instruction `row`."""
+    tensor, tile, rank, name = kernel.object(outside.obj), kernel.object(inside.obj), len(shape), row.name
+    if not isinstance(tensor, Tensor) or not isinstance(tile, Shared):
+        return  # the instruction's spaces are wrong, which is told already
     if rank < 2 or not 2 <= len(tensor.shape) <= 5:
-        yield f"{row.name} copies boxes of 2 to 5 dimensions, those of the tensor", span
+        yield f"{name} copies boxes of 2 to 5 dimensions, those of the tensor", span
         return
     moving = [(axis, e) for axis, e in enumerate(outside.index) if not _uniform(e)]
     if [a for a, (_, e) in enumerate(moving) if _shifted(e, a)] != list(range(rank)):
         yield f"the indices of `{tensor.name}` are not, in order, a place or a start plus c0 to c{rank - 1}", span
     leading = len(inside.index) - rank
     *rows, column = inside.index[max(leading, 0) :]
-    panel = stmt.shape[-1]
-    widths = (ROW_BYTES,) if load else (ROW_BYTES, *NARROW_ROWS)
+    panel = shape[-1]
+    widths = (ROW_BYTES,) if row.order is Order.ASYNC_BULK else (ROW_BYTES, *NARROW_ROWS)
     placed = leading >= 0 and tuple(rows[1:]) == coords(rank)[1:-1] and all(map(_uniform, inside.index[:leading]))
     if not placed or not _in_atoms(rows[0]) or not _in_panel(column, rank - 1, panel):
-        yield f"{row.name} moves rows of a panel of `{tile.name}`: a place, then the coordinates", span
-    elif tile.shape[leading + 1 : -1] != stmt.shape[1:-1] or panel * tile.dtype.bytes not in widths:
+        yield f"{name} moves rows of a panel of `{tile.name}`: a place, then the coordinates", span
+    elif tile.shape[leading + 1 : -1] != shape[1:-1] or panel * tile.dtype.bytes not in widths:
         allowed = " or ".join(map(str, widths))
-        yield f"{row.name} moves boxes of {tile.name} with rows of {allowed} bytes, not {stmt.shape}", span
-    if max(stmt.shape) > MAX_BOX:
-        yield f"a box has at most {MAX_BOX} elements in each dimension, not {stmt.shape}", span
-    yield from panels(tile, row.name, span, next((w for w in widths if w == panel * tile.dtype.bytes), ROW_BYTES))
+        yield f"{name} moves boxes of {tile.name} with rows of {allowed} bytes, not {shape}", span
+    if max(shape) > MAX_BOX:
+        yield f"a box has at most {MAX_BOX} elements in each dimension, not {shape}", span
+    yield from panels(tile, name, span, next((w for w in widths if w == panel * tile.dtype.bytes), ROW_BYTES))
     if tensor.alignment < 16 or tensor.strides[-1] != Const(1, tensor.strides[-1].dtype) or moving[-1:] == []:
-        yield f"{row.name} needs `{tensor.name}` aligned to 16 bytes, its last dimension of stride 1", span
+        yield f"{name} needs `{tensor.name}` aligned to 16 bytes, its last dimension of stride 1", span
     elif moving[-1][0] != len(tensor.shape) - 1:
-        yield f"the rows of a box of {row.name} go along the last dimension of `{tensor.name}`", span
-    if not _inside(stmt.mask, outside, tensor):
-        yield f"{row.name} masks nothing but what is outside of `{tensor.name}`", span
-    if load and stmt.mask is not None and stmt.other is None:
-        yield f"{row.name} fills with zeros outside of the tensor", span
-    if stmt.other is not None and (stmt.other.value != 0 or not load):
-        yield f"{row.name} fills with {'zeros' if load else 'nothing'} outside of the tensor", span
+        yield f"the rows of a box of {name} go along the last dimension of `{tensor.name}`", span
+    if not _inside(mask, outside, tensor):
+        yield f"{name} masks nothing but what is outside of `{tensor.name}`", span
 
 
 def _in_atoms(expr: Expr) -> bool:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from argus.diagnostic import Note
+from argus.ir.access import relations
 from argus.ir.cluster import peers_of
-from argus.ir.instruction import BULK_LOADS
+from argus.ir.instruction import BULK_LOADS, Order
 from argus.ir.nodes import Barrier, Copy, Kernel, Mbarrier, Roles, Shared, Stmt
 from argus.ir.visit import walk
 from argus.layout.swizzle import SwizzledLayout
@@ -120,8 +121,9 @@ def _reuse(kernel: Kernel) -> tuple[tuple[Stmt, ...], dict[str, Life]]:
             for name in () if role is computing[0] else touches(stmt) & lives.keys():
                 lives[name] = (0, lives[name][1] if id(stmt) in once else len(body))
     for stmt in walk(body):
-        if isinstance(stmt, Copy) and stmt.instr == "tma.store":
-            lives[stmt.src.obj] = (lives[stmt.src.obj][0], len(body))
+        for access in relations(stmt):
+            if access.order is Order.BULK_READ:
+                lives[access.obj] = (lives[access.obj][0], len(body))
     return body, lives
 
 

@@ -81,7 +81,7 @@ class _Filling:
     def change(self, stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
         before: list[Stmt] = []
         match stmt:
-            case Copy() if by_engine(stmt):
+            case Copy() | Accumulate() if by_engine(stmt):
                 return None
             case Copy() | Map() | Accumulate():
                 result = self._work(stmt, context, before)

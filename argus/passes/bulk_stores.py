@@ -1,4 +1,5 @@
-"""Results of specialised kernels leave by bulk stores: through shared memory, a panel of columns at a time.
+"""Results of specialised kernels leave by bulk stores or atomic updates: through shared memory, a panel of columns at
+a time.
 
     copy c[m0 + c0, n0 + c1] <- ct[c0, c1]  ->  wait until bulk stores have read; barrier     (persistent kernels)
        shape 128x256 if inside of c             panels[0, c0, c1] <- ct[c0, c1]  shape 128x64
@@ -24,7 +25,6 @@ from dataclasses import dataclass, replace
 
 from argus.diagnostic import Diagnostic
 from argus.ir.expr import Const, Coord, Expr, Op, coords, op, substitute_coords
-from argus.ir.instruction import INSTRUCTIONS
 from argus.ir.nodes import (
     Access,
     Barrier,
@@ -39,20 +39,19 @@ from argus.ir.nodes import (
     ProxyFence,
     Roles,
     Stmt,
-    Tensor,
 )
 from argus.ir.types import boolean
 from argus.ir.visit import rewrite_body, walk
-from argus.ir.wellformed_hopper import MAX_BOX, ROW_BYTES, SWIZZLE_ATOM, bulk_copy
+from argus.ir.wellformed_hopper import MAX_BOX, ROW_BYTES, SWIZZLE_ATOM
 from argus.layout import FragmentLayout, Layout, LayoutError, Mode, Swizzle, SwizzledLayout
 from argus.passes.allocate import fits
+from argus.passes.bulk_results import Result, engine_problems, in_tiles, result_of
 from argus.passes.fresh import Fresh, touches
 from argus.passes.infer import infer
 from argus.passes.layouts import holds
 from argus.passes.report import Unfit
 from argus.passes.roles import Pass, by_role
 
-_ROW = INSTRUCTIONS["tma.store"]
 _ATOM_ROWS = SWIZZLE_ATOM // ROW_BYTES
 _MOST_PANELS = 8
 _NARROWEST = 32  # bytes of a panel's rows: of the narrowest swizzle
@@ -83,9 +82,9 @@ class _Panel:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A store of a tile, spread by `whole`: in panels of whole rows of a swizzle, and narrower ones for the `rest`."""
+    """A tile's way to a tensor, spread by `whole`: in panels of whole rows of a swizzle, then narrower ones."""
 
-    stmt: Copy
+    stmt: Result
     source: Fragment
     whole: FragmentLayout
     panels: tuple[_Panel, ...]
@@ -96,6 +95,7 @@ def _storing(most: int) -> Pass:
     """The pass on the program of one role, a kernel of its own warps: with `most` panels for each store."""
 
     def run(kernel: Kernel) -> Kernel:
+        kernel = in_tiles(kernel)
         plans, remarks = _plans(kernel)
         kernel = replace(kernel, remarks=(*kernel.remarks, *remarks))
         return _with_panels(kernel, plans, most) if plans else kernel
@@ -107,8 +107,8 @@ def _with_panels(kernel: Kernel, plans: Sequence[_Plan], most: int) -> Kernel:
     fresh = Fresh(kernel)
     persistent = any(isinstance(s, Programs) for s in kernel.body)
     through = {
-        id(plan.stmt): _through_panels(fresh, plan, min(most, len(plan.panels)), again=persistent and plan is plans[0])
-        for plan in plans
+        id(p.stmt.stmt): _through_panels(fresh, p, min(most, len(p.panels)), again=persistent and p is plans[0])
+        for p in plans
     }
     body = rewrite_body(kernel.body, lambda s: through.get(id(s)))
     done = fresh.finish((*body, BulkWait(0, span=plans[-1].stmt.span)))
@@ -121,7 +121,7 @@ def _with_panels(kernel: Kernel, plans: Sequence[_Plan], most: int) -> Kernel:
 
 def _plans(kernel: Kernel) -> tuple[list[_Plan], list[Diagnostic]]:
     """The stores that the copy engine can do, and remarks on the others."""
-    stores = [s for s in _program(kernel.body) if isinstance(s, Copy) and _is_store(kernel, s)]
+    stores = [r for s in _program(kernel.body) if (r := result_of(kernel, s)) is not None]
     layouts = infer(kernel).fragments if stores else {}
     plans: list[_Plan] = []
     remarks: list[Diagnostic] = []
@@ -129,7 +129,7 @@ def _plans(kernel: Kernel) -> tuple[list[_Plan], list[Diagnostic]]:
         try:
             plans.append(_plan(kernel, stmt, layouts))
         except Unfit as unfit:
-            remarks.append(unfit.remark(f"{stmt.dst.obj} is stored by the threads, not by the copy engine"))
+            remarks.append(unfit.remark(stmt.by_threads))
     return plans, remarks
 
 
@@ -144,18 +144,12 @@ def _program(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
             return body
 
 
-def _is_store(kernel: Kernel, stmt: Copy) -> bool:
-    """Whether `stmt` stores a tile of rows and columns, in whatever way suits: vectors are not worth a panel."""
-    source, target = kernel.object(stmt.src.obj), kernel.object(stmt.dst.obj)
-    return stmt.instr is None and len(stmt.shape) > 1 and isinstance(source, Fragment) and isinstance(target, Tensor)
-
-
-def _plan(kernel: Kernel, stmt: Copy, layouts: Mapping[str, FragmentLayout]) -> _Plan:
+def _plan(kernel: Kernel, stmt: Result, layouts: Mapping[str, FragmentLayout]) -> _Plan:
     """How `stmt` is done by the copy engine. Raises `Unfit`."""
-    source, tensor = kernel.object(stmt.src.obj), kernel.object(stmt.dst.obj)
+    source, tensor = kernel.object(stmt.source.obj), kernel.object(stmt.dst.obj)
     assert isinstance(source, Fragment)
     narrowest = _NARROWEST // source.dtype.bytes
-    if len(stmt.shape) != 2 or stmt.src.index != coords(2) or stmt.shape != source.shape:
+    if len(stmt.shape) != 2 or stmt.source.index != coords(2) or stmt.shape != source.shape:
         raise Unfit(f"{source.name} is not stored as a whole tile of rows and columns", stmt.span, "store it as one")
     rows, columns = stmt.shape
     if columns % narrowest or rows % _ATOM_ROWS or rows > MAX_BOX:
@@ -172,10 +166,10 @@ def _plan(kernel: Kernel, stmt: Copy, layouts: Mapping[str, FragmentLayout]) -> 
     full, rest = (tuple(p for p in found if (p.width == wide) is whether) for whether in (True, False))
     plan = _Plan(stmt, source, whole, full, rest)
     fresh = Fresh(kernel)
-    stores = [s for s in _through_panels(fresh, plan, 1, again=False) if isinstance(s, Copy) and s.instr == _ROW.name]
+    steps = _through_panels(fresh, plan, 1, again=False)
     trial = fresh.finish(kernel.body)
-    for store in stores:
-        for problem, _ in bulk_copy(store, _ROW, trial):
+    for step in steps:
+        for problem, _ in engine_problems(step, trial):
             raise Unfit(problem, stmt.span, "keep the rules of the copy engine")
     return plan
 
@@ -238,7 +232,7 @@ def _through_panels(fresh: Fresh, plan: _Plan, buffers: int, *, again: bool) -> 
     return tuple(result)
 
 
-def _moved(plan: _Plan, panel: _Panel, here: Access) -> tuple[Copy, Copy]:
+def _moved(plan: _Plan, panel: _Panel, here: Access) -> tuple[Copy, Stmt]:
     """A panel of the tile to its place in shared memory, and from there to the tensor."""
     stmt, shape = plan.stmt, (plan.stmt.shape[0], panel.width)
     part = Access(plan.source.name, _shifted(coords(2), panel.start))
@@ -246,7 +240,7 @@ def _moved(plan: _Plan, panel: _Panel, here: Access) -> tuple[Copy, Copy]:
     mask = _mask(stmt, to.index, panel.start)
     return (
         Copy(here, part, shape, layout=panel.layout, span=stmt.span),
-        Copy(to, here, shape, mask, instr=_ROW.name, span=stmt.span),
+        stmt.sent(to, here, plan.source.dtype, shape, mask),
     )
 
 
@@ -277,7 +271,7 @@ def _start(index: tuple[Expr, ...], columns: int) -> tuple[Expr, ...]:
     return index if columns == 0 else tuple(one(e) for e in index)
 
 
-def _mask(stmt: Copy, start: tuple[Expr, ...], columns: int) -> Expr | None:
+def _mask(stmt: Result, start: tuple[Expr, ...], columns: int) -> Expr | None:
     """The mask of `stmt` over a panel, with the panel's indices as `start` writes them."""
     moved = dict(zip(stmt.dst.index, start, strict=True))
 

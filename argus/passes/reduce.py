@@ -23,7 +23,7 @@ from argus.layout import FragmentLayout, Mode
 from argus.passes.context import Context, rewrite_in_context
 from argus.passes.fresh import Fresh, identity
 from argus.passes.layouts import axes_of
-from argus.passes.moves import moves, target_of
+from argus.passes.moves import by_engine, moves, target_of
 from argus.passes.report import LoweringError, problem
 from argus.passes.scratch import scratch_layout
 
@@ -34,7 +34,7 @@ def split_reductions(kernel: Kernel) -> Kernel:
     atomic = moves(target_of(kernel)).reduce_global
 
     def change(stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
-        if not isinstance(stmt, Accumulate) or stmt.scope is not None:
+        if not isinstance(stmt, Accumulate) or stmt.scope is not None or by_engine(stmt):
             return None
         if isinstance(kernel.object(stmt.dst.obj), Tensor):
             return (replace(stmt, scope="thread", instr=stmt.instr or atomic),)

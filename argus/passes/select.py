@@ -40,7 +40,7 @@ def select_instructions(kernel: Kernel) -> Kernel:
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
         result: Stmt | Diagnostic
         match stmt:
-            case Copy() if by_engine(stmt):
+            case Copy() | Accumulate() if by_engine(stmt):
                 return None
             case Copy():
                 result = _choose(kernel, stmt, known) if stmt.instr is None else _checked(kernel, stmt, known)
@@ -163,7 +163,8 @@ def _atomic(kernel: Kernel, stmt: Accumulate) -> Accumulate | Diagnostic:
             "atomic-type",
             f"{row.name} works on {_sizes(row)} bytes, and {tensor.name} holds {tensor.dtype}",
             stmt.span,
-            "accumulate into a float32 or int32 tensor",
+            "accumulate into a float32 or int32 tensor, or whole tiles of a loop with producer_warps, into a tensor "
+            "aligned to 16 bytes, by the copy engine of sm_90a",
         )
     return stmt
 

@@ -54,6 +54,7 @@ _NOUNS = {
     Touch.MULTIPLY: "asynchronous read of",
     Touch.BULK_READ: "bulk store from",
     Touch.BULK_WRITE: "bulk store to",
+    Touch.BULK_ACCUMULATE: "bulk reduction into",
 }
 _VERBS = {
     Touch.READ: ("read", "reads"),
@@ -62,6 +63,7 @@ _VERBS = {
     Touch.MULTIPLY: ("issue", "starts a product that reads"),
     Touch.BULK_READ: ("issue", "starts a bulk store from"),
     Touch.BULK_WRITE: ("issue", "starts a bulk store to"),
+    Touch.BULK_ACCUMULATE: ("issue", "starts a bulk reduction into"),
 }
 
 
@@ -198,7 +200,7 @@ def _between(log: Log, earlier: Side, later: Side, name: str) -> list[int]:
 
 def _orders(side: Side) -> tuple[type, ...]:
     """Statements beside an access that order it with others."""
-    if side.touch in (Touch.BULK_READ, Touch.BULK_WRITE):
+    if side.touch.of_store:
         return Barrier, ProxyFence, BulkCommit, BulkWait
     match side.agent:
         case "product":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from argus.ir.nodes import Accumulate, Copy
 from argus.simulate.memory import Memory, Registers
 from argus.simulate.numeric import Array
 from argus.simulate.tagset import Tags
@@ -50,14 +51,15 @@ class Bulk:
 
 @dataclass(slots=True, eq=False)
 class Store:
-    """A box on its way to a tensor: `source.cell[i]` to `target.cell[i]` at the positions `at`. `group` is None before
-    the commit.
+    """A box on its way to a tensor, by `stmt`: `source.cell[i]` to `target.cell[i]` at the positions `at`. `group` is
+    None before the commit.
 
     `values` and `tags` are what it read, None before it did; `waited`: a wait covers the read, `written`: the box has
     arrived.
     """
 
     step: Step
+    stmt: Copy | Accumulate
     source: Place
     target: Place
     at: Array

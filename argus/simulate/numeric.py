@@ -71,6 +71,28 @@ def _drop_mantissa(values: Array, bits: int) -> Array:
     return result
 
 
+_UFUNCS: dict[str, np.ufunc] = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
+
+
+def reduced(before: Array, values: Array, group: Array, op: str, dtype: DType) -> Array:
+    """`before[g] op values[i] ...` for all i with `group[i] == g`, in order; rounded to `dtype` after every step."""
+    ufunc = _UFUNCS[op]
+    result: Array = before.copy()
+    third = np.full(1, 1 / 3, dtype=np.float32)
+    if before.dtype.kind != "f" or round_to(third, dtype)[0] == third[0]:
+        with np.errstate(all="ignore"):
+            ufunc.at(result, group, values.astype(before.dtype))
+        return result
+    # One contribution of each group at a time.
+    order = np.argsort(group, kind="stable")
+    ranked = group[order]
+    rank = np.arange(len(order)) - np.searchsorted(ranked, ranked, "left")
+    for r in range(int(rank.max(initial=-1)) + 1):
+        now = order[rank == r]
+        result[group[now]] = round_to(ufunc(result[group[now]], values[now]), dtype)
+    return result
+
+
 def bf16_to_bits(values: Array) -> Bits:
     """uint16 bit patterns of float32 values, rounded to bfloat16."""
     result: Array = (_drop_mantissa(values.astype(np.float32), 16).view(np.uint32) >> np.uint32(16)).astype(np.uint16)

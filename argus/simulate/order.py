@@ -20,7 +20,8 @@ NOBODY = -1
 
 class Touch(Enum):
     """How a cell is touched. `ACCUMULATE` is atomic: two of them do not conflict. `MULTIPLY` is the read of an
-    asynchronous product; `BULK_READ` and `BULK_WRITE` are what a bulk store does with its source and its target."""
+    asynchronous product; `BULK_READ` and `BULK_WRITE` are what a bulk store does with its source and its target, and
+    `BULK_ACCUMULATE` is a bulk reduction's atomic update of its target."""
 
     READ = "read"
     WRITE = "write"
@@ -28,6 +29,7 @@ class Touch(Enum):
     MULTIPLY = "read by an asynchronous product"
     BULK_READ = "read by a bulk store"
     BULK_WRITE = "write by a bulk store"
+    BULK_ACCUMULATE = "update by a bulk reduction"
 
     @property
     def reads(self) -> bool:
@@ -37,17 +39,27 @@ class Touch(Enum):
     @property
     def verb(self) -> str:
         """What the copy engine does when it does this."""
-        return {Touch.BULK_READ: "read", Touch.BULK_WRITE: "write"}.get(self, self.value)
+        verbs = {Touch.BULK_READ: "read", Touch.BULK_WRITE: "write", Touch.BULK_ACCUMULATE: "accumulate"}
+        return verbs.get(self, self.value)
+
+    @property
+    def of_store(self) -> bool:
+        """Whether it is an access of a bulk store or reduction."""
+        return self in (Touch.BULK_READ, Touch.BULK_WRITE, Touch.BULK_ACCUMULATE)
 
 
 _AGAINST: dict[Touch, tuple[Touch, ...]] = {
-    Touch.READ: (Touch.WRITE, Touch.ACCUMULATE, Touch.BULK_WRITE),
-    Touch.WRITE: (Touch.WRITE, Touch.READ, Touch.MULTIPLY, Touch.ACCUMULATE, Touch.BULK_READ, Touch.BULK_WRITE),
+    Touch.READ: (Touch.WRITE, Touch.ACCUMULATE, Touch.BULK_WRITE, Touch.BULK_ACCUMULATE),
+    Touch.WRITE: (
+        Touch.WRITE, Touch.READ, Touch.MULTIPLY, Touch.ACCUMULATE, Touch.BULK_READ, Touch.BULK_WRITE,
+        Touch.BULK_ACCUMULATE,
+    ),
     Touch.ACCUMULATE: (Touch.WRITE, Touch.READ, Touch.MULTIPLY, Touch.BULK_READ, Touch.BULK_WRITE),
     Touch.MULTIPLY: (Touch.WRITE, Touch.ACCUMULATE),
     Touch.BULK_READ: (Touch.WRITE, Touch.ACCUMULATE),
-    Touch.BULK_WRITE: (Touch.WRITE, Touch.READ, Touch.ACCUMULATE, Touch.BULK_WRITE),
-}
+    Touch.BULK_WRITE: (Touch.WRITE, Touch.READ, Touch.ACCUMULATE, Touch.BULK_WRITE, Touch.BULK_ACCUMULATE),
+    Touch.BULK_ACCUMULATE: (Touch.WRITE, Touch.READ, Touch.BULK_WRITE),
+}  # fmt: skip
 _ORDINARY = (Touch.READ, Touch.WRITE, Touch.ACCUMULATE)
 UNFINISHED = np.iinfo(np.int32).max
 """The segment of what is still under way: later than all that anyone knows."""

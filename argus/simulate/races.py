@@ -169,7 +169,7 @@ def report(
     at = int(np.argmax(found.bad))
     across = found.block != block.now(step, memory).block
     unit = "program" if block.run.kernel.persistent else "block"
-    engine = found.bulk or found.earlier in (Touch.BULK_READ, Touch.BULK_WRITE)
+    engine = found.bulk or found.earlier.of_store
     who = f"another {unit}" if across else "the copy engine" if engine else "another thread"
     what = f"the copy engine's {touch.verb}" if bulk else touch.value
     text = f"{what} of an element of {memory.name} has no order with {who}'s {found.earlier.verb}"

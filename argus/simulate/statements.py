@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Union
 
@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import assert_never
 
 from argus.ir.expr import Expr
-from argus.ir.instruction import INSTRUCTIONS, WGMMA, Order
+from argus.ir.instruction import INSTRUCTIONS, REDUCES, WGMMA, Order
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
@@ -54,13 +54,12 @@ from argus.simulate.evaluate import Overflow
 from argus.simulate.machine import Block, Frame, Place, Step
 from argus.simulate.matrix import multiply
 from argus.simulate.memory import GlobalTensor, Registers
-from argus.simulate.numeric import Array, round_to
+from argus.simulate.numeric import Array, reduced, round_to
 from argus.simulate.order import Touch
 from argus.simulate.outcome import NotReplayable
 from argus.simulate.terms import of_place
 
 _LARGEST_INT = 2**31 - 1
-UFUNCS: dict[str, np.ufunc] = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
 
 
 Pause = Union[tuple[Barrier | WaveBarrier, Frame], mbarrier.Waiting]
@@ -85,6 +84,8 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
             case Copy(signal=signal) if signal is not None:
                 bulk.issue(block, stmt, signal, frame)
             case Copy(instr=instr) if instr is not None and INSTRUCTIONS[instr].order is Order.BULK_WRITE:
+                stores.issue(block, stmt, frame)
+            case Accumulate(instr=instr) if instr in REDUCES:
                 stores.issue(block, stmt, frame)
             case Copy():
                 copy(block, stmt, block.step(stmt, frame, stmt.layout))
@@ -329,7 +330,7 @@ def accumulate(block: Block, stmt: Accumulate, step: Step) -> None:
         cells, group = np.unique(target.cell[at], return_inverse=True)
         block.initialised(dst, cells, step, Touch.ACCUMULATE)
     before = dst.load(cells)
-    dst.store(cells, reduce(before, values[at], group, stmt.op, lambda x: round_to(x, dst.dtype)))
+    dst.store(cells, reduced(before, values[at], group, stmt.op, dst.dtype))
     tagging.accumulated(block, stmt, dst, cells, before, tags, values, at, group, step, sources)
 
 
@@ -358,22 +359,3 @@ def _over_warps(block: Block, target: Place, step: Step) -> tuple[Array, Array, 
     block.initialised(memory, np.unique(receiver), step, Touch.ACCUMULATE)
     cells, group = np.unique(receiver, return_inverse=True)
     return np.repeat(at, copies), cells, group
-
-
-def reduce(before: Array, values: Array, group: Array, op: str, rounded: Callable[[Array], Array]) -> Array:
-    """`before[g] op values[i] ...` for all i with `group[i] == g`, in order; rounded after every step."""
-    ufunc = UFUNCS[op]
-    result: Array = before.copy()
-    third = np.full(1, 1 / 3, dtype=np.float32)
-    if before.dtype.kind != "f" or rounded(third)[0] == third[0]:
-        with np.errstate(all="ignore"):
-            ufunc.at(result, group, values.astype(before.dtype))
-        return result
-    # One contribution of each group at a time.
-    order = np.argsort(group, kind="stable")
-    ranked = group[order]
-    rank = np.arange(len(order)) - np.searchsorted(ranked, ranked, "left")
-    for r in range(int(rank.max(initial=-1)) + 1):
-        now = order[rank == r]
-        result[group[now]] = rounded(ufunc(result[group[now]], values[now]))
-    return result

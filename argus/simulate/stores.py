@@ -1,4 +1,5 @@
-"""Bulk stores (TMA): the copy engine reads a box of shared memory and writes it to a tensor, when it likes.
+"""Bulk stores and reductions (TMA): the copy engine reads a box of shared memory and writes it to a tensor, or updates
+the tensor by it, element by element, when it likes.
 
 It reads at any time between the issue and the wait that covers the store's group, which comes before the end of the
 block, and writes between that and the first such wait that is not only for reads, at the latest at the end of the
@@ -7,35 +8,41 @@ block. The issuing thread alone knows of the wait; what it waited for is known t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from argus.ir.nodes import BulkWait, Copy
+from argus.ir.expr import Elem
+from argus.ir.nodes import Access, Accumulate, BulkWait, Copy
 from argus.simulate import races, tagging
 from argus.simulate.flight import Store
 from argus.simulate.log import Ordered
 from argus.simulate.machine import Block, Frame
 from argus.simulate.memory import GlobalTensor
+from argus.simulate.numeric import Array, reduced
 from argus.simulate.order import Touch
 from argus.simulate.provenance import hop
 
 
-def issue(block: Block, stmt: Copy, frame: Frame) -> None:
+def issue(block: Block, stmt: Copy | Accumulate, frame: Frame) -> None:
     """Start the store: by thread 0 of the team, what is inside of the tensor."""
     if not frame.active[0]:
         return
+    origin = stmt.src if isinstance(stmt, Copy) else stmt.value
+    assert isinstance(origin, Access | Elem)
     step = block.whole(stmt, frame, stmt.shape)
     inside = step.on if stmt.mask is None else step.on & block.value(stmt.mask, step, step.on)
-    source = block.locate(stmt.src.obj, stmt.src.index, step, inside)
+    source = block.locate(origin.obj, origin.index, step, inside)
     target = block.locate(stmt.dst.obj, stmt.dst.index, step, inside)
     at = np.flatnonzero(source.ok & target.ok)
-    store = Store(step, source, target, at)
+    store = Store(step, stmt, source, target, at)
     block.run.log.steps.append(Ordered(step.event, "issue"))
     if block.run.checks:
         cell, first = source.cell[at], frame.team.first
         missing = ~source.memory.written(cell)
         if missing.any():
             block.uninitialised(source.memory, cell, np.full(len(cell), first), missing, step)
-        for place, touch in ((source, Touch.BULK_READ), (target, Touch.BULK_WRITE)):
+        for place, touch in ((source, Touch.BULK_READ), (target, _arrival(store))):
             order = place.memory.order
             assert order is not None
             cells = races.asynchronous(block, place.memory, touch, place.cell[at], step, True)
@@ -70,7 +77,7 @@ def wait(block: Block, stmt: BulkWait, frame: Frame) -> None:
             store.waited = True
         if not stmt.read:
             _write(block, store)
-            _over(store, Touch.BULK_WRITE, frame)
+            _over(store, _arrival(store), frame)
             block.stores.remove(store)
 
 
@@ -107,6 +114,11 @@ def _over(store: Store, touch: Touch, frame: Frame) -> None:
         track.finish(cells, store.step.event, frame.team.segment, True)
 
 
+def _arrival(store: Store) -> Touch:
+    """What the store does with its target."""
+    return Touch.BULK_WRITE if isinstance(store.stmt, Copy) else Touch.BULK_ACCUMULATE
+
+
 def _read(block: Block, store: Store) -> None:
     """The box is read, unless it was before."""
     if store.values is not None:
@@ -116,6 +128,7 @@ def _read(block: Block, store: Store) -> None:
     tags = tagging.copied(block, source, step, None)
     if tags is not None:
         store.tags = tags.take(store.at)
+    if tags is not None and isinstance(store.stmt, Copy):
         origin = (source.memory.name, source.cell[store.at])
         hop(block, step.event, target.memory.name, target.cell[store.at], (origin,))
 
@@ -126,8 +139,23 @@ def _write(block: Block, store: Store) -> None:
         return
     memory, cell = store.target.memory, store.target.cell[store.at]
     assert isinstance(memory, GlobalTensor) and store.values is not None
+    store.written = True
+    if isinstance(store.stmt, Accumulate):
+        _update(block, store, store.stmt, memory, store.values)
+        return
     np.add.at(memory.writes, cell, 1)
     memory.store(cell, store.values)
     if store.tags is not None and memory.tags is not None:
         memory.tags.put(cell, store.tags)
-    store.written = True
+
+
+def _update(block: Block, store: Store, stmt: Accumulate, memory: GlobalTensor, values: Array) -> None:
+    """The box is combined with what the tensor holds, element by element."""
+    cells, group = np.unique(store.target.cell[store.at], return_inverse=True)
+    before = memory.load(cells)
+    memory.store(cells, reduced(before, values, group, stmt.op, memory.dtype))
+    every = np.arange(len(store.at))
+    source = replace(store.source, cell=store.source.cell[store.at], ok=store.source.ok[store.at])
+    tagging.accumulated(
+        block, stmt, memory, cells, before, store.tags, values, every, group, store.step, (source,)
+    )

@@ -11,7 +11,7 @@ from argus.ir.expr import REDUCTIONS
 from argus.ir.nodes import Accumulate, Spec, SpecReduce
 from argus.verify.findings import Finding, unknown
 from argus.verify.matching import IDEMPOTENT, Matcher, Mismatch, Scope, strip
-from argus.verify.program import Site
+from argus.verify.program import PROGRAM, Site, turns
 from argus.verify.races import by_block
 from argus.verify.relations import NonAffine, UnionMap, isl
 from argus.verify.terms import Constant, Reduce, TermBuilder
@@ -70,8 +70,13 @@ def _counted(
     cells, stmt = builder.model.cells(site, number), site.stmt
     if not cells.exact or not isinstance(stmt, Accumulate):
         raise Mismatch(cells.reason or "it is not accumulated into by a plain statement")
-    roots = cells.map.domain().to_union_set()
-    variables = matcher.as_variables(cells.map)
+    if turns(site.role) > 1:
+        raise Mismatch("roles take turns with the programs that contribute")
+    touched = cells.map
+    if PROGRAM in site.iterators:  # nothing tells one program of a block from another: the first stands for all
+        touched = touched.fix_val(isl.dim_type.in_, site.iterators.index(PROGRAM), 0)
+    roots = touched.domain().to_union_set()
+    variables = matcher.as_variables(touched)
     scope = Scope(roots.identity(), variables, tuple(range(len(spec.names))), roots.identity())
     identity = Constant(float(REDUCTIONS[value.op](value.dtype)))
     own = Reduce(stmt.op, identity, ((roots.identity(), builder.written(site)),))

@@ -8,6 +8,7 @@ to be waited for.
 from __future__ import annotations
 
 from argus.diagnostic import Note, Verdict
+from argus.ir.access import Mode
 from argus.ir.instruction import Order
 from argus.ir.nodes import BulkWait, MbarrierInit
 from argus.verify.findings import Finding, place_of, unknown
@@ -55,7 +56,8 @@ def finished(model: Model, ordering: Ordering) -> list[Finding]:
             what, help = "bulk copy", "wait for the phase that counts its bytes before the block ends"
         elif Order.BULK_READ in orders:
             seen = _awaited(model, site, ordering)
-            what, help = "bulk store", "wait for its group (bulk_wait_read 0) at the end of the role that issues it"
+            kind = "reduction" if any(a.mode is Mode.ACCUMULATE for a in site.accesses) else "store"
+            what, help = f"bulk {kind}", "wait for its group (bulk_wait_read 0) at the end of the role that issues it"
         else:
             continue
         left = ordering.issued(site).domain()

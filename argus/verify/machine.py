@@ -13,9 +13,9 @@ import numpy as np
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, LoopVar, Param, ProgramId
-from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS, MMA
+from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS, MMA, REDUCES
 from argus.ir.instruction.tiled import tiled_mma
-from argus.ir.nodes import Access, Copy, Fragment, Kernel, Mma, Shared, Tensor
+from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Mma, Shared, Tensor
 from argus.ir.prefix import prefix
 from argus.ir.target import TARGETS
 from argus.ir.waves import counted, in_lane_order
@@ -121,6 +121,8 @@ def _statements(bounds: BoundsChecker) -> Iterator[tuple[Site, Finding]]:
         match site.stmt:
             case Copy():
                 yield from ((site, f) for f in _copy(bounds, site, site.stmt))
+            case Accumulate(dst=dst, shape=shape, instr=instr) if instr in REDUCES:
+                yield from ((site, f) for f in _bulk(bounds, site, dst, shape))
             case Mma():
                 yield from ((site, f) for f in _mma(bounds, site, site.stmt))
             case _:
@@ -130,7 +132,7 @@ def _statements(bounds: BoundsChecker) -> Iterator[tuple[Site, Finding]]:
 def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
     kernel = bounds.kernel
     if stmt.instr in BULK_LOADS | BULK_STORES:
-        return _bulk(bounds, site, stmt)
+        return _bulk(bounds, site, stmt.src if stmt.instr in BULK_LOADS else stmt.dst, stmt.shape)
     if stmt.instr is None or stmt.layout is None:
         return []
     row, target = INSTRUCTIONS[stmt.instr], TARGETS[kernel.target or "sm_80"]
@@ -170,17 +172,16 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
     return findings
 
 
-def _bulk(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
+def _bulk(bounds: BoundsChecker, site: Site, outside: Access, shape: tuple[int, ...]) -> list[Finding]:
     """The first element of a box lies at a multiple of 16 bytes of its row: H200s stop at others (measured)."""
-    outside = stmt.src if stmt.instr in BULK_LOADS else stmt.dst
     solver, dtype = bounds.solver, bounds.kernel.object(outside.obj).dtype
-    origin = solver.integer(outside.index[-1]) - solver.integer(Coord(len(stmt.shape) - 1))
+    origin = solver.integer(outside.index[-1]) - solver.integer(Coord(len(shape) - 1))
     answer = solver.holds(origin % (16 // dtype.bytes) == 0, bounds.facts(site))
     if answer.verdict is Verdict.PROVED:
         return []
     text = f"a bulk copy of '{outside.obj}' may begin at other than a multiple of 16 bytes of a row"
     help = f"let the tile begin at a multiple of {16 // dtype.bytes} elements, or leave out producer_warps"
-    return [unknown("bulk-copy-origin", "machine", stmt.span, text, help)]
+    return [unknown("bulk-copy-origin", "machine", site.stmt.span, text, help)]
 
 
 def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tensor: Tensor) -> list[Finding]:

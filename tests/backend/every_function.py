@@ -11,6 +11,13 @@ EIGHT_BITS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnu
 UNARY = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "floor", "ceil")
 
 
+UPDATES = {
+    "add": ("float32", "float16", "bfloat16", "int32"),
+    "minimum": ("float16", "bfloat16", "int32", "int64"),
+    "maximum": ("float16", "bfloat16", "int32", "int64"),
+}
+"""Atomic updates of boxes, and the types that they take."""
+
 CORNERS = ("t", "t, 1", "t, 1, 2", "t, 1, 2, 3", "t, 1, 2, 3, 4")
 """Coordinates of boxes of 1 to 5 dimensions."""
 
@@ -173,6 +180,8 @@ def hopper() -> str:
         "    argus::mbarrier_expect(smem, 0, 128);",
         *(f"    argus::tma_load(smem, 1024, 0, map, {corner});" for corner in CORNERS),
         *(f"    argus::tma_store(smem, 1024, map, {corner});" for corner in CORNERS),
+        *(f"    argus::tma_reduce_{op}<{cpp_type_of(t)}>(smem, 1024, map, {corner});"
+          for op, types in UPDATES.items() for t in types for corner in CORNERS),
         "    argus::bulk_commit();",
         "    int again = t;",
         "    argus::anew(again);",

@@ -91,7 +91,7 @@ TWINS = [
         "acc = al.mma(a[0:64, 0:32], b[0:64, 0:32], al.zeros((64, 64), al.float32))",
         STAGED + "acc = al.mma(at, bt, al.zeros((64, 64), al.float32))",
     ),
-    ("type-mismatch", "does not work on float16", "al.atomic_add(h[0:64], 1.0)", "al.atomic_add(x[0:64], 1.0)"),
+    ("type-mismatch", "does not work on float8", "al.atomic_add(f8[0:64], 1.0)", "al.atomic_add(x[0:64], 1.0)"),
     ("type-mismatch", "does not work on float32", "al.atomic_max(x[0:64], 1.0)", "al.atomic_max(idx[0:64], 1)"),
     (
         "type-mismatch",

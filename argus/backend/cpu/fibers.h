@@ -124,7 +124,6 @@ struct BulkCopy {
     int offset, bytes;
 
     void load() const;  // hopper.h
-    void store() const;
 };
 
 // The mbarrier at byte `offset`: phases completed so far; of the present one, arrivals still to come, bytes announced
@@ -136,10 +135,11 @@ struct Mbarrier : Place {
     Queue<BulkCopy> copies;
 };
 
-// A box on its way from shared memory, in a group of its thread's stores.
+// A box on its way from shared memory, in a group of its thread's stores; `perform` writes or updates the tensor.
 struct BulkStore {
     BulkCopy copy;
     unsigned group;
+    void (*perform)(const BulkCopy&);
 };
 
 // One thread's part of an asynchronous product of its warpgroup.

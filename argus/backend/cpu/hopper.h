@@ -112,10 +112,19 @@ inline void BulkCopy::load() const {
     });
 }
 
-inline void BulkCopy::store() const {
-    const auto size = static_cast<size_t>(map.item);
-    for_box(*this, [size](char* to, const char* from) {
+inline void store_box(const BulkCopy& copy) {
+    const auto size = static_cast<size_t>(copy.map.item);
+    for_box(copy, [size](char* to, const char* from) {
         if (to) memcpy(to, from, size);
+    });
+}
+
+// UPDATE(address, value) for each element inside of the tensor.
+template <class T, void (*UPDATE)(T*, i64, T)> void reduce_box(const BulkCopy& copy) {
+    for_box(copy, [](char* to, const char* from) {
+        T value;
+        memcpy(&value, from, sizeof(T));
+        if (to) UPDATE(reinterpret_cast<T*>(to), 0, value);
     });
 }
 
@@ -140,11 +149,30 @@ template <class... At> BulkCopy box(const char* what, shared_t smem, int offset,
     return copy;
 }
 
+template <class T, class... At>
+BulkCopy typed_box(const char* what, shared_t smem, int offset, const TensorMap& map, At... at) {
+    const BulkCopy copy = box(what, smem, offset, map, at...);
+    if (map.item == int(sizeof(T))) return copy;
+    say(*self().block, "thread %d: %s: the tensor map's elements have another size", self().thread, what);
+    stop();
+}
+
+inline void send(const BulkStore& store) { store.perform(store.copy); }
+
+inline void issue(const BulkCopy& copy, void (*perform)(const BulkCopy&)) {
+    const BulkStore store{copy, self().stores->group, perform};
+#ifdef ARGUS_CPU_EAGER_COPIES
+    send(store);
+#else
+    self().stores->push(store);
+#endif
+}
+
 // Stores read shared memory as late as they may: at the wait that covers their group.
 inline void finish_stores(unsigned pending) {
     Queue<BulkStore>& stores = *self().stores;
     while (stores.first < stores.size && stores.items[stores.first].group + pending < stores.group)
-        stores.items[stores.first++].copy.store();
+        send(stores.items[stores.first++]);
     if (stores.first == stores.size) stores.clear();
 }
 
@@ -166,12 +194,18 @@ template <class... At> void tma_load(shared_t smem, int offset, int barrier, con
 }
 
 template <class... At> void tma_store(shared_t smem, int offset, const TensorMap& map, At... at) {
-    const detail::BulkCopy copy = detail::box("tma_store", smem, offset, map, at...);
-#ifdef ARGUS_CPU_EAGER_COPIES
-    copy.store();
-#else
-    detail::self().stores->push({copy, detail::self().stores->group});
-#endif
+    detail::issue(detail::box("tma_store", smem, offset, map, at...), detail::store_box);
+}
+template <class T, class... At> void tma_reduce_add(shared_t smem, int offset, const TensorMap& map, At... at) {
+    detail::issue(detail::typed_box<T>("tma_reduce_add", smem, offset, map, at...), detail::reduce_box<T, atomic_add<T>>);
+}
+template <class T, class... At> void tma_reduce_minimum(shared_t smem, int offset, const TensorMap& map, At... at) {
+    detail::issue(detail::typed_box<T>("tma_reduce_minimum", smem, offset, map, at...),
+                  detail::reduce_box<T, atomic_minimum<T>>);
+}
+template <class T, class... At> void tma_reduce_maximum(shared_t smem, int offset, const TensorMap& map, At... at) {
+    detail::issue(detail::typed_box<T>("tma_reduce_maximum", smem, offset, map, at...),
+                  detail::reduce_box<T, atomic_maximum<T>>);
 }
 inline void bulk_commit() { ++detail::self().stores->group; }
 template <int PENDING> void bulk_wait() { detail::finish_stores(PENDING); }

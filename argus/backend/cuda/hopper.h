@@ -134,7 +134,23 @@ ARGUS_FN void tma_prefetch(const TensorMap& map) {
     ARGUS_FN void tma_store(shared_t smem, int offset, const TensorMap& map, PARAMETERS) {                           \
         asm volatile("cp.async.bulk.tensor." RANK ".global.shared::cta.tile.bulk_group [%1, {" STORE "}], [%0];"     \
                      :: "r"(smem + offset), "l"(&map), __VA_ARGS__ : "memory");                                      \
+    }                                                                                                                \
+    template <class T>                                                                                               \
+    ARGUS_FN void tma_reduce_add(shared_t smem, int offset, const TensorMap& map, PARAMETERS) {                      \
+        ARGUS_TMA_REDUCE("add", RANK, STORE, __VA_ARGS__);                                                           \
+    }                                                                                                                \
+    template <class T>                                                                                               \
+    ARGUS_FN void tma_reduce_minimum(shared_t smem, int offset, const TensorMap& map, PARAMETERS) {                  \
+        ARGUS_TMA_REDUCE("min", RANK, STORE, __VA_ARGS__);                                                           \
+    }                                                                                                                \
+    template <class T>                                                                                               \
+    ARGUS_FN void tma_reduce_maximum(shared_t smem, int offset, const TensorMap& map, PARAMETERS) {                  \
+        ARGUS_TMA_REDUCE("max", RANK, STORE, __VA_ARGS__);                                                           \
     }
+// The type of the elements is the tensor map's.
+#define ARGUS_TMA_REDUCE(OP, RANK, STORE, ...)                                                                       \
+    asm volatile("cp.reduce.async.bulk.tensor." RANK ".global.shared::cta." OP ".tile.bulk_group "                   \
+                 "[%1, {" STORE "}], [%0];" :: "r"(smem + offset), "l"(&map), __VA_ARGS__ : "memory")
 #define ARGUS_COMMA ,
 ARGUS_TMA("1d", int c0, "%3", "%2", "%4", "r"(c0))
 ARGUS_TMA("2d", int c0 ARGUS_COMMA int c1, "%3, %4", "%2, %3", "%5", "r"(c0), "r"(c1))
@@ -144,6 +160,7 @@ ARGUS_TMA("4d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3,
 ARGUS_TMA("5d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3 ARGUS_COMMA int c4,
           "%3, %4, %5, %6, %7", "%2, %3, %4, %5, %6", "%8", "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4))
 #undef ARGUS_COMMA
+#undef ARGUS_TMA_REDUCE
 #undef ARGUS_TMA
 
 ARGUS_FN void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from argus.backend.launch.bind import Described
 from argus.backend.launch.plan import Encode
 from argus.diagnostic import Diagnostic, LaunchError
-from argus.ir.types import tfloat32
 
 if TYPE_CHECKING:
     from argus.backend.cuda.driver import Driver
 
-# CUtensorMapDataType by the element's size: nothing is converted, and zero is all bits zero in every type. Only the
-# float32 numbers of a tensor of tf32 are rounded on their way.
-_UNSIGNED = {1: 0, 2: 1, 4: 2, 8: 4}
-_TFLOAT32 = 11
+# CUtensorMapDataType: what reductions compute in; elements of one byte are unsigned integers. Otherwise nothing is
+# converted, and zero is all bits zero in every type: only the float32 numbers of a tensor of tf32 are rounded.
+_ARITHMETIC = {"int32": 3, "int64": 5, "float16": 6, "float32": 7, "bfloat16": 9, "tfloat32": 11}
+_BYTES = 0
 _SWIZZLE = {0: 0, 32: 1, 64: 2, 128: 3}
 _PROMOTE_TO_128_BYTES = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B; 256 bytes take 17% longer for rows of an odd pitch
 
@@ -32,7 +31,7 @@ def encoder(driver: Driver, tensor: Described) -> Encode:
     where, what = ctypes.c_void_p(), ctypes.c_void_p()
     values = (
         where,
-        ctypes.c_int(_TFLOAT32 if tensor.dtype == tfloat32 else _UNSIGNED[tensor.dtype.bytes]),
+        ctypes.c_int(_ARITHMETIC.get(tensor.dtype.name, _BYTES)),
         ctypes.c_uint32(rank),
         what,
         (ctypes.c_uint64 * rank)(*reversed(tensor.extents)),

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing_extensions import assert_never
 
 from argus.backend.abi import box, tensor_maps
+from argus.backend.device_api import cpp_type
 from argus.backend.emit.expression import Printer
 from argus.backend.emit.panels import box_corner, box_origin
 from argus.backend.emit.problem import problem
 from argus.backend.emit.scope import Writer
 from argus.ir.cluster import MULTICAST
-from argus.ir.expr import Const, Expr
+from argus.ir.expr import Const, Elem, Expr
 from argus.ir.nodes import (
     Access,
+    Accumulate,
     Asynchronous,
     BarrierArrive,
     BarrierSync,
@@ -111,7 +113,18 @@ def emit_bulk_store(stmt: Copy, src: Shared, writer: Writer) -> None:
     writer.line(f"if (thread == 0) argus::tma_store(smem, {place}, {_box(stmt, stmt.dst, writer)});")
 
 
-def _box(stmt: Copy, outside: Access, writer: Writer) -> str:
+def emit_bulk_reduce(stmt: Accumulate, writer: Writer) -> None:
+    """The same, for a box that is combined with what the tensor holds: "tma.reduce.add" and its kin."""
+    source = stmt.value
+    src = writer.kernel.object(source.obj) if isinstance(source, Elem) else None
+    if not isinstance(source, Elem) or not isinstance(src, Shared):
+        raise problem("not-explicit", f"{stmt.instr} reads no shared tile", stmt.span)
+    place = box_origin(src, source.index, stmt.shape, writer, stmt.span)
+    call = f"tma_reduce_{stmt.op}<{cpp_type(src.dtype)}>"
+    writer.line(f"if (thread == 0) argus::{call}(smem, {place}, {_box(stmt, stmt.dst, writer)});")
+
+
+def _box(stmt: Copy | Accumulate, outside: Access, writer: Writer) -> str:
     """The tensor map, and the box's corner, innermost first."""
     wanted = (outside.obj, box(outside, stmt.shape))
     tensor_map = next(m for m in tensor_maps(writer.kernel) if (m.tensor, m.box) == wanted)

@@ -8,12 +8,14 @@ import numpy as np
 
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.address import global_address
+from argus.backend.emit.asynchronous import emit_bulk_reduce
 from argus.backend.emit.copy import domain_of, holders, reads
 from argus.backend.emit.expression import Printer, literal, reduction
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import Ints, counters, evaluate, fit, register_layout
 from argus.backend.emit.scope import Domain, Writer
 from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op, Thread, coords, op
+from argus.ir.instruction import REDUCES
 from argus.ir.nodes import Accumulate, Fragment, Map, Tensor
 from argus.ir.types import float32
 from argus.layout import FragmentLayout, Mode
@@ -145,6 +147,9 @@ def _check_source(layout: FragmentLayout, value: Elem, threads: Ints, numbers: I
 
 def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
     """`dst = dst op value`: in the thread's registers, across a warp, or atomically in memory."""
+    if stmt.instr in REDUCES:
+        emit_bulk_reduce(stmt, writer)
+        return
     domain = domain_of(stmt.layout, 1, writer, stmt.span)
     target = writer.kernel.object(stmt.dst.obj)
     match target:

@@ -2,7 +2,7 @@
 
 from argus.ir.instruction.amd import AMD
 from argus.ir.instruction.nvidia import NVIDIA
-from argus.ir.instruction.row import BarrierRow, CopyRow, Law, MmaRow, Order, Row, StepRow, WgmmaRow
+from argus.ir.instruction.row import BarrierRow, CopyRow, Law, MmaRow, Order, ReduceRow, Row, StepRow, WgmmaRow
 
 INSTRUCTIONS: dict[str, CopyRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinstance(r, CopyRow)}
 """Copy instructions of all targets, by name."""
@@ -12,6 +12,9 @@ BULK_LOADS = frozenset(r.name for r in INSTRUCTIONS.values() if r.order is Order
 
 BULK_STORES = frozenset(r.name for r in INSTRUCTIONS.values() if r.order is Order.BULK_WRITE)
 """Stores by the copy engine: of boxes, in bulk groups."""
+
+REDUCES: dict[str, ReduceRow] = {r.name: r for r in NVIDIA if isinstance(r, ReduceRow)}
+"""Updates of tensors by the copy engine: of boxes, in bulk groups like its stores."""
 
 MMA: dict[str, MmaRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinstance(r, MmaRow)}
 """Matrix instructions of all targets, by name."""
@@ -26,6 +29,6 @@ STEPS: dict[str, StepRow] = {r.name: r for r in AMD if isinstance(r, StepRow)}
 """What waves wait for and are told, by name."""
 
 __all__ = [
-    "BARRIERS", "BULK_LOADS", "BULK_STORES", "INSTRUCTIONS", "MMA", "STEPS", "WGMMA",
-    "BarrierRow", "CopyRow", "Law", "MmaRow", "Order", "Row", "StepRow", "WgmmaRow",
+    "BARRIERS", "BULK_LOADS", "BULK_STORES", "INSTRUCTIONS", "MMA", "REDUCES", "STEPS", "WGMMA",
+    "BarrierRow", "CopyRow", "Law", "MmaRow", "Order", "ReduceRow", "Row", "StepRow", "WgmmaRow",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argus.ir.instruction.row import BarrierRow, CopyRow, MmaRow, Order, Row, WgmmaRow
+from argus.ir.instruction.row import BarrierRow, CopyRow, MmaRow, Order, ReduceRow, Row, WgmmaRow
 from argus.ir.types import (
     DType,
     bfloat16,
@@ -12,6 +12,7 @@ from argus.ir.types import (
     float32,
     int8,
     int32,
+    int64,
     tfloat32,
 )
 from argus.layout.atoms import MMA_M16N8K8_TF32, MMA_M16N8K16, MMA_M16N8K32_8BIT, MmaAtom, wgmma
@@ -35,6 +36,12 @@ def _wgmma(n: int, bits: int) -> WgmmaRow:
     operands: dict[int, tuple[DType, ...]] = {16: (bfloat16, float16), 32: (tfloat32,), 8: (float8_e4m3fn, float8_e5m2)}
     name, shape = f"wgmma_m64n{n}k{atom.k}", (64, n, atom.k)
     return WgmmaRow(name, shape, operands[bits], float32, atom.a, atom.c, 128, 3, bits == 16, _HOPPER, atom.source)
+
+
+def _reduce(name: str, op: str, dtypes: tuple[DType, ...]) -> ReduceRow:
+    """Sums of 64 bits are there for unsigned integers alone, so a tensor map of int64 takes none."""
+    document = "PTX ISA, cp.reduce.async.bulk.tensor (.relaxed.gpu for each element)"
+    return ReduceRow(name, op, dtypes, Order.BULK_WRITE, _HOPPER, document)
 
 
 # ldmatrix: `vector` value digits of a lane (4, 8 or 16 bytes) are 1, 2 or 4 matrices of 8 rows of 16 bytes:
@@ -66,6 +73,9 @@ NVIDIA: tuple[Row, ...] = (
             "PTX ISA, cp.async.bulk.tensor (.multicast::cluster)", alignment=128),
     CopyRow("tma.store", "shared", "global", (16,), Order.BULK_WRITE, False, _HOPPER,
             "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled", alignment=128),
+    _reduce("tma.reduce.add", "add", (float32, float16, bfloat16, int32)),
+    _reduce("tma.reduce.min", "minimum", (float16, bfloat16, int32, int64)),
+    _reduce("tma.reduce.max", "maximum", (float16, bfloat16, int32, int64)),
     # Named barriers order roles, which only sm_90a has.
     BarrierRow("bar.sync", True, 16, 32, _HOPPER, "PTX ISA, bar, barrier; memory consistency model"),
     BarrierRow("bar.arrive", False, 16, 32, _HOPPER, "PTX ISA, bar, barrier; memory consistency model"),

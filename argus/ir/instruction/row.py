@@ -18,8 +18,8 @@ class Order(Enum):
     ASYNC_BULK = "async-bulk"  # complete when the phase of its mbarrier is (TMA)
     VMCNT = "vmcnt"  # complete after a wait of its wave that leaves at most as many loads open as came since (AMD)
     ASYNC_MMA = "async-mma"  # complete after the wait that covers its commit group (wgmma)
-    BULK_READ = "bulk-read"  # read when a wait covers its bulk group (TMA store, its source)
-    BULK_WRITE = "bulk-write"  # complete after the wait, not only for reads, that covers its bulk group (TMA store)
+    BULK_READ = "bulk-read"  # read when a wait covers its bulk group (TMA store or reduction, its source)
+    BULK_WRITE = "bulk-write"  # complete after the wait, not only for reads, that covers its bulk group (the same)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,22 @@ class CopyRow:
     def writes_memory(self) -> bool:
         """Whether the destination is shared or global memory."""
         return self.dst != "fragment"
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceRow:
+    """An update of a box of a tensor by the copy engine: `tensor = tensor op tile`, for elements of `dtypes`.
+
+    `order` is how the update completes; the tile is read as a bulk store reads its source. Each element is updated
+    atomically, at device scope, relaxed.
+    """
+
+    name: str
+    op: str
+    dtypes: tuple[DType, ...]
+    order: Order
+    architectures: tuple[str, ...]
+    document: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,4 +147,4 @@ class StepRow:
     document: str
 
 
-Row = Union[CopyRow, MmaRow, WgmmaRow, BarrierRow, StepRow]
+Row = Union[CopyRow, ReduceRow, MmaRow, WgmmaRow, BarrierRow, StepRow]

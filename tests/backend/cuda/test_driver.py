@@ -178,20 +178,20 @@ def encode(
 
 def test_a_tensor_map_is_described_innermost_dimension_first(driver: Driver) -> None:
     made = encode(function(driver), 4096, (3, 100, 200), (50000, 400, 2))
-    assert made == [1, 3, 4096, 3, 200, 64, 1, 100, 128, 1, 3, 1, 1, 400, 50000, 0]
+    assert made == [9, 3, 4096, 3, 200, 64, 1, 100, 128, 1, 3, 1, 1, 400, 50000, 0]
 
 
 def test_only_numbers_of_tf32_are_converted_on_their_way(driver: Driver) -> None:
-    """CUtensorMapDataType: 2 is unsigned of 32 bits, 11 tf32."""
+    """CUtensorMapDataType: 7 is float32, denormals and all; 11 tf32."""
     kinds = [encode(function(driver), 4096, (128, 64), (256, 4), dtype)[0] for dtype in (float32, tfloat32)]
-    assert kinds == [2, 11]
+    assert kinds == [7, 11]
 
 
 def test_an_empty_tensor_is_described_as_a_zero(driver: Driver) -> None:
     f, zeros = function(driver), state(driver, "zeros", ctypes.c_uint64 * 2)
     for extents in ((128, 0), (0, 64)):
         made = encode(f, 0, extents, (128, 2))
-        assert made == [1, 2, ctypes.addressof(zeros), 3, 1, 64, 1, 1, 128, 1, 16, *[0] * 5]
+        assert made == [9, 2, ctypes.addressof(zeros), 3, 1, 64, 1, 1, 128, 1, 16, *[0] * 5]
     assert list(zeros) == [0, 0]
     assert state(driver, "depth", ctypes.c_long).value == 0
 
@@ -220,8 +220,8 @@ def test_a_launch_passes_its_maps_and_encodes_none_twice(driver: Driver) -> None
     for number, tensors in enumerate((first, first, second, first, second)):
         p.run(values(tensors))
         a, b = map(words, state(driver, "last_maps", ctypes.c_uint64 * 16 * 2))
-        assert a == [1, 2, tensors[0].ctypes.data, 3, 128, 64, 1, 100, 128, 1, 256, *[0] * 5]
-        assert b == [1, 2, tensors[1].ctypes.data, 3, 128, 64, 1, 72, 256, 1, 256, *[0] * 5]
+        assert a == [9, 2, tensors[0].ctypes.data, 3, 128, 64, 1, 100, 128, 1, 256, *[0] * 5]
+        assert b == [9, 2, tensors[1].ctypes.data, 3, 128, 64, 1, 72, 256, 1, 256, *[0] * 5]
         assert encodings.value - before == (2 if number < 2 else 4)
 
 

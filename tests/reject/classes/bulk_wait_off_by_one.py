@@ -7,4 +7,6 @@ from tests.reject.edits import one_more_pending
 CASES = (
     Case("examples/gemm_hopper.py", one_more_pending(BulkWait), "data-race", "races", "sm_90a"),
     Case("tests/reject/kernels/double.ir", one_more_pending(BulkWait), "data-race", "races", "sm_90a"),
-)
+    Case("tests/reject/kernels/reduced.py", one_more_pending(BulkWait), "data-race", "races", "sm_90a",
+         constants={"STAGES": 9, "BLOCK_N": 128}),
+)  # fmt: skip

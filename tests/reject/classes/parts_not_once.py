@@ -20,4 +20,6 @@ CASES = (
          constants=SUM),
     Case(GEMM, Text("al.once(s * DEPTH, ", "al.once(s * DEPTH - s, "), "tag-mismatch", "tags", kernel="combine",
          constants=SUM),
+    Case("tests/reject/kernels/reduced.py", Text("part * DEPTH", "part * (DEPTH - BLOCK_K)"), "spec-mismatch", "tags",
+         "sm_90a"),
 )  # fmt: skip

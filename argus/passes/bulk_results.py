@@ -1,0 +1,102 @@
+"""The statements that bring a register tile to a tensor, and what the copy engine does instead: a store, or an update.
+
+    copy c[m0 + c0, n0 + c1] <- t[c0, c1]               ->  ... via tma.store
+    accumulate c[m0 + c0, n0 + c1] add t[c0, c1]        ->  ... via tma.reduce.add
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from argus.ir.expr import Elem, Expr, coords
+from argus.ir.instruction import INSTRUCTIONS, REDUCES
+from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Map, Stmt, Tensor
+from argus.ir.types import DType
+from argus.ir.visit import rewrite_body
+from argus.ir.wellformed_hopper import Problem, bulk_copy, bulk_reduce
+from argus.passes.fresh import Fresh
+from argus.passes.report import Unfit
+from argus.source import Span
+
+_STORE = INSTRUCTIONS["tma.store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`stmt` brings the register tile `source` to a tensor."""
+
+    stmt: Copy | Accumulate
+    source: Access
+
+    @property
+    def dst(self) -> Access:
+        return self.stmt.dst
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.stmt.shape
+
+    @property
+    def mask(self) -> Expr | None:
+        return self.stmt.mask
+
+    @property
+    def span(self) -> Span:
+        return self.stmt.span
+
+    @property
+    def by_threads(self) -> str:
+        """What is said where the copy engine cannot do it."""
+        what = "stored" if isinstance(self.stmt, Copy) else "updated"
+        return f"{self.dst.obj} is {what} by the threads, not by the copy engine"
+
+    def sent(self, to: Access, panel: Access, dtype: DType, shape: tuple[int, ...], mask: Expr | None) -> Stmt:
+        """The part in `panel`, a place in shared memory, by the copy engine. Raises `Unfit` for unknown updates."""
+        if isinstance(self.stmt, Copy):
+            return Copy(to, panel, shape, mask, instr=_STORE.name, span=self.span)
+        row = next((r for r in REDUCES.values() if r.op == self.stmt.op and dtype in r.dtypes), None)
+        if row is None:
+            raise Unfit(f"the copy engine has no atomic {self.stmt.op} of {dtype}", self.span, "use another type")
+        value = Elem(panel.obj, panel.index, dtype)
+        return replace(self.stmt, dst=to, value=value, shape=shape, mask=mask, instr=row.name)
+
+
+def result_of(kernel: Kernel, stmt: Stmt) -> Result | None:
+    """`stmt` as a result of rows and columns, in whatever way suits: vectors are not worth a panel."""
+    match stmt:
+        case Copy(src=source, dst=dst, instr=None):
+            pass
+        case Accumulate(value=Elem() as value, dst=dst, instr=None):
+            source = Access(value.obj, value.index)
+        case _:
+            return None
+    tile, tensor = kernel.object(source.obj), kernel.object(dst.obj)
+    whole = len(stmt.shape) > 1 and isinstance(tile, Fragment) and isinstance(tensor, Tensor)
+    return Result(stmt, source) if whole else None
+
+
+def in_tiles(kernel: Kernel) -> Kernel:
+    """The same, where what updates the elements of tensors stands in a register tile."""
+    fresh = Fresh(kernel)
+
+    def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
+        if not isinstance(stmt, Accumulate) or isinstance(stmt.value, Elem) or len(stmt.shape) < 2:
+            return None
+        tensor = kernel.object(stmt.dst.obj)
+        if not isinstance(tensor, Tensor):
+            return None
+        place = coords(len(stmt.shape))
+        name = fresh.fragment(f"{tensor.name}_part", tensor.dtype, stmt.shape)
+        update = replace(stmt, value=Elem(name, place, tensor.dtype))
+        return Map(Access(name, place), stmt.value, stmt.shape, span=stmt.span), update
+
+    return fresh.finish(rewrite_body(kernel.body, change))
+
+
+def engine_problems(stmt: Stmt, kernel: Kernel) -> Iterator[Problem]:
+    """What is wrong with a store or an update by the copy engine."""
+    if isinstance(stmt, Copy) and stmt.instr == _STORE.name:
+        yield from bulk_copy(stmt, _STORE, kernel)
+    elif isinstance(stmt, Accumulate) and stmt.instr in REDUCES:
+        yield from bulk_reduce(stmt, REDUCES[stmt.instr or ""], kernel)
