@@ -272,6 +272,8 @@ _HOPPER = (
     _f("wgmma_commit", "", "void", "", "closes the warpgroup's group of products", "", _NVIDIA, True),
     _f("wgmma_wait", "int PENDING", "void", "", "waits until at most PENDING of the latest groups are unfinished", "",
        _NVIDIA, True),
+    _f("wgmma_beside", "", "void", "", "the compiler moves no wait for products that follows in front of this", "",
+       _NVIDIA),
     _f("wgmma_forget", "int N", "void", "float (&d)[N]", "`d` holds nothing that is used", "", _NVIDIA),
     _f("wgmma_hold", "class T, int N", "void", "T (&x)[N]", "the compiler moves no use of `x` across this", "",
        _NVIDIA),

@@ -19,7 +19,7 @@ LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
 HEAD_SIZES = (64, 128)
 _SQUARE = {"BLOCK_M": 128, "BLOCK_N": 128, "STAGES": 2, "num_warps": 8}
-_TALL = {"BLOCK_M": 192, "BLOCK_N": 80, "STAGES": 2, "HEADS": 66, "num_warps": 12}
+_TALL = {"BLOCK_M": 192, "BLOCK_N": 128, "STAGES": 2, "HEADS": 66, "num_warps": 12}
 _ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "VALUES": False, "num_warps": 4}
 """The values are proved on request here: products of single warps come in so many pieces that it takes ten seconds."""
 _LONG = 2048
@@ -118,8 +118,7 @@ def attention_forward(
     qt = al.stage(q[batch, head, m0 : m0 + BLOCK_M, :], boundary_check=(0,))
     top = al.full((BLOCK_M,), NEVER, al.float32)
     total = al.zeros((BLOCK_M,), al.float32)
-    shrink = al.zeros((BLOCK_M,), al.float32)
-    w = al.zeros((BLOCK_M, BLOCK_N), al.float32)
+    p = al.zeros((BLOCK_M, BLOCK_N), DTYPE)
     acc = al.zeros((BLOCK_M, D), al.float32)
     for n0 in al.pipelined(0, stop, BLOCK_N, stages=STAGES, producer_warps=4):
         # The values are those of the block before, so that their product runs beside the softmax of this one.
@@ -131,18 +130,15 @@ def attention_forward(
             where=lambda i, j: (m0 + i < M) & (n0 + j < N),
         )
         if n0 > 0:
-            p = w.to(DTYPE)
-            al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=n0 - BLOCK_N + j, b=batch))
-            acc = acc * shrink[:, None]
             acc = al.mma(p, al.trans(vt), acc)
         if whole < n0 + BLOCK_N:
             s = al.where((n0 + keys)[None, :] < ends[:, None], s, NEVER)
         w, top, total, shrink = weigh(s, top, total, scale)
+        p = w.to(DTYPE)  # ends the product before: it reads these registers
+        al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=n0 + j, b=batch))
+        acc = acc * shrink[:, None]
     last = (al.cdiv(stop, BLOCK_N) - 1) * BLOCK_N
     vt = al.stage(v[batch, kv, last : last + BLOCK_N, :], boundary_check=(0,))
-    p = w.to(DTYPE)
-    al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=last + j, b=batch))
-    acc *= shrink[:, None]
     acc = al.mma(p, al.trans(vt), acc)
     # Every key once, up to the last block that a row of these may see.
     al.assert_tags(lambda i, j: acc[i, j].n == al.once(0, al.minimum(last + BLOCK_N, N)))

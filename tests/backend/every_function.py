@@ -212,6 +212,7 @@ def hopper() -> str:
                 "argus::wgmma_fence();",
                 f"argus::{wgmma_function(row).name}<{cpp_type(dtype)}, {cpp_type(dtype)}, 0, 0>(d, a, b, true);",
                 "argus::wgmma_commit();",
+                "argus::wgmma_beside();",
                 "argus::wgmma_wait<0>();",
                 "argus::wgmma_hold(d);",
                 f"for (int i = 0; i < {values}; ++i) to[t * {values} + i] = d[i];",

@@ -66,6 +66,16 @@ def test_groups_are_told_apart() -> None:
     assert two.held(Map(Access("other", coords(2)), Const(0.0, float32), (64, 64))) == frozenset()
 
 
+def test_work_beside_products_is_told_from_other_work() -> None:
+    """What ordinary code wrote since the latest group or wait, while products were in flight."""
+    other = Map(Access("other", coords(2)), Const(1.0, float32), (64, 64))
+    assert state(other).beside == frozenset()
+    assert state(*GROUP, other).beside == {"other"}
+    assert state(*GROUP, other, MmaWait(0)).beside == frozenset()
+    assert state(*GROUP, MmaWait(0), other).beside == frozenset()
+    assert state(*GROUP, other, *GROUP).beside == frozenset()
+
+
 @pytest.mark.parametrize("name", ["gemm", *CASES])
 def test_text(name: str) -> None:
     """No tile is held between a product and the next wait."""

@@ -36,7 +36,7 @@ SIZES = [
 
 
 SQUARE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8}
-HOPPER = {64: {"BLOCK_M": 192, "BLOCK_N": 80, "num_warps": 12}, 128: SQUARE}
+HOPPER = {64: {"BLOCK_M": 192, "BLOCK_N": 128, "num_warps": 12}, 128: SQUARE}
 ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "VALUES": False, "num_warps": 4}
 
 

@@ -345,6 +345,7 @@ void start_product(float* d, const A* registers, u64 b, bool add) {
 inline void wgmma_fence() {}
 inline void wgmma_commit() { ++detail::self().products->group; }
 template <int PENDING> void wgmma_wait() { detail::warpgroup_products("wgmma_wait", PENDING); }
+inline void wgmma_beside() {}
 template <int N> void wgmma_forget(float (&d)[N]) {
     for (float& x : d) x = not_a_number<float>();
 }

@@ -205,6 +205,10 @@ template <int PENDING> ARGUS_FN void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory");
 }
 
+// ptxas moves a wait for products in front of whatever arithmetic does not depend on it, which then runs behind them and
+// not beside them. It moves nothing across this instruction, whose event nobody listens to.
+ARGUS_FN void wgmma_beside() { asm volatile("pmevent 0;" ::: "memory"); }
+
 // Lets the compiler use the registers for something else until they are written again; no instruction.
 template <int N> ARGUS_FN void wgmma_forget(float (&d)[N]) {
 #pragma unroll

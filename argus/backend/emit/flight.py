@@ -2,7 +2,8 @@
 
 The compiler of the emitted text knows nothing of asynchrony. So the text *holds* tiles, which keeps ordinary code on
 its side: those that it wrote before a fence, and those that it uses after a wait. Tiles that are in flight are left
-alone, for ptxas makes products wait for one another where anything else touches their registers.
+alone, for ptxas makes products wait for one another where anything else touches their registers. What ordinary code
+wrote *beside* products is held in front of the wait for them: ptxas would wait first, and compute afterwards.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def _by_others(body: tuple[Stmt, ...]) -> Names:
 class Flight:
     """Tiles that may be in use: by products of no group yet, of the latest groups (newest first), of older ones; tiles
     that ordinary code may have `written` since the last fence; tiles that were `waited` for, and not held since.
-    `tiles` are all that products use at all."""
+    `tiles` are all that products use at all; `beside` are those that ordinary code wrote beside products in flight,
+    since the latest group or wait."""
 
     tiles: Names
     open: Names = _NONE
@@ -77,6 +79,7 @@ class Flight:
     older: Names = _NONE
     written: Names = _NONE
     waited: Names = _NONE
+    beside: Names = _NONE
 
     def held(self, stmt: Stmt) -> Names:
         """The tiles to hold in front of a statement."""
@@ -101,16 +104,20 @@ class Flight:
                 uses = {stmt.d.obj, stmt.a.obj} & self.tiles
                 return replace(state, open=state.open | uses, waited=state.waited - uses)
             case Copy(dst=dst) | Map(dst=dst) | Accumulate(dst=dst) | Mma(d=dst):
-                return replace(state, written=state.written | ({dst.obj} & self.tiles))
+                beside = {dst.obj} if state.open.union(state.older, *state.groups) else _NONE
+                return replace(
+                    state, written=state.written | ({dst.obj} & self.tiles), beside=state.beside | beside
+                )  # fmt: skip
             case MmaCommit():
                 groups = (state.open, *state.groups)
                 return replace(
-                    state, open=_NONE, groups=groups[:_GROUPS], older=state.older.union(*groups[_GROUPS:])
+                    state, open=_NONE, groups=groups[:_GROUPS], older=state.older.union(*groups[_GROUPS:]), beside=_NONE
                 )  # fmt: skip
             case MmaWait(pending=pending):
                 still = state.open.union(*state.groups[:pending])
                 finished = state.older.union(*state.groups[pending:]) - still
-                return replace(state, groups=state.groups[:pending], older=_NONE, waited=state.waited | finished)
+                waited = state.waited | finished
+                return replace(state, groups=state.groups[:pending], older=_NONE, waited=waited, beside=_NONE)
             case If(then=then, orelse=orelse):
                 return state.through(then).joined(state.through(orelse))
             case For() | Programs():
@@ -141,7 +148,7 @@ class Flight:
         groups = zip_longest(self.groups, other.groups, fillvalue=_NONE)
         return Flight(
             self.tiles, self.open | other.open, tuple(a | b for a, b in groups), self.older | other.older,
-            self.written | other.written, self.waited | other.waited,
+            self.written | other.written, self.waited | other.waited, self.beside | other.beside,
         )  # fmt: skip
 
 

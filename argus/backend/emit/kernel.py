@@ -172,8 +172,20 @@ def _statement_at(body: tuple[Stmt, ...], place: int, writer: Writer) -> None:
     for fragment in writer.kernel.fragments:
         if fragment.name in held:
             writer.line(f"argus::wgmma_hold({writer.names[fragment.name]});")
+    if isinstance(stmt, MmaWait):
+        _beside(body[place + 1 :], writer)
     _statement(stmt, writer)
     writer.flight = writer.flight.after(stmt)
+
+
+def _beside(rest: tuple[Stmt, ...], writer: Writer) -> None:
+    """In front of a wait: what was computed beside the products, and is used by the `rest` after it, is there now."""
+    work = writer.flight.beside & used(rest)
+    for fragment in writer.kernel.fragments:
+        if fragment.name in work:
+            writer.line(f"argus::wgmma_hold({writer.names[fragment.name]});")
+    if work:
+        writer.line("argus::wgmma_beside();")
 
 
 def _is_overwritten(stmt: Map, rest: tuple[Stmt, ...], kernel: Kernel) -> bool:

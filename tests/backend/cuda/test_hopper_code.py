@@ -14,6 +14,7 @@ from argus.backend.cuda import toolchain
 from argus.backend.emit import emit
 from argus.frontend import Options, check, parse
 from argus.ir.types import float8_e4m3fn
+from argus.kernels.attention import hopper_tiles
 from argus.passes import lower
 from argus.source import SourceFile
 from tests.backend import hopper_operands
@@ -122,3 +123,18 @@ def test_products_of_the_shipped_kernel_do_not_wait_for_one_another(name: str) -
     kernel = lower(check(parse(SourceFile(path.name, path.read_text())), path.stem, options), "sm_90a")
     _, resources = toolchain.compile(emit(kernel), "sm_90a")
     assert (resources.spill_bytes, resources.warnings) == (0, ())
+
+
+@pytest.mark.parametrize(("size", "rows"), [(64, 4096), (64, 1024), (128, 4096)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_exponentials_of_attention_run_beside_its_second_product(size: int, rows: int, causal: bool) -> None:
+    """ptxas would move the wait for that product in front of them. No register is spilled, nor moved for a product."""
+    require(toolchain.find_compiler(), "NVRTC or nvcc")
+    require(toolchain.find_disassembler(), "nvdisasm")
+    path, constants = Path(kernels.__file__).parent / "attention.py", dict(hopper_tiles(size, rows))
+    options = Options("sm_90a", constants.pop("num_warps"), {**constants, "D": size, "CAUSAL": causal})
+    kernel = lower(check(parse(SourceFile(path.name, path.read_text())), "attention_forward", options), "sm_90a")
+    cubin, resources = toolchain.compile(emit(kernel), "sm_90a")
+    assert (resources.spill_bytes, resources.warnings) == (0, ())
+    beside = toolchain.disassemble(cubin).split("WARPGROUP.DEPBAR.LE")[1]  # from the wait for the scores to the next
+    assert beside.count("MUFU.EX2") == constants["BLOCK_N"] // 2 + 2
