@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from threading import Lock
 from typing import TypeVar
 
 from argus.diagnostic import Severity, SourceError, Verdict
@@ -48,11 +49,21 @@ DEFAULT_LIMIT_S = 30.0
 def verify(kernel: Kernel, limit_s: float = DEFAULT_LIMIT_S) -> Report:
     """Proves every property of an explicit kernel, or says what fails, with a replayed witness, or what is unknown.
 
-    Raises `SourceError` for a kernel that is not well-formed explicit IR, or that no launch could run.
+    Raises `SourceError` for a kernel that is not well-formed explicit IR, or that no launch could run. Threads of one
+    process prove one after the other; the limit counts from a proof's own start.
     """
     problems = check_explicit(kernel)
     if problems:
         raise SourceError(*problems)
+    with _ALONE:
+        return _verify(kernel, limit_s)
+
+
+_ALONE = Lock()
+"""Neither isl's context nor z3's may be used by two threads at once."""
+
+
+def _verify(kernel: Kernel, limit_s: float) -> Report:
     run = _Run(kernel, limit_s)
     kernel = unite(kernel)
     findings = run.findings()

@@ -1,0 +1,25 @@
+"""Threads that prove at the same time."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from argus import compile
+from argus.diagnostic import Verdict
+from argus.frontend import Options
+from argus.source import SourceFile
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def verdict(name: str) -> Verdict:
+    source = SourceFile(f"{name}.py", (EXAMPLES / f"{name}.py").read_text(encoding="utf-8"))
+    return compile.prove(source, name, Options()).verdict
+
+
+def test_threads_prove_one_after_the_other() -> None:
+    """The engines keep one context a process, which two threads at once would bring down."""
+    names = ("vector_add", "transpose") * 2
+    with ThreadPoolExecutor(len(names)) as pool:
+        assert set(pool.map(verdict, names)) == {Verdict.PROVED}
