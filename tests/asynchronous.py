@@ -1,4 +1,4 @@
-"""Random asynchronous kernels: roles that pass tiles on through rings of mbarriers.
+"""Random asynchronous kernels: roles that pass tiles on through rings of mbarriers, or at named barriers.
 
 Each family draws its number of stages, the way its trip count is written, who releases a buffer and when; about one
 kernel in four has one mistake. Tiles are as small as the instructions allow: a bulk copy brings rows of 128 bytes, 8
@@ -167,8 +167,11 @@ def launched(
     changes = {"size N": "size N\nsize P", "grid [1]": f"{grid}\nrequires P <= 5"}
     first = [tensor.sub(r"tensor \1: \2[P, \3] strides [\1.outer:int64, \4]", changes.get(h, h)) for h in head]
     result = []
-    depth = 0
+    depth, begins = 0, False
     for line in body:
+        if begins and not line.startswith("barrier_arrive "):  # what comes once stands before the programs
+            result.append(around)
+            begins = False
         if line.startswith("tag "):
             shifted = line.replace("c1", "c2").replace("c0", "c1").replace("[", "[P, ", 1)
             result.append(shifted if line.startswith(f"tag {common}[") else shifted.replace("{", "{p = c0, ", 1))
@@ -178,8 +181,7 @@ def launched(
             result.append("}")
         line = re.sub(r"\b(x|y|out\w*)\[", rf"\1[{number}, ", line)
         result.append(line.replace("carries [", f"carries [{number}, "))
-        if programs and line.startswith("role "):
-            result.append(around)
+        begins = begins or (programs and line.startswith("role "))
     return first, result
 
 
@@ -310,9 +312,7 @@ def streams(draw: st.DrawFn) -> Kernel:
     if stages == 1 and release == "late" and draw(st.integers(0, 3)):
         release = "end"
     theirs_to_fence, ours_to_fence = fences(draw, wrong)
-    reader = Reader(
-        "reader", draw(st.sampled_from([1, 2, 4])), 0, "out", sums, release, draw(COLUMNS), theirs_to_fence
-    )
+    reader = Reader("reader", draw(st.sampled_from([1, 2, 4])), 0, "out", sums, release, draw(COLUMNS), theirs_to_fence)
     tiles = draw(st.sampled_from([1, 1, 2]))
     names = ("s", "u")[:tiles]
     theirs = loop.shorter if wrong == "trips" else loop
@@ -443,3 +443,94 @@ def relays(draw: st.DrawFn) -> Kernel:
     ]
     lines = [*_tags(1), "roles {", *[line for part in roles for line in part], "}"]
     return kernel("relays", "sm_90a", 12, *launched(draw, programs, head, lines))
+
+
+@st.composite
+def handovers(draw: st.DrawFn) -> Kernel:
+    """A role passes tiles on to another one through `t`: one barrier says that it is full, another that it is free."""
+    programs = draw(st.integers(0, 2)) == 0
+    loop = trips(draw, 8, [1], programs=programs)
+    warps = [draw(st.sampled_from([1, 2, 4])) for _ in range(2)]
+    count = 32 * sum(warps)
+    kinds = ("unread", "unfree", "not given", "not taken", "early", "count", "first", "twice", "trips", "exchanged")
+    wrong = mistake(draw, *kinds, "waits", "before")
+    full, free = (4, 3) if wrong == "exchanged" else (3, 4)
+    reader = Reader("last", warps[1], 4, "out", False, "end", draw(COLUMNS))
+    via, back = f"layout {ROWS[warps[0]]}", f"layout {reader.layout}"
+    load = f"copy v[c0, c1] <- x[{loop.row} + c0, c1] shape 8x32 if {loop.row} + c0 < N else 0.0 {via} via ld.global"
+    store = f"copy t[c0, c1] <- v[c0, c1] shape 8x32 {via} via st.shared"
+    arrives = f"barrier_arrive {free} count {count}"
+    waits = {"unfree": "", "waits": arrives}.get(wrong, f"barrier_sync 4 count {count}")
+    gives = "" if wrong == "not given" else f"barrier_arrive 3 count {count - 32 * (wrong == 'count')}"
+    if wrong != "count" and draw(st.integers(0, 7)) == 0:
+        gives = gives.replace("arrive", "sync")  # the writer waits for the reader, though it need not
+    fill = [gives, store] if wrong == "before" else [store, gives]
+    first = [waits, load, *fill] if draw(st.booleans()) else [load, waits, *fill]
+    read = f"copy rlast[c0, c1] <- t[c0, {reader.column}] shape 8x32 {back} via ld.shared"
+    shown = f"assert (i, j) in 8x32 {{rlast[c0, c1] carries [{loop.row} + c0, {reader.column}]}}"
+    used = f"copy out[{loop.row} + c0, c1] <- rlast[c0, c1] shape 8x32 if {loop.row} + c0 < N {back} via st.global"
+    checked = [f"{shown} where {loop.row} + c0 < N", used]
+    taken = "" if wrong == "not taken" else arrives
+    awaited = "" if wrong == "unread" else f"barrier_sync {full} count {count}"
+    body = [awaited, taken, read, *checked] if wrong == "early" else [awaited, read, taken, *checked]
+    body = body if draw(st.booleans()) or wrong == "early" else [awaited, read, *checked, taken]
+    start = {"first": [], "twice": [arrives, arrives]}.get(wrong, [arrives])
+    theirs = loop.shorter if wrong == "trips" else loop
+    roles = [
+        role("first", warps[0], 0, loop.head, *first, "}"),
+        role("last", warps[1], 4, *start, theirs.head, *body, "}"),
+    ]
+    if draw(st.booleans()):
+        roles.reverse()
+    head = [
+        *_stream_head(loop, [reader], 1),
+        f"shared t: float32 8x32 layout (8,32):{draw(st.sampled_from(['(32,1)', '(33,1)']))} at 0",
+        *reader.fragments(),
+        f"fragment v: float32 8x32 layout {ROWS[warps[0]]}",
+    ]
+    lines = [*_tags(1), "roles {", *[line for part in roles for line in part], "}"]
+    return kernel("handovers", "sm_90a", 8, *launched(draw, programs, head, lines))
+
+
+@st.composite
+def exchanges(draw: st.DrawFn) -> Kernel:
+    """Two roles write a tile each, meet, read the other's, and meet again before they write the next."""
+    programs = draw(st.integers(0, 2)) == 0
+    loop = trips(draw, 8, [1], programs=programs)
+    warps = [draw(st.sampled_from([1, 2, 4])) for _ in range(2)]
+    count = 32 * sum(warps)
+    wrong = mistake(
+        draw, "no first", "no second", "arrive first", "arrive second", "exchanged", "count", "trips", "early"
+    )
+    readers = [
+        Reader(n, warps[i], 4 * i, f"out{i}", False, "end", draw(COLUMNS)) for i, n in enumerate(("left", "right"))
+    ]
+    bodies = []
+    for i, reader in enumerate(readers):
+        own, other, via = "su"[i], "us"[i], f"layout {reader.layout}"
+        source, inside = "xy"[i], f"{loop.row} + c0 < N"
+        load = f"copy v{i}[c0, c1] <- {source}[{loop.row} + c0, c1] shape 8x32 if {inside} else 0.0 {via} via ld.global"
+        store = f"copy {own}[c0, c1] <- v{i}[c0, c1] shape 8x32 {via} via st.shared"
+        read = f"copy r{reader.name}[c0, c1] <- {other}[c0, {reader.column}] shape 8x32 {via} via ld.shared"
+        carried = f"{{r{reader.name}[c0, c1] carries [{loop.row} + c0, {reader.column}]}}"
+        shown = f"assert (i, j) in 8x32 {carried} where {inside}"
+        used = f"copy out{i}[{loop.row} + c0, c1] <- r{reader.name}[c0, c1] shape 8x32 if {inside} {via} via st.global"
+        meets = [f"barrier_sync {n} count {count}" for n in (3, 4)]
+        if i:
+            place = 0 if wrong.endswith("first") else 1
+            changed = {"no": "", "ar": meets[place].replace("sync", "arrive")}.get(wrong[:2], meets[place])
+            meets[place] = changed if wrong != "count" else meets[place].replace(str(count), str(32 * warps[0]))
+            meets = meets[::-1] if wrong == "exchanged" else meets
+        inner = [load, store, meets[0], read, meets[1], shown, used]
+        if wrong == "early" and i:
+            inner = [load, meets[0], store, read, meets[1], shown, used]
+        head = loop.shorter.head if wrong == "trips" and i else loop.head
+        bodies.append(role(reader.name, warps[i], 4 * i, head, *inner, "}"))
+    head = [
+        *_stream_head(loop, readers, 2),
+        *[f"shared {name}: float32 8x32 layout (8,32):(33,1) at {1056 * i}" for i, name in enumerate("su")],
+        *[line for reader in readers for line in reader.fragments()],
+        *[f"fragment v{i}: float32 8x32 layout {reader.layout}" for i, reader in enumerate(readers)],
+    ]
+    lines = [*_tags(2), "roles {", *[line for body in bodies for line in body], "}"]
+    return kernel("exchanges", "sm_90a", 8, *launched(draw, programs, head, lines))

@@ -18,7 +18,7 @@ from argus.ir.visit import walk
 from argus.ir.wellformed import check_explicit
 from argus.mutate import Kind, Mutation
 from argus.simulate.sizes import admissible, integer_parameters, size_vectors
-from tests.asynchronous import relays, shares, streams
+from tests.asynchronous import exchanges, handovers, relays, shares, streams
 from tests.contractions import contractions
 from tests.copies import copies
 from tests.loads import loads
@@ -390,7 +390,8 @@ def kernels() -> st.SearchStrategy[Kernel]:
         transposes(),
     )
     threads = (pipeline(), copies(), loads())
-    asynchronous = (*threads, streams(), shares(), relays(), contractions(), contractions(), stores())
+    asynchronous = (*threads, streams(), shares(), relays(), handovers(), exchanges(), contractions(),
+                    contractions(), stores())  # fmt: skip
     # More of the asynchronous ones turn out ill-formed: drawn four times in seven, they are half of what is left.
     drawn = st.sampled_from((*[asynchronous] * 4, *[synchronous] * 3))
     both = drawn.flatmap(lambda families: st.one_of(*families))

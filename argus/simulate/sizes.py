@@ -65,18 +65,21 @@ class _Size:
 
 
 def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
-    """Up to five admissible values of all sizes and integer arguments, small, all but one with tails.
+    """Up to six admissible values of all sizes and integer arguments, small, most with tails.
 
-    Loops run 0 times, once, twice, and five times, which is more than there are stages.
+    Loops run 0 times, once, twice, and five times, which is more than there are stages; in persistent kernels also 0
+    times in several programs.
     """
     sizes = [_describe(kernel, name) for name in integer_parameters(kernel)]
-    wanted = (
+    wanted: tuple[dict[str, int], ...] = (
         {s.name: s.tile + s.unit for s in sizes},
         {s.name: 0 if s.looped else s.unit for s in sizes},
         {s.name: max(s.unit, s.tile - s.unit) if s.looped else s.tile for s in sizes},
         {s.name: 2 * s.tile for s in sizes},
         {s.name: 4 * s.tile + s.unit if s.looped else max(s.unit, s.tile - s.unit) for s in sizes},
     )
+    if kernel.persistent:
+        wanted += ({s.name: 0 if s.looped else 2 * s.tile for s in sizes},)
     found: list[dict[str, int]] = []
     for vector in wanted:
         near = next((v for v in islice(_near(sizes, vector), _TRIED) if admissible(kernel, v)), None)

@@ -124,7 +124,7 @@ def examine(kernel: Kernel, mutation: str, tried: list[dict[str, int]], tally: T
 def _note_unknown(kernel: Kernel, mutation: str, errors: list[Diagnostic], tally: Tally) -> None:
     family = kernel.name
     data = any(isinstance(p, InRange) for p in kernel.preconditions)
-    if not data and not kernel.barriers:
+    if not data and not kernel_roles(kernel):
         tally.undecided += 1
     for code in dict.fromkeys(d.code for d in errors):
         tally.unknown[family, code, not mutation] += 1
@@ -146,7 +146,7 @@ def _simulate(kernel: Kernel, mutation: str, tried: list[dict[str, int]], tally:
             if found:
                 _disagree(kernel, mutation, f"proved, and yet at {values}, {schedule}: {found[0]}", tally)
                 return
-    if kernel.barriers:
+    if kernel_roles(kernel):
         for values in tried:
             _explore(kernel, mutation, values, tally)
 

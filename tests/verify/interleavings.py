@@ -1,16 +1,16 @@
-"""Every order of events of small runs: warps, mbarriers and the copy engine as a finite automaton.
+"""Every order of events of small runs: warps, mbarriers, named barriers and the copy engine as a finite automaton.
 
 A third reading of the rules, next to verifier and simulator, with mbarriers as the hardware has them: a parity bit,
-arrivals and bytes outstanding, and no memory of phases. It sees the order of events only: which buffer of a shared
-tile is touched, not which elements, and no fences.
+arrivals and bytes outstanding, and no memory of phases; a named barrier lets all go that wait there when it is full. It
+sees the order of events only: which buffer of a shared tile is touched, not which elements, and no fences.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import combinations, pairwise
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise, repeat
 from math import prod
 
 from argus.ir.expr import Const, Expr, LoopVar, Op, Param, ProgramId
@@ -18,6 +18,8 @@ from argus.ir.instruction import WGMMA
 from argus.ir.nodes import (
     Access,
     Barrier,
+    BarrierArrive,
+    BarrierSync,
     Copy,
     For,
     If,
@@ -32,12 +34,13 @@ from argus.ir.nodes import (
     Shared,
     Stmt,
 )
+from argus.ir.visit import walk
 from argus.simulate.usage import kernel_roles
 
 Cell = tuple[str, int]
 """A shared tile and the first index of a buffer in it."""
 Key = tuple[str, int]
-"""An mbarrier: its array and index."""
+"""An mbarrier: its array and index; or the name of a named barrier, and 0."""
 
 _OPERATORS: Mapping[str, Callable[[int, int], int]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "mod": operator.mod,
@@ -121,10 +124,13 @@ class _Trace:
 
     def statement(self, stmt: Stmt) -> None:
         match stmt:
-            case Programs(body=body):
-                for program in self.programs:
+            case Programs(body=body, turns=turns, turn=turn):
+                for number, program in enumerate(self.programs):
                     self.values |= {f"program {axis}": i for axis, i in enumerate(program)}
-                    self.block(body)
+                    if number % turns == turn:
+                        self.block(body)
+                    else:
+                        self.pass_over(body)
             case For():
                 self.loop(stmt)
             case If(cond=cond, then=then, orelse=orelse):
@@ -135,6 +141,11 @@ class _Trace:
                 self.add(Event("arrive", (name, self.value(index))))
             case MbarrierExpect(barrier=name, index=index, bytes=count):
                 self.add(Event("expect", (name, self.value(index)), count))
+            case BarrierArrive(barrier=name):
+                self.add(Event("arrive", (name, 0)))
+            case BarrierSync(barrier=name):
+                self.add(Event("come", (name, 0)))
+                self.add(Event("stay", (name, 0)))
             case Barrier():
                 self.add(Event("meet"))
             case MmaCommit():
@@ -160,6 +171,13 @@ class _Trace:
                 self.values[stmt.counter.name] = done % stmt.counter.wrap
                 self.counts[stmt.counter.name] = done + 1
             self.block(stmt.body)
+
+    def pass_over(self, body: tuple[Stmt, ...]) -> None:
+        """The running counts go on through a program that is another role's."""
+        for stmt in body:
+            if isinstance(stmt, For) and stmt.counter is not None:
+                trips = len(range(self.value(stmt.start), self.value(stmt.stop), stmt.step))
+                self.counts[stmt.counter.name] = self.counts.get(stmt.counter.name, 0) + trips
 
     def copy(self, stmt: Copy) -> None:
         if stmt.instr == "tma.store" or (stmt.instr or "").startswith("cp.async"):
@@ -199,7 +217,18 @@ def _bytes(tile: Shared) -> int:
 
 
 def _weighted(event: Event, units: int) -> Event:
-    return Event("arrive", event.key, units) if event.kind == "arrive" else event
+    return replace(event, amount=units) if event.kind in ("arrive", "come") else event
+
+
+def _named(kernel: Kernel) -> dict[Key, int]:
+    """The warps that each named barrier counts."""
+    found: dict[Key, int] = {}
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, BarrierSync | BarrierArrive):
+            warps = stmt.count // kernel.warp_size
+            if found.setdefault((stmt.barrier, 0), warps) != warps:
+                raise Wrong(f"{stmt.barrier} counts {stmt.count} threads here, and another number elsewhere")
+    return found
 
 
 # ---------------------------------------------------------------------------- all orders
@@ -221,7 +250,8 @@ class Block:
 
     def __init__(self, kernel: Kernel, parts: list[Agent]) -> None:
         self.agents = parts
-        self.arrivals = {(b.name, i): b.arrivals for b in kernel.barriers for i in range(b.count)}
+        self.named = _named(kernel)
+        self.arrivals = {(b.name, i): b.arrivals for b in kernel.barriers for i in range(b.count)} | self.named
         self.number = {key: n for n, key in enumerate(self.arrivals)}
         self.start = State((0,) * len(parts), tuple((0, n, 0) for n in self.arrivals.values()), ())
 
@@ -277,9 +307,11 @@ class Block:
                     raise Wrong(f"there is no mbarrier {event.key}")
                 if state.phases[self.number[event.key]][0] != event.amount:
                     yield State(at, state.phases, state.flying)
-            case "arrive" | "expect":
-                units, count = (event.amount, 0) if event.kind == "arrive" else (1, event.amount)
+            case "arrive" | "come" | "expect":
+                units, count = (1, event.amount) if event.kind == "expect" else (event.amount, 0)
                 yield self.completed(State(at, self.changed(state, event.key, units, count), state.flying), event.key)
+            case "stay":
+                return  # until the barrier is full
             case "issue":
                 self.free(state, n, event, "fills")
                 flying = sorted((*state.flying, (event.key, event.amount, event.cells)), key=repr)
@@ -327,7 +359,13 @@ class Block:
         if missing or outstanding:
             return state
         phases = (*state.phases[:at], (1 - parity, self.arrivals[key], 0), *state.phases[at + 1 :])
-        return State(state.at, phases, state.flying)
+        going = state.at if key not in self.named else tuple(map(self.let_go, self.agents, state.at, repeat(key)))
+        return State(going, phases, state.flying)
+
+    def let_go(self, agent: Agent, at: int, key: Key) -> int:
+        """Where an agent is once a named barrier is full."""
+        here = agent.events[at] if at < len(agent.events) else None
+        return at + 1 if here is not None and (here.kind, here.key) == ("stay", key) else at
 
 
 def explore(kernel: Kernel, sizes: Mapping[str, int], programs: list[tuple[int, ...]], most: int) -> str | None:

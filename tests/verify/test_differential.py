@@ -7,7 +7,8 @@ import pytest
 from tests.verify.differential import Tally, run
 
 SEED = 20
-ASYNCHRONOUS = ("pipeline", "copies", "loads", "streams", "shares", "relays", "contractions", "stores")
+ASYNCHRONOUS = ("pipeline", "copies", "loads", "streams", "shares", "relays", "contractions", "stores", "handovers",
+                "exchanges")  # fmt: skip
 
 
 def agreed(tally: Tally, count: int) -> None:
