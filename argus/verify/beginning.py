@@ -79,9 +79,9 @@ def finished(model: Model, ordering: Ordering) -> list[Finding]:
 def _awaited(model: Model, site: Site, ordering: Ordering) -> list[Map]:
     """When a bulk store has read, if its own program waits for that, since the next one may be another block's;
     or when its group was closed, if the role waits for all of its stores after its programs."""
-    seen = [_in_its_program(site, ordering.completed(site, Order.BULK_READ))]
+    seen = [_in_its_program(model, site, ordering.completed(site, Order.BULK_READ))]
     if any(_last_wait(s, site) for s in model.sites):
-        seen.append(_in_its_program(site, ordering.closed(site, Order.BULK_READ)))
+        seen.append(_in_its_program(model, site, ordering.closed(site, Order.BULK_READ)))
     return seen
 
 
@@ -90,8 +90,8 @@ def _last_wait(wait: Site, store: Site) -> bool:
     return everything and wait.role is store.role and wait.index > store.index
 
 
-def _in_its_program(site: Site, times: Map) -> Map:
+def _in_its_program(model: Model, site: Site, times: Map) -> Map:
     if PROGRAM not in site.iterators:
         return times
-    counter, place = site.iterators.index(PROGRAM), site.position.index(PROGRAM)
+    counter, place = site.iterators.index(PROGRAM), model.times_of[site.index].index(PROGRAM)
     return times.equate(isl.dim_type.in_, counter, isl.dim_type.out, place)

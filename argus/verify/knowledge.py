@@ -56,7 +56,7 @@ class Knowledge:
 
     def __init__(self, model: Model, arrivals: list[Event], waits: list[Wait]) -> None:
         self.model, self.waits = model, waits
-        self.later = model.before()
+        self.later, self._nearest = model.before(), model.before_by_level()
         self._whole: dict[str, list[Event]] = {}
         for event in arrivals:
             role = event.site.role
@@ -68,8 +68,19 @@ class Knowledge:
         self._resumed: dict[int, Map] = {}
 
     def next_after(self, times: Map, events: Set) -> Map:
-        """{x -> the first event after times(x)}; not defined where none follows."""
-        return first(times.apply_range(self.later.intersect_range(events)))
+        """{x -> the first event after times(x)}, single-valued; not defined where none follows.
+
+        A time is later by the first dimension in which it differs: the further in that is, the nearer it is.
+        """
+        result, left = isl.Map.empty(times.apply_range(self.later).get_space()), times
+        for later in self._nearest:
+            if left.is_empty():
+                break
+            found = left.apply_range(later.intersect_range(events))
+            if not found.is_empty():
+                found = first(found)
+                result, left = result.union(found), left.subtract_domain(found.domain())
+        return result.coalesce()
 
     def heard(self, keys: Map, barrier: str) -> dict[str, Map]:
         """By role: {x -> time of its first wait for the phase of the use keys(x)}."""

@@ -333,6 +333,8 @@ class Matcher:
         arrived = counted.domain().unwrap() if not counted.is_empty() else empty_map()
         missing = wanted.subtract(arrived).domain()
         if not missing.is_empty():
+            missing = missing.intersect_params(self.model.defined)
+        if not missing.is_empty():
             raise Mismatch("a term of the reduction is missing", self._origins(scope, missing))
         extra = arrived.subtract(wanted).domain()
         if not extra.is_empty():

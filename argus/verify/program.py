@@ -64,6 +64,8 @@ Position = tuple[int | str, ...]
 
 _LOADED = "value of "
 """Begins the name of a parameter that stands for a number loaded by the block."""
+BOUND, BOUND_OF_BLOCK = "bound ", "bound of block "
+"""Begin the names of parameters that stand for bounds of loops and branches; see `named`."""
 PROGRAM = "program number"
 """The counter of the loop over a block's programs; no name of an author's."""
 _PROGRAMS = For(PROGRAM, Const(0), Const(2**31 - 1), 1, ())
@@ -445,7 +447,10 @@ def _loaded(sites: tuple[Site, ...], src: Access, register: str) -> str:
 
 def differs_by_block(expr: Expr) -> bool:
     """Whether a launch constant may have another value in another block: it depends on a program id, or on data."""
-    return any(isinstance(e, ProgramId) or (isinstance(e, Param) and e.name.startswith(_LOADED)) for e in walk(expr))
+    return any(
+        isinstance(e, ProgramId) or (isinstance(e, Param) and e.name.startswith((_LOADED, BOUND_OF_BLOCK)))
+        for e in walk(expr)
+    )
 
 
 def _only_writer(sites: tuple[Site, ...], site: Site, obj: str) -> Site | None:

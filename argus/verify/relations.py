@@ -42,6 +42,7 @@ from argus.verify.program import (
     turns,
 )
 from argus.verify.rings import Place, place_in_ring
+from argus.verify.schedule import times
 
 __all__ = [
     "OPERATIONS_PER_SECOND",
@@ -339,17 +340,20 @@ class Count:
 class Model:
     """A kernel in relations: instance sets, schedules, accesses, and the context of its sizes."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, definitions: Sequence[Expr] = ()) -> None:
+        """`definitions`: what is known of scalars besides the preconditions, and too intricate to be in every set."""
         self.kernel = kernel
         self.sites = sites(kernel)
         self.like = representatives(self.sites)
         loops = [s.stmt for s in self.sites if isinstance(s.stmt, For)]
         counting = frozenset(loop.counter.name for loop in loops if loop.counter is not None)
         self.translator = Translator(counts=counting, trips=loops_by_trip(kernel))
-        self.depth = max((len(s.position) for s in self.sites), default=1)
+        self.times_of = times(self.sites)
+        self.depth = max(map(len, self.times_of.values()), default=1)
         self.unmodelled: list[str] = []
         self.size_context = isl.Set("{ : }")
         self._context = self._make_context()
+        self._definitions = [self.translator.condition(d, ()) for d in definitions]
         self._bare: dict[int, tuple[Set, bool, str]] = {}
         self._domains: dict[int, tuple[Set, bool, str]] = {}
         self._parsed: dict[str, Set] = {}
@@ -416,6 +420,11 @@ class Model:
                 self.unmodelled.append(str(error))
         self.size_context = self.parse_set(f"{{ : {' and '.join(conditions) or 'true'} }}")
         return self.size_context.intersect(self.parse_set(f"{{ : {' and '.join(self._block_range())} }}"))
+
+    @cached_property
+    def defined(self) -> Set:
+        """Parameter set: what the definitions say."""
+        return self.parse_set(f"{{ : {' and '.join(self._definitions) or 'true'} }}")
 
     def _precondition_text(self, precondition: Precondition) -> str:
         """What a precondition says of the sizes: an index tensor with elements has values that they can hold."""
@@ -728,7 +737,7 @@ class Model:
 
     def _schedule(self, site: Site) -> Map:
         """{S[loop counters] -> time}, whether they are run or not."""
-        time = [counter(p) if isinstance(p, str) else str(p) for p in site.position]
+        time = [counter(p) if isinstance(p, str) else str(p) for p in self.times_of[site.index]]
         time += ["0"] * (self.depth - len(time))
         return isl.Map(f"{{ {self.tuple_text(site, ())} -> [{', '.join(time)}] }}")
 
@@ -749,6 +758,16 @@ class Model:
         space = isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, self.depth, self.depth)
         set_space = space.domain()
         return isl.Map.lex_lt(set_space) if strict else isl.Map.lex_le(set_space)
+
+    def before_by_level(self) -> list[Map]:
+        """`before` in parts: {time -> time that is later by its last dimension}, by the last but one, and so on."""
+        space, parts = isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, self.depth, self.depth), list[Map]()
+        for level in range(self.depth):
+            same = isl.Map.universe(space)
+            for outer in range(level):
+                same = same.equate(isl.dim_type.in_, outer, isl.dim_type.out, outer)
+            parts.append(same.order_lt(isl.dim_type.in_, level, isl.dim_type.out, level))
+        return parts[::-1]
 
 
 def _byte_span(tile: Shared) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from threading import Lock
 from typing import TypeVar
 
@@ -13,31 +14,16 @@ from argus.ir.nodes import Assume, Kernel
 from argus.ir.text import print_expr
 from argus.ir.wellformed import check_explicit
 from argus.source import NO_SPAN
-from argus.verify import (
-    assertions,
-    beginning,
-    convergence,
-    coverage,
-    inflight,
-    initialisation,
-    machine,
-    ownership,
-    peers,
-    races,
-    spec,
-    speed,
-)
+from argus.verify import convergence, coverage, machine, ownership, speed
 from argus.verify.bounds import BoundsChecker
 from argus.verify.counts import spelled
 from argus.verify.findings import Finding, unknown
-from argus.verify.order import Ordering
-from argus.verify.protocol import Protocol
+from argus.verify.named import Named, named
+from argus.verify.questions import Questions
 from argus.verify.relations import IslError, Model, NonAffine, operation_limit
 from argus.verify.report import Report, Timing, verdict_of
 from argus.verify.search import search
 from argus.verify.solver import Solver
-from argus.verify.tags import TagAnalysis
-from argus.verify.window import Window
 from argus.verify.witness import to_diagnostic
 
 T = TypeVar("T")
@@ -81,6 +67,21 @@ def _verify(kernel: Kernel, limit_s: float) -> Report:
     return Report(kernel.name, verdict_of(diagnostics), diagnostics, assumptions, seconds, tuple(run.timings))
 
 
+_FLOW: tuple[tuple[str, Callable[[Questions], list[Finding]]], ...] = (
+    ("initialisation", Questions.initialisation),
+    ("progress", Questions.progress),
+    ("races", Questions.races),
+    ("races", Questions.races_in_tensors),
+    ("races", Questions.registers),
+    ("races", Questions.peers),
+    ("initialisation", Questions.beginning),
+    ("progress", Questions.end),
+    ("tags", Questions.tags),
+    ("tags", Questions.values),
+)
+"""By property: what is asked about data-flow, order and progress."""
+
+
 class _Run:
     """The engines on one kernel, with a deadline; what fails to finish is unknown."""
 
@@ -95,49 +96,41 @@ class _Run:
         if isinstance(model, Finding):
             return [model]
         bounds = BoundsChecker(self.kernel, model.sites, Solver(self.deadline))
-        analysis = TagAnalysis(model)
-        ordered = self._timed("progress", "isl", lambda: self._ordered(model))
-        if isinstance(ordered, Finding):
-            return [ordered]
-        several, steps, order = ordered
-        # In tensors two programs of a block meet as two blocks do; what a block keeps goes from one to the next.
-        within = order if several is model else Ordering(model, lambda: Protocol(model))
-
-        # Without its protocol, every order between roles is missing too: the protocol is what to mend.
-        broken = any(f.verdict is Verdict.REFUTED for f in steps.findings)
-        checks: list[tuple[str, str, Callable[[], list[Finding]]]] = [
+        alone: tuple[tuple[str, str, Callable[[], list[Finding]]], ...] = (
             ("bounds", "z3", bounds.run),
             ("convergence", "z3", lambda: convergence.check(bounds)),
             ("machine", "z3+tables", lambda: machine.check(bounds, model, self.launched)),
             ("machine", "tables", lambda: ownership.check(self.kernel, model.sites)),
-            ("initialisation", "isl", lambda: initialisation.check(model, analysis)),
-            ("progress", "isl", steps.check),
-            ("races", "isl", lambda: [] if broken else races.check(several, order, self.kernel.shared)),
-            ("races", "isl", lambda: [] if broken else races.check(model, within, self.kernel.tensors)),
-            ("races", "isl", lambda: inflight.check(several, order)),
-            ("races", "isl", lambda: [] if broken else peers.check(several, order)),
-            ("initialisation", "isl", lambda: [] if broken else beginning.initialised(several, order)),
-            ("progress", "isl", lambda: [] if broken else beginning.finished(several, order)),
             ("coverage", "isl", lambda: coverage.check(model)),
-            ("tags", "isl", lambda: assertions.check(analysis)),
-            ("tags", "isl", lambda: spec.check(analysis)),
-            ("speed", "tables", lambda: speed.check(self.kernel, model.sites)),
-        ]
-        findings: list[Finding] = []
-        for name, engine, check in checks:
-            result = self._timed(name, engine, check)
-            findings += [result] if isinstance(result, Finding) else result
+        )
+        findings = [f for check in alone for f in _listed(self._timed(*check))]
+        findings += self._flow()
+        return findings + _listed(self._timed("speed", "tables", lambda: speed.check(self.kernel, model.sites)))
+
+    def _flow(self) -> list[Finding]:
+        """What is proved with bounds by name is proved; the rest is asked about the kernel as it is."""
+        weaker, findings = named(self.kernel), list[Finding]()
+        asked = self._asked(weaker) if weaker.definitions else None
+        exact: Questions | Finding | None = None
+        for name, question in _FLOW:
+            if isinstance(asked, Questions):
+                found = self._timed(name, "isl", partial(question, asked), 0.5)
+                if not found:
+                    continue
+            if exact is None:
+                exact = self._asked(Named(self.kernel, ()))
+            if isinstance(exact, Finding):
+                return [*findings, exact]
+            findings += _listed(self._timed(name, "isl", partial(question, exact)))
         return findings
 
-    def _ordered(self, model: Model) -> tuple[Model, Protocol, Ordering]:
-        """What order and progress are proved on: `model`, unless a persistent block's programs take other steps."""
-        several = Window(model) if model.uneven else model
-        steps = Protocol(several)
-        return several, steps, Ordering(several, lambda: steps)
+    def _asked(self, form: Named) -> Questions | Finding:
+        return self._timed("progress", "isl", lambda: Questions(form.kernel, form.definitions))
 
-    def _timed(self, name: str, engine: str, work: Callable[[], T]) -> T | Finding:
+    def _timed(self, name: str, engine: str, work: Callable[[], T], share: float = 1.0) -> T | Finding:
+        """What some work gives in a share of the time that is left, or that it gave up."""
         started = time.monotonic()
-        left = self.deadline - started
+        left = share * (self.deadline - started)
         try:
             if left <= 0:
                 return self._gave_up(name, engine, "the time limit of the kernel ran out")
@@ -158,6 +151,10 @@ class _Run:
             f"{name} could not be decided by {engine}: {reason}",
             "state an al.requires that bounds the sizes, use a smaller constexpr, or raise --limit",
         )
+
+
+def _listed(result: list[Finding] | Finding) -> list[Finding]:
+    return [result] if isinstance(result, Finding) else result
 
 
 def _distinct(findings: list[Finding]) -> list[Finding]:

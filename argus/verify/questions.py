@@ -1,0 +1,66 @@
+"""What is asked of one form of a kernel by data-flow, order and progress; engines that several questions need once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from argus.diagnostic import Verdict
+from argus.ir.expr import Expr
+from argus.ir.nodes import Kernel
+from argus.verify import assertions, beginning, inflight, initialisation, peers, races, spec
+from argus.verify.findings import Finding
+from argus.verify.order import Ordering
+from argus.verify.protocol import Protocol
+from argus.verify.relations import Model
+from argus.verify.tags import TagAnalysis
+from argus.verify.window import Window
+
+
+class Questions:
+    """Each method gives the findings of one question."""
+
+    def __init__(self, kernel: Kernel, definitions: Sequence[Expr] = ()) -> None:
+        """Reads the protocol of the kernel's barriers. Raises `NonAffine`."""
+        self.model = Model(kernel, definitions)
+        self.analysis = TagAnalysis(self.model)
+        # Order and progress are proved on a window where programs of a persistent block take other steps.
+        self.several = Window(self.model) if self.model.uneven else self.model
+        self.steps = Protocol(self.several)
+        self.order = Ordering(self.several, lambda: self.steps)
+        # In tensors two programs of a block meet as two blocks do; what a block keeps goes from one to the next.
+        even = self.several is self.model
+        self.within = self.order if even else Ordering(self.model, lambda: Protocol(self.model))
+        # Without its protocol, every order between roles is missing too: the protocol is what to mend.
+        self.broken = any(f.verdict is Verdict.REFUTED for f in self.steps.findings)
+
+    def initialisation(self) -> list[Finding]:
+        return initialisation.check(self.model, self.analysis)
+
+    def progress(self) -> list[Finding]:
+        return self.steps.check()
+
+    def races(self) -> list[Finding]:
+        return [] if self.broken else races.check(self.several, self.order, self.model.kernel.shared)
+
+    def races_in_tensors(self) -> list[Finding]:
+        return [] if self.broken else races.check(self.model, self.within, self.model.kernel.tensors)
+
+    def registers(self) -> list[Finding]:
+        """Of asynchronous products."""
+        return inflight.check(self.several, self.order)
+
+    def peers(self) -> list[Finding]:
+        """Blocks of a cluster that reach each other's shared memory."""
+        return [] if self.broken else peers.check(self.several, self.order)
+
+    def beginning(self) -> list[Finding]:
+        return [] if self.broken else beginning.initialised(self.several, self.order)
+
+    def end(self) -> list[Finding]:
+        return [] if self.broken else beginning.finished(self.several, self.order)
+
+    def tags(self) -> list[Finding]:
+        return assertions.check(self.analysis)
+
+    def values(self) -> list[Finding]:
+        return spec.check(self.analysis)

@@ -1,0 +1,64 @@
+"""Bounds by name: what minima and maxima that bound loops are replaced by, and what is proved all the same."""
+
+from __future__ import annotations
+
+from argus.diagnostic import Verdict
+from argus.ir.expr import Op, walk
+from argus.ir.nodes import For, If, Kernel, Requires
+from argus.ir.text import parse_kernel, print_expr
+from argus.ir.visit import walk as statements
+from argus.verify import verify
+from argus.verify.named import named
+from argus.verify.program import differs_by_block
+from tests.verify.test_persistent import GEMM
+from tests.verify.test_window import TEXT
+
+
+def bounds(kernel: Kernel) -> list[str]:
+    """The operators in the bounds of loops and in branches."""
+    found = [e for s in statements(kernel.body) if isinstance(s, For) for e in (s.start, s.stop)]
+    found += [s.cond for s in statements(kernel.body) if isinstance(s, If)]
+    return [e.op for bound in found for e in walk(bound) if isinstance(e, Op)]
+
+
+def test_each_has_one_name_with_what_convex_sets_can_say_of_it() -> None:
+    kernel = parse_kernel(TEXT)
+    assert {"minimum", "maximum"} <= set(bounds(kernel))
+    weaker = named(kernel)
+    assert not {"minimum", "maximum"} & set(bounds(weaker.kernel))
+    added = [p.cond for p in weaker.kernel.preconditions[len(kernel.preconditions) :] if isinstance(p, Requires)]
+    assert [print_expr(c) for c in added] == [
+        "`bound of block 0` <= K",
+        "`bound of block 0` <= program_id(0) * 64 + 64",
+        "`bound of block 1` >= `bound of block 0`",
+        "`bound of block 1` >= 1",
+    ]
+    assert [print_expr(d) for d in weaker.definitions] == [
+        "`bound of block 0` == minimum(K, program_id(0) * 64 + 64)",
+        "`bound of block 1` == maximum(`bound of block 0`, 1)",
+    ]
+    assert all(differs_by_block(d) for d in weaker.definitions)
+
+
+def test_kernels_without_any_are_as_they_were() -> None:
+    kernel = parse_kernel(GEMM)
+    assert named(kernel).kernel is kernel
+    assert named(kernel).definitions == ()
+
+
+def test_what_takes_the_exact_bound_is_proved_of_the_kernel_as_it_is() -> None:
+    """All of K is summed up only because the bound is no less than the smaller of the two."""
+    stop = "maximum(minimum(K, K + 64), 1)"
+    text = TEXT.replace("maximum(minimum(K, program_id(0) * 64 + 64), 1)", stop)
+    text = text.replace("once(0, minimum(K, program_id(0) * 64 + 64))", "once(0, K)")
+    assert named(parse_kernel(text)).definitions
+    assert verify(parse_kernel(text), 240.0).verdict is Verdict.PROVED
+
+
+def test_a_bound_that_is_too_small_is_refuted_at_sizes_that_exist() -> None:
+    stop = "maximum(minimum(K, 128), 1)"
+    text = TEXT.replace("maximum(minimum(K, program_id(0) * 64 + 64), 1)", stop)
+    text = text.replace("once(0, minimum(K, program_id(0) * 64 + 64))", "once(0, K)")
+    report = verify(parse_kernel(text), 240.0)
+    assert report.verdict is Verdict.REFUTED
+    assert any(d.code == "tag-mismatch" for d in report.diagnostics)
