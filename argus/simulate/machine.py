@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -165,6 +166,8 @@ class Run:
     """Tiles that are accumulated into."""
     segment: int = 0
     """The last segment that began (argus/simulate/clock.py)."""
+    deadline: float = math.inf
+    """A value of `time.monotonic()` after which the run is given up."""
 
 
 @dataclass(frozen=True, slots=True)

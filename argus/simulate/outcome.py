@@ -76,7 +76,7 @@ class Outcome:
 
 
 class NotReplayable(Exception):
-    """The run would take more loop iterations or memory than it was allowed."""
+    """The run would take more loop iterations, memory or time than it was allowed."""
 
 
 class Stopped(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -42,6 +43,7 @@ def replay(
     schedule: str | None = None,
     seed: int = 0,
     floats: tuple[int, int, float] = SMALL,
+    deadline: float = math.inf,
 ) -> tuple[Violation, ...]:
     """Run `blocks` (None: the whole grid, then also coverage) of the explicit kernel and return what it breaks.
 
@@ -55,7 +57,8 @@ def replay(
     single coordinates. Elements are made when touched, so sizes may be as large as they like.
 
     Raises `NotReplayable` when the sizes break a precondition (or leave an index tensor no values), a loop takes more
-    than `iterations` iterations, the grid more than 4096 blocks, or a tensor has 2^63 elements.
+    than `iterations` iterations, the grid more than 4096 blocks, a tensor has 2^63 elements, or the run is not over at
+    `deadline` (of `time.monotonic`).
     """
     given = dict(tensors or {})
     params = _params(kernel, sizes, floats[2])
@@ -65,6 +68,7 @@ def replay(
     for name in names:
         contents = {t.name: _contents(kernel, t, params, given.get(t.name), seed, floats) for t in kernel.tensors}
         run = prepare(kernel, params, contents, True, tags, False, iterations)
+        run.deadline = deadline
         grid = grid_of(run, None, blocks)
         if blocks is None and grid is not None and prod(grid) > _MOST_BLOCKS:
             raise NotReplayable(f"the grid has {prod(grid)} blocks")

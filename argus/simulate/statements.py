@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Union
@@ -71,6 +72,8 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
     for stmt in body:
         if not frame.active.any():
             return
+        if time.monotonic() > block.run.deadline:
+            raise NotReplayable("the time limit ran out")
         match stmt:
             case Barrier() | WaveBarrier():
                 yield stmt, frame

@@ -24,22 +24,23 @@ _WIDE = frozenset({"float32", "tfloat32", "bfloat16"})
 """Types in which sums and products of large inputs are finite."""
 
 
-def search(kernel: Kernel, deadline: float) -> Diagnostic | None:
-    """The first broken rule that runs at small sizes meet before `deadline` (of `time.monotonic`), as a refutation.
+def search(kernel: Kernel, deadline: float) -> tuple[Diagnostic | None, bool]:
+    """The first broken rule that runs at small sizes meet before `deadline` (of `time.monotonic`), as a refutation; and
+    whether there was time for all of them.
 
     An assertion that is vacuous at some sizes is no broken rule: it has to be at all of them.
     """
     if kernel.grid is None:
-        return None
+        return None, True
     sizes = sorted(size_vectors(kernel), key=lambda values: sum(values.values()))
     for floats in _floats(kernel):
         for values in sizes:
-            if time.monotonic() > deadline:
-                return None
-            for violation in _run(kernel, values, floats):
+            for violation in _run(kernel, values, floats, deadline):
                 if violation.certain and violation.code != "vacuous-assertion":
-                    return _diagnostic(kernel, violation, values)
-    return None
+                    return _diagnostic(kernel, violation, values), True
+            if time.monotonic() > deadline:
+                return None, False
+    return None, True
 
 
 def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
@@ -53,10 +54,12 @@ def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
             yield NEGATIVE
 
 
-def _run(kernel: Kernel, values: dict[str, int], floats: tuple[int, int, float]) -> tuple[Violation, ...]:
+def _run(
+    kernel: Kernel, values: dict[str, int], floats: tuple[int, int, float], deadline: float
+) -> tuple[Violation, ...]:
     try:
         with np.errstate(all="ignore"):
-            return replay(kernel, values, None, iterations=REPLAY_ITERATIONS, floats=floats)
+            return replay(kernel, values, None, iterations=REPLAY_ITERATIONS, floats=floats, deadline=deadline)
     except NotReplayable:
         return ()
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import TypeVar
 
-from argus.diagnostic import Severity, SourceError, Verdict
+from argus.diagnostic import Note, Severity, SourceError, Verdict
 from argus.ir.cluster import unite
 from argus.ir.nodes import Assume, Kernel
 from argus.ir.text import print_expr
@@ -32,9 +34,17 @@ DEFAULT_LIMIT_S = 30.0
 """Seconds of verification per kernel before what is left is unknown."""
 
 
+REPLAY_S = 3.0
+"""Seconds in which refutations are replayed, at least, if the proofs have taken all of their time."""
+
+_NOT_TRIED = Note("not all small sizes were tried in the simulator: the time limit ran out; raise --limit")
+
+
 def verify(kernel: Kernel, limit_s: float = DEFAULT_LIMIT_S) -> Report:
     """Proves every property of an explicit kernel, or says what fails, with a replayed witness, or what is unknown.
 
+    Takes `limit_s` seconds and what operations that are under way take; and `REPLAY_S` more where a refutation is left
+    to be replayed. What there was no time for is unknown, and the diagnostics say so.
     Raises `SourceError` for a kernel that is not well-formed explicit IR, or that no launch could run. Threads of one
     process prove one after the other; the limit counts from a proof's own start.
     """
@@ -55,12 +65,16 @@ def _verify(kernel: Kernel, limit_s: float) -> Report:
     findings = run.findings()
     refused = [f for f in findings if f.property == "machine" and f.verdict is Verdict.REFUTED and f.place is None]
     if refused:
-        raise SourceError(*(to_diagnostic(kernel, f) for f in refused))
+        raise SourceError(*(to_diagnostic(kernel, f, math.inf) for f in refused))
     started = time.monotonic()
-    diagnostics = (*(to_diagnostic(kernel, f) for f in _distinct(findings)), *kernel.remarks)
+    deadline = max(run.deadline, started + REPLAY_S)
+    diagnostics = (*(to_diagnostic(kernel, f, deadline) for f in _distinct(findings)), *kernel.remarks)
     if verdict_of(diagnostics) is Verdict.UNKNOWN:
-        found = search(kernel, run.deadline)
-        diagnostics = (found, *diagnostics) if found is not None else diagnostics
+        found, complete = search(kernel, run.deadline)
+        if found is not None:
+            diagnostics = (found, *diagnostics)
+        elif not complete:
+            diagnostics = tuple(replace(d, notes=(*d.notes, _NOT_TRIED)) if d.verdict else d for d in diagnostics)
     run.timings.append(Timing("witness", "simulator", time.monotonic() - started))
     seconds = time.monotonic() - run.started
     assumptions = tuple(f"{print_expr(p.cond)} ({p.reason})" for p in kernel.preconditions if isinstance(p, Assume))

@@ -21,8 +21,11 @@ REPLAY_ITERATIONS = 4096
 """Loop iterations of a replay before it is given up."""
 
 
-def to_diagnostic(kernel: Kernel, finding: Finding) -> Diagnostic:
-    """A finding as a diagnostic; refutations carry their replayed witness or become unknown."""
+def to_diagnostic(kernel: Kernel, finding: Finding, deadline: float) -> Diagnostic:
+    """A finding as a diagnostic; refutations carry their replayed witness or become unknown.
+
+    So does what is not replayed at `deadline` (of `time.monotonic`).
+    """
     plain = Diagnostic(
         finding.code,
         finding.message,
@@ -41,7 +44,7 @@ def to_diagnostic(kernel: Kernel, finding: Finding) -> Diagnostic:
     place, violation = finding.place, None
     try:
         for place in _candidates(kernel, finding.place):
-            violation = confirm(kernel, finding, place)
+            violation = confirm(kernel, finding, place, deadline)
             if violation is not None:
                 break
         reason = "the simulator did not find it at the sizes of the candidate"
@@ -67,14 +70,14 @@ def _candidates(kernel: Kernel, place: Place) -> list[Place]:
     return [place, replace(place, sizes=longer)]
 
 
-def confirm(kernel: Kernel, finding: Finding, place: Place) -> Violation | None:
+def confirm(kernel: Kernel, finding: Finding, place: Place, deadline: float) -> Violation | None:
     """The simulator's own violation of the same property, at the same statement if there is one."""
     if finding.property == "coverage" and not place.block:
         blocks = None
     else:
         blocks = [b for b in (place.other_block, place.block) if b is not None]
     tags = finding.property == "tags"
-    violations = replay(kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS)
+    violations = replay(kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS, deadline=deadline)
     same = [v for v in violations if v.property == finding.property]
     if finding.property in ("machine", "progress"):  # a broken rule shows in whatever it breaks first
         same = list(violations)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from argus import compile
 from argus.diagnostic import Verdict
 from argus.frontend import Options
+from argus.ir.nodes import Kernel
+from argus.ir.text import parse_kernel
 from argus.source import SourceFile
-from argus.verify import Report
+from argus.verify import Report, verify
+from argus.verify.verify import REPLAY_S
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
@@ -60,3 +64,49 @@ def test_what_is_assumed_is_not_tried() -> None:
     none = ("    al.requires(N <= BLOCK)\n", "")
     assert edited("softmax", short).verdict is Verdict.PROVED
     assert edited("softmax", none).verdict is Verdict.REFUTED
+
+
+def slow(outer: int) -> Kernel:
+    """A loop of 4000 * `outer` steps, and then a store outside of its tensor."""
+    return parse_kernel(f"""
+kernel slow
+target sm_80
+warps 1 of 32
+size M
+tensor o: float32[M] strides [1:int64] align 16
+grid [1]
+fragment x: float32 32 layout [32 | t 32@0 | v]
+body {{
+  map x[c0] = 0.0 shape 32 layout [32 | t 32@0 | v] scope thread
+  for i in 0 .. {outer} step 1 {{
+    for j in 0 .. 4000 step 1 {{
+      map x[c0] = x[c0] + 1.0 shape 32 layout [32 | t 32@0 | v] scope thread
+    }}
+  }}
+  copy o[c0] <- x[c0] shape 32 layout [32 | t 32@0 | v] via st.global
+}}
+""")
+
+
+def test_a_replay_ends_with_the_time_limit() -> None:
+    """The store is met after sixteen million steps, which would take hours."""
+    started = time.monotonic()
+    report = verify(slow(4000), 2.0)
+    assert time.monotonic() - started < 2.0 + REPLAY_S + 15.0  # the machine may be loaded
+    assert report.verdict is Verdict.UNKNOWN
+    assert any("cannot be replayed: the time limit ran out" in d.message for d in report.diagnostics)
+
+
+def test_a_short_one_is_replayed() -> None:
+    report = verify(slow(1), 60.0)
+    assert refuted(report) >= {"out-of-bounds"}
+
+
+def test_sizes_that_there_was_no_time_for_are_named() -> None:
+    text = (EXAMPLES / "softmax.py").read_text(encoding="utf-8")
+    exp = ("al.exp(scores - al.max(scores, axis=0))", "al.exp2(1.4426950408889634 * (scores - al.max(scores, axis=0)))")
+    source = SourceFile("softmax.py", text.replace(*exp))
+    explicit = compile.choreograph(compile.elaborate(source, "softmax", Options()), "cpu")
+    report = verify(explicit, 0.0)
+    assert report.verdict is Verdict.UNKNOWN
+    assert any("not all small sizes were tried" in note.message for d in report.diagnostics for note in d.notes)
