@@ -316,7 +316,7 @@ class Exponentials:
         instances = self.builder.model.domain(self.builder.model.sites[site])[0].to_union_set()
         earlier = closure(steps)
         self._require_kept(own, past, steps, earlier)
-        return Carried(tuple(own), instances.identity().union(earlier), shift)
+        return Carried(tuple(own), instances.identity().union(earlier).coalesce(), shift)
 
     def _require_kept(self, own: list[Summand], past: list[Summand], steps: UnionMap, earlier: UnionMap) -> None:
         """Where something was summed up before, the maximum that it is rescaled from is more than -inf."""

@@ -418,6 +418,8 @@ def _same_term(a: Term, b: Term) -> bool:
             )
         case Constant(), Constant():
             return a.value == b.value
+        case Load(), Load():
+            return a.tensor == b.tensor and bool(a.cells.is_equal(b.cells))
         case _:
             return a is b
 

@@ -82,6 +82,7 @@ def _together(stores: list[tuple[Site, Term, Scope]]) -> list[tuple[Site, Term, 
         for _, _, scope in group:
             back = scope.path.reverse()
             origin, variables = origin.union(back), variables.union(back.apply_range(scope.variables))
+        variables = variables.coalesce()
         site, term, scope = group[0]
         same = [s for s in stores if any(s[0] is each[0] for each in group)]
         complete = all(s[2].roots.is_subset(each[2].roots) for s, each in zip(same, group, strict=True))

@@ -19,6 +19,7 @@ from argus.verify.relations import (
     NonAffine,
     UnionMap,
     UnionSet,
+    empty_map,
     empty_set,
     isl,
     map_parts,
@@ -219,7 +220,7 @@ class TermBuilder:
             rest = cells.map.domain().to_union_set().subtract(covered)
             plain.append((rest, self._initial(site, number)))
         if not collected:
-            return _cases(plain)
+            return _cases(_joined(plain))
         if len(collected) > 1:
             return Opaque("reductions with different operators in one cell")
         ((op, parts),) = collected.items()
@@ -241,6 +242,38 @@ class TermBuilder:
         return Load(relation.obj, indirect)
 
 
+def _joined(parts: list[tuple[UnionSet, Term]]) -> list[tuple[UnionSet, Term]]:
+    """Parts of one tensor as one, and padding with one number as one: tiles are often loaded by several copies."""
+    loads: dict[str, list[tuple[UnionSet, UnionMap]]] = {}
+    padding: dict[float, list[UnionSet]] = {}
+    rest: list[tuple[UnionSet, Term]] = []
+    for region, term in parts:
+        for along, inner in _loaded(term) or ():
+            if isinstance(inner, Load):
+                loads.setdefault(inner.tensor, []).append((along.domain(), along.apply_range(inner.cells)))
+            else:
+                padding.setdefault(inner.value, []).append(along.domain())
+        if _loaded(term) is None:
+            rest.append((region, term))
+    joined: list[tuple[UnionSet, Term]] = [
+        (_union(r for r, _ in each).coalesce(), Load(tensor, _union_of_maps(m for _, m in each).coalesce()))
+        for tensor, each in loads.items()
+    ]
+    joined += [(_union(each).coalesce(), Constant(value)) for value, each in padding.items()]
+    return [*((r, t) for r, t in joined if not r.is_empty()), *rest]
+
+
+def _loaded(term: Term) -> list[tuple[UnionMap, Load | Constant]] | None:
+    """{instance -> instance} and what is there, of a copy of a tensor's elements or padding; None for others."""
+    match term:
+        case Via(along=along, term=Load() as load):
+            return [(along, load)]
+        case Via(along=along, term=Cases(parts=((inside, Load() as load), (outside, Constant() as other)))):
+            return [(along.intersect_range(inside), load), (along.intersect_range(outside), other)]
+        case _:
+            return None
+
+
 def _cases(parts: list[tuple[UnionSet, Term]]) -> Term:
     return parts[0][1] if len(parts) == 1 else Cases(tuple(parts))
 
@@ -249,6 +282,13 @@ def _union(regions: Iterable[UnionSet]) -> UnionSet:
     result = empty_set()
     for region in regions:
         result = result.union(region)
+    return result
+
+
+def _union_of_maps(maps: Iterable[UnionMap]) -> UnionMap:
+    result = empty_map()
+    for each in maps:
+        result = result.union(each)
     return result
 
 
