@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from argus.diagnostic import Diagnostic, LaunchError
@@ -12,7 +13,7 @@ from argus.frontend.decorator import FuncSource
 from argus.ir.types import DTYPES, DType
 from argus.kernels import pack
 from argus.kernels.gemm import gelu, gelu_tanh, relu, silu
-from argus.kernels.tiling import Problem
+from argus.kernels.tiling import LINE, Problem
 from argus.runtime.device import target_of
 from argus.runtime.jit_kernel import JitKernel
 
@@ -24,7 +25,6 @@ EPILOGUES = {"relu": relu, "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh}
 
 OPERANDS = ("float16", "bfloat16", "float32", "float8_e4m3fn")
 RESULTS = ("float16", "bfloat16", "float32")
-_LINE = 128  # bytes: a cache line, and a row of a box
 _ALIGNED = 16  # bytes: what the copy engine asks of addresses and strides
 
 
@@ -143,12 +143,12 @@ def problem(r: Request) -> Problem:
     loaded = sum(not _for_the_copy_engine(x) for x in (a, b)) if bulk else 0
     batch = r.c.shape[0] if r.c.ndim == 3 else 1
     packs = _packs(r) if batch == 1 and r.a.ndim == r.b.ndim == 2 else (False, False)
-    straddling = [bulk and _straddles(x) for x in (a, b)]
+    lines = [_line(x) if bulk else LINE for x in (a, b)]
     stores = _for_the_copy_engine(_stored(r.c, "M N", "c")[0]) and r.c.stride(-1) == 1
     return Problem(
         r.a.shape[-2], r.b.shape[-2], r.a.shape[-1], batch, bits, 8 * r.c.element_size(), target, bulk, *rows,
         bulk_out=stores, residual=r.residual is not None, loaded=loaded,
-        a_straddles=straddling[0], b_straddles=straddling[1], pack_a=packs[0], pack_b=packs[1],
+        a_line=lines[0], b_line=lines[1], pack_a=packs[0], pack_b=packs[1],
     )  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def packing(x: torch.Tensor) -> Packing:
 def _room(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     import torch
 
-    line, vector = _LINE // dtype.itemsize, _ALIGNED // dtype.itemsize
+    line, vector = LINE // dtype.itemsize, _ALIGNED // dtype.itemsize
     return torch.empty(rows, -(-columns // line) * line, dtype=dtype, device=device)[
         :, : -(-columns // vector) * vector
     ]
@@ -272,10 +272,10 @@ def _for_the_copy_engine(x: torch.Tensor) -> bool:
     return (x.stride(-1) == 1 or x.shape[-1] == 1) and all(place % _ALIGNED == 0 for place in places)
 
 
-def _straddles(x: torch.Tensor) -> bool:
-    """Whether 128 bytes of a row, as the copy engine brings them, may lie in two cache lines."""
-    unit = x.element_size()
-    return any(place % _LINE for place in (x.data_ptr(), *(s * unit for s in x.stride()[:-1])))
+def _line(x: torch.Tensor) -> int:
+    """Bytes, 16 to 128, that the rows of `x` start at multiples of."""
+    places = (x.data_ptr(), *(s * x.element_size() for s in x.stride()[:-1]))
+    return max(_ALIGNED, gcd(LINE, *places))
 
 
 def _wrong(code: str, message: str, help: str) -> LaunchError:

@@ -24,17 +24,23 @@ _PANELS = 2  # of the result, each of 128 bytes of every row
 _MOST_ROWS_DEEP = 4  # rows of 128 bytes: steps of up to 256 elements of 16 bits
 _SLACK = 1024  # bytes of shared memory: mbarriers and alignment
 _FIRST_BYTES_CYCLES = 600.0  # until the first tile is there
-_LAST_BYTES_CYCLES = 2200.0  # from the last product to the end, besides the bytes of the result
+_LAST_BYTES_CYCLES = 2100.0  # from the last product to the end, besides the bytes of the result
 _STEP_CYCLES = 64.0  # of one step of the depth at least: waits, barriers, issue
-_COPY_CYCLES = 2400.0  # from the order of a tile to its arrival: the stages ahead are multiplied meanwhile
+_COPY_CYCLES = 3100.0  # from the order of a tile to its arrival: the stages ahead are multiplied meanwhile
 _REUSE_CYCLES = 600.0  # until a panel of the result has been stored and can be filled again
-_COMBINE_S = 1.5e-6  # of adding up parts, besides their bytes
-_COMBINED_SHARE = 0.15  # of the L2 cache's rate that this reaches
+_COMBINE_S = 1.2e-6  # of adding up parts, besides their bytes
+_COMBINED_SHARE = 0.13  # of the L2 cache's rate that this reaches
 _LOADED_BYTES = 14.5  # a cycle, that threads load and put down where the copy engine cannot
-_STRADDLING = 2.4  # times the time of a row of a box that lies in one cache line
+_STRADDLING = ((16, 2.6), (32, 1.15), (64, 1.15))
+"""Where rows start, and the time that one takes, of that of one in whole cache lines: 16 bytes split sectors."""
+_CLUSTER_CYCLES = 500.0  # until the blocks of a cluster know of one another
 _PACK_S = 2.0e-6  # of packing an operand, besides its bytes
 _PACKED_SHARE = 0.8  # of the memory's rate that this reaches
 _SYNC_SHARE = 0.6  # of the tensor cores' rate that mma.sync reaches
+
+
+LINE = 128
+"""Bytes of a cache line, and of a row of a box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,9 @@ class Problem:
 
     `bulk`: wgmma takes both operands. `a_rows`, `b_rows`: k is the contiguous dimension. `bulk_out`: the copy engine
     stores the result. `residual`: another tile of its shape is held in registers. `loaded`: how many of the operands
-    threads load, because the copy engine cannot. `a_straddles`, `b_straddles`: rows of a tile do not lie in whole cache
-    lines of 128 bytes. `pack_a`, `pack_b`: what has to be copied before wgmma and the copy engine take both operands.
+    threads load, because the copy engine cannot. `a_line`, `b_line`: bytes that the rows of a tile start at multiples
+    of, 16 to 128, which are a cache line. `pack_a`, `pack_b`: what has to be copied before wgmma and the copy engine
+    take both operands.
     """
 
     m: int
@@ -60,8 +67,8 @@ class Problem:
     bulk_out: bool = True
     residual: bool = False
     loaded: int = 0
-    a_straddles: bool = False
-    b_straddles: bool = False
+    a_line: int = 128
+    b_line: int = 128
     pack_a: bool = False
     pack_b: bool = False
 
@@ -72,7 +79,7 @@ class Problem:
         return replace(
             self, k=ceil(self.k / vector) * vector, bulk=self.target == _ENGINES, loaded=0,
             a_rows=self.a_rows or self.pack_a, b_rows=self.b_rows or self.pack_b,
-            a_straddles=self.a_straddles and not self.pack_a, b_straddles=self.b_straddles and not self.pack_b,
+            a_line=LINE if self.pack_a else self.a_line, b_line=LINE if self.pack_b else self.b_line,
             pack_a=False, pack_b=False,
         )  # fmt: skip
 
@@ -81,7 +88,7 @@ class Problem:
         """The transposed product: b times a."""
         return replace(
             self, m=self.n, n=self.m, a_rows=self.b_rows, b_rows=self.a_rows, bulk_out=False,
-            a_straddles=self.b_straddles, b_straddles=self.a_straddles, pack_a=self.pack_b, pack_b=self.pack_a,
+            a_line=self.b_line, b_line=self.a_line, pack_a=self.pack_b, pack_b=self.pack_a,
         )  # fmt: skip
 
 
@@ -121,11 +128,18 @@ class Tile:
         return f"{self.block_m}x{self.block_n}x{self.block_k}, {self.stages} stages, {self.num_warps} warps{more}"
 
 
-_BULK = ((128, 256, 8), (128, 192, 8), (128, 128, 8), (128, 64, 8), (64, 256, 4), (64, 128, 4), (64, 64, 4))
+_BULK = (
+    *((128, columns, 8) for columns in (*range(256, 80, -16), 64)),
+    *((64, columns, 4) for columns in (256, 224, 192, 160, 128, 96, 64)),
+)
+"""Any multiple of 16 columns: the fewer of the last round of blocks are idle, the better."""
 _LOADED = ((128, 192, 8), (128, 128, 8), (64, 128, 4), (64, 64, 4))  # wider ones leave threads that load few registers
 _PARTED_ROUNDS = 2  # of blocks over multiprocessors, at most, if sums are cut into parts
 _CACHED_BYTES = 131072  # of stages, if threads load them: the rest is the L1 cache's, for words that two vectors share
-_CLUSTER = 2  # blocks: more have to start together on one part of the machine
+_IN_CLUSTERS = ((2, 1.0), (4, 1.1))
+"""Blocks of a cluster, and the room that one takes: they start together on one part of the machine, which clusters of
+four do not fill."""
+_SECTOR = 32  # bytes
 _ATOM_ROWS = 8  # rows of b that the blocks of a cluster share out
 _FEW = (8, 16, 32, 64, 128)
 _PLAIN = ((128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4), (32, 32, 1))
@@ -155,9 +169,13 @@ def _tiles(problem: Problem) -> Iterator[Tile]:
 
 
 def _clusters(problem: Problem, rows: int, columns: int) -> tuple[int, ...]:
-    """How many blocks may share what the copy engine brings."""
-    several = problem.bulk and not problem.loaded and problem.m > rows
-    return (1, _CLUSTER) if several and columns % (_ATOM_ROWS * _CLUSTER) == 0 else (1,)
+    """How many blocks may share what the copy engine brings: four only where sectors are split, and a row is dear."""
+    possible = problem.bulk and not problem.loaded
+    split = min(problem.a_line, problem.b_line) < _SECTOR
+    return (1, *(
+        count for count, _ in _IN_CLUSTERS
+        if possible and problem.m > rows * count // 2 and columns % (_ATOM_ROWS * count) == 0 and (count == 2 or split)
+    ))  # fmt: skip
 
 
 def _blocks(problem: Problem, rows: int, columns: int, cluster: int = 1) -> int:
@@ -233,7 +251,7 @@ def work(problem: Problem, tile: Tile) -> Work:
     unit, out = p.bits / 8, (4.0 if tile.part else p.out_bits / 8)
     steps = ceil(min(terms, p.k) / tile.block_k)
     staged = (tile.block_m + tile.block_n) * tile.block_k * unit
-    a_lines, b_lines = (_STRADDLING if straddles else 1.0 for straddles in (p.a_straddles, p.b_straddles))
+    a_lines, b_lines = (dict(_STRADDLING).get(line, 1.0) for line in (p.a_line, p.b_line))
     fetched = (tile.block_m * a_lines + tile.block_n * b_lines / tile.cluster) * tile.block_k * unit
     groups = tile.block_m // 64 if p.bulk else ceil(tile.num_warps / 2)
     read = (tile.block_m + groups * tile.block_n) * tile.block_k * unit
@@ -250,7 +268,9 @@ def work(problem: Problem, tile: Tile) -> Work:
     real = (min(p.m, tile.block_m) + min(p.n, tile.block_n)) * tile.block_k * unit
     registers = tile.block_m * tile.block_n // (32 * tile.num_warps) + 64
     return Work(
-        blocks=_blocks(p, tile.block_m, tile.block_n, tile.cluster) * p.batch * parts,
+        blocks=ceil(_blocks(p, tile.block_m, tile.block_n, tile.cluster) * dict(_IN_CLUSTERS).get(tile.cluster, 1.0))
+        * p.batch
+        * parts,
         threads=32 * (tile.num_warps + tile.producers),
         registers=min(registers, 65536 // (32 * (tile.num_warps + tile.producers))),
         shared_bytes=int(tile.stages * staged + min(result, _PANELS * tile.block_m * _ROW_BITS / 8)) + _SLACK,
@@ -261,7 +281,7 @@ def work(problem: Problem, tile: Tile) -> Work:
         global_traffic=steps * fetched + result,
         all_bytes=p.batch * ((p.m * p.k + p.n * p.k) * unit + p.m * p.n * out * parts),
         in_flight=min(tile.stages, steps) * real,
-        start_cycles=_FIRST_BYTES_CYCLES if p.bulk else 0.0,
+        start_cycles=(_FIRST_BYTES_CYCLES if p.bulk else 0.0) + (_CLUSTER_CYCLES if tile.cluster > 1 else 0.0),
         idle_cycles=_LAST_BYTES_CYCLES + result / 32 + reused + (0.0 if p.bulk else _FIRST_BYTES_CYCLES),
     )
 

@@ -14,7 +14,7 @@ from argus.kernels.operands import packing, problem, request
 from argus.kernels.tiling import Problem, Tile, ranked, tiles
 from tests.kernels.common import assert_proved, random
 
-LARGE = Problem(3001, 1537, 4099, 1, 16, 16, "sm_90a", True, loaded=2, a_straddles=True, b_straddles=True,
+LARGE = Problem(3001, 1537, 4099, 1, 16, 16, "sm_90a", True, loaded=2, a_line=16, b_line=16,
                 pack_a=True, pack_b=True)  # fmt: skip
 EIGHT = torch.float8_e4m3fn
 
@@ -85,11 +85,11 @@ def test_large_products_pay_for_a_copy_and_few_rows_do_not() -> None:
     assert not any(t.packed for t in tiles(replace(LARGE, target="sm_80", bulk=False, loaded=0)))
     tile = ranked(LARGE)[0][0]
     assert tile.producers == 4 and replace(tile, packed=False) in set(tiles(LARGE.packed))
-    assert LARGE.packed.k == 4104 and not LARGE.packed.a_straddles
+    assert LARGE.packed.k == 4104 and LARGE.packed.a_line == 128
 
 
 def test_both_sides_of_a_swapped_product_are_packed_alike() -> None:
-    one = replace(LARGE, pack_b=False, b_straddles=False)
+    one = replace(LARGE, pack_b=False, b_line=128)
     assert (one.swapped.pack_a, one.swapped.pack_b) == (False, True)
     expected = {t: e.seconds for t, e in ranked(LARGE) if t.packed}
     cheaper = {t: e.seconds for t, e in ranked(one) if t.packed and t in expected}

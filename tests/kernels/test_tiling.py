@@ -13,7 +13,7 @@ from argus.frontend import Options
 from argus.ir.nodes import Roles
 from argus.ir.types import DTYPES
 from argus.kernels.gemm import gemm
-from argus.kernels.table import from_json, rounded, shape_class, shipped, tile_for, to_json
+from argus.kernels.table import TRUSTED, from_json, rounded, shape_class, shipped, tile_for, to_json
 from argus.kernels.tiling import Problem, Tile, ranked, tiles, work
 from argus.tuning.model import HOPPER, estimate, occupancy
 from tests.kernels.common import source_of
@@ -47,15 +47,30 @@ def test_few_tiles_of_long_sums_are_cut_into_parts() -> None:
 
 
 def test_rows_that_straddle_cache_lines_are_brought_by_clusters() -> None:
-    straddling = {"a_straddles": True, "b_straddles": True}
-    assert best(1000, 3000, 5000, **straddling).cluster == 2 and best(1000, 3000, 5000).cluster == 1
+    straddling = {"a_line": 16, "b_line": 16}
+    assert best(1000, 3000, 5000, **straddling).cluster > 1 == best(1000, 3000, 5000).cluster
+    assert best(1000, 3000, 5024, a_line=64, b_line=64).cluster == 1  # whole sectors are not split
     assert best(64, 3000, 5000, **straddling).cluster == 1  # there is nobody to share with
     assert all(t.cluster == 1 for t in tiles(replace(LARGE, loaded=1, **straddling)))  # type: ignore[arg-type]
     slow, quick = (next(t for t in tiles(LARGE) if t.cluster == n) for n in (1, 2))
     wide = replace(LARGE, m=130, **straddling)  # type: ignore[arg-type]
     assert work(wide, quick).global_traffic < work(wide, slow).global_traffic
     assert work(replace(LARGE, m=300), quick).blocks == 4 * 32 > work(replace(LARGE, m=300), slow).blocks == 3 * 32
-    assert shape_class(wide) == "sm_90a bulk 16->16 kk+ab straddling 1x192x8192x8192"
+    assert shape_class(wide) == "sm_90a bulk 16->16 kk+a16b16 1x192x8192x8192"
+
+
+def test_four_blocks_share_where_sectors_are_split_and_fill_less_of_the_machine() -> None:
+    split = replace(LARGE, m=1000, n=3072, a_line=16, b_line=16)
+    four = [t for t in tiles(split) if t.cluster == 4]
+    assert four and all(t.block_n % 32 == 0 for t in four)
+    assert not any(t.cluster == 4 for t in tiles(replace(split, a_line=32, b_line=64)))
+    tile = next(t for t in four if (t.block_m, t.block_n) == (128, 192))
+    assert work(split, replace(tile, cluster=2)).blocks == 128 <= HOPPER.multiprocessors < work(split, tile).blocks
+
+
+def test_columns_are_as_many_as_divide_the_work_evenly() -> None:
+    assert (best(640, 7936, 4672).block_n, best(384, 4096, 4096).block_n) == (160, 96)
+    assert all(t.block_n % 64 == 0 for t in tiles(replace(LARGE, b_rows=False)) if not t.swapped)
 
 
 def test_operands_that_threads_load_have_tiles_that_leave_them_registers() -> None:
@@ -130,6 +145,18 @@ def test_the_shipped_table_is_used_where_it_fits() -> None:
     for key, tile in shipped().items():
         assert key.startswith("sm_90a") and tile.stages >= 2
     assert tile_for(LARGE) in set(tiles(LARGE))
+
+
+def test_a_measured_tile_gives_way_to_one_that_fits_the_sizes_better() -> None:
+    trusted = replace(LARGE, m=4096, n=4096, k=4096)
+    key = shape_class(trusted)
+    assert tile_for(trusted) == shipped()[key]
+    others = [replace(trusted, n=n) for n in range(3104, 4096, 64)]
+    chosen = {p: tile_for(p) for p in others}
+    assert {shape_class(p) for p in others} == {key} and any(t != shipped()[key] for t in chosen.values())
+    for p, tile in chosen.items():
+        expected = {t: e.seconds for t, e in ranked(p)}
+        assert (tile == shipped()[key]) == (expected[shipped()[key]] <= TRUSTED * min(expected.values()))
 
 
 def test_kernel_and_tile_agree_on_constants() -> None:
