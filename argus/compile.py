@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import NewType, TypeVar
+from typing import TYPE_CHECKING, NewType, TypeVar
 
 from argus import environment
 from argus.backend import build as backend
@@ -27,7 +27,9 @@ from argus.ir.text import print_kernel, read_kernel
 from argus.ir.wellformed import check_explicit, check_tile
 from argus.passes import lower
 from argus.source import SourceFile
-from argus.verify import Report, verify
+
+if TYPE_CHECKING:
+    from argus.verify import Report
 
 LIMIT_S = 30.0
 """Seconds that a proof may take unless the caller says otherwise."""
@@ -98,6 +100,8 @@ def read(source: SourceFile) -> ExplicitKernel:
 
 def examine(explicit: ExplicitKernel, limit_s: float = LIMIT_S) -> Report:
     """What is known of the kernel. A wrong kernel raises nothing: the report says so."""
+    from argus.verify import verify  # with its solvers: a third of a second, in which a compiler is at work already
+
     report = _timed("verify", lambda: verify(explicit, limit_s=limit_s))
     _show(3, f"obligations of {explicit.name}", lambda: _obligations(report))
     return report

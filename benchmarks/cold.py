@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.table import Cell, Results
 
-_RUNS = 5
+_RUNS = 3
 
 Step = tuple[str, float, float]
 """What was done, and seconds of it by the clock and of the processor in this process."""

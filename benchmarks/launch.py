@@ -2,8 +2,9 @@
 
 Vector addition of three tensors, with one warm build, in turns with Triton's and PyTorch's; on sm_90 also a small
 matrix product with tensor maps, on tensors that stay, that alternate, and that are too many for their maps to be
-kept; and functions of `argus.kernels` on small tensors, beside PyTorch's, which make their results as well. Measurements are batches of launches with a synchronisation between batches, outside of the time, so that the
-device's queue never fills up; the figure is the median batch divided by its launches.
+kept; and functions of `argus.kernels` on small tensors, beside PyTorch's, which make their results as well.
+Measurements are batches of launches with a synchronisation between batches, outside of the time, so that the device's
+queue never fills up; the figure is the median batch divided by its launches.
 """
 
 from __future__ import annotations

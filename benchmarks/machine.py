@@ -30,7 +30,7 @@ def machine() -> dict[str, str]:
 
 
 def sources() -> dict[str, str]:
-    """What was measured: "sources", the digest of the package's files, which is the same wherever they lie; in a checkout
+    """What was measured: "sources", the digest of the package's files, the same wherever they lie. In a checkout
     "commit" as well, with "-dirty" where files differ from it."""
     package = Path(argus.__file__).parent
     found = {"sources": tree_digest(package)[:_DIGITS]}

@@ -12,7 +12,9 @@ from argus.frontend.decorator import FuncSource
 from argus.kernels import operands
 from argus.kernels.gemm import combine
 from argus.kernels.tiling import Problem, Tile
+from argus.runtime.executable import TENSOR
 from argus.runtime.jit_kernel import JitKernel
+from argus.runtime.reader import Prepared, Site
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +64,8 @@ class Matmul:
 
     def __init__(self, kernel: JitKernel, choose: Callable[[Problem], Tile], combine: JitKernel = combine) -> None:
         self._kernel, self._choose, self._combine = kernel, choose, combine
-        self._ready: dict[Hashable, Ready] = {}
+        self._ready: dict[Hashable, Prepared[Ready]] = {}
+        self._sites: dict[Hashable, Site[Ready]] = {}
         self._ones: dict[Any, Any] = {}
 
     def __call__(
@@ -89,19 +92,24 @@ class Matmul:
 
         Raises LaunchError for what does not fit, and what a kernel's call raises.
         """
-        at_a, at_b = a.data_ptr(), b.data_ptr()
         plain = bias is residual is scale_a is scale_b is out is None
-        more = () if plain else tuple(map(_facts, (bias, residual, scale_a, scale_b, out)))
-        key = (
-            a.shape, a.stride(), a.dtype, a.device, at_a & 15, b.shape, b.stride(), b.dtype, at_b & 15,
-            epilogue, out_dtype, more,
-        )  # fmt: skip
-        ready = self._ready.get(key)
-        if ready is None:
-            ready = self._prepare(a, b, bias, residual, epilogue, scale_a, scale_b, out_dtype, out)
-            if len(self._ready) >= _MOST_READY:
-                self._ready.clear()
-            self._ready[key] = ready
+        given = () if plain else (bias, residual, scale_a, scale_b, out)
+        tensors = (a, b, *(x for x in given if x is not None))
+        way = (epilogue, out_dtype, *(x is None for x in given))
+        site = self._sites.get(way)
+        if site is None:
+            site = self._sites[way] = Site((TENSOR,) * len(tensors), way, {}, self._ready)
+        ready, addresses, key = site.read(*tensors)
+        if key is not None:
+            if ready is None:
+                ready = Prepared(self._prepare(a, b, bias, residual, epilogue, scale_a, scale_b, out_dtype, out))
+                if len(self._ready) >= _MOST_READY:
+                    self._ready.clear()
+                    self._sites = {way: site}
+                self._ready[key] = ready
+            site.settle(ready, tensors, addresses)
+            ready = ready.plan
+        at_a, at_b = addresses[:2]
         c = ready.allocate() if out is None else out
         if ready.packs is not None:
             copies = [None if p is None else p.run(at) for p, at in zip(ready.packs, (at_a, at_b), strict=True)]
@@ -242,8 +250,3 @@ def _spread(columns: int) -> dict[str, int]:
     while wide < min(columns, 512):
         wide *= 2
     return {"ROWS": 1024 // wide, "COLUMNS": wide}
-
-
-def _facts(x: torch.Tensor | None) -> Hashable:
-    """What of an optional tensor a prepared call depends on."""
-    return None if x is None else (x.shape, x.stride(), x.dtype, x.device, x.data_ptr() & 15)

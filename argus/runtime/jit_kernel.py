@@ -41,8 +41,8 @@ class JitKernel:
         self.__doc__ = doc
         self.source = source
         self._planner = Planner(source)
-        self._plans: dict[Hashable, Prepared] = {}
-        self._sites: dict[Hashable, Site] = {}
+        self._plans: dict[Hashable, Prepared[Plan]] = {}
+        self._sites: dict[Hashable, Site[Plan]] = {}
 
     def __repr__(self) -> str:
         return f"<argus kernel {self.__name__}>"
@@ -116,7 +116,7 @@ class JitKernel:
         """The way of every launch, written for few bytecodes."""
         # Keywords by the identity of their values, which sites keep alive: to compare them would cost as much again.
         way = (grid, len(args), *kwargs, *map(id, kwargs.values())) if kwargs else (grid, len(args))
-        site: Site | None
+        site: Site[Plan] | None
         try:
             site = self._sites[way]
             plan, values, key = site.read(*args)
@@ -130,7 +130,9 @@ class JitKernel:
             plan = prepared.plan
         plan.run(values)
 
-    def _prepared(self, key: Hashable, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prepared:
+    def _prepared(
+        self, key: Hashable, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Prepared[Plan]:
         prepared = Prepared(self._planner.plan(grid, self._planner.arrange(args, kwargs)))
         if len(self._plans) >= _MAX_PLANS:
             self._plans.clear()

@@ -1,4 +1,4 @@
-"""Readers: from a call's PyTorch tensors to what a launch writes, and to the plan that knows how.
+"""Readers: from a call's PyTorch tensors to their addresses, and to what was prepared for such tensors: a plan, mostly.
 
 A reader is generated as Python text, one straight line of attribute reads: a loop over the arguments costs
 more than the rest of a launch. The text is made of positions only; nothing of a kernel or a call gets into it.
@@ -10,11 +10,12 @@ import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from argus.backend.launch.evaluate import Number
-from argus.backend.launch.plan import Plan
 from argus.runtime.executable import CONSTEXPR, SCALAR, TENSOR
+
+T = TypeVar("T")
 
 Check = Callable[..., bool]
 """Whether tensors are like those that it was made of, in all that a plan depends on but their addresses."""
@@ -41,29 +42,29 @@ def _never(*_tensors: Any) -> bool:
 
 
 @dataclass(slots=True)
-class Prepared:
+class Prepared(Generic[T]):
     """A plan, and what tells that it serves. `renewals`: how often yet the check may be made anew, for tensors that are
     the same to a plan and not to PyTorch (which may need a gradient, say)."""
 
-    plan: Plan
+    plan: T
     check: Check = _never
     renewals: int = _RENEWALS
 
 
-class Site:
+class Site(Generic[T]):
     """Calls with the same grid, number of arguments and keywords. `hot` are the plans of the last ones, with checks."""
 
     __slots__ = ("hot", "keywords", "kinds", "read")
 
     def __init__(
-        self, kinds: tuple[str, ...], name: Hashable, keywords: Mapping[str, object], plans: Mapping[Any, Prepared]
+        self, kinds: tuple[str, ...], name: Hashable, keywords: Mapping[str, object], plans: Mapping[Any, Prepared[T]]
     ) -> None:
-        self.hot: tuple[tuple[Check, Plan], ...] = ()
+        self.hot: tuple[tuple[Check, T], ...] = ()
         self.kinds = kinds
         self.keywords = dict(keywords)  # kept, because calls find their site by the identity of these objects
         self.read: Reader = _generated(kinds)(self, plans, name)
 
-    def settle(self, prepared: Prepared, arguments: Sequence[Any], values: Sequence[Number]) -> None:
+    def settle(self, prepared: Prepared[T], arguments: Sequence[Any], values: Sequence[Number]) -> None:
         """Makes `prepared` one of the hot plans, which later calls like this one find first."""
         tensors = [a for a, kind in zip(arguments, self.kinds, strict=True) if kind == TENSOR]
         if CONSTEXPR in self.kinds or any(int(v) & 15 for v in values[: len(tensors)]):
@@ -91,7 +92,7 @@ def check_of(tensors: Sequence[Any]) -> Check:
 
 
 @lru_cache(maxsize=256)
-def _generated(kinds: tuple[str, ...]) -> Callable[[Site, Mapping[Any, Prepared], Hashable], Reader]:
+def _generated(kinds: tuple[str, ...]) -> Callable[[Site[Any], Mapping[Any, Prepared[Any]], Hashable], Reader]:
     """`make(site, plans, name)` gives the reader of arguments of these kinds."""
     places = {kind: [i for i, k in enumerate(kinds) if k == kind] for kind in (TENSOR, SCALAR, CONSTEXPR)}
     tensors, scalars, constants = places[TENSOR], places[SCALAR], places[CONSTEXPR]
@@ -116,5 +117,5 @@ def _generated(kinds: tuple[str, ...]) -> Callable[[Site, Mapping[Any, Prepared]
     ]
     scope: dict[str, Any] = {}
     exec("\n".join(lines), scope)
-    make: Callable[[Site, Mapping[Any, Prepared], Hashable], Reader] = scope["make"]
+    make: Callable[[Site[Any], Mapping[Any, Prepared[Any]], Hashable], Reader] = scope["make"]
     return make

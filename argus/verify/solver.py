@@ -16,6 +16,9 @@ from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramI
 
 __all__ = ["Answer", "Solver", "z3"]
 
+# Python's collector may free terms on any thread, also while this one is inside of Z3.
+z3.Z3_enable_concurrent_dec_ref(z3.main_ctx().ref())
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -52,12 +52,14 @@ class Plan:
     """
 
     __slots__ = (
-        "_apart", "_binding", "_buffer", "_conditions", "_go", "_lock", "_maps", "_pack", "_placed", "_signature",
+        "_apart", "_binding", "_buffer", "_conditions", "_go", "_lock", "_maps", "_pack", "_placed", "_scalars",
+        "_signature",
     )  # fmt: skip
 
     def __init__(self, signature: Signature, binding: Binding, function: Function) -> None:
         formats = ["Q"] * len(signature.tensors) + [SCALAR_FORMATS[s.dtype] for s in signature.scalars]
         self._signature = signature
+        self._scalars = tuple(s.name for s in signature.scalars)
         self._binding = binding
         self._apart = binding.apart
         self._conditions = binding.scalar_conditions
@@ -93,22 +95,21 @@ class Plan:
             if low < values[first] - values[second] < high:
                 check_apart(self._signature, self._apart, [int(v) for v in values[: len(self._signature.tensors)]])
         if self._conditions:
-            scalars = held(self._signature, self._scalars(values))
+            scalars = held(self._signature, self._named_scalars(values))
             check_conditions(self._conditions, {**self._binding.values, **scalars})
         try:
             self._pack(self._buffer, 0, *values)
         except (struct.error, OverflowError):
-            held(self._signature, self._scalars(values))
+            held(self._signature, self._named_scalars(values))
             raise
         for tensor_map in self._maps:
             if values[tensor_map.position] != tensor_map.address:
                 tensor_map.move(int(values[tensor_map.position]))
-        if not self._signature.scalars:  # of these, equal ones may differ: 0.0 and -0.0
+        if not self._scalars:  # of these, equal ones may differ: 0.0 and -0.0
             self._placed = values
 
-    def _scalars(self, values: Sequence[Number]) -> dict[str, Number]:
-        scalars = self._signature.scalars
-        return dict(zip((s.name for s in scalars), values[len(values) - len(scalars) :], strict=True))
+    def _named_scalars(self, values: Sequence[Number]) -> dict[str, Number]:
+        return dict(zip(self._scalars, values[len(values) - len(self._scalars) :], strict=True))
 
 
 class _Map:
