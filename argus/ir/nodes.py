@@ -707,7 +707,8 @@ class Kernel:
     at the same time and reach each other's shared memory. The extent of axis 0 is a multiple of it, written as one.
     All blocks of a cluster of roles end together; others end when their own threads do: see `argus.ir.cluster`.
     `schedule` (policy): the computing warps share the tile of each program ("cooperative"), or, in a persistent kernel
-    whose loop has producer warps, two groups of as many warps take turns, with programs of their own ("pingpong").
+    whose loop has producer warps, two groups of as many warps take turns, with programs of their own ("pingpong"); or
+    each computing warpgroup has rows of the tile for itself ("rows").
     `remarks`: what passes have to tell the author, such as policies that they could not carry out.
     """
 

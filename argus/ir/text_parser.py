@@ -135,6 +135,7 @@ def _kernel(tree: Tree[Token], source: SourceFile | None) -> Kernel:
     scope = replace(scope_of(params, (*shared, *fragments)), source=source)
     declared = cast("list[Node | None]", children("grid")[0]) if "grid" in of else [None, None, None]
     grid, group, cluster, *policies = declared
+    chosen = [str(p.data) for p in policies if isinstance(p, Tree)]
     target = children("target")
     warps = children("warps")[0]
     return Kernel(
@@ -152,8 +153,8 @@ def _kernel(tree: Tree[Token], source: SourceFile | None) -> Kernel:
         target=_name(target[0][0]) if target else None,
         barriers=tuple(_mbarrier(c) for c in children("mbarrier")),
         group=1 if group is None else _int(group),
-        persistent=any(isinstance(p, Tree) and p.data == "persistent" for p in policies),
-        schedule="pingpong" if any(isinstance(p, Tree) and p.data == "pingpong" for p in policies) else "cooperative",
+        persistent="persistent" in chosen,
+        schedule=next((s for s in chosen if s != "persistent"), "cooperative"),
         cluster=1 if cluster is None else _int(cluster),
     )
 

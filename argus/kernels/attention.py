@@ -18,9 +18,10 @@ NEVER = -float("inf")
 LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
 HEAD_SIZES = (64, 128)
-_SQUARE = {"BLOCK_M": 128, "BLOCK_N": 128, "STAGES": 2, "num_warps": 8}
-_TALL = {"BLOCK_M": 192, "BLOCK_N": 128, "STAGES": 2, "HEADS": 66, "num_warps": 12}
-_ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "VALUES": False, "num_warps": 4}
+Tiles = dict[str, int | str]
+_SQUARE: Tiles = {"BLOCK_M": 128, "BLOCK_N": 128, "STAGES": 2, "num_warps": 8}
+_TALL: Tiles = {"BLOCK_M": 192, "BLOCK_N": 128, "STAGES": 2, "HEADS": 66, "SCHEDULE": "cooperative", "num_warps": 12}
+_ELSEWHERE: Tiles = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "VALUES": False, "num_warps": 4}
 """The values are proved on request here: products of single warps come in so many pieces that it takes ten seconds."""
 _LONG = 2048
 """Rows of queries above which heads of 64 get three warpgroups: their softmax hides more of the products, but with few
@@ -58,6 +59,7 @@ def attention_forward(
     STAGES: al.constexpr = 2,
     VALUES: al.constexpr = True,
     HEADS: al.constexpr = 33,
+    SCHEDULE: al.constexpr = "rows",
 ):
     """`o = softmax(q @ k.T * scale) @ v` for every head, `scale` times log2(e); `lse` the log-sum-exp of each row.
 
@@ -104,7 +106,7 @@ def attention_forward(
         whole = al.minimum(m0 + (N - M) + 1, N)
         stop = al.minimum(m0 + BLOCK_M + (N - M), N)
     else:  # all rows of a head, so that they share its keys and values in the cache
-        block, head, batch = al.grid(al.cdiv(M, BLOCK_M), H, B, persistent=True)
+        block, head, batch = al.grid(al.cdiv(M, BLOCK_M), H, B, persistent=True, schedule=SCHEDULE)
         m0 = block * BLOCK_M
         ends = N + 0 * al.arange(BLOCK_M)
         whole = N
@@ -186,7 +188,7 @@ def attention(
     return (o, lse) if return_lse else o
 
 
-def hopper_tiles(size: int, rows: int) -> dict[str, int]:
+def hopper_tiles(size: int, rows: int) -> Tiles:
     """The tiles of heads of `size` elements and `rows` queries, as measured on an H200."""
     return _TALL if size == 64 and rows > _LONG else _SQUARE
 

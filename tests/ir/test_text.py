@@ -47,6 +47,14 @@ def test_reads_back_groups(group: int) -> None:
     assert ("grid [(M + 63) // 64, (N + 63) // 64] group" in text) == (group > 1)
 
 
+@pytest.mark.parametrize("schedule", ["cooperative", "pingpong", "rows"])
+def test_reads_back_schedules(schedule: str) -> None:
+    kernel = replace(tile_gemm(), persistent=True, schedule=schedule)
+    text = print_kernel(kernel)
+    assert parse_kernel(text) == kernel
+    assert (f"persistent {schedule}" in text) == (schedule != "cooperative")
+
+
 NAMES = st.sampled_from(["full", "empty", "parity", "signal", "c0", "odd name", "mbarrier", "role"])
 NUMBERS = st.integers(0, 1 << 20)
 LEAVES = st.one_of(

@@ -15,6 +15,7 @@ from argus.layout import LayoutError
 from argus.passes.fresh import Fresh, names
 from argus.passes.moves import target_of
 from argus.passes.report import Unfit
+from argus.passes.specialise.apart import apart, together
 from argus.passes.specialise.rings import Ring, is_alike
 
 _WARPGROUP = 4  # warps
@@ -26,7 +27,8 @@ _DEPTH_BITS = 256  # of a row of either operand, in every wgmma
 class Plan:
     """A kernel whose products have their instructions, its pipelined loop, and the rings of its staged tiles.
 
-    `turn` counts the loop's iterations, `program` the programs, where a ring needs that.
+    `turn` counts the loop's iterations, `program` the programs, where a ring needs that. `parts` are the kernels of the
+    groups of warps that compute, of which `kernel` stages all tiles: one, the same, unless they have rows apart.
     """
 
     kernel: Kernel
@@ -34,6 +36,7 @@ class Plan:
     rings: tuple[Ring, ...]
     turn: str
     program: str | None
+    parts: tuple[Kernel, ...]
 
     @property
     def engines(self) -> bool:
@@ -47,6 +50,16 @@ class Plan:
             return 0
         return self.loop.producer_warps - (_WARPGROUP if self.engines else 0)
 
+    def part(self, kernel: Kernel) -> Plan:
+        """The plan of one of the `parts`: with its own loop, and the rings that it reads."""
+        tiles = {s.name for s in kernel.shared}
+        rings = tuple(r for r in self.rings if r.tiles & tiles)
+        return replace(self, kernel=kernel, loop=_pipelined(kernel), rings=rings, parts=(kernel,))
+
+    def consumers(self, ring: Ring) -> int:
+        """Warps that give back the ring's buffers."""
+        return sum(k.num_warps for k in self.parts if ring.tiles & {s.name for s in k.shared})
+
     def loading(self, tiles: frozenset[str]) -> Plan:
         """The plan in which threads bring `tiles`, and all others too where no warps are left for the copy engine."""
         alone = self.loop.producer_warps <= _WARPGROUP
@@ -54,10 +67,11 @@ class Plan:
         return replace(self, rings=tuple(replace(r, loaded=brought & r.tiles) for r in self.rings))
 
 
-def plan(kernel: Kernel) -> Plan | None:
-    """How the kernel is shared by two roles; None if it does not ask for that, or the target has no roles.
+def plan(kernel: Kernel, groups: int) -> Plan | None:
+    """How the kernel is shared by roles, of which `groups` compute; None if it does not ask for that, or the target has
+    no roles.
 
-    Raises `Unfit` where something in it has a place in neither of them.
+    Raises `Unfit` where something in it has a place in none of them.
     """
     target = target_of(kernel)
     loops = [s for s in statements(kernel.body) if isinstance(s, For) and s.kind == "pipelined"]
@@ -76,9 +90,15 @@ def plan(kernel: Kernel) -> Plan | None:
     if not any(s is loop for s in kernel.body):
         raise Unfit("the loop stands inside of another loop or branch", loop.span, "let it stand on its own")
     _check_separable(kernel, loop)
-    chosen = _with_instructions(kernel)
-    loop = next(s for s in chosen.body if isinstance(s, For) and s.kind == "pipelined")
-    return Plan(chosen, loop, *_rings(chosen, loop))
+    parts = tuple(_with_instructions(part) for part in apart(kernel, groups))
+    chosen = together(parts, kernel.num_warps)
+    loop = _pipelined(chosen)
+    products = [s for part in parts for s in statements(part.body) if isinstance(s, Mma)]
+    return Plan(chosen, loop, *_rings(chosen, loop, products), parts)
+
+
+def _pipelined(kernel: Kernel) -> For:
+    return next(s for s in kernel.body if isinstance(s, For) and s.kind == "pipelined")
 
 
 def _check_warps(kernel: Kernel, loop: For) -> None:
@@ -173,14 +193,13 @@ def _product(kernel: Kernel, product: Mma) -> Mma:
 # ---------------------------------------------------------------------------- rings
 
 
-def _rings(kernel: Kernel, loop: For) -> tuple[tuple[Ring, ...], str, str | None]:
-    """A ring for all tiles that products bring together, in the order of their staging; the count of the loop's
+def _rings(kernel: Kernel, loop: For, products: list[Mma]) -> tuple[tuple[Ring, ...], str, str | None]:
+    """A ring for all tiles that `products` bring together, in the order of their staging; the count of the loop's
     iterations, and that of programs if rings need it: in a persistent kernel that stages tiles outside of the loop."""
     fresh = Fresh(kernel)
     turn, program = fresh.name("turn"), None
     if kernel.persistent and any(isinstance(s, Stage) for s in kernel.body):
         program = fresh.name("program")
-    products = [s for s in statements(kernel.body) if isinstance(s, Mma)]
     blocks = 1 if differs(loop) else kernel.cluster
     rings: list[Ring] = []
     for stmt in kernel.body:

@@ -5,17 +5,17 @@
     map w = exp2(s)                         mma_wait 1; arrive empty; map w = exp2(s)
     map o = o * f                           mma_wait 0; arrive empty1; map o = o * f
 
-A buffer goes back to the producer after the wait that covers the last product which reads it. Products that nothing
-waits for in their iteration stay in flight in the next one, up to its end at most: their buffers go back then. The last
-iteration waits for all of its own. Claims about tags are put off to where what they speak of is there: they cost no
-wait.
+A buffer goes back to the producer after the wait that covers the last product which reads it; one that was filled
+before the loop, and that nothing after it reads, in the last iteration. Products that nothing waits for in their
+iteration stay in flight in the next one, up to its end at most: their buffers go back then. The last iteration waits
+for all of its own. Claims about tags are put off to where what they speak of is there: they cost no wait.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from argus.ir.expr import Const, LoopVar, op
+from argus.ir.expr import Const, Expr, LoopVar, op
 from argus.ir.nodes import (
     Access,
     AssertTags,
@@ -65,7 +65,8 @@ def computing(plan: Plan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 @dataclass
 class _Writer:
     """One block, statement by statement. `readers`: products still to come that read each ring, by its `full`, until
-    its buffer is handed back; `late`: rings of which the iteration before has a buffer that is not handed back yet."""
+    its buffer is handed back; `late`: rings of which the iteration before has a buffer that is not handed back yet;
+    `lasting`: rings of one buffer that all iterations read, and only they."""
 
     plan: Plan
     rings: dict[str, Ring]
@@ -76,6 +77,7 @@ class _Writer:
     flights: list[Flight] = field(default_factory=list)
     claims: list[AssertTags] = field(default_factory=list)
     late: tuple[Ring, ...] = ()
+    lasting: tuple[Ring, ...] = ()
     fenced: bool = False
 
     def statement(self, stmt: Stmt) -> None:
@@ -170,10 +172,11 @@ class _Writer:
                 self._arrive(ring, loop.span)
         if self.flights:
             self._wait(len(self.flights) - 1, loop.span)
-        inner = self._iteration(loop, [], ())
+        lasting = tuple(r for r in self.plan.rings if self.readers.get(r.full) == 1 and _reads(loop, r))
+        inner = self._iteration(loop, lasting, [], ())
         if inner.flights:
-            late = tuple(r for r in self.plan.rings if r.full in inner.readers)
-            inner = self._iteration(loop, [replace(f, carried=True) for f in inner.flights], late)
+            late = tuple(r for r in self.plan.rings if r.looped and r.full in inner.readers)
+            inner = self._iteration(loop, lasting, [replace(f, carried=True) for f in inner.flights], late)
             inner.leave(loop)
         if inner.claims:
             raise _untimely(inner.claims[0])
@@ -181,16 +184,23 @@ class _Writer:
         if inner.flights:  # ptxas gives up on products in flight unless a wait stands on every way to their registers
             self.done.append(MmaWait(0, loop.span))
         self.fenced = False
+        for ring in lasting:
+            del self.readers[ring.full]
+            never = op("le", loop.stop, loop.start)
+            self.done.append(If(never, ring.hand_back(ring.place, loop.span), (), loop.span))
         for ring in self.plan.rings:
             if ring.full in self.readers and _reads(loop, ring):
                 self.readers[ring.full] -= 1
         self._hand_back(loop.span)
 
-    def _iteration(self, loop: For, flights: list[Flight], late: tuple[Ring, ...]) -> _Writer:
+    def _iteration(
+        self, loop: For, lasting: tuple[Ring, ...], flights: list[Flight], late: tuple[Ring, ...]
+    ) -> _Writer:
         """One iteration that finds `flights` of the one before, which hands back its buffers of the rings `late`."""
         inner = _Writer(self.plan, self.rings, self.registers, set(self.arrived), flights=flights)
-        inner.readers = {r.full: sum(_reads(s, r) for s in loop.body) for r in self.plan.rings if r.looped}
-        inner.late = late
+        read = (r for r in self.plan.rings if r.looped or r in lasting)
+        inner.readers = {r.full: sum(_reads(s, r) for s in loop.body) for r in read}
+        inner.late, inner.lasting = late, lasting
         if flights and any(isinstance(s, If) and _has_products(s) for s in loop.body):
             # ptxas makes products wait for one another if a branch uses registers of one that it finds in flight.
             inner._wait(len(flights) - 1, loop.span)
@@ -203,10 +213,10 @@ class _Writer:
         carried = [i for i, f in enumerate(self.flights) if f.carried]
         if carried:
             self._wait(carried[-1], next(s.span for s in loop.body if isinstance(s, Mma)))
-        span, following = loop.span, op("add", LoopVar(loop.var), Const(loop.step))
+        span = loop.span
         mine = [r for r in self.plan.rings if r.full in self.readers]
         own = tuple(arrival for r in mine for arrival in r.hand_back(r.place, span))
-        self.done.append(If(op("ge", following, loop.stop), (MmaWait(0, span), *own), (), span))
+        self.done.append(If(_is_last(loop), (MmaWait(0, span), *own), (), span))
 
     # ---------------------------------------------------------------- order
 
@@ -244,7 +254,8 @@ class _Writer:
                     if names(claim) & ring.tiles:
                         raise _untimely(claim)
                 del self.readers[ring.full]
-                self.done += ring.hand_back(ring.place, span)
+                arrivals = ring.hand_back(ring.place, span)
+                self.done += (If(_is_last(self.plan.loop), arrivals, (), span),) if ring in self.lasting else arrivals
 
     def _reads(self, ring: Ring, carried: bool) -> bool:
         """Whether products in flight, of the iteration before or of this one, read the ring's tiles."""
@@ -274,6 +285,11 @@ class _Writer:
     def _within(self, access: Access) -> Access:
         ring = self.rings.get(access.obj)
         return access if ring is None else ring.within(access)
+
+
+def _is_last(loop: For) -> Expr:
+    """Whether an iteration is the last one."""
+    return op("ge", op("add", LoopVar(loop.var), Const(loop.step)), loop.stop)
 
 
 def _reads(stmt: Stmt, ring: Ring) -> bool:

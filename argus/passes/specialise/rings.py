@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -223,7 +223,11 @@ def is_alike(stage: Stage, cluster: int) -> bool:
 
 def moved(expr: Expr, axis: int, start: Expr | int) -> Expr:
     """`expr` at `start` + the coordinate of `axis`, the start added to what the coordinate is added to."""
-    start = Const(start) if isinstance(start, int) else start
+    return rewrite(expr, moving(axis, Const(start) if isinstance(start, int) else start))
+
+
+def moving(axis: int, start: Expr) -> Callable[[Expr], Expr | None]:
+    """The rule by which `moved` rewrites, bottom-up."""
     there = op("add", start, Coord(axis))
 
     def change(e: Expr) -> Expr | None:
@@ -235,7 +239,7 @@ def moved(expr: Expr, axis: int, start: Expr | int) -> Expr:
             case _:
                 return None
 
-    return rewrite(expr, change)
+    return change
 
 
 def tiles_of(rings: Sequence[Ring]) -> dict[str, Ring]:

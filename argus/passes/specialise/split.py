@@ -40,29 +40,42 @@ from argus.passes.specialise.products import computing
 from argus.passes.specialise.rings import Ring, buffers, counted, fill, once_a_program, tiles_of
 
 _PRODUCER_REGISTERS = 24  # a thread: addresses and a loop
+_WARPGROUP = 4  # warps
 _MOST_REGISTERS = 240  # a thread: what is left of 255 for the compiler's own use, in units of a budget
 
 
 def specialise(kernel: Kernel) -> Kernel:
     """The kernel with its pipelined loop split into roles; where that cannot be, the kernel with a remark why."""
-    if kernel.schedule == "pingpong":
-        try:
-            return take_turns(specialise(replace(kernel, schedule="cooperative")))
-        except Unfit as unfit:
-            told = unfit.remark("all computing warps share each program")
-            return specialise(replace(kernel, schedule="cooperative", remarks=(*kernel.remarks, told)))
+    cooperative = replace(kernel, schedule="cooperative")
     try:
-        found = plan(kernel)
-        if found is None:
-            return kernel
-        split = _split(found)
-        refused = _refused(split)
-        if refused:
-            split = _split(found.loading(refused))
-        _check_products(split)
+        match kernel.schedule:
+            case "pingpong":
+                return take_turns(specialise(cooperative))
+            case "rows":
+                return _specialised(cooperative, plan(cooperative, kernel.num_warps // _WARPGROUP))
+            case _:
+                pass
+    except Unfit as unfit:
+        done = specialise(cooperative)
+        if not any(isinstance(s, Roles) for s in done.body):
+            return done  # and why, is remarked on already
+        return replace(done, remarks=(*done.remarks, unfit.remark("all computing warps share each program")))
+    try:
+        return _specialised(kernel, plan(kernel, 1))
     except Unfit as unfit:
         remark = unfit.remark("the loop has no producer warps of its own")
         return replace(kernel, remarks=(*kernel.remarks, remark))
+
+
+def _specialised(kernel: Kernel, found: Plan | None) -> Kernel:
+    """`kernel` as `found` says. Raises `Unfit`."""
+    if found is None:
+        return kernel
+    split = _split(found)
+    refused = _refused(split)
+    if refused:
+        split = _split(found.loading(refused))
+    _check_products(split)
     return split
 
 
@@ -70,7 +83,6 @@ def _split(found: Plan) -> Kernel:
     fresh, loop = Fresh(found.kernel), found.loop
     warps = found.kernel.num_warps
     together = warps + loop.producer_warps
-    work = tuple(s for s in found.kernel.body if not _on_tensors(found.kernel, s))
     roles, taken = [], 0
     if found.engines:
         body = _producing(found, lambda ring: fill(found.kernel, ring))
@@ -84,7 +96,11 @@ def _split(found: Plan) -> Kernel:
         roles.append(Role("loader", warps, found.loaders, registers, _counted(found, body), loop.span))
     left = (together * registers_at_first(together * found.kernel.warp_size) - taken) // warps
     left = min(_MOST_REGISTERS, left - left % BUDGET_UNIT)
-    roles.append(Role("compute", 0, warps, left, _counted(found, computing(found, work)), loop.span))
+    for number, part in enumerate(found.parts):
+        work = tuple(s for s in part.body if not _on_tensors(part, s))
+        body = _counted(found, computing(found.part(part), work))
+        name = f"compute{number or ''}"
+        roles.append(Role(name, number * part.num_warps, part.num_warps, left, body, loop.span))
     return _assembled(found, fresh.finish(found.kernel.body), Roles(tuple(roles), loop.span))
 
 
@@ -94,7 +110,7 @@ def _assembled(found: Plan, kernel: Kernel, roles: Roles) -> Kernel:
     before = tuple(s for s in kernel.body[:position] if _on_tensors(kernel, s))
     after = tuple(s for s in kernel.body[position:] if _on_tensors(kernel, s))
     rings = tiles_of(found.rings)
-    barriers = tuple(b for ring in found.rings for b in ring.barriers(found.loaders, kernel.num_warps))
+    barriers = tuple(b for ring in found.rings for b in ring.barriers(found.loaders, found.consumers(ring)))
     kernel = _in_clusters(found, kernel)
     return replace(
         kernel,
