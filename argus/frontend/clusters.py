@@ -65,7 +65,7 @@ def barrier(call: CallSite) -> Value:
 
 def _require_cluster(call: CallSite, what: str) -> None:
     context = call.context
-    if "sm_90a" not in context.target.architectures:
+    if "sm_90a" not in context.target.architectures and context.target.vendor != "cpu":  # which runs them as one block
         help = "compile for sm_90a, or let one block do the work"
         context.fail("no-cluster", f"{what}: {context.target.name} has no clusters", call.span, help)
     if context.cluster == 1:

@@ -19,7 +19,7 @@ the cluster a named barrier of all:
 
     copy s[c0] <- x[c0]                       role block.0 {                    role block.1 {
     barrier scope cluster                       copy s.0[c0] <- x.0[c0]           copy s.1[c0] <- x.1[c0]
-    copy y[c0] <- s[c0] block 1 - p0 % 2  ->    barrier_sync 48 count 256         barrier_sync 48 count 256
+    copy y[c0] <- s[c0] block 1 - p0 % 2  ->    barrier_sync 3 count 256          barrier_sync 3 count 256
                                                 copy y.0[c0] <- s.1[c0]           copy y.1[c0] <- s.0[c0]
 
 The verifier proves that block, and the simulator runs it; the emitter prints the kernel as it stands. So no property
@@ -206,8 +206,9 @@ class _Block:
         self._rank, self._count = rank, kernel.cluster
         own: tuple[Shared | Fragment, ...] = (*kernel.shared, *kernel.fragments)
         self._own = {s.name for s in own}
-        # Blocks that come to different barriers wait for ever, so each statement may have a barrier of its own.
-        self._met = count_from((kernel.cluster + 1) * BARRIERS["bar.sync"].barriers)
+        # Blocks that come to different barriers wait for ever, so each statement may have a barrier of its own. The
+        # first ones are the roles'.
+        self._met = count_from(kernel.cluster + 1)
         self._threads = kernel.cluster * kernel.num_threads
 
     def role(self, role: Role, warps: int) -> Role:

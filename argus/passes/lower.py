@@ -11,6 +11,7 @@ from argus.passes.assign import assign_layouts
 from argus.passes.bulk_stores import store_in_bulk
 from argus.passes.conditions import ask_once_a_vector
 from argus.passes.matrix import choose_matrix_instructions
+from argus.passes.one_block import run_as_one_block
 from argus.passes.persist import persist
 from argus.passes.pipeline import pipeline
 from argus.passes.reduce import split_reductions
@@ -42,6 +43,7 @@ PASSES: tuple[Pass, ...] = (
     by_role(select_instructions),  # copies: instruction, vector
     allocate_shared,  # shared tiles: offset
     check_registers,
+    run_as_one_block,  # clusters where the target has none
 )
 """In order. After each of them the kernel is well-formed tile IR; after the last one, explicit IR."""
 

@@ -76,9 +76,9 @@ NVIDIA: tuple[Row, ...] = (
     _reduce("tma.reduce.add", "add", (float32, float16, bfloat16, int32)),
     _reduce("tma.reduce.min", "minimum", (float16, bfloat16, int32, int64)),
     _reduce("tma.reduce.max", "maximum", (float16, bfloat16, int32, int64)),
-    # Named barriers order roles, which only sm_90a has.
-    BarrierRow("bar.sync", True, 16, 32, _HOPPER, "PTX ISA, bar, barrier; memory consistency model"),
-    BarrierRow("bar.arrive", False, 16, 32, _HOPPER, "PTX ISA, bar, barrier; memory consistency model"),
+    # Named barriers order roles, which only sm_90a has, and blocks of a cluster on the CPU.
+    BarrierRow("bar.sync", True, 16, 32, (*_HOPPER, "cpu"), "PTX ISA, bar, barrier; memory consistency model"),
+    BarrierRow("bar.arrive", False, 16, 32, (*_HOPPER, "cpu"), "PTX ISA, bar, barrier; memory consistency model"),
     *(_wgmma(n, bits) for bits in (16, 32, 8) for n in range(8, 257, 8)),
     _mma("mma_m16n8k16", MMA_M16N8K16, (bfloat16, float16), float32, _ALL),
     _mma("mma_m16n8k8", MMA_M16N8K8_TF32, (tfloat32,), float32, _ALL),
