@@ -83,7 +83,17 @@ NVIDIA_EXAMPLES = frozenset({"gemm_explicit", "gemm_hopper", "gemm_pingpong"})
 AMD_EXAMPLES = frozenset({"gemm_waves"})
 """Examples that name instructions of AMD."""
 
+CLUSTER_EXAMPLES = frozenset({"cluster_softmax"})
+"""Examples of clusters, which only some targets have, or run as one block."""
+
 
 def example_runs(stem: str, target: str) -> bool:
     """Whether the example is for the target; NVIDIA's are for the CPU, too."""
+    if stem in CLUSTER_EXAMPLES:
+        return target in ("cpu", "sm_90a")
     return stem not in (NVIDIA_EXAMPLES if target == "gfx942" else AMD_EXAMPLES)
+
+
+def example_target(stem: str) -> str:
+    """A target that the example is for."""
+    return next(target for target in ("sm_80", "gfx942", "sm_90a") if example_runs(stem, target))

@@ -12,7 +12,7 @@ from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.render import diagnostics_text
 from argus.source import SourceFile
-from tests.conftest import Golden, example_runs
+from tests.conftest import Golden, example_target
 
 _ROUNDED = re.compile(r"\d+\.\d{2,}(e[-+]\d+)?|(?<=arrived) +")
 """Computed values, whose last digits are the machine's, and the room that their column takes."""
@@ -24,8 +24,7 @@ REJECTED = sorted((Path(__file__).parent.parent / "examples" / "rejected").glob(
 def test_message(path: Path, golden: Golden) -> None:
     source = SourceFile(f"examples/rejected/{path.name}", path.read_text(encoding="utf-8"))
     (name,) = compile.kernels(source)
-    target = "sm_80" if example_runs(path.stem, "sm_80") else "gfx942"
-    report = compile.prove(source, name, Options(target=target))
+    report = compile.prove(source, name, Options(target=example_target(path.stem)))
     assert report.verdict is Verdict.REFUTED
     refuted = [d for d in report.diagnostics if d.verdict is Verdict.REFUTED]
     assert all(d.witness is not None and d.witness.replayed for d in refuted)

@@ -15,6 +15,7 @@ from argus.backend.cpu.run import run_cpu
 from argus.backend.cpu.toolchain import find_compiler
 from argus.backend.emit import emit
 from argus.frontend import Options, check, parse
+from argus.ir.cluster import unite
 from argus.ir.nodes import Kernel
 from argus.passes import lower
 from argus.source import SourceFile
@@ -38,7 +39,7 @@ def kernel(name: str, target: str, constants: tuple[tuple[str, object], ...] = (
 
 def run(name: str, target: str, grid: tuple[int, ...], values: Mapping[str, NDArray[np.generic] | float]) -> None:
     """Values by name; sizes and strides are read off the arrays where they are not given."""
-    explicit = kernel(name, target)
+    explicit = unite(kernel(name, target))
     known: dict[str, NDArray[np.generic] | float] = dict(values)
     for t in explicit.tensors:
         array = values[t.name]
@@ -64,6 +65,13 @@ def vector_add(target: str) -> None:
 def softmax(target: str) -> None:
     x, out = normal(2, 5, 998), np.full((5, 998), np.nan, np.float32)
     run("softmax", target, (5,), {"x": x, "out": out})
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+def cluster_softmax(target: str) -> None:
+    x, out = normal(17, 3, 7002), np.full((3, 7002), np.nan, np.float32)
+    run("cluster_softmax", target, (3,), {"x": x, "out": out})
     e = np.exp(x - x.max(1, keepdims=True))
     np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=1e-5)
 
@@ -146,7 +154,7 @@ CASES: dict[str, Callable[[str], None]] = {
     f.__name__: f
     for f in (
         vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper, gemm_pingpong,
-        gemm_waves, linear, split_k, column_sum,
+        gemm_waves, linear, split_k, column_sum, cluster_softmax,
     )
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from argus.frontend import Options, check, parse
 from argus.ir.text import parse_kernel, print_kernel
 from argus.ir.wellformed import check_tile
 from argus.source import SourceFile
-from tests.conftest import example_runs
+from tests.conftest import example_target
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(ROOT.glob("examples/*.py")) + sorted(ROOT.glob("examples/rejected/*.py"))
@@ -17,8 +17,7 @@ EXAMPLES = sorted(ROOT.glob("examples/*.py")) + sorted(ROOT.glob("examples/rejec
 def kernel_of(path: Path):
     module = parse(SourceFile(path.name, path.read_text()))
     suffix = "_rejected" if path.parent.name == "rejected" else ""
-    options = Options() if example_runs(path.stem, "cpu") else Options(target="gfx942")
-    return check(module, path.stem + suffix, options)
+    return check(module, path.stem + suffix, Options(target=example_target(path.stem)))
 
 
 def test_the_tile_ir_of_a_product_and_of_attention(golden):

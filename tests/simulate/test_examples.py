@@ -16,7 +16,7 @@ from argus.passes import lower
 from argus.simulate import simulate
 from argus.simulate.numeric import round_to
 from argus.source import SourceFile
-from tests.conftest import example_runs
+from tests.conftest import example_runs, example_target
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
@@ -40,8 +40,8 @@ def inputs(name: str) -> tuple[dict[str, NDArray[np.generic] | float], NDArray[n
         case "vector_add":
             x, y = normal(2051), normal(2051)
             return {"x": x, "y": y, "out": np.zeros_like(x)}, x + y
-        case "softmax":
-            x = normal(5, 999)
+        case "softmax" | "cluster_softmax":
+            x = normal(5, 999) if name == "softmax" else normal(2, 7003)
             e = np.exp(x - x.max(1, keepdims=True))
             return {"x": x, "out": np.zeros_like(x)}, e / e.sum(1, keepdims=True)
         case "rmsnorm":
@@ -76,11 +76,11 @@ def bfloat16(values: NDArray[np.float32]) -> NDArray[np.float32]:
     return round_to(values, types.bfloat16)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
-@pytest.mark.parametrize("name", NAMES)
+TARGETS = [(n, t) for n in NAMES for t in ("sm_80", "gfx942", "sm_90a") if t == example_target(n) or t == "gfx942"]
+
+
+@pytest.mark.parametrize(("name", "target"), [(n, t) for n, t in TARGETS if example_runs(n, t)])
 def test_accepted(name: str, target: str) -> None:
-    if not example_runs(name, target):
-        pytest.skip("names another vendor's instructions, or has tiles for its shared memory")
     arguments, expected = inputs(name)
     outcome = simulate(explicit(str(EXAMPLES / f"{name}.py"), name, target), arguments, tags=True)
     assert outcome.ok, [str(v) for v in outcome.violations]
@@ -91,6 +91,7 @@ def test_accepted(name: str, target: str) -> None:
 PROPERTIES = {
     "vector_add": "bounds",
     "softmax": "tags",
+    "cluster_softmax": "races",
     "rmsnorm": "tags",
     "transpose": "races",
     "embedding": "bounds",
@@ -111,7 +112,6 @@ def test_rejected(name: str) -> None:
     if name == "embedding":  # a token that the table does not have, which nothing excludes
         arguments["tokens"] = np.asarray(arguments["tokens"]) + np.int32(3)
     path = EXAMPLES / "rejected" / f"{name}.py"
-    target = "sm_80" if example_runs(name, "sm_80") else "gfx942"
-    outcome = simulate(explicit(str(path), f"{name}_rejected", target), arguments, tags=True)
+    outcome = simulate(explicit(str(path), f"{name}_rejected", example_target(name)), arguments, tags=True)
     assert PROPERTIES[name] in {v.property for v in outcome.violations}, [str(v) for v in outcome.violations]
     assert any(v.statement is not None and v.statement.span.known for v in outcome.violations)
