@@ -17,6 +17,7 @@ from argus.verify.relations import (
     UnionMap,
     UnionSet,
     empty_map,
+    empty_set,
     identifier,
     isl,
     map_parts,
@@ -27,13 +28,13 @@ from argus.verify.terms import (
     Cases,
     Constant,
     Load,
+    Numbers,
     Opaque,
     Parameter,
     Recurrence,
     Reduce,
     Term,
     Via,
-    constant_regions,
 )
 
 IDEMPOTENT = ("maximum", "minimum")
@@ -78,6 +79,9 @@ class Matcher:
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self.numbers = Numbers()
+        self._matched: dict[tuple[int, SpecReduce], tuple[Term, UnionSet]] = {}
+        """By reduction and specification: [instance -> V[...]] that match."""
 
     def as_variables(self, cells: isl.Map) -> UnionMap:
         """{store instance -> V[output coordinates]}."""
@@ -219,6 +223,22 @@ class Matcher:
     # ------------------------------------------------------------------ reductions
 
     def _reduce(self, term: Reduce, spec: SpecReduce, scope: Scope) -> None:
+        """Once for each instance of the term and the values of the variables that its specification uses: many roots
+        share a sum."""
+        used = [i for i, axis in enumerate(scope.axes) if uses(spec, axis)]
+        own = renumbered(spec, {scope.axes[i]: position for position, i in enumerate(used)})
+        assert isinstance(own, SpecReduce)
+        asked = scope.path.range_product(scope.variables.apply_range(_chosen(len(scope.axes), used)))
+        key = (id(term), own)
+        _, matched = self._matched.get(key, (term, empty_set()))
+        roots = asked.range().subtract(matched)
+        if roots.is_empty():
+            return
+        pairs, origin = roots.unwrap(), asked.reverse().intersect_domain(roots).apply_range(scope.origin)
+        self._match_reduction(term, own, Scope(pairs.domain_map(), pairs.range_map(), tuple(range(len(used))), origin))
+        self._matched[key] = (term, matched.union(roots))
+
+    def _match_reduction(self, term: Reduce, spec: SpecReduce, scope: Scope) -> None:
         wanted = isl.UnionMap.from_domain_and_range(scope.roots, self.values(spec))
         self.exactly_once(self.counted(term, spec, scope), wanted, spec.op in IDEMPOTENT, scope)
 
@@ -241,7 +261,7 @@ class Matcher:
     def _contributions(self, term: Reduce, scope: Scope, dtype: DType) -> list[tuple[Scope, UnionMap, Term]]:
         """Contributions that count, as (scope over [root -> instance], {that -> root}, term); partial sums opened."""
         identity = float(REDUCTIONS[term.op](dtype))
-        starts = [r for r, v in constant_regions(term.start, scope.roots, scope.path) if v == identity]
+        starts = [r for r, v in self.numbers.regions(term.start, scope.roots, scope.path) if v == identity]
         unstarted = scope.roots
         for region in starts:
             unstarted = unstarted.subtract(region)
@@ -254,7 +274,7 @@ class Matcher:
                 continue
             up, path = reached.domain_map(), reached.range_map()
             counting = path.domain()
-            for region, value in constant_regions(inner, counting, path):
+            for region, value in self.numbers.regions(inner, counting, path):
                 if value == identity:
                     counting = counting.subtract(region)
                 elif not region.is_empty():
@@ -412,6 +432,12 @@ def append(variables: UnionMap, bound: UnionMap, count: int) -> UnionMap:
     more = f"{dims}, k" if dims else "k"
     flatten = isl.UnionMap(f"{{ [V[{dims}] -> [k]] -> V[{more}] }}")
     return variables.range_product(bound).apply_range(flatten)
+
+
+def _chosen(count: int, used: list[int]) -> UnionMap:
+    """{V[v0, ..., v(count - 1)] -> V[those that are used]}."""
+    names = [f"v{i}" for i in range(count)]
+    return isl.UnionMap(f"{{ V[{', '.join(names)}] -> V[{', '.join(names[i] for i in used)}] }}")
 
 
 def _project(cells: UnionMap, dim: int) -> UnionMap:

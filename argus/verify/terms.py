@@ -297,45 +297,58 @@ def _starts(term: Term) -> bool:
     return isinstance(term.term if isinstance(term, Via) else term, Constant)
 
 
-def constant_regions(term: Term, root: UnionSet, path: UnionMap) -> list[tuple[UnionSet, float]]:
-    """The root instances at which a term is known to be one number. `path`: {root -> instance of the term}."""
-    match term:
-        case Constant(value=value):
-            return [(root, value)]
-        case Via(along=along, term=inner):
-            through = path.apply_range(along)
-            return constant_regions(inner, root.intersect(through.domain()), through)
-        case Cases(parts=parts):
-            found = []
-            for region, inner in parts:
-                here = root.intersect(path.intersect_range(region).domain())
-                found += constant_regions(inner, here, path.intersect_domain(here))
-            return found
-        case Recurrence(term=inner):
-            return constant_regions(inner, root, path)
-        case Reduce(op=op, start=start, parts=parts):
-            return _constant_reduction(op, start, parts, root, path)
-        case Apply(op=op, args=args):
-            return _constant_application(op, [constant_regions(a, root, path) for a in args])
-        case _:
-            return []
+class Numbers:
+    """Where terms are known to be one number; found once for all that asks for a term."""
 
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Term, UnionSet, list[tuple[UnionSet, float]]]] = {}
 
-def _constant_reduction(
-    op: str, start: Term, parts: tuple[tuple[UnionMap, Term], ...], root: UnionSet, path: UnionMap
-) -> list[tuple[UnionSet, float]]:
-    """A reduction is its start value where every contribution is the identity."""
-    identity = float(REDUCTIONS[op](float32))
-    counting = empty_set()
-    for along, term in parts:
-        reached = path.apply_range(along)
-        pairs = reached.wrap()
-        same = empty_set()
-        for region, value in constant_regions(term, pairs, reached.range_map()):
-            if value == identity:
-                same = same.union(region)
-        counting = counting.union(pairs.subtract(same).apply(reached.domain_map()))
-    return [(r.subtract(counting), v) for r, v in constant_regions(start, root, path)]
+    def regions(self, term: Term, root: UnionSet, path: UnionMap) -> list[tuple[UnionSet, float]]:
+        """The root instances at which a term is known to be one number. `path`: {root -> instance of the term}."""
+        if isinstance(term, Constant):
+            return [(root, term.value)]
+        path = path.intersect_domain(root)
+        instances = path.range()
+        found = self._found.get(id(term))
+        if found is None or not instances.is_subset(found[1]):
+            known = instances if found is None else instances.union(found[1])
+            found = self._found[id(term)] = (term, known, self._of(term, known))
+        here = [(path.intersect_range(region).domain(), value) for region, value in found[2]]
+        return [(region, value) for region, value in here if not region.is_empty()]
+
+    def _of(self, term: Term, instances: UnionSet) -> list[tuple[UnionSet, float]]:
+        """Those of a term's own instances."""
+        itself = instances.identity()
+        match term:
+            case Via(along=along, term=inner):
+                along = along.intersect_domain(instances)
+                return self.regions(inner, along.domain(), along)
+            case Cases(parts=parts):
+                cut = ((instances.intersect(region), inner) for region, inner in parts)
+                return [found for here, inner in cut for found in self.regions(inner, here, itself)]
+            case Recurrence(term=inner):
+                return self.regions(inner, instances, itself)
+            case Reduce():
+                return self._reduction(term, instances)
+            case Apply(op=op, args=args):
+                return _constant_application(op, [self.regions(a, instances, itself) for a in args])
+            case _:
+                return []
+
+    def _reduction(self, term: Reduce, instances: UnionSet) -> list[tuple[UnionSet, float]]:
+        """A reduction is its start value where every contribution is the identity."""
+        identity = float(REDUCTIONS[term.op](float32))
+        counting = empty_set()
+        for along, inner in term.parts:
+            reached = along.intersect_domain(instances)
+            pairs = reached.wrap()
+            same = empty_set()
+            for region, value in self.regions(inner, pairs, reached.range_map()):
+                if value == identity:
+                    same = same.union(region)
+            counting = counting.union(pairs.subtract(same).apply(reached.domain_map()))
+        starts = self.regions(term.start, instances, instances.identity())
+        return [(region.subtract(counting), value) for region, value in starts]
 
 
 def _constant_application(op: str, args: list[list[tuple[UnionSet, float]]]) -> list[tuple[UnionSet, float]]:
