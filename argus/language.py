@@ -63,6 +63,7 @@ __all__ = [
     "min",
     "minimum",
     "mma",
+    "named_barrier",
     "next_power_of_2",
     "num_programs",
     "num_threads",
@@ -73,6 +74,7 @@ __all__ = [
     "pipelined",
     "program_id",
     "requires",
+    "role",
     "rsqrt",
     "s_barrier",
     "s_setprio",
@@ -481,6 +483,16 @@ def peer(view: Any, rank: Any) -> Any:
 @_kernel_only
 def barrier(scope: Any = "block") -> Any:
     """All threads of the block meet; with `scope` "cluster" (sm_90a), those of all blocks of the cluster."""
+
+
+@_kernel_only
+def role(function: Any, args: Any = (), num_warps: Any = 4, registers: Any = None) -> Any:
+    """sm_90a: `num_warps` warps run `function(*args)`, with at most `registers` a thread. Roles come last."""
+
+
+@_kernel_only
+def named_barrier(threads: Any) -> Any:
+    """sm_90a: a barrier of roles, for `threads` arrivals a phase. `.sync()` arrives and waits, `.arrive()` goes on."""
 
 
 @_kernel_only

@@ -12,6 +12,7 @@ from argus.frontend.values import (
     Builtin,
     Constant,
     Helper,
+    NamedBarrier,
     Poison,
     Tile,
     TupleValue,
@@ -64,13 +65,13 @@ def check_name(context: Context, target: Target, value: Value) -> None:
     path = dict(context.module.aliases).get(target.id)
     if path in ("argus", "argus.language"):
         context.fail("shadowed-size", f"`{target.id}` is the module `{path}`", target.span, "choose another name")
-    if not isinstance(value, (Constant, Tile, View, TupleValue, Poison)):
+    if not isinstance(value, (Constant, Tile, View, TupleValue, NamedBarrier, Poison)):
         what = "is" if isinstance(value, (Builtin, Helper)) else "gives"
         context.fail(
             "not-assignable",
             f"`{target.id}` cannot be bound to {describe(value)}",
             target.span,
-            "call it where it is used" if what == "is" else "only tiles, views, scalars and constants have names",
+            "call it where it is used" if what == "is" else "tiles, views, scalars, constants and barriers have names",
         )
 
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from argus.diagnostic import Diagnostic, SourceError
-from argus.frontend import arithmetic, calls, clusters, memory, program, specification, statements, tagging, waves
+from argus.frontend import (
+    arithmetic,
+    calls,
+    clusters,
+    memory,
+    program,
+    roles,
+    specification,
+    statements,
+    tagging,
+    waves,
+)
 from argus.frontend.context import CallSite, Context, Frame, Handler, Rejected
 from argus.frontend.inline import inline
 from argus.frontend.options import Options
@@ -42,6 +53,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
     except Rejected:
         raise SourceError(*_sorted(context.diagnostics)) from None
     statements.run(context, function.body)
+    body = roles.finished(context)
     if context.diagnostics:
         raise SourceError(*_sorted(context.diagnostics))
     return Kernel(
@@ -55,7 +67,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
         tuple(context.preconditions),
         tuple(context.shared.values()),
         tuple(context.fragments.values()),
-        tuple(context.body),
+        body,
         group=context.group,
         persistent=context.persistent,
         cluster=context.cluster,
@@ -111,6 +123,7 @@ HANDLERS: dict[str, Handler] = {
     **clusters.HANDLERS,
     **memory.HANDLERS,
     **program.HANDLERS,
+    **roles.HANDLERS,
     **tagging.HANDLERS,
     **specification.HANDLERS,
     **waves.HANDLERS,

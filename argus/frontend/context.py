@@ -12,7 +12,7 @@ from argus.frontend.options import Options
 from argus.frontend.surface import Function, Module
 from argus.frontend.values import Helper, Tile, Value, fragment_tile
 from argus.ir.expr import Expr, LoopVar, Thread
-from argus.ir.nodes import Fragment, If, Precondition, Shared, Stmt
+from argus.ir.nodes import Fragment, If, Precondition, Role, Shared, Stmt
 from argus.ir.target import Target
 from argus.ir.types import DType
 from argus.ir.visit import map_exprs
@@ -120,6 +120,9 @@ class Context:
     persistent: bool = False
     cluster: int = 1
     schedule: str = "cooperative"
+    roles: list[Role] = field(default_factory=list)
+    in_role: bool = False
+    named_barriers: list[Span] = field(default_factory=list)
     preconditions: list[Precondition] = field(default_factory=list)
     natural: set[str] = field(default_factory=set)
     sizes: list[str] = field(default_factory=list)
@@ -174,6 +177,14 @@ class Context:
                 "`al.thread_id()` takes part in a tile, and a tile belongs to the whole block",
                 span,
                 "index by `al.arange(...)`, which is spread over the threads; `al.thread_id()` is for an `if`",
+            )
+        if self.roles and not self.depth:
+            self.fail(
+                "bad-role",
+                "this comes after the roles, which are the last that a kernel does",
+                span,
+                "let a role do it; tags and specifications stand before the first role",
+                notes=(Note("this is the first role", self.roles[0].span),),
             )
         self.body.append(replace(stmt, span=self.at(span)))
 

@@ -34,6 +34,7 @@ from argus.frontend.values import (
     LambdaValue,
     Method,
     ModuleValue,
+    NamedBarrier,
     Poison,
     Tile,
     TupleValue,
@@ -241,6 +242,8 @@ def _attribute(context: Context, node: Attribute) -> Value:
         case View(obj=obj) if name == "dtype":
             return Constant(obj.dtype)
         case View() if name == "stride":
+            return Method(value, name)
+        case NamedBarrier() if name in ("sync", "arrive"):
             return Method(value, name)
         case Tile(shape=shape) if name == "shape":
             return Constant(shape)

@@ -220,6 +220,9 @@ def assume(call: CallSite) -> Value:
 
 
 def loop_range(call: CallSite) -> Value:
+    if call.name == "pipelined" and call.context.in_role:
+        what = "a pipelined loop makes roles of its own, and stands in none"
+        call.context.fail("bad-role", what, call.span, "write `range(...)`, and order its copies yourself")
     stages = arguments.integer(call, "stages", 1) if call.name == "pipelined" else 1
     producers = arguments.integer(call, "producer_warps", 0) if call.name == "pipelined" else 0
     kind = "pipelined" if call.name == "pipelined" else "static"

@@ -158,6 +158,14 @@ class Specified:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedBarrier:
+    """`al.named_barrier(threads)`, the kernel's `index`-th."""
+
+    index: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """The value of a call for its effect."""
 
@@ -180,6 +188,7 @@ Value = Union[
     Range,
     Contents,
     Specified,
+    NamedBarrier,
     Nothing,
     Poison,
 ]
@@ -239,6 +248,8 @@ def describe(value: Value) -> str:
             return "a condition on a tensor's contents"
         case Specified():
             return "a term of a specification"
+        case NamedBarrier():
+            return "a named barrier"
         case Nothing():
             return "nothing"
         case Poison():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from argus.ir.expr import REDUCTIONS, Const, coords
 from argus.ir.nodes import Access, AssertTags, For, Fragment, Kernel, Shared, Spec, Stage, Stmt, Tag
 from argus.ir.types import DType
-from argus.ir.visit import map_accesses, walk
+from argus.ir.visit import map_accesses, rewrite_body, walk
 from argus.layout import AnyLayout, FragmentLayout
 
 
@@ -83,3 +84,17 @@ def names(stmt: Stmt) -> set[str]:
 
     map_accesses(stmt, note)
     return found
+
+
+def renamed(body: tuple[Stmt, ...], copies: Mapping[str, str]) -> tuple[Stmt, ...]:
+    """The same statements on other register tiles: new names by the ones that they have."""
+
+    def access(a: Access) -> Access:
+        return replace(a, obj=copies.get(a.obj, a.obj))
+
+    def change(stmt: Stmt) -> tuple[Stmt, ...]:
+        if isinstance(stmt, Tag):
+            stmt = replace(stmt, obj=copies.get(stmt.obj, stmt.obj))
+        return (map_accesses(stmt, access),)
+
+    return rewrite_body(body, change)

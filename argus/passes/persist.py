@@ -11,9 +11,10 @@ block of its own.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 
 from argus.ir.cluster import reaches_peers
-from argus.ir.nodes import Kernel, Programs, Roles
+from argus.ir.nodes import BarrierArrive, Kernel, Programs, Role, Roles, Stmt
 from argus.ir.visit import walk
 from argus.passes.moves import target_of
 from argus.passes.report import Unfit
@@ -34,6 +35,12 @@ def persist(kernel: Kernel) -> Kernel:
         return replace(kernel, persistent=False, group=group, remarks=(*kernel.remarks, *remarks))
     found = kernel.body[position]
     assert isinstance(found, Roles)
-    roles = tuple(replace(r, body=(Programs(r.body, span=r.span),)) for r in found.roles)
+    roles = tuple(replace(r, body=_in_programs(r)) for r in found.roles)
     body = (*kernel.body[:position], replace(found, roles=roles), *kernel.body[position + 1 :])
     return replace(kernel, body=body)
+
+
+def _in_programs(role: Role) -> tuple[Stmt, ...]:
+    """What a role runs; where it begins with arrivals at named barriers, it is ahead by as many in all programs."""
+    begun = tuple(takewhile(lambda s: isinstance(s, BarrierArrive), role.body))
+    return (*begun, Programs(role.body[len(begun) :], span=role.span))

@@ -8,7 +8,7 @@ from functools import wraps
 
 from argus.ir.nodes import Fragment, Kernel, Role, Roles
 from argus.ir.visit import walk
-from argus.passes.fresh import names
+from argus.passes.fresh import Fresh, names, renamed
 
 Pass = Callable[[Kernel], Kernel]
 
@@ -35,10 +35,11 @@ def by_role(run: Pass) -> Pass:
             mine = tuple(f for f in kernel.fragments if f.name not in elsewhere)
             others = tuple(f for f in kernel.fragments if f.name in elsewhere)
             done = run(replace(kernel, num_warps=role.num_warps, fragments=mine, body=role.body))
-            roles[place] = replace(role, body=done.body)
-            kernel = replace(
-                kernel, shared=done.shared, fragments=(*done.fragments, *others), remarks=done.remarks
-            )
+            own = Fresh(replace(done, fragments=(*done.fragments, *others)))  # new ones may be named like others' tiles
+            copies = {f.name: own.name(f.name) for f in done.fragments if f.name in elsewhere}
+            made = tuple(replace(f, name=copies.get(f.name, f.name)) for f in done.fragments)
+            roles[place] = replace(role, body=renamed(done.body, copies))
+            kernel = replace(kernel, shared=done.shared, fragments=(*made, *others), remarks=done.remarks)
         body = (*kernel.body[:position], replace(found, roles=tuple(roles)), *kernel.body[position + 1 :])
         return replace(kernel, body=body)
 

@@ -16,12 +16,10 @@ group from taking a phase of long ago for its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from argus.ir.expr import Const, LoopVar, op
 from argus.ir.nodes import (
-    Access,
     BarrierArrive,
     BarrierSync,
     For,
@@ -33,13 +31,11 @@ from argus.ir.nodes import (
     Role,
     Roles,
     Stmt,
-    Tag,
 )
 from argus.ir.target import TARGETS
-from argus.ir.visit import map_accesses, rewrite_body
 from argus.ir.visit import walk as statements
 from argus.ir.wellformed_hopper import BUDGET_UNIT, registers_at_first
-from argus.passes.fresh import Fresh, names
+from argus.passes.fresh import Fresh, names, renamed
 from argus.passes.report import Unfit
 
 _GROUPS = 2
@@ -78,7 +74,7 @@ def take_turns(kernel: Kernel) -> Kernel:
     budget = min(_MOST_REGISTERS, spare // (_GROUPS * warps) // BUDGET_UNIT * BUDGET_UNIT)
     groups = []
     for turn in range(_GROUPS):
-        body = computing.body if turn == 0 else _renamed(computing.body, copies)
+        body = computing.body if turn == 0 else renamed(computing.body, copies)
         body = _in_turn(body, first + turn, first + (turn + 1) % _GROUPS, count)
         program = Programs(body, _GROUPS, turn, computing.span)
         begin = (BarrierArrive(first, count, computing.span),) if turn == _GROUPS - 1 else ()
@@ -96,20 +92,6 @@ def _programs(body: tuple[Stmt, ...], role: Role) -> tuple[Stmt, ...]:
 def _fragments(kernel: Kernel, role: Role) -> list[Fragment]:
     used = set().union(*(names(s) for s in statements(role.body)))
     return [f for f in kernel.fragments if f.name in used]
-
-
-def _renamed(body: tuple[Stmt, ...], copies: Mapping[str, str]) -> tuple[Stmt, ...]:
-    """The same statements on register tiles of their own."""
-
-    def access(a: Access) -> Access:
-        return replace(a, obj=copies.get(a.obj, a.obj))
-
-    def change(stmt: Stmt) -> tuple[Stmt, ...]:
-        if isinstance(stmt, Tag):
-            stmt = replace(stmt, obj=copies.get(stmt.obj, stmt.obj))
-        return (map_accesses(stmt, access),)
-
-    return rewrite_body(body, change)
 
 
 def _in_turn(body: tuple[Stmt, ...], own: int, other: int, count: int) -> tuple[Stmt, ...]:

@@ -1,0 +1,109 @@
+"""Roles, explicitly: warps of a block that each run a program of their own, and the named barriers that order them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from argus.diagnostic import Note
+from argus.frontend import arguments
+from argus.frontend.context import CallSite, Context, Handler
+from argus.frontend.expressions import items_of
+from argus.frontend.values import Helper, NamedBarrier, Nothing, Poison, Value, describe
+from argus.ir.instruction import BARRIERS
+from argus.ir.nodes import AssertTags, BarrierArrive, BarrierSync, Role, Roles, Spec, Stmt, Tag
+from argus.ir.visit import rewrite_body
+from argus.ir.wellformed_hopper import BUDGET_UNIT, MAX_BUDGET, MIN_BUDGET
+
+_WARPGROUP = 4
+"""Warps that share a budget of registers; a role begins with a group of its own."""
+_SYNC = BARRIERS["bar.sync"]
+
+
+def role(call: CallSite) -> Value:
+    """Elaborates a helper as the program of the next warps of the block."""
+    context, function = call.context, call.args["function"]
+    context.require_top_level("a role", call.span)
+    if not set(_SYNC.architectures) & set(context.target.architectures):
+        what = f"{context.target.name} has no roles: its warps all run one program"
+        context.fail("bad-role", what, call.span, "compile for sm_90a, or leave the roles to `producer_warps`")
+    early = next((s for s in context.body if not isinstance(s, (Tag, AssertTags, Spec))), None)
+    if early is not None:
+        context.fail(
+            "bad-role",
+            "a kernel of roles does nothing before them: which warps would?",
+            call.span,
+            "let a role do it; views, shared tiles, barriers, sizes and indices may come first",
+            notes=(Note("this is done before the first role", early.span),),
+        )
+    if not isinstance(function, Helper):
+        what = f"a role's program is a function under `@argus.func`, and this is {describe(function)}"
+        context.fail("bad-role", what, call.spans["function"], "write `al.role(load, (x, tile), num_warps=4)`")
+    warps, registers = arguments.integer(call, "num_warps", 1), _budget(call)
+    first = sum(_whole(r) for r in context.roles)
+    items, outer = items_of(call.args["args"]), context.num_warps
+    given = items if items is not None else (call.args["args"],)
+    name = context.unique(function.function.name)
+    context.num_warps, context.in_role = warps, True
+    try:
+        with context.block() as body:
+            result = context.inline(context, function, given, {}, call.span)
+    finally:
+        context.num_warps, context.in_role = outer, False
+    if not isinstance(result, (Nothing, Poison)):
+        what = f"a role returns nothing, and `{name}` returns {describe(result)}"
+        context.fail("bad-role", what, call.span, "store its results: `al.store(...)`")
+    context.roles.append(Role(name, first, warps, registers, tuple(body), context.at(call.span)))
+    return Nothing()
+
+
+def _budget(call: CallSite) -> int | None:
+    if not arguments.given(call, "registers"):
+        return None
+    registers = arguments.integer(call, "registers", 1)
+    if registers % BUDGET_UNIT or not MIN_BUDGET <= registers <= MAX_BUDGET:
+        what = f"a thread cannot have {registers} registers"
+        help = f"use a multiple of {BUDGET_UNIT} from {MIN_BUDGET} to {MAX_BUDGET}"
+        call.context.fail("bad-role", what, call.spans["registers"], help)
+    return registers
+
+
+def _whole(role: Role) -> int:
+    """Warps of the role's warpgroups."""
+    return -(-role.num_warps // _WARPGROUP) * _WARPGROUP
+
+
+def named_barrier(call: CallSite) -> Value:
+    """A barrier for some of the roles; its number is given out when they are known."""
+    context, threads = call.context, arguments.integer(call, "threads", 1)
+    context.require_top_level("a named barrier", call.span)
+    if threads % _SYNC.unit:
+        what = f"a named barrier counts whole warps, and {threads} threads are none"
+        help = f"add up the threads of all roles that come to it: a multiple of {_SYNC.unit}"
+        context.fail("bad-barrier", what, call.spans["threads"], help)
+    context.named_barriers.append(context.at(call.span))
+    return NamedBarrier(len(context.named_barriers) - 1, threads)
+
+
+def finished(context: Context) -> tuple[Stmt, ...]:
+    """The kernel's statements, its roles with their barriers' numbers; notes what does not fit together."""
+    roles = tuple(context.roles)
+    if not roles:
+        return tuple(context.body)
+    total = sum(r.num_warps if r is roles[-1] and r.registers is None else _whole(r) for r in roles)
+    if total != context.num_warps:
+        what = f"the roles take {total} warps, each beginning with a group of {_WARPGROUP}, and the kernel has"
+        help = f"write `@argus.kernel(num_warps={total})`"
+        context.error("bad-role", f"{what} {context.num_warps}", roles[0].span, help)
+    first = 1 + len(roles)  # the block has barrier 0, and every role one of its own
+    for late in context.named_barriers[_SYNC.barriers - first :]:
+        what = f"there are {_SYNC.barriers} barriers: one of the block, one of each role, and"
+        context.error("bad-barrier", f"{what} {_SYNC.barriers - first} others", late, "let roles share one")
+
+    def number(stmt: Stmt) -> tuple[Stmt, ...] | None:
+        return (replace(stmt, number=stmt.number + first),) if isinstance(stmt, BarrierSync | BarrierArrive) else None
+
+    numbered = tuple(replace(r, body=rewrite_body(r.body, number)) for r in roles)
+    return (*context.body, Roles(numbered, roles[0].span))
+
+
+HANDLERS: dict[str, Handler] = {"role": role, "named_barrier": named_barrier}
