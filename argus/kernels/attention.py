@@ -100,7 +100,7 @@ def attention_forward(
     # quarter of the 132 multiprocessors: four blocks of rows of these heads are a round of programs, and rounds that go
     # back and forth come out even within the group.
     if CAUSAL:
-        head, batch, block = al.grid(H, B, al.cdiv(M, BLOCK_M), group=HEADS, persistent=True)
+        head, batch, block = al.grid(H, B, al.cdiv(M, BLOCK_M), group=HEADS, persistent=True, schedule=SCHEDULE)
         m0 = (al.num_programs(2) - 1 - block) * BLOCK_M
         ends = al.minimum(m0 + al.arange(BLOCK_M) + (N - M) + 1, N)
         whole = al.minimum(m0 + (N - M) + 1, N)

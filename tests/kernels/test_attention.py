@@ -36,7 +36,8 @@ SIZES = [
 
 
 SQUARE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8}
-HOPPER = {64: {"BLOCK_M": 192, "BLOCK_N": 128, "num_warps": 12}, 128: SQUARE}
+TALL = {"BLOCK_M": 192, "BLOCK_N": 128, "num_warps": 12, "HEADS": 66, "SCHEDULE": "cooperative"}
+HOPPER = {64: TALL, 128: SQUARE}
 ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "VALUES": False, "num_warps": 4}
 
 
@@ -155,7 +156,7 @@ def test_wrong_arguments_are_refused(change: dict[str, Any], message: str) -> No
 
 def test_tiles_of_short_and_long_sequences() -> None:
     assert hopper_tiles(64, 1024) == hopper_tiles(128, 16384) == SQUARE | {"STAGES": 2}
-    assert hopper_tiles(64, 4096) == HOPPER[64] | {"STAGES": 2, "HEADS": 66}
+    assert hopper_tiles(64, 4096) == TALL | {"STAGES": 2}
 
 
 @pytest.mark.slow
