@@ -54,7 +54,7 @@ ELSEWHERE = {
     ("layernorm_held_rows", "gfx942"): "unknown-instruction",
     ("add_layernorm_held_rows", "gfx942"): "unknown-instruction",
     **{("gemm_waves", target): "unknown-instruction" for target in ("cpu", "sm_80", "sm_90a")},
-    **{("cluster_softmax", target): "no-cluster" for target in ("cpu", "sm_80", "gfx942")},
+    **{("cluster_softmax", target): "no-cluster" for target in ("sm_80", "gfx942")},
     ("attention_forward", "gfx942"): "shared-memory",
 }
 """Kernels that name what only some targets have, and what they are told on the others."""
