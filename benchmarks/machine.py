@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 
 import argus
-from argus.backend.fingerprint import tree_digest
 
 _DIGITS = 12
+_CODE = (".py", ".h", ".lark", ".json")
+_LINKED = ("errors", "examples")
 
 
 def machine() -> dict[str, str]:
@@ -30,10 +32,10 @@ def machine() -> dict[str, str]:
 
 
 def sources() -> dict[str, str]:
-    """What was measured: "sources", the digest of the package's files, the same wherever they lie. In a checkout
-    "commit" as well, with "-dirty" where files differ from it."""
+    """What was measured: "sources", the digest of the package's code, the same wherever it lies. In a checkout "commit"
+    as well, with "-dirty" where files differ from it."""
     package = Path(argus.__file__).parent
-    found = {"sources": tree_digest(package)[:_DIGITS]}
+    found = {"sources": digest(package)[:_DIGITS]}
     if not (package.parent / ".git").exists():  # else the checkout would be that of whoever installed the package
         return found
     command = ["git", "-C", str(package), "describe", "--always", "--dirty", f"--abbrev={_DIGITS}", "--exclude=*"]
@@ -42,6 +44,16 @@ def sources() -> dict[str, str]:
     except (OSError, subprocess.CalledProcessError):
         return found
     return found | {"commit": done.stdout.strip()}
+
+
+def digest(package: Path) -> str:
+    """SHA-256 over names and contents of all code below a folder; without pages and examples, which may be links."""
+    found = sha256()
+    for file in sorted(f for f in package.rglob("*") if f.suffix in _CODE and f.is_file()):
+        name = file.relative_to(package)
+        if name.parts[0] not in _LINKED:
+            found.update(f"{name.as_posix()}\0{sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return found.hexdigest()
 
 
 def _processor() -> str:

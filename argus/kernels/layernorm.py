@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, dtype_of, longest, matrix, same_shape, spread, vector
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, dtype_of, longest, matrix, same_shape, shaped, spread, vector
 from argus.runtime.device import target_of
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def layernorm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: fl
         layernorm_held_rows(rows, weight, bias, out, eps, **types, **_held(rows))
     else:
         layernorm_long_rows(rows, weight, bias, out, eps, **types, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
-    return out.view(x.shape)
+    return shaped(out, x)
 
 
 def add_layernorm(
@@ -300,7 +300,7 @@ def add_layernorm(
         add_layernorm_rows(rows, added, weight, bias, out, total, eps, **constants)
     else:
         add_layernorm_held_rows(rows, added, weight, bias, out, total, eps, **types, **_held(rows, added))
-    return out.view(x.shape), total.view(x.shape)
+    return shaped(out, x), shaped(total, x)
 
 
 def _held(*matrices: torch.Tensor) -> dict[str, int | str | None]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, spread
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, shaped, spread
 
 if TYPE_CHECKING:
     import torch
@@ -89,4 +89,4 @@ def quantize(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     else:
         s = spread(rows.shape[1], dtype.bytes)
         quantize_rows(rows, values, scale, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
-    return values.view(x.shape), scale.view(*x.shape[:-1], 1)
+    return shaped(values, x), scale.view(*x.shape[:-1], 1)

@@ -6,17 +6,21 @@ reduction into parts that blocks work on side by side; their results are reduced
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from math import prod
 from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
+from argus.backend.launch.plan import Plan
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.types import DTYPES, float32
+from argus.kernels.matmul import Call
 from argus.kernels.rows import dtype_of, spread
+from argus.runtime.executable import TENSOR
+from argus.runtime.reader import Prepared, Site
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +33,7 @@ _LEAST = 8192  # elements of a part: one turn of a block
 _LONGEST = 8192  # elements of a row at a time
 _COLUMNS = 256  # at a time, and twice as many where there are so many that nothing is cut
 _JOINED = 16  # columns that a block of the second call joins
+_MOST_READY = 4096  # prepared calls that are kept
 _VECTOR = 8  # elements: 16 bytes of a 16-bit type
 
 
@@ -144,56 +149,147 @@ def join_parts(
     al.store(out[a, cols], result.to(OUT), mask=cols < B)
 
 
-def reduce(x: torch.Tensor, op: str, dim: int | None = None, keepdim: bool = False) -> torch.Tensor:
-    """The "sum", "mean" or "max" of a float32, float16 or bfloat16 tensor along `dim`, or of all of it, in its dtype.
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A prepared reduction. `first` takes x, what `allocate` gives, and `factor`.
 
-    NaN propagates. Elements are added in float32, in an order that depends on the shape alone. No gradient.
-    Raises LaunchError: "reduction-argument" for another operation, a dimension that x has not, and for the maximum of
-    no elements.
+    With `join` it takes x, what `parts` gives, and 1, and `join` the parts, the rest of x, `rest` bytes behind its
+    beginning (None: there is none), the result, and `factor`.
     """
+
+    allocate: Callable[[], torch.Tensor]
+    first: Plan
+    factor: float
+    parts: Callable[[], torch.Tensor] | None = None
+    join: Plan | None = None
+    rest: int | None = None
+
+
+class Reduce:
+    """`reduce(x, op)`: see `__call__`. Keeps what it prepared, by shape, strides, dtype, alignment and device."""
+
+    def __init__(self) -> None:
+        self._ready: dict[Hashable, Prepared[Ready | None]] = {}
+        self._sites: dict[Hashable, Site[Ready | None]] = {}
+
+    def __call__(self, x: torch.Tensor, op: str, dim: int | None = None, keepdim: bool = False) -> torch.Tensor:
+        """The "sum", "mean" or "max" along `dim`, or of all, of a float32, float16 or bfloat16 tensor, in its dtype.
+
+        NaN propagates. Elements are added in float32, in an order that depends on the shape alone. No gradient.
+        Raises LaunchError: "reduction-argument" for another operation, a dimension that x has not, and for the maximum
+        of no elements.
+        """
+        way = (op, dim, keepdim)
+        site = self._sites.get(way)
+        if site is None:
+            site = self._sites[way] = Site((TENSOR,), way, {}, self._ready)
+        ready, (at,), key = site.read(x)
+        if key is not None:
+            if ready is None:
+                ready = Prepared(_prepared(x, op, dim, keepdim))
+                if len(self._ready) >= _MOST_READY:
+                    self._ready.clear()
+                self._ready[key] = ready
+            site.settle(ready, (x,), (at,))
+            ready = ready.plan
+        if ready is None:
+            return _reduced(x, op, dim, keepdim)
+        out: torch.Tensor = ready.allocate()
+        if ready.parts is None or ready.join is None:
+            ready.first.run((at, out.data_ptr(), ready.factor))
+            return out
+        parts = ready.parts()
+        ready.first.run((at, parts.data_ptr(), 1.0))
+        ready.join.run((parts.data_ptr(), at + ready.rest if ready.rest else 0, out.data_ptr(), ready.factor))
+        return out
+
+
+reduce = Reduce()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A reduction of `x` `[A, R]` or `[A, R, B]` to `out` `[A, 1]` or `[A, 1, B]`, whose shape is then `shape`."""
+
+    x: torch.Tensor
+    out: torch.Tensor
+    factor: float
+    constants: Mapping[str, object]
+    shape: tuple[int, ...]
+
+
+def _problem_of(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Problem:
+    """What is asked for, checked. Raises LaunchError."""
     dtype = dtype_of("x", x)
     if op not in OPERATIONS:
-        raise _problem(f"there is no reduction `{op}`", f"write one of {', '.join(OPERATIONS)}")
+        raise _wrong(f"there is no reduction `{op}`", f"write one of {', '.join(OPERATIONS)}")
     if dim is not None and not -x.ndim <= dim < x.ndim:
-        raise _problem(f"a tensor of {x.ndim} dimensions has no dimension {dim}", "count from 0, or from -1 down")
+        raise _wrong(f"a tensor of {x.ndim} dimensions has no dimension {dim}", "count from 0, or from -1 down")
     axis = None if dim is None else dim % x.ndim
     before, length, after = (
         (1, x.numel(), 1) if axis is None else (prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :]))
     )
     if op == "max" and not length:
-        raise _problem("the maximum of no elements is not defined", "leave empty tensors out")
+        raise _wrong("the maximum of no elements is not defined", "leave empty tensors out")
     view = x.reshape(before, length, *((after,) if after != 1 else ()))
     view = view if view.stride(-1) == 1 or view.shape[-1] < 2 else view.contiguous()
     factor = 1.0 if op != "mean" else 1 / length if length else float("nan")
-    out = x.new_empty(before, 1, *view.shape[2:])
-    constants: dict[str, object] = {"OP": "max" if op == "max" else "sum", "DTYPE": dtype}
-    if before <= _MOST_BLOCKS or view.ndim == 2:
-        _reduce(view, out, factor, constants)
-    else:
-        for some, results in zip(*(torch.split(t, _MOST_BLOCKS) for t in (view, out)), strict=True):
-            _reduce(some, results, factor, constants)
     kept = (1,) if keepdim else ()
-    return out.view(kept * x.ndim if axis is None else (*x.shape[:axis], *kept, *x.shape[axis + 1 :]))
+    shape = kept * x.ndim if axis is None else (*x.shape[:axis], *kept, *x.shape[axis + 1 :])
+    constants = {"OP": "max" if op == "max" else "sum", "DTYPE": dtype}
+    return Problem(view, x.new_empty(before, 1, *view.shape[2:]), factor, constants, shape)
 
 
-def _reduce(x: torch.Tensor, out: torch.Tensor, factor: float, constants: Mapping[str, object]) -> None:
-    """Reduces `x` `[A, R]` or `[A, R, B]` to `out` `[A, 1]` or `[A, 1, B]`."""
+def _reduced(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> torch.Tensor:
+    """The reduction, nothing of it prepared."""
+    problem = _problem_of(x, op, dim, keepdim)
+    step = _MOST_BLOCKS if problem.x.ndim == 3 else max(1, len(problem.x))
+    for start in range(0, max(1, len(problem.x)), step):
+        some, results = (t[start : start + step] for t in (problem.x, problem.out))
+        for call in _calls(replace(problem, x=some, out=results)):
+            call.kernel(*call.arguments, **call.constants)
+    return problem.out.view(problem.shape)
+
+
+def _prepared(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Ready | None:
+    """None where x has to be copied first, is empty, or has more matrices than one launch takes."""
     import torch
 
-    kernel, cut = (reduce_last, along_rows(*x.shape)) if x.ndim == 2 else (reduce_inner, across_rows(*x.shape))
+    problem = _problem_of(x, op, dim, keepdim)
+    view = problem.x
+    if not x.numel() or view.data_ptr() != x.data_ptr() or (view.ndim == 3 and len(view) > _MOST_BLOCKS):
+        return None
+    calls = _calls(problem)
+    plans = [call.kernel.prepare(*call.arguments, **call.constants) for call in calls]
+    allocate = partial(torch.empty, problem.shape, dtype=x.dtype, device=x.device)
+    if len(plans) == 1:
+        return Ready(allocate, plans[0], problem.factor)
+    (_, parts, _), (_, rest, _, _) = (call.arguments for call in calls)
+    offset = rest.data_ptr() - view.data_ptr() if rest.numel() else None
+    room = partial(torch.empty, parts.shape, dtype=parts.dtype, device=x.device)
+    return Ready(allocate, plans[0], problem.factor, room, plans[1], offset)
+
+
+def _calls(problem: Problem) -> tuple[Call, ...]:
+    """One call, or one for each part and one that joins the parts."""
+    import torch
+
+    x, out, factor, constants = problem.x, problem.out, problem.factor, problem.constants
+    rows = x.ndim == 2
+    kernel, cut = (reduce_last, along_rows(*x.shape)) if rows else (reduce_inner, across_rows(*x.shape, x.itemsize))
     dtype = DTYPES[str(out.dtype).removeprefix("torch.")]
+    of_part = {**constants, **cut.constants, "num_warps": cut.warps}
     if cut.parts == 1:
-        kernel(x.unsqueeze(1), out, factor, **constants, OUT=dtype, **cut.constants, num_warps=cut.warps)
-        return
+        return (Call(kernel, (x.unsqueeze(1), out, factor), {**of_part, "OUT": dtype}),)
     whole = cut.parts * cut.length
     even, rest = x[:, :whole].reshape(len(x), cut.parts, cut.length, *x.shape[2:]), x[:, whole:]
     parts = x.new_empty(len(x), cut.parts, *x.shape[2:], dtype=torch.float32)
-    kernel(even, parts, 1.0, **constants, OUT=float32, **cut.constants, num_warps=cut.warps)
-    if x.ndim == 2:
+    first = Call(kernel, (even, parts, 1.0), {**of_part, "OUT": float32})
+    if rows:
         parts, rest, out = parts.unsqueeze(2), rest.unsqueeze(2), out.unsqueeze(2)
     block = min(_JOINED, _power(parts.shape[2]))
-    join = {"ROWS": 1024 // block, "BLOCK": block, "num_warps": 8}
-    join_parts(parts, rest, out[:, 0], factor, **constants, OUT=dtype, **join)
+    join = {**constants, "OUT": dtype, "ROWS": 1024 // block, "BLOCK": block, "num_warps": 8}
+    return first, Call(join_parts, (parts, rest, out[:, 0], factor), join)
 
 
 @dataclass(frozen=True)
@@ -218,12 +314,13 @@ def along_rows(rows: int, length: int) -> Cut:
 
 
 @lru_cache(maxsize=4096)
-def across_rows(tensors: int, length: int, columns: int) -> Cut:
-    """For matrices of `length` rows, each of `columns` elements."""
-    width = _COLUMNS if tensors * columns < 2 * _COLUMNS * _BLOCKS else 2 * _COLUMNS
+def across_rows(tensors: int, length: int, columns: int, itemsize: int) -> Cut:
+    """For matrices of `length` rows, each of `columns` elements of `itemsize` bytes."""
+    most = _BLOCKS * 2 // max(2, itemsize)  # larger elements take more registers: fewer blocks run at once
+    width = _COLUMNS if tensors * columns < 2 * _COLUMNS * most else 2 * _COLUMNS
     block = max(_VECTOR, min(width, _power(columns)))
     blocks = max(1, tensors * -(-columns // block))
-    parts = max(1, min(_BLOCKS // blocks, length * block // _LEAST))
+    parts = max(1, min(most // blocks, length * block // _LEAST))
     return Cut(parts, length // parts, {"EACH": 8, "ROWS": 1024 // block, "BLOCK": block}, 4)
 
 
@@ -231,5 +328,5 @@ def _power(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
-def _problem(message: str, help: str) -> LaunchError:
+def _wrong(message: str, help: str) -> LaunchError:
     return LaunchError(Diagnostic("reduction-argument", message, property="launch", help=help))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, same_shape, spread
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, same_shape, shaped, spread
 
 if TYPE_CHECKING:
     import torch
@@ -85,4 +85,4 @@ def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.T
     else:
         s = spread(rows.shape[1], dtype.bytes)
         rmsnorm_rows(rows, weight, out, eps, **types, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
-    return out.view(x.shape)
+    return shaped(out, x)

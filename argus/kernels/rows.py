@@ -89,6 +89,11 @@ def matrix(x: torch.Tensor) -> torch.Tensor:
     return rows if rows.shape[1] < 2 or rows.stride(1) == 1 else rows.contiguous()
 
 
+def shaped(rows: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Rows as `matrix` makes them of `x`, in the shape of `x` again."""
+    return rows if x.ndim == 2 else rows.view(x.shape)
+
+
 def vector(rows: torch.Tensor) -> int:
     """The most elements, up to 16 bytes, that can be moved at once from every such place of `rows`."""
     size = rows.element_size()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.kernels.rows import dtype_of, matrix, same_shape, tiled
+from argus.kernels.rows import dtype_of, matrix, same_shape, shaped, tiled
 
 if TYPE_CHECKING:
     import torch
@@ -58,4 +58,4 @@ def silu_mul(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     dtype_of("up", up, (dtype.name,))
     out, s = rows.new_empty(rows.shape), tiled(rows.shape[1], rows.element_size())
     silu_mul_tiles(rows, matrix(up), out, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
-    return out.view(gate.shape)
+    return shaped(out, gate)

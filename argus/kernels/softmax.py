@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, spread
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, shaped, spread
 
 if TYPE_CHECKING:
     import torch
@@ -76,4 +76,4 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     else:
         s = spread(rows.shape[1], dtype.bytes)
         softmax_rows(rows, out, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
-    return out.view(x.shape)
+    return shaped(out, x)

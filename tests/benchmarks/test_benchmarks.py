@@ -11,7 +11,7 @@ import pytest
 
 from argus.diagnostic import Diagnostic, LaunchError
 from benchmarks import cold, gemm, measure, verify
-from benchmarks.machine import machine, sources
+from benchmarks.machine import digest, machine, sources
 from benchmarks.table import Results, show
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +32,22 @@ def test_a_table_goes_to_the_terminal_and_to_json(tmp_path: Path, capsys: pytest
     assert written["rows"] == rows and written["summary"] == {"the mean": 3.5}
     assert written["machine"] == machine()
     assert written["argus"] == sources() and re.fullmatch(r"[0-9a-f]{12}", written["argus"]["sources"])
+
+
+def test_the_digest_of_the_sources_is_that_of_their_copy(tmp_path: Path) -> None:
+    there, copied = tmp_path / "there", tmp_path / "copied"
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "page.py").write_text("page")
+    (there / "inner").mkdir(parents=True)
+    (there / "a.py").write_text("a = 1")
+    (there / "inner" / "b.h").write_text("int b;")
+    (there / "errors").symlink_to(tmp_path / "pages")
+    shutil.copytree(there, copied)
+    (copied / "__pycache__").mkdir()
+    (copied / "__pycache__" / "a.pyc").write_bytes(b"1")
+    assert digest(there) == digest(copied)
+    (copied / "inner" / "b.h").write_text("int c;")
+    assert digest(there) != digest(copied)
 
 
 def test_launch_measures_what_needs_no_gpu(require_tool: Any) -> None:

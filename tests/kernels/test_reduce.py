@@ -82,3 +82,22 @@ def test_proved(target: str, op: str) -> None:
     assert_proved("reduce", "reduce_inner", target, OP=op, ROWS=128, BLOCK=8, alignment=2)
     assert_proved("reduce", "join_parts", target, OP=op)
     assert_proved("reduce", "join_parts", target, OP=op, DTYPE="float32", ROWS=1024, BLOCK=1, alignment=4, num_warps=8)
+
+
+def test_prepared_calls_follow_the_tensor(device: str) -> None:
+    """Later calls of a shape run what the first prepared: on other data, elsewhere, and after other shapes."""
+    room = random(3, 20002, device=device)
+    for _ in range(2):
+        for x in (room, room[:, 1:], room[:, :20000], room[1:, 1:], room.t(), room[:, ::2], room[:0]):
+            for dim in (0, 1, None):
+                for keepdim in (False, True):
+                    close(reduce(x, "sum", dim, keepdim), exact(x, "sum", dim, keepdim), x.numel())
+        room += 1
+
+
+def test_what_could_not_be_prepared_is_still_refused(device: str) -> None:
+    x = random(4, 8, device=device)
+    for other in (torch._neg_view(x), x.to(torch.float64), x.to(torch.int32)):
+        reduce(x, "sum", 1)
+        with pytest.raises(LaunchError):
+            reduce(other, "sum", 1)
