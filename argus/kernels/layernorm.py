@@ -58,6 +58,28 @@ def normalised(values, live, N, eps):
     return centred * al.rsqrt(variance + eps)
 
 
+@argus.func
+def waiting(held, added, part, cols):
+    """Elements of a row that waits in shared memory, in parts; of two rows, of their sum."""
+    if added is None:
+        values = al.load(held[part, cols]).to(al.float32)
+    else:
+        values = al.load(held[part, cols]).to(al.float32) + al.load(added[part, cols]).to(al.float32)
+    return values
+
+
+@argus.func
+def inverse_deviation(held, added, mean, N, eps, BLOCK):
+    """1 / sqrt(variance + eps) of such a row of N elements, BLOCK in a part."""
+    cols = al.arange(BLOCK)
+    squares = al.zeros((BLOCK,), al.float32)
+    for part in range(al.cdiv(N, BLOCK)):
+        values = waiting(held, added, part, cols)
+        centred = al.where(part * BLOCK + cols < N, values - mean, 0.0)
+        squares += centred * centred
+    return al.rsqrt(al.sum(squares) / N.to(al.float32) + eps)
+
+
 @argus.kernel
 def layernorm_rows(
     x: al.Tensor[DTYPE, "M N"],
@@ -114,15 +136,10 @@ def layernorm_held_rows(
     for part in range(al.cdiv(N, BLOCK)):
         total += al.load(held[part, cols], mask=part * BLOCK + cols < N).to(al.float32)
     mean = al.sum(total) / N.to(al.float32)
-    squares = al.zeros((BLOCK,), al.float32)
-    for part in range(al.cdiv(N, BLOCK)):
-        values = al.load(held[part, cols]).to(al.float32)
-        centred = al.where(part * BLOCK + cols < N, values - mean, 0.0)
-        squares += centred * centred
-    inverse = al.rsqrt(al.sum(squares) / N.to(al.float32) + eps)
+    inverse = inverse_deviation(held, None, mean, N, eps, BLOCK)
     for part in range(al.cdiv(N, BLOCK)):
         places = part * BLOCK + cols
-        values = al.load(held[part, cols]).to(al.float32)
+        values = waiting(held, None, part, cols)
         scale = al.load(weight[places], mask=places < N).to(al.float32)
         shift = al.load(bias[places], mask=places < N).to(al.float32)
         al.store(out[row, places], ((values - mean) * inverse * scale + shift).to(DTYPE), mask=places < N)
@@ -243,19 +260,14 @@ def add_layernorm_held_rows(
     sums = al.zeros((BLOCK,), al.float32)
     for part in range(al.cdiv(N, BLOCK)):
         places = part * BLOCK + cols
-        values = al.load(held[part, cols]).to(al.float32) + al.load(added[part, cols]).to(al.float32)
+        values = waiting(held, added, part, cols)
         al.store(total[row, places], values.to(DTYPE), mask=places < N)
         sums += al.where(places < N, values, 0.0)
     mean = al.sum(sums) / N.to(al.float32)
-    squares = al.zeros((BLOCK,), al.float32)
-    for part in range(al.cdiv(N, BLOCK)):
-        values = al.load(held[part, cols]).to(al.float32) + al.load(added[part, cols]).to(al.float32)
-        centred = al.where(part * BLOCK + cols < N, values - mean, 0.0)
-        squares += centred * centred
-    inverse = al.rsqrt(al.sum(squares) / N.to(al.float32) + eps)
+    inverse = inverse_deviation(held, added, mean, N, eps, BLOCK)
     for part in range(al.cdiv(N, BLOCK)):
         places = part * BLOCK + cols
-        values = al.load(held[part, cols]).to(al.float32) + al.load(added[part, cols]).to(al.float32)
+        values = waiting(held, added, part, cols)
         scale = al.load(weight[places], mask=places < N).to(al.float32)
         shift = al.load(bias[places], mask=places < N).to(al.float32)
         al.store(out[row, places], ((values - mean) * inverse * scale + shift).to(DTYPE), mask=places < N)
