@@ -13,8 +13,8 @@ from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, Situation, gri
 from argus.runtime.reader import Prepared, Site
 
 _MAX_PLANS = 4096
-"""Prepared launches that a kernel keeps, about two kilobytes each and one more for each tensor map; beyond that number,
-all are prepared anew."""
+"""Prepared launches that a kernel keeps, about two kilobytes each, and for each tensor map one more for every eight
+addresses; beyond that number, all are prepared anew."""
 
 ComputedGrid = Callable[[dict[str, object]], "Grid | int"]
 

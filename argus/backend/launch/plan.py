@@ -17,8 +17,9 @@ _SLOT = 8
 
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # CUDA driver API, CUtensorMap
 
-_ADDRESSES = 8
-"""Addresses whose tensor maps a launch keeps, for each map: 128 bytes each."""
+_ADDRESSES, _AT_ONCE = 256, 8
+"""Addresses whose tensor maps a launch keeps, for each map, and how many it finds room for at once: 128 bytes each. The
+layers of a model are calls of one launch, each with weights of its own."""
 
 Arguments = ctypes.Array[ctypes.c_void_p]
 """Pointers to the values of the entry point's arguments, in its order: what CUDA calls kernelParams."""
@@ -115,15 +116,13 @@ class Plan:
 class _Map:
     """The tensor map of one argument, written again only for an address that is not among the last few."""
 
-    __slots__ = ("_arguments", "_encode", "_free", "_places", "_room", "_slot", "address", "position")
+    __slots__ = ("_arguments", "_encode", "_free", "_places", "_rooms", "_slot", "address", "position")
 
     def __init__(self, signature: Signature, tensor: Described, encode: Encode, arguments: Arguments) -> None:
         self._encode, self._arguments = encode, arguments
         self._slot = next(i for i, slot in enumerate(signature.slots) if slot.name == tensor.argument)
-        self._room = ctypes.create_string_buffer(_ADDRESSES * _MAP_BYTES + _MAP_ALIGNMENT)
-        first = ctypes.addressof(self._room)
-        first += -first % _MAP_ALIGNMENT
-        self._free = [first + _MAP_BYTES * i for i in range(_ADDRESSES)]
+        self._rooms: list[ctypes.Array[ctypes.c_char]] = []
+        self._free: list[int] = []
         self._places: dict[int, int] = {}  # of the map, by the tensor's address; the one used last is at the end
         self.position, self.address = tensor.position, -1
 
@@ -132,11 +131,21 @@ class _Map:
         place = self._places.pop(address, None)
         if place is None:
             if not self._free:
-                self._free.append(self._places.pop(next(iter(self._places))))
+                self._make_room()
             self._encode(address, self._free[-1])
             place = self._free.pop()
         self._places[address] = self._arguments[self._slot] = place
         self.address = address
+
+    def _make_room(self) -> None:
+        if len(self._places) >= _ADDRESSES:
+            self._free.append(self._places.pop(next(iter(self._places))))
+            return
+        room = ctypes.create_string_buffer(_AT_ONCE * _MAP_BYTES + _MAP_ALIGNMENT)
+        self._rooms.append(room)
+        first = ctypes.addressof(room)
+        first += -first % _MAP_ALIGNMENT
+        self._free += [first + _MAP_BYTES * i for i in range(_AT_ONCE)]
 
 
 def _arguments(signature: Signature, binding: Binding) -> tuple[ctypes.Array[ctypes.c_char], Arguments]:

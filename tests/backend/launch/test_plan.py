@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from argus.backend.launch import plan as module
 from argus.backend.launch.array import array
 from argus.backend.launch.bind import Described, bind
 from argus.backend.launch.plan import Arguments, Encode, Plan
@@ -269,7 +270,18 @@ def test_maps_are_encoded_once_for_an_address() -> None:
     ]
 
 
-def test_the_address_unused_for_longest_is_forgotten() -> None:
+def test_maps_of_a_model_s_layers_are_kept() -> None:
+    (tensors,), recorder = bulk_operands(), Recorder(BULK)
+    p = plan(tensors, recorder)
+    for _ in range(3):
+        for layer in range(100):
+            p.run(((1 << 20) + (layer << 16), *values(tensors)[1:]))
+            assert recorder.calls[-1]["a_map0"] == (1 << 20) + (layer << 16)
+    assert len(recorder.encoded) == 100 + 1  # b's is one
+
+
+def test_the_address_unused_for_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ADDRESSES", 8)
     (tensors,), recorder = bulk_operands(), Recorder(BULK)
     p = plan(tensors, recorder)
     base, others = 1 << 20, values(tensors)[1:]
