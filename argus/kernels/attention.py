@@ -29,17 +29,15 @@ blocks of keys the first products and the last ones weigh more, and so do rows t
 
 
 @argus.func
-def weigh(s, top, total, scale):
-    """Softmax weights `[rows, keys]` of the scores `s` relative to the new row maxima, in base 2.
+def raise_top(s, top, scale):
+    """The row maxima with the scores `s` `[rows, keys]`, `top` being those before; what is added to scaled exponents
+    of base 2 to make them relative to the new maxima; and the factor by which everything summed before shrinks.
 
-    Returns them, the new maxima and sums, and the factor by which everything summed before shrinks. Rows that have
-    seen no key yet keep the maximum -inf, the sum 0, and weights of 0.
+    Rows that have seen no key yet keep the maximum -inf: their weights are 0, and so is the factor.
     """
     new = al.maximum(top, al.max(s, axis=1))
     shift = al.where(new == NEVER, 0.0, -new * scale)
-    shrink = al.exp2(al.fma(top, scale, shift))
-    w = al.exp2(al.fma(s, scale, shift[:, None]))
-    return w, new, total * shrink + al.sum(w, axis=1), shrink
+    return new, shift, al.exp2(al.fma(top, scale, shift))
 
 
 @argus.kernel(num_warps=8)
@@ -135,10 +133,12 @@ def attention_forward(
             acc = al.mma(p, al.trans(vt), acc)
         if whole < n0 + BLOCK_N:
             s = al.where((n0 + keys)[None, :] < ends[:, None], s, NEVER)
-        w, top, total, shrink = weigh(s, top, total, scale)
-        p = w.to(DTYPE)  # ends the product before: it reads these registers
+        top, shift, shrink = raise_top(s, top, scale)
+        acc = acc * shrink[:, None]  # ends the product before: from here on, its registers are free for new weights
+        w = al.exp2(al.fma(s, scale, shift[:, None]))
+        total = total * shrink + al.sum(w, axis=1)
+        p = w.to(DTYPE)
         al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=n0 + j, b=batch))
-        acc = acc * shrink[:, None]
     last = (al.cdiv(stop, BLOCK_N) - 1) * BLOCK_N
     vt = al.stage(v[batch, kv, last : last + BLOCK_N, :], boundary_check=(0,))
     acc = al.mma(p, al.trans(vt), acc)

@@ -79,7 +79,7 @@ def test_what_is_in_flight_during_the_softmax() -> None:
     assert steps == [
         "Map s",
         "full1", "Mma s", "full2", "if Mma acc",
-        "wait 1", "if empty", "empty1", "Map w", "wait 0", "empty2", "Map p", "Map acc",
+        "wait 1", "if empty", "empty1", "wait 0", "empty2", "Map acc", "Map w", "Map p",
     ]  # fmt: skip
 
 

@@ -127,7 +127,7 @@ def test_products_of_the_shipped_kernel_do_not_wait_for_one_another(name: str) -
 
 @pytest.mark.parametrize(("size", "rows"), [(64, 4096), (64, 1024), (128, 4096)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_exponentials_of_attention_run_beside_its_second_product(size: int, rows: int, causal: bool) -> None:
+def test_maxima_of_attention_run_beside_its_second_product(size: int, rows: int, causal: bool) -> None:
     """ptxas would move the wait for that product in front of them. No register is spilled, nor moved for a product."""
     require(toolchain.find_compiler(), "NVRTC or nvcc")
     require(toolchain.find_disassembler(), "nvdisasm")
@@ -137,4 +137,4 @@ def test_exponentials_of_attention_run_beside_its_second_product(size: int, rows
     cubin, resources = toolchain.compile(emit(kernel), "sm_90a")
     assert (resources.spill_bytes, resources.warnings) == (0, ())
     beside = toolchain.disassemble(cubin).split("WARPGROUP.DEPBAR.LE")[1]  # from the wait for the scores to the next
-    assert beside.count("MUFU.EX2") == constants["BLOCK_N"] // 2 + 2
+    assert beside.count("FMNMX") >= int(constants["BLOCK_N"]) // 2
