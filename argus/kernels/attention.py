@@ -176,9 +176,10 @@ def attention(
         raise _problem("bad-scale", f"the scale is {scale}, no positive number", "leave it out for 1 / sqrt(D)")
     q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
     o = q.new_empty(q.shape)
-    lse = q.new_full(q.shape[:3], NEVER, dtype=_float32())
+    lse = q.new_empty(q.shape[:3], dtype=_float32())
     if not k.shape[2]:
         o.zero_()
+        lse.fill_(NEVER)
     elif o.numel():
         aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in (q, k, v, o))
         hopper = aligned and target_of(str(q.device)) == "sm_90a"
