@@ -60,9 +60,13 @@ __all__ = [
     "logsumexp",
     "max",
     "maximum",
+    "mbarrier",
     "min",
     "minimum",
     "mma",
+    "mma_commit",
+    "mma_fence",
+    "mma_wait",
     "named_barrier",
     "next_power_of_2",
     "num_programs",
@@ -73,6 +77,7 @@ __all__ = [
     "permute",
     "pipelined",
     "program_id",
+    "proxy_fence",
     "requires",
     "role",
     "rsqrt",
@@ -461,8 +466,12 @@ def copy(
     other: Any = None,
     instruction: Any = None,
     layout: Any = None,
+    signal: Any = None,
 ) -> Any:
-    """Memory to memory; `instruction="cp.async"`, or on gfx942 "global_load_lds", makes it asynchronous."""
+    """Memory to memory; `instruction="cp.async"`, or on gfx942 "global_load_lds", makes it asynchronous.
+
+    sm_90a: `instruction="tma.load"` is a bulk copy, whose bytes the mbarrier `signal` counts.
+    """
 
 
 @_kernel_only
@@ -487,12 +496,41 @@ def barrier(scope: Any = "block") -> Any:
 
 @_kernel_only
 def role(function: Any, args: Any = (), num_warps: Any = 4, registers: Any = None) -> Any:
-    """sm_90a: `num_warps` warps run `function(*args)`, with at most `registers` a thread. Roles come last."""
+    """sm_90a, cpu: `num_warps` warps run `function(*args)`, with at most `registers` a thread. Roles come last."""
+
+
+@_kernel_only
+def mbarrier(count: Any, arrivals: Any) -> Any:
+    """sm_90a: `count` mbarriers; a phase of one takes `arrivals` arrivals, and the bytes that it was told to expect.
+
+    Of one of them, `full[i]`: `.expect(bytes)` arrives and announces bytes, `.arrive()` arrives, once for each warp of
+    the role, and `.wait(parity)` waits for the phase of that parity.
+    """
+
+
+@_kernel_only
+def mma_fence() -> Any:
+    """sm_90a: registers written before are those that asynchronous products after this read and add to."""
+
+
+@_kernel_only
+def mma_commit() -> Any:
+    """sm_90a: closes the role's group of asynchronous products."""
+
+
+@_kernel_only
+def mma_wait(pending: Any) -> Any:
+    """sm_90a: waits until at most `pending` groups of asynchronous products are unfinished."""
+
+
+@_kernel_only
+def proxy_fence() -> Any:
+    """sm_90a: orders accesses of threads to shared memory with bulk copies and asynchronous products."""
 
 
 @_kernel_only
 def named_barrier(threads: Any) -> Any:
-    """sm_90a: a barrier of roles, for `threads` arrivals a phase. `.sync()` arrives and waits, `.arrive()` goes on."""
+    """sm_90a, cpu: a barrier of roles, `threads` arrivals a phase. `.sync()` arrives and waits, `.arrive()` goes on."""
 
 
 @_kernel_only

@@ -9,7 +9,7 @@ from argus.frontend.tiles import elementwise
 from argus.frontend.values import Constant, Tile, Value, View, describe, shape_text
 from argus.ir import expr as ir
 from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, coords, substitute_coords
-from argus.ir.instruction import MMA, MmaRow
+from argus.ir.instruction import MMA, WGMMA, MmaRow, WgmmaRow
 from argus.ir.nodes import Access, Accumulate, Map, Mma, Shared
 from argus.ir.types import DType, boolean, float32, int8, int32
 
@@ -304,7 +304,12 @@ def _mma_instruction(call: CallSite, operand: DType, accumulator: DType) -> tupl
     if not arguments.given(call, "instruction"):
         return None, warps
     name = arguments.text(call, "instruction")
-    row = mma_row(call, name)
+    asynchronous = WGMMA.get(name)
+    if asynchronous is not None and set(asynchronous.architectures) & set(context.target.architectures):
+        row: MmaRow | WgmmaRow = asynchronous
+        warps = warps or (context.num_warps, 1)
+    else:
+        row = mma_row(call, name)
     if operand not in row.operands or accumulator is not row.accumulator:
         context.fail(
             "unknown-instruction",

@@ -12,6 +12,8 @@ from argus.frontend.values import (
     Builtin,
     Constant,
     Helper,
+    MbarrierArray,
+    MbarrierSlot,
     NamedBarrier,
     Poison,
     Tile,
@@ -65,7 +67,7 @@ def check_name(context: Context, target: Target, value: Value) -> None:
     path = dict(context.module.aliases).get(target.id)
     if path in ("argus", "argus.language"):
         context.fail("shadowed-size", f"`{target.id}` is the module `{path}`", target.span, "choose another name")
-    if not isinstance(value, (Constant, Tile, View, TupleValue, NamedBarrier, Poison)):
+    if not isinstance(value, (Constant, Tile, View, TupleValue, NamedBarrier, MbarrierArray, MbarrierSlot, Poison)):
         what = "is" if isinstance(value, (Builtin, Helper)) else "gives"
         context.fail(
             "not-assignable",

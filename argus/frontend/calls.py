@@ -10,6 +10,7 @@ from functools import cache
 from argus import language
 from argus.diagnostic import Note
 from argus.frontend import constants
+from argus.frontend.barriers import come_to
 from argus.frontend.constants import ConstantError
 from argus.frontend.context import CallSite, Context, Rejected, Wanted
 from argus.frontend.surface import Call, Expression, Keyword
@@ -18,9 +19,9 @@ from argus.frontend.values import (
     Builtin,
     Constant,
     Helper,
+    MbarrierSlot,
     Method,
     NamedBarrier,
-    Nothing,
     Poison,
     Range,
     Tile,
@@ -30,7 +31,7 @@ from argus.frontend.values import (
     describe,
 )
 from argus.ir.expr import Const, Expr
-from argus.ir.nodes import BarrierArrive, BarrierSync, Tensor
+from argus.ir.nodes import Tensor
 from argus.ir.types import DType, int32
 from argus.source import Span
 
@@ -207,10 +208,8 @@ def bound_expr(context: Context, value: Value, span: Span) -> Expr:
 
 def _method(context: Context, receiver: Value, name: str, node: Call, evaluate: Evaluate) -> Value:
     values = [evaluate(a) for a in (*node.args, *(k.value for k in node.keywords))]
-    if isinstance(receiver, NamedBarrier):
-        if values:
-            context.fail("wrong-arguments", f"`.{name}` takes no argument", node.span, f"write `x.{name}()`")
-        return _come_to(context, receiver, name, node.span)
+    if isinstance(receiver, NamedBarrier | MbarrierSlot):
+        return come_to(context, receiver, name, values, node.span)
     if len(values) != 1:
         context.fail("wrong-arguments", f"`.{name}` takes one argument", node.span, f"write `x.{name}(...)`")
     argument = values[0]
@@ -224,16 +223,6 @@ def _method(context: Context, receiver: Value, name: str, node: Call, evaluate: 
             "write `x.to(al.float32)`",
         )
     return cast(as_tile(context, receiver, node.span), argument.value)
-
-
-def _come_to(context: Context, barrier: NamedBarrier, name: str, span: Span) -> Value:
-    """`barrier.sync()` or `barrier.arrive()`. Its number is its index until all roles are known."""
-    if not context.in_role:
-        what = "a named barrier orders roles, and this is none"
-        context.fail("bad-barrier", what, span, "come to it in a role; `al.barrier()` joins the whole block")
-    made = BarrierSync if name == "sync" else BarrierArrive
-    context.emit(made(barrier.index, barrier.threads), span)
-    return Nothing()
 
 
 def _stride(context: Context, receiver: Value, axis: Value, span: Span) -> Value:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from argus.diagnostic import Diagnostic, SourceError
 from argus.frontend import (
     arithmetic,
+    barriers,
     calls,
     clusters,
     memory,
@@ -68,6 +69,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
         tuple(context.shared.values()),
         tuple(context.fragments.values()),
         body,
+        barriers=tuple(context.mbarriers),
         group=context.group,
         persistent=context.persistent,
         cluster=context.cluster,
@@ -120,6 +122,7 @@ def _outside(call: CallSite) -> Value:
 
 HANDLERS: dict[str, Handler] = {
     **arithmetic.HANDLERS,
+    **barriers.HANDLERS,
     **clusters.HANDLERS,
     **memory.HANDLERS,
     **program.HANDLERS,

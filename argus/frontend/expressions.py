@@ -6,7 +6,7 @@ from typing_extensions import assert_never
 
 from argus import language
 from argus.diagnostic import Note
-from argus.frontend import calls, constants
+from argus.frontend import barriers, calls, constants
 from argus.frontend.calls import did_you_mean
 from argus.frontend.constants import ConstantError
 from argus.frontend.context import Context, Frame, Rejected, Wanted
@@ -32,6 +32,8 @@ from argus.frontend.values import (
     Constant,
     Helper,
     LambdaValue,
+    MbarrierArray,
+    MbarrierSlot,
     Method,
     ModuleValue,
     NamedBarrier,
@@ -243,7 +245,7 @@ def _attribute(context: Context, node: Attribute) -> Value:
             return Constant(obj.dtype)
         case View() if name == "stride":
             return Method(value, name)
-        case NamedBarrier() if name in ("sync", "arrive"):
+        case NamedBarrier() | MbarrierSlot() if name in barriers.METHODS[type(value)]:
             return Method(value, name)
         case Tile(shape=shape) if name == "shape":
             return Constant(shape)
@@ -271,6 +273,8 @@ def _subscript(context: Context, value: Value, node: Subscript, span: Span) -> V
         else:
             items.append(evaluate(context, item))
     members = items_of(value)
+    if isinstance(value, MbarrierArray):
+        return barriers.slot(context, value, [i for i in items if not isinstance(i, SliceValue)], span)
     if members is None:
         return subscript(context, value, items, [i.span for i in node.items], span)
     index = items[0] if len(items) == 1 else None

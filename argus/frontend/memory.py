@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from argus.diagnostic import Note
-from argus.frontend import arguments, tiles, views
+from argus.frontend import arguments, barriers, tiles, views
 from argus.frontend.context import CallSite, Handler
 from argus.frontend.values import Nothing, Tile, Value, View, shape_text
 from argus.ir.expr import Coord, Elem, coords, substitute_coords
@@ -96,7 +96,8 @@ def copy(call: CallSite) -> Value:
     # A copy to shared memory checks where it reads; one to global memory, where it writes.
     checked = dst if isinstance(dst.obj, Tensor) else src
     mask = arguments.mask(call, checked, extents, call.spans["src"])
-    other = arguments.filling(call, src.obj.dtype, mask is not None, None)
+    told = barriers.signal(call)
+    other = arguments.filling(call, src.obj.dtype, mask is not None, None if told is None else 0)
     if other is not None and isinstance(dst.obj, Tensor):
         context.fail(
             "wrong-arguments",
@@ -105,7 +106,7 @@ def copy(call: CallSite) -> Value:
             "leave `other` out",
         )
     layout = arguments.fragment_layout(call, extents)
-    context.emit(Copy(dst.access, src.access, extents, mask, other, layout, instruction), call.span)
+    context.emit(Copy(dst.access, src.access, extents, mask, other, layout, instruction, signal=told), call.span)
     return Nothing()
 
 

@@ -1,4 +1,4 @@
-"""Roles, explicitly: warps of a block that each run a program of their own, and the named barriers that order them."""
+"""Roles, explicitly: warps of a block that each run a program of their own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,21 @@ from argus.diagnostic import Note
 from argus.frontend import arguments
 from argus.frontend.context import CallSite, Context, Handler
 from argus.frontend.expressions import items_of
-from argus.frontend.values import Helper, NamedBarrier, Nothing, Poison, Value, describe
+from argus.frontend.values import Helper, Nothing, Poison, Value, describe
 from argus.ir.instruction import BARRIERS
-from argus.ir.nodes import AssertTags, BarrierArrive, BarrierSync, Role, Roles, Spec, Stmt, Tag
+from argus.ir.nodes import (
+    AssertTags,
+    Barrier,
+    BarrierArrive,
+    BarrierSync,
+    MbarrierFence,
+    MbarrierInit,
+    Role,
+    Roles,
+    Spec,
+    Stmt,
+    Tag,
+)
 from argus.ir.visit import rewrite_body
 from argus.ir.wellformed_hopper import BUDGET_UNIT, MAX_BUDGET, MIN_BUDGET
 
@@ -25,7 +37,7 @@ def role(call: CallSite) -> Value:
     context.require_top_level("a role", call.span)
     if not set(_SYNC.architectures) & set(context.target.architectures):
         what = f"{context.target.name} has no roles: its warps all run one program"
-        context.fail("bad-role", what, call.span, "compile for sm_90a, or leave the roles to `producer_warps`")
+        context.fail("bad-role", what, call.span, "compile for sm_90a or cpu, or leave the roles to `producer_warps`")
     early = next((s for s in context.body if not isinstance(s, (Tag, AssertTags, Spec))), None)
     if early is not None:
         context.fail(
@@ -72,20 +84,8 @@ def _whole(role: Role) -> int:
     return -(-role.num_warps // _WARPGROUP) * _WARPGROUP
 
 
-def named_barrier(call: CallSite) -> Value:
-    """A barrier for some of the roles; its number is given out when they are known."""
-    context, threads = call.context, arguments.integer(call, "threads", 1)
-    context.require_top_level("a named barrier", call.span)
-    if threads % _SYNC.unit:
-        what = f"a named barrier counts whole warps, and {threads} threads are none"
-        help = f"add up the threads of all roles that come to it: a multiple of {_SYNC.unit}"
-        context.fail("bad-barrier", what, call.spans["threads"], help)
-    context.named_barriers.append(context.at(call.span))
-    return NamedBarrier(len(context.named_barriers) - 1, threads)
-
-
 def finished(context: Context) -> tuple[Stmt, ...]:
-    """The kernel's statements, its roles with their barriers' numbers; notes what does not fit together."""
+    """The kernel's statements, mbarriers made ready, roles with their barriers' numbers; notes what does not fit."""
     roles = tuple(context.roles)
     if not roles:
         return tuple(context.body)
@@ -103,7 +103,10 @@ def finished(context: Context) -> tuple[Stmt, ...]:
         return (replace(stmt, number=stmt.number + first),) if isinstance(stmt, BarrierSync | BarrierArrive) else None
 
     numbered = tuple(replace(r, body=rewrite_body(r.body, number)) for r in roles)
-    return (*context.body, Roles(numbered, roles[0].span))
+    where = roles[0].span
+    made: list[Stmt] = [MbarrierInit(b.name, where) for b in context.mbarriers]
+    ready = [*made, MbarrierFence(where), Barrier(where)] if made else []
+    return (*context.body, *ready, Roles(numbered, where))
 
 
-HANDLERS: dict[str, Handler] = {"role": role, "named_barrier": named_barrier}
+HANDLERS: dict[str, Handler] = {"role": role}

@@ -166,6 +166,22 @@ class NamedBarrier:
 
 
 @dataclass(frozen=True, slots=True)
+class MbarrierArray:
+    """`al.mbarrier(count, arrivals)`, by its name."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierSlot:
+    """One mbarrier of an array."""
+
+    array: str
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """The value of a call for its effect."""
 
@@ -189,6 +205,8 @@ Value = Union[
     Contents,
     Specified,
     NamedBarrier,
+    MbarrierArray,
+    MbarrierSlot,
     Nothing,
     Poison,
 ]
@@ -250,6 +268,10 @@ def describe(value: Value) -> str:
             return "a term of a specification"
         case NamedBarrier():
             return "a named barrier"
+        case MbarrierArray():
+            return "an array of mbarriers"
+        case MbarrierSlot():
+            return "an mbarrier"
         case Nothing():
             return "nothing"
         case Poison():

@@ -79,3 +79,49 @@ def multiply(sa, sb, c, m0, n0, full, free, own, other, deep, BEGINS: al.constex
     al.store(c[m0 : m0 + rows, n0 : n0 + columns], acc, boundary_check=(0, 1))
 """
 """Two roles multiply in turns what a third brings; what follows a product runs beside the other's."""
+
+PRODUCT = '''
+@argus.kernel(num_warps=8)
+def product(a: al.Tensor[al.bfloat16, "M K"], b: al.Tensor[al.bfloat16, "N K"], c: al.Tensor[al.bfloat16, "M N"],
+            BLOCK: al.constexpr = 64, STAGES: al.constexpr = 3):
+    M, K = a.shape
+    N = b.shape[0]
+    al.spec(c, lambda m, n: al.sum(lambda k: a[m, k] * b[n, k]))
+    p0, p1 = al.grid(al.cdiv(M, BLOCK), al.cdiv(N, BLOCK))
+    m0, n0 = p0 * BLOCK, p1 * BLOCK
+    sa = al.shared((STAGES, BLOCK, 64), al.bfloat16, layout=al.swizzle(3, 3, 3))
+    sb = al.shared((STAGES, BLOCK, 64), al.bfloat16, layout=al.swizzle(3, 3, 3))
+    full = al.mbarrier(STAGES, 1)
+    empty = al.mbarrier(STAGES, 4)
+    al.role(multiply, (sa, sb, c, m0, n0, full, empty, K), num_warps=4, registers=240)
+    al.role(bring, (a, b, sa, sb, m0, n0, full, empty), num_warps=1, registers=40)
+
+@argus.func
+def bring(a, b, sa, sb, m0, n0, full, empty):
+    stages, rows, depth = sa.shape
+    columns = sb.shape[1]
+    for k0 in range(0, a.shape[1], depth):
+        i = k0 // depth
+        empty[i % stages].wait((i // stages + 1) % 2)
+        full[i % stages].expect((rows + columns) * depth * 2)
+        al.copy(sa[i % stages, :, :], a[m0 : m0 + rows, k0 : k0 + depth], boundary_check=(0, 1),
+                instruction="tma.load", signal=full[i % stages])
+        al.copy(sb[i % stages, :, :], b[n0 : n0 + columns, k0 : k0 + depth], boundary_check=(0, 1),
+                instruction="tma.load", signal=full[i % stages])
+
+@argus.func
+def multiply(sa, sb, c, m0, n0, full, empty, deep):
+    stages, rows, depth = sa.shape
+    columns = sb.shape[1]
+    acc = al.zeros((rows, columns), al.float32)
+    for k0 in range(0, deep, depth):
+        i = k0 // depth
+        full[i % stages].wait(i // stages % 2)
+        al.mma_fence()
+        acc = al.mma(sa[i % stages, :, :], sb[i % stages, :, :], acc, instruction="wgmma_m64n64k16")
+        al.mma_commit()
+        al.mma_wait(0)
+        empty[i % stages].arrive()
+    al.store(c[m0 : m0 + rows, n0 : n0 + columns], acc.to(al.bfloat16), boundary_check=(0, 1))
+'''
+"""A matrix product of bulk copies and asynchronous products, which a ring of buffers with mbarriers keeps in step."""

@@ -1,4 +1,4 @@
-"""Roles and named barriers in the author's language: proved, refuted after an edit, and refused with a reason."""
+"""Roles and barriers in the author's language: proved, refuted after an edit, and refused with a reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from argus.ir.text import parse_kernel, print_kernel
 from argus.simulate import simulate
 from argus.source import SourceFile
 from tests.backend.host import run
-from tests.frontend.roles import PINGPONG, RELAY
+from tests.frontend.roles import PINGPONG, PRODUCT, RELAY
 
 
 def explicit(text: str, name: str, target: str = "sm_90a") -> compile.ExplicitKernel:
@@ -23,7 +23,8 @@ def explicit(text: str, name: str, target: str = "sm_90a") -> compile.ExplicitKe
 
 
 @pytest.mark.parametrize(
-    "text, name", [(RELAY, "relay"), (RELAY.replace(", persistent=True", ""), "relay"), (PINGPONG, "pingpong")]
+    "text, name",
+    [(RELAY, "relay"), (RELAY.replace(", persistent=True", ""), "relay"), (PINGPONG, "pingpong"), (PRODUCT, "product")],
 )
 def test_proved(text: str, name: str) -> None:
     kernel = explicit(text, name)
@@ -52,6 +53,18 @@ EDITS = {
     "nobody has the first turn": ("        other.arrive()\n    acc", "        pass\n    acc", "pingpong"),
     "both have the first turn": ("K, False", "K, True", "pingpong"),
     "a turn is kept": ("        other.arrive()\n        free", "        free", "pingpong"),
+    "the products are not waited for": ("        al.mma_wait(0)\n", "", "product"),
+    "registers are not fenced": ("        al.mma_fence()\n", "", "product"),
+    "data are not waited for": ("        full[i % stages].wait(i // stages % 2)\n", "", "product"),
+    "buffers are not waited for": ("        empty[i % stages].wait((i // stages + 1) % 2)\n", "", "product"),
+    "a wait for the phase before": (".wait(i // stages % 2)", ".wait((i // stages + 1) % 2)", "product"),
+    "too few bytes": ("(rows + columns) * depth * 2", "rows * depth * 2", "product"),
+    "too many arrivals": ("al.mbarrier(STAGES, 4)", "al.mbarrier(STAGES, 5)", "product"),
+    "another mbarrier is signalled": (
+        "signal=full[i % stages])\n        al",
+        "signal=empty[i % stages])\n        al",
+        "product",
+    ),
     "one reads the other's rows": ("sa[BLOCK:, :]", "sa[:BLOCK, :]", "pingpong"),
 }
 
@@ -59,7 +72,7 @@ EDITS = {
 @pytest.mark.parametrize("name", EDITS)
 def test_refuted(name: str) -> None:
     old, new, kernel = EDITS[name]
-    text = {"relay": RELAY, "pingpong": PINGPONG}[kernel]
+    text = {"relay": RELAY, "pingpong": PINGPONG, "product": PRODUCT}[kernel]
     assert old in text
     report = compile.examine(explicit(text.replace(old, new, 1), kernel), 120.0)
     assert report.verdict is Verdict.REFUTED, report.diagnostics
@@ -68,19 +81,21 @@ def test_refuted(name: str) -> None:
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
-def test_relay_on_the_host() -> None:
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+def test_relay_on_the_host(target: str) -> None:
     m, n = 70, 100
     x = np.random.default_rng(1).standard_normal((m, n)).astype(np.float32)
     out = np.full((m, n), np.nan, np.float32)
-    run(explicit(RELAY, "relay"), (3,), False, x=x, out=out, M=m, N=n)
+    run(explicit(RELAY, "relay", target), (3,), False, x=x, out=out, M=m, N=n)
     assert np.array_equal(out, 2 * x)
 
 
-def test_pingpong_simulated() -> None:
+@pytest.mark.parametrize("text, name", [(PINGPONG, "pingpong"), (PRODUCT, "product")])
+def test_simulated(text: str, name: str) -> None:
     rng = np.random.default_rng(2)
-    m, n, k = 130, 16, 72
+    m, n, k = 70, 16, 136
     a, b = (rng.integers(-2, 3, shape).astype(np.float32) for shape in ((m, k), (n, k)))
-    outcome = simulate(explicit(PINGPONG, "pingpong"), {"a": a, "b": b, "c": np.zeros((m, n), np.float32)})
+    outcome = simulate(explicit(text, name), {"a": a, "b": b, "c": np.zeros((m, n), np.float32)})
     assert outcome.ok, outcome.violations
     assert np.array_equal(outcome.tensors["c"], a @ b.T)
 
@@ -112,19 +127,46 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+FULL = "full[i % stages]."
+OF_PRODUCT = {
+    "a slice of mbarriers": (FULL, "full[:].", "bad-index", "named by its number"),
+    "an mbarrier that is none": (FULL, "full[3].", "bad-index", "no mbarrier 3 of 3"),
+    "all mbarriers at once": (FULL, "full.", "unknown-attribute", "an array of mbarriers"),
+    "bytes at run time": ("(rows + columns) * depth * 2", "k0", "not-constant", "bytes of a phase"),
+    "no parity": ("wait(i // stages % 2)", "wait()", "wrong-arguments", "takes one argument"),
+    "a tile of parities": ("wait(i // stages % 2)", "wait(al.arange(8))", "type-mismatch", "a parity"),
+    "a signal of another kind": ("signal=full[i % stages]", "signal=full", "bad-barrier", "signals an mbarrier"),
+    "no such instruction": ("wgmma_m64n64k16", "wgmma_m64n63k16", "unknown-instruction", "is not a matrix instruction"),
+    "a fence outside of roles": (
+        "    full = al",
+        "    al.mma_fence()\n    full = al",
+        "bad-role",
+        "orders what a role",
+    ),
+    "a wait outside of roles": ("    empty = al", "    full[0].wait(0)\n    empty = al", "bad-barrier", "this is none"),
+}
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *OF_PRODUCT])
 def test_refused(name: str) -> None:
-    old, new, code, message = REFUSED[name]
-    assert old in RELAY
+    text, kernel = (RELAY, "relay") if name in REFUSED else (PRODUCT, "product")
+    old, new, code, message = (REFUSED | OF_PRODUCT)[name]
+    assert old in text
     with pytest.raises(SourceError) as caught:
-        explicit(RELAY.replace(old, new, 1), "relay")
+        explicit(text.replace(old, new, 1), kernel)
     found = [d for d in caught.value.diagnostics if d.code == code]
     assert any(message in d.message for d in found), caught.value.diagnostics
     assert all(d.span.known and d.help for d in found)
 
 
-@pytest.mark.parametrize("target", ["cpu", "sm_80", "gfx942"])
+@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
 def test_other_targets_have_no_roles(target: str) -> None:
     with pytest.raises(SourceError) as caught:
         explicit(RELAY, "relay", target)
     assert {d.code for d in caught.value.diagnostics} == {"bad-role"}
+
+
+def test_the_host_has_no_copy_engine() -> None:
+    with pytest.raises(SourceError) as caught:
+        explicit(PRODUCT, "product", "cpu")
+    assert {d.code for d in caught.value.diagnostics} == {"unknown-instruction"}
