@@ -125,8 +125,9 @@ def test_products_of_the_shipped_kernel_do_not_wait_for_one_another(name: str) -
     assert (resources.spill_bytes, resources.warnings) == (0, ())
 
 
-@pytest.mark.parametrize(("size", "rows"), [(64, 4096), (64, 1024), (128, 4096)])
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("size", "rows", "causal"), [(64, 4096, False), (64, 4096, True), (64, 1024, False), (128, 4096, True)]
+)
 def test_maxima_of_attention_run_beside_its_second_product(size: int, rows: int, causal: bool) -> None:
     """ptxas would move the wait for that product in front of them. No register is spilled, nor moved for a product."""
     require(toolchain.find_compiler(), "NVRTC or nvcc")
