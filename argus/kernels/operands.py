@@ -143,7 +143,7 @@ def problem(r: Request) -> Problem:
     loaded = sum(not _for_the_copy_engine(x) for x in (a, b)) if bulk else 0
     batch = r.c.shape[0] if r.c.ndim == 3 else 1
     packs = _packs(r) if batch == 1 and r.a.ndim == r.b.ndim == 2 else (False, False)
-    lines = [_line(x) if bulk else LINE for x in (a, b)]
+    lines = [_line(x) if bulk or any(packs) else LINE for x in (a, b)]
     stores = _for_the_copy_engine(_stored(r.c, "M N", "c")[0]) and r.c.stride(-1) == 1
     return Problem(
         r.a.shape[-2], r.b.shape[-2], r.a.shape[-1], batch, bits, 8 * r.c.element_size(), target, bulk, *rows,

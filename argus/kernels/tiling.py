@@ -140,6 +140,7 @@ _IN_CLUSTERS = ((2, 1.0), (4, 1.1))
 """Blocks of a cluster, and the room that one takes: they start together on one part of the machine, which clusters of
 four do not fill."""
 _SECTOR = 32  # bytes
+_HALF_A_TILE = 32  # rows
 _ATOM_ROWS = 8  # rows of b that the blocks of a cluster share out
 _FEW = (8, 16, 32, 64, 128)
 _PLAIN = ((128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4), (32, 32, 1))
@@ -156,16 +157,23 @@ def tiles(problem: Problem) -> Iterator[Tile]:
 
 
 def _tiles(problem: Problem) -> Iterator[Tile]:
-    for turned in (False, True):
-        for rows, columns, warps in _shapes(problem.swapped if turned else problem, turned):
-            blocks = _blocks(problem.swapped if turned else problem, rows, columns)
-            for depth, stages in _rings(problem, rows, columns, turned):
-                for cluster in _clusters(problem.swapped if turned else problem, rows, columns):
-                    yield Tile(rows, columns, depth, stages, warps, _producers(problem), turned, cluster=cluster)
-            parted = replace(problem, out_bits=32)
-            for depth, stages in _rings(parted, rows, columns, turned) if problem.batch == 1 else ():
-                for part in _parts(problem, blocks, depth):
-                    yield Tile(rows, columns, depth, stages, warps, _producers(problem), turned, part)
+    """Those of operands as they are; where half of a tile would be padding, the swapped ones if there are any."""
+    swapped = list(_turned_tiles(problem, True))
+    if not (swapped and problem.bulk and problem.m <= _HALF_A_TILE):
+        yield from _turned_tiles(problem, False)
+    yield from swapped
+
+
+def _turned_tiles(problem: Problem, turned: bool) -> Iterator[Tile]:
+    for rows, columns, warps in _shapes(problem.swapped if turned else problem, turned):
+        blocks = _blocks(problem.swapped if turned else problem, rows, columns)
+        for depth, stages in _rings(problem, rows, columns, turned):
+            for cluster in _clusters(problem.swapped if turned else problem, rows, columns):
+                yield Tile(rows, columns, depth, stages, warps, _producers(problem), turned, cluster=cluster)
+        parted = replace(problem, out_bits=32)
+        for depth, stages in _rings(parted, rows, columns, turned) if problem.batch == 1 else ():
+            for part in _parts(problem, blocks, depth):
+                yield Tile(rows, columns, depth, stages, warps, _producers(problem), turned, part)
 
 
 def _clusters(problem: Problem, rows: int, columns: int) -> tuple[int, ...]:

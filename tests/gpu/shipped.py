@@ -61,6 +61,9 @@ def _products() -> Iterator[Call]:
     for layout in ("nn", "tn", "tt"):
         for shape in shapes[:2]:
             yield _product("bf16", shape, torch.bfloat16, layout)
+    for name, dtype in names.items():  # operands that are copied first
+        yield _product(name, (517, 391, 1029), dtype)
+        yield _product(name, shapes[3], dtype, "nn")
     bias, residual = random(200, seed=3).bfloat16(), random(130, 200, seed=4).bfloat16()
     yield _product("epilogue", shapes[0], torch.bfloat16, bias=bias, residual=residual, epilogue="relu")
 

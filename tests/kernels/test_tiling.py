@@ -83,6 +83,12 @@ def test_results_that_the_copy_engine_stores_leave_room_for_a_stage_more() -> No
     assert stages[True] > stages[False]
 
 
+def test_rows_that_would_be_half_a_tile_of_padding_are_always_swapped() -> None:
+    few = replace(LARGE, m=20, n=19840)
+    assert all(t.swapped for t in tiles(few)) and not all(t.swapped for t in tiles(replace(few, m=40)))
+    assert not any(t.swapped for t in tiles(replace(few, m=5, a_rows=False)))  # no tile takes so few columns of k
+
+
 def test_few_columns_are_not_swapped_into_rows() -> None:
     assert not best(8192, 16, 8192).swapped
 

@@ -74,7 +74,10 @@ def emit(kernel: Kernel) -> str:
     counts = {s.counter.name for s in visit.walk(kernel.body) if isinstance(s, For) and s.counter is not None}
     flight = start(kernel.body, (f.name for f in kernel.fragments))
     writer = Writer(kernel, names, counts | set(kernel.sizes), threads, flight)
-    _statements(kernel.body, writer)
+    prepared = _preparing(kernel.body)
+    _statements(kernel.body[:prepared], writer)
+    writer.line("argus::begin();")
+    _statements(kernel.body[prepared:], writer)
     if kernel.cluster > 1 and any(isinstance(s, Roles) for s in kernel.body):
         writer.line("argus::cluster_barrier();")
     body, writer.lines = writer.lines, []
@@ -120,10 +123,18 @@ def _head(kernel: Kernel, writer: Writer) -> None:
     if not roles:
         _counts(kernel.body, writer)
     prefetch_maps(kernel, writer)
-    writer.line("argus::begin();")
 
 
-_ANYBODY = Roles | Tag | AssertTags | Spec | MbarrierInit | MbarrierFence | Barrier
+def _preparing(body: tuple[Stmt, ...]) -> int:
+    """How many statements at the head of `body` prepare mbarriers, which needs nothing of the kernel before it."""
+    count = next((n for n, s in enumerate(body) if not isinstance(s, _PREPARING)), len(body))
+    return count if any(isinstance(s, MbarrierInit) for s in body[:count]) else 0
+
+
+_PREPARING = Tag | AssertTags | Spec | MbarrierInit | MbarrierFence | Barrier
+
+
+_ANYBODY = Roles | _PREPARING
 """Statements that need no registers or addresses of the whole block's."""
 
 

@@ -28,11 +28,11 @@ ARGUS_ROLES_KERNEL(argus_hopper_operands, 384)(
         argus::tma_prefetch(a_map0);
         argus::tma_prefetch(b_map1);
     }
-    argus::begin();
     if (argus::thread_id() == 0) for (int i = 0; i < 2; ++i) argus::mbarrier_init(smem, 131072 + i * 8, 1);
     if (argus::thread_id() == 0) for (int i = 0; i < 2; ++i) argus::mbarrier_init(smem, 131136 + i * 8, 8);
     if (argus::thread_id() == 0) argus::mbarrier_init_fence();
     argus::barrier();
+    argus::begin();
     const int warp = argus::uniform(argus::thread_id() / 32);
     if (warp < 8) {
         argus::raise_registers<232>();
