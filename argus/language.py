@@ -486,12 +486,12 @@ def cp_async_wait(pending: Any) -> Any:
 
 @_kernel_only
 def peer(view: Any, rank: Any) -> Any:
-    """sm_90a: this part of the shared tile that block number `rank` of the cluster has (distributed shared memory)."""
+    """This part of the shared tile that block number `rank` of the cluster has: distributed shared memory (sm_90a, CPU)."""
 
 
 @_kernel_only
 def barrier(scope: Any = "block") -> Any:
-    """All threads of the block meet; with `scope` "cluster" (sm_90a), those of all blocks of the cluster."""
+    """All threads of the block meet; with `scope` "cluster" (sm_90a, CPU), those of all blocks of the cluster."""
 
 
 @_kernel_only

@@ -22,6 +22,7 @@ from tests.asynchronous import exchanges, handovers, relays, shares, streams
 from tests.contractions import contractions
 from tests.copies import copies
 from tests.loads import loads
+from tests.peers import peers
 from tests.stores import stores
 
 # ---------------------------------------------------------------------------- families
@@ -389,7 +390,7 @@ def kernels() -> st.SearchStrategy[Kernel]:
         gathers(),
         transposes(),
     )
-    threads = (pipeline(), copies(), loads())
+    threads = (pipeline(), copies(), loads(), peers())
     asynchronous = (*threads, streams(), shares(), relays(), handovers(), exchanges(), contractions(),
                     contractions(), stores())  # fmt: skip
     # More of the asynchronous ones turn out ill-formed: drawn four times in seven, they are half of what is left.

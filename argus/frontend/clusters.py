@@ -68,6 +68,9 @@ def _require_cluster(call: CallSite, what: str) -> None:
     if "sm_90a" not in context.target.architectures and context.target.vendor != "cpu":  # which runs them as one block
         help = "compile for sm_90a, or let one block do the work"
         context.fail("no-cluster", f"{what}: {context.target.name} has no clusters", call.span, help)
+    if context.in_role:
+        help = "let the whole block do it, without roles"
+        context.fail("bad-role", f"{what}: a role reaches no other block", call.span, help)
     if context.cluster == 1:
         help = "declare it before: `al.grid(..., cluster=2)`"
         context.fail("no-cluster", f"{what}: this kernel has no clusters", call.span, help)

@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from argus.diagnostic import Diagnostic, Severity, SourceError, Verdict
+from argus.ir.cluster import unite
 from argus.ir.nodes import InRange, Kernel
 from argus.ir.text import print_kernel
 from argus.simulate import NotReplayable, replay
@@ -117,7 +118,7 @@ def examine(kernel: Kernel, mutation: str, tried: list[dict[str, int]], tally: T
     if report.verdict is Verdict.UNKNOWN:
         _note_unknown(kernel, mutation, errors, tally)
     if report.verdict is Verdict.PROVED:
-        _simulate(kernel, mutation, tried, tally)
+        _simulate(unite(kernel), mutation, tried, tally)
     tally.numbers[family, "seconds"] += time.monotonic() - started
 
 
