@@ -486,7 +486,7 @@ def cp_async_wait(pending: Any) -> Any:
 
 @_kernel_only
 def peer(view: Any, rank: Any) -> Any:
-    """This part of the shared tile that block number `rank` of the cluster has: distributed shared memory (sm_90a, CPU)."""
+    """This part of the shared tile of block `rank` of the cluster: distributed shared memory (sm_90a, CPU)."""
 
 
 @_kernel_only
