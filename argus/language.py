@@ -486,12 +486,12 @@ def cp_async_wait(pending: Any) -> Any:
 
 @_kernel_only
 def peer(view: Any, rank: Any) -> Any:
-    """This part of the shared tile of block `rank` of the cluster: distributed shared memory (sm_90a, CPU)."""
+    """This part of the shared tile of block `rank` of the cluster: distributed shared memory (sm_90a, cpu)."""
 
 
 @_kernel_only
 def barrier(scope: Any = "block") -> Any:
-    """All threads of the block meet; with `scope` "cluster" (sm_90a, CPU), those of all blocks of the cluster."""
+    """All threads of the block meet; with `scope` "cluster" (sm_90a, cpu), those of all blocks of the cluster."""
 
 
 @_kernel_only
