@@ -46,3 +46,8 @@ class Span:
 
 
 NO_SPAN = Span()
+
+
+def span_field() -> Span:
+    """A dataclass field for where something stands: unknown unless given, and no part of what is equal."""
+    return field(default=NO_SPAN, compare=False, repr=False)

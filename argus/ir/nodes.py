@@ -1,4 +1,4 @@
-"""The whole IR on one page: memory objects, statements, kernels.
+"""The IR: memory objects, statements, kernels; what only orders is in `ordering`, tags and specifications in `tags`.
 
 A kernel is an imperative block program: every statement is executed by all threads of a block that reach it,
 over a *domain*, a box of element coordinates `shape`. Two stages share these nodes:
@@ -18,15 +18,61 @@ from dataclasses import dataclass, field
 from typing import Union
 
 from argus.diagnostic import Diagnostic
-from argus.ir.expr import Const, Elem, Expr
+from argus.ir.expr import Const, Expr
+from argus.ir.ordering import (
+    Asynchronous,
+    Barrier,
+    BarrierArrive,
+    BarrierSync,
+    BulkCommit,
+    BulkWait,
+    CommitGroup,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
+    MbarrierWait,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    ProxyFence,
+    SchedGroup,
+    WaitCounts,
+    WaitGroup,
+    WaveBarrier,
+    WavePriority,
+    WaveStep,
+)
+from argus.ir.tags import (
+    AssertTags,
+    DataValue,
+    Once,
+    Spec,
+    SpecOp,
+    SpecReduce,
+    SpecSoftmax,
+    SpecTerm,
+    Tag,
+    TagCondition,
+    TagEqual,
+    TagField,
+    TagTerm,
+    TagTuple,
+)
 from argus.ir.types import DType
 from argus.layout import AnyLayout, FragmentLayout
-from argus.source import NO_SPAN, Span
+from argus.source import Span, span_field
 
-
-def _span() -> Span:
-    return field(default=NO_SPAN, compare=False, repr=False)
-
+__all__ = [
+    "Access", "Accumulate", "AssertTags", "Assume", "Asynchronous", "Barrier", "BarrierArrive", "BarrierSync",
+    "BulkCommit", "BulkWait", "CommitGroup", "Copy", "Counter", "DataValue", "For", "Fragment", "If", "InRange",
+    "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect", "MbarrierFence", "MbarrierInit", "MbarrierWait",
+    "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once", "Precondition", "Programs", "ProxyFence",
+    "Requires", "Role", "Roles", "Scalar", "SchedGroup", "Shared", "Signal", "Spec", "SpecOp", "SpecReduce",
+    "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag", "TagCondition", "TagEqual", "TagField", "TagTerm", "TagTuple",
+    "Tensor", "WaitCounts", "WaitGroup", "WaveBarrier", "WavePriority", "WaveStep",
+]  # fmt: skip
+"""All nodes, those of `ordering` and `tags` too: this is where others import them from."""
 
 # ---------------------------------------------------------------------------- memory objects
 
@@ -44,7 +90,7 @@ class Tensor:
     shape: tuple[Expr, ...]
     strides: tuple[Expr, ...]
     alignment: int
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +99,7 @@ class Scalar:
 
     name: str
     dtype: DType
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +112,7 @@ class Shared:
     shape: tuple[int, ...]
     layout: AnyLayout | None = None
     offset: int | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +123,7 @@ class Fragment:
     dtype: DType
     shape: tuple[int, ...]
     layout: FragmentLayout | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +138,7 @@ class Mbarrier:
     count: int
     arrivals: int
     offset: int | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 MemoryObject = Union[Tensor, Shared, Fragment]
@@ -149,7 +195,7 @@ class Copy:
     instr: str | None = None
     vector: int = 1
     signal: Signal | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +211,7 @@ class Map:
     shape: tuple[int, ...]
     layout: FragmentLayout | None = None
     scope: str | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +235,7 @@ class Accumulate:
     layout: FragmentLayout | None = None
     scope: str | None = None
     instr: str | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,209 +256,7 @@ class Mma:
     shape: tuple[int, int, int]
     instr: str | None = None
     warps: tuple[int, int] | None = None
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class Barrier:
-    """All threads of the block meet; shared and global accesses before it are ordered before those after it.
-
-    In a role its threads alone; with `scope` "cluster", outside of roles, those of all blocks of the cluster, whose
-    shared accesses it orders alike (barrier.cluster, .release and .acquire)."""
-
-    span: Span = _span()
-    scope: str = "block"
-
-
-@dataclass(frozen=True, slots=True)
-class CommitGroup:
-    """Closes the executing thread's current group of asynchronous copies (cp.async.commit_group)."""
-
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class WaitGroup:
-    """Waits until at most `pending` of the thread's most recent groups are unfinished (cp.async.wait_group)."""
-
-    pending: int
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class MmaFence:
-    """Orders register accesses before it with asynchronous products after it (wgmma.fence)."""
-
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class MmaCommit:
-    """Closes the warpgroup's current group of asynchronous products (wgmma.commit_group)."""
-
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class MmaWait:
-    """Waits until at most `pending` of the most recent groups are unfinished (wgmma.wait_group)."""
-
-    pending: int
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class BulkCommit:
-    """Closes the current group of bulk stores of the role's thread 0 (cp.async.bulk.commit_group)."""
-
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class BulkWait:
-    """Thread 0 of the role waits until at most `pending` of its most recent groups of bulk stores are unfinished
-    (cp.async.bulk.wait_group); with `read`, only until they have read their sources (`.read`). Others pass by.
-
-    A block's shared memory is there until it ends: before that, all of its bulk stores have to be waited for.
-    """
-
-    pending: int
-    read: bool = False
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class ProxyFence:
-    """Orders ordinary accesses to shared memory that this thread made, or was ordered after, with asynchronous ones
-    that it makes, or that are ordered after it (fence.proxy.async)."""
-
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class WaitCounts:
-    """Waits until at most `vm` of the wave's most recent direct-to-LDS loads are unfinished, and with `lgkm` 0 until
-    all of its accesses to shared memory are done (s_waitcnt vmcnt(vm) lgkmcnt(lgkm)); None leaves a counter alone.
-
-    A counter counts instructions, of which one copy has `argus.ir.waves.loads_to_lds`. The compiler chooses
-    how many instructions other accesses become, so `lgkm` above 0 orders nothing that a proof could use.
-    """
-
-    vm: int | None = None
-    lgkm: int | None = None
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class WaveBarrier:
-    """All waves of the block meet (s_barrier); unlike `Barrier` it waits for no access: for the others it orders what a
-    wave's last `WaitCounts` with `lgkm` 0 found done."""
-
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class WavePriority:
-    """Sets the wave's priority, 0 to 3 (s_setprio): a hint."""
-
-    level: int
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class SchedGroup:
-    """Asks the compiler to put `size` instructions of the kinds in `mask` here, in turns with the other groups of the
-    same `sync` number (LLVM AMDGPU, llvm.amdgcn.sched.group.barrier): a hint."""
-
-    mask: int
-    size: int
-    sync: int = 0
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class MbarrierInit:
-    """Thread 0 of the block, or of the role, initialises all mbarriers of the array `barrier` (mbarrier.init)."""
-
-    barrier: str
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class MbarrierFence:
-    """Makes what thread 0 of the block, or of the role, initialised before visible to all that is ordered after this,
-    copy engine included (fence.mbarrier_init, fence.proxy.async)."""
-
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class MbarrierExpect:
-    """One lane of the role's warp arrives on `barrier[index]` and announces `bytes` (mbarrier.arrive.expect_tx), after
-    all lanes of the warp reached this."""
-
-    barrier: str
-    index: Expr
-    bytes: int
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class MbarrierArrive:
-    """One lane of each warp of the role arrives on `barrier[index]`, after all lanes of the warp reached this.
-
-    `scope` "block": on the block's own; "cluster": on that of every block of the cluster. To other blocks that tells
-    that phases and asynchronous accesses are over; it makes no ordinary access visible there.
-    """
-
-    barrier: str
-    index: Expr
-    scope: str = "block"
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class MbarrierWait:
-    """Every thread of the role waits until the phase of `barrier[index]` with parity `parity` has completed.
-
-    As mbarrier.try_wait.parity in a loop: with c phases completed so far it returns when c % 2 != parity % 2;
-    so parity 1 passes at once on a fresh barrier.
-    """
-
-    barrier: str
-    index: Expr
-    parity: Expr
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class BarrierSync:
-    """All threads of the role arrive at named barrier `number` of the block and wait until `count` threads have, in
-    this phase of it: those of every role that arrives there (bar.sync). Accesses before any of these arrivals are
-    ordered before what follows the wait. Then the next phase begins, for the same threads."""
-
-    number: int
-    count: int
-    span: Span = _span()
-
-    @property
-    def barrier(self) -> str:
-        """The barrier's name, which is none of an mbarrier's."""
-        return f"barrier {self.number}"
-
-
-@dataclass(frozen=True, slots=True)
-class BarrierArrive:
-    """All threads of the role arrive at named barrier `number`, as in `BarrierSync`, and go on (bar.arrive)."""
-
-    number: int
-    count: int
-    span: Span = _span()
-
-    @property
-    def barrier(self) -> str:
-        """The barrier's name, which is none of an mbarrier's."""
-        return f"barrier {self.number}"
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,7 +274,7 @@ class Role:
     num_warps: int
     registers: int | None
     body: tuple[Stmt, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,7 +283,7 @@ class Roles:
     once, last."""
 
     roles: tuple[Role, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
     def own_barrier(self, role: Role) -> int:
         """The named barrier that `Barrier` in `role` is: roles have the first ones, in order; 0 is the block's."""
@@ -461,7 +305,7 @@ class Programs:
     body: tuple[Stmt, ...]
     turns: int = 1
     turn: int = 0
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,7 +317,7 @@ class Stage:
     shape: tuple[int, ...]
     mask: Expr | None = None
     other: Const | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,7 +346,7 @@ class For:
     stages: int = 1
     producer_warps: int = 0
     counter: Counter | None = None
-    span: Span = _span()
+    span: Span = span_field()
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -517,141 +361,8 @@ class If:
     cond: Expr
     then: tuple[Stmt, ...]
     orelse: tuple[Stmt, ...] = ()
-    span: Span = _span()
+    span: Span = span_field()
 
-
-# ---------------------------------------------------------------------------- tags: cost nothing, emit nothing
-
-
-@dataclass(frozen=True, slots=True)
-class TagField:
-    """Field of the tag that `elem` carries, by name, or by position if `name` is an int."""
-
-    elem: Elem
-    name: str | int
-
-
-@dataclass(frozen=True, slots=True)
-class Once:
-    """A set of contributions: every integer of [lo, hi) exactly once."""
-
-    lo: Expr
-    hi: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class DataValue:
-    """The integer that an index tensor holds at a coordinate, as an uninterpreted value."""
-
-    tensor: str
-    index: tuple[Expr, ...]
-
-
-TagTerm = Union[TagField, Once, DataValue, Expr]
-
-
-@dataclass(frozen=True, slots=True)
-class TagEqual:
-    """`left == right`; both scalar, or one a contribution set and the other `Once`."""
-
-    left: TagTerm
-    right: TagTerm
-
-
-@dataclass(frozen=True, slots=True)
-class TagTuple:
-    """`tag(elem) == (terms...)`: same number of fields, equal one by one."""
-
-    elem: Elem
-    terms: tuple[TagTerm, ...]
-
-
-TagCondition = Union[TagEqual, TagTuple]
-
-
-@dataclass(frozen=True, slots=True)
-class Tag:
-    """From here on `obj[c0, c1, ...]` carries the tag `fields`, over the `Coord`s of `obj`.
-
-    On a tensor: of the elements in memory, for the whole kernel. On a fragment or shared tile: of what the tile
-    holds at this point; a field may use the tag that an element carried (`TagField`).
-    """
-
-    obj: str
-    shape: tuple[Expr, ...]
-    fields: tuple[tuple[str, TagTerm], ...]
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class AssertTags:
-    """All `conditions` hold here for every value of the quantified `Coord`s in the box `shape` under `where`."""
-
-    shape: tuple[int, ...]
-    names: tuple[str, ...]
-    conditions: tuple[TagCondition, ...]
-    where: Expr | None = None
-    span: Span = _span()
-
-
-@dataclass(frozen=True, slots=True)
-class SpecReduce:
-    """`op` over `Coord(axis)` in [0, extent) of `body`: a bound variable of a specification.
-
-    `op` is a key of `REDUCTIONS`, or "logaddexp": the logarithm of the sum of the exponentials.
-    """
-
-    op: str
-    axis: int
-    extent: Expr
-    body: SpecTerm
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class SpecOp:
-    """An operator over specification terms."""
-
-    op: str
-    args: tuple[SpecTerm, ...]
-    dtype: DType
-
-
-@dataclass(frozen=True, slots=True)
-class SpecSoftmax:
-    """The weight of `Coord(axis)` = `at` in the softmax of `score` over `Coord(axis)` in [0, extent).
-
-    exp(score) at `at` over the sum of exp(score); a score of -inf weighs 0, also where there is no other.
-    """
-
-    axis: int
-    extent: Expr
-    at: Expr
-    score: SpecTerm
-    dtype: DType
-
-
-SpecTerm = Union[SpecReduce, SpecSoftmax, SpecOp, Expr]
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """`output[c0, ...] = value` at the end of the kernel, for every element; casts are transparent."""
-
-    output: str
-    names: tuple[str, ...]
-    value: SpecTerm
-    span: Span = _span()
-
-
-Asynchronous = Union[
-    MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence, MbarrierExpect, MbarrierArrive, MbarrierWait,
-    MbarrierInit, MbarrierFence, BarrierSync, BarrierArrive,
-]  # fmt: skip
-"""Statements that only order others."""
-
-WaveStep = Union[WaitCounts, WaveBarrier, WavePriority, SchedGroup]
-"""Statements of AMD's waves that order others, or hint at an order."""
 
 Stmt = Union[
     Copy, Map, Accumulate, Mma, Barrier, CommitGroup, WaitGroup, Asynchronous, WaveStep, Stage, For, If, Roles,
@@ -666,7 +377,7 @@ class Requires:
     """A precondition on launch-time scalars, checked at launch."""
 
     cond: Expr
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -676,7 +387,7 @@ class InRange:
     tensor: str
     lo: Expr
     hi: Expr
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -685,7 +396,7 @@ class Assume:
 
     cond: Expr
     reason: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 Precondition = Union[Requires, InRange, Assume]
@@ -730,7 +441,7 @@ class Kernel:
     cluster: int = 1
     schedule: str = "cooperative"
     remarks: tuple[Diagnostic, ...] = field(default=(), compare=False, repr=False)
-    span: Span = _span()
+    span: Span = span_field()
 
     @property
     def num_threads(self) -> int:

@@ -1,0 +1,222 @@
+"""Statements that only order others: barriers, groups, waits and fences. What each orders: `docs/soundness.md`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+from argus.ir.expr import Expr
+from argus.source import Span, span_field
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All threads of the block meet; shared and global accesses before it are ordered before those after it.
+
+    In a role its threads alone; with `scope` "cluster", outside of roles, those of all blocks of the cluster, whose
+    shared accesses it orders alike (barrier.cluster, .release and .acquire)."""
+
+    span: Span = span_field()
+    scope: str = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitGroup:
+    """Closes the executing thread's current group of asynchronous copies (cp.async.commit_group)."""
+
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitGroup:
+    """Waits until at most `pending` of the thread's most recent groups are unfinished (cp.async.wait_group)."""
+
+    pending: int
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class MmaFence:
+    """Orders register accesses before it with asynchronous products after it (wgmma.fence)."""
+
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class MmaCommit:
+    """Closes the warpgroup's current group of asynchronous products (wgmma.commit_group)."""
+
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class MmaWait:
+    """Waits until at most `pending` of the most recent groups are unfinished (wgmma.wait_group)."""
+
+    pending: int
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class BulkCommit:
+    """Closes the current group of bulk stores of the role's thread 0 (cp.async.bulk.commit_group)."""
+
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class BulkWait:
+    """Thread 0 of the role waits until at most `pending` of its most recent groups of bulk stores are unfinished
+    (cp.async.bulk.wait_group); with `read`, only until they have read their sources (`.read`). Others pass by.
+
+    A block's shared memory is there until it ends: before that, all of its bulk stores have to be waited for.
+    """
+
+    pending: int
+    read: bool = False
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyFence:
+    """Orders ordinary accesses to shared memory that this thread made, or was ordered after, with asynchronous ones
+    that it makes, or that are ordered after it (fence.proxy.async)."""
+
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitCounts:
+    """Waits until at most `vm` of the wave's most recent direct-to-LDS loads are unfinished, and with `lgkm` 0 until
+    all of its accesses to shared memory are done (s_waitcnt vmcnt(vm) lgkmcnt(lgkm)); None leaves a counter alone.
+
+    A counter counts instructions, of which one copy has `argus.ir.waves.loads_to_lds`. The compiler chooses
+    how many instructions other accesses become, so `lgkm` above 0 orders nothing that a proof could use.
+    """
+
+    vm: int | None = None
+    lgkm: int | None = None
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class WaveBarrier:
+    """All waves of the block meet (s_barrier); unlike `Barrier` it waits for no access: for the others it orders what a
+    wave's last `WaitCounts` with `lgkm` 0 found done."""
+
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class WavePriority:
+    """Sets the wave's priority, 0 to 3 (s_setprio): a hint."""
+
+    level: int
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class SchedGroup:
+    """Asks the compiler to put `size` instructions of the kinds in `mask` here, in turns with the other groups of the
+    same `sync` number (LLVM AMDGPU, llvm.amdgcn.sched.group.barrier): a hint."""
+
+    mask: int
+    size: int
+    sync: int = 0
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierInit:
+    """Thread 0 of the block, or of the role, initialises all mbarriers of the array `barrier` (mbarrier.init)."""
+
+    barrier: str
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierFence:
+    """Makes what thread 0 of the block, or of the role, initialised before visible to all that is ordered after this,
+    copy engine included (fence.mbarrier_init, fence.proxy.async)."""
+
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierExpect:
+    """One lane of the role's warp arrives on `barrier[index]` and announces `bytes` (mbarrier.arrive.expect_tx), after
+    all lanes of the warp reached this."""
+
+    barrier: str
+    index: Expr
+    bytes: int
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierArrive:
+    """One lane of each warp of the role arrives on `barrier[index]`, after all lanes of the warp reached this.
+
+    `scope` "block": on the block's own; "cluster": on that of every block of the cluster. To other blocks that tells
+    that phases and asynchronous accesses are over; it makes no ordinary access visible there.
+    """
+
+    barrier: str
+    index: Expr
+    scope: str = "block"
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class MbarrierWait:
+    """Every thread of the role waits until the phase of `barrier[index]` with parity `parity` has completed.
+
+    As mbarrier.try_wait.parity in a loop: with c phases completed so far it returns when c % 2 != parity % 2;
+    so parity 1 passes at once on a fresh barrier.
+    """
+
+    barrier: str
+    index: Expr
+    parity: Expr
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierSync:
+    """All threads of the role arrive at named barrier `number` of the block and wait until `count` threads have, in
+    this phase of it: those of every role that arrives there (bar.sync). Accesses before any of these arrivals are
+    ordered before what follows the wait. Then the next phase begins, for the same threads."""
+
+    number: int
+    count: int
+    span: Span = span_field()
+
+    @property
+    def barrier(self) -> str:
+        """The barrier's name, which is none of an mbarrier's."""
+        return f"barrier {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierArrive:
+    """All threads of the role arrive at named barrier `number`, as in `BarrierSync`, and go on (bar.arrive)."""
+
+    number: int
+    count: int
+    span: Span = span_field()
+
+    @property
+    def barrier(self) -> str:
+        """The barrier's name, which is none of an mbarrier's."""
+        return f"barrier {self.number}"
+
+
+Asynchronous = Union[
+    MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence, MbarrierExpect, MbarrierArrive, MbarrierWait,
+    MbarrierInit, MbarrierFence, BarrierSync, BarrierArrive,
+]  # fmt: skip
+"""Statements that only order others."""
+
+
+WaveStep = Union[WaitCounts, WaveBarrier, WavePriority, SchedGroup]
+"""Statements of AMD's waves that order others, or hint at an order."""

@@ -1,0 +1,131 @@
+"""Tags, assertions of them, and specifications: they cost nothing, and emit nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+from argus.ir.expr import Elem, Expr
+from argus.ir.types import DType
+from argus.source import Span, span_field
+
+
+@dataclass(frozen=True, slots=True)
+class TagField:
+    """Field of the tag that `elem` carries, by name, or by position if `name` is an int."""
+
+    elem: Elem
+    name: str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A set of contributions: every integer of [lo, hi) exactly once."""
+
+    lo: Expr
+    hi: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class DataValue:
+    """The integer that an index tensor holds at a coordinate, as an uninterpreted value."""
+
+    tensor: str
+    index: tuple[Expr, ...]
+
+
+TagTerm = Union[TagField, Once, DataValue, Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class TagEqual:
+    """`left == right`; both scalar, or one a contribution set and the other `Once`."""
+
+    left: TagTerm
+    right: TagTerm
+
+
+@dataclass(frozen=True, slots=True)
+class TagTuple:
+    """`tag(elem) == (terms...)`: same number of fields, equal one by one."""
+
+    elem: Elem
+    terms: tuple[TagTerm, ...]
+
+
+TagCondition = Union[TagEqual, TagTuple]
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """From here on `obj[c0, c1, ...]` carries the tag `fields`, over the `Coord`s of `obj`.
+
+    On a tensor: of the elements in memory, for the whole kernel. On a fragment or shared tile: of what the tile
+    holds at this point; a field may use the tag that an element carried (`TagField`).
+    """
+
+    obj: str
+    shape: tuple[Expr, ...]
+    fields: tuple[tuple[str, TagTerm], ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class AssertTags:
+    """All `conditions` hold here for every value of the quantified `Coord`s in the box `shape` under `where`."""
+
+    shape: tuple[int, ...]
+    names: tuple[str, ...]
+    conditions: tuple[TagCondition, ...]
+    where: Expr | None = None
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class SpecReduce:
+    """`op` over `Coord(axis)` in [0, extent) of `body`: a bound variable of a specification.
+
+    `op` is a key of `REDUCTIONS`, or "logaddexp": the logarithm of the sum of the exponentials.
+    """
+
+    op: str
+    axis: int
+    extent: Expr
+    body: SpecTerm
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class SpecOp:
+    """An operator over specification terms."""
+
+    op: str
+    args: tuple[SpecTerm, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class SpecSoftmax:
+    """The weight of `Coord(axis)` = `at` in the softmax of `score` over `Coord(axis)` in [0, extent).
+
+    exp(score) at `at` over the sum of exp(score); a score of -inf weighs 0, also where there is no other.
+    """
+
+    axis: int
+    extent: Expr
+    at: Expr
+    score: SpecTerm
+    dtype: DType
+
+
+SpecTerm = Union[SpecReduce, SpecSoftmax, SpecOp, Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """`output[c0, ...] = value` at the end of the kernel, for every element; casts are transparent."""
+
+    output: str
+    names: tuple[str, ...]
+    value: SpecTerm
+    span: Span = span_field()
