@@ -116,11 +116,11 @@ def gemm(
         last = al.minimum(first + DEPTH, K)
     elif len(c.shape) == 3:
         rows, columns = al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N)
-        pid_m, pid_n, z = al.grid(rows, columns, c.shape[0], cluster=CLUSTER, persistent=PRODUCERS > 0)
+        pid_m, pid_n, z = al.grid(rows, columns, c.shape[0], cluster=CLUSTER, persistent=PRODUCERS > 0, schedule="rows")
         first, last = 0, K
     else:
         rows, columns = al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N)
-        pid_m, pid_n = al.grid(rows, columns, group=GROUP, cluster=CLUSTER, persistent=PRODUCERS > 0)
+        pid_m, pid_n = al.grid(rows, columns, group=GROUP, cluster=CLUSTER, persistent=PRODUCERS > 0, schedule="rows")
         z, first, last = 0, 0, K
     if len(a.shape) == 3:
         al.tag(a, lambda z, m, k: (z, m, k))

@@ -97,7 +97,8 @@ def _storing(most: int) -> Pass:
     def run(kernel: Kernel) -> Kernel:
         kernel = in_tiles(kernel)
         plans, remarks = _plans(kernel)
-        kernel = replace(kernel, remarks=(*kernel.remarks, *remarks))
+        new = (r for r in remarks if r not in kernel.remarks)  # of roles that store parts of one tile, one is enough
+        kernel = replace(kernel, remarks=(*kernel.remarks, *new))
         return _with_panels(kernel, plans, most) if plans else kernel
 
     return run

@@ -25,6 +25,13 @@ CASES: dict[str, Case] = {
     "few rows, two panels deep": (Tile(64, 8, 128, 2, 4, 4, True), (5, 136, 200), torch.bfloat16, "nt", {"bias": True}),
     "float8": (Tile(64, 64, 128, 2, 4, 4), (72, 72, 208), EIGHT, "nt", {"scaled": True}),
     "tfloat32": (Tile(64, 64, 32, 2, 4, 4), (72, 72, 84), torch.float32, "nt", {}),
+    "two warpgroups": (
+        Tile(128, 64, 64, 2, 8, 4), (136, 72, 104), torch.bfloat16, "nt", {"bias": True, "residual": True}
+    ),
+    "two warpgroups, columns": (Tile(128, 64, 64, 2, 8, 4), (136, 72, 104), torch.float16, "tn", {}),
+    "two warpgroups, odd rows": (
+        Tile(128, 64, 64, 2, 8, 4), (131, 69, 67), torch.bfloat16, "nt", {"alignments": {"a": 2, "b": 2, "c": 2}}
+    ),
     "odd rows": (TILE, (67, 69, 131), torch.bfloat16, "nt", {"bias": True, "alignments": {"a": 2, "b": 2, "c": 2}}),
     "odd columns": (TILE, (67, 69, 80), torch.float16, "tn", {"alignments": {"a": 2, "b": 2, "c": 2}}),
     "one odd operand": (
