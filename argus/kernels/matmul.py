@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,15 +12,11 @@ from argus.frontend.decorator import FuncSource
 from argus.kernels import operands
 from argus.kernels.gemm import combine
 from argus.kernels.tiling import Problem, Tile
-from argus.runtime.executable import TENSOR
 from argus.runtime.jit_kernel import JitKernel
-from argus.runtime.reader import Prepared, Site
+from argus.runtime.reader import Memory
 
 if TYPE_CHECKING:
     import torch
-
-_MOST_READY = 4096
-"""Prepared calls that are kept; beyond that number, all are prepared anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +60,7 @@ class Matmul:
 
     def __init__(self, kernel: JitKernel, choose: Callable[[Problem], Tile], combine: JitKernel = combine) -> None:
         self._kernel, self._choose, self._combine = kernel, choose, combine
-        self._ready: dict[Hashable, Prepared[Ready]] = {}
-        self._sites: dict[Hashable, Site[Ready]] = {}
+        self._memory: Memory[Ready] = Memory()
         self._ones: dict[Any, Any] = {}
 
     def __call__(
@@ -96,19 +91,11 @@ class Matmul:
         given = () if plain else (bias, residual, scale_a, scale_b, out)
         tensors = (a, b, *(x for x in given if x is not None))
         way = (epilogue, out_dtype, *(x is None for x in given))
-        site = self._sites.get(way)
-        if site is None:
-            site = self._sites[way] = Site((TENSOR,) * len(tensors), way, {}, self._ready)
-        ready, addresses, key = site.read(*tensors)
-        if key is not None:
-            if ready is None:
-                ready = Prepared(self._prepare(a, b, bias, residual, epilogue, scale_a, scale_b, out_dtype, out))
-                if len(self._ready) >= _MOST_READY:
-                    self._ready.clear()
-                    self._sites = {way: site}
-                self._ready[key] = ready
-            site.settle(ready, tensors, addresses)
-            ready = ready.plan
+        ready, addresses = self._memory.find(
+            way,
+            tensors,
+            lambda: self._prepare(a, b, bias, residual, epilogue, scale_a, scale_b, out_dtype, out),
+        )
         at_a, at_b = addresses[:2]
         c = ready.allocate() if out is None else out
         if ready.packs is not None:

@@ -6,7 +6,7 @@ reduction into parts that blocks work on side by side; their results are reduced
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import prod
@@ -19,8 +19,7 @@ from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.types import DTYPES, float32
 from argus.kernels.matmul import Call
 from argus.kernels.rows import dtype_of, spread
-from argus.runtime.executable import TENSOR
-from argus.runtime.reader import Prepared, Site
+from argus.runtime.reader import Memory
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +32,6 @@ _LEAST = 8192  # elements of a part: one turn of a block
 _LONGEST = 8192  # elements of a row at a time
 _COLUMNS = 256  # at a time, and twice as many where there are so many that nothing is cut
 _JOINED = 16  # columns that a block of the second call joins
-_MOST_READY = 4096  # prepared calls that are kept
 _VECTOR = 8  # elements: 16 bytes of a 16-bit type
 
 
@@ -169,8 +167,7 @@ class Reduce:
     """`reduce(x, op)`: see `__call__`. Keeps what it prepared, by shape, strides, dtype, alignment and device."""
 
     def __init__(self) -> None:
-        self._ready: dict[Hashable, Prepared[Ready | None]] = {}
-        self._sites: dict[Hashable, Site[Ready | None]] = {}
+        self._memory: Memory[Ready | None] = Memory()
 
     def __call__(self, x: torch.Tensor, op: str, dim: int | None = None, keepdim: bool = False) -> torch.Tensor:
         """The "sum", "mean" or "max" along `dim`, or of all, of a float32, float16 or bfloat16 tensor, in its dtype.
@@ -179,22 +176,10 @@ class Reduce:
         Raises LaunchError: "reduction-argument" for another operation, a dimension that x has not, and for the maximum
         of no elements.
         """
-        way = (op, dim, keepdim)
-        site = self._sites.get(way)
-        if site is None:
-            site = self._sites[way] = Site((TENSOR,), way, {}, self._ready)
-        ready, (at,), key = site.read(x)
-        if key is not None:
-            if ready is None:
-                ready = Prepared(_prepared(x, op, dim, keepdim))
-                if len(self._ready) >= _MOST_READY:
-                    self._ready.clear()
-                self._ready[key] = ready
-            site.settle(ready, (x,), (at,))
-            ready = ready.plan
+        ready, (at,) = self._memory.find((op, dim, keepdim), (x,), lambda: _prepared(x, op, dim, keepdim))
         if ready is None:
             return _reduced(x, op, dim, keepdim)
-        out: torch.Tensor = ready.allocate()
+        out = ready.allocate()
         if ready.parts is None or ready.join is None:
             ready.first.run((at, out.data_ptr(), ready.factor))
             return out

@@ -32,6 +32,8 @@ _HOT = 4
 """Plans that are tried before a key is made: a check takes a tenth of the time of a key."""
 
 _RENEWALS = 8
+_MOST = 4096
+"""Of what is prepared, and of ways to call: beyond that number, all is prepared anew."""
 
 # Of an address only its last four bits matter to a plan: alignment is specialised up to 16 bytes.
 _TENSOR_KEY = "a{i}.shape, a{i}.stride(), a{i}.dtype, a{i}.device, a{i}.__class__, a{i}.is_neg(), p{i} & 15, "
@@ -75,6 +77,35 @@ class Site(Generic[T]):
             prepared.check = check_of(tensors)
         if prepared.check is not _never:
             self.hot = ((prepared.check, prepared.plan), *others[: _HOT - 1])
+
+
+class Memory(Generic[T]):
+    """What functions of PyTorch tensors prepare, to find it again by how they are called and what tensors they get."""
+
+    def __init__(self) -> None:
+        self._prepared: dict[Hashable, Prepared[T]] = {}
+        self._sites: dict[Hashable, Site[T]] = {}
+
+    def find(self, way: Hashable, tensors: Sequence[Any], prepare: Callable[[], T]) -> tuple[T, tuple[int, ...]]:
+        """What `prepare` made in the first call of this `way` with such tensors, and their addresses.
+
+        `way` says how many tensors there are. Raises as a `Reader` does, and what `prepare` raises.
+        """
+        site = self._sites.get(way)
+        if site is None:
+            if len(self._sites) >= _MOST:
+                self._sites.clear()
+            site = self._sites[way] = Site((TENSOR,) * len(tensors), way, {}, self._prepared)
+        found, addresses, key = site.read(*tensors)
+        if key is not None:
+            if found is None:
+                found = Prepared(prepare())
+                if len(self._prepared) >= _MOST:
+                    self._prepared.clear()
+                self._prepared[key] = found
+            site.settle(found, tensors, addresses)
+            found = found.plan
+        return found, addresses  # type: ignore[return-value]  # of tensors alone there are no scalars
 
 
 def check_of(tensors: Sequence[Any]) -> Check:

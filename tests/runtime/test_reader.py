@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from argus.runtime import reader as module
 from argus.runtime.executable import CONSTEXPR, SCALAR, TENSOR
-from argus.runtime.reader import Prepared, Site, check_of
+from argus.runtime.reader import Memory, Prepared, Site, check_of
 
 torch = pytest.importorskip("torch")
 
@@ -98,3 +99,35 @@ def test_positional_constants_are_part_of_the_key() -> None:
     assert len(set(keys)) == 3
     site.settle(Prepared("plan"), (x, 1), site.read(x, 1)[1])  # type: ignore[arg-type]
     assert site.read(x, True)[0] is None
+
+
+def test_a_memory_prepares_once_for_tensors_of_a_kind() -> None:
+    made: list[Any] = []
+    memory: Memory[int] = Memory()
+
+    def find(way: Any, *found: Any) -> int:
+        thing, addresses = memory.find(way, found, lambda: made.append(way) or len(made))
+        assert addresses == tuple(t.data_ptr() for t in found)
+        return thing
+
+    pair, wide = tensors(), [torch.zeros(4, 16), torch.zeros(4, 16)]
+    for _ in range(3):
+        assert [find("add", *pair), find("add", *wide), find("multiply", *pair), find("one", pair[0])] == [1, 2, 3, 4]
+    assert [find("same", pair[0], pair[0]) for _ in range(20)] == [5] * 20
+
+
+def test_a_memory_keeps_nothing_of_what_failed() -> None:
+    memory: Memory[int] = Memory()
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            memory.find("way", tensors(), lambda: 1 // 0)
+    assert memory.find("way", tensors(), lambda: 7)[0] == 7
+
+
+def test_a_full_memory_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST", 3)
+    memory: Memory[int] = Memory()
+    for _ in range(2):
+        for size in range(1, 9):
+            for way in range(5):
+                assert memory.find(way, (torch.zeros(size),), lambda: size * 10 + way)[0] == size * 10 + way
