@@ -17,7 +17,8 @@
 where i counts the iterations. Tiles that one product reads share a ring of buffers; tiles that are read apart, like
 keys and values, have rings of their own, so that work begins with what is there. Tiles that are staged before or after
 the loop have one buffer, filled once a program. The producer is one warp of the `producer_warps` that are added, for
-the others could miss a phase; they idle. Where the copies or the products do not keep the rules of
+the others could miss a phase; they idle. With the schedule "rows" every computing warpgroup is a role (`apart`), with
+"pingpong" there are two that take turns (`pingpong`). Where the copies or the products do not keep the rules of
 `tma.load` and `wgmma`, the kernel stays as it is, for `pipeline`.
 """
 
