@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from argus.ir.cluster import unite
 from argus.ir.expr import Const, Param
 from argus.ir.nodes import InRange, Kernel, Scalar, Tensor
 from argus.ir.types import DType
@@ -60,7 +61,7 @@ def replay(
     than `iterations` iterations, the grid more than 4096 blocks, a tensor has 2^63 elements, or the run is not over at
     `deadline` (of `time.monotonic`).
     """
-    given = dict(tensors or {})
+    kernel, given = unite(kernel), dict(tensors or {})
     params = _params(kernel, sizes, floats[2])
     roles = kernel_roles(kernel)
     every = (*_SCHEDULES, *(f"eager-{role.name}" for role in roles)) if roles else _SCHEDULES[:1]

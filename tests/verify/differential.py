@@ -125,7 +125,7 @@ def examine(kernel: Kernel, mutation: str, tried: list[dict[str, int]], tally: T
 def _note_unknown(kernel: Kernel, mutation: str, errors: list[Diagnostic], tally: Tally) -> None:
     family = kernel.name
     data = any(isinstance(p, InRange) for p in kernel.preconditions)
-    if not data and not kernel_roles(kernel):
+    if not data and not kernel_roles(unite(kernel)):
         tally.undecided += 1
     for code in dict.fromkeys(d.code for d in errors):
         tally.unknown[family, code, not mutation] += 1

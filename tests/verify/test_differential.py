@@ -8,7 +8,7 @@ from tests.verify.differential import Tally, run
 
 SEED = 20
 ASYNCHRONOUS = ("pipeline", "copies", "loads", "streams", "shares", "relays", "contractions", "stores", "handovers",
-                "exchanges")  # fmt: skip
+                "exchanges", "peers")  # fmt: skip
 
 
 def agreed(tally: Tally, count: int) -> None:
