@@ -202,6 +202,7 @@ def _field(
 
 
 def _unequal(a: UnionMap, b: UnionMap) -> UnionSet:
+    a, b = a.coalesce(), b.coalesce()  # a difference takes far longer than this if it is between many parts
     return a.subtract(b).domain().union(b.subtract(a).domain())
 
 

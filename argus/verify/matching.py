@@ -350,7 +350,7 @@ class Matcher:
 
         `counted`: {[root -> k] -> contribution}.
         """
-        arrived = counted.domain().unwrap() if not counted.is_empty() else empty_map()
+        arrived = counted.domain().unwrap().coalesce() if not counted.is_empty() else empty_map()
         missing = wanted.subtract(arrived).domain()
         if not missing.is_empty():
             missing = missing.intersect_params(self.model.defined)

@@ -248,13 +248,15 @@ def _joined(parts: list[tuple[UnionSet, Term]]) -> list[tuple[UnionSet, Term]]:
     padding: dict[float, list[UnionSet]] = {}
     rest: list[tuple[UnionSet, Term]] = []
     for region, term in parts:
-        for along, inner in _loaded(term) or ():
+        found = _loaded(term)
+        if found is None:
+            rest.append((region, term))
+            continue
+        for along, inner in found:
             if isinstance(inner, Load):
                 loads.setdefault(inner.tensor, []).append((along.domain(), along.apply_range(inner.cells)))
             else:
                 padding.setdefault(inner.value, []).append(along.domain())
-        if _loaded(term) is None:
-            rest.append((region, term))
     joined: list[tuple[UnionSet, Term]] = [
         (_union(r for r, _ in each).coalesce(), Load(tensor, _union_of_maps(m for _, m in each).coalesce()))
         for tensor, each in loads.items()
