@@ -709,7 +709,7 @@ class Model:
         return self._schedules[site.index]
 
     def iteration_cells(self, cells: Cells) -> Map:
-        """{S[loop counters] -> cell}: an access without its element coordinates.
+        """{S[loop counters] -> cell}: an access without its element coordinates, in the context.
 
         In a persistent kernel two programs of a block have different ids: cells of the block's own memory are those of
         any of them.
@@ -722,7 +722,7 @@ class Model:
         if self.persistent and not isinstance(self.kernel.object(cells.relation.obj), Tensor):
             moved = self._of_any_program(moved)
         moved = moved.project_out(isl.dim_type.in_, len(site.loops), len(site.shape))
-        moved = moved.set_tuple_name(isl.dim_type.in_, site.name)
+        moved = moved.set_tuple_name(isl.dim_type.in_, site.name).gist_params(self._context)
         if own:
             self._touched[key] = moved
         return moved

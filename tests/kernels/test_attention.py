@@ -38,7 +38,9 @@ SIZES = [
 SQUARE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8}
 TALL = {"BLOCK_M": 192, "BLOCK_N": 128, "num_warps": 12, "HEADS": 66, "SCHEDULE": "cooperative"}
 HOPPER = {64: TALL, 128: SQUARE}
-ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "VALUES": False, "num_warps": 4}
+ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4}
+LITTLE = {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4}
+"""For 64 KiB of shared memory."""
 
 
 def exact(q: Any, k: Any, v: Any, causal: bool = False, scale: float | None = None) -> tuple[Any, Any]:
@@ -169,6 +171,8 @@ def test_tiles_of_short_and_long_sequences() -> None:
         ("sm_90a", 128, SQUARE),
         ("sm_90a", 64, ELSEWHERE),
         ("sm_80", 64, ELSEWHERE),
+        ("gfx942", 64, LITTLE),
+        ("gfx942", 128, LITTLE),
     ],
 )
 def test_proved(target: str, size: int, tiles: dict[str, int], causal: bool) -> None:
