@@ -4,7 +4,8 @@
        (x is spread differently)                x1[...] = sx[...] (layout of y)
                                                 map y[c0, c1] = f(x1[c0, c1])
 
-A tile that is written once is moved right after that, once; others before each use. A tile computed from
+A tile that is written once is moved right after that (and after the tag that it gets there), once; others before each
+use. A tile computed from
 coordinates alone is computed again instead. Inside of loops another barrier keeps the scratch tile from being
 overwritten early.
 """
@@ -12,6 +13,7 @@ overwritten early.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import prod
 
 from argus.diagnostic import Diagnostic
@@ -27,9 +29,10 @@ from argus.ir.nodes import (
     Map,
     Mma,
     Stmt,
+    Tag,
     Tensor,
 )
-from argus.ir.visit import map_accesses, walk
+from argus.ir.visit import map_accesses, rewrite_blocks, walk
 from argus.layout import FragmentLayout
 from argus.passes.allocate import tile_bytes, tile_lives
 from argus.passes.context import Context, rewrite_in_context
@@ -71,12 +74,15 @@ class _Filling:
     moved: dict[tuple[str, FragmentLayout], str] = field(default_factory=dict)
     writers: dict[str, list[tuple[Stmt, Context]]] = field(default_factory=dict)
     after: dict[int, list[Stmt]] = field(default_factory=dict)
+    tagged: dict[str, Tag] = field(default_factory=dict)
+    """By tile: the tag that stands right after a write of it, once the walk has passed it."""
 
     def __post_init__(self) -> None:
         self.counts: dict[str, int] = {}
         for stmt in walk(self.state.kernel.body):
             for name in _written(stmt):
                 self.counts[name] = self.counts.get(name, 0) + 1
+        self.following = _following(self.state.kernel.body)
 
     def change(self, stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
         before: list[Stmt] = []
@@ -87,6 +93,9 @@ class _Filling:
                 result = self._work(stmt, context, before)
             case Mma():
                 result = (self._product(stmt, context, before),)
+            case Tag(obj=name) if id(stmt) in self.following and not any(moved == name for moved, _ in self.moved):
+                self.tagged[name] = stmt
+                return None
             case _:
                 return None
         for done in result:
@@ -201,8 +210,10 @@ class _Filling:
         self.moved[source.name, layout] = name
         writer, where = writers[0]
         again = _recomputed(writer, name, layout)
-        moves_it = (again,) if again is not None else self._through_shared(source.name, name, layout, span, where)
-        self.after.setdefault(id(writer), []).extend(moves_it)
+        tag = self.tagged.get(source.name)
+        same = () if tag is None else (replace(tag, obj=name),)
+        moves_it = (again, *same) if again is not None else self._through_shared(source.name, name, layout, span, where)
+        self.after.setdefault(id(writer if tag is None else tag), []).extend(moves_it)
         return name
 
     def _through_shared(
@@ -293,6 +304,20 @@ def _reading(stmt: Work, renamed: dict[Access, str]) -> Work:
     result = map_accesses(stmt, lambda a: Access(renamed[a], a.index) if a in renamed else a)
     assert isinstance(result, Copy | Map | Accumulate)
     return replace(result, dst=Access(stmt.dst.obj, result.dst.index))
+
+
+def _following(body: tuple[Stmt, ...]) -> set[int]:
+    """The tags, by identity, that stand right after a write of what they tag."""
+    found: set[int] = set()
+
+    def note(block: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        for before, stmt in pairwise(block):
+            if isinstance(stmt, Tag) and stmt.obj in _written(before):
+                found.add(id(stmt))
+        return block
+
+    rewrite_blocks(body, note)
+    return found
 
 
 def _recomputed(writer: Stmt, name: str, layout: FragmentLayout) -> Map | None:
