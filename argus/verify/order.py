@@ -281,7 +281,7 @@ class Ordering:
             if pairs.is_empty() and left.is_empty():
                 break
             pairs, left = pairs.subtract(self._precedes(way, second)), left.subtract(way.domain())
-        pairs, left = (found.intersect_params(self.model.context) for found in (pairs, left))
+        pairs, left = pairs.intersect_params(self.model.context), left.intersect_params(self.model.context)
         return pairs.union(isl.Map.from_domain_and_range(left, self.issued(second).domain()))
 
     def _precedes(self, times: Map, second: Site) -> Map:
