@@ -1,4 +1,4 @@
-"""A softmax that is not the specified one: its mask is off by one, its padding weighs, or its sum has a term too many."""
+"""A softmax that is not the specified one: a mask off by one, padding that weighs, a sum with a term too many."""
 
 from tests.reject.case import Case, Text
 
