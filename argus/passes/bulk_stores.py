@@ -20,20 +20,21 @@ narrower panels of their own, with rows of 64 or 32 bytes, which are written and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from argus.diagnostic import Diagnostic
-from argus.ir.expr import Const, Coord, Expr, Op, coords, op, substitute_coords
+from argus.ir.expr import Const, Coord, Elem, Expr, Op, Thread, coords, op, substitute_coords
+from argus.ir.expr import walk as walk_expr
 from argus.ir.nodes import (
     Access,
     Barrier,
-    BarrierArrive,
     BulkCommit,
     BulkWait,
     Copy,
     For,
     Fragment,
+    If,
     Kernel,
     Programs,
     ProxyFence,
@@ -89,6 +90,7 @@ class _Plan:
     whole: FragmentLayout
     panels: tuple[_Panel, ...]
     rest: tuple[_Panel, ...]
+    repeated: bool = False
 
 
 def _storing(most: int) -> Pass:
@@ -108,7 +110,9 @@ def _with_panels(kernel: Kernel, plans: Sequence[_Plan], most: int) -> Kernel:
     fresh = Fresh(kernel)
     persistent = any(isinstance(s, Programs) for s in kernel.body)
     through = {
-        id(p.stmt.stmt): _through_panels(fresh, p, min(most, len(p.panels)), again=persistent and p is plans[0])
+        id(p.stmt.stmt): _through_panels(
+            fresh, p, min(most, len(p.panels)), again=p.repeated or (persistent and p is plans[0])
+        )
         for p in plans
     }
     body = rewrite_body(kernel.body, lambda s: through.get(id(s)))
@@ -122,27 +126,31 @@ def _with_panels(kernel: Kernel, plans: Sequence[_Plan], most: int) -> Kernel:
 
 def _plans(kernel: Kernel) -> tuple[list[_Plan], list[Diagnostic]]:
     """The stores that the copy engine can do, and remarks on the others."""
-    stores = [r for s in _program(kernel.body) if (r := result_of(kernel, s)) is not None]
+    stores = [(r, again) for s, again in _placed(kernel.body) if (r := result_of(kernel, s)) is not None]
     layouts = infer(kernel).fragments if stores else {}
     plans: list[_Plan] = []
     remarks: list[Diagnostic] = []
-    for stmt in stores:
+    for stmt, again in stores:
         try:
-            plans.append(_plan(kernel, stmt, layouts))
+            plans.append(replace(_plan(kernel, stmt, layouts), repeated=again))
         except Unfit as unfit:
             remarks.append(unfit.remark(stmt.by_threads))
     return plans, remarks
 
 
-def _program(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The statements that run once a program."""
-    match body:
-        case (BarrierArrive(), *rest):
-            return _program(tuple(rest))
-        case (Programs(body=inner), *_) | (For(start=Const(value=0), stop=Const(value=1), body=inner),):
-            return _program(inner)
-        case _:
-            return body
+def _placed(body: tuple[Stmt, ...], again: bool = False) -> Iterator[tuple[Stmt, bool]]:
+    """The statements that all threads of the role reach together, and whether they run `again` in one program."""
+    for stmt in body:
+        match stmt:
+            case Programs(body=inner):
+                yield from _placed(inner, again)
+            case For(body=inner):
+                once = (stmt.start, stmt.stop) == (Const(0), Const(1))
+                yield from _placed(inner, again or not once)
+            case If(cond=cond) if not any(isinstance(e, Thread | Elem) for e in walk_expr(cond)):
+                yield from _placed((*stmt.then, *stmt.orelse), again)
+            case _:
+                yield stmt, again
 
 
 def _plan(kernel: Kernel, stmt: Result, layouts: Mapping[str, FragmentLayout]) -> _Plan:

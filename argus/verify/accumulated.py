@@ -13,7 +13,7 @@ from argus.verify.findings import Finding, unknown
 from argus.verify.matching import IDEMPOTENT, Matcher, Mismatch, Scope, strip
 from argus.verify.program import PROGRAM, Site, turns
 from argus.verify.races import by_block
-from argus.verify.relations import NonAffine, UnionMap, isl
+from argus.verify.relations import NonAffine, UnionMap, empty_map, empty_set, isl, map_parts
 from argus.verify.terms import Constant, Reduce, TermBuilder
 
 _HELP = "the specification of a tensor that is accumulated into is one reduction, by the operation of the atomics"
@@ -44,13 +44,13 @@ def _match(builder: TermBuilder, matcher: Matcher, spec: Spec, stores: list[tupl
         raise Mismatch("it is also read or stored to")
     counts = [_counted(builder, matcher, spec, value, site, number) for site, number in stores]
     places = [_places(counted, variables) for counted, variables in counts]
-    everything = places[0].range()
-    for place in places[1:]:
-        everything = everything.union(place.range())
-    by = by_block(isl.Set.from_union_set(everything))  # {program ids -> [cell -> k]}
+    wanted = _wanted(matcher, spec, value)
+    everything = empty_set()
+    for (counted, _), place in zip(counts, places, strict=True):
+        everything = everything.union(_simply(counted.reverse().apply_range(place), wanted).range())
+    by = by_block(isl.Set.from_union_set(everything.coalesce()))  # {program ids -> [cell -> k]}
     if model.translator.varying(by):
         raise Mismatch("what a block contributes depends on what it loads")
-    wanted = _wanted(matcher, spec, value)
     if not wanted.is_subset(by.range()):
         raise Mismatch("no block contributes some of the terms")
     if not by.range().is_subset(wanted):
@@ -80,13 +80,30 @@ def _counted(
     scope = Scope(roots.identity(), variables, tuple(range(len(spec.names))), roots.identity())
     identity = Constant(float(REDUCTIONS[value.op](value.dtype)))
     own = Reduce(stmt.op, identity, ((roots.identity(), builder.written(site)),))
-    return matcher.counted(own, value, scope), variables
+    return matcher.counted(own, value, scope).coalesce(), variables.coalesce()
 
 
 def _places(counted: UnionMap, variables: UnionMap) -> UnionMap:
     """{[instance -> k] -> [cell -> k]}."""
     terms = counted.domain().unwrap()
-    return terms.domain_map().apply_range(variables).range_product(terms.range_map())
+    return terms.domain_map().apply_range(variables).range_product(terms.range_map()).coalesce()
+
+
+def _simply(brought: UnionMap, wanted: isl.Set) -> UnionMap:
+    """{contribution -> [cell -> k]} in few pieces, of `brought`, {what collected it, and contribution -> [cell -> k]}.
+
+    A sum that is collected in several ways has pieces for each. Where all that they have in common, as far as it is
+    `wanted`, is no more than they are together, that is taken.
+    """
+    result = empty_map()
+    for part in map_parts(brought):
+        while part.domain_is_wrapping():
+            part = part.domain_factor_range()
+        part = part.coalesce()
+        hull = isl.Map.from_basic_map(part.simple_hull()).intersect_range(wanted)
+        same = part.n_basic_map() > 1 and hull.is_subset(part) and part.is_subset(hull)
+        result = result.union((hull if same else part).to_union_map())
+    return result
 
 
 def _wanted(matcher: Matcher, spec: Spec, value: SpecReduce) -> isl.Set:

@@ -276,14 +276,14 @@ class Matcher:
             counting = path.domain()
             for region, value in self.numbers.regions(inner, counting, path):
                 if value == identity:
-                    counting = counting.subtract(region)
+                    counting = counting.subtract(region).coalesce()
                 elif not region.is_empty():
                     text = f"the constant {value:g} (padding?) takes part in the reduction by '{term.op}'"
                     raise Mismatch(text, region.apply(up).apply(scope.origin))
-            up, path = up.intersect_domain(counting), path.intersect_domain(counting)
-            leaf = Scope(path, empty_map(), (), up.apply_range(scope.origin))
+            up, path = (m.intersect_domain(counting).coalesce() for m in (up, path))
+            leaf = Scope(path, empty_map(), (), up.apply_range(scope.origin).coalesce())
             opened = self._open(term.op, inner, leaf, dtype)
-            result += [(s, u.apply_range(up), t) for s, u, t in opened]
+            result += [(s, u.apply_range(up).coalesce(), t) for s, u, t in opened]
         return result
 
     def _open(self, op: str, term: Term, scope: Scope, dtype: DType) -> list[tuple[Scope, UnionMap, Term]]:
@@ -294,10 +294,9 @@ class Matcher:
             case Cases(parts=parts):
                 found = []
                 for region, inner in parts:
-                    here = scope.path.intersect_range(region).domain()
+                    here = scope.path.intersect_range(region).coalesce()
                     if not here.is_empty():
-                        limited = replace(scope, path=scope.path.intersect_domain(here))
-                        found += self._open(op, inner, limited, dtype)
+                        found += self._open(op, inner, replace(scope, path=here), dtype)
                 return found
             case Recurrence(term=inner):
                 return self._open(op, inner, scope, dtype)

@@ -143,6 +143,14 @@ def split_k(target: str) -> None:
     np.testing.assert_allclose(c, expected, rtol=1e-4, atol=1e-3)
 
 
+def stream_k_atomic(target: str) -> None:
+    m, n, k = 70, 140, 200
+    a, b, c = to_bfloat16(normal(13, m, k)), to_bfloat16(normal(14, n, k)), normal(15, m, n)
+    expected = c + from_bfloat16(a) @ from_bfloat16(b).T
+    run("stream_k_atomic", target, (2, 5), {"a": a, "b": b, "c": c})
+    np.testing.assert_allclose(c, expected, rtol=1e-4, atol=1e-3)
+
+
 def column_sum(target: str) -> None:
     x, total = normal(16, 70, 132), normal(17, 132)
     expected = total + x.sum(0)
@@ -154,7 +162,7 @@ CASES: dict[str, Callable[[str], None]] = {
     f.__name__: f
     for f in (
         vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper, gemm_pingpong,
-        gemm_waves, linear, split_k, column_sum, cluster_softmax,
+        gemm_waves, linear, split_k, stream_k_atomic, column_sum, cluster_softmax,
     )
 }  # fmt: skip
 

@@ -61,6 +61,9 @@ def inputs(name: str) -> tuple[dict[str, NDArray[np.generic] | float], NDArray[n
         case "split_k":
             a, b = bfloat16(normal(35, 520)), bfloat16(normal(78, 520))
             return {"a": a, "b": b, "c": np.zeros((35, 78), np.float32)}, a @ b.T
+        case "stream_k_atomic":
+            a, b = bfloat16(normal(70, 200)), bfloat16(normal(140, 200))
+            return {"a": a, "b": b, "c": np.zeros((70, 140), np.float32)}, a @ b.T
         case "linear":
             x, weight, bias = bfloat16(normal(70, 74)), bfloat16(normal(78, 74)), normal(78)
             empty = np.zeros((70, 78), np.float32)
@@ -101,6 +104,7 @@ PROPERTIES = {
     "gemm_pingpong": "tags",
     "gemm_waves": "races",
     "split_k": "races",
+    "stream_k_atomic": "races",
     "linear": "tags",
     "column_sum": "bounds",
 }

@@ -8,6 +8,8 @@ import pytest
 from argus import compile
 from argus.diagnostic import Verdict
 from argus.frontend import Options
+from argus.ir.nodes import Accumulate
+from argus.ir.visit import walk
 from argus.simulate import simulate
 from argus.source import SourceFile
 from tests.verify.test_search import EXAMPLES, edited, refuted
@@ -54,6 +56,28 @@ def test_terms_that_are_missing_or_too_many(old: str, new: str) -> None:
 def test_parts_that_overlap() -> None:
     """The author's own assertion about one block holds: only the specification looks at all of them."""
     report = edited("split_k", ("split * DEPTH, al.min", "al.maximum(split * DEPTH - BLOCK_K, 0), al.min"))
+    assert report.verdict is Verdict.REFUTED, report.diagnostics
+    assert refuted(report) == {"spec-mismatch"}
+
+
+def test_equal_shares() -> None:
+    """Stream-K: steps of all tiles in one line, cut anywhere; for sm_90a by updates of the copy engine, in a loop."""
+    source = SourceFile("stream_k_atomic.py", (EXAMPLES / "stream_k_atomic.py").read_text(encoding="utf-8"))
+    for options in (Options(target="cpu"), Options(target="sm_90a", constexprs={"BLOCK_K": 64, "SHARE": 3})):
+        kernel = compile.choreograph(compile.elaborate(source, "stream_k_atomic", options), options.target)
+        by_engine = options.target == "sm_90a"
+        assert any(isinstance(s, Accumulate) and s.instr == "tma.reduce.add" for s in walk(kernel.body)) == by_engine
+        report = compile.examine(kernel, 120.0)
+        assert report.verdict is Verdict.PROVED, report.diagnostics
+
+
+def test_a_tile_that_is_not_handed_over_at_its_end() -> None:
+    """What has come together of it goes to the next tile, with what comes of that."""
+    text = (EXAMPLES / "stream_k_atomic.py").read_text(encoding="utf-8")
+    old = "(step % steps == steps - 1) | "
+    assert text.count(old) == 1
+    source = SourceFile("stream_k_atomic.py", text.replace(old, ""))
+    report = compile.prove(source, "stream_k_atomic", Options(), limit_s=240.0)
     assert report.verdict is Verdict.REFUTED, report.diagnostics
     assert refuted(report) == {"spec-mismatch"}
 

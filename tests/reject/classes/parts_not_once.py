@@ -22,4 +22,6 @@ CASES = (
          constants=SUM),
     Case("tests/reject/kernels/reduced.py", Text("part * DEPTH", "part * (DEPTH - BLOCK_K)"), "spec-mismatch", "tags",
          "sm_90a"),
+    Case("examples/stream_k_atomic.py", Text("worker * SHARE", "worker * (SHARE - 1)"), "spec-mismatch", "tags"),
+    Case("examples/stream_k_atomic.py", Text(" | (step == last - 1)", ""), "spec-mismatch", "tags"),
 )  # fmt: skip
