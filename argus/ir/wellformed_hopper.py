@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import dropwhile, pairwise
 
+from argus.ir.access import relations
 from argus.ir.cluster import MAX_CLUSTER, MULTICAST, clusters, peer, peers_of
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param, Thread, coords, walk
-from argus.ir.instruction import BULK_LOADS, CopyRow, Order, ReduceRow, WgmmaRow
+from argus.ir.instruction import BULK_LOADS, INSTRUCTIONS, CopyRow, Order, ReduceRow, WgmmaRow
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import (
     Access,
@@ -166,6 +167,10 @@ def cluster_choreography(kernel: Kernel, target: Target) -> Iterator[Problem]:
         return
     if "sm_90a" not in target.architectures:
         yield f"{target.name} has no clusters", kernel.span
+    reached = {access.obj for s in walk_statements(kernel.body) for access in peers_of(s)}
+    for stmt in walk_statements(kernel.body) if reached else ():
+        for name in sorted(_by_engine(stmt) & reached):
+            yield f"a peer touches `{name}`, and so does the copy engine or an asynchronous product", stmt.span
     if not any(isinstance(s, Roles) for s in kernel.body):
         for stmt in walk_statements(kernel.body):
             arrives = isinstance(stmt, MbarrierArrive) and stmt.scope == "cluster"
@@ -180,6 +185,15 @@ def cluster_choreography(kernel: Kernel, target: Target) -> Iterator[Problem]:
         if isinstance(stmt, Barrier) and stmt.scope != ("cluster" if outside else "block"):
             where = "before the roles of a cluster, all of its blocks" if outside else "in a role, its threads alone"
             yield f"{where} meet at a barrier", stmt.span
+
+
+def _by_engine(stmt: Stmt) -> set[str]:
+    """What the copy engine or an asynchronous product touches: proxy fences order that with the own block's accesses
+    alone (fence.proxy.async.shared::cta)."""
+    if isinstance(stmt, Copy) and stmt.instr is not None and stmt.instr not in INSTRUCTIONS:
+        return set()  # told where copies are looked at
+    engines = (Order.ASYNC_BULK, Order.BULK_READ, Order.BULK_WRITE, Order.ASYNC_MMA)
+    return {r.obj for r in relations(stmt) if r.order in engines}
 
 
 def _budgets(kernel: Kernel, roles: tuple[Role, ...], span: Span) -> Iterator[Problem]:
