@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import argus.language as al
+from examples.stream_k_atomic import stream_k_atomic
 from tests.reject.kernels.reduced import reduced
 
 torch = pytest.importorskip("torch")
@@ -31,3 +32,14 @@ def test_sums(shape: tuple[int, int, int], name: str, persistent: bool) -> None:
     for _ in range(2):
         reduced(a.bfloat16(), b.bfloat16(), c, OUT=TYPES[name], PERSISTENT=persistent)
     assert torch.equal(c.double(), 2 + 2 * (a.double() @ b.double().t()))
+
+
+@pytest.mark.parametrize("shape", [(70, 140, 200), (128, 512, 256)])
+def test_equal_shares(shape: tuple[int, int, int]) -> None:
+    """Updates in a loop: a block hands over one tile and goes on with the next."""
+    m, n, k = shape
+    a: Any = (torch.arange(m * k, device="cuda") % 3 - 1).reshape(m, k)
+    b: Any = (torch.arange(n * k, device="cuda") % 5 - 2).reshape(n, k)
+    c = torch.full((m, n), 2.0, device="cuda")
+    stream_k_atomic(a.bfloat16(), b.bfloat16(), c, DEPTH=k, SHARE=3, BLOCK_K=64)
+    assert torch.equal(c.double(), 2 + a.double() @ b.double().t())
