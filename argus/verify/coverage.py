@@ -99,7 +99,7 @@ def _uncovered(model: Model, tensor: Tensor, missing: isl.Set, span: Span, label
 def _written(model: Model, cells: Cells, whole: isl.Set) -> isl.Set:
     """The elements that some block writes, whatever each block loads or computes from its program ids otherwise."""
     by_all = by_block(cells.map.range())
-    varying = model.translator.varying(cells.map)
+    varying = model.varying(cells.map)
     if not varying:
         return by_all.range()
     every = by_block(whole.intersect_params(model.context))

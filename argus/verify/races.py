@@ -250,7 +250,7 @@ def without(values: Map, names: list[str]) -> Map:
 def _touched(model: Model, cells: Cells) -> tuple[Map, bool]:
     """{program ids -> cells that a block touches}, and whether it may be too many: what a block loads, or computes from
     its program ids other than by an affine formula, may be anything."""
-    varying = model.translator.varying(cells.map)
+    varying = model.varying(cells.map)
     return without(by_block(cells.map.range()), varying), bool(varying)
 
 
