@@ -108,7 +108,8 @@ def _rows() -> Iterator[Call]:
         yield f"quantize {name}", kernels.quantize, _quantize, (x,)
         target = torch.arange(len(x)) * 37 % n
         yield f"cross_entropy {name}", kernels.cross_entropy, _cross_entropy, (x, target)
-        for op, dim in product(("sum", "max"), (0, 1, None)):
+        # PyTorch's own kernels copy parts of rows for a reduction of all, and the tools do not see them write.
+        for op, dim in product(("sum", "max"), (0, 1, None) if x.is_contiguous() else (0, 1)):
             yield f"{op} {name} {dim}", _reducing(op, dim), _reduced(op, dim), (x,)
 
 
