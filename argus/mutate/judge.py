@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.diagnostic import ArgusError, Diagnostic, Severity, SourceError, Verdict, VerificationError
+from argus.ir.cluster import unite
 from argus.ir.nodes import Kernel
 from argus.mutate.inputs import arguments
 from argus.mutate.mutation import Kind, Mutation, mutations
@@ -189,7 +190,7 @@ class _Reference:
 
 def _plan(kernel: Kernel, vectors: list[dict[str, int]]) -> list[tuple[dict[str, int], str]]:
     """Sizes and schedules: the program's order at all sizes, the others where the loops run longest."""
-    roles = kernel_roles(kernel)
+    roles = kernel_roles(unite(kernel))
     eager = [f"eager-{role.name}" for role in roles]
     others = ["reverse", *(["lazy", *eager] if roles else []), "random(1)"]
     return [*((v, "program") for v in vectors), *((v, schedule) for v in vectors[-1:] for schedule in others)]

@@ -19,7 +19,7 @@ from argus.passes.fresh import Fresh
 from argus.passes.report import Unfit
 from argus.source import Span
 
-_STORE = INSTRUCTIONS["tma.store"]
+STORE = INSTRUCTIONS["tma.store"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Result:
     def sent(self, to: Access, panel: Access, dtype: DType, shape: tuple[int, ...], mask: Expr | None) -> Stmt:
         """The part in `panel`, a place in shared memory, by the copy engine. Raises `Unfit` for unknown updates."""
         if isinstance(self.stmt, Copy):
-            return Copy(to, panel, shape, mask, instr=_STORE.name, span=self.span)
+            return Copy(to, panel, shape, mask, instr=STORE.name, span=self.span)
         row = next((r for r in REDUCES.values() if r.op == self.stmt.op and dtype in r.dtypes), None)
         if row is None:
             raise Unfit(f"the copy engine has no atomic {self.stmt.op} of {dtype}", self.span, "use another type")
@@ -96,7 +96,7 @@ def in_tiles(kernel: Kernel) -> Kernel:
 
 def engine_problems(stmt: Stmt, kernel: Kernel) -> Iterator[Problem]:
     """What is wrong with a store or an update by the copy engine."""
-    if isinstance(stmt, Copy) and stmt.instr == _STORE.name:
-        yield from bulk_copy(stmt, _STORE, kernel)
+    if isinstance(stmt, Copy) and stmt.instr == STORE.name:
+        yield from bulk_copy(stmt, STORE, kernel)
     elif isinstance(stmt, Accumulate) and stmt.instr in REDUCES:
         yield from bulk_reduce(stmt, REDUCES[stmt.instr or ""], kernel)

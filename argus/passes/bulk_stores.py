@@ -46,10 +46,11 @@ from argus.ir.visit import rewrite_body, walk
 from argus.ir.wellformed_hopper import MAX_BOX, ROW_BYTES, SWIZZLE_ATOM
 from argus.layout import FragmentLayout, Layout, LayoutError, Mode, Swizzle, SwizzledLayout
 from argus.passes.allocate import fits
-from argus.passes.bulk_results import Result, engine_problems, in_tiles, result_of
+from argus.passes.bulk_results import STORE, Result, engine_problems, in_tiles, result_of
 from argus.passes.fresh import Fresh, touches
 from argus.passes.infer import infer
 from argus.passes.layouts import holds
+from argus.passes.moves import target_of, usable
 from argus.passes.report import Unfit
 from argus.passes.roles import Pass, by_role
 
@@ -60,7 +61,7 @@ _NARROWEST = 32  # bytes of a panel's rows: of the narrowest swizzle
 
 def store_in_bulk(kernel: Kernel) -> Kernel:
     """The kernel whose roles store register tiles by the copy engine; it remarks which ones cannot be, and why."""
-    if not any(isinstance(s, Roles) for s in kernel.body):
+    if not any(isinstance(s, Roles) for s in kernel.body) or not usable(STORE, target_of(kernel)):
         return kernel
     most, done = _MOST_PANELS, kernel
     while most:

@@ -18,6 +18,9 @@ UPDATES = {
 }
 """Atomic updates of boxes, and the types that they take."""
 
+WIDTHS = (1, 2, 4, 8, 16)
+"""Bytes that one access moves."""
+
 CORNERS = ("t", "t, 1", "t, 1, 2", "t, 1, 2, 3", "t, 1, 2, 3, 4")
 """Coordinates of boxes of 1 to 5 dimensions."""
 
@@ -296,6 +299,8 @@ def clusters() -> str:
         "argus::cluster_barrier();",
         *(f"argus::tma_load_multicast<2>(smem, 1024, 0, map, {corner});" for corner in CORNERS),
         "argus::mbarrier_arrive_cluster<2>(smem, 0);",
+        "alignas(16) argus::i8 x[16];",
+        *(f"argus::load_peer<{n}>(smem, t * 16, 1, x); argus::store_peer<{n}>(smem, t * 16, 1, x);" for n in WIDTHS),
     ]
     return kernel("cluster", "ARGUS_GRID_CONSTANT argus::TensorMap map", body, 4096)
 

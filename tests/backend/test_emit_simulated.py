@@ -16,6 +16,7 @@ from argus.backend.cpu.run import run_cpu
 from argus.backend.cpu.toolchain import find_compiler
 from argus.backend.emit import emit
 from argus.backend.launch.evaluate import evaluate
+from argus.ir.cluster import unite
 from argus.ir.expr import Param
 from argus.ir.nodes import Kernel
 from argus.ir.types import DType, bfloat16, float8_e4m3fn, float8_e4m3fnuz, float32, int8, tfloat32
@@ -33,7 +34,9 @@ TARGETS = [("sm_80", 32), ("gfx942", 64)]
 
 
 def execute(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The tensors after a run of the emitted text; values in, values out, as the simulator takes them."""
+    """The tensors after a run of the emitted text; values in, values out, as the simulator takes them. The host runs a
+    cluster as one block."""
+    kernel = unite(kernel)
     known: dict[str, Any] = {}
     stored = {t.name: np.ascontiguousarray(to_bits(arrays[t.name], t.dtype)) for t in kernel.tensors}
     for t in kernel.tensors:

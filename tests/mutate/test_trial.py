@@ -14,6 +14,7 @@ from argus.diagnostic import VerificationError
 from argus.ir.text import parse_kernel
 from argus.mutate import Kind, Outcome
 from tests.mutate.test_mutations import EXAMPLES, explicit
+from tests.verify.test_clusters import cluster_gemm
 
 OPEN = """
 kernel negate
@@ -121,3 +122,9 @@ def test_exit_codes_and_text(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     text = capsys.readouterr().out
     assert "mutants" in text and "missed[different-result]: " in text
     assert "total = al.load(x[offs], mask=mask) + al.load(y[offs], mask=mask)" in text
+
+
+def test_a_proved_mutant_in_clusters_runs_under_the_schedules_of_all_blocks() -> None:
+    """Two bulk copies in the other order: each block has roles of its own to run eagerly."""
+    (result,) = mutate.trial(cluster_gemm(), 1, 1, 120.0).results
+    assert (result.mutation.kind, result.outcome, result.code) == (Kind.MOVE, Outcome.EQUIVALENT, "")

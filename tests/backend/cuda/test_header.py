@@ -22,6 +22,7 @@ HOPPER_ONLY = {
     "wgmma_fence", "wgmma_commit", "wgmma_wait", "wgmma_hold", "wgmma_forget", "tma_store", "bulk_commit", "bulk_wait",
     "bulk_wait_read", "next_program", "anew", "mbarrier_arrive_cluster", "tma_load_multicast", "cluster_barrier",
     "tma_reduce_add", "tma_reduce_minimum", "tma_reduce_maximum", "wgmma_beside",
+    "load_peer", "store_peer",
     *WGMMA,
 }  # fmt: skip
 
