@@ -12,13 +12,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NewType, TypeVar
 
 from argus import environment
 from argus.backend import build as backend
 from argus.backend.artifact import Artifact
+from argus.backend.emit import emit
 from argus.diagnostic import ArgusError, Diagnostic, Severity, Verdict, VerificationError
 from argus.frontend import Options, check, parse
 from argus.frontend.surface import Attribute, Expression, Name, Subscript
@@ -118,8 +119,8 @@ def _insist_on_proof(report: Report) -> None:
         raise VerificationError(*(d for d in report.diagnostics if d.severity is Severity.ERROR))
 
 
-def _built(explicit: ExplicitKernel, machine_code: bool) -> Artifact:
-    return _timed("build", lambda: backend.build(explicit, explicit.target or "", compile=machine_code))
+def _built(explicit: ExplicitKernel, machine_code: bool, text: str | None = None) -> Artifact:
+    return _timed("build", lambda: backend.build(explicit, explicit.target or "", text, compile=machine_code))
 
 
 def _presented(artifact: Artifact, report: Report) -> Artifact:
@@ -139,13 +140,24 @@ def compile(source: SourceFile, name: str, options: Options, *, limit_s: float =
     explicit = choreograph(elaborate(source, name, options), options.target)
     compiler = ThreadPoolExecutor(1)
     try:
-        # Compilers are programs of their own, which work while the proof does; what is not proved is thrown away.
-        building = compiler.submit(_built, explicit, True)
+        building = _building(compiler, explicit)
         report = examine(explicit, limit_s)
         _insist_on_proof(report)
         return Compiled(_presented(building.result(), report), report)
     finally:
         compiler.shutdown(wait=False)
+
+
+def _building(compiler: ThreadPoolExecutor, explicit: ExplicitKernel) -> Future[Artifact]:
+    """The build, under way. Compilers are programs of their own, which work while the proof does; what is not proved is
+    thrown away. The text comes first: a thread that writes it beside the proof hardly gets to run."""
+    try:
+        text = _timed("emit", lambda: emit(explicit))
+    except ArgusError as error:  # what the proof finds is said before it
+        failed: Future[Artifact] = Future()
+        failed.set_exception(error)
+        return failed
+    return compiler.submit(_built, explicit, True, text)
 
 
 def _insist(problems: tuple[Diagnostic, ...]) -> None:
