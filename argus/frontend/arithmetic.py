@@ -305,7 +305,7 @@ def _mma_instruction(call: CallSite, operand: DType, accumulator: DType) -> tupl
         return None, warps
     name = arguments.text(call, "instruction")
     asynchronous = WGMMA.get(name)
-    if asynchronous is not None and set(asynchronous.architectures) & set(context.target.architectures):
+    if asynchronous is not None and context.target.has(asynchronous):
         row: MmaRow | WgmmaRow = asynchronous
         warps = warps or (context.num_warps, 1)
     else:
@@ -324,7 +324,7 @@ def _mma_instruction(call: CallSite, operand: DType, accumulator: DType) -> tupl
 def mma_row(call: CallSite, name: str) -> MmaRow:
     """The row of a matrix instruction that the target has."""
     context = call.context
-    usable = sorted(r.name for r in MMA.values() if set(r.architectures) & set(context.target.architectures))
+    usable = sorted(r.name for r in MMA.values() if context.target.has(r))
     if name not in usable:
         reason = f"is not an instruction of {context.target.name}" if name in MMA else "is not a matrix instruction"
         context.fail(

@@ -132,7 +132,7 @@ def _instruction(call: CallSite, src: str, dst: str) -> str | None:
     if not arguments.given(call, "instruction"):
         return None
     context, name, where = call.context, arguments.text(call, "instruction"), call.spans["instruction"]
-    rows = {r.name: r for r in INSTRUCTIONS.values() if set(r.architectures) & set(context.target.architectures)}
+    rows = {r.name: r for r in INSTRUCTIONS.values() if context.target.has(r)}
     fitting = ", ".join(f'"{r.name}"' for r in rows.values() if (r.src, r.dst) == (src, dst)) or "none"
     if name not in rows:
         reason = f"is not an instruction of {context.target.name}" if name in INSTRUCTIONS else "is not an instruction"

@@ -35,7 +35,7 @@ def role(call: CallSite) -> Value:
     """Elaborates a helper as the program of the next warps of the block."""
     context, function = call.context, call.args["function"]
     context.require_top_level("a role", call.span)
-    if not set(_SYNC.architectures) & set(context.target.architectures):
+    if not context.target.has(_SYNC):
         what = f"{context.target.name} has no roles: its warps all run one program"
         context.fail("bad-role", what, call.span, "compile for sm_90a or cpu, or leave the roles to `producer_warps`")
     early = next((s for s in context.body if not isinstance(s, (Tag, AssertTags, Spec))), None)

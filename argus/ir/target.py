@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
+
+
+class Instruction(Protocol):
+    """A row of the instruction table, as far as targets go."""
+
+    @property
+    def architectures(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +27,10 @@ class Target:
     registers: int
     architectures: tuple[str, ...]
     max_threads: int = 1024
+
+    def has(self, instruction: Instruction) -> bool:
+        """Whether the machine has the instruction."""
+        return not set(instruction.architectures).isdisjoint(self.architectures)
 
 
 TARGETS: dict[str, Target] = {

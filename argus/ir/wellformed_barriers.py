@@ -33,7 +33,7 @@ def named_barriers(kernel: Kernel) -> Iterator[Problem]:
             text = f"barrier {stmt.number} counts {stmt.count} threads: a multiple of {row.unit}, at most the block's"
             yield f"{text} {kernel.num_threads}", stmt.span
         target = TARGETS.get(kernel.target or "")
-        if target is not None and not set(row.architectures) & set(target.architectures):
+        if target is not None and not target.has(row):
             yield f"{target.name} has no {row.name}", stmt.span
 
 

@@ -164,7 +164,7 @@ def _copy(stmt: Copy, kernel: Kernel, target: Target) -> Iterator[Problem]:
     spaces = (_SPACES[type(src)], _SPACES[type(dst)])
     if spaces != (row.src, row.dst):
         yield f"{row.name} copies {row.src} to {row.dst}, not {spaces[0]} to {spaces[1]}", stmt.span
-    if not set(row.architectures) & set(target.architectures):
+    if not target.has(row):
         yield f"{target.name} has no {row.name}", stmt.span
     if row.peer != bool(peers_of(stmt)):
         yield f"{row.name} reaches {'tiles of a peer' if row.peer else 'no tile of a peer'} in a cluster", stmt.span
@@ -205,7 +205,7 @@ def _map(stmt: Map, kernel: Kernel) -> Iterator[Problem]:
 def _accumulate(stmt: Accumulate, kernel: Kernel, target: Target) -> Iterator[Problem]:
     engine = REDUCES.get(stmt.instr or "")
     if engine is not None:
-        if not set(engine.architectures) & set(target.architectures):
+        if not target.has(engine):
             yield f"{target.name} has no {engine.name}", stmt.span
         yield from bulk_reduce(stmt, engine, kernel)
         return
@@ -216,7 +216,7 @@ def _accumulate(stmt: Accumulate, kernel: Kernel, target: Target) -> Iterator[Pr
         row = INSTRUCTIONS.get(stmt.instr or "")
         if row is None or (row.src, row.dst) != ("fragment", "global"):
             yield f"`{stmt.instr}` does not accumulate into global memory", stmt.span
-        elif not set(row.architectures) & set(target.architectures):
+        elif not target.has(row):
             yield f"{target.name} has no {row.name}", stmt.span
     elif stmt.scope not in ("thread", "warp"):
         yield f"an accumulation into registers has the scope {stmt.scope}", stmt.span
@@ -238,7 +238,7 @@ def _accumulate(stmt: Accumulate, kernel: Kernel, target: Target) -> Iterator[Pr
 def _mma(stmt: Mma, kernel: Kernel, target: Target) -> Iterator[Problem]:
     asynchronous = WGMMA.get(stmt.instr or "")
     if asynchronous is not None:
-        if not set(asynchronous.architectures) & set(target.architectures):
+        if not target.has(asynchronous):
             yield f"{target.name} has no {asynchronous.name}", stmt.span
         yield from asynchronous_product(stmt, asynchronous, kernel)
         return
@@ -246,7 +246,7 @@ def _mma(stmt: Mma, kernel: Kernel, target: Target) -> Iterator[Problem]:
     if row is None or stmt.warps is None:
         yield f"`{stmt.instr}` over warps {stmt.warps} is not a matrix instruction", stmt.span
         return
-    if not set(row.architectures) & set(target.architectures):
+    if not target.has(row):
         yield f"{target.name} has no {row.name}", stmt.span
     if stmt.warps[0] * stmt.warps[1] != kernel.num_warps:
         yield f"{stmt.warps} warps are not the block's {kernel.num_warps}", stmt.span

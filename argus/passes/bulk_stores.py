@@ -50,7 +50,7 @@ from argus.passes.bulk_results import STORE, Result, engine_problems, in_tiles, 
 from argus.passes.fresh import Fresh, touches
 from argus.passes.infer import infer
 from argus.passes.layouts import holds
-from argus.passes.moves import target_of, usable
+from argus.passes.moves import target_of
 from argus.passes.report import Unfit
 from argus.passes.roles import Pass, by_role
 
@@ -61,7 +61,7 @@ _NARROWEST = 32  # bytes of a panel's rows: of the narrowest swizzle
 
 def store_in_bulk(kernel: Kernel) -> Kernel:
     """The kernel whose roles store register tiles by the copy engine; it remarks which ones cannot be, and why."""
-    if not any(isinstance(s, Roles) for s in kernel.body) or not usable(STORE, target_of(kernel)):
+    if not any(isinstance(s, Roles) for s in kernel.body) or not target_of(kernel).has(STORE):
         return kernel
     most, done = _MOST_PANELS, kernel
     while most:

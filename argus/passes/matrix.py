@@ -61,13 +61,13 @@ def _choose(kernel: Kernel, first: Mma, by_row: bool) -> tuple[str, tuple[int, i
             return fault or problem("unknown-instruction", f"there is no matrix instruction {named.instr}", named.span)
         rows = [row]
     else:
-        rows = [r for r in MMA.values() if _usable(r, target) and _takes(r, a, b, d)]
+        rows = [r for r in MMA.values() if target.has(r) and _takes(r, a, b, d)]
         if not rows:
             return problem(
                 "no-matrix-instruction",
                 f"{target.name} has no matrix instruction for {a} times {b} into {d}",
                 first.span,
-                "it has " + "; ".join(_signature(r) for r in MMA.values() if _usable(r, target)),
+                "it has " + "; ".join(_signature(r) for r in MMA.values() if target.has(r)),
             )
     for row in rows:
         grids = [w for w in _grids(kernel.num_warps) if all(_divides(row, s, w) for s in all_into)]
@@ -87,11 +87,11 @@ def _choose(kernel: Kernel, first: Mma, by_row: bool) -> tuple[str, tuple[int, i
 def _named_fault(
     row: MmaRow | None, stmt: Mma, target: Target, dtypes: tuple[DType, DType, DType]
 ) -> Diagnostic | None:
-    usable = ", ".join(r.name for r in MMA.values() if _usable(r, target))
+    usable = ", ".join(r.name for r in MMA.values() if target.has(r))
     if row is None:
         what = f"there is no matrix instruction {stmt.instr}"
         return problem("unknown-instruction", what, stmt.span, f"{target.name} has {usable}")
-    if not _usable(row, target):
+    if not target.has(row):
         return problem(
             "instruction-target",
             f"{row.name} is an instruction of {', '.join(row.architectures)}, not of {target.name}",
@@ -107,10 +107,6 @@ def _named_fault(
             f"it computes {_signature(row)}",
         )
     return None
-
-
-def _usable(row: MmaRow, target: Target) -> bool:
-    return any(a in target.architectures for a in row.architectures)
 
 
 def _takes(row: MmaRow, a: DType, b: DType, d: DType) -> bool:

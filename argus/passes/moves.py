@@ -71,11 +71,6 @@ def space(obj: MemoryObject) -> str:
             return "fragment"
 
 
-def usable(row: CopyRow, target: Target) -> bool:
-    """Whether the target has the instruction."""
-    return any(a in target.architectures for a in row.architectures)
-
-
 def by_engine(stmt: Stmt) -> bool:
     """Whether the copy engine does the copy or update, so that no thread has a part in it."""
     engine = BULK_LOADS | BULK_STORES | REDUCES.keys()

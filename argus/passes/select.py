@@ -24,7 +24,6 @@ from argus.passes.moves import (
     select,
     space,
     target_of,
-    usable,
     vector_width,
 )
 from argus.passes.report import LoweringError, problem
@@ -69,7 +68,7 @@ def _choose(kernel: Kernel, copy: Copy, known: Facts) -> Copy | Diagnostic:
     target = target_of(kernel)
     matrices = moves(target).store_matrix if row.writes_memory else moves(target).load_matrix
     for matrix in (INSTRUCTIONS[m] for m in matrices if width * size < _WIDEST and not row.peer):
-        found = _matrix(kernel, copy, matrix) if usable(matrix, target) else 0
+        found = _matrix(kernel, copy, matrix) if target.has(matrix) else 0
         if found > width:
             return replace(copy, instr=matrix.name, vector=found)
     if width == 0:
@@ -98,8 +97,8 @@ def _checked(kernel: Kernel, copy: Copy, known: Facts) -> Copy | Diagnostic:
     """A copy whose instruction the author named."""
     target = target_of(kernel)
     row = INSTRUCTIONS.get(copy.instr or "")
-    if row is None or not usable(row, target):
-        there = ", ".join(r.name for r in INSTRUCTIONS.values() if usable(r, target))
+    if row is None or not target.has(row):
+        there = ", ".join(r.name for r in INSTRUCTIONS.values() if target.has(r))
         known_elsewhere = "" if row is None else f"; it is one of {', '.join(row.architectures)}"
         code = "unknown-instruction" if row is None else "instruction-target"
         what = f"{target.name} has no copy instruction {copy.instr}{known_elsewhere}"
@@ -155,7 +154,7 @@ def _atomic(kernel: Kernel, stmt: Accumulate) -> Accumulate | Diagnostic:
     target = target_of(kernel)
     tensor = kernel.object(stmt.dst.obj)
     row = INSTRUCTIONS.get(stmt.instr or "")
-    if row is None or not usable(row, target):
+    if row is None or not target.has(row):
         what = f"{target.name} has no atomic instruction {stmt.instr}"
         return problem("instruction-target", what, stmt.span, f"leave it open, or use {moves(target).reduce_global}")
     if isinstance(tensor, Tensor) and tensor.dtype.bytes not in row.vector_bytes:

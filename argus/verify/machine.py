@@ -136,7 +136,7 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
     if stmt.instr is None or stmt.layout is None:
         return []
     row, target = INSTRUCTIONS[stmt.instr], TARGETS[kernel.target or "sm_80"]
-    if not set(row.architectures) & set(target.architectures):
+    if not target.has(row):
         return [
             _refuse(
                 "instruction-not-available",
@@ -331,7 +331,7 @@ def _mma(bounds: BoundsChecker, site: Site, stmt: Mma) -> list[Finding]:
     if stmt.instr not in MMA or stmt.warps is None:
         return []  # wgmma takes descriptors of one fixed form: a rule of well-formed IR
     row = MMA[stmt.instr]
-    if not set(row.architectures) & set(target.architectures):
+    if not target.has(row):
         return [
             _refuse(
                 "instruction-not-available",
