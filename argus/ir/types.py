@@ -55,6 +55,18 @@ DTYPES: dict[str, DType] = {
     )
 }  # fmt: skip
 
+
+
+def rounds_only(source: DType, target: DType) -> bool:
+    """Whether a conversion changes a value by rounding at most; specifications look through those, and no others."""
+    if target.is_float or source == target:
+        return True
+    if not target.is_int or source.is_float:
+        return False
+    spare = target.bits - source.bits
+    return source.kind == "bool" or (spare >= 0 if source.kind == target.kind else spare > 0 and target.kind == "int")
+
+
 MAX_EXTENT = 2**31 - 2**20
 """Largest extent of one tensor dimension and largest value of an integer size parameter, checked at launch.
 

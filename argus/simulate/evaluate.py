@@ -40,7 +40,7 @@ class Scope:
 
     `coords[i]` is the int64 array of `Coord(i)`, `thread` that of `Thread()`; both broadcast to the domain.
     `element` reads a register. `fault(code, expr, bad)` is told where an operation overflows ("int32-overflow") or
-    divides by zero ("division-by-zero") if `overflow` is `REPORT`.
+    divides by zero ("division-by-zero"), the former if `overflow` is `REPORT`, the latter unless it is `IGNORE`.
     """
 
     params: Mapping[str, Number]
@@ -91,7 +91,7 @@ def _apply(expr: Op, name: str, args: list[Array], dtype: DType, scope: Scope) -
     if name in ("floordiv", "mod", "truediv") and args[1].dtype.kind != "f":
         zero = args[1] == 0
         if np.any(zero):
-            if scope.overflow is Overflow.REPORT:
+            if scope.overflow is not Overflow.IGNORE:
                 scope.fault("division-by-zero", expr, zero)
             args = [args[0], np.where(zero, 1, args[1])]
     with np.errstate(all="ignore"):

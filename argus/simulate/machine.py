@@ -164,6 +164,8 @@ class Run:
     iterations: int
     accumulated: frozenset[str]
     """Tiles that are accumulated into."""
+    indices: frozenset[str]
+    """Register tiles from which places in memory are computed."""
     segment: int = 0
     """The last segment that began (argus/simulate/clock.py)."""
     deadline: float = math.inf

@@ -12,6 +12,7 @@ from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.cluster import unite
 from argus.ir.expr import Expr
 from argus.ir.nodes import Kernel, Spec, Tag
+from argus.ir.places import index_registers
 from argus.ir.rescaling import accumulators
 from argus.ir.visit import walk
 from argus.simulate import launch
@@ -120,8 +121,9 @@ def prepare(
     declared = {s.obj: s for s in walk(kernel.body) if isinstance(s, Tag) and s.obj in names}
     log = Log(stop_at_first)
     return Run(
-        kernel, params, tensors, log, checks, schemas, declared, taggable(kernel), iterations, accumulators(kernel)
-    )
+        kernel, params, tensors, log, checks, schemas, declared, taggable(kernel), iterations, accumulators(kernel),
+        index_registers(walk(kernel.body)),
+    )  # fmt: skip
 
 
 def _order(name: str, used: Usage, cells: int) -> Order | None:

@@ -10,12 +10,13 @@ from typing_extensions import assert_never
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
 from argus.ir.expr import walk as exprs
 from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
+from argus.ir.types import rounds_only
 from argus.ir.visit import walk
 from argus.simulate.evaluate import FUNCTIONS, Number
 from argus.simulate.launch import scalar
 from argus.simulate.machine import Run
 from argus.simulate.memory import GlobalTensor
-from argus.simulate.numeric import Array
+from argus.simulate.numeric import Array, round_to
 from argus.simulate.outcome import Violation
 from argus.simulate.usage import usage
 
@@ -187,6 +188,9 @@ class _Reference:
                 return _reduced(op, self.term(body, inner), n)
             case SpecSoftmax():
                 return self._softmax(value, axes)
+            case SpecOp(op="cast", args=(inner,)) | Op(op="cast", args=(inner,)):
+                values = self.term(inner, axes)
+                return values if rounds_only(inner.dtype, value.dtype) else round_to(values, value.dtype)
             case SpecOp(op=op, args=args):
                 return self._apply(op, [self.term(a, axes) for a in args])
             case Op(op=op, args=exprs):
@@ -204,8 +208,6 @@ class _Reference:
         return result
 
     def _apply(self, op: str, args: list[Array]) -> Array:
-        if op == "cast":
-            return args[0]
         with np.errstate(all="ignore"):
             return FUNCTIONS[op](*args)
 

@@ -10,7 +10,7 @@ from typing import Union
 import numpy as np
 from typing_extensions import assert_never
 
-from argus.ir.expr import Expr
+from argus.ir.expr import elements
 from argus.ir.instruction import INSTRUCTIONS, REDUCES, WGMMA, Order
 from argus.ir.nodes import (
     Accumulate,
@@ -290,7 +290,7 @@ def map_(block: Block, stmt: Map, step: Step) -> None:
     warp = stmt.scope == "warp"
     if warp:
         block.together(step, "a shuffle")
-    values = block.value(stmt.value, step, step.on, _overflow(stmt.value), warp)
+    values = block.value(stmt.value, step, step.on, _overflow(block, stmt), warp)
     target = block.locate(stmt.dst.obj, stmt.dst.index, step, step.on)
     kept = rescaled(stmt, block.run.accumulated)
     tags, sources = tagging.computed(block, kept or stmt.value, step, step.on, warp)
@@ -300,9 +300,10 @@ def map_(block: Block, stmt: Map, step: Step) -> None:
     tagging.store(block, target, tags, step, sources)
 
 
-def _overflow(value: Expr) -> Overflow:
-    """Integers and conditions must be exact; integers inside of a float's computation wrap."""
-    return Overflow.WRAP if value.dtype.is_float else Overflow.REPORT
+def _overflow(block: Block, stmt: Map | Accumulate) -> Overflow:
+    """What places are computed from must be exact; data, and integers inside of a float's computation, wrap."""
+    data = stmt.dst.obj not in block.run.indices and any(True for _ in elements(stmt.value))
+    return Overflow.WRAP if data or stmt.value.dtype.is_float else Overflow.REPORT
 
 
 # ---------------------------------------------------------------------------- accumulations
@@ -317,7 +318,7 @@ def accumulate(block: Block, stmt: Accumulate, step: Step) -> None:
     on = step.on
     if stmt.mask is not None:
         on = on & block.value(stmt.mask, step, on)
-    values = round_to(block.value(stmt.value, step, on, _overflow(stmt.value)), dst.dtype)
+    values = round_to(block.value(stmt.value, step, on, _overflow(block, stmt)), dst.dtype)
     tags, sources = tagging.computed(block, stmt.value, step, on, warp=False)
     if isinstance(dst, GlobalTensor):
         target = block.locate(stmt.dst.obj, stmt.dst.index, step, on & step.domain.primary)

@@ -8,33 +8,39 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from argus.diagnostic import Verdict
-from argus.ir.access import Mode, Relation
-from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, rewrite, walk
+from argus.ir.access import Relation
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, walk
 from argus.ir.nodes import (
     AssertTags,
-    Assume,
-    Copy,
     For,
-    If,
-    InRange,
     Kernel,
-    Map,
-    MbarrierWait,
-    Requires,
     Spec,
     Tag,
     Tensor,
 )
-from argus.ir.types import MAX_EXTENT, boolean
+from argus.ir.types import MAX_EXTENT, DType
 from argus.simulate.sizes import integer_parameters
+from argus.verify.data import Data, divisors, evaluated
 from argus.verify.findings import Finding, Place, unknown
+from argus.verify.launchable import launchable
 from argus.verify.program import Site, mbarrier_use
 from argus.verify.solver import Answer, Solver, z3
 
 Interval = tuple[int, int]
-_INT32 = (-(2**31), 2**31 - 1)
 _WIDE = (-(2**63), 2**63 - 1)
 _ARITHMETIC = ("add", "sub", "mul", "neg", "shl", "abs")
+
+
+def _range(dtype: DType) -> Interval:
+    """The least and the greatest number of an integer type."""
+    return (0, 2**dtype.bits - 1) if dtype.kind == "uint" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+
+
+def _may_overflow(part: Op) -> bool:
+    """Whether an operation may have a result that its type, of 32 bits or fewer, cannot hold."""
+    if not part.dtype.is_int or part.dtype.bits > 32:
+        return False
+    return part.op in _ARITHMETIC or (part.op == "cast" and part.args[0].dtype.is_int)
 
 
 class BoundsChecker:
@@ -42,6 +48,7 @@ class BoundsChecker:
 
     def __init__(self, kernel: Kernel, sites: tuple[Site, ...], solver: Solver) -> None:
         self.kernel, self.sites, self.solver = kernel, sites, solver
+        self.data = Data(kernel, sites, solver)
         self.findings: list[Finding] = []
         self._checked: set[tuple[object, ...]] = set()
         for fact in self._context():
@@ -51,9 +58,7 @@ class BoundsChecker:
 
     def _context(self) -> Iterator[z3.BoolRef]:
         kernel, solver = self.kernel, self.solver
-        for name in kernel.sizes:
-            size = solver.integer(Param(name))
-            yield z3.And(size >= 0, size <= MAX_EXTENT)
+        yield from launchable(kernel, solver)
         for axis in range(3):
             pid = solver.integer(ProgramId(axis))
             if kernel.grid is None:
@@ -64,86 +69,25 @@ class BoundsChecker:
                 yield pid == 0
         thread = solver.integer(Thread())
         yield z3.And(thread >= 0, thread < kernel.num_threads)
-        tensors = {t.name: t for t in kernel.tensors}
-        for tensor in kernel.tensors:
-            yield from self._alignment(tensor)
-        for precondition in kernel.preconditions:
-            if isinstance(precondition, (Requires, Assume)):
-                yield solver.condition(precondition.cond)
-            else:  # an index tensor with elements has values to hold
-                extents = [solver.integer(e) > 0 for e in tensors[precondition.tensor].shape]
-                within = solver.integer(precondition.lo) < solver.integer(precondition.hi)
-                yield z3.Implies(z3.And(*extents), within)
-
-    def _alignment(self, tensor: Tensor) -> Iterator[z3.BoolRef]:
-        lanes = max(1, tensor.alignment // tensor.dtype.bytes)
-        for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
-            if lanes > 1 and stride == Const(1, stride.dtype):
-                yield self.solver.integer(extent) % lanes == 0
 
     def facts(self, site: Site) -> list[z3.BoolRef]:
         """Loop ranges, branch conditions and element ranges of a site."""
         solver, result = self.solver, []
-        for loop in site.loops:
-            var, start = solver.integer(LoopVar(loop.var)), solver.integer(loop.start)
-            result.append(z3.And(var >= start, var < solver.integer(loop.stop)))
+        bounds, guards = list(self.data.bounds(site)), self.data.guards(site)
+        for loop, start, stop in bounds:
+            var, first = solver.integer(LoopVar(loop.var)), solver.integer(start)
+            result.append(z3.And(var >= first, var < solver.integer(stop)))
             if loop.step != 1:
-                result.append((var - start) % loop.step == 0)
+                result.append((var - first) % loop.step == 0)
         for name, wrap in _counts(site).items():
             count = solver.integer(LoopVar(name))
             result.append(z3.And(count >= 0, count < wrap))
-        result += [solver.condition(guard) for guard in site.guards]
+        result += [solver.condition(guard) for guard in guards]
         for axis, extent in enumerate(site.shape):
             coord = solver.integer(Coord(axis))
             result.append(z3.And(coord >= 0, coord < extent))
-        bounds = [e for loop in site.loops for e in (loop.start, loop.stop)]
-        return [*result, *self.data_facts(site, [*bounds, *site.guards])]
-
-    def data_facts(self, site: Site, exprs: list[Expr]) -> list[z3.BoolRef]:
-        """Ranges of index data: registers that were loaded from an index tensor with a declared range."""
-        result = []
-        for elem in {e for expr in exprs for e in walk(expr) if isinstance(e, Elem)}:
-            fact = self._elem_fact(site, elem)
-            if fact is not None:
-                result.append(fact)
-        return result
-
-    def _elem_fact(self, site: Site, elem: Elem) -> z3.BoolRef | None:
-        """The fact on a register whose only writer is a load that runs earlier in the same iteration."""
-        writers = [s for s in self.sites if any(a.obj == elem.obj and a.mode.value != "read" for a in s.accesses)]
-        if len(writers) != 1:
-            return None
-        writer = writers[0]
-        if writer.loops != site.loops[: len(writer.loops)] or writer.index >= site.index:
-            return None
-        if not set(writer.guards) <= set(site.guards):
-            return None
-        stmt, solver = writer.stmt, self.solver
-        if isinstance(stmt, Map):
-            if stmt.dst.index != tuple(Coord(i) for i in range(len(stmt.shape))):
-                return None
-            value = _at(stmt.value, elem.index)
-            inner = [f for e in walk(value) if isinstance(e, Elem) and (f := self._elem_fact(writer, e)) is not None]
-            if value.dtype == boolean:
-                return z3.And(solver.condition(elem) == solver.condition(value), *inner)
-            if not value.dtype.is_int:
-                return None
-            return z3.And(solver.integer(elem) == solver.integer(value), *inner)
-        if not isinstance(stmt, Copy) or stmt.dst.index != tuple(Coord(i) for i in range(len(stmt.shape))):
-            return None
-        if any(a.obj == stmt.src.obj and a.mode is not Mode.READ for s in self.sites for a in s.accesses):
-            return None  # what was declared is what the tensor holds before the kernel
-        ranges = [p for p in self.kernel.preconditions if isinstance(p, InRange) and p.tensor == stmt.src.obj]
-        value = solver.integer(elem)
-        parts = [z3.And(value >= solver.integer(p.lo), value < solver.integer(p.hi)) for p in ranges]
-        if not parts:
-            return None
-        if stmt.mask is None:
-            return z3.And(*parts)
-        mask = solver.condition(_at(stmt.mask, elem.index))
-        if stmt.other is None:
-            return z3.Implies(mask, z3.And(*parts))
-        return z3.If(mask, z3.And(*parts), value == int(stmt.other.value))
+        known = [e for _, start, stop in bounds for e in (start, stop)]
+        return [*result, *self.data.facts(site, [*known, *guards])]
 
     # ------------------------------------------------------------------ obligations
 
@@ -151,11 +95,13 @@ class BoundsChecker:
         """All obligations of all sites."""
         for axis, extent in enumerate(self.kernel.grid or ()):
             self._overflow(self.sites[0] if self.sites else None, extent, f"the grid extent of axis {axis}")
+        for site, expr in evaluated(self.sites):
+            self._overflow(site, expr, "an index expression")
         for site in self.sites:
             if isinstance(site.stmt, (Tag, AssertTags, Spec)):
                 continue
-            for expr in _evaluated(site):
-                self._overflow(site, expr, "an index expression")
+            for quotient, divisor in divisors(site):
+                self._divides(site, quotient, divisor)
             if isinstance(site.stmt, For):
                 last = op("add", site.stmt.stop, Const(site.stmt.step - 1))
                 self._overflow(site, last, f"the last increment of the loop counter '{site.stmt.var}'")
@@ -194,10 +140,9 @@ class BoundsChecker:
     def _access(self, site: Site, relation: Relation) -> None:
         obj = self.kernel.object(relation.obj)
         extents = [e if not isinstance(e, int) else Const(e) for e in obj.shape]
-        key = (relation.obj, relation.index, relation.guard, _around(site), site.shape)
-        if key in self._checked:
+        guard = () if relation.guard is None else (relation.guard,)
+        if self._seen(site, (*relation.index, *guard), relation.obj):
             return
-        self._checked.add(key)
         open_dims = [
             axis
             for axis, (index, extent) in enumerate(zip(relation.index, extents, strict=True))
@@ -207,7 +152,7 @@ class BoundsChecker:
             return
         solver = self.solver
         exprs = [*relation.index, *([relation.guard] if relation.guard is not None else [])]
-        facts = self.facts(site) + self.data_facts(site, exprs)
+        facts = self.facts(site) + self.data.facts(site, exprs)
         if relation.guard is not None:
             facts.append(solver.condition(relation.guard))
         for axis in open_dims:
@@ -226,24 +171,52 @@ class BoundsChecker:
 
     def _overflow(self, site: Site | None, expr: Expr, what: str) -> None:
         for part in walk(expr):
-            if not isinstance(part, Op) or part.op not in _ARITHMETIC or part.dtype.name != "int32":
+            if not isinstance(part, Op) or not _may_overflow(part):
                 continue
+            least, most = _range(part.dtype)
             low, high = self.interval(part, site)
-            if low >= _INT32[0] and high <= _INT32[1]:
+            if (low >= least and high <= most) or self._seen(site, (part,)):
                 continue
-            key = (part, _around(site) if site else ())
-            if key in self._checked:
-                continue
-            self._checked.add(key)
             value = self.solver.integer(part)
-            goal = z3.And(value >= _INT32[0], value <= _INT32[1])
-            facts = self.facts(site) + self.data_facts(site, [part]) if site else []
-            answer = self.solver.holds(goal, facts)
-            if answer.verdict is Verdict.REFUTED:
-                answer = self.solver.shrink(goal, facts, self._order(site), answer)
+            answer = self._answer(site, z3.And(value >= least, value <= most), [part])
             if answer.verdict is not Verdict.PROVED:
                 self.findings.append(self._overflows(site, part, what, answer))
                 return
+
+    def _divides(self, site: Site, quotient: Op, divisor: Expr) -> None:
+        low, high = self.interval(divisor, site)
+        if low > 0 or high < 0 or self._seen(site, (quotient,), "divisor"):
+            return
+        answer = self._answer(site, self.solver.integer(divisor) != 0, [divisor])
+        if answer.verdict is Verdict.PROVED:
+            return
+        what, span = "an integer is divided by zero", site.stmt.span
+        help = "state al.requires(n > 0) for what is divided by, or divide by al.where(n == 0, 1, n)"
+        if answer.verdict is Verdict.UNKNOWN:
+            text = f"cannot decide whether {what}: {answer.reason}"
+            self.findings.append(unknown("bounds-unknown", "bounds", span, text, help))
+            return
+        place = self._place(site, answer)
+        self.findings.append(
+            Finding("division-by-zero", "bounds", Verdict.REFUTED, what, span, "0 here", help=help, place=place)
+        )
+
+    def _answer(self, site: Site | None, goal: z3.BoolRef, exprs: list[Expr]) -> Answer:
+        """Whether `goal` holds at a site; a refutation is made small."""
+        facts = self.facts(site) + self.data.facts(site, exprs) if site else []
+        answer = self.solver.holds(goal, facts)
+        if answer.verdict is Verdict.REFUTED:
+            answer = self.solver.shrink(goal, facts, self._order(site), answer)
+        return answer
+
+    def _seen(self, site: Site | None, question: tuple[Expr, ...], of: str = "") -> bool:
+        """Whether a question was asked before with the same answer: registers hold other numbers at other times."""
+        data = any(isinstance(e, Elem) for expr in question for e in walk(expr))
+        key = (of, question, *((_around(site), site.shape, data and site.index) if site else ()))
+        if key in self._checked:
+            return True
+        self._checked.add(key)
+        return False
 
     # ------------------------------------------------------------------ intervals
 
@@ -255,7 +228,7 @@ class BoundsChecker:
             case Param(name=name) if name in self.kernel.sizes:
                 return 0, MAX_EXTENT
             case Param(dtype=dtype) if dtype.is_int:
-                return _INT32 if dtype.bits == 32 else _WIDE
+                return _range(dtype)
             case ProgramId(axis=axis):
                 grid = self.kernel.grid
                 if grid is None:
@@ -273,7 +246,7 @@ class BoundsChecker:
             case Thread():
                 return 0, self.kernel.num_threads - 1
             case Elem(dtype=dtype) if dtype.is_int:
-                return (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
+                return _range(dtype)
             case Op(op=name, args=args) if expr.dtype.is_int and all(a.dtype.is_int for a in args):
                 return _operate(name, [self.interval(a, site) for a in args])
             case Op(op="where", args=(_, a, b)):
@@ -347,33 +320,6 @@ def _around(site: Site) -> Hashable:
 def _counts(site: Site) -> dict[str, int]:
     """The running counts of the loops around a site, and where they wrap."""
     return {loop.counter.name: loop.counter.wrap for loop in site.loops if loop.counter is not None}
-
-
-def _evaluated(site: Site) -> Iterator[Expr]:
-    """Every expression that a site computes, masked or not."""
-    stmt = site.stmt
-    if isinstance(stmt, For):
-        yield stmt.start
-        yield stmt.stop
-    elif isinstance(stmt, If):
-        yield stmt.cond
-    for relation in site.accesses:
-        yield from relation.index
-        if relation.guard is not None:
-            yield relation.guard
-    if isinstance(stmt, Map) and (stmt.value.dtype.is_int or stmt.value.dtype == boolean):
-        yield stmt.value
-    if isinstance(stmt, Copy) and stmt.mask is not None:
-        yield stmt.mask
-    if isinstance(stmt, MbarrierWait):
-        yield stmt.parity
-    used = mbarrier_use(site.stmt)
-    if used is not None:
-        yield used[1]
-
-
-def _at(expr: Expr, index: tuple[Expr, ...]) -> Expr:
-    return rewrite(expr, lambda e: index[e.axis] if isinstance(e, Coord) else None)
 
 
 def _operate(name: str, args: list[Interval]) -> Interval:

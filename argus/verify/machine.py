@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from argus.diagnostic import Verdict
-from argus.ir.expr import Const, Coord, LoopVar, Param, ProgramId
+from argus.ir.expr import Const, Coord, Expr, LoopVar, Param, ProgramId, op, rewrite
 from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS, MMA, REDUCES
 from argus.ir.instruction.tiled import tiled_mma
 from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Mma, Shared, Tensor
@@ -59,6 +59,7 @@ def _refuse(code: str, span: Span, message: str, help: str) -> Finding:
 def _memory(kernel: Kernel) -> list[Finding]:
     findings = []
     target = TARGETS[kernel.target or "sm_80"]
+    ends = [(b.offset + 8 * b.count, b.span) for b in kernel.barriers if b.offset is not None]
     for tile in kernel.shared:
         assert tile.layout is not None and tile.offset is not None
         if not is_injective(tile.layout):
@@ -70,16 +71,11 @@ def _memory(kernel: Kernel) -> list[Finding]:
                     "choose an injective layout",
                 )
             )
-        end = tile.offset + int(tile.layout.cosize()) * tile.dtype.bytes
+        ends.append((tile.offset + int(tile.layout.cosize()) * tile.dtype.bytes, tile.span))
+    for end, span in ends:
         if end > target.shared_bytes:
-            findings.append(
-                _refuse(
-                    "shared-memory-exceeded",
-                    tile.span,
-                    f"shared memory ends at byte {end}; {target.name} gives a block {target.shared_bytes}",
-                    "use smaller tiles or fewer stages",
-                )
-            )
+            text = f"shared memory ends at byte {end}; {target.name} gives a block {target.shared_bytes}"
+            findings.append(_refuse("shared-memory-exceeded", span, text, "use smaller tiles or fewer stages"))
     if kernel.num_threads > target.max_threads:
         findings.append(
             _refuse(
@@ -202,13 +198,16 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
             )
         ]
     solver, dim = bounds.solver, dims[0]
-    step = z3.FreshInt("step")
+    further = Param("place in the vector")
+    step = solver.integer(further)
     facts = [*bounds.facts(site), solver.integer(Coord(dim)) % vector == 0, step >= 0, step < vector]
     goals = []
-    shift = (solver.integer(Coord(dim)), solver.integer(Coord(dim)) + step)
+
+    def shifted(expr: Expr) -> Expr:  # a register of another place holds another number
+        return rewrite(expr, lambda e: op("add", e, further) if e == Coord(dim) else None)
+
     for axis, index in enumerate(access.index):
-        here = solver.integer(index)
-        there = z3.substitute(here, shift)
+        here, there = solver.integer(index), solver.integer(shifted(index))
         moved = step if axis == unit[0] else z3.IntVal(0)
         goals.append(there == here + moved)
     if not unaligned:
@@ -217,8 +216,7 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
         text = f"the mask of the {vector}-element vectors of '{tensor.name}' is no bound of the place along them"
         return [_refuse("misaligned-vector", stmt.span, text, "mask by `index < n` alone, or load single elements")]
     if stmt.mask is not None and not unaligned:
-        mask = solver.condition(stmt.mask)
-        goals.append(z3.substitute(mask, shift) == mask)
+        goals.append(solver.condition(shifted(stmt.mask)) == solver.condition(stmt.mask))
     answer = solver.holds(z3.And(*goals), facts)
     if answer.verdict is Verdict.PROVED:
         return []

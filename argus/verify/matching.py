@@ -11,7 +11,7 @@ from itertools import permutations
 
 from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, rewrite, walk
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.types import DType
+from argus.ir.types import DType, rounds_only
 from argus.verify.relations import (
     Model,
     UnionMap,
@@ -35,6 +35,7 @@ from argus.verify.terms import (
     Reduce,
     Term,
     Via,
+    operation,
 )
 
 IDEMPOTENT = ("maximum", "minimum")
@@ -141,13 +142,14 @@ class Matcher:
                 raise Mismatch(f"{_describe(term)} where the specification has {_describe_spec(spec)}")
 
     def _apply(self, term: Apply, spec: Op | SpecOp, scope: Scope) -> None:
-        if term.op != spec.op or len(term.args) != len(spec.args):
-            raise Mismatch(f"'{term.op}' where the specification has '{spec.op}'")
+        specified = operation(spec.op, spec.dtype)
+        if term.op != specified or len(term.args) != len(spec.args):
+            raise Mismatch(f"'{term.op}' where the specification has '{specified}'")
         try:
             for mine, wanted in zip(term.args, spec.args, strict=True):
                 self.match(mine, wanted, scope)
         except Mismatch as straight:
-            if not OPERATORS[term.op].commutative:
+            if not OPERATORS[spec.op].commutative:
                 raise
             try:
                 for mine, wanted in zip(reversed(term.args), spec.args, strict=True):
@@ -375,8 +377,8 @@ class Matcher:
 
 
 def strip(spec: SpecTerm) -> SpecTerm:
-    """Casts are transparent."""
-    while isinstance(spec, (Op, SpecOp)) and spec.op == "cast":
+    """Casts that round at most are transparent."""
+    while isinstance(spec, (Op, SpecOp)) and spec.op == "cast" and rounds_only(spec.args[0].dtype, spec.dtype):
         spec = spec.args[0]
     return spec
 

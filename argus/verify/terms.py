@@ -1,7 +1,7 @@
 """What is computed, as terms over statement instances: the flow of whole values, for specifications.
 
 A term stands over an instance space; `Via` moves to the instances it was computed by. Loads are relations to tensor
-cells, reductions are relations to the instances that contribute. Casts are left out.
+cells, reductions are relations to the instances that contribute. Casts that round at most are left out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Union
 
 from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op, Param
 from argus.ir.nodes import Accumulate, Copy, Map, Mma, Tensor
-from argus.ir.types import float32
+from argus.ir.types import DType, float32, rounds_only
 from argus.verify.flow import sink_name
 from argus.verify.program import Site
 from argus.verify.relations import (
@@ -115,6 +115,11 @@ class Opaque:
 Term = Union[Constant, Parameter, Load, Apply, Via, Cases, Reduce, Choice, Recurrence, Again, Opaque]
 
 
+def operation(op: str, dtype: DType) -> str:
+    """The name in a term of an operator with a result of some type."""
+    return f"cast to {dtype}" if op == "cast" else op
+
+
 class TermBuilder:
     """Terms by statement, built on demand and kept; shares the data-flow of the tag analysis."""
 
@@ -176,8 +181,11 @@ class TermBuilder:
                 return Parameter(name)
             case Elem():
                 return self.read(site, self.analysis.number(site, expr))
-            case Op(op="cast", args=(inner,)):
-                return self.of_expr(site, inner)
+            case Op(op="cast", args=(inner,), dtype=dtype) if rounds_only(inner.dtype, dtype):
+                term = self.of_expr(site, inner)
+                if inner.dtype.is_int and inner.dtype.bits < min(dtype.bits, 32) and _computed(term):
+                    return Opaque(f"a result that may have wrapped around in {inner.dtype}")
+                return term
             case Op(op="where", args=(condition, a, b)):
                 try:
                     inside = self.analysis.where(site, condition)
@@ -185,8 +193,8 @@ class TermBuilder:
                     return Choice(*(self.of_expr(site, e) for e in expr.args))
                 outside = self.model.domain(site)[0].to_union_set().subtract(inside)
                 return Cases(((inside, self.of_expr(site, a)), (outside, self.of_expr(site, b))))
-            case Op(op=name, args=args):
-                return Apply(name, tuple(self.of_expr(site, a) for a in args))
+            case Op(op=name, args=args, dtype=dtype):
+                return Apply(operation(name, dtype), tuple(self.of_expr(site, a) for a in args))
             case _:
                 return Opaque("a value computed from indices")
 
@@ -292,6 +300,24 @@ def _union_of_maps(maps: Iterable[UnionMap]) -> UnionMap:
     for each in maps:
         result = result.union(each)
     return result
+
+
+def _computed(term: Term) -> bool:
+    """Whether a term may be the result of arithmetic, which 8-bit integers soon cannot hold; of wider ones, that is not
+    looked at."""
+    match term:
+        case Constant() | Parameter() | Load():
+            return False
+        case Via(term=inner):
+            return _computed(inner)
+        case Cases(parts=parts):
+            return any(_computed(inner) for _, inner in parts)
+        case Choice(yes=yes, no=no):
+            return _computed(yes) or _computed(no)
+        case Apply(op="minimum" | "maximum", args=args):
+            return any(map(_computed, args))
+        case _:
+            return True
 
 
 def _starts(term: Term) -> bool:

@@ -16,7 +16,7 @@ from argus.ir.nodes import Assume, Kernel
 from argus.ir.text import print_expr
 from argus.ir.wellformed import check_explicit
 from argus.source import NO_SPAN
-from argus.verify import convergence, coverage, machine, ownership, speed
+from argus.verify import convergence, coverage, launchable, machine, ownership, speed
 from argus.verify.bounds import BoundsChecker
 from argus.verify.counts import spelled
 from argus.verify.findings import Finding, unknown
@@ -111,6 +111,7 @@ class _Run:
             return [model]
         bounds = BoundsChecker(self.kernel, model.sites, Solver(self.deadline))
         alone: tuple[tuple[str, str, Callable[[], list[Finding]]], ...] = (
+            ("launch", "z3", lambda: launchable.check(self.kernel, self.deadline)),
             ("bounds", "z3", bounds.run),
             ("convergence", "z3", lambda: convergence.check(bounds)),
             ("machine", "z3+tables", lambda: machine.check(bounds, model, self.launched)),

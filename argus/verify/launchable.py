@@ -1,0 +1,73 @@
+"""Launches: what preconditions say of one, and that there is any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from argus.diagnostic import Note, Verdict
+from argus.ir.expr import Const, Param
+from argus.ir.nodes import Assume, InRange, Kernel, Precondition, Requires, Tensor
+from argus.ir.types import MAX_EXTENT
+from argus.verify.findings import Finding
+from argus.verify.solver import Solver, z3
+
+
+def launchable(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
+    """What every launch keeps: ranges of sizes, alignments, and what the author requires or assumes."""
+    yield from _extents(kernel, solver)
+    yield from (_says(kernel, p, solver) for p in kernel.preconditions)
+
+
+def _extents(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
+    for name in kernel.sizes:
+        size = solver.integer(Param(name))
+        yield z3.And(size >= 0, size <= MAX_EXTENT)
+    for tensor in kernel.tensors:
+        yield from _alignment(tensor, solver)
+
+
+def check(kernel: Kernel, deadline: float) -> list[Finding]:
+    """Preconditions that no launch can meet: whatever was proved would say nothing."""
+    solver, earlier = Solver(deadline), list[Precondition]()
+    for fact in _extents(kernel, solver):
+        solver.assume(fact)
+    for precondition in kernel.preconditions:
+        solver.assume(_says(kernel, precondition, solver))
+        earlier.append(precondition)
+        if solver.holds(z3.BoolVal(False)).verdict is Verdict.PROVED:
+            break
+    else:
+        return []
+    *others, last = earlier
+    notes = tuple(Note("together with this", p.span) for p in others)
+    aligned = max((t.alignment for t in kernel.tensors), default=1)
+    return [
+        Finding(
+            "contradictory-requires",
+            "launch",
+            Verdict.REFUTED,
+            "no launch meets all preconditions, so a proof would say nothing",
+            last.span,
+            "what comes before excludes this",
+            "correct or remove one of them; the sizes are at least 0, and tensors aligned to "
+            f"{aligned} bytes have rows of whole {aligned} bytes",
+            notes,
+        )
+    ]
+
+
+def _says(kernel: Kernel, precondition: Precondition, solver: Solver) -> z3.BoolRef:
+    match precondition:
+        case InRange(tensor=name, lo=lo, hi=hi):  # an index tensor with elements has values to hold
+            tensor = next(t for t in kernel.tensors if t.name == name)
+            extents = [solver.integer(e) > 0 for e in tensor.shape]
+            return z3.Implies(z3.And(*extents), solver.integer(lo) < solver.integer(hi))
+        case Requires(cond=cond) | Assume(cond=cond):
+            return solver.condition(cond)
+
+
+def _alignment(tensor: Tensor, solver: Solver) -> Iterator[z3.BoolRef]:
+    lanes = max(1, tensor.alignment // tensor.dtype.bytes)
+    for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
+        if lanes > 1 and stride == Const(1, stride.dtype):
+            yield solver.integer(extent) % lanes == 0

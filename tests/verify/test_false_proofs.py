@@ -1,0 +1,248 @@
+"""Wrong kernels that a verifier easily takes for right ones, each beside its right twin, one edit away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from argus import compile
+from argus.diagnostic import SourceError, Verdict
+from argus.frontend import Options
+from argus.ir.text import parse_kernel, print_kernel
+from argus.source import SourceFile
+from argus.verify import Report, verify
+
+HEAD = "import argus\nimport argus.language as al\n\n\n@argus.kernel(num_warps=1)\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A kernel with `EDIT` where right and wrong differ, and a code or verdict that the wrong one gets."""
+
+    name: str
+    text: str
+    right: str
+    wrong: str
+    found: str
+
+
+PAIRS = (
+    Pair(
+        "a branch's condition, and then another number in the register",
+        """
+def kernel(x: al.Tensor[al.int32, "4"], y: al.Tensor[al.float32, "256"], z: al.Tensor[al.float32, "32"]):
+    al.grid(1)
+    n = al.load(x[0])
+    m = al.zeros((32,), al.float32)
+    if (n >= 0) & (n < 200):
+        EDIT
+        m = al.load(y[n + al.arange(32)])
+    al.store(z[al.arange(32)], m)
+""",
+        "pass",
+        "n = n + 1000",
+        "out-of-bounds",
+    ),
+    Pair(
+        "two conditions that exclude each other, at different times",
+        """
+def kernel(x: al.Tensor[al.int32, "4"], y: al.Tensor[al.float32, "256"], z: al.Tensor[al.float32, "32"]):
+    al.grid(1)
+    n = al.load(x[0])
+    m = al.zeros((32,), al.float32)
+    if n == 0:
+        EDIT
+        if n == 1:
+            m = al.load(y[1000 + al.arange(32)])
+    al.store(z[al.arange(32)], m)
+""",
+        "pass",
+        "n = n + 1",
+        "bounds-unknown",
+    ),
+    Pair(
+        "a number that was computed from another, before that changed",
+        """
+def kernel(x: al.Tensor[al.int32, "4"], y: al.Tensor[al.float32, "256"], z: al.Tensor[al.float32, "32"]):
+    al.requires(al.in_range(x, 0, 100))
+    al.grid(1)
+    n = al.load(x[0])
+    j = n + 1
+    EDIT
+    al.store(z[al.arange(32)], al.load(y[n - j + al.arange(32) + 1]))
+""",
+        "pass",
+        "n = n + 1000",
+        "out-of-bounds",
+    ),
+    Pair(
+        "an index that wraps around in eight bits",
+        """
+def kernel(x: al.Tensor[al.float32, "512"], y: al.Tensor[al.float32, "512"]):
+    al.grid(1)
+    o = al.arange(512).to(EDIT).to(al.int32)
+    al.store(y[o], al.load(x[o]))
+""",
+        "al.int64",
+        "al.uint8",
+        "int32-overflow",
+    ),
+    Pair(
+        "an index of unsigned bytes",
+        """
+def kernel(x: al.Tensor[al.uint8, "32"], y: al.Tensor[al.float32, "256"], z: al.Tensor[al.float32, "32"]):
+    al.grid(1)
+    i = al.load(x[al.arange(32)])
+    al.store(z[al.arange(32)], al.load(y[EDIT]))
+""",
+        "i.to(al.int32)",
+        "i.to(al.int32) + 128",
+        "bounds-unknown",
+    ),
+    Pair(
+        "a condition of `where` that overflows",
+        """
+def kernel(x: al.Tensor[al.float32, "131072"], y: al.Tensor[al.float32, "131072"]):
+    al.spec(y, lambda i: x[i])
+    o = al.grid(1024) * 128 + al.arange(128)
+    al.store(y[o], al.where(EDIT >= 0, al.load(x[o]), 0.0))
+""",
+        "o * 16384",
+        "o * 65536",
+        "bounds-unknown",
+    ),
+    Pair(
+        "a divisor that may be zero",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], s: al.int32):
+    al.requires(s >= EDIT)
+    o = al.grid(al.cdiv(N, 128)) * 128 + al.arange(128)
+    al.store(y[o], al.load(x[o], mask=o < N) * (o // s).to(al.float32), mask=o < N)
+""",
+        "1",
+        "0",
+        "division-by-zero",
+    ),
+    Pair(
+        "preconditions that no size meets",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"]):
+    al.requires(N > 100)
+    al.requires(N < EDIT)
+    o = al.grid(al.cdiv(N, 128)) * 128 + al.arange(128)
+    al.store(y[o], al.load(x[o], mask=o < N), mask=o < N)
+""",
+        "150",
+        "50",
+        "contradictory-requires",
+    ),
+    Pair(
+        "rows of tensors that are aligned have no odd lengths",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"]):
+    al.requires(N % EDIT)
+    o = al.grid(al.cdiv(N, 128)) * 128 + al.arange(128)
+    al.store(y[o], al.load(x[o], mask=o < N), mask=o < N)
+""",
+        "8 == 4",
+        "2 == 1",
+        "contradictory-requires",
+    ),
+    Pair(
+        "a conversion that does more than round",
+        """
+def kernel(x: al.Tensor[al.float32, "32"], y: al.Tensor[al.float32, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: x[i])
+    al.store(y[al.arange(32)], al.load(x[al.arange(32)]).to(EDIT).to(al.float32))
+""",
+        "al.bfloat16",
+        "al.int32",
+        "spec-mismatch",
+    ),
+    Pair(
+        "a conversion that the specification has not, or has",
+        """
+def kernel(x: al.Tensor[al.float32, "32"], y: al.Tensor[al.int8, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: EDIT)
+    al.store(y[al.arange(32)], al.floor(al.load(x[al.arange(32)])).to(al.int8))
+""",
+        "al.floor(x[i]).to(al.int8)",
+        "al.floor(x[i])",
+        "spec-unknown",
+    ),
+    Pair(
+        "a sum that wraps around before it is widened",
+        """
+def kernel(x: al.Tensor[al.int8, "N"], y: al.Tensor[al.int32, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: al.sum(lambda j: x[j]))
+    m = al.zeros((32,), EDIT)
+    for j in range(0, N):
+        m += al.load(x[j]).to(EDIT)
+    al.store(y[al.arange(32)], m.to(al.int32))
+""",
+        "al.int32",
+        "al.int8",
+        "spec-unknown",
+    ),
+)  # fmt: skip
+
+
+def report(text: str) -> Report:
+    source = SourceFile("kernel.py", HEAD + text.lstrip("\n"))
+    return compile.prove(source, "kernel", Options(), limit_s=120.0)
+
+
+@pytest.mark.parametrize("pair", [pytest.param(p, id=p.name.replace(" ", "-")) for p in PAIRS])
+def test_pair(pair: Pair) -> None:
+    assert report(pair.text.replace("EDIT", pair.right)).verdict is Verdict.PROVED
+    wrong = report(pair.text.replace("EDIT", pair.wrong))
+    assert wrong.verdict is not Verdict.PROVED
+    assert pair.found in {d.code for d in wrong.diagnostics}
+
+
+def test_integer_data_may_wrap_around() -> None:
+    """Only what places are computed from has to be exact."""
+    text = """
+def kernel(x: al.Tensor[al.int32, "32"], y: al.Tensor[al.int32, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: x[i] * 3 + 1)
+    al.store(y[al.arange(32)], al.load(x[al.arange(32)]) * 3 + 1)
+"""
+    assert report(text).verdict is Verdict.PROVED
+
+
+GATHER = """
+def kernel(t: al.Tensor[al.float32, "V D"], i: al.Tensor[al.int32, "128"], z: al.Tensor[al.float32, "128"]):
+    al.requires(D >= 128)
+    al.requires(V > 0)
+    al.requires(al.in_range(i, 0, V))
+    al.grid(1)
+    o = al.arange(128)
+    al.store(z[o], al.load(t[al.load(i[o]), o]))
+"""
+
+
+def test_the_elements_of_a_vector_come_from_one_row() -> None:
+    """Each element of a gather has a row of its own, so no vector brings several of them."""
+    source = SourceFile("kernel.py", HEAD + GATHER.lstrip("\n"))
+    text = print_kernel(compile.choreograph(compile.elaborate(source, "kernel", Options()), "sm_80"))
+    assert verify(parse_kernel(text)).verdict is Verdict.PROVED
+    line = next(line for line in text.splitlines() if "<- t[" in line)
+    wrong = text.replace(line, f"{line} vector 4")
+    assert verify(parse_kernel(wrong)).verdict is not Verdict.PROVED
+    one_row = wrong.replace(line, line.replace("t[i_tile[c0], c0]", "t[0, c0]"))
+    assert one_row != wrong
+    assert verify(parse_kernel(one_row)).verdict is Verdict.PROVED
+
+
+def test_mbarriers_count_as_shared_memory() -> None:
+    head = "kernel k\ntarget sm_90a\nwarps 1 of 32\ngrid [1]\n"
+    body = "body {\n  mbarrier_init full\n  mbarrier_fence\n  barrier\n}\n"
+    last = 232448 - 8
+    assert verify(parse_kernel(f"{head}mbarrier full count 1 arrivals 1 at {last}\n{body}")).verdict is Verdict.PROVED
+    with pytest.raises(SourceError, match="shared memory ends"):
+        verify(parse_kernel(f"{head}mbarrier full count 1 arrivals 1 at {last + 8}\n{body}"))
