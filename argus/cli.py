@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from rich.console import Console
@@ -65,9 +65,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UNUSABLE
 
 
+def _version() -> str:
+    """The installed version; "0+uninstalled" for a folder of sources, which has no metadata."""
+    try:
+        return version("argus")
+    except PackageNotFoundError:
+        return "0+uninstalled"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="argus", description="Prove how data moves through GPU kernels.")
-    parser.add_argument("--version", action="version", version=f"argus {version('argus')}")
+    parser.add_argument("--version", action="version", version=f"argus {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: object, help: str) -> argparse.ArgumentParser:
@@ -283,7 +291,7 @@ def _check(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([outcome_json(outcome) for outcome in outcomes], indent=2))
     if options.sarif:
-        print(json.dumps(sarif(outcomes, version("argus")), indent=2))
+        print(json.dumps(sarif(outcomes, _version()), indent=2))
     return _worst(codes)
 
 

@@ -87,16 +87,41 @@ def _functions(torch: Any) -> dict[str, Callable[[], object]]:
 
     a, b, rows, weight, tall = some(128, 64), some(64, 256), some(64, 1024), some(1024), some(16384, 64)
     heads, keys, values = (some(1, 8, 256, 128) for _ in range(3))
+    target = torch.zeros(64, device="cuda", dtype=torch.int64)
     return {
         "argus, matmul(a, b)": lambda: kernels.matmul(a, b),
         "torch.matmul(a, b)": lambda: torch.matmul(a, b),
         "argus, rmsnorm(x, weight)": lambda: kernels.rmsnorm(rows, weight),
         "torch rms_norm(x, ..., weight)": lambda: F.rms_norm(rows, weight.shape, weight),
+        "argus, layernorm(x, weight, bias)": lambda: kernels.layernorm(rows, weight, weight),
+        "torch layer_norm(x, ..., weight, bias)": lambda: F.layer_norm(rows, weight.shape, weight, weight),
+        "argus, add_layernorm(x, residual, weight, bias)": lambda: kernels.add_layernorm(rows, rows, weight, weight),
+        "torch x + residual, layer_norm": lambda: F.layer_norm(rows + rows, weight.shape, weight, weight),
+        "argus, softmax(x)": lambda: kernels.softmax(rows),
+        "torch.softmax(x, -1)": lambda: torch.softmax(rows, -1),
+        "argus, silu_mul(gate, up)": lambda: kernels.silu_mul(rows, rows),
+        "torch silu(gate) * up": lambda: F.silu(rows) * rows,
+        "argus, cross_entropy(logits, target)": lambda: kernels.cross_entropy(rows, target),
+        "torch cross_entropy(logits, target, reduction='none')": lambda: F.cross_entropy(
+            rows, target, reduction="none"
+        ),
+        "argus, quantize(x)": lambda: kernels.quantize(rows),
+        "torch amax, division, float8_e4m3fn": lambda: _quantized(torch, rows),
+        "argus, transpose(x)": lambda: kernels.transpose(rows),
+        "torch x.t().contiguous()": lambda: rows.t().contiguous(),
+        "argus, reduce(x, 'sum', -1)": lambda: kernels.reduce(rows, "sum", -1),
+        "torch.sum(x, -1)": lambda: torch.sum(rows, -1),
         "argus, reduce(x, 'sum', 0), in parts": lambda: kernels.reduce(tall, "sum", 0),
         "torch.sum(x, 0)": lambda: torch.sum(tall, 0),
         "argus, attention(q, k, v)": lambda: kernels.attention(heads, keys, values),
         "torch scaled_dot_product_attention(q, k, v)": lambda: F.scaled_dot_product_attention(heads, keys, values),
     }
+
+
+def _quantized(torch: Any, x: Any) -> tuple[Any, Any]:
+    """What `quantize` does, in PyTorch's own operators."""
+    scale = x.abs().amax(-1, keepdim=True).float().clamp(min=1e-12) / 448
+    return (x.float() / scale).to(torch.float8_e4m3fn), scale
 
 
 def _products(torch: Any) -> dict[str, Callable[[], object]]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import signal
 import subprocess
@@ -40,6 +41,16 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--version"])
     assert stop.value.code == 0
     assert capsys.readouterr().out.startswith("argus 0.")
+
+
+def test_sources_without_installed_metadata(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder of sources on the path has no version that could be read, and works all the same."""
+    monkeypatch.setattr(importlib.metadata.Distribution, "discover", lambda **_: iter(()))
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == "argus 0+uninstalled\n"
+    assert main(["layout", "(2,4):(4,1)"]) == 0
 
 
 def test_ctrl_c_is_clean(tmp_path: Path) -> None:
