@@ -87,20 +87,20 @@ def _functions(torch: Any) -> dict[str, Callable[[], object]]:
 
     a, b, rows, weight, tall = some(128, 64), some(64, 256), some(64, 1024), some(1024), some(16384, 64)
     heads, keys, values = (some(1, 8, 256, 128) for _ in range(3))
-    target = torch.zeros(64, device="cuda", dtype=torch.int64)
+    more, bias, target = some(64, 1024), some(1024), torch.zeros(64, device="cuda", dtype=torch.int64)
     return {
         "argus, matmul(a, b)": lambda: kernels.matmul(a, b),
         "torch.matmul(a, b)": lambda: torch.matmul(a, b),
         "argus, rmsnorm(x, weight)": lambda: kernels.rmsnorm(rows, weight),
         "torch rms_norm(x, ..., weight)": lambda: F.rms_norm(rows, weight.shape, weight),
-        "argus, layernorm(x, weight, bias)": lambda: kernels.layernorm(rows, weight, weight),
-        "torch layer_norm(x, ..., weight, bias)": lambda: F.layer_norm(rows, weight.shape, weight, weight),
-        "argus, add_layernorm(x, residual, weight, bias)": lambda: kernels.add_layernorm(rows, rows, weight, weight),
-        "torch x + residual, layer_norm": lambda: F.layer_norm(rows + rows, weight.shape, weight, weight),
+        "argus, layernorm(x, weight, bias)": lambda: kernels.layernorm(rows, weight, bias),
+        "torch layer_norm(x, ..., weight, bias)": lambda: F.layer_norm(rows, weight.shape, weight, bias),
+        "argus, add_layernorm(x, residual, weight, bias)": lambda: kernels.add_layernorm(rows, more, weight, bias),
+        "torch x + residual, layer_norm": lambda: F.layer_norm(rows + more, weight.shape, weight, bias),
         "argus, softmax(x)": lambda: kernels.softmax(rows),
         "torch.softmax(x, -1)": lambda: torch.softmax(rows, -1),
-        "argus, silu_mul(gate, up)": lambda: kernels.silu_mul(rows, rows),
-        "torch silu(gate) * up": lambda: F.silu(rows) * rows,
+        "argus, silu_mul(gate, up)": lambda: kernels.silu_mul(rows, more),
+        "torch silu(gate) * up": lambda: F.silu(rows) * more,
         "argus, cross_entropy(logits, target)": lambda: kernels.cross_entropy(rows, target),
         "torch cross_entropy(logits, target, reduction='none')": lambda: F.cross_entropy(
             rows, target, reduction="none"

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
+from argus.backend.launch.evaluate import Number
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.kernels.rows import dtype_of
 from argus.runtime.device import target_of
+from argus.runtime.recipe import Function, Results, Work
 
 if TYPE_CHECKING:
     import torch
@@ -168,24 +170,32 @@ def attention(
     positive, is 1 / sqrt(D) if not given. With `return_lse` also the logarithm of each row's sum of exponentials,
     float32 `[B, H, M]`. Rows that see no key give zeros and -inf. Raises LaunchError.
     """
+    numbers: tuple[Number, ...] = ()
+    if scale is not None:
+        scale = float(scale)
+        if not (isfinite(scale) and scale > 0):
+            raise _problem("bad-scale", f"the scale is {scale}, no positive number", "leave it out for 1 / sqrt(D)")
+        numbers = (scale * LOG2E,)
+    o, lse = _attention((q, k, v), numbers, (causal,))
+    return (o, lse) if return_lse else o
+
+
+def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal: bool) -> Work | Results:
+    q, k, _ = tensors
     dtype = dtype_of("q", q, ("float16", "bfloat16"))
     group = _group(q, k)
-    scale = q.shape[3] ** -0.5 if scale is None else float(scale)
-    if not (isfinite(scale) and scale > 0):
-        raise _problem("bad-scale", f"the scale is {scale}, no positive number", "leave it out for 1 / sqrt(D)")
-    q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
-    o = q.new_empty(q.shape)
-    lse = q.new_empty(q.shape[:3], dtype=_float32())
-    if not k.shape[2]:
-        o.zero_()
-        lse.fill_(NEVER)
-    elif o.numel():
-        aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in (q, k, v, o))
-        hopper = aligned and target_of(str(q.device)) == "sm_90a"
-        tiles = hopper_tiles(q.shape[3], q.shape[2]) if hopper else _ELSEWHERE
-        shape = {"D": q.shape[3], "GROUP": group, "CAUSAL": causal}
-        attention_forward(q, k, v, o, lse, scale * LOG2E, DTYPE=dtype, **shape, **tiles)
-    return (o, lse) if return_lse else o
+    made = q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=_float32())
+    if not (k.shape[2] and q.numel()):
+        return made[0].zero_(), made[1].fill_(NEVER)
+    read = tuple(x if x.stride(3) == 1 else x.contiguous() for x in tensors)
+    aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in (*read, made[0]))
+    hopper = aligned and target_of(str(q.device)) == "sm_90a"
+    tiles = hopper_tiles(q.shape[3], q.shape[2]) if hopper else _ELSEWHERE
+    constants = {"DTYPE": dtype, "D": q.shape[3], "GROUP": group, "CAUSAL": causal, **tiles}
+    return Work(attention_forward, read, made, made, numbers or (q.shape[3] ** -0.5 * LOG2E,), constants)
+
+
+_attention = Function(_work)
 
 
 def hopper_tiles(size: int, rows: int) -> Tiles:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
+from argus.backend.launch.evaluate import Number
 from argus.kernels.rows import dtype_of, matrix, same_rank, same_shape, spread, vector
+from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
     import torch
@@ -116,20 +118,28 @@ def losses_and_levels(
     logits: torch.Tensor, target: torch.Tensor, ignore_index: int = -100
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The losses of `cross_entropy`, and the logarithm of the sum of the exponentials of each row."""
+    results: tuple[torch.Tensor, torch.Tensor] = _losses((logits, target), (ignore_index,))
+    return results
+
+
+def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Work:
     import torch
 
+    logits, target = tensors
     dtype, index = dtype_of("logits", logits), dtype_of("target", target, ("int64", "int32"))
     same_rank("logits", logits, 2)
     same_shape("target", target, tuple(logits.shape[:1]))
-    rows, target = matrix(logits), target.contiguous()
-    loss, level = (torch.empty(len(rows), dtype=torch.float32, device=logits.device) for _ in range(2))
-    types = {"DTYPE": dtype, "INDEX": index}
+    rows = matrix(logits)
+    results = tuple(torch.empty(len(rows), dtype=torch.float32, device=logits.device) for _ in range(2))
     if rows.shape[1] > LONGEST:
         width = vector(rows)
-        shape = {"EACH": (_EACH if width * dtype.bytes == 16 else _EACH // 2) // width, "WIDTH": width}
-        cross_entropy_long_rows(rows, target, loss, level, ignore_index, **types, **shape)
+        each = (_EACH if width * dtype.bytes == 16 else _EACH // 2) // width
+        kernel, shape = cross_entropy_long_rows, {"EACH": each, "WIDTH": width}
     else:
         s = spread(rows.shape[1], dtype.bytes)
-        shape = {"ROWS": s.rows, "BLOCK": s.block}
-        cross_entropy_rows(rows, target, loss, level, ignore_index, **types, **shape, num_warps=s.warps)
-    return loss, level
+        kernel, shape = cross_entropy_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
+    constants = {"DTYPE": dtype, "INDEX": index, **shape}
+    return Work(kernel, (rows, target.contiguous()), results, results, numbers, constants)
+
+
+_losses = Function(_work)

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
+from argus.backend.launch.evaluate import Number
 from argus.kernels.rows import CHUNK, CHUNK_WARPS, dtype_of, longest, matrix, same_shape, shaped, spread, vector
 from argus.runtime.device import target_of
+from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
     import torch
@@ -279,17 +281,8 @@ def layernorm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: fl
     All are of float32, float16 or bfloat16; the arithmetic is float32's; rows may be any distance apart.
     Raises LaunchError.
     """
-    dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
-    weight, bias = _parameters(weight, bias, rows.shape[1])
-    out, types = rows.new_empty(rows.shape), {"DTYPE": dtype, "WEIGHT": scale}
-    if rows.shape[1] <= LONGEST:
-        s = spread(rows.shape[1], dtype.bytes)
-        layernorm_rows(rows, weight, bias, out, eps, **types, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
-    elif rows.shape[1] * dtype.bytes <= _HELD:
-        layernorm_held_rows(rows, weight, bias, out, eps, **types, **_held(rows))
-    else:
-        layernorm_long_rows(rows, weight, bias, out, eps, **types, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
-    return shaped(out, x)
+    result: torch.Tensor = _layernorm((x, weight, bias), (eps,))
+    return result
 
 
 def add_layernorm(
@@ -300,19 +293,46 @@ def add_layernorm(
     See `layernorm`; rows have at most 96 KiB. The sum is normalised before it is rounded to its dtype.
     Raises LaunchError.
     """
+    results: tuple[torch.Tensor, torch.Tensor] = _add_layernorm((x, residual, weight, bias), (eps,))
+    return results
+
+
+def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Work:
+    x, weight, bias = tensors
+    dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
+    weight, bias = _parameters(weight, bias, rows.shape[1])
+    out = rows.new_empty(rows.shape)
+    shape: dict[str, int | str | None]
+    if rows.shape[1] <= LONGEST:
+        s = spread(rows.shape[1], dtype.bytes)
+        kernel, shape = layernorm_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
+    elif rows.shape[1] * dtype.bytes <= _HELD:
+        kernel, shape = layernorm_held_rows, _held(rows)
+    else:
+        kernel, shape = layernorm_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
+    constants = {"DTYPE": dtype, "WEIGHT": scale, **shape}
+    return Work(kernel, (rows, weight, bias), (out,), (shaped(out, x),), numbers, constants)
+
+
+def _work_of_sum(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Work:
+    x, residual, weight, bias = tensors
     dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
     same_shape("residual", residual, tuple(x.shape))
     dtype_of("residual", residual, (dtype.name,))
     longest("x", rows, _HELD // dtype.bytes)
-    weight, bias, added = *_parameters(weight, bias, rows.shape[1]), matrix(residual)
-    out, total, types = rows.new_empty(rows.shape), rows.new_empty(rows.shape), {"DTYPE": dtype, "WEIGHT": scale}
+    read = (rows, matrix(residual), *_parameters(weight, bias, rows.shape[1]))
+    made = rows.new_empty(rows.shape), rows.new_empty(rows.shape)
+    shape: dict[str, int | str | None]
     if rows.shape[1] <= _LONGEST_SUM:
         s = spread(rows.shape[1], dtype.bytes if rows.shape[1] <= _LONG else 4)
-        constants = {**types, "ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
-        add_layernorm_rows(rows, added, weight, bias, out, total, eps, **constants)
+        kernel, shape = add_layernorm_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
     else:
-        add_layernorm_held_rows(rows, added, weight, bias, out, total, eps, **types, **_held(rows, added))
-    return shaped(out, x), shaped(total, x)
+        kernel, shape = add_layernorm_held_rows, _held(*read[:2])
+    results = tuple(shaped(t, x) for t in made)
+    return Work(kernel, read, made, results, numbers, {"DTYPE": dtype, "WEIGHT": scale, **shape})
+
+
+_layernorm, _add_layernorm = Function(_work), Function(_work_of_sum)
 
 
 def _held(*matrices: torch.Tensor) -> dict[str, int | str | None]:

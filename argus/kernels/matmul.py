@@ -7,49 +7,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from argus.backend.launch.plan import Plan
 from argus.frontend.decorator import FuncSource
 from argus.kernels import operands
 from argus.kernels.gemm import combine
 from argus.kernels.tiling import Problem, Tile
 from argus.runtime.jit_kernel import JitKernel
 from argus.runtime.reader import Memory
+from argus.runtime.recipe import Given, Launch, Made, Recipe, Run, Value, room_like
 
 if TYPE_CHECKING:
     import torch
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A prepared call. `plan` takes a and b (`turned`: b and a), the result, and the rest: `ones` where absent.
-
-    With `parts` the result is what that allocates, without the rest, and `combine` takes it, the result and the rest
-    (`across`: with the scales of b and a), and the number of terms. With `packs` a or b, or both, are copied first.
-    """
-
-    plan: Plan
-    turned: bool
-    allocate: Callable[[], Any]
-    ones: int
-    parts: Callable[[], Any] | None = None
-    combine: Plan | None = None
-    across: bool = False
-    terms: int = 0
-    packs: tuple[Pack | None, Pack | None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pack:
-    """A prepared copy of an operand, to what `allocate` gives."""
-
-    plan: Plan
-    allocate: Callable[[], Any]
-
-    def run(self, at: int) -> Any:
-        """The copy of the operand at address `at`, on its way."""
-        room = self.allocate()
-        self.plan.run((at, room.data_ptr()))
-        return room
 
 
 class Matmul:
@@ -60,7 +27,7 @@ class Matmul:
 
     def __init__(self, kernel: JitKernel, choose: Callable[[Problem], Tile], combine: JitKernel = combine) -> None:
         self._kernel, self._choose, self._combine = kernel, choose, combine
-        self._memory: Memory[Ready] = Memory()
+        self._memory: Memory[Run] = Memory()
         self._ones: dict[Any, Any] = {}
 
     def __call__(
@@ -89,33 +56,15 @@ class Matmul:
         """
         plain = bias is residual is scale_a is scale_b is out is None
         given = () if plain else (bias, residual, scale_a, scale_b, out)
-        tensors = (a, b, *(x for x in given if x is not None))
-        way = (epilogue, out_dtype, *(x is None for x in given))
-        ready, addresses = self._memory.find(
+        tensors = (a, b) if plain else (a, b, *(x for x in given if x is not None))
+        way = (epilogue, out_dtype) if plain else (epilogue, out_dtype, *(x is None for x in given))
+        run, values = self._memory.find(
             way,
             tensors,
             lambda: self._prepare(a, b, bias, residual, epilogue, scale_a, scale_b, out_dtype, out),
         )
-        at_a, at_b = addresses[:2]
-        c = ready.allocate() if out is None else out
-        if ready.packs is not None:
-            copies = [None if p is None else p.run(at) for p, at in zip(ready.packs, (at_a, at_b), strict=True)]
-            at_a, at_b = (at if x is None else x.data_ptr() for x, at in zip(copies, (at_a, at_b), strict=True))
-        one = ready.ones
-        none: tuple[int, ...] = (one, one, one, one)
-        at_rest = none
-        if not plain:
-            turned = ready.turned if ready.combine is None else ready.across
-            first, second = (scale_b, scale_a) if turned else (scale_a, scale_b)
-            at_rest = tuple(one if x is None else x.data_ptr() for x in (bias, residual, first, second))
-        operands_at = (at_b, at_a) if ready.turned else (at_a, at_b)
-        if ready.parts is None or ready.combine is None:
-            ready.plan.run((*operands_at, c.data_ptr(), *at_rest))
-            return c
-        parts = ready.parts()
-        ready.plan.run((*operands_at, parts.data_ptr(), *none))
-        ready.combine.run((parts.data_ptr(), c.data_ptr(), *at_rest, ready.terms))
-        return c
+        results = run(*values)
+        return results if out is None else out
 
     def _prepare(
         self,
@@ -128,32 +77,29 @@ class Matmul:
         scale_b: torch.Tensor | None,
         out_dtype: torch.dtype | None,
         out: torch.Tensor | None,
-    ) -> Ready:
+    ) -> Run:
         import torch
 
         dtype = getattr(torch, operands.result_dtype(a, out_dtype, out))
         allocate = partial(torch.empty, operands.result_shape(a, b), dtype=dtype, device=a.device)
-        c = allocate() if out is None else out
-        request = operands.request(a, b, c, bias, residual, scale_a, scale_b, epilogue)
+        request = operands.request(a, b, allocate() if out is None else out, bias, residual, scale_a, scale_b, epilogue)
         problem = operands.problem(request)
         tile = self._choose(problem)
         if a.device not in self._ones:
             self._ones[a.device] = torch.ones(1, device=a.device)
         ones = self._ones[a.device]
-        packings = packed(request, problem) if tile.packed else None
-        if packings is not None:
+        packings = packed(request, problem) if tile.packed else (None, None)
+        if tile.packed:
             request, problem = of_packed(request, packings), problem.packed
-        found = tuple(
-            call.kernel.prepare(*call.arguments, **call.constants)
-            for call in _of_operands(self._kernel, self._combine, request, problem, tile, ones)
-        )
-        packs = None if packings is None else (_prepared(packings[0]), _prepared(packings[1]))
-        at_ones = ones.data_ptr()
-        if len(found) == 1:
-            return Ready(found[0], tile.swapped, allocate, at_ones, packs=packs)
-        across = operands.by_rows(request)
-        parts = partial(empty_parts, across, tile.parts(problem.k))
-        return Ready(found[0], tile.swapped, allocate, at_ones, parts, found[1], across.turned, problem.k, packs)
+        calls = _of_operands(self._kernel, self._combine, request, problem, tile, ones)
+        places = map(Given, range(2, 7))
+        *others, to = (None if x is None else next(places) for x in (bias, residual, scale_a, scale_b, out))
+        one = ones.data_ptr()
+        bias_at, residual_at, *scales_at = (one if place is None else place for place in others)
+        if tile.swapped if len(calls) == 1 else operands.by_rows(request).turned:
+            scales_at.reverse()
+        rest = (bias_at, residual_at, *scales_at)
+        return _recipe(calls, packings, tile.swapped, allocate if to is None else to, rest, one).runner()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +140,44 @@ def of_packed(request: operands.Request, packings: Packings) -> operands.Request
     return replace(request, a=request.a if first is None else first.out, b=request.b if second is None else second.out)
 
 
-def _prepared(packing: operands.Packing | None) -> Pack | None:
-    if packing is None:
-        return None
-    return Pack(packing.kernel.prepare(packing.x, packing.out, **packing.constants), packing.room)
+def _recipe(
+    calls: tuple[Call, ...],
+    packings: Packings,
+    swapped: bool,
+    to: Given | Callable[[], Any],
+    rest: tuple[Value, ...],
+    one: int,
+) -> Recipe:
+    """What `calls` do, on a, b, and what else is given: `rest` are bias, residual and scales, in the calls' order.
+
+    `to`: where the result goes, or what makes it. `one` is the address of what stands for absent tensors.
+    """
+    allocations: list[Callable[[], Any]] = []
+
+    def made(allocate: Callable[[], Any]) -> Made:
+        allocations.append(allocate)
+        return Made(len(allocations) - 1)
+
+    c = to if isinstance(to, Given) else made(to)
+    given = 2 + sum(isinstance(v, Given) for v in (c, *rest))
+    launches: list[Launch] = []
+    at: list[Value] = [Given(0), Given(1)]
+    for i, packing in enumerate(packings):
+        if packing is not None:
+            plan, copy = packing.kernel.prepare(packing.x, packing.out, **packing.constants), made(packing.room)
+            launches.append(Launch(plan, (at[i], copy)))
+            at[i] = copy
+    if swapped:
+        at.reverse()
+    first, *sums = (call.kernel.prepare(*call.arguments, **call.constants) for call in calls)
+    if not sums:
+        launches.append(Launch(first, (*at, c, *rest)))
+    else:
+        parts, depth = calls[1].arguments[0], calls[1].arguments[-1]
+        sums_at = made(room_like(parts))
+        launches.append(Launch(first, (*at, sums_at, one, one, one, one)))
+        launches.append(Launch(sums[0], (sums_at, c, *rest, depth)))
+    return Recipe(given, tuple(allocations), tuple(launches), 0 if isinstance(to, Given) else 1)
 
 
 def _of_operands(

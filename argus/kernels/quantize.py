@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
+from argus.backend.launch.evaluate import Number
 from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, shaped, spread
+from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
     import torch
@@ -79,14 +81,24 @@ def quantize(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     `x` is float32, float16 or bfloat16; the scale of a row is its largest magnitude, at least 1e-12, over 448. A row
     with a NaN or an infinity has no finite scale. Rows may be any distance apart. No gradient. Raises LaunchError.
     """
+    results: tuple[torch.Tensor, torch.Tensor] = _quantize((x,))
+    return results
+
+
+def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Work:
     import torch
 
+    (x,) = tensors
     dtype, rows = dtype_of("x", x), matrix(x)
     values = torch.empty(rows.shape, dtype=torch.float8_e4m3fn, device=x.device)
     scale = torch.empty(rows.shape[:1], dtype=torch.float32, device=x.device)
     if rows.shape[1] > LONGEST_ROW:
-        quantize_long_rows(rows, values, scale, DTYPE=dtype, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
+        kernel, shape = quantize_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
     else:
         s = spread(rows.shape[1], dtype.bytes)
-        quantize_rows(rows, values, scale, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
-    return shaped(values, x), scale.view(*x.shape[:-1], 1)
+        kernel, shape = quantize_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
+    results = shaped(values, x), scale.view(*x.shape[:-1], 1)
+    return Work(kernel, (rows,), (values, scale), results, (), {"DTYPE": dtype, **shape})
+
+
+_quantize = Function(_work)

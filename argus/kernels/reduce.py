@@ -6,20 +6,20 @@ reduction into parts that blocks work on side by side; their results are reduced
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.backend.launch.plan import Plan
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.types import DTYPES, float32
 from argus.kernels.matmul import Call
 from argus.kernels.rows import dtype_of, spread
 from argus.runtime.reader import Memory
+from argus.runtime.recipe import Given, Launch, Made, Recipe, Run, room_like
 
 if TYPE_CHECKING:
     import torch
@@ -147,27 +147,11 @@ def join_parts(
     al.store(out[a, cols], result.to(OUT), mask=cols < B)
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A prepared reduction. `first` takes x, what `allocate` gives, and `factor`.
-
-    With `join` it takes x, what `parts` gives, and 1, and `join` the parts, the rest of x, `rest` bytes behind its
-    beginning (None: there is none), the result, and `factor`.
-    """
-
-    allocate: Callable[[], torch.Tensor]
-    first: Plan
-    factor: float
-    parts: Callable[[], torch.Tensor] | None = None
-    join: Plan | None = None
-    rest: int | None = None
-
-
 class Reduce:
     """`reduce(x, op)`: see `__call__`. Keeps what it prepared, by shape, strides, dtype, alignment and device."""
 
     def __init__(self) -> None:
-        self._memory: Memory[Ready | None] = Memory()
+        self._memory: Memory[Run | None] = Memory()
 
     def __call__(self, x: torch.Tensor, op: str, dim: int | None = None, keepdim: bool = False) -> torch.Tensor:
         """The "sum", "mean" or "max" along `dim`, or of all, of a float32, float16 or bfloat16 tensor, in its dtype.
@@ -176,17 +160,11 @@ class Reduce:
         Raises LaunchError: "reduction-argument" for another operation, a dimension that x has not, and for the maximum
         of no elements.
         """
-        ready, (at,) = self._memory.find((op, dim, keepdim), (x,), lambda: _prepared(x, op, dim, keepdim))
-        if ready is None:
+        run, values = self._memory.find((op, dim, keepdim), (x,), lambda: _prepared(x, op, dim, keepdim))
+        if run is None:
             return _reduced(x, op, dim, keepdim)
-        out = ready.allocate()
-        if ready.parts is None or ready.join is None:
-            ready.first.run((at, out.data_ptr(), ready.factor))
-            return out
-        parts = ready.parts()
-        ready.first.run((at, parts.data_ptr(), 1.0))
-        ready.join.run((parts.data_ptr(), at + ready.rest if ready.rest else 0, out.data_ptr(), ready.factor))
-        return out
+        result: torch.Tensor = run(*values)
+        return result
 
 
 reduce = Reduce()
@@ -236,23 +214,24 @@ def _reduced(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> torch.
     return problem.out.view(problem.shape)
 
 
-def _prepared(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Ready | None:
+def _prepared(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Run | None:
     """None where x has to be copied first, is empty, or has more matrices than one launch takes."""
-    import torch
-
     problem = _problem_of(x, op, dim, keepdim)
     view = problem.x
     if not x.numel() or view.data_ptr() != x.data_ptr() or (view.ndim == 3 and len(view) > _MOST_BLOCKS):
         return None
     calls = _calls(problem)
-    plans = [call.kernel.prepare(*call.arguments, **call.constants) for call in calls]
-    allocate = partial(torch.empty, problem.shape, dtype=x.dtype, device=x.device)
-    if len(plans) == 1:
-        return Ready(allocate, plans[0], problem.factor)
+    first, *joins = (call.kernel.prepare(*call.arguments, **call.constants) for call in calls)
+    out = room_like(problem.out.view(problem.shape))
+    if not joins:
+        return Recipe(1, (out,), (Launch(first, (Given(0), Made(0), problem.factor)),), 1).runner()
     (_, parts, _), (_, rest, _, _) = (call.arguments for call in calls)
-    offset = rest.data_ptr() - view.data_ptr() if rest.numel() else None
-    room = partial(torch.empty, parts.shape, dtype=parts.dtype, device=x.device)
-    return Ready(allocate, plans[0], problem.factor, room, plans[1], offset)
+    behind: Given | int = Given(0, rest.data_ptr() - view.data_ptr()) if rest.numel() else 0
+    launches = (
+        Launch(first, (Given(0), Made(1), 1.0)),
+        Launch(joins[0], (Made(1), behind, Made(0), problem.factor)),
+    )
+    return Recipe(1, (out, room_like(parts)), launches, 1).runner()
 
 
 def _calls(problem: Problem) -> tuple[Call, ...]:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
+from argus.backend.launch.evaluate import Number
 from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, same_shape, shaped, spread
+from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
     import torch
@@ -76,13 +78,22 @@ def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.T
     `x` and `weight` are of float32, float16 or bfloat16, each its own; rows may be any distance apart.
     Raises LaunchError.
     """
+    result: torch.Tensor = _rmsnorm((x, weight), (eps,))
+    return result
+
+
+def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Work:
+    x, weight = tensors
     dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
     same_shape("weight", weight, (rows.shape[1],))
     out = rows.new_empty(rows.shape)
-    weight, types = weight.contiguous(), {"DTYPE": dtype, "WEIGHT": scale}
     if rows.shape[1] > LONGEST_ROW:
-        rmsnorm_long_rows(rows, weight, out, eps, **types, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
+        kernel, shape = rmsnorm_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
     else:
         s = spread(rows.shape[1], dtype.bytes)
-        rmsnorm_rows(rows, weight, out, eps, **types, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
-    return shaped(out, x)
+        kernel, shape = rmsnorm_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
+    constants = {"DTYPE": dtype, "WEIGHT": scale, **shape}
+    return Work(kernel, (rows, weight.contiguous()), (out,), (shaped(out, x),), numbers, constants)
+
+
+_rmsnorm = Function(_work)

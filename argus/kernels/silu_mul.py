@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
+from argus.backend.launch.evaluate import Number
 from argus.kernels.rows import dtype_of, matrix, same_shape, shaped, tiled
+from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
     import torch
@@ -53,9 +55,18 @@ def silu_mul(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     Rows (along the last dimension) may be any distance apart, so both can be halves of one tensor. No gradient.
     Raises LaunchError.
     """
+    result: torch.Tensor = _silu_mul((gate, up))
+    return result
+
+
+def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Work:
+    gate, up = tensors
     dtype, rows = dtype_of("gate", gate), matrix(gate)
     same_shape("up", up, tuple(gate.shape))
     dtype_of("up", up, (dtype.name,))
     out, s = rows.new_empty(rows.shape), tiled(rows.shape[1], rows.element_size())
-    silu_mul_tiles(rows, matrix(up), out, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
-    return shaped(out, gate)
+    constants = {"DTYPE": dtype, "ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
+    return Work(silu_mul_tiles, (rows, matrix(up)), (out,), (shaped(out, gate),), (), constants)
+
+
+_silu_mul = Function(_work)

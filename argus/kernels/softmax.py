@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
+from argus.backend.launch.evaluate import Number
 from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, shaped, spread
+from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
     import torch
@@ -69,11 +71,20 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     Rows may be any distance apart. A row with a NaN, with +inf, or of -inf only gives NaN, as in PyTorch.
     Raises LaunchError.
     """
+    result: torch.Tensor = _softmax((x,))
+    return result
+
+
+def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Work:
+    (x,) = tensors
     dtype, rows = dtype_of("x", x), matrix(x)
     out = rows.new_empty(rows.shape)
     if rows.shape[1] > LONGEST_ROW:
-        softmax_long_rows(rows, out, DTYPE=dtype, BLOCK=CHUNK, num_warps=CHUNK_WARPS)
+        kernel, shape = softmax_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
     else:
         s = spread(rows.shape[1], dtype.bytes)
-        softmax_rows(rows, out, DTYPE=dtype, ROWS=s.rows, BLOCK=s.block, num_warps=s.warps)
-    return shaped(out, x)
+        kernel, shape = softmax_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
+    return Work(kernel, (rows,), (out,), (shaped(out, x),), (), {"DTYPE": dtype, **shape})
+
+
+_softmax = Function(_work)

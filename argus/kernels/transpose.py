@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
+from argus.backend.launch.evaluate import Number
 from argus.kernels.rows import dtype_of, matrix, same_rank, vector
+from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
     import torch
@@ -46,12 +48,21 @@ def transpose(x: torch.Tensor) -> torch.Tensor:
 
     No gradient. Raises LaunchError.
     """
+    result: torch.Tensor = _transpose((x,))
+    return result
+
+
+def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Work:
+    (x,) = tensors
     dtype = dtype_of("x", x)
     same_rank("x", x, 2)
     rows = matrix(x)
     out = rows.new_empty(rows.shape[::-1])
-    transpose_tiles(rows, out, DTYPE=dtype, **_tile(dtype.bytes, *(vector(t) * dtype.bytes == 16 for t in (rows, out))))
-    return out
+    tile = _tile(dtype.bytes, *(vector(t) * dtype.bytes == 16 for t in (rows, out)))
+    return Work(transpose_tiles, (rows,), (out,), (out,), (), {"DTYPE": dtype, **tile})
+
+
+_transpose = Function(_work)
 
 
 def _tile(itemsize: int, reads: bool, writes: bool) -> dict[str, int]:

@@ -89,14 +89,22 @@ class Memory(Generic[T]):
     def find(self, way: Hashable, tensors: Sequence[Any], prepare: Callable[[], T]) -> tuple[T, tuple[int, ...]]:
         """What `prepare` made in the first call of this `way` with such tensors, and their addresses.
 
-        `way` says how many tensors there are. Raises as a `Reader` does, and what `prepare` raises.
+        `way` says how many tensors there are. Raises what `prepare` raises, which of what is no tensor with an address
+        says so in words; failing that, what a `Reader` raises.
         """
         site = self._sites.get(way)
         if site is None:
             if len(self._sites) >= _MOST:
                 self._sites.clear()
             site = self._sites[way] = Site((TENSOR,) * len(tensors), way, {}, self._prepared)
-        found, addresses, key = site.read(*tensors)
+        unreadable: Exception | None = None
+        try:
+            found, addresses, key = site.read(*tensors)
+        except (AttributeError, RuntimeError, TypeError) as error:
+            unreadable = error
+        if unreadable is not None:  # outside of the handler: a later error would show this one as its context
+            prepare()
+            raise unreadable
         if key is not None:
             if found is None:
                 found = Prepared(prepare())

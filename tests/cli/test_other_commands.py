@@ -43,7 +43,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("argus 0.")
 
 
-def test_sources_without_installed_metadata(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sources_that_are_not_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder of sources on the path has no version that could be read, and works all the same."""
     monkeypatch.setattr(importlib.metadata.Distribution, "discover", lambda **_: iter(()))
     with pytest.raises(SystemExit) as stop:

@@ -1,0 +1,183 @@
+"""Functions of PyTorch tensors as prepared launches: what a call does is found out once, and done again for its kind.
+
+A recipe says which plans run, in what order, on which addresses. What carries it out is generated as Python text, one
+straight line, as a reader is; the text is made of positions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+from argus.backend.launch.evaluate import Number
+from argus.backend.launch.plan import Plan
+from argus.runtime.jit_kernel import JitKernel
+from argus.runtime.reader import Memory
+
+Run = Callable[..., Any]
+"""`run(*values)`, of the addresses of a call's tensors, then its numbers: queues the launches, gives the results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Value number `index` of the call; of an address, `offset` bytes behind it."""
+
+    index: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The address of what allocation number `index` gives."""
+
+    index: int
+
+
+Value = Given | Made | Number
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """`plan`, on these addresses and numbers."""
+
+    plan: Plan
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """`launches` in order, on `given` values of the call and on what `allocations` give anew in each call.
+
+    The results are the first `returned` of these: one tensor, else a tuple. The others go back to
+    PyTorch's allocator, which gives them to work that is queued later on the stream.
+    """
+
+    given: int
+    allocations: tuple[Callable[[], Any], ...]
+    launches: tuple[Launch, ...]
+    returned: int
+
+    def runner(self) -> Run:
+        """What carries it out."""
+        constants: list[Number] = []
+        launches = tuple(", ".join(_text(v, constants) for v in launch.values) for launch in self.launches)
+        make = _generated(self.given, len(self.allocations), launches, len(constants), self.returned)
+        return make([launch.plan.run for launch in self.launches], self.allocations, constants)
+
+
+def room_like(x: Any) -> Callable[[], Any]:
+    """An allocation of contiguous tensors of the shape, dtype and device of `x`."""
+    import torch
+
+    return partial(torch.empty, tuple(x.shape), dtype=x.dtype, device=x.device)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A function's one launch, `kernel(*read, *written, *numbers, **constants)`.
+
+    `read` are the function's tensors in order, or what stands for them: views from their first element on, copies.
+    `written` are new and contiguous; `results` are the same in the shapes that the caller gets.
+    """
+
+    kernel: JitKernel
+    read: tuple[Any, ...]
+    written: tuple[Any, ...]
+    results: tuple[Any, ...]
+    numbers: tuple[Number, ...]
+    constants: Mapping[str, object]
+
+
+Results = tuple[Any, ...]
+"""Finished results of a call that launches nothing."""
+
+
+class Function:
+    """A function whose calls are one launch each. Keeps what it prepared, by shapes, strides, dtypes, alignments and
+    device. `work(tensors, numbers, *way)` says what a call does, and raises what is wrong with its arguments.
+    """
+
+    def __init__(self, work: Callable[..., Work | Results]) -> None:
+        self._work = work
+        self._memory: Memory[Run | None] = Memory()
+
+    def __call__(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...] = (), way: tuple[Any, ...] = ()) -> Any:
+        """The results: a tensor, or a tuple of several. `way` holds what else the work depends on, hashable.
+
+        `numbers` are those of the launch; if there are none, the work's are, which then follow from the rest.
+        Raises what `work` raises, and what a kernel's call raises.
+        """
+        kind = (len(numbers), way)
+        run, values = self._memory.find(kind, tensors, lambda: self._prepared(tensors, numbers, way))
+        if run is None:
+            return self._anew(tensors, numbers, way)
+        return run(*values, *numbers)
+
+    def _prepared(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Run | None:
+        """None where tensors have to be copied first, and where nothing is launched."""
+        work = self._work(tensors, numbers, *way)
+        if not isinstance(work, Work):
+            return None
+        if any(x.data_ptr() != given.data_ptr() for x, given in zip(work.read, tensors, strict=True)):
+            return None
+        plan = work.kernel.prepare(*work.read, *work.written, *work.numbers, **work.constants)
+        addresses: list[Value] = [Given(i) for i in range(len(tensors))]
+        addresses += [Made(i) for i in range(len(work.written))]
+        last = tuple(Given(len(tensors) + i) for i in range(len(numbers))) if numbers else work.numbers
+        given = len(tensors) + len(numbers)
+        allocations = tuple(map(room_like, work.results))
+        return Recipe(given, allocations, (Launch(plan, (*addresses, *last)),), len(allocations)).runner()
+
+    def _anew(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Any:
+        work = self._work(tensors, numbers, *way)
+        if not isinstance(work, Work):
+            return work
+        work.kernel(*work.read, *work.written, *work.numbers, **work.constants)
+        return work.results[0] if len(work.results) == 1 else work.results
+
+
+# ---------------------------------------------------------------------------- generated text
+
+
+def _text(value: Value, constants: list[Number]) -> str:
+    """How the generated text says `value`; numbers go to `constants`."""
+    match value:
+        case Given(index=index, offset=0):
+            return f"p{index}"
+        case Given(index=index, offset=offset):
+            constants.append(offset)
+            return f"p{index} + c{len(constants) - 1}"
+        case Made(index=index):
+            return f"q{index}"
+        case _:
+            constants.append(value)
+            return f"c{len(constants) - 1}"
+
+
+_Make = Callable[[Sequence[Run], Sequence[Callable[[], Any]], Sequence[Number]], Run]
+
+
+@lru_cache(maxsize=256)
+def _generated(given: int, made: int, launches: tuple[str, ...], constants: int, returned: int) -> _Make:
+    """`make(runs, allocations, constants)` gives the runner of recipes of this form."""
+
+    def names(prefix: str, count: int) -> str:
+        return "".join(f"{prefix}{i}, " for i in range(count))
+
+    results = names("t", returned)
+    lines = [
+        "def make(runs, allocations, constants):",
+        f"    [{names('run', len(launches))}] = runs",
+        f"    [{names('make', made)}] = allocations",
+        f"    [{names('c', constants)}] = constants",
+        f"    def run({names('p', given)}):",
+        *(line for i in range(made) for line in (f"        t{i} = make{i}()", f"        q{i} = t{i}.data_ptr()")),
+        *(f"        run{i}(({values},))" for i, values in enumerate(launches)),
+        f"        return {'t0' if returned == 1 else f'({results})'}",
+        "    return run",
+    ]
+    scope: dict[str, Any] = {}
+    exec("\n".join(lines), scope)
+    return scope["make"]  # type: ignore[no-any-return]

@@ -1,0 +1,188 @@
+"""Functions as prepared launches: the right addresses every time, and nothing kept of a call but what it prepared."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from argus.diagnostic import Diagnostic, LaunchError
+from argus.runtime.recipe import Function, Given, Launch, Made, Recipe, Results, Work, room_like
+
+torch = pytest.importorskip("torch")
+
+
+class Recorder:
+    """Stands in for a kernel and for its plans: keeps what each launch gets."""
+
+    def __init__(self) -> None:
+        self.prepared: list[tuple[Any, ...]] = []
+        self.called = 0
+        self.ran: list[tuple[Any, ...]] = []
+
+    def prepare(self, *arguments: Any, **constants: Any) -> Any:
+        shapes = tuple(tuple(a.shape) if isinstance(a, torch.Tensor) else a for a in arguments)
+        self.prepared.append((*shapes, constants))
+        return self
+
+    def run(self, values: Sequence[Any]) -> None:
+        self.ran.append(tuple(values))
+
+    def __call__(self, *arguments: Any, **constants: Any) -> None:
+        self.called += 1
+        self.ran.append(tuple(a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments))
+
+
+def scaled(recorder: Recorder) -> Function:
+    """Of rows x and a weight: two results, of which the first has the shape of x, and a number."""
+
+    def work(tensors: tuple[Any, ...], numbers: tuple[Any, ...], mode: str = "plain") -> Work | Results:
+        x, weight = tensors
+        if x.dtype != torch.float32:
+            raise LaunchError(Diagnostic("dtype-mismatch", "float32 is needed"))
+        if not x.numel():
+            return torch.zeros(x.shape), torch.zeros(len(x))
+        rows = x.reshape(-1, x.shape[-1]).contiguous()
+        made = torch.empty(rows.shape), torch.empty(len(rows))
+        kernel: Any = recorder
+        results = made[0].view(x.shape), made[1]
+        return Work(kernel, (rows, weight.contiguous()), made, results, numbers or (0.5,), {"MODE": mode})
+
+    return Function(work)
+
+
+def addresses(*tensors: Any) -> tuple[int, ...]:
+    return tuple(t.data_ptr() for t in tensors)
+
+
+def test_a_runner_passes_what_was_given_and_what_was_made() -> None:
+    first, second = Recorder(), Recorder()
+    recipe = Recipe(
+        3,
+        (room_like(torch.zeros(2, 3)), room_like(torch.zeros(5, dtype=torch.int32))),
+        (
+            Launch(first, (Given(0), Given(1, 64), Made(1), 7, 1.5)),  # type: ignore[arg-type]
+            Launch(second, (Made(1), Made(0), Given(0, 8), Given(2), 9)),  # type: ignore[arg-type]
+        ),
+        1,
+    )
+    run = recipe.runner()
+    results = [run(1000, 2000, 0.25) for _ in range(2)]
+    for result, one, two in zip(results, first.ran, second.ran, strict=True):
+        assert (result.shape, result.dtype) == ((2, 3), torch.float32)
+        assert one == (1000, 2064, two[0], 7, 1.5)
+        assert two[1:] == (result.data_ptr(), 1008, 0.25, 9)
+    assert results[0].data_ptr() != results[1].data_ptr()
+
+
+@pytest.mark.parametrize("returned", [0, 1, 2])
+def test_results_are_the_first_that_were_made(returned: int) -> None:
+    rooms = tuple(room_like(torch.zeros(n)) for n in (1, 2, 3))
+    result = Recipe(0, rooms, (), returned).runner()()
+    assert result.shape == (1,) if returned == 1 else tuple(map(len, result)) == (1, 2, 3)[:returned]
+
+
+def test_a_function_prepares_once_and_makes_its_results_anew() -> None:
+    recorder = Recorder()
+    function = scaled(recorder)
+    kept = []
+    for number in (2.0, 3.0, 2.0):
+        x, weight = torch.zeros(2, 3, 8), torch.zeros(8)
+        kept.append(function((x, weight), (number,)))
+        y, sums = kept[-1]
+        assert (y.shape, sums.shape) == ((2, 3, 8), (6,))
+        assert recorder.ran[-1] == (*addresses(x, weight, y, sums), number)
+    assert len(recorder.prepared) == 1 and not recorder.called
+    assert len({t.data_ptr() for results in kept for t in results}) == 6
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: (torch.zeros(2, 4, 8), torch.zeros(8)),
+        lambda: (torch.zeros(6, 8), torch.zeros(8)),
+        lambda: (torch.zeros(2, 3, 16)[..., :8], torch.zeros(8)),
+        lambda: (torch.zeros(49)[1:].view(2, 3, 8), torch.zeros(8)),
+    ],
+    ids=["shape", "rank", "strides", "alignment"],
+)
+def test_what_is_prepared_serves_its_own_kind_only(other: Any) -> None:
+    recorder = Recorder()
+    function = scaled(recorder)
+    for turn in range(3):
+        for make in (lambda: (torch.zeros(2, 3, 8), torch.zeros(8)), other):
+            x, weight = make()
+            y, sums = function((x, weight))
+            assert y.shape == x.shape and len(sums) == x.numel() // 8
+            if not recorder.called:  # of strided rows a copy is taken
+                assert recorder.ran[-1] == (*addresses(x, weight, y, sums), 0.5)
+        assert len(recorder.prepared) + recorder.called == 2 + (recorder.called and turn)
+
+
+def test_ways_of_a_call_are_prepared_apart() -> None:
+    recorder = Recorder()
+    function, x, weight = scaled(recorder), torch.zeros(2, 8), torch.zeros(8)
+    for _ in range(2):
+        function((x, weight), (), ("fast",))
+        function((x, weight), (1.0,), ("slow",))
+    assert [constants["MODE"] for *_, constants in recorder.prepared] == ["fast", "slow"]
+    assert [values[-1] for values in recorder.ran] == [0.5, 1.0, 0.5, 1.0]
+
+
+def test_numbers_may_be_left_out_and_given() -> None:
+    recorder = Recorder()
+    function, x, weight = scaled(recorder), torch.zeros(2, 8), torch.zeros(8)
+    for numbers in ((), (2.0,), (), (3.0,)):
+        function((x, weight), numbers)
+    assert [values[-1] for values in recorder.ran] == [0.5, 2.0, 0.5, 3.0]
+
+
+def test_one_tensor_in_two_places_does_not_tie_them() -> None:
+    recorder = Recorder()
+    function, x, y = scaled(recorder), torch.zeros(1, 8), torch.ones(1, 8)
+    for first, second in ((x, x), (x, y), (y, x), (y, y)):
+        function((first, second))
+        assert recorder.ran[-1][:2] == addresses(first, second)
+
+
+def test_copies_are_made_in_every_call() -> None:
+    recorder = Recorder()
+    function, x, weight = scaled(recorder), torch.zeros(8, 6).t(), torch.zeros(8)
+    for _ in range(3):
+        y, _ = function((x, weight))
+        assert y.shape == x.shape and recorder.ran[-1][0] != x.data_ptr()
+    assert recorder.called == 3 and not recorder.prepared
+
+
+def test_finished_results_are_no_launch() -> None:
+    recorder = Recorder()
+    function = scaled(recorder)
+    for _ in range(3):
+        y, sums = function((torch.zeros(3, 0), torch.zeros(0)))
+        assert (y.shape, sums.shape) == ((3, 0), (3,))
+    assert not recorder.ran
+
+
+def test_no_tensor_of_a_call_is_kept_alive() -> None:
+    recorder = Recorder()
+    function = scaled(recorder)
+    x, weight = torch.zeros(2, 8), torch.zeros(8)
+    results = function((x, weight))
+    seen = [weakref.ref(t) for t in (x, weight, *results)]
+    del x, weight, results
+    gc.collect()
+    assert not any(ref() is not None for ref in seen)
+
+
+def test_what_is_wrong_is_said_by_the_function() -> None:
+    recorder = Recorder()
+    function, weight = scaled(recorder), torch.zeros(8)
+    for _ in range(2):
+        function((torch.zeros(2, 8), weight))
+        for wrong in (torch.zeros(2, 8, dtype=torch.int32), torch.zeros(2, 8, dtype=torch.int32).to_sparse()):
+            with pytest.raises(LaunchError, match="float32 is needed"):
+                function((wrong, weight))
+    assert len(recorder.prepared) == 1
