@@ -30,6 +30,7 @@ from argus.passes import lower
 from argus.source import SourceFile
 
 if TYPE_CHECKING:
+    from argus.backend.cuda.toolchain import Compiler
     from argus.verify import Report
 
 LIMIT_S = 30.0
@@ -119,8 +120,11 @@ def _insist_on_proof(report: Report) -> None:
         raise VerificationError(*(d for d in report.diagnostics if d.severity is Severity.ERROR))
 
 
-def _built(explicit: ExplicitKernel, machine_code: bool, text: str | None = None) -> Artifact:
-    return _timed("build", lambda: backend.build(explicit, explicit.target or "", text, compile=machine_code))
+def _built(
+    explicit: ExplicitKernel, machine_code: bool, text: str | None = None, compiler: Compiler | None = None
+) -> Artifact:
+    target = explicit.target or ""
+    return _timed("build", lambda: backend.build(explicit, target, text, compile=machine_code, compiler=compiler))
 
 
 def _presented(artifact: Artifact, report: Report) -> Artifact:
@@ -137,18 +141,19 @@ def prove(source: SourceFile, name: str, options: Options, *, limit_s: float = L
 
 def compile(source: SourceFile, name: str, options: Options, *, limit_s: float = LIMIT_S) -> Compiled:
     """Kernel `name`, proved and built for `options.target`. Raises the `ArgusError` that says why not."""
-    explicit = choreograph(elaborate(source, name, options), options.target)
-    compiler = ThreadPoolExecutor(1)
-    try:
-        building = _building(compiler, explicit)
-        report = examine(explicit, limit_s)
-        _insist_on_proof(report)
-        return Compiled(_presented(building.result(), report), report)
-    finally:
-        compiler.shutdown(wait=False)
+    with backend.standby(options.target) as compiler:
+        explicit = choreograph(elaborate(source, name, options), options.target)
+        beside = ThreadPoolExecutor(1)
+        try:
+            building = _building(beside, explicit, compiler)
+            report = examine(explicit, limit_s)
+            _insist_on_proof(report)
+            return Compiled(_presented(building.result(), report), report)
+        finally:
+            beside.shutdown(wait=False)
 
 
-def _building(compiler: ThreadPoolExecutor, explicit: ExplicitKernel) -> Future[Artifact]:
+def _building(beside: ThreadPoolExecutor, explicit: ExplicitKernel, compiler: Compiler | None) -> Future[Artifact]:
     """The build, under way. Compilers are programs of their own, which work while the proof does; what is not proved is
     thrown away. The text comes first: a thread that writes it beside the proof hardly gets to run."""
     try:
@@ -157,7 +162,7 @@ def _building(compiler: ThreadPoolExecutor, explicit: ExplicitKernel) -> Future[
         failed: Future[Artifact] = Future()
         failed.set_exception(error)
         return failed
-    return compiler.submit(_built, explicit, True, text)
+    return beside.submit(_built, explicit, True, text, compiler)
 
 
 def _insist(problems: tuple[Diagnostic, ...]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 
 import argus.verify as proofs
 from argus import compile
+from argus.backend import process
 from argus.diagnostic import Verdict, VerificationError
 from argus.frontend import Options
 from argus.ir.nodes import Kernel
@@ -75,6 +79,31 @@ def test_the_compiler_works_while_the_proof_does(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(compile.backend, "build", noted)
     monkeypatch.setattr(proofs, "verify", late)
     compile.compile(read(EXAMPLES / "vector_add.py"), "vector_add", Options(target="cpu"))
+
+
+def test_what_is_refuted_does_not_wait_for_its_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that would take a minute is ended, and with it the thread that waits for it."""
+    program = [sys.executable, "-c", "import sys, time; sys.stdin.read(); time.sleep(60)"]
+    ended: list[process.Running] = []
+
+    @contextmanager
+    def slow(_target: str) -> Iterator[Any]:
+        running = process.start("NVRTC", program)
+        try:
+            yield lambda source, timeout_s: running.finish(source, timeout_s=timeout_s)
+        finally:
+            running.end()
+            ended.append(running)
+
+    monkeypatch.setattr(compile.backend, "standby", slow)
+    wrong = read(EXAMPLES / "rejected" / "vector_add.py")
+    before = set(threading.enumerate())
+    with pytest.raises(VerificationError):
+        compile.compile(wrong, "vector_add_rejected", Options(target="sm_90a"))
+    for thread in set(threading.enumerate()) - before:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert [running.process.returncode for running in ended] == [-9]
 
 
 def test_debug_levels_show_more_and_more(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from argus.backend import abi
@@ -10,30 +12,53 @@ from argus.backend.cpu import toolchain as cpu
 from argus.backend.cuda import toolchain as cuda
 from argus.backend.emit import emit
 from argus.backend.hip import toolchain as hip
+from argus.backend.process import TIMEOUT_S
 from argus.ir.nodes import Assume, Kernel
 from argus.ir.target import TARGETS
 
 
 def build(
-    kernel: Kernel, target: str, source: str | None = None, *, compile: bool = True, arch: str | None = None
+    kernel: Kernel,
+    target: str,
+    source: str | None = None,
+    *,
+    compile: bool = True,
+    arch: str | None = None,
+    compiler: cuda.Compiler | None = None,
 ) -> Artifact:
     """Emit the explicit `kernel` (or take `source`, its text) and compile it for `target`, a key of `TARGETS`.
 
     `compile=False` stops at the text. `arch` is the machine to compile for if it differs from the target's name
-    (code of sm_80 for a later GPU). Raises `ArgusError` from the emitter, `ToolchainError` from the compiler.
+    (code of sm_80 for a later GPU); `compiler` is one of `standby`, for it. Raises `ArgusError` from the emitter,
+    `ToolchainError` from the compiler.
     """
     text = emit(kernel) if source is None else source
-    binary, resources = _compile(kernel, target, text, arch or target) if compile else (None, None)
+    binary, resources = _compile(kernel, target, text, arch or target, compiler) if compile else (None, None)
     assumptions = tuple(p.reason for p in kernel.preconditions if isinstance(p, Assume))
     return Artifact(kernel, target, abi.entry(kernel), text, binary, resources, assumptions)
 
 
-def _compile(kernel: Kernel, target: str, text: str, arch: str) -> tuple[bytes, Resources]:
+@contextmanager
+def standby(target: str) -> Iterator[cuda.Compiler | None]:
+    """A compiler for `target` that makes itself ready for one `build`, where such a start takes time; else None.
+
+    It is ended with the block."""
+    if target not in TARGETS or TARGETS[target].vendor != "nvidia":
+        yield None
+        return
+    with cuda.standby(target) as compiler:
+        yield compiler
+
+
+def _compile(
+    kernel: Kernel, target: str, text: str, arch: str, compiler: cuda.Compiler | None
+) -> tuple[bytes, Resources]:
     match TARGETS[target].vendor:
         case "cpu":
             binary, resources = cpu.compile(text, abi.entry(kernel), kernel.warp_size)
         case "nvidia":
-            binary, resources = cuda.compile(text, arch)
+            compiled = compiler(text, TIMEOUT_S) if compiler is not None else cuda.compile(text, arch)
+            binary, resources = compiled
         case _:
             binary, resources = hip.compile(text, arch)
     # Shared memory is dynamic on some targets: their compilers do not see it.

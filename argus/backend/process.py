@@ -58,36 +58,53 @@ def run(
     The program and all it starts are ended when `timeout_s` seconds have passed. Raises `ToolchainError`:
     "compiler-missing" if it cannot start, "compiler-failed" for a nonzero status, a signal, or the limit.
     """
+    return start(tool, command, cwd=cwd).finish(timeout_s=timeout_s)
+
+
+def start(tool: str, command: Sequence[str], *, cwd: Path | None = None) -> Running:
+    """Start `command`, which may wait for its input. Raises `ToolchainError` "compiler-missing" as `run` does."""
     try:
         process = subprocess.Popen(
             list(command),
             cwd=cwd,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
             errors="replace",
             start_new_session=True,
         )
     except OSError as error:
         raise missing(tool, f"{command[0]} could not be started ({error.strerror}); check its installation") from None
-    try:
-        out, err = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        _end(process)
-        raise failed(tool, f"did not finish within {timeout_s:g} s", "") from None
-    except BaseException:
-        _end(process)
-        raise
-    if process.returncode < 0:
-        raise failed(tool, f"was ended by signal {-process.returncode}", err or out)
-    if process.returncode:
-        raise failed(tool, f"failed with status {process.returncode}", err or out)
-    return Completed(out, err)
+    return Running(tool, process)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    """End the program's whole process group: compilers start helpers of their own."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A program that was started."""
+
+    tool: str
+    process: subprocess.Popen[str]
+
+    def finish(self, text: str = "", *, timeout_s: float = TIMEOUT_S) -> Completed:
+        """Give the program `text` as all its input, and wait for its end, as `run` does."""
+        try:
+            out, err = self.process.communicate(text, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            self.end()
+            raise failed(self.tool, f"did not finish within {timeout_s:g} s", "") from None
+        except BaseException:
+            self.end()
+            raise
+        if self.process.returncode < 0:
+            raise failed(self.tool, f"was ended by signal {-self.process.returncode}", err or out)
+        if self.process.returncode:
+            raise failed(self.tool, f"failed with status {self.process.returncode}", err or out)
+        return Completed(out, err)
+
+    def end(self) -> None:
+        """End the program's whole process group, if it runs yet: compilers start helpers of their own."""
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()

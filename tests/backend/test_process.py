@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from argus.backend.process import run, trimmed
+from argus.backend.process import run, start, trimmed
 from argus.diagnostic import ToolchainError
 
 
@@ -51,6 +51,19 @@ def test_a_slow_program_and_its_children_are_ended() -> None:
     assert time.monotonic() - start < 20
     assert code(error) == "compiler-failed"
     assert "0.5 s" in error.value.diagnostics[0].message
+
+
+def test_a_program_may_wait_for_its_text() -> None:
+    running = start("python", [sys.executable, "-c", "import sys; print(sys.stdin.read().upper())"])
+    assert running.finish("text \N{MULTIPLICATION SIGN} 2").stdout == "TEXT \N{MULTIPLICATION SIGN} 2\n"
+    running.end()
+
+
+def test_a_program_that_is_not_needed_is_ended() -> None:
+    running = start("python", [sys.executable, "-c", "import time; time.sleep(60)"])
+    begun = time.monotonic()
+    running.end()
+    assert running.process.returncode == -9 and time.monotonic() - begun < 20
 
 
 def test_long_logs_start_at_the_first_error() -> None:

@@ -6,7 +6,8 @@ import ctypes.util
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -31,23 +32,57 @@ def compile(source: str, arch: str, *, timeout_s: float = process.TIMEOUT_S) -> 
     there are several; `shared_bytes` counts statically declared shared memory only. Raises `ToolchainError`:
     "compiler-missing", "compiler-failed".
     """
+    with standby(arch) as compiler:
+        return compiler(source, timeout_s)
+
+
+Compiler = Callable[[str, float], tuple[bytes, Resources]]
+"""Compiles one emitted text, in so many seconds at most: see `compile`."""
+
+
+@contextmanager
+def standby(arch: str) -> Iterator[Compiler]:
+    """A compiler for `arch` and one text, which makes itself ready while the text is written.
+
+    It is ended with the block, whatever it does then. That there is none is said when it is asked to compile.
+    """
     library = find_nvrtc()
-    nvcc = None if library is not None else find_nvcc()
-    if library is None and nvcc is None:
-        raise process.missing("CUDA compiler (NVRTC or nvcc)", _INSTALL)
     with tempfile.TemporaryDirectory(prefix="argus-") as folder:
-        text = f'#include "argus_cuda.h"\n#line 1 "kernel.cu"\n{source}'
-        (Path(folder) / "kernel.cu").write_text(text, encoding="utf-8")
-        include = [f"-I{directory}" for directory in INCLUDE]
-        if library is not None:
-            command = [sys.executable, str(_WORKER), str(library), "kernel.cu", "kernel.cubin"]
-            options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", *include]
-        else:
-            command = [str(nvcc), "kernel.cu", "-cubin", "-o", "kernel.cubin", "-std=c++17", "-O3"]
-            options = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}", "-Xptxas", "-v", *include]
-        tool = "NVRTC" if library is not None else "nvcc"
-        done = process.run(tool, [*command, *options], cwd=Path(folder), timeout_s=timeout_s)
-        return (Path(folder) / "kernel.cubin").read_bytes(), parse_resources(done.stderr)
+        if library is None:
+            yield lambda source, timeout_s: _with_nvcc(source, arch, Path(folder), timeout_s)
+            return
+        # No site packages: the program needs none, and starts in half the time.
+        command = [sys.executable, "-I", "-S", str(_WORKER), str(library), "kernel.cu", "kernel.cubin"]
+        options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", *_include()]
+        running = process.start("NVRTC", [*command, *options], cwd=Path(folder))
+
+        def with_nvrtc(source: str, timeout_s: float) -> tuple[bytes, Resources]:
+            done = running.finish(_text(source), timeout_s=timeout_s)
+            return (Path(folder) / "kernel.cubin").read_bytes(), parse_resources(done.stderr)
+
+        try:
+            yield with_nvrtc
+        finally:
+            running.end()
+
+
+def _with_nvcc(source: str, arch: str, folder: Path, timeout_s: float) -> tuple[bytes, Resources]:
+    nvcc = find_nvcc()
+    if nvcc is None:
+        raise process.missing("CUDA compiler (NVRTC or nvcc)", _INSTALL)
+    (folder / "kernel.cu").write_text(_text(source), encoding="utf-8")
+    command = [nvcc, "kernel.cu", "-cubin", "-o", "kernel.cubin", "-std=c++17", "-O3"]
+    options = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}", "-Xptxas", "-v", *_include()]
+    done = process.run("nvcc", [*command, *options], cwd=folder, timeout_s=timeout_s)
+    return (folder / "kernel.cubin").read_bytes(), parse_resources(done.stderr)
+
+
+def _text(source: str) -> str:
+    return f'#include "argus_cuda.h"\n#line 1 "kernel.cu"\n{source}'
+
+
+def _include() -> list[str]:
+    return [f"-I{directory}" for directory in INCLUDE]
 
 
 def find_compiler() -> str | None:

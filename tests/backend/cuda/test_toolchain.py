@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from argus.backend import process
 from argus.backend.artifact import Resources
 from argus.backend.cuda import toolchain
 from argus.diagnostic import ToolchainError
@@ -64,3 +66,23 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         toolchain.compile(SOURCE, "sm_80")
     assert error.value.diagnostics[0].code == "compiler-missing"
     assert "pip install" in error.value.diagnostics[0].help
+
+
+def test_a_compiler_on_standby_is_ended_with_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Used, unused, and after a failure."""
+    require(toolchain.find_nvrtc(), "NVRTC")
+    started: list[process.Running] = []
+
+    def noted(*args: Any, **kwargs: Any) -> process.Running:
+        started.append(start(*args, **kwargs))
+        return started[-1]
+
+    start = process.start
+    monkeypatch.setattr(process, "start", noted)
+    with toolchain.standby("sm_90a") as compiler:
+        assert compiler(SOURCE, 60.0)[0][:4] == b"\x7fELF"
+    with toolchain.standby("sm_90a"):
+        pass
+    with pytest.raises(ZeroDivisionError), toolchain.standby("sm_90a"):
+        raise ZeroDivisionError
+    assert [running.process.poll() for running in started] == [0, -9, -9]
