@@ -26,6 +26,7 @@ PRIVATE = {
     "islpy": {"argus.verify.relations"},
     "z3": {"argus.verify.solver"},
     "lark": {"argus.frontend.parse", "argus.frontend.parser", "argus.frontend.build", "argus.frontend.constructs",
+             "argus.frontend.tables",
              "argus.ir.text_parser"},
 }  # fmt: skip
 """Which modules may import a library when they are imported themselves."""

@@ -18,7 +18,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 from lark.indenter import Indenter
 
 from argus.diagnostic import Diagnostic, SourceError
-from argus.frontend import scan
+from argus.frontend import scan, tables
 from argus.frontend.blocks import DEFAULT_ALIASES, Block, blocks, dotted, imports, resolve
 from argus.frontend.build import Builder
 from argus.frontend.constructs import name_construct
@@ -153,6 +153,11 @@ class _Indenter(Indenter):
 @cache
 def _parser() -> Lark:
     grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+    return tables.load(grammar, _Indenter()) or made_of(grammar)
+
+
+def made_of(grammar: str) -> Lark:
+    """The parser of a grammar's text."""
     return Lark(
         grammar,
         parser="lalr",

@@ -110,19 +110,19 @@ def _numbers(operand: _Operand, blocks: tuple[Ints, Ints, Ints], lanes: int, wri
     """`[combinations]`: the first register of the operand of each instruction, the same in every group of lanes."""
     threads = np.arange(writer.threads, dtype=np.int64)[:, None]
     inside = operand.atom.coordinates().astype(np.int64)
-    result: Ints | None = None
-    for value in range(operand.atom.num_values):
-        at = [np.repeat(block, lanes, axis=0) for block in blocks]
-        for i, axis in enumerate(operand.axes):
-            at[axis] = at[axis] + np.tile(inside[:, value, i], writer.threads // lanes)[:, None]
-        found = locate(operand.fragment, operand.index, tuple(at), threads, stmt.span) - value
-        result = found[0] if result is None else result
-        if (found < 0).any() or (found != result[None, :]).any():
-            raise problem(
-                "mma-layout", f"the registers of `{operand.fragment.name}` do not suit {stmt.instr}",
-                stmt.span, "give the operands the layouts of `al.tiled_mma`",
-            )  # fmt: skip
-    assert result is not None
+    at = [np.repeat(block, lanes, axis=0)[:, None, :] for block in blocks]
+    for i, axis in enumerate(operand.axes):
+        at[axis] = at[axis] + np.tile(inside[:, :, i], (writer.threads // lanes, 1))[:, :, None]
+    shape = np.broadcast_shapes(*(a.shape for a in at))
+    flat = tuple(np.broadcast_to(a, shape).reshape(shape[0], -1) for a in at)
+    found = locate(operand.fragment, operand.index, flat, threads, stmt.span).reshape(shape)
+    found = found - np.arange(shape[1], dtype=np.int64)[None, :, None]
+    result = found[0, 0]
+    if (found < 0).any() or (found != result).any():
+        raise problem(
+            "mma-layout", f"the registers of `{operand.fragment.name}` do not suit {stmt.instr}",
+            stmt.span, "give the operands the layouts of `al.tiled_mma`",
+        )  # fmt: skip
     return np.asarray(result)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -111,15 +112,22 @@ def locate(fragment: Fragment, index: tuple[Expr, ...], at: tuple[Ints, ...], th
         wanted = wanted * extent + coordinate
     size = prod(fragment.shape)
     first = threads * size
-    held = layout.linear()[threads[:, 0]] + first
-    order = np.argsort(held, axis=None, kind="stable")
-    keys = held.reshape(-1)[order]
+    keys, registers = _holders(layout, size)
     shape = np.broadcast_shapes(wanted.shape, first.shape)
     target = np.where(inside, wanted, -1) + first
     target = np.broadcast_to(target, shape)
     place = np.minimum(np.searchsorted(keys, target), keys.size - 1)
     found = np.broadcast_to(inside, shape) & (keys[place] == target)
-    return np.where(found, order[place] % layout.num_values, -1)
+    return np.where(found, registers[place], -1)
+
+
+@lru_cache(maxsize=64)
+def _holders(layout: FragmentLayout, size: int) -> tuple[Ints, Ints]:
+    """Threads and elements as `thread * size + element`, in order, and the register of each; the lowest comes first."""
+    held = layout.linear()
+    order = np.argsort(held, axis=1, kind="stable")
+    keys = np.take_along_axis(held, order, axis=1) + np.arange(len(held), dtype=np.int64)[:, None] * size
+    return keys.reshape(-1), order.reshape(-1)
 
 
 def uniform_registers(

@@ -1,0 +1,66 @@
+"""The tables that the grammar's parser runs on, made ahead: to make them takes forty times as long as to read them.
+
+`python -m argus.frontend.tables` makes them anew, after a change of the grammar or for another release of lark. Tables
+of another grammar or another release are left aside: the parser is then made from the grammar.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import lark
+from lark import Lark
+from lark.grammar import Rule
+from lark.indenter import Indenter
+from lark.lexer import TerminalDef
+
+PATH = Path(__file__).with_name("grammar.json")
+
+
+def load(grammar: str, postlex: Indenter, path: Path = PATH) -> Lark | None:
+    """The parser of `grammar` out of the tables; None if these are not there, damaged, or of something else."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["identity"] != identity(grammar):
+            return None
+        table = found["data"]["parser"]["parser"]
+        table["tokens"] = _numbered(table["tokens"])
+        table["states"] = {int(state): _numbered(actions) for state, actions in table["states"].items()}
+        memo = _numbered(found["memo"])
+        parser: Lark = Lark._load_from_dict(found["data"], memo, postlex=postlex)  # type: ignore[no-untyped-call]
+        return parser
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def save(parser: Lark, grammar: str, path: Path = PATH) -> None:
+    """Writes the tables of the parser that was made of `grammar`. Raises OSError."""
+    data, memo = parser.memo_serialize([TerminalDef, Rule])
+    data["options"]["postlex"] = None  # an object, which is given again by who reads them
+    content = {"identity": identity(grammar), "data": data, "memo": memo}
+    path.write_text(json.dumps(content, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def identity(grammar: str) -> list[str]:
+    """What tables hold for: the grammar's text, and the release of lark that made them."""
+    return [lark.__version__, sha256(grammar.encode()).hexdigest()]
+
+
+def _numbered(table: dict[str, Any]) -> dict[int, Any]:
+    """JSON writes numbers that are keys as text."""
+    return {int(key): value for key, value in table.items()}
+
+
+def main() -> None:
+    """Makes the tables of the grammar that lies beside them."""
+    from argus.frontend.parser import made_of
+
+    grammar = PATH.with_suffix(".lark").read_text(encoding="utf-8")
+    save(made_of(grammar), grammar)
+
+
+if __name__ == "__main__":
+    main()
