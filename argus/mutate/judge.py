@@ -189,11 +189,13 @@ class _Reference:
 
 
 def _plan(kernel: Kernel, vectors: list[dict[str, int]]) -> list[tuple[dict[str, int], str]]:
-    """Sizes and schedules: the program's order at all sizes, the others where the loops run longest."""
+    """Sizes and schedules: the program's order at all sizes, the others where loops run longest, and, of persistent
+    kernels, where one block runs several programs."""
     roles = kernel_roles(unite(kernel))
     eager = [f"eager-{role.name}" for role in roles]
     others = ["reverse", *(["lazy", *eager] if roles else []), "random(1)"]
-    return [*((v, "program") for v in vectors), *((v, schedule) for v in vectors[-1:] for schedule in others)]
+    busiest = vectors[-2:] if kernel.persistent else vectors[-1:]
+    return [*((v, "program") for v in vectors), *((v, schedule) for v in busiest for schedule in others)]
 
 
 def _simulate(kernel: Kernel, values: dict[str, int], schedule: str) -> _Run:

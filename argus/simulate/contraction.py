@@ -41,10 +41,17 @@ def contract(a: Operand, b: Operand, schemas: Schemas) -> Contributions:
 
 def _meet(x: Array, y: Array) -> Array:
     """bool `[M, N]`: some k has both x[m, k] and y[n, k]."""
+    return _common(x, y) > 0
+
+
+def _common(x: Array, y: Array) -> Array:
+    """`[M, N]`: how many k have both x[m, k] and y[n, k]. Where all rows are the same, as most often, one stands for
+    all."""
+    m, n = x.shape[0], y.shape[0]
     if not x.any() or not y.any():
-        return np.zeros((x.shape[0], y.shape[0]), dtype=np.bool_)
-    result: Array = (x.astype(np.float32) @ y.astype(np.float32).T) > 0
-    return result
+        return np.zeros((m, n), dtype=np.int64)
+    x, y = (z[:1] if (z == z[0]).all() else z for z in (x, y))
+    return np.broadcast_to((x.astype(np.float32) @ y.astype(np.float32).T).astype(np.int64), (m, n))
 
 
 def _reason(tags: Tags, bad: Array, schemas: Schemas) -> int:
@@ -58,13 +65,13 @@ def _tagged(
 ) -> tuple[Array, dict[str, Field], Array]:
     """(schema, fields, count) of the tagged contributions; marks `mixed` cells whose contributions disagree."""
     m, n = mixed.shape
-    count = (on_a.astype(np.float32) @ on_b.astype(np.float32).T).astype(np.int64)
+    count = _common(on_a, on_b)
     schema = np.full((m, n), -1, dtype=np.int16)
     fields: dict[str, Field] = {}
     schema_a = a.tags.schema.reshape(on_a.shape)
     schema_b = b.tags.schema.reshape(on_b.shape)
-    for number_a in np.unique(schema_a[on_a]):
-        for number_b in np.unique(schema_b[on_b]):
+    for number_a in _numbers(schema_a[on_a]):
+        for number_b in _numbers(schema_b[on_b]):
             here_a, here_b = on_a & (schema_a == number_a), on_b & (schema_b == number_b)
             cells = _meet(here_a, here_b)
             if not cells.any():
@@ -88,6 +95,13 @@ def _tagged(
     return schema.reshape(-1), fields, count
 
 
+def _numbers(schema: Array) -> Array:
+    """The distinct numbers; most often there is one."""
+    if len(schema) and (schema == schema[0]).all():
+        return schema[:1]
+    return np.unique(schema)
+
+
 def _grid(operand: Operand, name: str) -> Field:
     f, shape = operand.tags.field(name), operand.zero.shape
     return Field(f.low.reshape(shape), f.high.reshape(shape), f.size.reshape(shape), f.print.reshape(shape))
@@ -107,21 +121,27 @@ def _sum(field: Field, on: Array, beside: Array) -> Field:
     low, high = np.where(on, field.low, lowest), np.where(on, field.high, highest)
     size, print_ = np.where(on, field.size, 0), np.where(on, field.print, np.uint64(0))
     result = Field.blank(m * n)
-    patterns, which = np.unique(beside, axis=0, return_inverse=True)
-    which = which.reshape(-1)
     # Rows of the other operand that are tagged at the same places share their sums.
-    for number, pattern in enumerate(patterns):
-        columns = np.flatnonzero(which == number)
+    for pattern, columns in _patterns(beside):
+        if not pattern.any():
+            continue
+        places = slice(None) if pattern.all() else pattern
         for target, source, ufunc in (
             (result.low, low, np.minimum),
             (result.high, high, np.maximum),
             (result.size, size, np.add),
             (result.print, print_, np.add),
         ):
-            if not pattern.any():
-                continue
-            target.reshape(m, n)[:, columns] = ufunc.reduce(source[:, pattern], axis=1)[:, None]
+            target.reshape(m, n)[:, columns] = ufunc.reduce(source[:, places], axis=1)[:, None]
     return result
+
+
+def _patterns(rows: Array) -> list[tuple[Array, Array | slice]]:
+    """The distinct rows, each with where it stands; most often there is one."""
+    if (rows == rows[0]).all():
+        return [(rows[0], slice(None))]
+    patterns, which = np.unique(rows, axis=0, return_inverse=True)
+    return [(pattern, np.flatnonzero(which.reshape(-1) == number)) for number, pattern in enumerate(patterns)]
 
 
 def _differ(a: Field, b: Field, on_a: Array, on_b: Array) -> Array:

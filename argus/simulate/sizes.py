@@ -79,10 +79,12 @@ def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
         {s.name: 4 * s.tile + s.unit if s.looped else max(s.unit, s.tile - s.unit) for s in sizes},
     )
     if kernel.persistent:
-        wanted += ({s.name: 0 if s.looped else 2 * s.tile for s in sizes},)
+        several = {s.name: 0 if s.looped else 2 * s.tile for s in sizes}
+        wanted = (*wanted[:-1], several, wanted[-1])
     found: list[dict[str, int]] = []
     for vector in wanted:
-        near = next((v for v in islice(_near(sizes, vector), _TRIED) if admissible(kernel, v)), None)
+        tried = (_solved(kernel, v) for v in islice(_near(sizes, vector), _TRIED))
+        near = next((v for v in tried if admissible(kernel, v)), None)
         if near is not None and near not in found:
             found.append(near)
     return tuple(found)
@@ -120,7 +122,35 @@ def _describe(kernel: Kernel, name: str) -> _Size:
         if extent == Param(name) and isinstance(stride, Const) and stride.value == 1
     ]
     unit = max(units, default=1)
-    return _Size(name, max(tiles, default=max(4, unit)), unit, bool(loops))
+    return _Size(name, max(tiles, default=1 if name in _single(kernel) else max(4, unit)), unit, bool(loops))
+
+
+def _single(kernel: Kernel) -> frozenset[str]:
+    """Sizes of which a program has one: extents of the grid as they are, and what they are equal to multiples of."""
+    names = {e.name for e in kernel.grid or () if isinstance(e, Param)}
+    related = (e for size, other in _equalities(kernel) if size in names for e in walk(other))
+    return frozenset(names | {e.name for e in related if isinstance(e, Param)})
+
+
+def _equalities(kernel: Kernel) -> list[tuple[str, Expr]]:
+    """Sizes that a precondition gives as expressions of others."""
+    found = []
+    for condition in kernel.preconditions:
+        match condition:
+            case Requires(cond=Op(op="eq", args=(Param(name=name), other))) if not _mentions(other, name):
+                found.append((name, other))
+            case _:
+                pass
+    return found
+
+
+def _solved(kernel: Kernel, values: dict[str, int]) -> dict[str, int]:
+    """`values`, but for sizes that preconditions give by others."""
+    known = values
+    for name, other in _equalities(kernel):
+        if name in known:
+            known = known | {name: int(scalar(other, known))}
+    return known
 
 
 def _mentions(expr: Expr, name: str) -> bool:

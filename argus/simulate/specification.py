@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
+from math import prod
 
 import numpy as np
 from typing_extensions import assert_never
@@ -51,12 +53,13 @@ def check_spec(run: Run, stmt: Spec, complete: bool) -> None:
     if combined is not None and not (complete and output.dense):
         return
     index = output.contents.index(np.flatnonzero((output.writes > 0) | (combined is not None)))
-    most = max(1, _MOST_TERMS // _volume(stmt.value, run.params))
-    index = index[:: max(1, -(-len(index) // most))]
+    boxes = _boxes(stmt.value, output.shape, run.params) if output.dense and len(index) == prod(output.shape) else []
+    if not boxes:
+        most = max(1, _MOST_TERMS // _volume(stmt.value, run.params))
+        index = index[:: max(1, -(-len(index) // most))]
     if not len(index):
         return
-    coords = np.unravel_index(index, output.shape) if output.shape else ()
-    reference = evaluate_spec(stmt, coords, run)
+    reference = _everywhere(stmt, output.shape, boxes, run) if boxes else _at(stmt, output.shape, index, run)
     if combined is not None:
         reference = combined(reference, output.contents.initial(index).astype(np.float64))
     actual = output.contents.values[output.contents.cells(index)].astype(np.float64)
@@ -122,17 +125,67 @@ def _deep(value: SpecTerm, inside: bool = False) -> bool:
             return False
 
 
-def evaluate_spec(stmt: Spec, coords: tuple[Array, ...], run: Run) -> Array:
-    """float64 `[n]`: the specified values at n coordinates, from the tensors' contents before the kernel."""
-    n = len(coords[0]) if coords else 1
+def _at(stmt: Spec, shape: tuple[int, ...], index: Array, run: Run) -> Array:
+    """float64 `[n]`: the specified values at n row-major indices, from the tensors' contents before the kernel."""
+    coords = np.unravel_index(index, shape) if shape else ()
     rows = max(1, _CHUNK // _volume(stmt.value, run.params))
     parts = []
-    for start in range(0, n, rows):
+    for start in range(0, len(index), rows):
         axes = {axis: c[start : start + rows] for axis, c in enumerate(coords)}
-        count = min(rows, n - start)
+        count = min(rows, len(index) - start)
         values = _Reference(run.tensors, run.params).term(stmt.value, axes)
         parts.append(np.broadcast_to(np.asarray(values, dtype=np.float64), (count,)))
     return np.concatenate(parts)
+
+
+_Box = tuple[tuple[int, int], ...]
+"""From and to, for each axis of an output."""
+
+
+def _everywhere(stmt: Spec, shape: tuple[int, ...], boxes: list[_Box], run: Run) -> Array:
+    """The same at all indices. Terms are evaluated once for all the coordinates that they do not depend on."""
+    result = np.empty(shape)
+    for box in boxes:
+        mesh = np.ix_(*(np.arange(first, end) for first, end in box))
+        values = _Reference(run.tensors, run.params).term(stmt.value, dict(enumerate(mesh)))
+        result[tuple(slice(first, end) for first, end in box)] = values
+    return result.reshape(-1)
+
+
+def _boxes(value: SpecTerm, shape: tuple[int, ...], params: Mapping[str, Number]) -> list[_Box]:
+    """Boxes that an output is evaluated in, piece by piece; none where that is too much, or there is nothing."""
+
+    def most(piece: list[int]) -> int:
+        return _widest(value, dict(enumerate(piece)), params)
+
+    piece = list(shape)
+    while 0 not in shape and most(piece) > _CHUNK:
+        smaller = [[-(-n // 2) if i == axis else n for i, n in enumerate(piece)] for axis in range(len(piece))]
+        best = min(smaller, key=most, default=piece)
+        if most(best) >= most(piece):
+            break
+        piece = best
+    cuts = [
+        [(first, min(first + step, n)) for first in range(0, n, step or 1)]
+        for n, step in zip(shape, piece, strict=True)
+    ]
+    boxes = list(product(*cuts))
+    return boxes if len(boxes) * most(piece) <= _MOST_TERMS else []
+
+
+def _widest(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Number]) -> int:
+    """The most values that a part of a term has, where coordinates take so many values each."""
+    match value:
+        case SpecReduce(axis=axis, extent=extent, body=body):
+            return _widest(body, {**extents, axis: int(scalar(extent, params))}, params)
+        case SpecSoftmax(axis=axis, extent=extent, at=at, score=score):
+            places = max(int(scalar(extent, params)), _widest(at, extents, params))
+            return _widest(score, {**extents, axis: places}, params)
+        case SpecOp(args=args) | Op(args=args):
+            here = prod(n for axis, n in extents.items() if _uses(value, axis))
+            return max(here, *(_widest(a, extents, params) for a in args))
+        case _:
+            return prod(n for axis, n in extents.items() if _uses(value, axis))
 
 
 def _volume(value: SpecTerm, params: Mapping[str, Number], around: int = 1) -> int:

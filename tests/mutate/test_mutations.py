@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import argus.kernels
 from argus import compile, mutate
 from argus.frontend import Options
 from argus.ir.nodes import Kernel
@@ -61,6 +62,17 @@ def test_sizes_have_tails_and_empty_loops(name: str) -> None:
         assert any(v["M"] > 128 and v["M"] % 128 for v in vectors)
     if name == "rmsnorm":
         assert any(v["N"] == 1024 for v in vectors) and all(v["N"] <= 1024 for v in vectors)
+
+
+def test_a_program_has_one_of_what_the_grid_counts() -> None:
+    """Heads and batches are few, and as many heads of queries as their groups want."""
+    file = Path(argus.kernels.__file__).parent / "attention.py"
+    source, options = SourceFile(str(file), file.read_text()), Options(target="sm_90a", constexprs={"GROUP": 2})
+    kernel = compile.choreograph(compile.elaborate(source, "attention_forward", options), "sm_90a")
+    vectors = size_vectors(kernel)
+    assert len(vectors) == 6 and {v["B"] for v in vectors} == {1, 2}
+    assert {(v["H"], v["HK"]) for v in vectors} == {(2, 1), (4, 2)}
+    assert vectors[-1]["N"] == max(v["N"] for v in vectors) > 4 * 128
 
 
 def test_inputs_are_the_same_each_time_and_within_range() -> None:
