@@ -1,4 +1,4 @@
-"""`python -m benchmarks launch|cold|gemm|attention|memory|conflicts|verify [--json FILE]`, or `plot`, from the root."""
+"""`python -m benchmarks COMMAND [--json FILE]`, from the root: a table of figures, or `plot`, which draws them."""
 
 from __future__ import annotations
 
@@ -51,6 +51,11 @@ def main() -> int:
                 from benchmarks import conflicts
 
                 results = conflicts.run()
+            case "mutants":
+                from benchmarks import mutants
+
+                sample = mutants.Sample(arguments.seed, arguments.count, arguments.limit, arguments.folder)
+                results = mutants.run(sample, arguments.jobs, arguments.seconds)
             case _:
                 from benchmarks import verify
 
@@ -101,7 +106,14 @@ def _parser() -> argparse.ArgumentParser:
         default=[Path("argus/kernels"), Path("examples")],
         help="files of kernels, and folders of files",
     )
-    for command in (launch, cold, product, attend, memory, conflicts, verify):
+    mutants = commands.add_parser("mutants", help="mutants of everything that ships: which the proofs catch")
+    mutants.add_argument("--seed", type=int, default=1, help="which mutants are drawn")
+    mutants.add_argument("--count", type=int, default=25, help="how many of each kernel")
+    mutants.add_argument("--jobs", type=int, default=1, help="processes")
+    mutants.add_argument("--limit", type=float, default=120.0, metavar="S", help="seconds that a proof may take")
+    mutants.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="stop after so long")
+    mutants.add_argument("--folder", type=Path, default=Path("build/mutants"), help="results by mutant are kept there")
+    for command in (launch, cold, product, attend, memory, conflicts, verify, mutants):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
     return parser
 

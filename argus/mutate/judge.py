@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -75,45 +75,22 @@ def trial(
     `limit_s`: seconds for each proof. Raises `VerificationError` if the kernel itself is not proved, or breaks a rule
     in the simulator all the same.
     """
-    reference = _Reference(kernel, size_vectors(kernel))
-    reference.insist(limit_s)
+    judge = Judge(kernel, limit_s)
+    judge.insist()
     everything = mutations(kernel)
-    chosen = _sample(len(everything), seed, count)
+    chosen = drawn(len(everything), seed, count)
     results: list[Result] = []
     for number in chosen:
         progress(len(results), len(chosen))
-        results.append(_judge(everything[number], reference, limit_s))
+        results.append(judge.result(everything[number]))
     return Trial(kernel.name, seed, len(everything), tuple(results))
 
 
-def _sample(total: int, seed: int, count: int | None) -> list[int]:
-    if count is None or count >= total:
-        return list(range(total))
-    return sorted(random.Random(seed).sample(range(total), count))
-
-
-def _judge(mutation: Mutation, reference: _Reference, limit_s: float) -> Result:
-    start = time.perf_counter()
-    try:
-        outcome, code, detail = _decide(mutation, reference, limit_s)
-    except Exception as error:  # a mutant that trips us does not hide what is known of the others
-        outcome, code, detail = Outcome.UNKNOWN, "internal-error", f"{type(error).__name__}: {error}"
-    return Result(mutation, outcome, code, detail, time.perf_counter() - start)
-
-
-def _decide(mutation: Mutation, reference: _Reference, limit_s: float) -> tuple[Outcome, str, str]:
-    try:
-        report = verify(mutation.kernel, limit_s)
-    except SourceError as error:
-        return Outcome.KILLED, error.diagnostics[0].code, ""
-    errors = [d for d in report.diagnostics if d.severity is Severity.ERROR]
-    match report.verdict:
-        case Verdict.REFUTED:
-            return Outcome.KILLED, next(d.code for d in errors if d.verdict is Verdict.REFUTED), ""
-        case Verdict.UNKNOWN:
-            return Outcome.UNKNOWN, errors[0].code, errors[0].message
-        case Verdict.PROVED:
-            return reference.compare(mutation)
+def drawn(possible: int, seed: int, count: int | None) -> list[int]:
+    """Which `count` of that many mutants `seed` draws, without replacement, in order; None: all."""
+    if count is None or count >= possible:
+        return list(range(possible))
+    return sorted(random.Random(seed).sample(range(possible), count))
 
 
 # ---------------------------------------------------------------------------- the simulator
@@ -128,17 +105,17 @@ class _Run:
     tensors: Tensors
 
 
-@dataclass(frozen=True, slots=True)
-class _Reference:
-    """The unmutated kernel, its sizes to try, and what it computes there."""
+class Judge:
+    """Judges mutants of a kernel: the verifier first, `limit_s` seconds each, then the simulator beside the kernel."""
 
-    kernel: Kernel
-    vectors: tuple[dict[str, int], ...]
-    _known: dict[tuple[tuple[str, int], ...], Tensors] = field(default_factory=dict)
+    def __init__(self, kernel: Kernel, limit_s: float) -> None:
+        self.kernel, self.limit_s = kernel, limit_s
+        self.vectors = size_vectors(kernel)
+        self._known: dict[tuple[tuple[str, int], ...], Tensors] = {}
 
-    def insist(self, limit_s: float) -> None:
+    def insist(self) -> None:
         """Raises `VerificationError` unless the kernel is proved and, at all sizes tried, breaks no rule."""
-        report = verify(self.kernel, limit_s)
+        report = verify(self.kernel, self.limit_s)
         if report.verdict is not Verdict.PROVED:
             raise VerificationError(*(d for d in report.diagnostics if d.severity is Severity.ERROR))
         for values in self.vectors:
@@ -148,7 +125,30 @@ class _Reference:
                 raise VerificationError(Diagnostic(run.code, text, self.kernel.span, property="internal"))
             self._known[tuple(values.items())] = run.tensors
 
-    def compare(self, mutation: Mutation) -> tuple[Outcome, str, str]:
+    def result(self, mutation: Mutation) -> Result:
+        """What became of a mutant."""
+        start = time.perf_counter()
+        try:
+            outcome, code, detail = self._decide(mutation)
+        except Exception as error:  # a mutant that trips us does not hide what is known of the others
+            outcome, code, detail = Outcome.UNKNOWN, "internal-error", f"{type(error).__name__}: {error}"
+        return Result(mutation, outcome, code, detail, time.perf_counter() - start)
+
+    def _decide(self, mutation: Mutation) -> tuple[Outcome, str, str]:
+        try:
+            report = verify(mutation.kernel, self.limit_s)
+        except SourceError as error:
+            return Outcome.KILLED, error.diagnostics[0].code, ""
+        errors = [d for d in report.diagnostics if d.severity is Severity.ERROR]
+        match report.verdict:
+            case Verdict.REFUTED:
+                return Outcome.KILLED, next(d.code for d in errors if d.verdict is Verdict.REFUTED), ""
+            case Verdict.UNKNOWN:
+                return Outcome.UNKNOWN, errors[0].code, errors[0].message
+            case Verdict.PROVED:
+                return self._compare(mutation)
+
+    def _compare(self, mutation: Mutation) -> tuple[Outcome, str, str]:
         """What the simulator shows of a proved mutant."""
         # Without a precondition there may be sizes that the original does not admit.
         more = size_vectors(mutation.kernel) if mutation.kind is Kind.REQUIRES else ()

@@ -99,11 +99,12 @@ def trial_json(trial: Trial) -> dict[str, Any]:
         "count": len(trial.results),
         "possible": trial.possible,
         **{outcome.value: trial.number(outcome) for outcome in Outcome},
-        "mutants": [_result_json(r) for r in trial.results],
+        "mutants": [result_json(r) for r in trial.results],
     }
 
 
-def _result_json(result: Result) -> dict[str, Any]:
+def result_json(result: Result) -> dict[str, Any]:
+    """One of `mutants`."""
     return {
         "name": result.mutation.name,
         "class": result.mutation.kind.value,

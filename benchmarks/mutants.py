@@ -1,0 +1,257 @@
+"""Mutants of everything that ships: what verifier and simulator say of a sample of each kernel's (docs/mutate.md).
+
+Every mutant's result is a line of a file in a folder, written when it is known. A run that is interrupted, or ends
+after `seconds`, is taken up where it stopped by the next one; results of other sources than these are made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+from argus.compile import choreograph, elaborate
+from argus.frontend import Options
+from argus.ir.nodes import Kernel
+from argus.ir.types import bfloat16, float8_e4m3fn, float32
+from argus.kernels.gemm import relu
+from argus.mutate import Judge, Kind, Outcome, drawn, mutations, result_json
+from argus.source import SourceFile
+from benchmarks.machine import sources
+from benchmarks.table import Cell, Results
+
+Line = Mapping[str, Any]
+"""A result as it is kept: of `argus.mutate.result_json`, with the kernel, the mutant's number, and what it was of."""
+
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""Of a process's products: one, where a process has one core."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A kernel with constants other than its defaults, if any; `how` says which. `shares`: processes that judge its
+    mutants."""
+
+    file: str
+    kernel: str
+    how: str = ""
+    target: str = "sm_90a"
+    constants: Mapping[str, object] = field(default_factory=dict)
+    num_warps: int | None = None
+    shares: int = 1
+
+    @property
+    def title(self) -> str:
+        """The kernel's name, which constants, and which file if that is an example."""
+        example = " (example)" if self.file.startswith("examples/") else ""
+        return f"{self.kernel}{f', {self.how}' if self.how else ''}{example}"
+
+    def explicit(self) -> Kernel:
+        """The kernel that is mutated."""
+        source = SourceFile(self.file, Path(self.file).read_text(encoding="utf-8"))
+        options = Options(target=self.target, num_warps=self.num_warps, constexprs=self.constants)
+        return choreograph(elaborate(source, self.kernel, options), self.target)
+
+
+_gemm = partial(Subject, "argus/kernels/gemm.py", "gemm", shares=3)
+_attention = partial(Subject, "argus/kernels/attention.py", "attention_forward", shares=8)
+_TALL = {"D": 64, "BLOCK_M": 192, "BLOCK_N": 128, "HEADS": 66, "SCHEDULE": "cooperative"}
+_LOADED = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "PRODUCERS": 0}
+
+SUBJECTS: tuple[Subject, ...] = (
+    _attention(),
+    _attention("causal", constants={"CAUSAL": True}),
+    _attention("heads of 64", constants=_TALL, num_warps=12),
+    _attention("heads of 64, causal", constants={**_TALL, "CAUSAL": True}, num_warps=12),
+    _attention("sm_80", "sm_80", {"BLOCK_M": 64, "BLOCK_N": 64}, 4),
+    _gemm(),
+    _gemm("clusters of two", constants={"CLUSTER": 2}, shares=4),
+    _gemm(
+        "bias, ReLU, residual",
+        constants={
+            "BIAS": "N", "BIAS_TYPE": bfloat16, "RESIDUAL": "M N", "RESIDUAL_TYPE": bfloat16, "EPILOGUE": relu,
+        },
+    ),
+    _gemm("parts of the depth", constants={"DEPTH": 512, "C": "S M N", "OUT": float32}),
+    _gemm(
+        "scaled 8-bit operands",
+        constants={
+            "IN": float8_e4m3fn, "MULTIPLY": float8_e4m3fn, "BLOCK_K": 128,
+            "SCALED": True, "SCALE_A": "M", "SCALE_B": "N",
+        },
+    ),
+    _gemm("b by columns", constants={"B": "K N"}),
+    _gemm("sm_80", "sm_80", _LOADED, 4),
+    _gemm("gfx942", "gfx942", _LOADED, 4),
+    Subject("argus/kernels/gemm.py", "combine"),
+    Subject("argus/kernels/pack.py", "pack_rows"),
+    Subject("argus/kernels/pack.py", "pack_columns"),
+    Subject("argus/kernels/softmax.py", "softmax_rows"),
+    Subject("argus/kernels/softmax.py", "softmax_long_rows"),
+    Subject("argus/kernels/rmsnorm.py", "rmsnorm_rows"),
+    Subject("argus/kernels/rmsnorm.py", "rmsnorm_long_rows"),
+    Subject("argus/kernels/layernorm.py", "layernorm_rows"),
+    Subject("argus/kernels/layernorm.py", "layernorm_held_rows", shares=2),
+    Subject("argus/kernels/layernorm.py", "layernorm_long_rows", shares=2),
+    Subject("argus/kernels/layernorm.py", "add_layernorm_rows"),
+    Subject("argus/kernels/layernorm.py", "add_layernorm_held_rows", shares=2),
+    Subject("argus/kernels/cross_entropy.py", "cross_entropy_rows"),
+    Subject("argus/kernels/cross_entropy.py", "cross_entropy_long_rows", shares=2),
+    Subject("argus/kernels/quantize.py", "quantize_rows"),
+    Subject("argus/kernels/quantize.py", "quantize_long_rows"),
+    Subject("argus/kernels/reduce.py", "reduce_last"),
+    Subject("argus/kernels/reduce.py", "reduce_inner"),
+    Subject("argus/kernels/reduce.py", "join_parts"),
+    Subject("argus/kernels/silu_mul.py", "silu_mul_tiles"),
+    Subject("argus/kernels/transpose.py", "transpose_tiles"),
+    Subject("examples/gemm.py", "gemm", target="sm_80"),
+    Subject("examples/gemm_explicit.py", "gemm_explicit"),
+    Subject("examples/gemm_hopper.py", "gemm_hopper", shares=3),
+    Subject("examples/gemm_pingpong.py", "gemm_pingpong", shares=3),
+    Subject("examples/gemm_waves.py", "gemm_waves", target="gfx942", shares=2),
+    Subject("examples/linear.py", "linear"),
+    Subject("examples/split_k.py", "split_k"),
+    Subject("examples/stream_k_atomic.py", "stream_k_atomic", shares=2),
+    Subject("examples/cluster_softmax.py", "cluster_softmax"),
+    Subject("examples/column_sum.py", "column_sum"),
+    Subject("examples/embedding.py", "embedding"),
+    Subject("examples/rmsnorm.py", "rmsnorm"),
+    Subject("examples/softmax.py", "softmax"),
+    Subject("examples/transpose.py", "transpose"),
+    Subject("examples/vector_add.py", "vector_add"),
+)  # fmt: skip
+"""All kernels of `argus/kernels` as they ship, those that take longest first, and the examples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """`count` mutants of each subject, drawn with `seed`; `limit_s`: seconds of each proof."""
+
+    seed: int
+    count: int
+    limit_s: float
+    folder: Path
+
+    def file(self, subject: Subject, share: int) -> Path:
+        """Where the results of one of the subject's shares are."""
+        return self.folder / f"{SUBJECTS.index(subject):02}-{share}.jsonl"
+
+    def lines(self, subject: Subject) -> dict[int, Line]:
+        """The results that there are, by the number of the mutant: those of these sources, and of this seed."""
+        found = {}
+        for share in range(subject.shares):
+            file = self.file(subject, share)
+            for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+                line = _parsed(text)
+                if line is not None and line["of"] == self.of(subject):
+                    found[int(line["number"])] = line
+        return found
+
+    def of(self, subject: Subject) -> dict[str, Cell]:
+        """What a result was of."""
+        return {"kernel": subject.title, "sources": sources()["sources"], "seed": self.seed, "count": self.count}
+
+
+def _parsed(text: str) -> Line | None:
+    try:
+        line: Line = json.loads(text)
+    except ValueError:  # the end of a run that was stopped
+        return None
+    return line
+
+
+# ---------------------------------------------------------------------------- judging
+
+
+def run(sample: Sample, jobs: int, seconds: float, subjects: Sequence[Subject] = SUBJECTS) -> Results:
+    """Judges what is not judged yet, in `jobs` processes, until `seconds` have passed; then counts all there is."""
+    sample.folder.mkdir(parents=True, exist_ok=True)
+    waiting = [(subject, share) for subject in subjects for share in range(subject.shares)]
+    running: dict[int, SpawnProcess] = {}
+    end, total = time.monotonic() + seconds, len(waiting)
+    for name in _THREADS:
+        os.environ[name] = "1"
+    context = multiprocessing.get_context("spawn")
+    while (waiting or running) and time.monotonic() < end:
+        while waiting and len(running) < jobs:
+            process = context.Process(target=judge, args=(sample, *waiting.pop(0)))
+            process.start()
+            running[process.sentinel] = process
+        for sentinel in wait(list(running), timeout=max(0.0, end - time.monotonic())):
+            if isinstance(sentinel, int):
+                running.pop(sentinel).join()
+        print(f"{total - len(waiting) - len(running)} of {total} shares done", flush=True)
+    for process in running.values():
+        process.terminate()
+        process.join()
+    return counted(sample, subjects)
+
+
+def judge(sample: Sample, subject: Subject, share: int) -> None:
+    """Judges the mutants of one share of a subject that have no result yet. The first share also insists on the kernel
+    itself."""
+    known = sample.lines(subject)
+    kernel = subject.explicit()
+    everything = mutations(kernel)
+    numbers = [n for n in drawn(len(everything), sample.seed, sample.count)[share :: subject.shares] if n not in known]
+    judged = Judge(kernel, sample.limit_s)
+    if share == 0 and numbers:
+        judged.insist()
+    with sample.file(subject, share).open("a", encoding="utf-8") as file:
+        for number in numbers:
+            result = result_json(judged.result(everything[number]))
+            line = {"of": sample.of(subject), "number": number, "possible": len(everything), **result}
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+
+
+# ---------------------------------------------------------------------------- counting
+
+_OUTCOMES = tuple(outcome.value for outcome in Outcome)
+
+
+def counted(sample: Sample, subjects: Sequence[Subject] = SUBJECTS) -> Results:
+    """Rows by kernel and then by class of edits ("by" says which), with "all" last of each; notes on each mutant that
+    was missed or is unknown."""
+    rows: list[dict[str, Cell]] = []
+    notes: list[str] = []
+    everything: list[Line] = []
+    for subject in subjects:
+        lines = list(sample.lines(subject).values())
+        wanted = min(sample.count, int(lines[0]["possible"])) if lines else sample.count
+        if len(lines) < wanted:
+            notes.append(f"not finished: {subject.title}, {len(lines)} of {wanted}")
+        rows.append(_row("kernel", subject.title, subject.target, lines))
+        notes += [f"{subject.title}: {note}" for note in _notes(lines)]
+        everything += lines
+    possible = sum(int(str(row["possible"])) for row in rows)
+    rows.append({**_row("kernel", "all", "", everything), "possible": possible})
+    for kind in Kind:
+        rows.append(_row("class", kind.value, "", [line for line in everything if line["class"] == kind.value]))
+    rows.append({**_row("class", "all", "", everything), "possible": possible})
+    title = f"Mutants of the kernels that ship, {sample.count} of each, seed {sample.seed}"
+    return Results(title, rows, tuple(notes))
+
+
+def _row(by: str, what: str, target: str, lines: Sequence[Line]) -> dict[str, Cell]:
+    numbers: dict[str, Cell] = {o: sum(line["outcome"] == o for line in lines) for o in _OUTCOMES}
+    possible = int(lines[0]["possible"]) if lines else 0
+    spent = float(sum(line["seconds"] for line in lines))
+    return {
+        "by": by, "what": what, "target": target, "possible": possible, "mutants": len(lines), **numbers, "s": spent,
+    }  # fmt: skip
+
+
+def _notes(lines: Sequence[Line]) -> Iterator[str]:
+    for line in lines:
+        if line["outcome"] in (Outcome.MISSED.value, Outcome.UNKNOWN.value):
+            before, after = (" / ".join(text.split("\n")) for text in (line["before"], line["after"]))
+            yield f"{line['outcome']}[{line['code']}] {line['name']}: {before} -> {after}: {line['detail']}"
