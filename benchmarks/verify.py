@@ -81,6 +81,8 @@ def run(target: str, paths: list[Path]) -> Results:
 
 def measured(case: Case) -> list[dict[str, Cell]] | str:
     """The rows of one kernel, or why it has none for this target."""
+    import argus.verify  # noqa: F401  with its solvers, which `examine` would import
+
     start = perf_counter()
     try:
         tile = elaborate(case.file, case.name, case.options)

@@ -114,11 +114,12 @@ def _declarations(kernel: Kernel, parts: tuple[Kernel, ...]) -> Iterator[Problem
             yield f"the layout {tile.layout} of `{tile.name}` puts an element before the tile", tile.span
         if tile.offset < 0 or tile.offset % tile.dtype.bytes:
             yield f"`{tile.name}` cannot begin at byte {tile.offset}", tile.span
+    named = {id(part): {name for stmt in walk(part.body) for name in _named(stmt)} for part in parts}
     for fragment in kernel.fragments:
         if fragment.layout is None:
             yield f"the register tile `{fragment.name}` has no layout yet", fragment.span
             continue
-        users = [p for p in parts if any(fragment.name in _named(s) for s in walk(p.body))] or [kernel]
+        users = [part for part in parts if fragment.name in named[id(part)]] or [kernel]
         if len(users) > 1:
             yield f"the register tile `{fragment.name}` belongs to threads of two roles", fragment.span
         yield from _layout(f"`{fragment.name}`", fragment.layout, fragment.shape, users[0], fragment.span)

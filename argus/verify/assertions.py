@@ -8,12 +8,14 @@ from argus.diagnostic import Verdict
 from argus.ir.expr import Elem
 from argus.ir.nodes import AssertTags, Once, TagEqual, TagField, TagTerm, TagTuple
 from argus.verify.findings import Finding, place_of, unknown
-from argus.verify.program import Site, tagged_elements
+from argus.verify.program import NUMBER, Site, tagged_elements
 from argus.verify.relations import (
     NonAffine,
+    Set,
     UnionMap,
     UnionSet,
     empty_map,
+    identifier,
     isl,
     map_parts,
     set_parts,
@@ -58,7 +60,7 @@ def check(analysis: TagAnalysis) -> list[Finding]:
 
 def _condition(analysis: TagAnalysis, site: Site, condition: TagEqual | TagTuple) -> Finding | None:
     domain = _domain(analysis, site)
-    if domain.is_empty():
+    if _nowhere(analysis, domain):
         return _vacuous(analysis, site, "its range is empty for every size")
     failures: list[_Failure] = []
     match condition:
@@ -94,6 +96,23 @@ def _domain(analysis: TagAnalysis, site: Site) -> UnionSet:
     return domain.intersect(inside).to_union_set()
 
 
+def _nowhere(analysis: TagAnalysis, points: UnionSet) -> bool:
+    """Whether there are no points; none for one of the roles that a role stands for (argus/verify/alike.py)."""
+    names = analysis.model.translator.parameters
+    if points.is_empty() or not any(name.startswith(identifier(NUMBER)) for name in names):
+        return bool(points.is_empty())
+    numbers, possible = points.params(), analysis.model.context
+    for name in names:
+        if not name.startswith(identifier(NUMBER)):
+            numbers, possible = _any_value(numbers, name), _any_value(possible, name)
+    return not possible.is_subset(numbers)
+
+
+def _any_value(parameters: Set, name: str) -> Set:
+    position = parameters.find_dim_by_name(isl.dim_type.param, name)
+    return parameters.project_out(isl.dim_type.param, position, 1) if position >= 0 else parameters
+
+
 def _read(analysis: TagAnalysis, site: Site, elem: Elem) -> Value:
     return analysis.read(site, len(site.accesses) + tagged_elements(site.stmt).index(elem))
 
@@ -119,7 +138,7 @@ def _equal(
         meet = a.domain().intersect(b.domain())
         a, b = a.intersect_domain(meet), b.intersect_domain(meet)
         failures.append(_Failure(_unequal(a, b), f"'{left.name}' differs", a, b))
-        return not meet.is_empty() or bool(value.mixed) or bool(other.mixed)
+        return not _nowhere(analysis, meet) or bool(value.mixed) or bool(other.mixed)
     _field(analysis, site, domain, value, left.name, right, failures, None)
     return bool(value.tagged) or bool(value.mixed)
 

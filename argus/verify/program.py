@@ -66,6 +66,8 @@ _LOADED = "value of "
 """Begins the name of a parameter that stands for a number loaded by the block."""
 BOUND, BOUND_OF_BLOCK = "bound ", "bound of block "
 """Begin the names of parameters that stand for bounds of loops and branches; see `named`."""
+NUMBER = "number of "
+"""Begins the name of a parameter that is any of the numbers of some roles that are alike; see `alike`."""
 PROGRAM = "program number"
 """The counter of the loop over a block's programs; no name of an author's."""
 _PROGRAMS = For(PROGRAM, Const(0), Const(2**31 - 1), 1, ())

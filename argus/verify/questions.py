@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import Expr
@@ -19,19 +20,33 @@ from argus.verify.window import Window
 class Questions:
     """Each method gives the findings of one question."""
 
-    def __init__(self, kernel: Kernel, definitions: Sequence[Expr] = ()) -> None:
-        """Reads the protocol of the kernel's barriers. Raises `NonAffine`."""
-        self.model = Model(kernel, definitions)
+    def __init__(self, kernel: Kernel, definitions: Sequence[Expr] = (), *, last: bool = True) -> None:
+        """`last`: no other form of the kernel is asked, so that what follows from one mistake is left out.
+        Raises `NonAffine`, as each question may."""
+        self.last, self._silent = last, False
+        self.model = Model(kernel, definitions, lean=not last)
         self.analysis = TagAnalysis(self.model)
         # Order and progress are proved on a window where programs of a persistent block take other steps.
         self.several = Window(self.model) if self.model.uneven else self.model
-        self.steps = Protocol(self.several)
         self.order = Ordering(self.several, lambda: self.steps)
         # In tensors two programs of a block meet as two blocks do; what a block keeps goes from one to the next.
         even = self.several is self.model
         self.within = self.order if even else Ordering(self.model, lambda: Protocol(self.model))
-        # Without its protocol, every order between roles is missing too: the protocol is what to mend.
-        self.broken = any(f.verdict is Verdict.REFUTED for f in self.steps.findings)
+
+    @cached_property
+    def steps(self) -> Protocol:
+        return Protocol(self.several)
+
+    @property
+    def broken(self) -> bool:
+        """Without its protocol, every order between roles is missing too: the protocol is what to mend."""
+        if self.last and any(f.verdict is Verdict.REFUTED for f in self.steps.findings):
+            self._silent = True
+        return self._silent
+
+    def kept_silent(self) -> list[Finding]:
+        """What is wrong with the protocol, if other questions have said nothing for that reason."""
+        return self.steps.findings if self._silent else []
 
     def initialisation(self) -> list[Finding]:
         return initialisation.check(self.model, self.analysis)
@@ -43,7 +58,8 @@ class Questions:
         return [] if self.broken else races.check(self.several, self.order, self.model.kernel.shared)
 
     def races_in_tensors(self) -> list[Finding]:
-        return [] if self.broken else races.check(self.model, self.within, self.model.kernel.tensors)
+        found = races.check(self.model, self.within, self.model.kernel.tensors)
+        return [] if found and self.broken else found  # mostly nothing is found, and no order is asked for
 
     def registers(self) -> list[Finding]:
         """Of asynchronous products."""

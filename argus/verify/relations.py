@@ -51,6 +51,7 @@ __all__ = [
     "Translator",
     "UnionMap",
     "UnionSet",
+    "byte_span",
     "counter",
     "empty_map",
     "empty_set",
@@ -95,7 +96,7 @@ def first(images: Map) -> Map:
     `lexmin` of a map with existential dimensions that were not simplified has been seen to lose points; what it gives
     is held against its definition: images, one for each x.
     """
-    if images.is_empty():
+    if images.is_single_valued():  # its own answer, and nothing to be checked
         return images
     images = images.remove_redundancies()
     result = images.lexmin().coalesce()
@@ -155,9 +156,13 @@ class Count:
 class Model:
     """A kernel in relations: instance sets, schedules, accesses, and the context of its sizes."""
 
-    def __init__(self, kernel: Kernel, definitions: Sequence[Expr] = ()) -> None:
-        """`definitions`: what is known of scalars besides the preconditions, and too intricate to be in every set."""
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, definitions: Sequence[Expr] = (), *, lean: bool = False) -> None:
+        """`definitions`: what is known of scalars besides the preconditions, and too intricate to be in every set.
+
+        A `lean` model knows less of the sizes, and its sets have the parameters that they depend on, in any order: what
+        is proved on it holds, but a counterexample is none.
+        """
+        self.kernel, self.lean = kernel, lean
         self.sites = sites(kernel)
         self.like = representatives(self.sites)
         loops = [s.stmt for s in self.sites if isinstance(s.stmt, For)]
@@ -202,9 +207,10 @@ class Model:
     def coords(self, rank: int) -> tuple[str, ...]:
         return tuple(f"c{axis}" for axis in range(rank))
 
-    def header(self) -> str:
+    def header(self, text: str) -> str:
         """The parameter list of a set or map text; call after all text is translated."""
-        return "[" + ", ".join(self.translator.parameters) + "] -> "
+        used = set(re.findall(r"\w+", text)) if self.lean else self.translator.parameters.keys()
+        return "[" + ", ".join(name for name in self.translator.parameters if name in used) + "] -> "
 
     def varying(self, cells: Map) -> list[str]:
         """Parameters that `cells` depends on, besides program ids, which may differ from block to block."""
@@ -214,10 +220,10 @@ class Model:
         return [n for n, i in at.items() if i >= 0 and cells.involves_dims(isl.dim_type.param, i, 1)]
 
     def parse_set(self, text: str) -> Set:
-        return isl.Set(self.header() + text)
+        return isl.Set(self.header(text) + text)
 
     def parse_map(self, text: str) -> Map:
-        return isl.Map(self.header() + text)
+        return isl.Map(self.header(text) + text)
 
     @property
     def context(self) -> Set:
@@ -230,7 +236,7 @@ class Model:
         kernel, conditions = self.kernel, []
         for name in kernel.sizes:
             conditions.append(f"0 <= {self.translator.integer(Param(name), ())}")
-        for tensor in kernel.tensors:
+        for tensor in () if self.lean else kernel.tensors:
             lanes = max(1, tensor.alignment // tensor.dtype.bytes)
             for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
                 if stride == Const(1, stride.dtype) and lanes > 1:
@@ -492,7 +498,7 @@ class Model:
     def aliases(self, obj: str) -> list[str]:
         """Other shared tiles whose bytes overlap those of `obj`."""
         if not self._spans:
-            self._spans = {t.name: _byte_span(t) for t in self.kernel.shared}
+            self._spans = {t.name: byte_span(t) for t in self.kernel.shared}
         if obj not in self._spans:
             return []
         low, high = self._spans[obj]
@@ -592,7 +598,8 @@ class Model:
         return parts[::-1]
 
 
-def _byte_span(tile: Shared) -> tuple[int, int]:
+def byte_span(tile: Shared) -> tuple[int, int]:
+    """The bytes of the block's shared memory that a tile has: from, and up to."""
     assert tile.layout is not None and tile.offset is not None
     return tile.offset, tile.offset + int(tile.layout.cosize()) * tile.dtype.bytes
 

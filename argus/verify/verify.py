@@ -17,6 +17,7 @@ from argus.ir.text import print_expr
 from argus.ir.wellformed import check_explicit
 from argus.source import NO_SPAN
 from argus.verify import convergence, coverage, launchable, machine, ownership, speed
+from argus.verify.alike import alone
 from argus.verify.bounds import BoundsChecker
 from argus.verify.counts import spelled
 from argus.verify.findings import Finding, unknown
@@ -103,6 +104,7 @@ class _Run:
         self.launched, self.kernel, self.started = kernel, spelled(unite(kernel)), time.monotonic()
         self.deadline = self.started + limit_s
         self.timings: list[Timing] = []
+        self._forms: dict[int, Questions | Finding] = {}
 
     def findings(self) -> list[Finding]:
         """The findings of all properties, in the order of the property table."""
@@ -123,24 +125,35 @@ class _Run:
         return findings + _listed(self._timed("speed", "tables", lambda: speed.check(self.kernel, model.sites)))
 
     def _flow(self) -> list[Finding]:
-        """What is proved with bounds by name is proved; the rest is asked about the kernel as it is."""
-        weaker, findings = named(self.kernel), list[Finding]()
-        asked = self._asked(weaker) if weaker.definitions else None
-        exact: Questions | Finding | None = None
+        """What is proved of a weaker form is proved; the rest is asked about the kernel as it is."""
+        exact, whole, alike = Named(self.kernel, ()), named(self.kernel), named(alone(self.kernel))
+        findings, unsaid = list[Finding](), False
         for name, question in _FLOW:
-            if isinstance(asked, Questions):
-                found = self._timed(name, "isl", partial(question, asked), 0.5)
-                if not found:
+            # What several roles do to one tensor is asked of all of them.
+            weaker = whole if question is Questions.races_in_tensors else alike
+            if weaker.kernel is not self.kernel:
+                asked = self._asked(weaker)
+                if isinstance(asked, Questions) and not self._timed(name, "isl", partial(question, asked), 0.5):
+                    unsaid |= question is Questions.progress
                     continue
-            if exact is None:
-                exact = self._asked(Named(self.kernel, ()))
-            if isinstance(exact, Finding):
-                return [*findings, exact]
-            findings += _listed(self._timed(name, "isl", partial(question, exact)))
+            asked = self._asked(exact)
+            if isinstance(asked, Finding):
+                return [*findings, asked]
+            findings += _listed(self._timed(name, "isl", partial(question, asked)))
+        last = self._forms.get(id(exact.kernel))
+        if unsaid and isinstance(last, Questions):
+            findings += last.kept_silent()
         return findings
 
     def _asked(self, form: Named) -> Questions | Finding:
-        return self._timed("progress", "isl", lambda: Questions(form.kernel, form.definitions))
+        """The questions of one form of the kernel, which all are asked of."""
+        key = id(form.kernel)
+        if key not in self._forms:
+            last = form.kernel is self.kernel
+            self._forms[key] = self._timed(
+                "relations", "isl", lambda: Questions(form.kernel, form.definitions, last=last)
+            )
+        return self._forms[key]
 
     def _timed(self, name: str, engine: str, work: Callable[[], T], share: float = 1.0) -> T | Finding:
         """What some work gives in a share of the time that is left, or that it gave up."""
