@@ -28,12 +28,15 @@ _LAST_BYTES_CYCLES = 2100.0  # from the last product to the end, besides the byt
 _STEP_CYCLES = 64.0  # of one step of the depth at least: waits, barriers, issue
 _COPY_CYCLES = 3100.0  # from the order of a tile to its arrival: the stages ahead are multiplied meanwhile
 _REUSE_CYCLES = 600.0  # until a panel of the result has been stored and can be filled again
-_COMBINE_S = 1.2e-6  # of adding up parts, besides their bytes
+_COMBINE_S = 2.0e-6  # of adding up parts, besides their bytes
 _COMBINED_SHARE = 0.13  # of the L2 cache's rate that this reaches
 _LOADED_BYTES = 14.5  # a cycle, that threads load and put down where the copy engine cannot
 _STRADDLING = ((16, 2.6), (32, 1.15), (64, 1.15))
 """Where rows start, and the time that one takes, of that of one in whole cache lines: 16 bytes split sectors."""
-_CLUSTER_CYCLES = 500.0  # until the blocks of a cluster know of one another
+_CLUSTER_CYCLES = 1000.0  # until the blocks of a cluster know of one another
+_AGAIN, _STREAMED_AGAIN = 0.03, 0.3
+"""Of few rows: the time of a byte that another block has read before, of that of one from memory. The few rows, which
+all blocks read, are nearer than what two blocks read of the operand that streams through the cache."""
 _PACK_S = 2.0e-6  # of packing an operand, besides its bytes
 _PACKED_SHARE = 0.8  # of the memory's rate that this reaches
 _SYNC_SHARE = 0.6  # of the tensor cores' rate that mma.sync reaches
@@ -275,6 +278,9 @@ def work(problem: Problem, tile: Tile) -> Work:
     reused = _REUSE_CYCLES * max(0.0, ceil(result / panel) - room // panel) if p.bulk and p.bulk_out else 0.0
     real = (min(p.m, tile.block_m) + min(p.n, tile.block_n)) * tile.block_k * unit
     registers = tile.block_m * tile.block_n // (32 * tile.num_warps) + 64
+    again = 0.0
+    if min(p.m, p.n) <= _FEW[-1] and p.bulk:
+        again, real = _few_rows(p, tile)
     return Work(
         blocks=ceil(_blocks(p, tile.block_m, tile.block_n, tile.cluster) * dict(_IN_CLUSTERS).get(tile.cluster, 1.0))
         * p.batch
@@ -287,11 +293,24 @@ def work(problem: Problem, tile: Tile) -> Work:
         scalar_flops=0.0,
         shared_traffic=steps * (staged + read + by_threads) + 2 * result,
         global_traffic=steps * fetched + result,
-        all_bytes=p.batch * ((p.m * p.k + p.n * p.k) * unit + p.m * p.n * out * parts),
+        all_bytes=p.batch * ((p.m * p.k + p.n * p.k) * unit + p.m * p.n * out * parts + again),
         in_flight=min(tile.stages, steps) * real,
         start_cycles=(_FIRST_BYTES_CYCLES if p.bulk else 0.0) + (_CLUSTER_CYCLES if tile.cluster > 1 else 0.0),
         idle_cycles=_LAST_BYTES_CYCLES + result / 32 + reused + (0.0 if p.bulk else _FIRST_BYTES_CYCLES),
     )
+
+
+def _few_rows(p: Problem, tile: Tile) -> tuple[float, float]:
+    """What is read again, in bytes that take as long from memory; and the bytes from memory of one stage.
+
+    Memory brings the larger operand. The few rows are in the cache.
+    """
+    a, b = (rows * p.k * p.bits / 8 for rows in (p.m, p.n))
+    by_a, by_b = ceil(p.n / tile.block_n), ceil(ceil(p.m / tile.block_m) / tile.cluster)
+    shares = (_STREAMED_AGAIN, _AGAIN) if p.m > p.n else (_AGAIN, _STREAMED_AGAIN)
+    again = shares[0] * (by_a - 1) * a + shares[1] * (by_b - 1) * b
+    streamed = min(p.m, tile.block_m) / by_a if p.m > p.n else min(p.n, tile.block_n) / by_b
+    return again, streamed * tile.block_k * p.bits / 8
 
 
 def ranked(problem: Problem, machine: Machine | None = None) -> list[tuple[Tile, Estimate]]:

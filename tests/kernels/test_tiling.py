@@ -39,6 +39,16 @@ def test_few_rows_are_the_columns_of_the_tile_and_memory_is_what_counts(m: int) 
     assert in_flight >= 100_000 and work(replace(LARGE, m=m), tile).blocks >= 64
 
 
+@pytest.mark.parametrize(("m", "n", "k"), [(16, 4096, 4096), (16, 4096, 14336), (64, 4096, 16384), (128, 8192, 8192)])
+def test_memory_brings_the_weights_of_few_rows_and_no_two_blocks_read_them(m: int, n: int, k: int) -> None:
+    tile = best(m, n, k)
+    assert -(-m // (tile.block_n if tile.swapped else tile.block_m * tile.cluster)) == 1
+    problem = replace(LARGE, m=m, n=n, k=k)
+    whole = [(t.block_n >= m, work(problem, t).all_bytes) for t in tiles(problem) if t.swapped and t.cluster == 1]
+    once, again = (next(read for fits, read in whole if fits is wanted) for wanted in (True, False))
+    assert again > once + 0.2 * 2 * n * k
+
+
 def test_few_tiles_of_long_sums_are_cut_into_parts() -> None:
     tile = best(512, 512, 8192)
     assert tile.parts(8192) > 1 and 64 <= work(replace(LARGE, m=512, n=512), tile).blocks <= 264
