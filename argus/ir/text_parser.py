@@ -89,6 +89,7 @@ _CLAUSES = frozenset(
     | {"producers", "where"}
 )
 _COORD = re.compile(r"c\d+")
+_DEEPEST = 200
 
 
 @cache
@@ -110,7 +111,9 @@ def read_kernel(source: SourceFile) -> Kernel:
 def _read(source: SourceFile, shown: SourceFile | None) -> Kernel:
     text = source.text
     try:
-        return _kernel(_grammar().parse(text), shown)
+        tree = _grammar().parse(text)
+        _insist_on_shallow(tree, source)
+        return _kernel(tree, shown)
     except UnexpectedInput as error:
         line, column = max(error.line, 1), max(error.column, 1)
         span = Span(source, line, column, line, column + 1)
@@ -120,6 +123,19 @@ def _read(source: SourceFile, shown: SourceFile | None) -> Kernel:
     except LayoutError as error:
         message = f"this is not the text of a kernel: {error}"
         raise SourceError(Diagnostic("ir-syntax", message, Span(source, 1, 1, 1, 2))) from error
+
+
+def _insist_on_shallow(tree: Tree[Token], source: SourceFile) -> None:
+    """What is nested deeper than any kernel would end in Python's own limit."""
+    level: list[Tree[Token]] = [tree]
+    for _ in range(_DEEPEST):
+        level = [child for node in level for child in node.children if isinstance(child, Tree)]
+        if not level:
+            return
+    line, column = level[0].meta.line, level[0].meta.column
+    text = f"expressions or blocks are nested more than {_DEEPEST} deep"
+    help = "compute parts of it in statements of their own"
+    raise SourceError(Diagnostic("nesting-too-deep", text, Span(source, line, column, line, column + 1), help=help))
 
 
 def _kernel(tree: Tree[Token], source: SourceFile | None) -> Kernel:

@@ -107,12 +107,10 @@ class Solver:
         return quotient if expr.op == "floordiv" else a - b * quotient
 
     def _bitwise(self, expr: Op, a: z3.ArithRef, mask: int) -> z3.ArithRef:
-        """x op mask for a constant mask; exact for x >= 0, unconstrained otherwise."""
-        other = z3.FreshInt("bits")
+        """x op mask for a constant mask >= 0: quotients round down, so the bits of x < 0 are two's complement's."""
         bits = [(1 << n, (a / (1 << n)) % 2) for n in range(mask.bit_length()) if mask >> n & 1]
         common = z3.Sum([z3.IntVal(0), *(weight * bit for weight, bit in bits)])
-        exact = {"and": common, "or": a + mask - common, "xor": a + mask - 2 * common}[expr.op]
-        return z3.If(a >= 0, exact, other)
+        return {"and": common, "or": a + mask - common, "xor": a + mask - 2 * common}[expr.op]
 
     def condition(self, expr: Expr) -> z3.BoolRef:
         """The truth of a boolean expression; data-dependent parts are unconstrained."""

@@ -115,3 +115,12 @@ def test_says_where_the_text_is_wrong() -> None:
         parse_kernel("kernel k\nwarps 1 of 32\nbody {\n  jump\n}\n")
     (diagnostic,) = caught.value.diagnostics
     assert (diagnostic.code, diagnostic.span.line, diagnostic.span.column) == ("ir-syntax", 4, 3)
+
+
+@pytest.mark.parametrize("extent", ["(" * 3000 + "N" + ")" * 3000, " + ".join(["N"] * 3000), "-" * 3000 + "N"])
+def test_what_is_nested_too_deep_is_refused(extent: str) -> None:
+    text = "kernel k\ntarget sm_80\nwarps 1 of 32\nsize N\ngrid [{}]\nbody {{\n}}\n"
+    with pytest.raises(SourceError) as caught:
+        parse_kernel(text.format(extent))
+    assert {d.code for d in caught.value.diagnostics} == {"nesting-too-deep"}
+    assert parse_kernel(text.format(" + ".join(["N"] * 100))).sizes == ("N",)

@@ -113,7 +113,7 @@ class Printer:
             case Thread():
                 return "thread"
             case Coord(axis=axis):
-                return _sum(self._domain().coordinate(axis), needed)
+                return _sum(self._domain(axis + 1).coordinate(axis), needed)
             case Elem():
                 return self.register(expr)
             case Op():
@@ -135,8 +135,9 @@ class Printer:
                           self._domain().span)  # fmt: skip
         return self._domain().register(fragment, cell.index)
 
-    def _domain(self) -> Domain:
-        if self.domain is None:
+    def _domain(self, rank: int = 0) -> Domain:
+        """The domain, of at least that many dimensions."""
+        if self.domain is None or self.domain.layout.rank < rank:
             raise problem("coordinate-outside", "a coordinate or register is read outside of a tile",
                           NO_SPAN)  # fmt: skip
         return self.domain

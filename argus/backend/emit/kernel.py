@@ -18,11 +18,11 @@ from argus.backend.emit.matrix import emit_mma
 from argus.backend.emit.names import identifiers
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import register_layout
-from argus.backend.emit.scope import Writer
+from argus.backend.emit.scope import Domain, Writer
 from argus.backend.emit.waves import emit_wave_step
 from argus.ir import visit
 from argus.ir.cluster import grid_of_clusters, group_of_clusters
-from argus.ir.expr import Const, coords
+from argus.ir.expr import Const, coords, elements
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
@@ -61,6 +61,8 @@ from argus.ir.nodes import (
     WaveBarrier,
     WavePriority,
 )
+from argus.layout import FragmentLayout
+from argus.source import Span
 
 
 def emit(kernel: Kernel) -> str:
@@ -258,8 +260,10 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
 def _loop(stmt: For, writer: Writer) -> None:
     if stmt.kind != "dynamic":
         raise problem("not-explicit", f"a {stmt.kind} loop is a policy: lower the kernel first", stmt.span)
-    printer, name = Printer(writer), writer.names[stmt.var]
+    printer, name = _of_block(writer, stmt.span), writer.names[stmt.var]
     start, stop = printer.text(stmt.start), printer.text(stmt.stop, SUM)
+    if any(True for _ in elements(stmt.stop)):  # the body may write the register; the bound is what it held before
+        start, stop = f"{start}, _{name}_stop = {stop}", f"_{name}_stop"
     fresh = stmt.var not in writer.natural and natural(stmt.start, writer.natural)
     if fresh:
         writer.natural.add(stmt.var)
@@ -272,6 +276,11 @@ def _loop(stmt: For, writer: Writer) -> None:
             writer.line(f"{count} = {count} + 1 == {stmt.counter.wrap} ? 0 : {count} + 1;")
     if fresh:
         writer.natural.discard(stmt.var)
+
+
+def _of_block(writer: Writer, span: Span) -> Printer:
+    """Prints what a statement without elements computes, of scalars in registers as well."""
+    return Printer(writer, Domain(writer, FragmentLayout((), (), ()), (), span))
 
 
 def _programs(stmt: Programs, writer: Writer) -> None:
@@ -344,7 +353,7 @@ def _program_ids(extents: list[str], writer: Writer) -> None:
 
 
 def _branch(stmt: If, writer: Writer) -> None:
-    with writer.block(f"if ({Printer(writer).text(stmt.cond)})"):
+    with writer.block(f"if ({_of_block(writer, stmt.span).text(stmt.cond)})"):
         before = writer.flight
         _statements(stmt.then, writer)
         writer.flight = before
