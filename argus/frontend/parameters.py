@@ -36,7 +36,7 @@ def warps(context: Context, function: Function) -> int:
     if context.options.num_warps is not None:
         chosen = context.options.num_warps
     most = context.target.max_threads // context.target.warp_size
-    if not 1 <= chosen <= most:
+    if type(chosen) is not int or not 1 <= chosen <= most:  # options come from a call, of any type
         context.fail(
             "bad-option",
             f"a block on {context.target.name} has 1 to {most} warps, not {chosen}",

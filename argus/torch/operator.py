@@ -120,7 +120,11 @@ def _sizes(inputs: Sequence[TensorParam | ScalarParam], given: Mapping[str, Any]
     sizes: dict[str, Any] = {}
     for param in inputs:
         if isinstance(param, TensorParam):
-            for declared, extent in zip(param.shape, given[param.name].shape, strict=False):
+            shape = given[param.name].shape
+            if len(shape) != len(param.shape):
+                text = f"`{param.name}` has {len(shape)} dimensions; the kernel takes {len(param.shape)}"
+                raise _problem("shape-mismatch", text, "pass a tensor of that rank")
+            for declared, extent in zip(param.shape, shape, strict=True):
                 if isinstance(declared, Param):
                     sizes.setdefault(declared.name, extent)
     return sizes

@@ -112,6 +112,10 @@ class Autotuner:
         """Of the first configuration with which the kernel's text makes sense."""
         trials: list[Trial] = []
         for config in self.configs:
+            both = next((name for name in config.keywords if name in kwargs), None)
+            if both is not None:
+                text = f"`{both}` is given by the call, and chosen by a configuration"
+                raise LaunchError(_problem(text, "leave it out of one of them"))
             try:
                 return self.kernel.situation(*args, **kwargs, **config.keywords)
             except SourceError as error:
@@ -238,8 +242,15 @@ def autotune(configs: Sequence[Config], key: Sequence[str] = ()) -> Callable[[Ji
     """
     if not configs:
         raise LaunchError(_problem("there are no configurations", "write `configs=[argus.Config({...}), ...]`"))
+    for config in configs:
+        if not isinstance(config, Config):
+            text = f"a {type(config).__name__} is no configuration"
+            raise LaunchError(_problem(text, "write `configs=[argus.Config({...}), ...]`"))
 
     def decorate(kernel: JitKernel) -> Autotuner:
+        if not isinstance(kernel, JitKernel):
+            text = f"a {type(kernel).__name__} has no configurations to choose from: it is no kernel"
+            raise LaunchError(_problem(text, "write `@argus.autotune(...)` above `@argus.kernel`"))
         return Autotuner(kernel, configs, key)
 
     return decorate

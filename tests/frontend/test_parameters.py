@@ -162,6 +162,8 @@ def test_the_warp_size_is_the_target_s():
         ("B: al.constexpr = 1", {"constexprs": {"B": [2]}}, "bad-constexpr", "given a list"),
         ("num_warps: al.constexpr = 4", {}, "num-warps-parameter", "no parameter"),
         ("", {"num_warps": 64}, "bad-option", "1 to 32 warps"),
+        ("", {"num_warps": 2.5}, "bad-option", "1 to 32 warps"),
+        ("", {"num_warps": "4"}, "bad-option", "1 to 32 warps"),
         ("", {"target": "sm_70"}, "bad-option", "no target 'sm_70'"),
         ('x: al.Tensor[al.float32, "N"]', {"default_alignment": 3}, "bad-option", "alignment"),
     ],

@@ -59,6 +59,14 @@ def test_a_shape_by_rule(kernel: JitKernel) -> None:
     assert op(a, b, 1.0).shape == (100, 70)
 
 
+def test_a_result_has_no_shape_without_its_operands_rank(kernel: JitKernel) -> None:
+    a, b, _ = torch_operands()
+    op = kernel.as_torch_op(fresh(), functional=True)
+    with pytest.raises(LaunchError, match="`a` has 1 dimensions; the kernel takes 2"):
+        op(a[0], b, 1.0)
+    assert op(a, b, 1.0).shape == (100, 70)
+
+
 def test_a_kernels_errors_reach_the_caller(kernel: JitKernel) -> None:
     a, b, c = torch_operands()
     op = kernel.as_torch_op(fresh())

@@ -153,3 +153,17 @@ def test_classes_of_sizes() -> None:
 def test_timing_on_the_host() -> None:
     calls: list[int] = []
     assert do_bench(lambda: calls.append(1), warmup=0.1, rep=0.1, device="cpu") >= 0 and len(calls) >= 3
+
+
+def test_what_is_no_configuration_or_no_kernel_is_refused() -> None:
+    with pytest.raises(LaunchError, match="a dict is no configuration"):
+        argus.autotune(configs=[{"BLOCK": 64}])  # type: ignore[list-item]
+    with pytest.raises(LaunchError, match="it is no kernel"):
+        argus.autotune(configs=CONFIGS)(lambda x: x)  # type: ignore[arg-type]
+
+
+def test_a_constant_is_chosen_once(tmp_path: Path, compiler: None) -> None:
+    found = tuner(tmp_path, Timer({64: 2.0, 256: 1.0}))
+    with pytest.raises(LaunchError, match="`BLOCK` is given by the call"):
+        found.best(*arguments(8), BLOCK=64)
+    assert found.best(*arguments(8)) is CONFIGS[1]
