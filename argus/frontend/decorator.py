@@ -81,7 +81,8 @@ def file_of(function: Callable[..., Any]) -> SourceFile:
     """The file that defines a function; of a nested one, what it can see of the file. Raises `SourceError`."""
     try:
         everything, _ = inspect.findsource(function)
-        lines, first = inspect.getsourcelines(function)
+        nested = "." in function.__qualname__
+        lines, first = inspect.getsourcelines(function) if nested else ([], 0)  # takes a millisecond
         path = inspect.getsourcefile(function) or "<unknown>"
     except (OSError, TypeError):
         raise SourceError(
@@ -92,5 +93,4 @@ def file_of(function: Callable[..., Any]) -> SourceFile:
             )
         ) from None
     source = SourceFile(path, "".join(everything))
-    nested = "." in function.__qualname__
     return cut_out(source, first, len(lines)) if nested else source

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from argus.frontend.decorator import FuncSource
@@ -13,7 +12,7 @@ from argus.kernels.gemm import combine
 from argus.kernels.tiling import Problem, Tile
 from argus.runtime.jit_kernel import JitKernel
 from argus.runtime.reader import Memory
-from argus.runtime.recipe import Given, Launch, Made, Recipe, Run, Value, room_like
+from argus.runtime.recipe import Given, Launch, Made, Recipe, Run, Value, room, room_like
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +80,7 @@ class Matmul:
         import torch
 
         dtype = getattr(torch, operands.result_dtype(a, out_dtype, out))
-        allocate = partial(torch.empty, operands.result_shape(a, b), dtype=dtype, device=a.device)
+        allocate = room(operands.result_shape(a, b), dtype, a.device)
         request = operands.request(a, b, allocate() if out is None else out, bias, residual, scale_a, scale_b, epilogue)
         problem = operands.problem(request)
         tile = self._choose(problem)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from argus.diagnostic import Diagnostic, LaunchError
-from argus.runtime.recipe import Function, Given, Launch, Made, Recipe, Results, Work, room_like
+from argus.runtime.recipe import Function, Given, Launch, Made, Recipe, Results, Work, room, room_like
 
 torch = pytest.importorskip("torch")
 
@@ -76,6 +76,29 @@ def test_a_runner_passes_what_was_given_and_what_was_made() -> None:
         assert one == (1000, 2064, two[0], 7, 1.5)
         assert two[1:] == (result.data_ptr(), 1008, 0.25, 9)
     assert results[0].data_ptr() != results[1].data_ptr()
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0, 4), (2, 3, 4)])
+def test_rooms_are_contiguous(shape: tuple[int, ...]) -> None:
+    made = [room(shape, torch.float16, torch.device("cpu"))() for _ in range(2)]
+    assert all(t.shape == shape and t.dtype == torch.float16 and t.is_contiguous() for t in made)
+    assert made[0] is not made[1]
+
+
+@pytest.mark.parametrize(("devices", "direct"), [(1, True), (2, False)])
+def test_rooms_without_a_device_are_for_the_only_device(
+    devices: int, direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only(*_: Any) -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(torch._C._dynamo.guards, "_empty_strided_cuda", only, raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+    made: Any = room((2, 3), torch.float16, torch.device("cuda:0"))
+    assert (made.func is only) == direct
+    assert made.args == (((2, 3), (3, 1), torch.float16) if direct else ((2, 3), (3, 1)))
+    assert made.keywords == ({} if direct else {"dtype": torch.float16, "device": torch.device("cuda:0")})
+    assert room((2,), torch.float16, torch.device("cpu")).func is torch.empty_strided  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("returned", [0, 1, 2])

@@ -6,10 +6,11 @@ import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from math import prod
+from operator import is_
 from threading import Lock
 from typing import Protocol
 
-from argus.backend.launch.bind import SCALAR_FORMATS, Binding, Described, check_apart, check_conditions, held
+from argus.backend.launch.bind import SCALAR_FORMATS, Apart, Binding, Described, check_apart, check_conditions, held
 from argus.backend.launch.evaluate import Number
 from argus.backend.launch.signature import Signature
 
@@ -20,6 +21,9 @@ _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # CUDA driver API, CUtensorMap
 _ADDRESSES, _AT_ONCE = 256, 8
 """Addresses whose tensor maps a launch keeps, for each map, and how many it finds room for at once: 128 bytes each. The
 layers of a model are calls of one launch, each with weights of its own."""
+
+_NOTHING = object()
+_UNCHANGING = (int, float, bool)
 
 Arguments = ctypes.Array[ctypes.c_void_p]
 """Pointers to the values of the entry point's arguments, in its order: what CUDA calls kernelParams."""
@@ -53,8 +57,8 @@ class Plan:
     """
 
     __slots__ = (
-        "_apart", "_binding", "_buffer", "_conditions", "_go", "_lock", "_maps", "_pack", "_placed", "_scalars",
-        "_signature",
+        "_accepted", "_binding", "_buffer", "_conditions", "_first", "_go", "_lock", "_maps", "_overlap", "_pack",
+        "_placed", "_scalars", "_signature",
     )  # fmt: skip
 
     def __init__(self, signature: Signature, binding: Binding, function: Function) -> None:
@@ -62,7 +66,9 @@ class Plan:
         self._signature = signature
         self._scalars = tuple(s.name for s in signature.scalars)
         self._binding = binding
-        self._apart = binding.apart
+        self._first = len(signature.tensors)
+        self._overlap = _overlap(binding.apart)
+        self._accepted: tuple[object, ...] = (_NOTHING,) * len(signature.scalars)
         self._conditions = binding.scalar_conditions
         self._pack = struct.Struct("<" + "".join(formats)).pack_into
         self._lock = Lock()
@@ -92,12 +98,10 @@ class Plan:
     def _place(self, values: Sequence[Number]) -> None:
         """Checks what differs from call to call, and writes it to where the driver reads it."""
         self._placed = None
-        for first, second, low, high in self._apart:
-            if low < values[first] - values[second] < high:
-                check_apart(self._signature, self._apart, [int(v) for v in values[: len(self._signature.tensors)]])
-        if self._conditions:
-            scalars = held(self._signature, self._named_scalars(values))
-            check_conditions(self._conditions, {**self._binding.values, **scalars})
+        if self._overlap(values):
+            check_apart(self._signature, self._binding.apart, [int(v) for v in values[: self._first]])
+        if self._conditions and not all(map(is_, values[self._first :], self._accepted)):
+            self._check_scalars(values)
         try:
             self._pack(self._buffer, 0, *values)
         except (struct.error, OverflowError):
@@ -108,6 +112,12 @@ class Plan:
                 tensor_map.move(int(values[tensor_map.position]))
         if not self._scalars:  # of these, equal ones may differ: 0.0 and -0.0
             self._placed = values
+
+    def _check_scalars(self, values: Sequence[Number]) -> None:
+        """Numbers that are the very objects of the last check need no other, as nothing can change them."""
+        scalars = held(self._signature, self._named_scalars(values))
+        check_conditions(self._conditions, {**self._binding.values, **scalars})
+        self._accepted = tuple(v if type(v) in _UNCHANGING else _NOTHING for v in values[self._first :])
 
     def _named_scalars(self, values: Sequence[Number]) -> dict[str, Number]:
         return dict(zip(self._scalars, values[len(values) - len(self._scalars) :], strict=True))
@@ -146,6 +156,14 @@ class _Map:
         first = ctypes.addressof(room)
         first += -first % _MAP_ALIGNMENT
         self._free += [first + _MAP_BYTES * i for i in range(_AT_ONCE)]
+
+
+def _overlap(apart: Sequence[Apart]) -> Callable[[Sequence[Number]], bool]:
+    """Whether tensors at such addresses share bytes that they must not: one expression, where a loop would cost more
+    than the rest of a call's checks."""
+    pairs = (f"{row.low:d} < v[{row.first:d}] - v[{row.second:d}] < {row.high:d}" for row in apart)
+    check: Callable[[Sequence[Number]], bool] = eval(f"lambda v: {' or '.join(pairs) or False}")
+    return check
 
 
 def _arguments(signature: Signature, binding: Binding) -> tuple[ctypes.Array[ctypes.c_char], Arguments]:

@@ -182,6 +182,26 @@ def test_conditions_over_scalars_are_checked_on_every_call() -> None:
     assert len(recorder.calls) == 1
 
 
+def test_numbers_that_can_change_are_checked_again() -> None:
+    """The same object passes without another check only if nothing can change it."""
+    tensors, recorder = operands(), Recorder()
+    launch = plan(tensors, recorder)
+    changing: Any = np.array(2.0)
+    for _ in range(2):
+        launch.run(values(tensors, changing))
+    changing[...] = -1.0
+    with pytest.raises(LaunchError, match="alpha"):
+        launch.run(values(tensors, changing))
+    number = 3.0
+    for alpha, passes in ((number, True), (number, True), (-3.0, False), (number, True), (-0.0, False)):
+        if passes:
+            launch.run(values(tensors, alpha))
+            assert recorder.calls[-1]["alpha"] == alpha
+        else:
+            with pytest.raises(LaunchError, match="alpha"):
+                launch.run(values(tensors, alpha))
+
+
 def test_conditions_see_a_scalar_as_the_kernel_does() -> None:
     # 1e-50 is positive, and 0 as a float32.
     tensors, recorder = operands(), Recorder()
