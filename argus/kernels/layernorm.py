@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, dtype_of, longest, matrix, same_shape, shaped, spread, vector
+from argus.kernels.rows import (
+    CHUNK,
+    CHUNK_WARPS,
+    SMALL,
+    balanced,
+    dtype_of,
+    longest,
+    matrix,
+    same_shape,
+    shaped,
+    spread,
+    vector,
+)
 from argus.runtime.device import target_of
 from argus.runtime.recipe import Function, Work
 
@@ -18,9 +30,10 @@ LONGEST = 6144
 """Elements of a row that stays in the registers of 4 warps, beside its weights. Of larger blocks few fit a
 multiprocessor, which load together and then compute together: longer rows wait in shared memory."""
 _LONGEST_SUM = 16384  # elements of a row of x and one of residual, which would take twice the shared memory
-_LONG = 8192  # of these, elements above which a row gets twice the threads
-_HELD = 96 * 1024  # bytes of a row there: two such rows fit a multiprocessor
-_FEW = 12288  # elements of such a row that 8 warps work on; 16 on longer ones
+_HELD = 96 * 1024  # bytes of rows in the shared memory of a block: two such blocks fit a multiprocessor
+_SHARE = 64 * 1024  # bytes above which the blocks of a cluster share a row, while they are few
+_MOST_BLOCKS = 4  # of a cluster
+_FEW = 12288  # elements of a row that 8 warps work on; a block on its own has 16 for a longer one
 _EACH = 16  # elements of such a row in a thread's registers, at a time
 
 
@@ -61,8 +74,17 @@ def normalised(values, live, N, eps):
 
 
 @argus.func
-def waiting(held, added, part, cols):
-    """Elements of a row that waits in shared memory, in parts; of two rows, of their sum."""
+def bring(held, x, row, begin, COPY):
+    """What of a row waits in the shared memory of this block, in parts; zeros behind its end."""
+    parts, cols = al.arange(held.shape[0])[:, None], al.arange(held.shape[1])
+    places = begin + parts * held.shape[1] + cols
+    al.copy(held[parts, cols], x[row, places], mask=places < x.shape[1], other=0.0, instruction=COPY)
+
+
+@argus.func
+def waiting(held, added, part):
+    """A part of such a row; of two rows, of their sum."""
+    cols = al.arange(held.shape[1])
     if added is None:
         values = al.load(held[part, cols]).to(al.float32)
     else:
@@ -71,15 +93,46 @@ def waiting(held, added, part, cols):
 
 
 @argus.func
-def inverse_deviation(held, added, mean, N, eps, BLOCK):
-    """1 / sqrt(variance + eps) of such a row of N elements, BLOCK in a part."""
-    cols = al.arange(BLOCK)
-    squares = al.zeros((BLOCK,), al.float32)
-    for part in range(al.cdiv(N, BLOCK)):
-        values = waiting(held, added, part, cols)
-        centred = al.where(part * BLOCK + cols < N, values - mean, 0.0)
-        squares += centred * centred
-    return al.rsqrt(al.sum(squares) / N.to(al.float32) + eps)
+def of_all_blocks(found, told):
+    """The sum of what each block of the cluster has found, and tells all of them."""
+    if told.shape[0] == 1:
+        total = found
+    else:
+        for rank in al.static_range(told.shape[0]):
+            al.store(al.peer(told[al.cluster_rank()], rank), found)
+        al.barrier(scope="cluster")
+        total = al.sum(al.load(told[al.arange(told.shape[0])]))
+    return total
+
+
+@argus.func
+def write_held(held, added, weight, bias, out, total, row, begin, eps, CLUSTER):
+    """LayerNorm of such a row, which all blocks have; the sum of two rows goes to `total`."""
+    N, BLOCKS, BLOCK = out.shape[1], held.shape[0], held.shape[1]
+    al.cp_async_commit()
+    al.cp_async_wait(0)
+    al.barrier(scope="cluster" if CLUSTER > 1 else "block")
+    sums, squares = al.shared((CLUSTER,), al.float32), al.shared((CLUSTER,), al.float32)
+    first = begin + al.arange(BLOCK)
+    collected = al.zeros((BLOCK,), al.float32)
+    for part in range(BLOCKS):
+        values = waiting(held, added, part)
+        if total is not None:
+            places = first + part * BLOCK
+            al.store(total[row, places], values.to(total.dtype), mask=places < N)
+        collected += values
+    mean = of_all_blocks(al.sum(collected), sums) / N.to(al.float32)
+    deviations = al.zeros((BLOCK,), al.float32)
+    for part in range(BLOCKS):
+        centred = al.where(first + part * BLOCK < N, waiting(held, added, part) - mean, 0.0)
+        deviations += centred * centred
+    inverse = al.rsqrt(of_all_blocks(al.sum(deviations), squares) / N.to(al.float32) + eps)
+    for part in range(BLOCKS):
+        places = first + part * BLOCK
+        values = waiting(held, added, part)
+        scale = al.load(weight[places], mask=places < N).to(al.float32)
+        shift = al.load(bias[places], mask=places < N).to(al.float32)
+        al.store(out[row, places], ((values - mean) * inverse * scale + shift).to(out.dtype), mask=places < N)
 
 
 @argus.kernel
@@ -121,30 +174,18 @@ def layernorm_held_rows(
     BLOCK: al.constexpr = 4096,
     BLOCKS: al.constexpr = 4,
     COPY: al.constexpr = "cp.async",
+    CLUSTER: al.constexpr = 1,
 ):
-    """The same for rows of at most BLOCKS * BLOCK elements, which wait in shared memory: registers hold but BLOCK."""
+    """The same for rows of at most CLUSTER * BLOCKS * BLOCK elements, which wait in the shared memory of one block or
+    of all blocks of a cluster: registers hold but BLOCK."""
     M, N = x.shape
-    al.requires(N <= BLOCK * BLOCKS)
+    al.requires((N <= CLUSTER * BLOCKS * BLOCK) & (M <= 2**31 // CLUSTER - 1))
     al.spec(out, lambda i, j: (x[i, j] - mean(x, i)) * al.rsqrt(variance(x, i) + eps) * weight[j] + bias[j])
-    row = al.grid(M)
+    row = al.grid(M * CLUSTER, cluster=CLUSTER) // CLUSTER
+    begin = al.cluster_rank() * (BLOCKS * BLOCK)
     held = al.shared((BLOCKS, BLOCK), DTYPE)
-    cols = al.arange(BLOCK)
-    places = al.arange(BLOCKS)[:, None] * BLOCK + cols
-    al.copy(held[al.arange(BLOCKS)[:, None], cols], x[row, places], mask=places < N, other=0.0, instruction=COPY)
-    al.cp_async_commit()
-    al.cp_async_wait(0)
-    al.barrier()
-    total = al.zeros((BLOCK,), al.float32)
-    for part in range(al.cdiv(N, BLOCK)):
-        total += al.load(held[part, cols], mask=part * BLOCK + cols < N).to(al.float32)
-    mean = al.sum(total) / N.to(al.float32)
-    inverse = inverse_deviation(held, None, mean, N, eps, BLOCK)
-    for part in range(al.cdiv(N, BLOCK)):
-        places = part * BLOCK + cols
-        values = waiting(held, None, part, cols)
-        scale = al.load(weight[places], mask=places < N).to(al.float32)
-        shift = al.load(bias[places], mask=places < N).to(al.float32)
-        al.store(out[row, places], ((values - mean) * inverse * scale + shift).to(DTYPE), mask=places < N)
+    bring(held, x, row, begin, COPY)
+    write_held(held, None, weight, bias, out, None, row, begin, eps, CLUSTER)
 
 
 @argus.kernel
@@ -236,10 +277,11 @@ def add_layernorm_held_rows(
     BLOCK: al.constexpr = 4096,
     BLOCKS: al.constexpr = 4,
     COPY: al.constexpr = "cp.async",
+    CLUSTER: al.constexpr = 1,
 ):
-    """The same for rows of at most BLOCKS * BLOCK elements, which wait in shared memory: registers hold but BLOCK."""
+    """The same for rows of at most CLUSTER * BLOCKS * BLOCK elements, as in `layernorm_held_rows`."""
     M, N = x.shape
-    al.requires(N <= BLOCK * BLOCKS)
+    al.requires((N <= CLUSTER * BLOCKS * BLOCK) & (M <= 2**31 // CLUSTER - 1))
     al.spec(total, lambda i, j: x[i, j] + residual[i, j])
     al.spec(
         out,
@@ -250,29 +292,12 @@ def add_layernorm_held_rows(
             + bias[j]
         ),
     )
-    row = al.grid(M)
+    row = al.grid(M * CLUSTER, cluster=CLUSTER) // CLUSTER
+    begin = al.cluster_rank() * (BLOCKS * BLOCK)
     held, added = al.shared((BLOCKS, BLOCK), DTYPE), al.shared((BLOCKS, BLOCK), DTYPE)
-    cols, parts = al.arange(BLOCK), al.arange(BLOCKS)[:, None]
-    places = parts * BLOCK + cols
-    al.copy(held[parts, cols], x[row, places], mask=places < N, other=0.0, instruction=COPY)
-    al.copy(added[parts, cols], residual[row, places], mask=places < N, other=0.0, instruction=COPY)
-    al.cp_async_commit()
-    al.cp_async_wait(0)
-    al.barrier()
-    sums = al.zeros((BLOCK,), al.float32)
-    for part in range(al.cdiv(N, BLOCK)):
-        places = part * BLOCK + cols
-        values = waiting(held, added, part, cols)
-        al.store(total[row, places], values.to(DTYPE), mask=places < N)
-        sums += al.where(places < N, values, 0.0)
-    mean = al.sum(sums) / N.to(al.float32)
-    inverse = inverse_deviation(held, added, mean, N, eps, BLOCK)
-    for part in range(al.cdiv(N, BLOCK)):
-        places = part * BLOCK + cols
-        values = waiting(held, added, part, cols)
-        scale = al.load(weight[places], mask=places < N).to(al.float32)
-        shift = al.load(bias[places], mask=places < N).to(al.float32)
-        al.store(out[row, places], ((values - mean) * inverse * scale + shift).to(DTYPE), mask=places < N)
+    bring(held, x, row, begin, COPY)
+    bring(added, residual, row, begin, COPY)
+    write_held(held, added, weight, bias, out, total, row, begin, eps, CLUSTER)
 
 
 def layernorm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
@@ -290,7 +315,7 @@ def add_layernorm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(layernorm(x + residual), x + residual), both in the dtype of `x` and `residual`. No gradient.
 
-    See `layernorm`; rows have at most 96 KiB. The sum is normalised before it is rounded to its dtype.
+    See `layernorm`; rows have at most 96 KiB, on sm_90a 192. The sum is normalised before it is rounded to its dtype.
     Raises LaunchError.
     """
     results: tuple[torch.Tensor, torch.Tensor] = _add_layernorm((x, residual, weight, bias), (eps,))
@@ -304,9 +329,9 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
     out = rows.new_empty(rows.shape)
     shape: dict[str, int | str | None]
     if rows.shape[1] <= LONGEST:
-        s = spread(rows.shape[1], dtype.bytes)
+        s = balanced(rows.shape[1], dtype.bytes)
         kernel, shape = layernorm_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
-    elif rows.shape[1] * dtype.bytes <= _HELD:
+    elif rows.shape[1] <= _most(rows):
         kernel, shape = layernorm_held_rows, _held(rows)
     else:
         kernel, shape = layernorm_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
@@ -319,12 +344,12 @@ def _work_of_sum(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...])
     dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
     same_shape("residual", residual, tuple(x.shape))
     dtype_of("residual", residual, (dtype.name,))
-    longest("x", rows, _HELD // dtype.bytes)
     read = (rows, matrix(residual), *_parameters(weight, bias, rows.shape[1]))
+    longest("x", rows, _most(*read[:2]))
     made = rows.new_empty(rows.shape), rows.new_empty(rows.shape)
     shape: dict[str, int | str | None]
     if rows.shape[1] <= _LONGEST_SUM:
-        s = spread(rows.shape[1], dtype.bytes if rows.shape[1] <= _LONG else 4)
+        s = spread(rows.shape[1], dtype.bytes, SMALL, most=16)
         kernel, shape = add_layernorm_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
     else:
         kernel, shape = add_layernorm_held_rows, _held(*read[:2])
@@ -335,14 +360,33 @@ def _work_of_sum(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...])
 _layernorm, _add_layernorm = Function(_work), Function(_work_of_sum)
 
 
+def _most(*matrices: torch.Tensor) -> int:
+    """Elements of a row that waits in shared memory; beyond what one block has, a cluster's do."""
+    size = _HELD // matrices[0].element_size()
+    return max(size, _MOST_BLOCKS * size // len(matrices)) if _clusters(matrices[0]) else size
+
+
+def _clusters(rows: torch.Tensor) -> bool:
+    return target_of(str(rows.device)) == "sm_90a"
+
+
 def _held(*matrices: torch.Tensor) -> dict[str, int | str | None]:
     """How rows that wait in shared memory are spread; COPY brings them there."""
-    columns = matrices[0].shape[1]
-    warps = 8 if columns <= _FEW else 16
+    columns, cluster = matrices[0].shape[1], 1
+    size = columns * sum(rows.element_size() for rows in matrices)
+    while _clusters(matrices[0]) and cluster < _MOST_BLOCKS and size > cluster * _SHARE:
+        cluster *= 2
+    warps = 8 if cluster > 1 or columns <= _FEW else 16
     block = 32 * warps * _EACH
     least = min(vector(rows) * rows.element_size() for rows in matrices)
     copy = "cp.async" if least >= 4 and target_of(str(matrices[0].device)) != "gfx942" else None
-    return {"BLOCK": block, "BLOCKS": -(-columns // block), "COPY": copy, "num_warps": warps}
+    return {
+        "BLOCK": block,
+        "BLOCKS": -(-columns // (cluster * block)),
+        "COPY": copy,
+        "CLUSTER": cluster,
+        "num_warps": warps,
+    }
 
 
 def _parameters(weight: torch.Tensor, bias: torch.Tensor, columns: int) -> tuple[torch.Tensor, torch.Tensor]:

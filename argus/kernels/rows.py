@@ -23,9 +23,10 @@ CHUNK, CHUNK_WARPS = 8192, 8
 """Elements at a time, and warps, of a block that reads a longer row piece by piece, from the second time on out of the
 L2 cache while rows are not too long."""
 
-_BYTES = 64
-"""Bytes of a row that a thread holds: four vectors of 16, all in flight before the first is used. Fewer would not cover
-the latency of the memory, more would leave room for fewer blocks."""
+BYTES, SMALL = 64, 32
+"""Bytes of a row that a thread holds: four vectors of 16, all in flight before the first is used. More would leave room
+for fewer blocks. Half of that, in twice the threads, is as much in flight, and leaves them sooner: faster where as much
+is written as is read, and few warps meet at barriers."""
 
 _WARPS, _MOST_WARPS, _LANES = 4, 32, 32
 _TILE_WARPS = 8
@@ -42,27 +43,32 @@ class Spread:
 
 
 @lru_cache(maxsize=4096)
-def spread(columns: int, itemsize: int = 2) -> Spread:
-    """How rows of `columns` elements of `itemsize` bytes are spread over threads: about 64 bytes a thread.
+def spread(columns: int, itemsize: int = 2, held: int = BYTES, most: int = _MOST_WARPS) -> Spread:
+    """How rows of `columns` elements of `itemsize` bytes are spread over threads: about `held` bytes a thread.
 
     A block has 4 warps, and as many rows as these hold; a row that is longer than they hold gets more warps, by powers
-    of two, once the excess is more than a half. `block` is `columns` rounded up so that the threads of a row share it
-    evenly: rows of similar lengths share a kernel.
+    of two up to `most`, once the excess is more than a half. `block` is `columns` rounded up so that the threads of a
+    row share it evenly: rows of similar lengths share a kernel.
     """
-    each, warps = _BYTES // itemsize, _WARPS
-    while warps < _MOST_WARPS and columns * 2 > 3 * each * _LANES * warps:
+    each, warps = held // itemsize, _WARPS
+    while warps < most and columns * 2 > 3 * each * _LANES * warps:
         warps *= 2
     if columns <= _LANES * _VECTOR:
-        block = _VECTOR
+        block = 2
         while block < columns:
             block *= 2
     else:
-        unit = _LANES * _VECTOR * (1 if columns <= each * _LANES else warps)
+        unit = _LANES * (16 // itemsize) * (1 if columns <= each * _LANES else warps)
         block = -(-columns // unit) * unit
     rows = 1
     while 2 * rows * block <= each * _LANES * _WARPS:
         rows *= 2
     return Spread(rows, block, warps)
+
+
+def balanced(columns: int, itemsize: int) -> Spread:
+    """`spread` for a kernel that writes as much as it reads."""
+    return spread(columns, itemsize, SMALL if columns * itemsize <= SMALL * _LANES * _WARPS else BYTES)
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, shaped, spread
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, balanced, dtype_of, matrix, shaped
 from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     if rows.shape[1] > LONGEST_ROW:
         kernel, shape = softmax_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
     else:
-        s = spread(rows.shape[1], dtype.bytes)
+        s = balanced(rows.shape[1], dtype.bytes)
         kernel, shape = softmax_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
     return Work(kernel, (rows,), (out,), (shaped(out, x),), (), {"DTYPE": dtype, **shape})
 

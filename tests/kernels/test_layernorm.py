@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 from argus.diagnostic import LaunchError  # noqa: E402
 from argus.kernels import add_layernorm, layernorm  # noqa: E402
+from argus.runtime.device import target_of  # noqa: E402
 from tests.kernels.common import DTYPE_NAMES, SHAPES, TARGETS, assert_proved, close, random  # noqa: E402
 
 
@@ -39,8 +40,10 @@ def test_long_rows(device: str) -> None:
     for columns in (9000, 25000):
         x, weight = random(2, columns, device=device), random(columns, device=device, seed=1)
         close(layernorm(x, weight, weight), exact(x, weight, weight, 1e-5))
+        if target_of(device) == "sm_90a":  # the blocks of a cluster share rows
+            close(add_layernorm(x, x, weight, weight)[0], exact(2 * x.double(), weight, weight, 1e-5))
     with pytest.raises(LaunchError, match="at most 24576"):
-        add_layernorm(x, x, weight, weight)
+        add_layernorm(*(t.cpu() for t in (x, x, weight, weight)))
 
 
 @pytest.mark.parametrize("columns", [6200, 9001])
@@ -85,6 +88,7 @@ def test_long_rows_are_proved() -> None:
     assert_proved("layernorm", "layernorm_long_rows", "sm_90a")
     for kernel in ("layernorm_held_rows", "add_layernorm_held_rows"):
         assert_proved("layernorm", kernel, "sm_90a", num_warps=16)
+        assert_proved("layernorm", kernel, "sm_90a", num_warps=8, CLUSTER=2, DTYPE="float32")
         assert_proved("layernorm", kernel, "sm_80", num_warps=8, BLOCK=2048, COPY=None, alignment=2)
 
 

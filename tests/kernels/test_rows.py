@@ -8,17 +8,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from argus.kernels.rows import LONGEST_ROW, spread, tiled, vector  # noqa: E402
+from argus.kernels.rows import BYTES, LONGEST_ROW, SMALL, balanced, spread, tiled, vector  # noqa: E402
 
 
 def test_rows_fit_and_few_threads_idle() -> None:
     for columns, itemsize in product((*range(300), *range(300, LONGEST_ROW + 1, 111), LONGEST_ROW), (2, 4)):
-        s = spread(columns, itemsize)
-        assert s.block >= columns and s.rows & (s.rows - 1) == 0 and 4 <= s.warps <= 32
-        each = s.rows * s.block / (32 * s.warps) * itemsize
-        assert (each <= 96 or s.warps == 32) and (each >= 32 or s.rows == 1)
-        assert s.block % 8 == 0 and s.block <= max(8, 2 * columns)
-        assert s.rows == 1 or s.warps == 4
+        for held, most in ((BYTES, 32), (SMALL, 32), (SMALL, 16)):
+            s = spread(columns, itemsize, held, most)
+            assert s.block >= columns and s.rows & (s.rows - 1) == 0 and 4 <= s.warps <= most
+            each = s.rows * s.block / (32 * s.warps) * itemsize
+            assert (each <= 1.5 * held or s.warps == most) and (each >= held / 2 or s.rows == 1)
+            assert s.block % (16 // itemsize if columns > 4 else 2) == 0 and s.block <= max(2, 2 * columns)
+            assert s.rows == 1 or s.warps == 4
+        assert balanced(columns, itemsize) == spread(columns, itemsize, SMALL if columns * itemsize <= 4096 else BYTES)
 
 
 def test_tiles_hold_the_same_whatever_the_length_of_a_row() -> None:
