@@ -448,8 +448,11 @@ def shuffle_down(x: Any, delta: Any) -> Any:
 
 
 @_kernel_only
-def stage(view: Any, boundary_check: Any = (), other: Any = 0) -> Any:
-    """Policy: a shared copy of a view, visible to the whole block."""
+def stage(view: Any, boundary_check: Any = (), other: Any = 0, once: Any = False) -> Any:
+    """Policy: a shared copy of a view, visible to the whole block.
+
+    `once=True`: nothing else reads these elements soon. A hint: they leave the L2 cache first.
+    """
 
 
 @_kernel_only

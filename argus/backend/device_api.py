@@ -242,6 +242,10 @@ _HOPPER = (
     _f("tma_load_multicast", "int CLUSTER", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
        "`tma_load` to this place in all blocks of the cluster, each of which counts the bytes", "tma.load.multicast",
        ("cuda",), True),
+    _f("tma_load_once", "", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
+       "`tma_load` of what nothing else reads soon: it leaves the L2 cache first; a hint", "tma.load", _NVIDIA, True),
+    _f("tma_load_once_multicast", "int CLUSTER", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
+       "the same of `tma_load_multicast`", "tma.load.multicast", ("cuda",), True),
     _f("tma_store", "", "void", f"{_SHARED}, const TensorMap& map, int... at",
        "starts copying from smem + offset to the map's box from corner `at`, innermost coordinate first; part of the "
        "thread's current group of bulk stores", "tma.store", _NVIDIA),

@@ -156,7 +156,8 @@ def stage(call: CallSite) -> Value:
     other = arguments.filling(call, view.obj.dtype, mask is not None, 0)
     name = call.wanted.name if call.wanted is not None else f"{view.obj.name}_stage"
     made = context.new_shared(name, extents, view.obj.dtype, None, call.span)
-    context.emit(Stage(made.name, view.access, extents, mask, other), call.span)
+    once = arguments.flag(call, "once")
+    context.emit(Stage(made.name, view.access, extents, mask, other, once), call.span)
     return views.whole_view(made)
 
 

@@ -182,8 +182,9 @@ class Copy:
     source index is its value at the origin plus the `Coord` of its dimension, or one place for the whole box; `mask` is
     exactly "inside the tensor" and `other` 0, which is what the copy engine does at the edges; all of the box's bytes
     are counted. "tma.load.multicast" brings the box to this place in every block of the cluster, and its bytes count on
-    the `signal` of each. "tma.store" is the same the other way round, without `signal` and `other`: thread 0 of the
-    role issues it, and it is complete as `BulkWait` says.
+    the `signal` of each. `once` is a hint to both, which changes no value and no order: nothing else reads the elements
+    soon, so they are the first to leave the L2 cache. "tma.store" is the same the other way round, without `signal` and
+    `other`: thread 0 of the role issues it, and it is complete as `BulkWait` says.
     """
 
     dst: Access
@@ -195,6 +196,7 @@ class Copy:
     instr: str | None = None
     vector: int = 1
     signal: Signal | None = None
+    once: bool = False
     span: Span = span_field()
 
 
@@ -310,13 +312,17 @@ class Programs:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Policy: bring a global tile into the shared tile `dst` and make it visible to the whole block."""
+    """Policy: bring a global tile into the shared tile `dst` and make it visible to the whole block.
+
+    `once`: nothing else reads these elements soon; a hint, of which the copy engine makes use.
+    """
 
     dst: str
     src: Access
     shape: tuple[int, ...]
     mask: Expr | None = None
     other: Const | None = None
+    once: bool = False
     span: Span = span_field()
 
 

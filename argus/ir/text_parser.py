@@ -86,7 +86,7 @@ _INFIX = {row.symbol: row.name for row in OPERATORS.values() if row.symbol and r
 _PREFIX = {row.symbol: row.name for row in OPERATORS.values() if row.symbol and row.arity == 1}
 _CLAUSES = frozenset(
     {"mask", "other", "fragment_layout", "via", "vector", "signal", "scope", "warp_grid", "kind", "stages"}
-    | {"producers", "where"}
+    | {"producers", "where", "once"}
 )
 _COORD = re.compile(r"c\d+")
 _DEEPEST = 200
@@ -309,7 +309,7 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
             dst, src, vector = _access(kids[0], scope), _access(kids[2], scope), options.get("vector")
             width = 1 if vector is None else _int(vector)
             signal = Signal(*_place(options["signal"], scope)) if "signal" in options else None
-            return Copy(dst, src, _shape(kids[3]), mask, other, layout, text("via"), width, signal)
+            return Copy(dst, src, _shape(kids[3]), mask, other, layout, text("via"), width, signal, "once" in options)
         case "map":
             dst, value = _access(kids[0], scope), _expr(kids[1], scope)
             return Map(dst, value, _shape(kids[2]), layout, text("scope"))
@@ -322,7 +322,7 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
             grid = _shape(options["warp_grid"]) if "warp_grid" in options else None
             return Mma(d, a, b, (m, n, k), text("via"), None if grid is None else (grid[0], grid[1]))
         case "stage":
-            return Stage(_name(kids[0]), _access(kids[2], scope), _shape(kids[3]), mask, other)
+            return Stage(_name(kids[0]), _access(kids[2], scope), _shape(kids[3]), mask, other, "once" in options)
         case "barrier":
             return Barrier(scope=text("scope") or "block")
         case "commit":

@@ -370,7 +370,7 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
     match stmt:
         case Copy(dst=dst, src=src, shape=shape, mask=mask, other=other, signal=signal):
             head = f"copy {_access(dst, scope)} <- {_access(src, scope)} shape {print_shape(shape)}"
-            return [head + _mask(mask, scope) + _other(other) + _tail(stmt) + _signal(signal, scope)]
+            return [head + _mask(mask, scope) + _other(other) + _tail(stmt) + _signal(signal, scope) + _once(stmt)]
         case Map(dst=dst, value=value, shape=shape):
             head = f"map {_access(dst, scope)} = {print_expr(value, scope)} shape {print_shape(shape)}"
             return [head + _tail(stmt)]
@@ -429,7 +429,7 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
             return ["programs {" if turns == 1 else f"programs turn {turn} of {turns} {{", *_block(body, scope), "}"]
         case Stage(dst=name, src=src, shape=shape, mask=mask, other=other):
             head = f"stage {_name(name)} <- {_access(src, scope)} shape {print_shape(shape)}"
-            return [head + _mask(mask, scope) + _other(other)]
+            return [head + _mask(mask, scope) + _other(other) + _once(stmt)]
         case For(var=var, body=body):
             inner = scope.enter(*stmt.counters)
             return [f"for {_name(var)} in {_bounds(stmt, scope)} {{", *_block(body, inner), "}"]
@@ -467,6 +467,10 @@ def _role(role: Role, scope: Scope) -> list[str]:
 
 def _place(barrier: str, index: Expr, scope: Scope) -> str:
     return f"{_name(barrier)}[{print_expr(index, scope)}]"
+
+
+def _once(stmt: Copy | Stage) -> str:
+    return " once" if stmt.once else ""
 
 
 def _signal(signal: Signal | None, scope: Scope) -> str:

@@ -4,6 +4,8 @@ A shape is a string of names in memory's order of dimensions: `A` is "M K" or "K
 batches; "1" stands for one element, which a vector or a residual that is absent has. On sm_90a one warp brings tiles of
 both operands with the copy engine while the others multiply them; elsewhere all warps do both.
 
+`A_ONCE`, `B_ONCE` say that no two blocks read the same of an operand, which then need not stay in the cache.
+
 With `DEPTH`, the sum over k is cut into parts of DEPTH terms, the last dimension of the grid, and c is of float32 with
 a dimension for them before the others; `combine` adds them up, always in the same order. What `gemm` asserts of a part
 is what `combine` takes a part for, in the same words: each k of [s DEPTH, min(s DEPTH + DEPTH, K)) once. There it is
@@ -37,12 +39,12 @@ def part(x, z, i, j, ROWS, COLUMNS):
 
 
 @argus.func
-def operand(view, ROW_MAJOR, STORED, MULTIPLIED):
+def operand(view, ROW_MAJOR, STORED, MULTIPLIED, ONCE):
     """A tile in shared memory, laid out as memory has it; in registers if it is multiplied in another dtype."""
     if ROW_MAJOR:
-        staged = al.stage(view, boundary_check=(0, 1))
+        staged = al.stage(view, boundary_check=(0, 1), once=ONCE)
     else:
-        staged = al.trans(al.stage(al.trans(view), boundary_check=(0, 1)))
+        staged = al.trans(al.stage(al.trans(view), boundary_check=(0, 1), once=ONCE))
     return staged if STORED == MULTIPLIED else al.load(staged).to(MULTIPLIED)
 
 
@@ -103,6 +105,8 @@ def gemm(
     GROUP: al.constexpr = 8,
     DEPTH: al.constexpr = 0,
     CLUSTER: al.constexpr = 1,
+    A_ONCE: al.constexpr = False,
+    B_ONCE: al.constexpr = False,
 ):
     assert DEPTH == 0 or (len(A) == 3 and len(B) == 3 and len(C) == 5), "parts are those of one product"
     a, b = in_order(a, A, ("M K", "Z M K")), in_order(b, B, ("N K", "Z N K"))
@@ -156,8 +160,8 @@ def gemm(
 
     acc = al.zeros((BLOCK_M, BLOCK_N), al.float32)
     for k0 in al.pipelined(first, last, BLOCK_K, stages=STAGES, producer_warps=PRODUCERS):
-        at = operand(part(a, z, m0, k0, BLOCK_M, BLOCK_K), A in ("M K", "Z M K"), IN, MULTIPLY)
-        bt = operand(part(b, z, n0, k0, BLOCK_N, BLOCK_K), B in ("N K", "Z N K"), IN, MULTIPLY)
+        at = operand(part(a, z, m0, k0, BLOCK_M, BLOCK_K), A in ("M K", "Z M K"), IN, MULTIPLY, A_ONCE)
+        bt = operand(part(b, z, n0, k0, BLOCK_N, BLOCK_K), B in ("N K", "Z N K"), IN, MULTIPLY, B_ONCE)
         al.assert_tags(lambda i, j, k: at[i, k].k == bt[j, k].k)
         acc = al.mma(at, bt, acc)
     al.assert_tags(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from argus.frontend.decorator import FuncSource
 from argus.kernels import operands
 from argus.kernels.gemm import combine
-from argus.kernels.tiling import Problem, Tile
+from argus.kernels.tiling import Problem, Tile, read_once
 from argus.runtime.jit_kernel import JitKernel
 from argus.runtime.reader import Memory
 from argus.runtime.recipe import Given, Launch, Made, Recipe, Run, Value, room, room_like
@@ -187,7 +187,7 @@ def _of_operands(
         tensors, constants = operands.arguments(
             operands.turned(request) if tile.swapped else request, problem.bulk, ones
         )
-        return (Call(kernel, tensors, {**constants, **tile.constants}),)
+        return (Call(kernel, tensors, {**constants, **tile.constants, **read_once(problem, tile)}),)
     across, count = operands.by_rows(request), tile.parts(problem.k)
     parts = empty_parts(across, count)
     first = operands.of_parts(across, parts)
@@ -197,7 +197,7 @@ def _of_operands(
     rest, more = operands.combined(across, problem.bulk, ones)
     more |= {"PARTS": count, "DEPTH": tile.part, **_spread(parts.shape[2])}
     return (
-        Call(kernel, tensors, {**constants, **tile.constants}),
+        Call(kernel, tensors, {**constants, **tile.constants, **read_once(problem, tile)}),
         Call(combine, (parts, *rest, problem.k), more),
     )
 

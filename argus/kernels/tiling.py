@@ -34,9 +34,12 @@ _LOADED_BYTES = 14.5  # a cycle, that threads load and put down where the copy e
 _STRADDLING = ((16, 2.6), (32, 1.15), (64, 1.15))
 """Where rows start, and the time that one takes, of that of one in whole cache lines: 16 bytes split sectors."""
 _CLUSTER_CYCLES = 1000.0  # until the blocks of a cluster know of one another
-_AGAIN, _STREAMED_AGAIN = 0.03, 0.3
+_AGAIN, _STREAMED_AGAIN = 0.03, 0.5
 """Of few rows: the time of a byte that another block has read before, of that of one from memory. The few rows, which
 all blocks read, are nearer than what two blocks read of the operand that streams through the cache."""
+_UNPAIRED = 0.5
+"""Of few rows: the share of the multiprocessors that have no block, by which memory's rate drops. They share their way
+to it in pairs: one block a pair is as even as two."""
 _PACK_S = 2.0e-6  # of packing an operand, besides its bytes
 _PACKED_SHARE = 0.8  # of the memory's rate that this reaches
 _SYNC_SHARE = 0.6  # of the tensor cores' rate that mma.sync reaches
@@ -254,6 +257,13 @@ def _rings(problem: Problem, rows: int, columns: int, turned: bool) -> Iterator[
     yield from found
 
 
+def read_once(problem: Problem, tile: Tile) -> dict[str, bool]:
+    """The kernel's constants for operands of which no two blocks read the same: they need not stay in the cache."""
+    p = problem.swapped if tile.swapped else problem
+    by_engine = p.bulk and p.batch == 1
+    return {"A_ONCE": by_engine and p.n <= tile.block_n, "B_ONCE": by_engine and p.m <= tile.block_m * tile.cluster}
+
+
 def work(problem: Problem, tile: Tile) -> Work:
     """What a launch of `tile` does, for the model."""
     problem = problem.packed if tile.packed else problem
@@ -278,13 +288,13 @@ def work(problem: Problem, tile: Tile) -> Work:
     reused = _REUSE_CYCLES * max(0.0, ceil(result / panel) - room // panel) if p.bulk and p.bulk_out else 0.0
     real = (min(p.m, tile.block_m) + min(p.n, tile.block_n)) * tile.block_k * unit
     registers = tile.block_m * tile.block_n // (32 * tile.num_warps) + 64
-    again = 0.0
+    blocks = _blocks(p, tile.block_m, tile.block_n, tile.cluster) * p.batch * parts
+    again, uneven = 0.0, 1.0
     if min(p.m, p.n) <= _FEW[-1] and p.bulk:
         again, real = _few_rows(p, tile)
+        uneven = _uneven(blocks, MACHINES[p.target].multiprocessors)
     return Work(
-        blocks=ceil(_blocks(p, tile.block_m, tile.block_n, tile.cluster) * dict(_IN_CLUSTERS).get(tile.cluster, 1.0))
-        * p.batch
-        * parts,
+        blocks=ceil(blocks * dict(_IN_CLUSTERS).get(tile.cluster, 1.0)),
         threads=32 * (tile.num_warps + tile.producers),
         registers=min(registers, 65536 // (32 * (tile.num_warps + tile.producers))),
         shared_bytes=int(tile.stages * staged + min(result, _PANELS * tile.block_m * _ROW_BITS / 8)) + _SLACK,
@@ -293,7 +303,7 @@ def work(problem: Problem, tile: Tile) -> Work:
         scalar_flops=0.0,
         shared_traffic=steps * (staged + read + by_threads) + 2 * result,
         global_traffic=steps * fetched + result,
-        all_bytes=p.batch * ((p.m * p.k + p.n * p.k) * unit + p.m * p.n * out * parts + again),
+        all_bytes=p.batch * ((p.m * p.k + p.n * p.k) * unit + p.m * p.n * out * parts + again) * uneven,
         in_flight=min(tile.stages, steps) * real,
         start_cycles=(_FIRST_BYTES_CYCLES if p.bulk else 0.0) + (_CLUSTER_CYCLES if tile.cluster > 1 else 0.0),
         idle_cycles=_LAST_BYTES_CYCLES + result / 32 + reused + (0.0 if p.bulk else _FIRST_BYTES_CYCLES),
@@ -311,6 +321,12 @@ def _few_rows(p: Problem, tile: Tile) -> tuple[float, float]:
     again = shares[0] * (by_a - 1) * a + shares[1] * (by_b - 1) * b
     streamed = min(p.m, tile.block_m) / by_a if p.m > p.n else min(p.n, tile.block_n) / by_b
     return again, streamed * tile.block_k * p.bits / 8
+
+
+def _uneven(blocks: int, multiprocessors: int) -> float:
+    """How much longer memory takes for blocks that stream from it and leave some of the machine without one."""
+    even = next((n for n in (multiprocessors // 2, multiprocessors) if n >= blocks), blocks)
+    return 1.0 + _UNPAIRED * (even / blocks - 1.0)
 
 
 def ranked(problem: Problem, machine: Machine | None = None) -> list[tuple[Tile, Estimate]]:

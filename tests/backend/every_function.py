@@ -181,7 +181,7 @@ def hopper() -> str:
         "argus::barrier();",
         "if (argus::uniform(t / 32) == 0) {",
         "    argus::mbarrier_expect(smem, 0, 128);",
-        *(f"    argus::tma_load(smem, 1024, 0, map, {corner});" for corner in CORNERS),
+        *(f"    argus::tma_load{way}(smem, 1024, 0, map, {corner});" for way in ("", "_once") for corner in CORNERS),
         *(f"    argus::tma_store(smem, 1024, map, {corner});" for corner in CORNERS),
         *(f"    argus::tma_reduce_{op}<{cpp_type_of(t)}>(smem, 1024, map, {corner});"
           for op, types in UPDATES.items() for t in types for corner in CORNERS),
@@ -297,7 +297,8 @@ def clusters() -> str:
     """What reaches other blocks, which the host has none of: there a cluster is one block."""
     body = [
         "argus::cluster_barrier();",
-        *(f"argus::tma_load_multicast<2>(smem, 1024, 0, map, {corner});" for corner in CORNERS),
+        *(f"argus::tma_load{way}_multicast<2>(smem, 1024, 0, map, {corner});"
+          for way in ("", "_once") for corner in CORNERS),
         "argus::mbarrier_arrive_cluster<2>(smem, 0);",
         "alignas(16) argus::i8 x[16];",
         *(f"argus::load_peer<{n}>(smem, t * 16, 1, x); argus::store_peer<{n}>(smem, t * 16, 1, x);" for n in WIDTHS),

@@ -107,6 +107,11 @@ def test_shared_tiles_have_the_layout_asked_for():
 STAGED = "at = al.stage(a[0:64, 0:32])\nbt = al.stage(b[0:32, 0:32])\nacc = al.zeros((64, 32), al.float32)\n"
 
 
+def test_what_is_read_once_is_said_so():
+    plain, once = statements("at = al.stage(a[0:64, 0:32], once=False)\nbt = al.stage(b[0:64, 0:32], once=True)")
+    assert plain.endswith("shape 64x32") and once.endswith("shape 64x32 once")
+
+
 def test_a_product_updates_its_accumulator_in_place_or_a_copy_of_it():
     assert statements(STAGED + "acc = al.mma(at, bt, acc)")[3:] == [
         "mma acc[c0, c1] += at[c0, c2] * bt[c1, c2] shape 64x32x32"

@@ -111,6 +111,7 @@ TWINS = [
         "t = al.load(x[0:64], mask=al.arange(64))",
         "t = al.load(x[0:64], mask=al.arange(64) < n)",
     ),
+    ("wrong-arguments", "True or False", "t = al.stage(x[0:64], once=n)", "t = al.stage(x[0:64], once=True)"),
     # shapes
     (
         "shape-mismatch",

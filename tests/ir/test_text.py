@@ -55,7 +55,7 @@ def test_reads_back_schedules(schedule: str) -> None:
     assert (f"persistent {schedule}" in text) == (schedule != "cooperative")
 
 
-NAMES = st.sampled_from(["full", "empty", "parity", "signal", "c0", "odd name", "mbarrier", "role"])
+NAMES = st.sampled_from(["full", "empty", "parity", "signal", "once", "c0", "odd name", "mbarrier", "role"])
 NUMBERS = st.integers(0, 1 << 20)
 LEAVES = st.one_of(
     st.builds(Const, st.integers(-8, 64)),
@@ -75,9 +75,17 @@ PLAIN: st.SearchStrategy[Stmt] = st.one_of(
     st.builds(MbarrierArrive, NAMES, EXPRS),
     st.builds(MbarrierWait, NAMES, EXPRS, EXPRS),
     st.builds(
-        lambda index, signal: Copy(Access("at", (index,)), Access("a", (index,)), (4,), None, None, signal=signal),
+        lambda index, signal, once: Copy(
+            Access("at", (index,)), Access("a", (index,)), (4,), None, None, signal=signal, once=once
+        ),
         EXPRS,
         st.none() | st.builds(Signal, NAMES, EXPRS),
+        st.booleans(),
+    ),
+    st.builds(
+        lambda index, once: Stage("at", Access("a", (index,)), (4,), once=once),
+        EXPRS,
+        st.booleans(),
     ),
 )
 BODIES = st.lists(

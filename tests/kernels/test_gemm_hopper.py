@@ -73,7 +73,7 @@ def test_values(case: str, require_tool: Any) -> None:
     scale = (torch.rand(m) + 0.5, torch.rand(n) + 0.5) if "scaled" in more else (None, None)
     request = operands.request(a, b, c, bias, residual, *scale, None)
     passed, constants = operands.arguments(operands.turned(request) if tile.swapped else request, True, torch.ones(1))
-    kernel = lowered(tile, constants, more.get("alignments", {}))
+    kernel = lowered(tile, {**constants, "A_ONCE": tile.swapped}, more.get("alignments", {}))
     assert any(isinstance(s, Roles) for s in kernel.body)
     named = dict(zip((t.name for t in kernel.tensors), map(array, passed), strict=True))
     rows, columns = (n, m) if tile.swapped else (m, n)

@@ -14,7 +14,7 @@ from argus.ir.nodes import Roles
 from argus.ir.types import DTYPES
 from argus.kernels.gemm import gemm
 from argus.kernels.table import TRUSTED, from_json, rounded, shape_class, shipped, tile_for, to_json
-from argus.kernels.tiling import Problem, Tile, ranked, tiles, work
+from argus.kernels.tiling import Problem, Tile, ranked, read_once, tiles, work
 from argus.tuning.model import HOPPER, estimate, occupancy
 from tests.kernels.common import source_of
 
@@ -47,6 +47,23 @@ def test_memory_brings_the_weights_of_few_rows_and_no_two_blocks_read_them(m: in
     whole = [(t.block_n >= m, work(problem, t).all_bytes) for t in tiles(problem) if t.swapped and t.cluster == 1]
     once, again = (next(read for fits, read in whole if fits is wanted) for wanted in (True, False))
     assert again > once + 0.2 * 2 * n * k
+
+
+def test_few_rows_stream_through_all_of_the_machine_or_half_of_each_pair() -> None:
+    """80 blocks of whole sums would be one on each of 52 pairs of multiprocessors, and two on 14."""
+    assert best(12, 5120, 13824).parts(13824) > 1 and best(16, 4096, 14336).part == 0
+    read = [work(replace(LARGE, m=16, n=64 * n), Tile(64, 16, 256, 5, 4, 4, True)).all_bytes / n for n in (66, 80, 132)]
+    assert read[1] > 1.2 * read[0] and abs(read[2] / read[0] - 1) < 0.01
+
+
+def test_operands_that_no_two_blocks_read_need_not_stay_in_the_cache() -> None:
+    few, tile = replace(LARGE, m=16), Tile(64, 16, 256, 5, 4, 4, swapped=True)
+    assert read_once(few, tile) == {"A_ONCE": True, "B_ONCE": False}  # b times a: the weights, and the few rows
+    assert read_once(few, replace(tile, swapped=False)) == {"A_ONCE": False, "B_ONCE": True}
+    assert not any(read_once(few, replace(tile, block_n=8)).values())  # two blocks read the same weights
+    two = Tile(64, 128, 64, 8, 4, 4)
+    assert [read_once(replace(LARGE, m=128), replace(two, cluster=n))["B_ONCE"] for n in (1, 2)] == [False, True]
+    assert not any(read_once(replace(few, batch=2), tile).values()) and not any(read_once(LARGE, two).values())
 
 
 def test_few_tiles_of_long_sums_are_cut_into_parts() -> None:

@@ -100,6 +100,15 @@ def test_the_producer_expects_what_its_copies_bring() -> None:
     assert all(s.instr == "tma.load" for s in walk(producer.body) if isinstance(s, Copy))
 
 
+def test_what_is_read_once_is_so_for_the_copy_engine() -> None:
+    """And the proof has nothing to do with it."""
+    hinted = edited(gemm(), Stage, lambda s: replace(s, once=s.dst == "at"))
+    plain, once = (lower(kernel, "sm_90a") for kernel in (gemm(), hinted))
+    copies = [s for s in walk(roles(once)["producer"].body) if isinstance(s, Copy)]
+    assert {s.src.obj for s in copies if s.once} == {"a"} and {s.src.obj for s in copies if not s.once} == {"b"}
+    assert edited(once, Copy, lambda s: replace(s, once=False)) == plain
+
+
 def test_a_loop_that_does_not_begin_at_zero() -> None:
     kernel = edited(gemm(), For, lambda s: replace(s, start=Const(64)))
     text = print_kernel(lower(kernel, "sm_90a"))

@@ -115,8 +115,15 @@ ARGUS_FN void tma_prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
 }
 
-// LOAD and STORE number the coordinates among the operands of the two, MASK what follows them.
-#define ARGUS_TMA(RANK, PARAMETERS, LOAD, STORE, MASK, ...)                                                          \
+// For what is read once: the first that the L2 cache gives up.
+ARGUS_FN u64 evict_first() {
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+// LOAD and STORE number the coordinates among the operands of the two; NEXT and AFTER are what follows those of loads.
+#define ARGUS_TMA(RANK, PARAMETERS, LOAD, STORE, NEXT, AFTER, ...)                                                   \
     ARGUS_FN void tma_load(shared_t smem, int offset, int barrier, const TensorMap& map, PARAMETERS) {               \
         if (thread_id() % 32 == 0)                                                                                   \
             asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes "   \
@@ -128,8 +135,24 @@ ARGUS_FN void tma_prefetch(const TensorMap& map) {
         constexpr unsigned short all = (1 << CLUSTER) - 1;                                                           \
         if (thread_id() % 32 == 0)                                                                                   \
             asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"    \
-                         ".multicast::cluster [%0], [%1, {" LOAD "}], [%2], " MASK ";"                               \
+                         ".multicast::cluster [%0], [%1, {" LOAD "}], [%2], " NEXT ";"                               \
                          :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__, "h"(all) : "memory");   \
+    }                                                                                                                \
+    ARGUS_FN void tma_load_once(shared_t smem, int offset, int barrier, const TensorMap& map, PARAMETERS) {          \
+        if (thread_id() % 32 == 0)                                                                                   \
+            asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"    \
+                         ".L2::cache_hint [%0], [%1, {" LOAD "}], [%2], " NEXT ";"                                   \
+                         :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__, "l"(evict_first())      \
+                         : "memory");                                                                                \
+    }                                                                                                                \
+    template <int CLUSTER>                                                                                           \
+    ARGUS_FN void tma_load_once_multicast(shared_t smem, int offset, int barrier, const TensorMap& map, PARAMETERS) {\
+        constexpr unsigned short all = (1 << CLUSTER) - 1;                                                           \
+        if (thread_id() % 32 == 0)                                                                                   \
+            asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"    \
+                         ".multicast::cluster.L2::cache_hint [%0], [%1, {" LOAD "}], [%2], " NEXT ", " AFTER ";"     \
+                         :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__, "h"(all),               \
+                            "l"(evict_first()) : "memory");                                                          \
     }                                                                                                                \
     ARGUS_FN void tma_store(shared_t smem, int offset, const TensorMap& map, PARAMETERS) {                           \
         asm volatile("cp.async.bulk.tensor." RANK ".global.shared::cta.tile.bulk_group [%1, {" STORE "}], [%0];"     \
@@ -152,13 +175,14 @@ ARGUS_FN void tma_prefetch(const TensorMap& map) {
     asm volatile("cp.reduce.async.bulk.tensor." RANK ".global.shared::cta." OP ".tile.bulk_group "                   \
                  "[%1, {" STORE "}], [%0];" :: "r"(smem + offset), "l"(&map), __VA_ARGS__ : "memory")
 #define ARGUS_COMMA ,
-ARGUS_TMA("1d", int c0, "%3", "%2", "%4", "r"(c0))
-ARGUS_TMA("2d", int c0 ARGUS_COMMA int c1, "%3, %4", "%2, %3", "%5", "r"(c0), "r"(c1))
-ARGUS_TMA("3d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2, "%3, %4, %5", "%2, %3, %4", "%6", "r"(c0), "r"(c1), "r"(c2))
-ARGUS_TMA("4d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3, "%3, %4, %5, %6", "%2, %3, %4, %5", "%7",
+ARGUS_TMA("1d", int c0, "%3", "%2", "%4", "%5", "r"(c0))
+ARGUS_TMA("2d", int c0 ARGUS_COMMA int c1, "%3, %4", "%2, %3", "%5", "%6", "r"(c0), "r"(c1))
+ARGUS_TMA("3d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2, "%3, %4, %5", "%2, %3, %4", "%6", "%7",
+          "r"(c0), "r"(c1), "r"(c2))
+ARGUS_TMA("4d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3, "%3, %4, %5, %6", "%2, %3, %4, %5", "%7", "%8",
           "r"(c0), "r"(c1), "r"(c2), "r"(c3))
-ARGUS_TMA("5d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3 ARGUS_COMMA int c4,
-          "%3, %4, %5, %6, %7", "%2, %3, %4, %5, %6", "%8", "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4))
+ARGUS_TMA("5d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3 ARGUS_COMMA int c4, "%3, %4, %5, %6, %7", "%2, %3, %4, %5, %6", "%8", "%9",
+          "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4))
 #undef ARGUS_COMMA
 #undef ARGUS_TMA_REDUCE
 #undef ARGUS_TMA

@@ -103,8 +103,9 @@ def emit_bulk_load(stmt: Copy, dst: Shared, writer: Writer) -> None:
         raise problem("not-explicit", f"the bulk copy to `{dst.name}` signals no mbarrier", stmt.span)
     to = box_origin(dst, stmt.dst.index, stmt.shape, writer, stmt.span)
     barrier = _place(stmt.signal.barrier, stmt.signal.index, writer)
-    multicast = f"_multicast<{writer.kernel.cluster}>" if stmt.instr == MULTICAST else ""
-    writer.line(f"argus::tma_load{multicast}(smem, {to}, {barrier}, {_box(stmt, stmt.src, writer)});")
+    way = "_once" if stmt.once else ""
+    way += f"_multicast<{writer.kernel.cluster}>" if stmt.instr == MULTICAST else ""
+    writer.line(f"argus::tma_load{way}(smem, {to}, {barrier}, {_box(stmt, stmt.src, writer)});")
 
 
 def emit_bulk_store(stmt: Copy, src: Shared, writer: Writer) -> None:

@@ -193,6 +193,7 @@ def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[Copy]:
             stage.other,
             instr="tma.load",
             signal=done,
+            once=stage.once,
             span=stage.span,
         )
         part = _share(copy, ring.blocks) if stage.dst in ring.shared else copy
