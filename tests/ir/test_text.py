@@ -25,6 +25,7 @@ from argus.ir.nodes import (
     Role,
     Roles,
     Signal,
+    Stage,
     Stmt,
 )
 from argus.ir.text import parse_kernel, print_kernel
