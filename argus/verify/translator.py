@@ -35,12 +35,17 @@ _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "
 
 def identifier(name: str) -> str:
     """`name` as an isl identifier, another one for another name."""
-    return "p_" + re.sub(r"\W", lambda found: f"_{ord(found.group()):x}_", name)
+    return f"p_{_escaped(name)}"
 
 
 def counter(name: str) -> str:
-    """A loop counter as an isl identifier."""
-    return "i_" + re.sub(r"\W", "_", name)
+    """A loop counter as an isl identifier, another one for another name."""
+    return f"i_{_escaped(name)}"
+
+
+def _escaped(name: str) -> str:
+    """`name` in letters, digits and underscores, and otherwise for another name: other characters by their codes."""
+    return re.sub(r"\W|_(?=[0-9a-f]+_)", lambda found: f"_{ord(found.group()):x}_", name)
 
 
 @dataclass

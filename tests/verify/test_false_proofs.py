@@ -12,6 +12,7 @@ from argus.frontend import Options
 from argus.ir.text import parse_kernel, print_kernel
 from argus.source import SourceFile
 from argus.verify import Report, verify
+from argus.verify.translator import counter, identifier
 
 HEAD = "import argus\nimport argus.language as al\n\n\n@argus.kernel(num_warps=1)\n"
 
@@ -237,6 +238,35 @@ def test_the_elements_of_a_vector_come_from_one_row() -> None:
     one_row = wrong.replace(line, line.replace("t[i_tile[c0], c0]", "t[0, c0]"))
     assert one_row != wrong
     assert verify(parse_kernel(one_row)).verdict is Verdict.PROVED
+
+
+NESTED = """kernel k
+target sm_80
+warps 1 of 32
+tensor x: float32[32] strides [1:int64] align 16
+tensor z: float32[64] strides [1:int64] align 16
+grid [1]
+fragment f: float32 32 layout [32 | t 32@0 | v]
+body {
+  copy f[c0] <- x[c0] shape 32 layout [32 | t 32@0 | v] via ld.global
+  for i.a in 0 .. 2 step 1 {
+    for i_a in 0 .. TRIPS step 1 {
+      copy z[c0 + i.a * 32] <- f[c0] shape 32 layout [32 | t 32@0 | v] via st.global
+    }
+  }
+}
+"""
+
+
+def test_loops_of_similar_names_are_two_loops() -> None:
+    assert verify(parse_kernel(NESTED.replace("TRIPS", "1"))).verdict is Verdict.PROVED
+    twice = verify(parse_kernel(NESTED.replace("TRIPS", "2")))
+    assert {d.code for d in twice.diagnostics} == {"output-written-twice"}
+
+
+def test_names_in_formulas_differ_where_names_do() -> None:
+    names = ("a", "a.b", "a_b", "a_2e_b", "a_5f_2e_b", "a__b", "a._b", "a_.b", "2e", "_2e_", ".", "_", "a b")
+    assert len({identifier(name) for name in names}) == len({counter(name) for name in names}) == len(names)
 
 
 def test_mbarriers_count_as_shared_memory() -> None:
