@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import Elem
@@ -61,7 +61,8 @@ def check(analysis: TagAnalysis) -> list[Finding]:
 def _condition(analysis: TagAnalysis, site: Site, condition: TagEqual | TagTuple) -> Finding | None:
     domain = _domain(analysis, site)
     if _nowhere(analysis, domain):
-        return _vacuous(analysis, site, "its range is empty for every size")
+        nothing = _vacuous(analysis, site, "its range is empty for every size")
+        return replace(nothing, place=None, help="let `where` hold of some element: there is none that it speaks of")
     failures: list[_Failure] = []
     match condition:
         case TagEqual(left=left, right=right):

@@ -14,22 +14,22 @@ from argus.verify.solver import Solver, z3
 
 def launchable(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
     """What every launch keeps: ranges of sizes, alignments, and what the author requires or assumes."""
-    yield from _extents(kernel, solver)
+    yield from _extents(kernel, solver, 0)
     yield from (_says(kernel, p, solver) for p in kernel.preconditions)
 
 
-def _extents(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
+def _extents(kernel: Kernel, solver: Solver, least: int) -> Iterator[z3.BoolRef]:
     for name in kernel.sizes:
         size = solver.integer(Param(name))
-        yield z3.And(size >= 0, size <= MAX_EXTENT)
+        yield z3.And(size >= least, size <= MAX_EXTENT)
     for tensor in kernel.tensors:
         yield from _alignment(tensor, solver)
 
 
 def check(kernel: Kernel, deadline: float) -> list[Finding]:
-    """Preconditions that no launch can meet: whatever was proved would say nothing."""
+    """Preconditions that no launch can meet, of tensors with elements: whatever was proved would say nothing."""
     solver, earlier = Solver(deadline), list[Precondition]()
-    for fact in _extents(kernel, solver):
+    for fact in _extents(kernel, solver, 1):
         solver.assume(fact)
     for precondition in kernel.preconditions:
         solver.assume(_says(kernel, precondition, solver))
@@ -46,10 +46,10 @@ def check(kernel: Kernel, deadline: float) -> list[Finding]:
             "contradictory-requires",
             "launch",
             Verdict.REFUTED,
-            "no launch meets all preconditions, so a proof would say nothing",
+            "no launch with elements meets all preconditions, so a proof would say nothing",
             last.span,
             "what comes before excludes this",
-            "correct or remove one of them; the sizes are at least 0, and tensors aligned to "
+            "correct or remove one of them; sizes of what has elements are at least 1, and tensors aligned to "
             f"{aligned} bytes have rows of whole {aligned} bytes",
             notes,
         )
@@ -58,10 +58,11 @@ def check(kernel: Kernel, deadline: float) -> list[Finding]:
 
 def _says(kernel: Kernel, precondition: Precondition, solver: Solver) -> z3.BoolRef:
     match precondition:
-        case InRange(tensor=name, lo=lo, hi=hi):  # an index tensor with elements has values to hold
+        case InRange(tensor=name, lo=lo):  # an index tensor with elements has values to hold
             tensor = next(t for t in kernel.tensors if t.name == name)
             extents = [solver.integer(e) > 0 for e in tensor.shape]
-            return z3.Implies(z3.And(*extents), solver.integer(lo) < solver.integer(hi))
+            ends = [p.hi for p in kernel.preconditions if isinstance(p, InRange) and p.tensor == name]
+            return z3.Implies(z3.And(*extents), z3.And(*(solver.integer(lo) < solver.integer(hi) for hi in ends)))
         case Requires(cond=cond) | Assume(cond=cond):
             return solver.condition(cond)
 

@@ -151,6 +151,34 @@ def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"]):
         "contradictory-requires",
     ),
     Pair(
+        "an index that has to be in two ranges at a time",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], i: al.Tensor[al.int32, "N"], z: al.Tensor[al.float32, "N"]):
+    al.requires(al.in_range(i, 0, 4))
+    al.requires(al.in_range(i, EDIT, 8))
+    al.requires(N >= 8)
+    o = al.grid(al.cdiv(N, 32)) * 32 + al.arange(32)
+    al.store(z[o], al.load(x[al.load(i[o], mask=o < N)], mask=o < N), mask=o < N)
+""",
+        "3",
+        "4",
+        "contradictory-requires",
+    ),
+    Pair(
+        "an assertion of no element at all",
+        """
+def kernel(x: al.Tensor[al.float32, "32"], y: al.Tensor[al.float32, "32"]):
+    al.tag(x, lambda i: (i,))
+    al.grid(1)
+    t = al.load(x[al.arange(32)])
+    al.assert_tags(lambda i: t[i].i == i, where=lambda i: i > EDIT)
+    al.store(y[al.arange(32)], t)
+""",
+        "30",
+        "31",
+        "vacuous-assertion",
+    ),
+    Pair(
         "a conversion that does more than round",
         """
 def kernel(x: al.Tensor[al.float32, "32"], y: al.Tensor[al.float32, "32"]):
