@@ -290,7 +290,7 @@ def work(problem: Problem, tile: Tile) -> Work:
     registers = tile.block_m * tile.block_n // (32 * tile.num_warps) + 64
     blocks = _blocks(p, tile.block_m, tile.block_n, tile.cluster) * p.batch * parts
     again, uneven = 0.0, 1.0
-    if min(p.m, p.n) <= _FEW[-1] and p.bulk:
+    if 0 < min(p.m, p.n) <= _FEW[-1] and p.bulk:
         again, real = _few_rows(p, tile)
         uneven = _uneven(blocks, MACHINES[p.target].multiprocessors)
     return Work(

@@ -56,6 +56,11 @@ def test_few_rows_stream_through_all_of_the_machine_or_half_of_each_pair() -> No
     assert read[1] > 1.2 * read[0] and abs(read[2] / read[0] - 1) < 0.01
 
 
+@pytest.mark.parametrize(("m", "n", "k"), [(0, 64, 64), (64, 0, 64), (0, 0, 0), (4, 64, 0)])
+def test_products_without_elements_or_terms_have_a_tile(m: int, n: int, k: int) -> None:
+    assert ranked(replace(LARGE, m=m, n=n, k=k))
+
+
 def test_operands_that_no_two_blocks_read_need_not_stay_in_the_cache() -> None:
     few, tile = replace(LARGE, m=16), Tile(64, 16, 256, 5, 4, 4, swapped=True)
     assert read_once(few, tile) == {"A_ONCE": True, "B_ONCE": False}  # b times a: the weights, and the few rows
