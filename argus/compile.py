@@ -139,18 +139,22 @@ def prove(source: SourceFile, name: str, options: Options, *, limit_s: float = L
     return examine(choreograph(elaborate(source, name, options), options.target), limit_s)
 
 
-def compile(source: SourceFile, name: str, options: Options, *, limit_s: float = LIMIT_S) -> Compiled:
-    """Kernel `name`, proved and built for `options.target`. Raises the `ArgusError` that says why not."""
-    with backend.standby(options.target) as compiler:
-        explicit = choreograph(elaborate(source, name, options), options.target)
-        beside = ThreadPoolExecutor(1)
-        try:
-            building = _building(beside, explicit, compiler)
-            report = examine(explicit, limit_s)
-            _insist_on_proof(report)
-            return Compiled(_presented(building.result(), report), report)
-        finally:
-            beside.shutdown(wait=False)
+def compile(
+    source: SourceFile, name: str, options: Options, *, limit_s: float = LIMIT_S, compiler: Compiler | None = None
+) -> Compiled:
+    """Kernel `name`, proved and built for `options.target`, by `compiler` if one is on standby for it.
+
+    Raises the `ArgusError` that says why not.
+    """
+    explicit = choreograph(elaborate(source, name, options), options.target)
+    beside = ThreadPoolExecutor(1)
+    try:
+        building = _building(beside, explicit, compiler)
+        report = examine(explicit, limit_s)
+        _insist_on_proof(report)
+        return Compiled(_presented(building.result(), report), report)
+    finally:
+        beside.shutdown(wait=False)
 
 
 def _building(beside: ThreadPoolExecutor, explicit: ExplicitKernel, compiler: Compiler | None) -> Future[Artifact]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -81,29 +80,22 @@ def test_the_compiler_works_while_the_proof_does(monkeypatch: pytest.MonkeyPatch
     compile.compile(read(EXAMPLES / "vector_add.py"), "vector_add", Options(target="cpu"))
 
 
-def test_what_is_refuted_does_not_wait_for_its_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refuted_does_not_wait_for_its_compiler() -> None:
     """A compiler that would take a minute is ended, and with it the thread that waits for it."""
-    program = [sys.executable, "-c", "import sys, time; sys.stdin.read(); time.sleep(60)"]
-    ended: list[process.Running] = []
+    running = process.start("NVRTC", [sys.executable, "-c", "import sys, time; sys.stdin.read(); time.sleep(60)"])
 
-    @contextmanager
-    def slow(_target: str) -> Iterator[Any]:
-        running = process.start("NVRTC", program)
-        try:
-            yield lambda source, timeout_s: running.finish(source, timeout_s=timeout_s)
-        finally:
-            running.end()
-            ended.append(running)
+    def slow(source: str, timeout_s: float) -> Any:
+        return running.finish(source, timeout_s=timeout_s)
 
-    monkeypatch.setattr(compile.backend, "standby", slow)
-    wrong = read(EXAMPLES / "rejected" / "vector_add.py")
+    wrong, options = read(EXAMPLES / "rejected" / "vector_add.py"), Options(target="sm_90a")
     before = set(threading.enumerate())
     with pytest.raises(VerificationError):
-        compile.compile(wrong, "vector_add_rejected", Options(target="sm_90a"))
+        compile.compile(wrong, "vector_add_rejected", options, compiler=slow)
+    assert running.process.poll() is None
+    running.end()
     for thread in set(threading.enumerate()) - before:
         thread.join(20)
         assert not thread.is_alive()
-    assert [running.process.returncode for running in ended] == [-9]
 
 
 def test_debug_levels_show_more_and_more(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

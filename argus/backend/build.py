@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 from argus.backend import abi
@@ -29,25 +27,13 @@ def build(
     """Emit the explicit `kernel` (or take `source`, its text) and compile it for `target`, a key of `TARGETS`.
 
     `compile=False` stops at the text. `arch` is the machine to compile for if it differs from the target's name
-    (code of sm_80 for a later GPU); `compiler` is one of `standby`, for it. Raises `ArgusError` from the emitter,
+    (code of sm_80 for a later GPU); `compiler` is one on standby for it. Raises `ArgusError` from the emitter,
     `ToolchainError` from the compiler.
     """
     text = emit(kernel) if source is None else source
     binary, resources = _compile(kernel, target, text, arch or target, compiler) if compile else (None, None)
     assumptions = tuple(p.reason for p in kernel.preconditions if isinstance(p, Assume))
     return Artifact(kernel, target, abi.entry(kernel), text, binary, resources, assumptions)
-
-
-@contextmanager
-def standby(target: str) -> Iterator[cuda.Compiler | None]:
-    """A compiler for `target` that makes itself ready for one `build`, where such a start takes time; else None.
-
-    It is ended with the block."""
-    if target not in TARGETS or TARGETS[target].vendor != "nvidia":
-        yield None
-        return
-    with cuda.standby(target) as compiler:
-        yield compiler
 
 
 def _compile(

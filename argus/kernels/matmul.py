@@ -57,12 +57,10 @@ class Matmul:
         given = () if plain else (bias, residual, scale_a, scale_b, out)
         tensors = (a, b) if plain else (a, b, *(x for x in given if x is not None))
         way = (epilogue, out_dtype) if plain else (epilogue, out_dtype, *(x is None for x in given))
-        run, values = self._memory.find(
-            way,
-            tensors,
-            lambda: self._prepare(a, b, bias, residual, epilogue, scale_a, scale_b, out_dtype, out),
+        run, addresses = self._memory.find(
+            way, tensors, self._prepare, a, b, bias, residual, epilogue, scale_a, scale_b, out_dtype, out
         )
-        results = run(*values)
+        results = run(addresses)
         return results if out is None else out
 
     def _prepare(
@@ -158,7 +156,7 @@ def _recipe(
         return Made(len(allocations) - 1)
 
     c = to if isinstance(to, Given) else made(to)
-    given = 2 + sum(isinstance(v, Given) for v in (c, *rest))
+    tensors = 2 + sum(isinstance(v, Given) for v in (c, *rest))
     launches: list[Launch] = []
     at: list[Value] = [Given(0), Given(1)]
     for i, packing in enumerate(packings):
@@ -176,7 +174,7 @@ def _recipe(
         sums_at = made(room_like(parts))
         launches.append(Launch(first, (*at, sums_at, one, one, one, one)))
         launches.append(Launch(sums[0], (sums_at, c, *rest, depth)))
-    return Recipe(given, tuple(allocations), tuple(launches), 0 if isinstance(to, Given) else 1)
+    return Recipe(tensors, tuple(allocations), tuple(launches), 0 if isinstance(to, Given) else 1)
 
 
 def _of_operands(

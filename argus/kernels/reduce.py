@@ -160,10 +160,10 @@ class Reduce:
         Raises LaunchError: "reduction-argument" for another operation, a dimension that x has not, and for the maximum
         of no elements.
         """
-        run, values = self._memory.find((op, dim, keepdim), (x,), lambda: _prepared(x, op, dim, keepdim))
+        run, addresses = self._memory.find((op, dim, keepdim), (x,), _prepared, x, op, dim, keepdim)
         if run is None:
             return _reduced(x, op, dim, keepdim)
-        result: torch.Tensor = run(*values)
+        result: torch.Tensor = run(addresses)
         return result
 
 

@@ -105,9 +105,12 @@ class CachedSource:
         """See `Source`."""
 
         def make() -> Entry:
-            from argus.compile import compile
+            from argus.backend.standby import standby
 
-            return _entry(compile(self.text.file, self.text.name, options))
+            with standby(options.target) as compiler:
+                from argus.compile import compile
+
+                return _entry(compile(self.text.file, self.text.name, options, compiler=compiler))
 
         parts = {**_options(options), "toolchain": _toolchain(options.target)}
         return _executable(self._entry("executable", parts, make), self.text.file)
@@ -158,7 +161,7 @@ def _options(options: Options) -> dict[str, Json]:
     return {
         "target": options.target,
         "constants": constants,
-        "alignment": dict(options.alignment),
+        "alignment": {n: a for n, a in options.alignment.items() if a != options.default_alignment},
         "default_alignment": options.default_alignment,
     }
 

@@ -83,9 +83,7 @@ class JitKernel:
 
         Raises SourceError, VerificationError, ToolchainError.
         """
-        call = Call({}, constexprs, num_warps, False)
-        tensors = self._planner.interface(call, target).tensors
-        return self._planner.executable(call, target, {t.name: (alignment or {}).get(t.name, 16) for t in tensors})
+        return self._planner.executable(Call({}, constexprs, num_warps, False), target, alignment or {})
 
     def as_torch_op(
         self,

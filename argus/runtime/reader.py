@@ -86,8 +86,10 @@ class Memory(Generic[T]):
         self._prepared: dict[Hashable, Prepared[T]] = {}
         self._sites: dict[Hashable, Site[T]] = {}
 
-    def find(self, way: Hashable, tensors: Sequence[Any], prepare: Callable[[], T]) -> tuple[T, tuple[int, ...]]:
-        """What `prepare` made in the first call of this `way` with such tensors, and their addresses.
+    def find(
+        self, way: Hashable, tensors: Sequence[Any], prepare: Callable[..., T], *arguments: Any
+    ) -> tuple[T, tuple[int, ...]]:
+        """What `prepare(*arguments)` made in the first call of this `way` with such tensors, and their addresses.
 
         `way` says how many tensors there are. Raises what `prepare` raises, which of what is no tensor with an address
         says so in words; failing that, what a `Reader` raises.
@@ -103,11 +105,11 @@ class Memory(Generic[T]):
         except (AttributeError, RuntimeError, TypeError) as error:
             unreadable = error
         if unreadable is not None:  # outside of the handler: a later error would show this one as its context
-            prepare()
+            prepare(*arguments)
             raise unreadable
         if key is not None:
             if found is None:
-                found = Prepared(prepare())
+                found = Prepared(prepare(*arguments))
                 if len(self._prepared) >= _MOST:
                     self._prepared.clear()
                 self._prepared[key] = found

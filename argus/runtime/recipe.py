@@ -17,15 +17,22 @@ from argus.runtime.jit_kernel import JitKernel
 from argus.runtime.reader import Memory
 
 Run = Callable[..., Any]
-"""`run(*values)`, of the addresses of a call's tensors, then its numbers: queues the launches, gives the results."""
+"""`run(addresses, numbers)`, of a call's tensors and its numbers: queues the launches, and gives the results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Value number `index` of the call; of an address, `offset` bytes behind it."""
+    """The address of the call's tensor number `index`, or `offset` bytes behind it."""
 
     index: int
     offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Number `index` of the call."""
+
+    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,7 @@ class Made:
     index: int
 
 
-Value = Given | Made | Number
+Value = Given | Told | Made | Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +55,25 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """`launches` in order, on `given` values of the call and on what `allocations` give anew in each call.
+    """`launches` in order, on what calls with `tensors` tensors and `numbers` numbers give, and on what `allocations`
+    make anew in each call.
 
     The results are the first `returned` of these: one tensor, else a tuple. The others go back to
     PyTorch's allocator, which gives them to work that is queued later on the stream.
     """
 
-    given: int
+    tensors: int
     allocations: tuple[Callable[[], Any], ...]
     launches: tuple[Launch, ...]
     returned: int
+    numbers: int = 0
 
     def runner(self) -> Run:
         """What carries it out."""
         constants: list[Number] = []
         launches = tuple(", ".join(_text(v, constants) for v in launch.values) for launch in self.launches)
-        make = _generated(self.given, len(self.allocations), launches, len(constants), self.returned)
+        given = (self.tensors, self.numbers)
+        make = _generated(given, len(self.allocations), launches, len(constants), self.returned)
         return make([launch.plan.run for launch in self.launches], self.allocations, constants)
 
 
@@ -122,11 +132,11 @@ class Function:
         `numbers` are those of the launch; if there are none, the work's are, which then follow from the rest.
         Raises what `work` raises, and what a kernel's call raises.
         """
-        kind = (len(numbers), way)
-        run, values = self._memory.find(kind, tensors, lambda: self._prepared(tensors, numbers, way))
+        kind = (len(numbers), way) if numbers else way
+        run, addresses = self._memory.find(kind, tensors, self._prepared, tensors, numbers, way)
         if run is None:
             return self._anew(tensors, numbers, way)
-        return run(*values, *numbers)
+        return run(addresses, numbers)
 
     def _prepared(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Run | None:
         """None where tensors have to be copied first, and where nothing is launched."""
@@ -138,10 +148,9 @@ class Function:
         plan = work.kernel.prepare(*work.read, *work.written, *work.numbers, **work.constants)
         addresses: list[Value] = [Given(i) for i in range(len(tensors))]
         addresses += [Made(i) for i in range(len(work.written))]
-        last = tuple(Given(len(tensors) + i) for i in range(len(numbers))) if numbers else work.numbers
-        given = len(tensors) + len(numbers)
-        allocations = tuple(map(room_like, work.results))
-        return Recipe(given, allocations, (Launch(plan, (*addresses, *last)),), len(allocations)).runner()
+        last = tuple(Told(i) for i in range(len(numbers))) if numbers else work.numbers
+        allocations, launch = tuple(map(room_like, work.results)), Launch(plan, (*addresses, *last))
+        return Recipe(len(tensors), allocations, (launch,), len(allocations), len(numbers)).runner()
 
     def _anew(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Any:
         work = self._work(tensors, numbers, *way)
@@ -162,6 +171,8 @@ def _text(value: Value, constants: list[Number]) -> str:
         case Given(index=index, offset=offset):
             constants.append(offset)
             return f"p{index} + c{len(constants) - 1}"
+        case Told(index=index):
+            return f"n{index}"
         case Made(index=index):
             return f"q{index}"
         case _:
@@ -173,7 +184,7 @@ _Make = Callable[[Sequence[Run], Sequence[Callable[[], Any]], Sequence[Number]],
 
 
 @lru_cache(maxsize=256)
-def _generated(given: int, made: int, launches: tuple[str, ...], constants: int, returned: int) -> _Make:
+def _generated(given: tuple[int, int], made: int, launches: tuple[str, ...], constants: int, returned: int) -> _Make:
     """`make(runs, allocations, constants)` gives the runner of recipes of this form."""
 
     def names(prefix: str, count: int) -> str:
@@ -185,7 +196,9 @@ def _generated(given: int, made: int, launches: tuple[str, ...], constants: int,
         f"    [{names('run', len(launches))}] = runs",
         f"    [{names('make', made)}] = allocations",
         f"    [{names('c', constants)}] = constants",
-        f"    def run({names('p', given)}):",
+        "    def run(addresses, numbers=()):",
+        f"        [{names('p', given[0])}] = addresses",
+        f"        [{names('n', given[1])}] = numbers",
         *(line for i in range(made) for line in (f"        t{i} = make{i}()", f"        q{i} = t{i}.data_ptr()")),
         *(f"        run{i}(({values},))" for i, values in enumerate(launches)),
         f"        return {'t0' if returned == 1 else f'({results})'}",

@@ -52,7 +52,7 @@ class HandMade:
             pytest.skip("needs a C compiler")
         subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
         params = tuple(
-            replace(p, alignment=options.alignment[p.name]) if isinstance(p, TensorParam) else p
+            replace(p, alignment=options.alignment.get(p.name, 16)) if isinstance(p, TensorParam) else p
             for p in self.signature.params
         )
         threads = 32 * (options.num_warps or 4)
@@ -233,7 +233,9 @@ def test_build_proves_and_compiles_without_a_launch(kernel: JitKernel, source: H
     assert built.signature.num_threads == 256
     (options,) = source.built
     assert (options.target, options.constexprs) == ("sm_90a", {"BLOCK": 32})
-    assert options.alignment == {"a": 8, "b": 16, "c": 16}
+    assert options.alignment == {"a": 8} and options.default_alignment == 16
+    assert kernel.build("sm_90a", alignment={"c": 16, "a": 8}, num_warps=8, BLOCK=32) is built
+    assert kernel.build("sm_90a", alignment={"a": 4}, num_warps=8, BLOCK=32) is not built
 
 
 def test_tensors_without_memory_are_refused(kernel: JitKernel) -> None:

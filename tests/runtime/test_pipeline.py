@@ -4,12 +4,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import argus.backend.standby
 import argus.compile
 from argus.backend.cache import DiskCache
 from argus.diagnostic import LaunchError, SourceError, VerificationError
@@ -81,6 +83,27 @@ def test_a_proof_is_made_once(folder: Path, proofs: list[str], tmp_path: Path) -
     check_scale(kernel("scale", tmp_path, SourceFile(TEXT.path, TEXT.text.replace("FACTOR = 3", "FACTOR = 3.0"))))
     check_scale(kernel("scale", tmp_path, SourceFile("moved.py", TEXT.text)))
     assert proofs == ["scale", "scale"]
+
+
+def test_a_compiler_stands_by_for_what_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there before the kernel is read, and ended with the build, proved or refuted."""
+    seen: list[str] = []
+
+    @contextmanager
+    def noted(target: str) -> Iterator[None]:
+        seen.append(target)
+        try:
+            yield None
+        finally:
+            seen.append("ended")
+
+    monkeypatch.setattr(argus.backend.standby, "standby", noted)
+    for _ in range(2):
+        kernel("scale", tmp_path).build("cpu")
+        assert seen == ["cpu", "ended"]
+    with pytest.raises(VerificationError):
+        kernel("unmasked", tmp_path).build("cpu")
+    assert seen == ["cpu", "ended"] * 2
 
 
 def test_a_changed_constant_of_the_module_is_another_kernel(folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from argus.diagnostic import Diagnostic, LaunchError
-from argus.runtime.recipe import Function, Given, Launch, Made, Recipe, Results, Work, room, room_like
+from argus.runtime.recipe import Function, Given, Launch, Made, Recipe, Results, Told, Work, room, room_like
 
 torch = pytest.importorskip("torch")
 
@@ -61,16 +61,17 @@ def addresses(*tensors: Any) -> tuple[int, ...]:
 def test_a_runner_passes_what_was_given_and_what_was_made() -> None:
     first, second = Recorder(), Recorder()
     recipe = Recipe(
-        3,
+        2,
         (room_like(torch.zeros(2, 3)), room_like(torch.zeros(5, dtype=torch.int32))),
         (
             Launch(first, (Given(0), Given(1, 64), Made(1), 7, 1.5)),  # type: ignore[arg-type]
-            Launch(second, (Made(1), Made(0), Given(0, 8), Given(2), 9)),  # type: ignore[arg-type]
+            Launch(second, (Made(1), Made(0), Given(0, 8), Told(0), 9)),  # type: ignore[arg-type]
         ),
+        1,
         1,
     )
     run = recipe.runner()
-    results = [run(1000, 2000, 0.25) for _ in range(2)]
+    results = [run((1000, 2000), (0.25,)) for _ in range(2)]
     for result, one, two in zip(results, first.ran, second.ran, strict=True):
         assert (result.shape, result.dtype) == ((2, 3), torch.float32)
         assert one == (1000, 2064, two[0], 7, 1.5)
@@ -104,7 +105,7 @@ def test_rooms_without_a_device_are_for_the_only_device(
 @pytest.mark.parametrize("returned", [0, 1, 2])
 def test_results_are_the_first_that_were_made(returned: int) -> None:
     rooms = tuple(room_like(torch.zeros(n)) for n in (1, 2, 3))
-    result = Recipe(0, rooms, (), returned).runner()()
+    result = Recipe(0, rooms, (), returned).runner()(())
     assert result.shape == (1,) if returned == 1 else tuple(map(len, result)) == (1, 2, 3)[:returned]
 
 
