@@ -304,7 +304,7 @@ def work(problem: Problem, tile: Tile) -> Work:
         shared_traffic=steps * (staged + read + by_threads) + 2 * result,
         global_traffic=steps * fetched + result,
         all_bytes=p.batch * ((p.m * p.k + p.n * p.k) * unit + p.m * p.n * out * parts + again) * uneven,
-        in_flight=min(tile.stages, steps) * real,
+        in_flight=min(tile.stages, max(steps, 1)) * real,
         start_cycles=(_FIRST_BYTES_CYCLES if p.bulk else 0.0) + (_CLUSTER_CYCLES if tile.cluster > 1 else 0.0),
         idle_cycles=_LAST_BYTES_CYCLES + result / 32 + reused + (0.0 if p.bulk else _FIRST_BYTES_CYCLES),
     )
