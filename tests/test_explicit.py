@@ -79,6 +79,7 @@ POLICIES: dict[str, tuple[tuple[str, str], str, int | None, dict[str, object], s
     "counted loads": (("examples/gemm.py", "gemm"), "gfx942", None, {}, "s_waitcnt"),
     "persistent, cooperative": (GEMM, "sm_90a", 8, WIDE, "tma.store"),
     "clusters": (GEMM, "sm_90a", 8, WIDE | {"CLUSTER": 2}, "tma.load.multicast"),
+    "clusters of two by two": (GEMM, "sm_90a", 8, WIDE | {"CLUSTER": 4, "ACROSS": 2}, "among 2 by 2 among 2 by 1"),
     "parts of the depth": (GEMM, "sm_90a", 8, WIDE | {"C": "Z M N", "OUT": float32, "DEPTH": 192}, "192"),
     "ping-pong": (("examples/gemm_pingpong.py", "gemm_pingpong"), "sm_90a", 4, {}, "programs turn 1 of 2"),
     "attention": (ATTENTION, "sm_90a", 8, {"BLOCK_M": 128, "BLOCK_N": 128}, "wgmma"),

@@ -12,6 +12,8 @@ from argus.ir.nodes import Access, Accumulate, Copy, Kernel, Programs, Scalar, T
 from argus.ir.types import DType, int32, int64, uint8
 from argus.ir.visit import walk
 
+_UNSWIZZLED = 16  # bytes of a row
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -28,7 +30,8 @@ class TensorMap:
     """What the launcher encodes for the copy engine (CUDA driver API, cuTensorMapEncodeTiled).
 
     `box` is the copied box in elements, in the tensor's own order of dimensions, the last of stride 1; zeros are
-    filled in outside. `swizzle_bytes` are those of a row of the box: 128, or 64 or 32 of one that is stored.
+    filled in outside. `swizzle_bytes` are those of a row of the box: 128, or 64 or 32 of one that is stored; 0 for
+    one of 16 bytes, of which there is no swizzle.
     """
 
     name: str
@@ -51,7 +54,8 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
             outside = stmt.src if isinstance(stmt, Copy) and stmt.instr in BULK_LOADS else stmt.dst
             key = (outside.obj, box(outside, stmt.shape))
             row = key[1][-1] * kernel.object(outside.obj).dtype.bytes
-            found.setdefault(key, TensorMap(f"{outside.obj}_map{len(found)}", *key, row))
+            swizzle = row if row > _UNSWIZZLED else 0
+            found.setdefault(key, TensorMap(f"{outside.obj}_map{len(found)}", *key, swizzle))
     return tuple(found.values())
 
 

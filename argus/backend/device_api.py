@@ -222,8 +222,11 @@ _HOPPER = (
        "threads, and to the copy engine", "", _NVIDIA),
     _f("mbarrier_arrive", "", "void", _SHARED, "one lane arrives, after all lanes of the warp reached this", "",
        _NVIDIA, True),
-    _f("mbarrier_arrive_cluster", "int CLUSTER", "void", _SHARED,
-       "`mbarrier_arrive` on those at this place in all blocks of the cluster", "", ("cuda",), True),
+    _f("blocks_among", "int COUNT, int STRIDE", "unsigned", "",
+       "the COUNT blocks of the cluster whose numbers are this one's but for the digit number / STRIDE % COUNT: a bit "
+       "each", "", ("cuda",)),
+    _f("mbarrier_arrive_cluster", "int CLUSTER", "void", f"{_SHARED}, unsigned to = (1u << CLUSTER) - 1",
+       "`mbarrier_arrive` on those at this place in all blocks of the cluster, or in those `to`", "", ("cuda",), True),
     _f("cluster_barrier", "", "void", "", "all threads of the cluster meet; orders shared accesses", "", ("cuda",)),
     _f("load_peer", "int N, class T", "void", f"{_SHARED}, int block, T* dst",
        "dst[0..N) from smem + offset of block `block` of the cluster", "ld.shared.cluster", ("cuda",)),
@@ -239,12 +242,14 @@ _HOPPER = (
     _f("tma_load", "", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
        "one lane of the warp starts copying the map's box from corner `at`, innermost coordinate first, to smem + "
        "offset; its bytes count on the mbarrier at smem + barrier when they are there", "tma.load", _NVIDIA, True),
-    _f("tma_load_multicast", "int CLUSTER", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
-       "`tma_load` to this place in all blocks of the cluster, each of which counts the bytes", "tma.load.multicast",
-       ("cuda",), True),
+    _f("tma_load_multicast", "int COUNT, int STRIDE = 0", "void",
+       f"{_SHARED}, int barrier, const TensorMap& map, int... at",
+       "`tma_load` to this place in all COUNT blocks of the cluster, or in `blocks_among<COUNT, STRIDE>()`; each "
+       "counts the bytes", "tma.load.multicast", ("cuda",), True),
     _f("tma_load_once", "", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
        "`tma_load` of what nothing else reads soon: it leaves the L2 cache first; a hint", "tma.load", _NVIDIA, True),
-    _f("tma_load_once_multicast", "int CLUSTER", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
+    _f("tma_load_once_multicast", "int COUNT, int STRIDE = 0", "void",
+       f"{_SHARED}, int barrier, const TensorMap& map, int... at",
        "the same of `tma_load_multicast`", "tma.load.multicast", ("cuda",), True),
     _f("tma_store", "", "void", f"{_SHARED}, const TensorMap& map, int... at",
        "starts copying from smem + offset to the map's box from corner `at`, innermost coordinate first; part of the "

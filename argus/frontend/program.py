@@ -16,7 +16,7 @@ from argus.frontend.values import (
     describe,
     shape_text,
 )
-from argus.ir.cluster import MAX_CLUSTER
+from argus.ir.cluster import MAX_CLUSTER, clusters
 from argus.ir.expr import Const, Expr, Op, Param, ProgramId, Thread, op, walk
 from argus.ir.instruction.tiled import tiled_mma as spread
 from argus.ir.nodes import Assume, CommitGroup, InRange, Requires, WaitGroup
@@ -101,7 +101,7 @@ def _cluster(call: CallSite) -> int:
 
 def _in_clusters(extent: Expr, cluster: int) -> Expr:
     """`extent` rounded up to a multiple of `cluster`."""
-    if cluster == 1:
+    if clusters(extent, cluster) is not None:
         return extent
     return op("mul", op("floordiv", op("add", extent, Const(cluster - 1)), Const(cluster)), Const(cluster))
 

@@ -12,6 +12,7 @@ single block with the warps, shared tiles, registers and mbarriers of all of its
     }                                         }
                                               role load.1 {  bt.0[64 + c0] <~ b[...] signal full.0  ...
 
+A multicast `among` some blocks of a cluster (of 2 x 2, those that multiply the same rows) becomes copies to those.
 "scope cluster" is left on arrivals that reach another block's mbarrier: see `MbarrierArrive`.
 
 Without roles, each block is a role of its own. A tile of a peer (`Access.block`) is then just a tile, and a barrier of
@@ -31,6 +32,7 @@ until all of the cluster are done, so that nobody reaches for the memory of a bl
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count as count_from
 
@@ -38,6 +40,7 @@ from argus.ir.expr import Const, Expr, Op, ProgramId, op, rewrite
 from argus.ir.instruction import BARRIERS, INSTRUCTIONS
 from argus.ir.nodes import (
     Access,
+    Among,
     Barrier,
     BarrierArrive,
     BarrierSync,
@@ -84,6 +87,66 @@ def peer(block: Expr, rank: int, cluster: int) -> int | None:
 
     found = rewrite(block, change)
     return int(found.value) if isinstance(found, Const) else None
+
+
+def of_block(rank: int, cluster: int) -> Callable[[Expr], Expr | None]:
+    """The rule that writes what a program of block `rank` computes by the number of its cluster, `ProgramId(0)`."""
+    mine = op("add", op("mul", ProgramId(0), Const(cluster)), Const(rank))
+
+    def change(expr: Expr) -> Expr | None:
+        match expr:
+            case ProgramId(axis=0):
+                return mine
+            case Op(op="mod", args=(program, Const(value=count))) if program == mine and count == cluster:
+                return Const(rank)
+            case Op(op="floordiv", args=(program, Const(value=count))) if program == mine and count == cluster:
+                return ProgramId(0)
+            case Op(op="add" | "sub" | "mul" | "floordiv" | "mod" as name, args=args) if all(
+                isinstance(a, Const) for a in args
+            ):
+                return op(name, *args)
+            case Op(op="add", args=(x, y)) if Const(0, expr.dtype) in (x, y):
+                return op("add", x, y)
+            case _:
+                return None
+
+    return change
+
+
+def members(among: Among, rank: int) -> tuple[int, ...]:
+    """The blocks that `among` means to block `rank`, itself one of them."""
+    first = rank - rank // among.stride % among.count * among.stride
+    return tuple(first + number * among.stride for number in range(among.count))
+
+
+def reached(groups: Sequence[Among], rank: int, cluster: int) -> tuple[int, ...]:
+    """The blocks that are in one of the `groups` of block `rank`; all of the cluster if there are no groups."""
+    if not groups:
+        return tuple(range(cluster))
+    return tuple(sorted({block for among in groups for block in members(among, rank)}))
+
+
+def number_among(among: Among, cluster: int) -> Expr:
+    """The own block's number among those, from 0 on."""
+    rank = rank_in_cluster(cluster)
+    digit = op("floordiv", rank, Const(among.stride))
+    return digit if among.count * among.stride == cluster else op("mod", digit, Const(among.count))
+
+
+def that_share(exprs: Sequence[Expr], cluster: int) -> Among | None:
+    """The largest group of blocks of a cluster for each of which all of `exprs` are the same; None: no two blocks."""
+    seen = [tuple(rewrite(e, of_block(rank, cluster)) for e in exprs) for rank in range(cluster)]
+    sizes = [n for n in range(cluster, 1, -1) if cluster % n == 0]
+    found = (
+        Among(count, stride)
+        for count in sizes
+        for stride in range(1, cluster // count + 1)
+        if cluster // count % stride == 0
+    )
+    alike = (
+        among for among in found if all(len({seen[r] for r in members(among, rank)}) == 1 for rank in range(cluster))
+    )
+    return next(alike, None)
 
 
 def reaches_peers(kernel: Kernel) -> bool:
@@ -221,20 +284,21 @@ class _Block:
         )
 
     def _statement(self, stmt: Stmt) -> tuple[Stmt, ...]:
-        stmt = map_exprs(map_accesses(stmt, self._access), self._expr)
+        stmt = map_exprs(map_accesses(stmt, self._access), of_block(self._rank, self._count))
         match stmt:
             case Barrier(scope="cluster"):
                 return (BarrierSync(next(self._met), self._threads, stmt.span),)
             case Copy(instr=str(name)) if INSTRUCTIONS[name].peer:
                 return (replace(stmt, instr=name.removesuffix(".cluster")),)
-            case Copy(instr=instr, signal=Signal(barrier, index)) if instr == MULTICAST:
-                return tuple(self._arriving_at(stmt, Signal(_name(barrier, r), index), r) for r in range(self._count))
+            case Copy(instr=instr, signal=Signal(barrier, index), among=among) if instr == MULTICAST:
+                to = reached(() if among is None else (among,), self._rank, self._count)
+                return tuple(self._arriving_at(stmt, Signal(_name(barrier, r), index), r) for r in to)
             case Copy(signal=Signal(barrier, index)):
                 return (replace(stmt, signal=Signal(self._own_name(barrier), index)),)
-            case MbarrierArrive(barrier=barrier, scope="cluster"):
+            case MbarrierArrive(barrier=barrier, scope="cluster", among=groups):
                 return tuple(
-                    replace(stmt, barrier=_name(barrier, r), scope="block" if r == self._rank else "cluster")
-                    for r in range(self._count)
+                    replace(stmt, barrier=_name(barrier, r), scope="block" if r == self._rank else "cluster", among=())
+                    for r in reached(groups, self._rank, self._count)
                 )
             case (
                 MbarrierArrive(barrier=barrier)
@@ -253,7 +317,7 @@ class _Block:
     def _arriving_at(self, stmt: Copy, signal: Signal, rank: int) -> Copy:
         """The share of a multicast that arrives in one block."""
         tile = stmt.dst.obj.removesuffix(_name("", self._rank))
-        return replace(stmt, dst=Access(_name(tile, rank), stmt.dst.index), signal=signal, instr="tma.load")
+        return replace(stmt, dst=Access(_name(tile, rank), stmt.dst.index), signal=signal, instr="tma.load", among=None)
 
     def _own_name(self, name: str) -> str:
         return _name(name, self._rank)
@@ -264,20 +328,3 @@ class _Block:
         block = self._rank if access.block is None else peer(access.block, self._rank, self._count)
         assert block is not None
         return Access(_name(access.obj, block), access.index)
-
-    def _expr(self, expr: Expr) -> Expr | None:
-        """`expr` for the program of this block: number `rank` of the cluster's."""
-        mine = op("add", op("mul", ProgramId(0), Const(self._count)), Const(self._rank))
-        match expr:
-            case ProgramId(axis=0):
-                return mine
-            case Op(op="mod", args=(program, Const(value=count))) if program == mine and count == self._count:
-                return Const(self._rank)
-            case Op(op="floordiv", args=(program, Const(value=count))) if program == mine and count == self._count:
-                return ProgramId(0)
-            case Op(op="add" | "sub" | "mul" as name, args=args) if all(isinstance(a, Const) for a in args):
-                return op(name, *args)
-            case Op(op="add", args=(x, y)) if Const(0, expr.dtype) in (x, y):
-                return op("add", x, y)
-            case _:
-                return None

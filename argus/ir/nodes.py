@@ -20,6 +20,7 @@ from typing import Union
 from argus.diagnostic import Diagnostic
 from argus.ir.expr import Const, Expr
 from argus.ir.ordering import (
+    Among,
     Asynchronous,
     Barrier,
     BarrierArrive,
@@ -64,7 +65,7 @@ from argus.layout import AnyLayout, FragmentLayout
 from argus.source import Span, span_field
 
 __all__ = [
-    "Access", "Accumulate", "AssertTags", "Assume", "Asynchronous", "Barrier", "BarrierArrive", "BarrierSync",
+    "Access", "Accumulate", "Among", "AssertTags", "Assume", "Asynchronous", "Barrier", "BarrierArrive", "BarrierSync",
     "BulkCommit", "BulkWait", "CommitGroup", "Copy", "Counter", "DataValue", "For", "Fragment", "If", "InRange",
     "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect", "MbarrierFence", "MbarrierInit", "MbarrierWait",
     "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once", "Precondition", "Programs", "ProxyFence",
@@ -181,10 +182,10 @@ class Copy:
     "tma.load" is issued by one thread of the executing role for the whole box: no `layout`; `signal` is set; every
     source index is its value at the origin plus the `Coord` of its dimension, or one place for the whole box; `mask` is
     exactly "inside the tensor" and `other` 0, which is what the copy engine does at the edges; all of the box's bytes
-    are counted. "tma.load.multicast" brings the box to this place in every block of the cluster, and its bytes count on
-    the `signal` of each. `once` is a hint to both, which changes no value and no order: nothing else reads the elements
-    soon, so they are the first to leave the L2 cache. "tma.store" is the same the other way round, without `signal` and
-    `other`: thread 0 of the role issues it, and it is complete as `BulkWait` says.
+    are counted. "tma.load.multicast" brings the box to this place in every block of the cluster, or of those `among`
+    it, and its bytes count on the `signal` of each. `once` is a hint to both, which changes no value and no order:
+    nothing else reads the elements soon, so they are the first to leave the L2 cache. "tma.store" is the same the other
+    way round, without `signal` and `other`: thread 0 of the role issues it, and it is complete as `BulkWait` says.
     """
 
     dst: Access
@@ -197,6 +198,7 @@ class Copy:
     vector: int = 1
     signal: Signal | None = None
     once: bool = False
+    among: Among | None = None
     span: Span = span_field()
 
 

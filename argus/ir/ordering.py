@@ -154,16 +154,28 @@ class MbarrierExpect:
 
 
 @dataclass(frozen=True, slots=True)
+class Among:
+    """The `count` blocks of a cluster whose numbers are that of the own block but for the digit `number // stride %
+    count`: in a cluster of 4 those of the same half (count 2, stride 1), or of the same place in the halves (stride 2).
+    """
+
+    count: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
 class MbarrierArrive:
     """One lane of each warp of the role arrives on `barrier[index]`, after all lanes of the warp reached this.
 
-    `scope` "block": on the block's own; "cluster": on that of every block of the cluster. To other blocks that tells
-    that phases and asynchronous accesses are over; it makes no ordinary access visible there.
+    `scope` "block": on the block's own; "cluster": on that of every block of the cluster, or, once each, of those that
+    are in one of the groups `among`. To other blocks that tells that phases and asynchronous accesses are over; it
+    makes no ordinary access visible there.
     """
 
     barrier: str
     index: Expr
     scope: str = "block"
+    among: tuple[Among, ...] = ()
     span: Span = span_field()
 
 

@@ -17,6 +17,7 @@ from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Para
 from argus.ir.nodes import (
     Access,
     Accumulate,
+    Among,
     AssertTags,
     Assume,
     Barrier,
@@ -309,7 +310,9 @@ def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
             dst, src, vector = _access(kids[0], scope), _access(kids[2], scope), options.get("vector")
             width = 1 if vector is None else _int(vector)
             signal = Signal(*_place(options["signal"], scope)) if "signal" in options else None
-            return Copy(dst, src, _shape(kids[3]), mask, other, layout, text("via"), width, signal, "once" in options)
+            among = next(iter(_groups(kids)), None)
+            once = "once" in options
+            return Copy(dst, src, _shape(kids[3]), mask, other, layout, text("via"), width, signal, once, among)
         case "map":
             dst, value = _access(kids[0], scope), _expr(kids[1], scope)
             return Map(dst, value, _shape(kids[2]), layout, text("scope"))
@@ -401,13 +404,18 @@ def _wave_step(kind: str, kids: list[Node]) -> Stmt:
             return SchedGroup(mask, size, sync)
 
 
+def _groups(kids: list[Node]) -> tuple[Among, ...]:
+    groups = (k.children for k in kids if isinstance(k, Tree) and k.data == "among")
+    return tuple(Among(_int(count), _int(stride)) for count, stride in groups)
+
+
 def _mbarrier_step(kind: str, kids: list[Node], where: str | None, scope: Scope) -> Stmt:
     barrier, index = _place(kids[0], scope)
     match kind:
         case "mbarrier_expect":
             return MbarrierExpect(barrier, index, _int(kids[1]))
         case "mbarrier_arrive":
-            return MbarrierArrive(barrier, index, where or "block")
+            return MbarrierArrive(barrier, index, where or "block", _groups(kids))
         case _:
             return MbarrierWait(barrier, index, _expr(kids[1], scope))
 

@@ -21,6 +21,7 @@ from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Para
 from argus.ir.nodes import (
     Access,
     Accumulate,
+    Among,
     AssertTags,
     Assume,
     Barrier,
@@ -368,9 +369,10 @@ def _tail(stmt: Copy | Map | Accumulate) -> str:
 
 def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
     match stmt:
-        case Copy(dst=dst, src=src, shape=shape, mask=mask, other=other, signal=signal):
+        case Copy(dst=dst, src=src, shape=shape, mask=mask, other=other, signal=signal, among=among):
             head = f"copy {_access(dst, scope)} <- {_access(src, scope)} shape {print_shape(shape)}"
-            return [head + _mask(mask, scope) + _other(other) + _tail(stmt) + _signal(signal, scope) + _once(stmt)]
+            to = _once(stmt) + ("" if among is None else _among(among))
+            return [head + _mask(mask, scope) + _other(other) + _tail(stmt) + _signal(signal, scope) + to]
         case Map(dst=dst, value=value, shape=shape):
             head = f"map {_access(dst, scope)} = {print_expr(value, scope)} shape {print_shape(shape)}"
             return [head + _tail(stmt)]
@@ -419,8 +421,9 @@ def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
             return ["mbarrier_fence"]
         case MbarrierExpect(barrier=name, index=index, bytes=count):
             return [f"mbarrier_expect {_place(name, index, scope)} bytes {count}"]
-        case MbarrierArrive(barrier=name, index=index, scope=where):
-            return [f"mbarrier_arrive {_place(name, index, scope)}{'' if where == 'block' else f' scope {where}'}"]
+        case MbarrierArrive(barrier=name, index=index, scope=where, among=groups):
+            to = ("" if where == "block" else f" scope {where}") + "".join(map(_among, groups))
+            return [f"mbarrier_arrive {_place(name, index, scope)}{to}"]
         case MbarrierWait(barrier=name, index=index, parity=parity):
             return [f"mbarrier_wait {_place(name, index, scope)} parity {print_expr(parity, scope)}"]
         case Roles(roles=roles):
@@ -471,6 +474,10 @@ def _place(barrier: str, index: Expr, scope: Scope) -> str:
 
 def _once(stmt: Copy | Stage) -> str:
     return " once" if stmt.once else ""
+
+
+def _among(among: Among) -> str:
+    return f" among {among.count} by {among.stride}"
 
 
 def _signal(signal: Signal | None, scope: Scope) -> str:

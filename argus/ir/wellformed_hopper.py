@@ -13,6 +13,7 @@ from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import (
     Access,
     Accumulate,
+    Among,
     AssertTags,
     Barrier,
     BarrierArrive,
@@ -47,8 +48,8 @@ Problem = tuple[str, Span]
 
 ROW_BYTES = 128
 """Bytes of a row of a tile that bulk copies fill and asynchronous products read: the width of the swizzle."""
-NARROW_ROWS = (64, 32)
-"""Bytes of other rows that bulk copies store, in the swizzles of 64 and 32 bytes."""
+NARROW_ROWS = (64, 32, 16)
+"""Bytes of other rows that bulk copies store, in the swizzles of 64 and 32 bytes, and in none."""
 SWIZZLE_ATOM = 1024
 """Bytes after which the 128-byte swizzle repeats: 8 rows. Tiles begin at multiples of it."""
 MAX_BOX = 256
@@ -136,6 +137,8 @@ def cluster_problems(kernel: Kernel) -> Iterator[Problem]:
     for stmt in walk_statements(kernel.body):
         for access in peers_of(stmt):
             yield from _peer_problems(kernel, access, stmt.span)
+        if isinstance(stmt, Copy) and stmt.among is not None:
+            yield from _group_problems(stmt, stmt.among, count)
     for stmt in walk_statements(kernel.body) if count == 1 else ():
         if isinstance(stmt, MbarrierArrive) and stmt.scope != "block":
             yield "an arrival reaches the blocks of a cluster, and the kernel has none", stmt.span
@@ -143,6 +146,15 @@ def cluster_problems(kernel: Kernel) -> Iterator[Problem]:
             yield "a barrier joins the blocks of a cluster, and the kernel has none", stmt.span
         if isinstance(stmt, Copy) and stmt.instr == MULTICAST:
             yield f"{MULTICAST} reaches the blocks of a cluster, and the kernel has none", stmt.span
+
+
+def _group_problems(stmt: Copy, among: Among, cluster: int) -> Iterator[Problem]:
+    """Blocks of which some are among others are all of the cluster, in groups of the same size."""
+    if stmt.instr != MULTICAST:
+        yield f"a copy {stmt.instr} reaches one block, not {among.count}", stmt.span
+    if among.count < 2 or among.stride < 1 or cluster % (among.count * among.stride):
+        what = f"{among.count} blocks, {among.stride} apart"
+        yield f"a cluster of {cluster} is not made of groups of {what}", stmt.span
 
 
 def _peer_problems(kernel: Kernel, access: Access, span: Span) -> Iterator[Problem]:

@@ -72,6 +72,13 @@ def finished(
     return x
 
 
+@argus.func
+def in_clusters(M, N, BLOCK_M, BLOCK_N, CLUSTER, ACROSS):
+    """The extents of the grid: clusters of CLUSTER tiles, ACROSS of them side by side, are all along the first axis."""
+    rows = al.cdiv(M, BLOCK_M) if ACROSS == 1 else al.cdiv(M, BLOCK_M * (CLUSTER // ACROSS)) * CLUSTER
+    return rows, al.cdiv(N, BLOCK_N * ACROSS)
+
+
 @argus.kernel(num_warps=8)
 def gemm(
     a: al.Tensor[IN, "A", "A_STRIDES"],
@@ -107,6 +114,8 @@ def gemm(
     CLUSTER: al.constexpr = 1,
     A_ONCE: al.constexpr = False,
     B_ONCE: al.constexpr = False,
+    ACROSS: al.constexpr = 1,
+    SCHEDULE: al.constexpr = "rows",
 ):
     assert DEPTH == 0 or (len(A) == 3 and len(B) == 3 and len(C) == 5), "parts are those of one product"
     a, b = in_order(a, A, ("M K", "Z M K")), in_order(b, B, ("N K", "Z N K"))
@@ -119,13 +128,18 @@ def gemm(
         first = z * DEPTH
         last = al.minimum(first + DEPTH, K)
     elif len(c.shape) == 3:
-        rows, columns = al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N)
-        pid_m, pid_n, z = al.grid(rows, columns, c.shape[0], cluster=CLUSTER, persistent=PRODUCERS > 0, schedule="rows")
+        rows, columns = in_clusters(M, N, BLOCK_M, BLOCK_N, CLUSTER, ACROSS)
+        pid_m, pid_n, z = al.grid(
+            rows, columns, c.shape[0], cluster=CLUSTER, persistent=PRODUCERS > 0, schedule=SCHEDULE
+        )
         first, last = 0, K
     else:
-        rows, columns = al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N)
-        pid_m, pid_n = al.grid(rows, columns, group=GROUP, cluster=CLUSTER, persistent=PRODUCERS > 0, schedule="rows")
+        rows, columns = in_clusters(M, N, BLOCK_M, BLOCK_N, CLUSTER, ACROSS)
+        pid_m, pid_n = al.grid(rows, columns, group=GROUP, cluster=CLUSTER, persistent=PRODUCERS > 0, schedule=SCHEDULE)
         z, first, last = 0, 0, K
+    if ACROSS > 1:
+        high, rank = CLUSTER // ACROSS, al.cluster_rank()
+        pid_m, pid_n = pid_m // CLUSTER * high + rank % high, pid_n * ACROSS + rank // high
     if len(a.shape) == 3:
         al.tag(a, lambda z, m, k: (z, m, k))
     else:

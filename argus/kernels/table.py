@@ -66,5 +66,6 @@ def _tile(entry: Any) -> Tile:
     names = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "STAGES", "num_warps", "PRODUCERS")
     rows, columns, depth, stages, warps, producers = (int(entry[name]) for name in names)
     part, cluster = int(entry.get("DEPTH", 0)), int(entry.get("CLUSTER", 1))
-    swapped, packed = bool(entry["swapped"]), bool(entry.get("packed", False))
-    return Tile(rows, columns, depth, stages, warps, producers, swapped, part, cluster, packed)
+    swapped, packed, across = bool(entry["swapped"]), bool(entry.get("packed", False)), int(entry.get("ACROSS", 1))
+    schedule = str(entry.get("SCHEDULE", "rows"))
+    return Tile(rows, columns, depth, stages, warps, producers, swapped, part, cluster, packed, across, schedule)

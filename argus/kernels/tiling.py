@@ -10,7 +10,7 @@ what decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
@@ -26,7 +26,11 @@ _SLACK = 1024  # bytes of shared memory: mbarriers and alignment
 _FIRST_BYTES_CYCLES = 600.0  # until the first tile is there
 _LAST_BYTES_CYCLES = 2100.0  # from the last product to the end, besides the bytes of the result
 _STEP_CYCLES = 64.0  # of one step of the depth at least: waits, barriers, issue
-_COPY_CYCLES = 3100.0  # from the order of a tile to its arrival: the stages ahead are multiplied meanwhile
+_APART = ((64, 1.10), (128, 1.16))
+"""Rows of each of several warpgroups that read tiles at times of their own, and the time that shared memory takes for
+it, of that for a group that has the tile for itself."""
+_COPY_CYCLES = 2200.0  # from the order of a tile to its arrival, besides its bytes: the stages ahead are multiplied
+_FROM_MEMORY_CYCLES = 3100.0  # the same of few rows, for which memory brings what is multiplied
 _REUSE_CYCLES = 600.0  # until a panel of the result has been stored and can be filled again
 _COMBINE_S = 2.0e-6  # of adding up parts, besides their bytes
 _COMBINED_SHARE = 0.13  # of the L2 cache's rate that this reaches
@@ -102,8 +106,10 @@ class Problem:
 class Tile:
     """How a product is cut up. `swapped`: b times a, so that `block_m` counts columns of the result. `part`: how many
     terms of the sum a block adds up, the results of which a second kernel adds up; 0: all of them, and no such kernel.
-    `cluster`: blocks of so many neighbours along m bring the tiles of b, which they share, for one another. `packed`:
-    the operands are copied first, into rows that the copy engine takes.
+    `cluster`: so many blocks bring tiles for one another, `across` of them side by side along n, the others along m:
+    neighbours along m share a tile of b, those along n one of a. `packed`: the operands are copied first, into rows
+    that the copy engine takes. `schedule`: warpgroups have "rows" of the tile each, or two groups of `num_warps` take
+    turns at whole tiles ("pingpong").
     """
 
     block_m: int
@@ -116,40 +122,64 @@ class Tile:
     part: int = 0
     cluster: int = 1
     packed: bool = False
+    across: int = 1
+    schedule: str = "rows"
 
     def parts(self, k: int) -> int:
         """Into how many parts a sum of `k` terms is cut; 0 if it is not."""
         return max(ceil(k / self.part), 1) if self.part else 0
 
     @property
-    def constants(self) -> dict[str, int]:
+    def groups(self) -> int:
+        """How many groups of `num_warps` multiply."""
+        return 2 if self.schedule == _IN_TURNS else 1
+
+    @property
+    def constants(self) -> dict[str, int | str]:
         """The kernel's constexpr parameters, `num_warps` among them."""
         return {"BLOCK_M": self.block_m, "BLOCK_N": self.block_n, "BLOCK_K": self.block_k, "STAGES": self.stages,
                 "PRODUCERS": self.producers, "DEPTH": self.part, "CLUSTER": self.cluster,
-                "num_warps": self.num_warps}  # fmt: skip
+                "ACROSS": self.across, "SCHEDULE": self.schedule, "num_warps": self.num_warps}  # fmt: skip
 
     def __str__(self) -> str:
         more = (" swapped" if self.swapped else "") + (f", parts of {self.part}" if self.part else "")
-        more += (f", clusters of {self.cluster}" if self.cluster > 1 else "") + (", packed" if self.packed else "")
+        more += f", clusters of {self.cluster}" if self.cluster > 1 else ""
+        more += (f", {self.across} across" if self.across > 1 else "") + (", packed" if self.packed else "")
+        more += ", in turns" if self.schedule == _IN_TURNS else ""
         return f"{self.block_m}x{self.block_n}x{self.block_k}, {self.stages} stages, {self.num_warps} warps{more}"
 
 
-_BULK = (
-    *((128, columns, 8) for columns in (*range(256, 80, -16), 64)),
-    *((64, columns, 4) for columns in (256, 224, 192, 160, 128, 96, 64)),
+_ROWS, _IN_TURNS = "rows", "pingpong"  # schedules
+_Shape = tuple[int, int, int, str]
+"""Rows, columns, warps of a group, schedule."""
+_BULK: tuple[_Shape, ...] = (
+    *((128, columns, 8, _ROWS) for columns in (*range(256, 80, -16), 64)),
+    *((64, columns, 4, _ROWS) for columns in (256, 224, 192, 160, 128, 96, 64)),
 )
-"""Any multiple of 16 columns: the fewer of the last round of blocks are idle, the better."""
-_LOADED = ((128, 192, 8), (128, 128, 8), (64, 128, 4), (64, 64, 4))  # wider ones leave threads that load few registers
+_WIDE: tuple[_Shape, ...] = (
+    *((128, columns, 8, _ROWS) for columns in range(248, 80, -16)),
+    *((128, columns, 4, _IN_TURNS) for columns in range(192, 56, -8)),
+    *((256, columns, 8, _ROWS) for columns in range(192, 120, -8)),
+)
+"""Of many rows and columns, besides: the fewer of the last round of blocks are idle, the better."""
+_LOADED: tuple[_Shape, ...] = ((128, 192, 8, _ROWS), (128, 128, 8, _ROWS), (64, 128, 4, _ROWS), (64, 64, 4, _ROWS))
+"""Wider ones leave threads that load few registers."""
 _PARTED_ROUNDS = 2  # of blocks over multiprocessors, at most, if sums are cut into parts
 _CACHED_BYTES = 131072  # of stages, if threads load them: the rest is the L1 cache's, for words that two vectors share
-_IN_CLUSTERS = ((2, 1.0), (4, 1.1))
-"""Blocks of a cluster, and the room that one takes: they start together on one part of the machine, which clusters of
-four do not fill."""
+_FOUR_TAKE = (11, 10)
+"""The room of so many blocks for so many: those of a cluster start together on one part of the machine, which clusters
+of four do not fill (120 blocks at a time on 132 multiprocessors)."""
+_SHAPES = ((2, 1), (2, 2), (4, 1), (4, 2))
+"""Blocks of a cluster, and how many of those are side by side."""
 _SECTOR = 32  # bytes
 _HALF_A_TILE = 32  # rows
+_LEAST_ROWS = 64  # of a tile
+_WARPGROUP = 4  # warps
 _ATOM_ROWS = 8  # rows of b that the blocks of a cluster share out
 _FEW = (8, 16, 32, 64, 128)
-_PLAIN = ((128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4), (32, 32, 1))
+_PLAIN: tuple[_Shape, ...] = tuple(
+    (*shape, _ROWS) for shape in ((128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4), (32, 32, 1))
+)
 
 
 def tiles(problem: Problem) -> Iterator[Tile]:
@@ -171,29 +201,38 @@ def _tiles(problem: Problem) -> Iterator[Tile]:
 
 
 def _turned_tiles(problem: Problem, turned: bool) -> Iterator[Tile]:
-    for rows, columns, warps in _shapes(problem.swapped if turned else problem, turned):
-        blocks = _blocks(problem.swapped if turned else problem, rows, columns)
-        for depth, stages in _rings(problem, rows, columns, turned):
-            for cluster in _clusters(problem.swapped if turned else problem, rows, columns):
-                yield Tile(rows, columns, depth, stages, warps, _producers(problem), turned, cluster=cluster)
+    seen = problem.swapped if turned else problem
+    for rows, columns, warps, schedule in _shapes(seen, turned):
+        tile = Tile(rows, columns, 0, 0, warps, _producers(problem), turned, schedule=schedule)
+        for depth, stages in _rings(problem, tile):
+            for cluster, across in _clusters(seen, tile):
+                yield replace(tile, block_k=depth, stages=stages, cluster=cluster, across=across)
+        few = turned and seen.n <= _FEW[-1]
+        in_parts = problem.batch == 1 and (few or not turned) and (rows, columns, warps, schedule) not in _WIDE
         parted = replace(problem, out_bits=32)
-        for depth, stages in _rings(parted, rows, columns, turned) if problem.batch == 1 else ():
+        blocks = _blocks(seen, tile)
+        for depth, stages in _rings(parted, tile) if in_parts else ():
             for part in _parts(problem, blocks, depth):
-                yield Tile(rows, columns, depth, stages, warps, _producers(problem), turned, part)
+                yield replace(tile, block_k=depth, stages=stages, part=part)
 
 
-def _clusters(problem: Problem, rows: int, columns: int) -> tuple[int, ...]:
-    """How many blocks may share what the copy engine brings: four only where sectors are split, and a row is dear."""
-    possible = problem.bulk and not problem.loaded
+def _clusters(problem: Problem, tile: Tile) -> Iterator[tuple[int, int]]:
+    """How many blocks may share what the copy engine brings, and how many of those side by side: more than two, or
+    side by side, only where sectors are split, and a row is dear."""
+    yield 1, 1
     split = min(problem.a_line, problem.b_line) < _SECTOR
-    return (1, *(
-        count for count, _ in _IN_CLUSTERS
-        if possible and problem.m > rows * count // 2 and columns % (_ATOM_ROWS * count) == 0 and (count == 2 or split)
-    ))  # fmt: skip
+    many = min(problem.m, problem.n) > _FEW[-1]
+    shapes = [(n, across) for n, across in _SHAPES if (n == 2 or tile.groups == 1) and (many or across == 1)]
+    for count, across in shapes if problem.bulk and not problem.loaded else ():
+        high = count // across
+        filled = problem.m > tile.block_m * high // 2 and problem.n > tile.block_n * across // 2
+        if filled and tile.block_n >= _ATOM_ROWS * high and (split or (count, across) == (2, 1)):
+            yield count, across
 
 
-def _blocks(problem: Problem, rows: int, columns: int, cluster: int = 1) -> int:
-    return ceil(problem.m / (rows * cluster)) * cluster * ceil(problem.n / columns)
+def _blocks(problem: Problem, tile: Tile) -> int:
+    high, across = tile.cluster // tile.across, tile.across
+    return ceil(problem.m / (tile.block_m * high)) * high * ceil(problem.n / (tile.block_n * across)) * across
 
 
 def _parts(problem: Problem, blocks: int, depth: int) -> Iterator[int]:
@@ -216,30 +255,43 @@ def _producers(problem: Problem) -> int:
     return 0 if not problem.bulk else 8 if problem.loaded else 4
 
 
-def _shapes(problem: Problem, turned: bool) -> Iterator[tuple[int, int, int]]:
-    """Rows, columns and warps of tiles; swapped ones only where the other way round most rows would be padding."""
-    heights = ((64, 4),) if problem.loaded else ((64, 4), (128, 8))
-    few = [(rows, n, warps) for n in _FEW if n < 2 * max(problem.n, 5) for rows, warps in heights]
-    wide = _LOADED if problem.loaded else _BULK
-    for rows, columns, warps in few if turned and problem.bulk else _PLAIN if not problem.bulk else wide:
+def _shapes(problem: Problem, turned: bool) -> Iterator[_Shape]:
+    """Those of tiles; small swapped ones only where the other way round most rows would be padding."""
+    for rows, columns, warps, schedule in _any_shape(problem, turned):
         panels = (problem.a_rows or rows % 64 == 0) and (problem.b_rows or columns % 64 == 0)
-        fits = problem.n <= _FEW[-1] or not turned
         held = rows * columns // (32 * warps) * (1.5 if problem.residual else 1)
-        if fits and held <= 192 and (panels or not problem.bulk):
-            yield rows, columns, warps
+        if held <= 192 and (panels or not problem.bulk):
+            yield rows, columns, warps, schedule
 
 
-def _rings(problem: Problem, rows: int, columns: int, turned: bool) -> Iterator[tuple[int, int]]:
+def _any_shape(problem: Problem, turned: bool) -> Sequence[_Shape]:
+    few = problem.n <= _FEW[-1]
+    if not problem.bulk:
+        return _PLAIN if few or not turned else ()
+    if problem.loaded and not turned:
+        return _LOADED
+    heights = ((64, 4),) if problem.loaded else ((64, 4), (128, 8))
+    if turned and few:
+        return [(rows, n, warps, _ROWS) for n in _FEW if n < 2 * max(problem.n, 5) for rows, warps in heights]
+    many = min(problem.m, problem.n) > _FEW[-1] and not problem.loaded
+    if turned:
+        return [shape for shape in (*_BULK, *_WIDE) if shape[0] > _LEAST_ROWS] if many else ()
+    return (*_BULK, *_WIDE) if many else _BULK
+
+
+def _rings(problem: Problem, tile: Tile) -> Iterator[tuple[int, int]]:
     """Depths and numbers of stages: as many as shared memory holds beside what the result needs there.
 
     That is the whole tile, to bring it into order; or, where the copy engine stores it, two panels at least, of which
-    one is filled while the other is stored.
+    one is filled while the other is stored. Groups that take turns have theirs each, of one panel and the columns that
+    are no whole one at least: one is stored while the other multiplies.
     """
-    machine = MACHINES[problem.target]
-    whole = rows * columns * problem.out_bits // 8
-    panels = min(whole, _PANELS * rows * _ROW_BITS // 8) if problem.bulk_out and not turned else whole
+    machine, rows, columns = MACHINES[problem.target], tile.block_m, tile.block_n
+    row = columns * problem.out_bits // 8
+    least = min(row, _PANELS * LINE) if tile.groups == 1 else min(row, LINE + row % LINE)
+    by_engine = problem.bulk_out and not tile.swapped
     found: dict[tuple[int, int], None] = {}
-    for result in (panels, whole):
+    for result in (tile.groups * rows * (least if by_engine else row), tile.groups * rows * row):
         free = machine.block_shared_limit - _SLACK - result
         if not problem.bulk:
             depth, most = min(_ROW_BITS // problem.bits // 2, 32), _MOST_STAGES
@@ -261,7 +313,8 @@ def read_once(problem: Problem, tile: Tile) -> dict[str, bool]:
     """The kernel's constants for operands of which no two blocks read the same: they need not stay in the cache."""
     p = problem.swapped if tile.swapped else problem
     by_engine = p.bulk and p.batch == 1
-    return {"A_ONCE": by_engine and p.n <= tile.block_n, "B_ONCE": by_engine and p.m <= tile.block_m * tile.cluster}
+    wide, high = tile.block_n * tile.across, tile.block_m * tile.cluster // tile.across
+    return {"A_ONCE": by_engine and p.n <= wide, "B_ONCE": by_engine and p.m <= high}
 
 
 def work(problem: Problem, tile: Tile) -> Work:
@@ -273,7 +326,10 @@ def work(problem: Problem, tile: Tile) -> Work:
     steps = ceil(min(terms, p.k) / tile.block_k)
     staged = (tile.block_m + tile.block_n) * tile.block_k * unit
     a_lines, b_lines = (dict(_STRADDLING).get(line, 1.0) for line in (p.a_line, p.b_line))
-    fetched = (tile.block_m * a_lines + tile.block_n * b_lines / tile.cluster) * tile.block_k * unit
+    high = tile.cluster // tile.across
+    share = tile.block_n // (_ATOM_ROWS * high) * _ATOM_ROWS
+    own_a, own_b = tile.block_m / tile.across, tile.block_n - share * (high - 1)
+    fetched = (own_a * a_lines + own_b * b_lines) * tile.block_k * unit
     groups = tile.block_m // 64 if p.bulk else ceil(tile.num_warps / 2)
     read = (tile.block_m + groups * tile.block_n) * tile.block_k * unit
     # With one operand for four warps, three quarters of the time of both for eight.
@@ -282,31 +338,42 @@ def work(problem: Problem, tile: Tile) -> Work:
     result = tile.block_m * tile.block_n * out
     flops = 2.0 * prod((tile.block_m, tile.block_n, tile.block_k))
     rate = MACHINES[p.target].matrix_rate(p.bits)
-    waiting = max(0.0, _COPY_CYCLES - (tile.stages - 1) * flops / rate) / tile.stages
+    few = 0 < min(p.m, p.n) <= _FEW[-1]
+    arriving = _FROM_MEMORY_CYCLES if few else _COPY_CYCLES + fetched / MACHINES[p.target].cache_bytes
+    waiting = max(0.0, arriving - (tile.stages - 1) * flops / rate) / tile.stages
     panel = tile.block_m * _ROW_BITS / 8
     room = MACHINES[p.target].block_shared_limit - _SLACK - tile.stages * staged
     reused = _REUSE_CYCLES * max(0.0, ceil(result / panel) - room // panel) if p.bulk and p.bulk_out else 0.0
     real = (min(p.m, tile.block_m) + min(p.n, tile.block_n)) * tile.block_k * unit
     registers = tile.block_m * tile.block_n // (32 * tile.num_warps) + 64
-    blocks = _blocks(p, tile.block_m, tile.block_n, tile.cluster) * p.batch * parts
+    threads = 32 * (tile.groups * tile.num_warps + tile.producers)
+    row = tile.block_n * out
+    least = tile.block_m * (min(row, _PANELS * LINE) if tile.groups == 1 else 2 * min(row, LINE + row % LINE))
+    end = _LAST_BYTES_CYCLES + result / 32 + reused + (0.0 if p.bulk else _FIRST_BYTES_CYCLES)
+    hidden = tile.groups > 1
+    several = p.bulk and tile.num_warps > _WARPGROUP
+    apart = dict(_APART).get(tile.block_m * _WARPGROUP // tile.num_warps, 1.0) if several else 1.0
+    blocks = _blocks(p, tile) * p.batch * parts
     again, uneven = 0.0, 1.0
-    if 0 < min(p.m, p.n) <= _FEW[-1] and p.bulk:
+    if few and p.bulk:
         again, real = _few_rows(p, tile)
         uneven = _uneven(blocks, MACHINES[p.target].multiprocessors)
     return Work(
-        blocks=ceil(blocks * dict(_IN_CLUSTERS).get(tile.cluster, 1.0)),
-        threads=32 * (tile.num_warps + tile.producers),
-        registers=min(registers, 65536 // (32 * (tile.num_warps + tile.producers))),
-        shared_bytes=int(tile.stages * staged + min(result, _PANELS * tile.block_m * _ROW_BITS / 8)) + _SLACK,
+        blocks=_rooms(tile, blocks),
+        threads=threads,
+        registers=min(registers, 65536 // threads),
+        shared_bytes=int(tile.stages * staged + least) + _SLACK,
         matrix_flops=steps * (max(flops, _STEP_CYCLES * rate) + waiting * rate) / (1.0 if p.bulk else _SYNC_SHARE),
         matrix_bits=p.bits,
         scalar_flops=0.0,
-        shared_traffic=steps * (staged + read + by_threads) + 2 * result,
+        shared_traffic=steps * (staged + read + by_threads) * apart + 2 * result,
         global_traffic=steps * fetched + result,
         all_bytes=p.batch * ((p.m * p.k + p.n * p.k) * unit + p.m * p.n * out * parts + again) * uneven,
         in_flight=min(tile.stages, max(steps, 1)) * real,
-        start_cycles=(_FIRST_BYTES_CYCLES if p.bulk else 0.0) + (_CLUSTER_CYCLES if tile.cluster > 1 else 0.0),
-        idle_cycles=_LAST_BYTES_CYCLES + result / 32 + reused + (0.0 if p.bulk else _FIRST_BYTES_CYCLES),
+        start_cycles=(_FIRST_BYTES_CYCLES if p.bulk else 0.0)
+        + (_CLUSTER_CYCLES if tile.cluster > 1 else 0.0)
+        + (end if hidden else 0.0),
+        idle_cycles=0.0 if hidden else end,
     )
 
 
@@ -316,7 +383,8 @@ def _few_rows(p: Problem, tile: Tile) -> tuple[float, float]:
     Memory brings the larger operand. The few rows are in the cache.
     """
     a, b = (rows * p.k * p.bits / 8 for rows in (p.m, p.n))
-    by_a, by_b = ceil(p.n / tile.block_n), ceil(ceil(p.m / tile.block_m) / tile.cluster)
+    high = tile.cluster // tile.across
+    by_a, by_b = ceil(ceil(p.n / tile.block_n) / tile.across), ceil(ceil(p.m / tile.block_m) / high)
     shares = (_STREAMED_AGAIN, _AGAIN) if p.m > p.n else (_AGAIN, _STREAMED_AGAIN)
     again = shares[0] * (by_a - 1) * a + shares[1] * (by_b - 1) * b
     streamed = min(p.m, tile.block_m) / by_a if p.m > p.n else min(p.n, tile.block_n) / by_b
@@ -327,6 +395,12 @@ def _uneven(blocks: int, multiprocessors: int) -> float:
     """How much longer memory takes for blocks that stream from it and leave some of the machine without one."""
     even = next((n for n in (multiprocessors // 2, multiprocessors) if n >= blocks), blocks)
     return 1.0 + _UNPAIRED * (even / blocks - 1.0)
+
+
+def _rooms(tile: Tile, blocks: int) -> int:
+    """The multiprocessors that so many blocks take, one after the other."""
+    taken, of = _FOUR_TAKE
+    return -(-blocks * taken // of) if tile.cluster == 4 else blocks
 
 
 def ranked(problem: Problem, machine: Machine | None = None) -> list[tuple[Tile, Estimate]]:

@@ -175,7 +175,9 @@ def _wait_counts(stmt: WaitCounts) -> Iterator[Edit]:
 def _copy(stmt: Copy) -> Iterator[Edit]:
     yield "drop a copy", Kind.STATEMENT, ()
     if stmt.instr == MULTICAST:
-        yield "copy to this block alone", Kind.SCOPE, (replace(stmt, instr="tma.load"),)
+        yield "copy to this block alone", Kind.SCOPE, (replace(stmt, instr="tma.load", among=None),)
+    if stmt.among is not None:
+        yield "copy to the whole cluster", Kind.SCOPE, (replace(stmt, among=None),)
     yield from _indices("source", stmt.src.index, lambda index: replace(stmt, src=replace(stmt.src, index=index)))
     yield from _indices("target", stmt.dst.index, lambda index: replace(stmt, dst=replace(stmt.dst, index=index)))
     for number in (0, 1):

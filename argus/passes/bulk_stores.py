@@ -56,7 +56,7 @@ from argus.passes.roles import Pass, by_role
 
 _ATOM_ROWS = SWIZZLE_ATOM // ROW_BYTES
 _MOST_PANELS = 8
-_NARROWEST = 32  # bytes of a panel's rows: of the narrowest swizzle
+_NARROWEST = 16  # bytes of a panel's rows: what the copy engine stores at least
 
 
 def store_in_bulk(kernel: Kernel) -> Kernel:
@@ -255,7 +255,7 @@ def _moved(plan: _Plan, panel: _Panel, here: Access) -> tuple[Copy, Stmt]:
 
 
 def _tile(fresh: Fresh, plan: _Plan, name: str, count: int, width: int) -> str:
-    """Panels one after the other, 16 bytes XORed with the row (CU_TENSOR_MAP_SWIZZLE_128B, 64B, 32B)."""
+    """Panels one after the other, 16 bytes XORed with the row (CU_TENSOR_MAP_SWIZZLE_128B, 64B, 32B, NONE)."""
     rows, unit = plan.stmt.shape[0], plan.source.dtype.bytes
     bits, chunk = (width * unit // 16).bit_length() - 1, (16 // unit).bit_length() - 1
     layout = SwizzledLayout(Swizzle(bits, chunk, 3), 0, Layout((count, rows, width), (rows * width, width, 1)))

@@ -297,9 +297,10 @@ def clusters() -> str:
     """What reaches other blocks, which the host has none of: there a cluster is one block."""
     body = [
         "argus::cluster_barrier();",
-        *(f"argus::tma_load{way}_multicast<2>(smem, 1024, 0, map, {corner});"
-          for way in ("", "_once") for corner in CORNERS),
+        *(f"argus::tma_load{way}_multicast<{among}>(smem, 1024, 0, map, {corner});"
+          for way in ("", "_once") for among in ("2", "2, 2") for corner in CORNERS),
         "argus::mbarrier_arrive_cluster<2>(smem, 0);",
+        "argus::mbarrier_arrive_cluster<4>(smem, 0, argus::blocks_among<2, 1>() | argus::blocks_among<2, 2>());",
         "alignas(16) argus::i8 x[16];",
         *(f"argus::load_peer<{n}>(smem, t * 16, 1, x); argus::store_peer<{n}>(smem, t * 16, 1, x);" for n in WIDTHS),
     ]

@@ -78,10 +78,16 @@ def test_few_tiles_of_long_sums_are_cut_into_parts() -> None:
     assert best(4096, 4096, 4096).part == 0 == best(512, 512, 512).part
 
 
+def gained(k: int, **rest: object) -> float:
+    """The time without clusters over that with them."""
+    found = ranked(replace(LARGE, m=1000, n=3000, k=k, **rest))  # type: ignore[arg-type]
+    return next(e.seconds for t, e in found if t.cluster == 1) / found[0][1].seconds
+
+
 def test_rows_that_straddle_cache_lines_are_brought_by_clusters() -> None:
     straddling = {"a_line": 16, "b_line": 16}
-    assert best(1000, 3000, 5000, **straddling).cluster > 1 == best(1000, 3000, 5000).cluster
-    assert best(1000, 3000, 5024, a_line=64, b_line=64).cluster == 1  # whole sectors are not split
+    assert best(1000, 3000, 5000, **straddling).cluster > 1
+    assert gained(k=5000, **straddling) > 1.2 > 1.06 > gained(k=5024, a_line=64, b_line=64) >= gained(k=5000)
     assert best(64, 3000, 5000, **straddling).cluster == 1  # there is nobody to share with
     assert all(t.cluster == 1 for t in tiles(replace(LARGE, loaded=1, **straddling)))  # type: ignore[arg-type]
     slow, quick = (next(t for t in tiles(LARGE) if t.cluster == n) for n in (1, 2))
@@ -94,15 +100,42 @@ def test_rows_that_straddle_cache_lines_are_brought_by_clusters() -> None:
 def test_four_blocks_share_where_sectors_are_split_and_fill_less_of_the_machine() -> None:
     split = replace(LARGE, m=1000, n=3072, a_line=16, b_line=16)
     four = [t for t in tiles(split) if t.cluster == 4]
-    assert four and all(t.block_n % 32 == 0 for t in four)
+    assert {t.across for t in four} == {1, 2} and all(t.groups == 1 for t in four)
     assert not any(t.cluster == 4 for t in tiles(replace(split, a_line=32, b_line=64)))
-    tile = next(t for t in four if (t.block_m, t.block_n) == (128, 192))
+    tile = next(t for t in four if (t.block_m, t.block_n, t.across) == (128, 192, 1))
     assert work(split, replace(tile, cluster=2)).blocks == 128 <= HOPPER.multiprocessors < work(split, tile).blocks
 
 
 def test_columns_are_as_many_as_divide_the_work_evenly() -> None:
-    assert (best(640, 7936, 4672).block_n, best(384, 4096, 4096).block_n) == (160, 96)
+    assert (best(640, 7936, 4672).block_n, best(1088, 1152, 2880).block_n) == (160, 80)
     assert all(t.block_n % 64 == 0 for t in tiles(replace(LARGE, b_rows=False)) if not t.swapped)
+
+
+def test_groups_that_take_turns_have_tiles_of_their_own() -> None:
+    turns = [t for t in tiles(LARGE) if t.groups == 2]
+    assert turns and all((t.block_m, t.num_warps, t.part) == (128, 4, 0) and t.cluster <= 2 for t in turns)
+    assert work(LARGE, turns[0]).threads == 12 * 32 and turns[0].constants["SCHEDULE"] == "pingpong"
+    few = replace(LARGE, m=128)
+    assert not any(t.groups == 2 for problem in (few, replace(LARGE, loaded=1)) for t in tiles(problem))
+    assert from_json(to_json({"a": turns[0]}))["a"] == turns[0]
+
+
+def test_operands_change_places_where_that_divides_the_work_more_evenly() -> None:
+    tile = best(5952, 384, 7744)
+    assert tile.swapped and -(-384 // tile.block_m) * -(-5952 // tile.block_n) <= HOPPER.multiprocessors
+
+
+def test_sides_of_a_cluster_share_what_they_read() -> None:
+    split = replace(LARGE, a_line=16, b_line=16)
+    one, high, square = (
+        next(t for t in tiles(split) if (t.cluster, t.across, t.block_n) == (*shape, 256))
+        for shape in ((1, 1), (4, 1), (4, 2))
+    )
+    rows = [work(split, t).global_traffic for t in (one, high, square)]
+    assert rows[0] > rows[1] == rows[2]  # 128 + 256 rows, 128 + 64, 64 + 128
+    uneven = replace(high, block_n=200)
+    assert work(split, uneven).global_traffic > work(split, replace(high, block_n=192)).global_traffic
+    assert work(replace(split, m=300, n=300), square).blocks == -(-(2 * 2) * 2 * 11 // 10)
 
 
 def test_operands_that_threads_load_have_tiles_that_leave_them_registers() -> None:

@@ -109,8 +109,11 @@ def test_work_on_single_rows_is_shared_out(work: str) -> None:
 
 
 def test_one_remark_tells_of_all_roles() -> None:
-    """Rows of 40 elements of a result are no panels."""
-    kernel = lowered(BLOCK_N=40)
+    """A result that is stored transposed has its rows along the columns of the tensor."""
+    whole = STORE + "m0 : m0 + BLOCK_M, n0 : n0 + BLOCK_N], acc"
+    across = "    c = al.trans(c)\n" + STORE + "n0 : n0 + BLOCK_N, m0 : m0 + BLOCK_M], al.trans(acc)"
+    assert whole in TEXT
+    kernel = lowered("".join(line for line in TEXT.replace(whole, across).splitlines(True) if "al.spec" not in line))
     assert [r.name for r in roles(kernel).roles] == ["producer", "compute", "compute1"]
     assert len(kernel.remarks) == 1 and "stored by the threads" in kernel.remarks[0].message
 

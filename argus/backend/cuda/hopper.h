@@ -41,12 +41,22 @@ ARGUS_FN void mbarrier_wait(shared_t smem, int offset, int parity) {
                  :: "r"(smem + offset), "r"(parity), "r"(longest) : "memory");
 }
 
-// Arrives on the mbarriers at this place in all blocks of the cluster. Ordinary accesses are released to the own block
-// alone: to do so for the cluster costs a fence of the whole device at every arrival (measured: a third of the speed).
-template <int CLUSTER> ARGUS_FN void mbarrier_arrive_cluster(shared_t smem, int offset) {
+// Of a cluster, the COUNT blocks whose numbers are that of this block but for the digit number / STRIDE % COUNT: a bit
+// each.
+template <int COUNT, int STRIDE> ARGUS_FN unsigned blocks_among() {
+    constexpr unsigned together = ((1u << COUNT * STRIDE) - 1) / ((1u << STRIDE) - 1);
+    unsigned number;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(number));
+    return together << (number - number / STRIDE % COUNT * STRIDE);
+}
+
+// Arrives on the mbarriers at this place in all blocks of the cluster, or in some. Ordinary accesses are released to the
+// own block alone: to do so for the cluster costs a fence of the whole device at every arrival (measured: a third of the
+// speed).
+template <int CLUSTER> ARGUS_FN void mbarrier_arrive_cluster(shared_t smem, int offset, unsigned to = (1u << CLUSTER) - 1) {
     __syncwarp();
     const int block = thread_id() % 32;
-    if (block < CLUSTER)
+    if (block < CLUSTER && (to >> block & 1))
         asm volatile("{\n\t.reg .b32 remote;\n\t"
                      "mapa.shared::cluster.u32 remote, %0, %1;\n\t"
                      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n\t}"
@@ -130,13 +140,13 @@ ARGUS_FN u64 evict_first() {
                          "[%0], [%1, {" LOAD "}], [%2];"                                                             \
                          :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__ : "memory");             \
     }                                                                                                                \
-    template <int CLUSTER>                                                                                           \
+    template <int COUNT, int STRIDE = 0>                                                                             \
     ARGUS_FN void tma_load_multicast(shared_t smem, int offset, int barrier, const TensorMap& map, PARAMETERS) {     \
-        constexpr unsigned short all = (1 << CLUSTER) - 1;                                                           \
+        const unsigned short to = STRIDE == 0 ? (1u << COUNT) - 1 : blocks_among<COUNT, STRIDE ? STRIDE : 1>();      \
         if (thread_id() % 32 == 0)                                                                                   \
             asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"    \
                          ".multicast::cluster [%0], [%1, {" LOAD "}], [%2], " NEXT ";"                               \
-                         :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__, "h"(all) : "memory");   \
+                         :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__, "h"(to) : "memory");    \
     }                                                                                                                \
     ARGUS_FN void tma_load_once(shared_t smem, int offset, int barrier, const TensorMap& map, PARAMETERS) {          \
         if (thread_id() % 32 == 0)                                                                                   \
@@ -145,13 +155,13 @@ ARGUS_FN u64 evict_first() {
                          :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__, "l"(evict_first())      \
                          : "memory");                                                                                \
     }                                                                                                                \
-    template <int CLUSTER>                                                                                           \
+    template <int COUNT, int STRIDE = 0>                                                                             \
     ARGUS_FN void tma_load_once_multicast(shared_t smem, int offset, int barrier, const TensorMap& map, PARAMETERS) {\
-        constexpr unsigned short all = (1 << CLUSTER) - 1;                                                           \
+        const unsigned short to = STRIDE == 0 ? (1u << COUNT) - 1 : blocks_among<COUNT, STRIDE ? STRIDE : 1>();      \
         if (thread_id() % 32 == 0)                                                                                   \
             asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"    \
                          ".multicast::cluster.L2::cache_hint [%0], [%1, {" LOAD "}], [%2], " NEXT ", " AFTER ";"     \
-                         :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__, "h"(all),               \
+                         :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__, "h"(to),                \
                             "l"(evict_first()) : "memory");                                                          \
     }                                                                                                                \
     ARGUS_FN void tma_store(shared_t smem, int offset, const TensorMap& map, PARAMETERS) {                           \

@@ -55,10 +55,12 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
             writer.line(f"if ({_first(writer)}) argus::mbarrier_init_fence();")
         case MbarrierExpect(barrier=name, index=index, bytes=count):
             writer.line(f"argus::mbarrier_expect(smem, {_place(name, index, writer)}, {count});")
-        case MbarrierArrive(barrier=name, index=index, scope=scope):
+        case MbarrierArrive(barrier=name, index=index, scope=scope, among=groups):
             count = writer.kernel.cluster  # 1: of a united cluster, whose mbarriers are all its own
             to = f"_cluster<{count}>" if scope == "cluster" and count > 1 else ""
-            writer.line(f"argus::mbarrier_arrive{to}(smem, {_place(name, index, writer)});")
+            place = _place(name, index, writer)
+            blocks = " | ".join(f"argus::blocks_among<{among.count}, {among.stride}>()" for among in groups)
+            writer.line(f"argus::mbarrier_arrive{to}(smem, {place}{f', {blocks}' if blocks else ''});")
         case MbarrierWait(barrier=name, index=index, parity=parity):
             place = _place(name, index, writer)
             writer.line(f"argus::mbarrier_wait(smem, {place}, {Printer(writer).text(parity)});")
@@ -103,8 +105,10 @@ def emit_bulk_load(stmt: Copy, dst: Shared, writer: Writer) -> None:
         raise problem("not-explicit", f"the bulk copy to `{dst.name}` signals no mbarrier", stmt.span)
     to = box_origin(dst, stmt.dst.index, stmt.shape, writer, stmt.span)
     barrier = _place(stmt.signal.barrier, stmt.signal.index, writer)
+    among = stmt.among
+    reach = str(writer.kernel.cluster) if among is None else f"{among.count}, {among.stride}"
     way = "_once" if stmt.once else ""
-    way += f"_multicast<{writer.kernel.cluster}>" if stmt.instr == MULTICAST else ""
+    way += f"_multicast<{reach}>" if stmt.instr == MULTICAST else ""
     writer.line(f"argus::tma_load{way}(smem, {to}, {barrier}, {_box(stmt, stmt.src, writer)});")
 
 

@@ -16,7 +16,7 @@ from argus.passes.fresh import Fresh, names
 from argus.passes.moves import target_of
 from argus.passes.report import Unfit
 from argus.passes.specialise.apart import apart, together
-from argus.passes.specialise.rings import Ring, is_alike
+from argus.passes.specialise.rings import Ring, alike
 
 _WARPGROUP = 4  # warps
 _MAX_N = 256  # columns of the widest wgmma
@@ -207,8 +207,8 @@ def _rings(kernel: Kernel, loop: For, products: list[Mma]) -> tuple[tuple[Ring, 
         body, count, counter = (loop.body, loop.stages, turn) if looped else ((stmt,), 1, program)
         for group in _together([s for s in body if isinstance(s, Stage)], products):
             full, empty = fresh.name("full"), None if counter is None else fresh.name("empty")
-            alike = frozenset(s.dst for s in group if is_alike(s, blocks))
-            rings.append(Ring(group, count, full, empty, counter, looped, stmt.span, alike, blocks))
+            shares = tuple((s.dst, among) for s in group if (among := alike(s, blocks)) is not None)
+            rings.append(Ring(group, count, full, empty, counter, looped, stmt.span, shares, blocks))
     return tuple(rings), turn, program
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from argus.ir.cluster import MULTICAST, rank_in_cluster
-from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, ProgramId, coords, op, rewrite, walk
+from argus.ir.cluster import MULTICAST, number_among, reached, that_share
+from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, coords, op, rewrite
 from argus.ir.nodes import (
     Access,
+    Among,
     Copy,
     Counter,
     For,
@@ -30,6 +31,8 @@ from argus.passes.fresh import Fresh
 from argus.passes.stages import padded
 from argus.source import Span
 
+_ATOM_ROWS = SWIZZLE_ATOM // ROW_BYTES
+
 
 @dataclass(frozen=True, slots=True)
 class Ring:
@@ -38,8 +41,8 @@ class Ring:
     The copy engine brings the tiles, but for those `loaded`, which threads bring. A ring of a loop (`looped`) is gone
     through once an iteration. Tiles that are staged in no loop have one buffer, which is filled once a program. `turn`
     is the count of what goes through the ring; it is None, and so is `empty`, where that happens once and for all.
-    Tiles that are `alike` in the `blocks` of a cluster are `shared` if the copy engine brings them: each block brings
-    its share of the rows to all of them, and hands its buffers back to all.
+    A tile that is the same in some of the `blocks` of a cluster (`alike`) is `shared` if the copy engine brings it:
+    each of those brings its share of the rows to all of them, and hands its buffers back to all whose shares it gets.
     """
 
     stages: tuple[Stage, ...]
@@ -49,7 +52,7 @@ class Ring:
     turn: str | None
     looped: bool
     span: Span
-    alike: frozenset[str] = frozenset()
+    alike: tuple[tuple[str, Among], ...] = ()
     blocks: int = 1
     loaded: frozenset[str] = frozenset()
 
@@ -69,9 +72,9 @@ class Ring:
         return tuple(s for s in self.stages if s.dst in self.loaded)
 
     @property
-    def shared(self) -> frozenset[str]:
-        """What the blocks of a cluster bring for one another."""
-        return self.alike - self.loaded
+    def shared(self) -> Mapping[str, Among]:
+        """What blocks of a cluster bring for one another, and which blocks."""
+        return {name: among for name, among in self.alike if name not in self.loaded}
 
     @property
     def place(self) -> Expr:
@@ -107,13 +110,19 @@ class Ring:
         full = Mbarrier(self.full, self.buffers, filling, span=self.span)
         if self.empty is None:
             return (full,)
-        consumers *= self.blocks if self.shared else 1
+        consumers *= len(reached(self._groups, 0, self.blocks)) if self.shared else 1
         return full, Mbarrier(self.empty, self.buffers, consumers, span=self.span)
 
     def hand_back(self, place: Expr, span: Span) -> tuple[MbarrierArrive, ...]:
         """The arrival that gives a buffer back, if anybody waits for that."""
         scope = "cluster" if self.shared else "block"
-        return () if self.empty is None else (MbarrierArrive(self.empty, place, scope, span),)
+        return () if self.empty is None else (MbarrierArrive(self.empty, place, scope, self._groups, span),)
+
+    @property
+    def _groups(self) -> tuple[Among, ...]:
+        """The groups of blocks that share something; () if that is the whole cluster."""
+        groups = tuple(dict.fromkeys(self.shared.values()))
+        return () if any(among.count == self.blocks for among in groups) else groups
 
 
 def counted(loop: For, turn: str, body: tuple[Stmt, ...]) -> For:
@@ -196,30 +205,37 @@ def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[Copy]:
             once=stage.once,
             span=stage.span,
         )
-        part = _share(copy, ring.blocks) if stage.dst in ring.shared else copy
-        result.append(replace(part, dst=ring.within(part.dst)))
+        among = ring.shared.get(stage.dst)
+        parts = (copy,) if among is None else _shares(copy, among, ring.blocks)
+        result += (replace(part, dst=ring.within(part.dst)) for part in parts)
     return result
 
 
-def _share(copy: Copy, cluster: int) -> Copy:
-    """The rows of the box that this block brings to all blocks of its cluster."""
-    rows = copy.shape[0] // cluster
-    start = op("mul", rank_in_cluster(cluster), Const(rows))
+def _shares(copy: Copy, among: Among, cluster: int) -> tuple[Copy, ...]:
+    """The rows of the box that this block brings to all blocks `among` it, and the rows that no such shares are made
+    of, which each block brings for itself."""
+    rows = copy.shape[0] // (among.count * _ATOM_ROWS) * _ATOM_ROWS
+    share = _part(copy, op("mul", number_among(among, cluster), Const(rows)), rows)
+    share = replace(share, instr=MULTICAST, among=None if among.count == cluster else among)
+    left = copy.shape[0] - among.count * rows
+    return (share, _part(copy, Const(among.count * rows), left)) if left else (share,)
+
+
+def _part(copy: Copy, start: Expr, rows: int) -> Copy:
+    """`rows` rows of the box from `start` on."""
     return replace(
         copy,
         dst=Access(copy.dst.obj, (op("add", start, Coord(0)), *copy.dst.index[1:])),
         src=Access(copy.src.obj, tuple(moved(e, 0, start) for e in copy.src.index)),
         shape=(rows, *copy.shape[1:]),
         mask=None if copy.mask is None else moved(copy.mask, 0, start),
-        instr=MULTICAST,
     )
 
 
-def is_alike(stage: Stage, cluster: int) -> bool:
-    """Whether all blocks of a cluster stage the same tile, in rows that they can share out."""
-    exprs = [*stage.src.index, *([stage.mask] if stage.mask is not None else [])]
-    own = any(isinstance(e, ProgramId) and e.axis == 0 for expr in exprs for e in walk(expr))
-    return cluster > 1 and not own and stage.shape[0] % (cluster * SWIZZLE_ATOM // ROW_BYTES) == 0
+def alike(stage: Stage, cluster: int) -> Among | None:
+    """The blocks of a cluster that stage the same tile, with some rows for each to bring; None if there are no two."""
+    among = that_share([*stage.src.index, *([stage.mask] if stage.mask is not None else [])], cluster)
+    return None if among is None or stage.shape[0] < among.count * _ATOM_ROWS else among
 
 
 def moved(expr: Expr, axis: int, start: Expr | int) -> Expr:

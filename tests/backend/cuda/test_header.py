@@ -21,6 +21,7 @@ HOPPER_ONLY = {
     "raise_registers", "lower_registers", "role_barrier", "role_barrier_arrive", "matrix_descriptor", "descriptor_at",
     "wgmma_fence", "wgmma_commit", "wgmma_wait", "wgmma_hold", "wgmma_forget", "tma_store", "bulk_commit", "bulk_wait",
     "bulk_wait_read", "next_program", "anew", "mbarrier_arrive_cluster", "tma_load_multicast", "cluster_barrier",
+    "blocks_among",
     "tma_reduce_add", "tma_reduce_minimum", "tma_reduce_maximum", "wgmma_beside",
     "load_peer", "store_peer", "tma_load_once", "tma_load_once_multicast",
     *WGMMA,
