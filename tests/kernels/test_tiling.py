@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from argus.compile import choreograph, elaborate
 from argus.frontend import Options
 from argus.ir.nodes import Roles
 from argus.ir.types import DTYPES
+from argus.kernels import operands
 from argus.kernels.gemm import gemm
 from argus.kernels.table import TRUSTED, from_json, rounded, shape_class, shipped, tile_for, to_json
 from argus.kernels.tiling import Problem, Tile, ranked, read_once, tiles, work
@@ -58,7 +60,7 @@ def test_few_rows_stream_through_all_of_the_machine_or_half_of_each_pair() -> No
 
 @pytest.mark.parametrize(("m", "n", "k"), [(0, 64, 64), (64, 0, 64), (0, 0, 0), (4, 64, 0)])
 def test_products_without_elements_or_terms_have_a_tile(m: int, n: int, k: int) -> None:
-    assert ranked(replace(LARGE, m=m, n=n, k=k))
+    assert all(ranked(replace(LARGE, m=m, n=n, k=k, bulk=bulk)) for bulk in (True, False))
 
 
 def test_operands_that_no_two_blocks_read_need_not_stay_in_the_cache() -> None:
@@ -232,3 +234,10 @@ def test_a_measured_tile_gives_way_to_one_that_fits_the_sizes_better() -> None:
 
 def test_kernel_and_tile_agree_on_constants() -> None:
     assert set(best(64, 64, 64).constants) - {"num_warps"} <= {name for name, _ in gemm.declaration().constexprs}
+
+
+@pytest.mark.parametrize(("k", "bulk"), [(64, True), (0, False)])
+def test_the_copy_engine_takes_no_tensor_without_elements(monkeypatch: pytest.MonkeyPatch, k: int, bulk: bool) -> None:
+    monkeypatch.setattr(operands, "target_of", lambda device: "sm_90a")
+    a, b, c = (torch.empty(size, dtype=torch.bfloat16) for size in ((8, k), (64, k), (8, 64)))
+    assert operands.problem(operands.request(a, b.t(), c, None, None, None, None, None)).bulk == bulk
