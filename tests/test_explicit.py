@@ -52,6 +52,8 @@ def reads_back(kernel: compile.ExplicitKernel) -> str:
 ELSEWHERE = {
     ("gemm_explicit", "gfx942"): "unknown-instruction",
     ("layernorm_held_rows", "gfx942"): "unknown-instruction",
+    ("rmsnorm_held_rows", "gfx942"): "unknown-instruction",
+    ("softmax_held_rows", "gfx942"): "unknown-instruction",
     ("add_layernorm_held_rows", "gfx942"): "unknown-instruction",
     **{("gemm_waves", target): "unknown-instruction" for target in ("cpu", "sm_80", "sm_90a")},
     **{("cluster_softmax", target): "no-cluster" for target in ("sm_80", "gfx942")},

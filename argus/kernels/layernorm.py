@@ -13,14 +13,14 @@ from argus.kernels.rows import (
     SMALL,
     balanced,
     dtype_of,
+    held,
     longest,
+    longest_held,
     matrix,
     same_shape,
     shaped,
     spread,
-    vector,
 )
-from argus.runtime.device import target_of
 from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
@@ -29,12 +29,8 @@ if TYPE_CHECKING:
 LONGEST = 6144
 """Elements of a row that stays in the registers of 4 warps, beside its weights. Of larger blocks few fit a
 multiprocessor, which load together and then compute together: longer rows wait in shared memory."""
-_LONGEST_SUM = 16384  # elements of a row of x and one of residual, which would take twice the shared memory
-_HELD = 96 * 1024  # bytes of rows in the shared memory of a block: two such blocks fit a multiprocessor
-_SHARE = 64 * 1024  # bytes above which the blocks of a cluster share a row, while they are few
-_MOST_BLOCKS = 4  # of a cluster
-_FEW = 12288  # elements of a row that 8 warps work on; a block on its own has 16 for a longer one
-_EACH = 16  # elements of such a row in a thread's registers, at a time
+_LONGEST_SUM = {2: 12288, 4: 16384}
+"""Elements, by their bytes, of a row of x and one of residual: they take twice the shared memory."""
 
 
 @argus.func
@@ -331,8 +327,8 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
     if rows.shape[1] <= LONGEST:
         s = balanced(rows.shape[1], dtype.bytes)
         kernel, shape = layernorm_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
-    elif rows.shape[1] <= _most(rows):
-        kernel, shape = layernorm_held_rows, _held(rows)
+    elif rows.shape[1] <= longest_held(rows):
+        kernel, shape = layernorm_held_rows, held(rows)
     else:
         kernel, shape = layernorm_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
     constants = {"DTYPE": dtype, "WEIGHT": scale, **shape}
@@ -345,48 +341,19 @@ def _work_of_sum(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...])
     same_shape("residual", residual, tuple(x.shape))
     dtype_of("residual", residual, (dtype.name,))
     read = (rows, matrix(residual), *_parameters(weight, bias, rows.shape[1]))
-    longest("x", rows, _most(*read[:2]))
+    longest("x", rows, longest_held(*read[:2]))
     made = rows.new_empty(rows.shape), rows.new_empty(rows.shape)
     shape: dict[str, int | str | None]
-    if rows.shape[1] <= _LONGEST_SUM:
+    if rows.shape[1] <= _LONGEST_SUM[dtype.bytes]:
         s = spread(rows.shape[1], dtype.bytes, SMALL, most=16)
         kernel, shape = add_layernorm_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
     else:
-        kernel, shape = add_layernorm_held_rows, _held(*read[:2])
+        kernel, shape = add_layernorm_held_rows, held(*read[:2])
     results = tuple(shaped(t, x) for t in made)
     return Work(kernel, read, made, results, numbers, {"DTYPE": dtype, "WEIGHT": scale, **shape})
 
 
 _layernorm, _add_layernorm = Function(_work), Function(_work_of_sum)
-
-
-def _most(*matrices: torch.Tensor) -> int:
-    """Elements of a row that waits in shared memory; beyond what one block has, a cluster's do."""
-    size = _HELD // matrices[0].element_size()
-    return max(size, _MOST_BLOCKS * size // len(matrices)) if _clusters(matrices[0]) else size
-
-
-def _clusters(rows: torch.Tensor) -> bool:
-    return target_of(str(rows.device)) == "sm_90a"
-
-
-def _held(*matrices: torch.Tensor) -> dict[str, int | str | None]:
-    """How rows that wait in shared memory are spread; COPY brings them there."""
-    columns, cluster = matrices[0].shape[1], 1
-    size = columns * sum(rows.element_size() for rows in matrices)
-    while _clusters(matrices[0]) and cluster < _MOST_BLOCKS and size > cluster * _SHARE:
-        cluster *= 2
-    warps = 8 if cluster > 1 or columns <= _FEW else 16
-    block = 32 * warps * _EACH
-    least = min(vector(rows) * rows.element_size() for rows in matrices)
-    copy = "cp.async" if least >= 4 and target_of(str(matrices[0].device)) != "gfx942" else None
-    return {
-        "BLOCK": block,
-        "BLOCKS": -(-columns // (cluster * block)),
-        "COPY": copy,
-        "CLUSTER": cluster,
-        "num_warps": warps,
-    }
 
 
 def _parameters(weight: torch.Tensor, bias: torch.Tensor, columns: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -17,7 +17,7 @@ import argus.language as al
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.types import DTYPES, float32
 from argus.kernels.matmul import Call
-from argus.kernels.rows import dtype_of, spread
+from argus.kernels.rows import dtype_of, spread, vector
 from argus.runtime.reader import Memory
 from argus.runtime.recipe import Given, Launch, Made, Recipe, Run, room_like
 
@@ -30,6 +30,7 @@ _BLOCKS = 2048  # about two rounds of the blocks that a large processor runs at 
 _MOST_BLOCKS = 65535  # along an axis of the grid that is not the first
 _LEAST = 8192  # elements of a part: one turn of a block
 _LONGEST = 8192  # elements of a row at a time
+_SHORT = 128  # elements of a short row
 _COLUMNS = 256  # at a time, and twice as many where there are so many that nothing is cut
 _JOINED = 16  # columns that a block of the second call joins
 _VECTOR = 8  # elements: 16 bytes of a 16-bit type
@@ -240,7 +241,9 @@ def _calls(problem: Problem) -> tuple[Call, ...]:
 
     x, out, factor, constants = problem.x, problem.out, problem.factor, problem.constants
     rows = x.ndim == 2
-    kernel, cut = (reduce_last, along_rows(*x.shape)) if rows else (reduce_inner, across_rows(*x.shape, x.itemsize))
+    kernel, cut = (
+        (reduce_last, along_rows(*x.shape, vector(x))) if rows else (reduce_inner, across_rows(*x.shape, x.itemsize))
+    )
     dtype = DTYPES[str(out.dtype).removeprefix("torch.")]
     of_part = {**constants, **cut.constants, "num_warps": cut.warps}
     if cut.parts == 1:
@@ -267,25 +270,32 @@ class Cut:
 
 
 @lru_cache(maxsize=4096)
-def along_rows(rows: int, length: int) -> Cut:
-    """For `rows` rows of `length` elements."""
+def along_rows(rows: int, length: int, width: int) -> Cut:
+    """For `rows` rows of `length` elements, which are read by vectors of `width`.
+
+    Short rows have 8 lanes each: with more of them, one more of which idle, there are more sums between lanes.
+    """
     s = spread(min(length, _LONGEST))  # of a 16-bit type: of others there is more in flight
-    block = min(s.block, 256 * max(1, s.warps // s.rows))
+    block = min(s.block, 8 * width if length <= _SHORT else 256 * max(1, s.warps // s.rows))
     blocks = max(1, -(-rows // s.rows))
     parts = max(1, min(_BLOCKS // blocks, length // _LEAST))
     each = length if parts == 1 else length // parts // _VECTOR * _VECTOR
-    return Cut(parts, each, {"EACH": -(-s.block // block), "ROWS": s.rows, "BLOCK": block}, s.warps)
+    turns = -(-min(max(1, length), s.block) // block)
+    return Cut(parts, each, {"EACH": turns, "ROWS": s.rows, "BLOCK": block}, s.warps)
 
 
 @lru_cache(maxsize=4096)
 def across_rows(tensors: int, length: int, columns: int, itemsize: int) -> Cut:
     """For matrices of `length` rows, each of `columns` elements of `itemsize` bytes."""
-    most = _BLOCKS * 2 // max(2, itemsize)  # larger elements take more registers: fewer blocks run at once
-    width = _COLUMNS if tensors * columns < 2 * _COLUMNS * most else 2 * _COLUMNS
+    most, width, warps = _BLOCKS, _COLUMNS, 4
+    if itemsize > 2:
+        most, width, warps = 1056, 128, 8  # eight for each of 132 multiprocessors, 512 bytes wide as well
+    elif tensors * columns >= 2 * _COLUMNS * most:
+        width *= 2
     block = max(_VECTOR, min(width, _power(columns)))
     blocks = max(1, tensors * -(-columns // block))
     parts = max(1, min(most // blocks, length * block // _LEAST))
-    return Cut(parts, length // parts, {"EACH": 8, "ROWS": 1024 // block, "BLOCK": block}, 4)
+    return Cut(parts, length // parts, {"EACH": 8, "ROWS": 1024 // block, "BLOCK": block}, warps)
 
 
 def _power(number: int) -> int:

@@ -7,11 +7,24 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, balanced, dtype_of, matrix, same_shape, shaped
+from argus.kernels.rows import (
+    CHUNK,
+    CHUNK_WARPS,
+    balanced,
+    dtype_of,
+    held,
+    longest_held,
+    matrix,
+    same_shape,
+    shaped,
+)
 from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
     import torch
+
+
+LONGEST = 12288  # elements of a row in registers: of longer ones too few blocks fit a multiprocessor
 
 
 @argus.func
@@ -43,6 +56,51 @@ def rmsnorm_rows(
     inverse = al.rsqrt(squares / N.to(al.float32) + eps)
     scale = al.load(weight[cols], mask=cols < N)
     al.store(out[rows[:, None], cols], (values * inverse * scale.to(al.float32)).to(DTYPE), mask=live)
+
+
+@argus.kernel
+def rmsnorm_held_rows(
+    x: al.Tensor[DTYPE, "M N"],
+    weight: al.Tensor[WEIGHT, "N"],
+    out: al.Tensor[DTYPE, "M N"],
+    eps: al.float32,
+    DTYPE: al.constexpr = al.bfloat16,
+    WEIGHT: al.constexpr = al.bfloat16,
+    BLOCK: al.constexpr = 4096,
+    BLOCKS: al.constexpr = 4,
+    COPY: al.constexpr = "cp.async",
+    CLUSTER: al.constexpr = 1,
+):
+    """The same for rows of at most CLUSTER * BLOCKS * BLOCK elements, which wait in the shared memory of one block or
+    of all blocks of a cluster: registers hold but BLOCK."""
+    M, N = x.shape
+    al.requires((N <= CLUSTER * BLOCKS * BLOCK) & (M <= 2**31 // CLUSTER - 1))
+    al.spec(out, lambda i, j: x[i, j] * al.rsqrt(mean_square(x, i) + eps) * weight[j])
+    row = al.grid(M * CLUSTER, cluster=CLUSTER) // CLUSTER
+    held, told = al.shared((BLOCKS, BLOCK), DTYPE), al.shared((CLUSTER,), al.float32)
+    parts, cols = al.arange(BLOCKS)[:, None], al.arange(BLOCK)
+    first = al.cluster_rank() * (BLOCKS * BLOCK) + cols
+    places = first + parts * BLOCK
+    al.copy(held[parts, cols], x[row, places], mask=places < N, other=0.0, instruction=COPY)
+    al.cp_async_commit()
+    al.cp_async_wait(0)
+    al.barrier(scope="cluster" if CLUSTER > 1 else "block")
+    squares = al.zeros((BLOCK,), al.float32)
+    for part in range(BLOCKS):
+        values = al.load(held[part, cols]).to(al.float32)
+        squares += values * values
+    total = al.sum(squares)
+    if CLUSTER > 1:
+        for rank in al.static_range(CLUSTER):
+            al.store(al.peer(told[al.cluster_rank()], rank), total)
+        al.barrier(scope="cluster")
+        total = al.sum(al.load(told[al.arange(CLUSTER)]))
+    inverse = al.rsqrt(total / N.to(al.float32) + eps)
+    for part in range(BLOCKS):
+        places = first + part * BLOCK
+        values = al.load(held[part, cols]).to(al.float32)
+        scale = al.load(weight[places], mask=places < N).to(al.float32)
+        al.store(out[row, places], (values * inverse * scale).to(DTYPE), mask=places < N)
 
 
 @argus.kernel
@@ -87,11 +145,14 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
     dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
     same_shape("weight", weight, (rows.shape[1],))
     out = rows.new_empty(rows.shape)
-    if rows.shape[1] > LONGEST_ROW:
-        kernel, shape = rmsnorm_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
-    else:
+    shape: dict[str, int | str | None]
+    if rows.shape[1] <= LONGEST:
         s = balanced(rows.shape[1], dtype.bytes)
         kernel, shape = rmsnorm_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
+    elif rows.shape[1] <= longest_held(rows):
+        kernel, shape = rmsnorm_held_rows, held(rows)
+    else:
+        kernel, shape = rmsnorm_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
     constants = {"DTYPE": dtype, "WEIGHT": scale, **shape}
     return Work(kernel, (rows, weight.contiguous()), (out,), (shaped(out, x),), numbers, constants)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.types import DTYPES, DType
+from argus.runtime.device import target_of
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +30,10 @@ for fewer blocks. Half of that, in twice the threads, is as much in flight, and 
 is written as is read, and few warps meet at barriers."""
 
 _WARPS, _MOST_WARPS, _LANES = 4, 32, 32
+_HELD = 96 * 1024  # bytes of rows in the shared memory of a block: two such blocks fit a multiprocessor
+_MOST_BLOCKS = 4  # of a cluster, whose blocks share longer rows
+_FEW = 12288  # elements of such a row that 8 warps work on; a block on its own has 16 for a longer one
+_EACH = 16  # elements of such a row in a thread's registers, at a time
 _TILE_WARPS = 8
 _VECTOR = 8  # elements: 16 bytes of a 16-bit type
 
@@ -67,8 +72,9 @@ def spread(columns: int, itemsize: int = 2, held: int = BYTES, most: int = _MOST
 
 
 def balanced(columns: int, itemsize: int) -> Spread:
-    """`spread` for a kernel that writes as much as it reads."""
-    return spread(columns, itemsize, SMALL if columns * itemsize <= SMALL * _LANES * _WARPS else BYTES)
+    """`spread` for a kernel that writes as much as it reads: SMALL for short rows, if that leaves no more idle."""
+    usual, small = spread(columns, itemsize), spread(columns, itemsize, SMALL)
+    return small if small.warps == _WARPS and small.block <= usual.block else usual
 
 
 @lru_cache(maxsize=4096)
@@ -82,6 +88,30 @@ def tiled(columns: int, itemsize: int) -> Spread:
     while block < min(columns, size):
         block *= 2
     return Spread(size // block, block, _TILE_WARPS)
+
+
+def longest_held(*matrices: torch.Tensor) -> int:
+    """Elements of a row, one of each matrix, that can wait in shared memory: of one block, or of those of a cluster."""
+    size = _HELD // matrices[0].element_size()
+    return max(size, _MOST_BLOCKS * size // len(matrices)) if _clusters(matrices[0]) else size
+
+
+def held(*matrices: torch.Tensor) -> dict[str, int | str | None]:
+    """How such rows are spread, in BLOCKS parts of BLOCK elements for each block of CLUSTER; COPY brings them there."""
+    columns, cluster = matrices[0].shape[1], 1
+    size = columns * sum(rows.element_size() for rows in matrices)
+    while _clusters(matrices[0]) and cluster < _MOST_BLOCKS and size > cluster * _HELD:
+        cluster *= 2
+    warps = 8 if cluster > 1 or columns <= _FEW else 16
+    block = _LANES * warps * _EACH
+    least = min(vector(rows) * rows.element_size() for rows in matrices)
+    copy = "cp.async" if least >= 4 and target_of(str(matrices[0].device)) != "gfx942" else None
+    blocks = -(-columns // (cluster * block))
+    return {"BLOCK": block, "BLOCKS": blocks, "COPY": copy, "CLUSTER": cluster, "num_warps": warps}
+
+
+def _clusters(rows: torch.Tensor) -> bool:
+    return target_of(str(rows.device)) == "sm_90a"
 
 
 def matrix(x: torch.Tensor) -> torch.Tensor:

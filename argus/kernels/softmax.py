@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, balanced, dtype_of, matrix, shaped
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, balanced, dtype_of, held, longest_held, matrix, shaped
 from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
     import torch
 
 LOG2E = 1.4426950408889634
+LONGEST = 16384  # elements of a row in registers: of longer ones too few blocks fit a multiprocessor
 
 
 @argus.kernel
@@ -35,6 +36,67 @@ def softmax_rows(
     weights = al.exp2((scores - al.max(scores, axis=1, keep_dims=True)) * LOG2E)
     inverse = 1.0 / al.sum(weights, axis=1, keep_dims=True)
     al.store(out[rows[:, None], cols], (weights * inverse).to(DTYPE), mask=live)
+
+
+@argus.func
+def of_all_blocks(found, told):
+    """What each block of the cluster has found, and tells all of them."""
+    for rank in al.static_range(told.shape[0]):
+        al.store(al.peer(told[al.cluster_rank()], rank), found)
+    al.barrier(scope="cluster")
+    return al.load(told[al.arange(told.shape[0])])
+
+
+@argus.kernel
+def softmax_held_rows(
+    x: al.Tensor[DTYPE, "M N"],
+    out: al.Tensor[DTYPE, "M N"],
+    DTYPE: al.constexpr = al.bfloat16,
+    BLOCK: al.constexpr = 4096,
+    BLOCKS: al.constexpr = 4,
+    COPY: al.constexpr = "cp.async",
+    CLUSTER: al.constexpr = 1,
+):
+    """The same for rows of at most CLUSTER * BLOCKS * BLOCK elements, which wait in the shared memory of one block or
+    of all blocks of a cluster: registers hold but BLOCK."""
+    M, N = x.shape
+    al.requires((N <= CLUSTER * BLOCKS * BLOCK) & (M <= 2**31 // CLUSTER - 1))
+    al.spec(
+        out,
+        lambda i, j: (
+            al.exp2((x[i, j] - al.max(lambda k: x[i, k])) * LOG2E)
+            * (1.0 / al.sum(lambda n: al.exp2((x[i, n] - al.max(lambda k: x[i, k])) * LOG2E)))
+        ),
+    )
+    row = al.grid(M * CLUSTER, cluster=CLUSTER) // CLUSTER
+    held = al.shared((BLOCKS, BLOCK), DTYPE)
+    tops, sums = al.shared((CLUSTER,), al.float32), al.shared((CLUSTER,), al.float32)
+    parts, cols = al.arange(BLOCKS)[:, None], al.arange(BLOCK)
+    first = al.cluster_rank() * (BLOCKS * BLOCK) + cols
+    places = first + parts * BLOCK
+    al.copy(held[parts, cols], x[row, places], mask=places < N, other=0.0, instruction=COPY)
+    al.cp_async_commit()
+    al.cp_async_wait(0)
+    al.barrier(scope="cluster" if CLUSTER > 1 else "block")
+    highest = al.full((BLOCK,), -float("inf"), al.float32)
+    for part in range(BLOCKS):
+        scores = al.where(first + part * BLOCK < N, al.load(held[part, cols]).to(al.float32), -float("inf"))
+        highest = al.maximum(highest, scores)
+    top = al.max(highest)
+    if CLUSTER > 1:
+        top = al.max(of_all_blocks(top, tops))
+    totals = al.zeros((BLOCK,), al.float32)
+    for part in range(BLOCKS):
+        scores = al.where(first + part * BLOCK < N, al.load(held[part, cols]).to(al.float32), -float("inf"))
+        totals += al.exp2((scores - top) * LOG2E)
+    total = al.sum(totals)
+    if CLUSTER > 1:
+        total = al.sum(of_all_blocks(total, sums))
+    inverse = 1.0 / total
+    for part in range(BLOCKS):
+        places = first + part * BLOCK
+        scores = al.load(held[part, cols]).to(al.float32)
+        al.store(out[row, places], (al.exp2((scores - top) * LOG2E) * inverse).to(DTYPE), mask=places < N)
 
 
 @argus.kernel
@@ -79,11 +141,14 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     (x,) = tensors
     dtype, rows = dtype_of("x", x), matrix(x)
     out = rows.new_empty(rows.shape)
-    if rows.shape[1] > LONGEST_ROW:
-        kernel, shape = softmax_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
-    else:
+    shape: dict[str, int | str | None]
+    if rows.shape[1] <= LONGEST:
         s = balanced(rows.shape[1], dtype.bytes)
         kernel, shape = softmax_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
+    elif rows.shape[1] <= longest_held(rows):
+        kernel, shape = softmax_held_rows, held(rows)
+    else:
+        kernel, shape = softmax_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
     return Work(kernel, (rows,), (out,), (shaped(out, x),), (), {"DTYPE": dtype, **shape})
 
 

@@ -61,7 +61,7 @@ def test_special_values(device: str) -> None:
 
 def test_any_strides(device: str) -> None:
     wide = random(6, 40, dtype="bfloat16", device=device)
-    for x in (wide[:, 3:20], wide[::2, :8], wide.t(), wide[:, ::3], wide[0]):
+    for x in (wide[:, 3:20], wide[::2, :8], wide.t(), wide[:, ::3], wide[0], wide[:, :33].repeat(50, 1), wide[:, :0]):
         for dim in range(x.ndim):
             close(reduce(x, "sum", dim), exact(x, "sum", dim, False), 40)
 
@@ -78,6 +78,7 @@ def test_wrong_arguments_are_refused() -> None:
 def test_proved(target: str, op: str) -> None:
     assert_proved("reduce", "reduce_last", target, OP=op)
     assert_proved("reduce", "reduce_last", target, OP=op, DTYPE="float32", ROWS=1, BLOCK=1024, alignment=4)
+    assert_proved("reduce", "reduce_last", target, OP=op, EACH=3, ROWS=128, BLOCK=8, alignment=2)
     assert_proved("reduce", "reduce_inner", target, OP=op)
     assert_proved("reduce", "reduce_inner", target, OP=op, ROWS=128, BLOCK=8, alignment=2)
     assert_proved("reduce", "join_parts", target, OP=op)

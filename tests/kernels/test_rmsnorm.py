@@ -29,6 +29,13 @@ def test_long_rows(device: str) -> None:
     close(rmsnorm(x, weight, 1e-5), exact(x, weight, 1e-5))
 
 
+@pytest.mark.parametrize("columns", [16400, 17001])
+def test_rows_in_shared_memory(device: str, columns: int) -> None:
+    """Those that are aligned arrive by asynchronous copies, others through registers."""
+    x, weight = random(3, columns, dtype="bfloat16", device=device), random(columns, dtype="bfloat16", device=device)
+    close(rmsnorm(x, weight), exact(x, weight, 1e-6))
+
+
 def test_special_values(device: str) -> None:
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([[0.0, nan, 1.0], [inf, 0.0, 1.0], [0.0, 0.0, 0.0], [1e-30, 0.0, 0.0]], device=device)
@@ -55,4 +62,10 @@ def test_proved(target: str) -> None:
     assert_proved("rmsnorm", "rmsnorm_rows", target)
     assert_proved("rmsnorm", "rmsnorm_rows", target, DTYPE="float32", ROWS=1, BLOCK=5120, alignment=4)
     assert_proved("rmsnorm", "rmsnorm_rows", target, DTYPE="float16", ROWS=512, BLOCK=8)
+    assert_proved("rmsnorm", "rmsnorm_held_rows", target, num_warps=8, COPY=None, BLOCK=2048, alignment=2)
     assert_proved("rmsnorm", "rmsnorm_long_rows", target)
+
+
+def test_rows_that_blocks_share_are_proved() -> None:
+    for blocks in (1, 2):
+        assert_proved("rmsnorm", "rmsnorm_held_rows", "sm_90a", num_warps=8, CLUSTER=blocks)

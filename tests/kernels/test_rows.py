@@ -20,7 +20,9 @@ def test_rows_fit_and_few_threads_idle() -> None:
             assert (each <= 1.5 * held or s.warps == most) and (each >= held / 2 or s.rows == 1)
             assert s.block % (16 // itemsize if columns > 4 else 2) == 0 and s.block <= max(2, 2 * columns)
             assert s.rows == 1 or s.warps == 4
-        assert balanced(columns, itemsize) == spread(columns, itemsize, SMALL if columns * itemsize <= 4096 else BYTES)
+        usual, small = (spread(columns, itemsize, held) for held in (BYTES, SMALL))
+        assert balanced(columns, itemsize) in (usual, small) and balanced(columns, itemsize).block <= usual.block
+    assert [balanced(n, 2) == spread(n, 2, SMALL) for n in (128, 1024, 2048, 4096, 600)] == [True] * 3 + [False] * 2
 
 
 def test_tiles_hold_the_same_whatever_the_length_of_a_row() -> None:

@@ -24,6 +24,15 @@ def test_long_rows(device: str) -> None:
         close(softmax(x), torch.softmax(x.double(), -1))
 
 
+@pytest.mark.parametrize("columns", [16400, 17001])
+def test_rows_in_shared_memory(device: str, columns: int) -> None:
+    """Those that are aligned arrive by asynchronous copies, others through registers."""
+    inf = float("inf")
+    x = 3 * random(6, columns, dtype="bfloat16", device=device)
+    x[1, 5], x[2, -1], x[3], x[4, :-1] = float("nan"), inf, -inf, -inf
+    close(softmax(x), torch.softmax(x.double(), -1))
+
+
 def test_special_values(device: str) -> None:
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([[0.0, nan, 1.0], [inf, 0.0, 1.0], [-inf, -inf, -inf], [-inf, 0.0, 3e38], [-3e38, 3e38, 0.0]])
@@ -48,4 +57,10 @@ def test_proved(target: str) -> None:
     assert_proved("softmax", "softmax_rows", target)
     assert_proved("softmax", "softmax_rows", target, DTYPE="float32", ROWS=1, BLOCK=5120, alignment=4)
     assert_proved("softmax", "softmax_rows", target, DTYPE="float16", ROWS=512, BLOCK=8)
+    assert_proved("softmax", "softmax_held_rows", target, num_warps=8, COPY=None, BLOCK=2048, alignment=2)
     assert_proved("softmax", "softmax_long_rows", target)
+
+
+def test_rows_that_blocks_share_are_proved() -> None:
+    for blocks in (1, 2):
+        assert_proved("softmax", "softmax_held_rows", "sm_90a", num_warps=8, CLUSTER=blocks)
