@@ -147,6 +147,8 @@ def _op_problems(expr: Op) -> Iterator[str]:
     (operand,) = types
     if (expr.op in _FLOAT_ONLY and not operand.is_float) or (expr.op in _NO_FLOAT and operand.is_float):
         yield f"`{expr.op}` does not work on {operand}"
+    if expr.op in ("floordiv", "mod") and operand.is_int and args[1] == Const(0, operand):
+        yield f"`{expr.op}` by 0 has no value"
     wanted = {"bool": boolean, "same": operand, "given": expr.dtype}[row.result]
     if expr.dtype != wanted:
         yield f"`{expr.op}` on {operand} gives {wanted}, not {expr.dtype}"

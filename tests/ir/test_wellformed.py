@@ -72,6 +72,8 @@ TILE: dict[str, tuple[Callable[[Kernel], Kernel], str]] = {
     "mixed types": (value(Op("add", (Const(1), Const(1.0, float32)), float32)), "different types"),
     "integer division of floats": (
         value(Op("floordiv", (Const(1.0, float32),) * 2, float32)), "does not work on float32"),
+    "division by the constant 0": (
+        value(Op("cast", (Op("mod", (C0, Const(0)), int32),), float32)), "`mod` by 0 has no value"),
     "wrong result type": (value(Op("cast", (Op("lt", (C0, C1), int32),), float32)), "gives bool"),
     "unknown operator": (value(Op("sin", (Const(1.0, float32),), float32)), "not an operator"),
     "unknown object": (on(Mma, lambda s: replace(s, a=Access("zz", (C0, C1)))), "no memory object `zz`"),
