@@ -1,7 +1,8 @@
 """Coverage: every element of every output is written exactly once.
 
 Outputs are the tensors that have a specification or are stored to, and are never read; a tensor that is read and
-written is updated in place, one that is accumulated into has no once.
+written is updated in place: where it has a specification, each element is written, and may be more than once. One that
+is accumulated into has no once.
 """
 
 from __future__ import annotations
@@ -24,13 +25,22 @@ def check(model: Model) -> list[Finding]:
     findings: list[Finding] = []
     for tensor in model.kernel.tensors:
         accesses = model.accesses_of(tensor.name)
-        if not accesses:
-            findings += _never_written(model, tensor)
-        if not accesses or any(c.relation.mode is not Mode.WRITE for c in accesses):
+        modes = {c.relation.mode for c in accesses}
+        writes = [c for c in accesses if c.relation.mode is Mode.WRITE]
+        if Mode.ACCUMULATE in modes:
             continue
-        findings += _missing(model, tensor, accesses)
-        findings += _repeated(model, tensor, accesses)
+        if not writes:
+            findings += _never_written(model, tensor)
+        elif modes == {Mode.WRITE}:
+            findings += _missing(model, tensor, writes)
+            findings += _repeated(model, tensor, writes)
+        elif _specifications(model, tensor):
+            findings += _missing(model, tensor, writes)
     return findings
+
+
+def _specifications(model: Model, tensor: Tensor) -> list[Spec]:
+    return [s.stmt for s in model.sites if isinstance(s.stmt, Spec) and s.stmt.output == tensor.name]
 
 
 def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Finding]:
@@ -68,7 +78,7 @@ def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findin
 
 def _never_written(model: Model, tensor: Tensor) -> list[Finding]:
     """An output whose specification nothing carries out."""
-    specs = [s.stmt for s in model.sites if isinstance(s.stmt, Spec) and s.stmt.output == tensor.name]
+    specs = _specifications(model, tensor)
     missing = _whole(model, tensor)
     if not specs or missing.is_empty():
         return []

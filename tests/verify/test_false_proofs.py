@@ -151,6 +151,31 @@ def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"]):
         "contradictory-requires",
     ),
     Pair(
+        "an update in place that leaves an element out",
+        """
+def kernel(x: al.Tensor[al.float32, "N"]):
+    al.spec(x, lambda i: x[i] * 2.0)
+    o = al.grid(al.cdiv(N, 32)) * 32 + al.arange(32)
+    m = o < EDIT
+    al.store(x[o], al.load(x[o], mask=m) * 2.0, mask=m)
+""",
+        "N",
+        "N - 1",
+        "output-not-covered",
+    ),
+    Pair(
+        "a specification of what is only read",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"]):
+    al.spec(EDIT, lambda i: y[i])
+    o = al.grid(al.cdiv(N, 32)) * 32 + al.arange(32)
+    al.store(x[o], al.load(y[o], mask=o < N), mask=o < N)
+""",
+        "x",
+        "y",
+        "output-not-covered",
+    ),
+    Pair(
         "an index that has to be in two ranges at a time",
         """
 def kernel(x: al.Tensor[al.float32, "N"], i: al.Tensor[al.int32, "N"], z: al.Tensor[al.float32, "N"]):
