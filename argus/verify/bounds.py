@@ -94,7 +94,7 @@ class BoundsChecker:
     def run(self) -> list[Finding]:
         """All obligations of all sites."""
         for axis, extent in enumerate(self.kernel.grid or ()):
-            self._overflow(self.sites[0] if self.sites else None, extent, f"the grid extent of axis {axis}")
+            self._overflow(None, extent, f"the grid extent of axis {axis}")
         for site, expr in evaluated(self.sites):
             self._overflow(site, expr, "an index expression")
         for site in self.sites:
