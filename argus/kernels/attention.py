@@ -9,9 +9,10 @@ import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import Diagnostic, LaunchError
+from argus.ir.types import float32
 from argus.kernels.rows import dtype_of
 from argus.runtime.device import target_of
-from argus.runtime.recipe import Function, Results, Work
+from argus.runtime.recipe import Function, Join, Results, Work
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +25,10 @@ Tiles = dict[str, int | str]
 _SQUARE: Tiles = {"BLOCK_M": 128, "BLOCK_N": 128, "STAGES": 2, "num_warps": 8}
 _TALL: Tiles = {"BLOCK_M": 192, "BLOCK_N": 128, "STAGES": 2, "HEADS": 66, "SCHEDULE": "cooperative", "num_warps": 12}
 _ELSEWHERE: Tiles = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "num_warps": 4}
+_HALF: Tiles = {"BLOCK_M": 64, "BLOCK_N": 128, "STAGES": 2, "num_warps": 4}
+_MULTIPROCESSORS = 132
+_LEAST_BLOCKS = 8
+"""Blocks of keys that a part has at least: a second kernel takes as long as ten."""
 _LONG = 2048
 """Rows of queries above which heads of 64 get three warpgroups: their softmax hides more of the products, but with few
 blocks of keys the first products and the last ones weigh more, and so do rows that fill no tile."""
@@ -46,10 +51,11 @@ def attention_forward(
     q: al.Tensor[DTYPE, "B H M D"],
     k: al.Tensor[DTYPE, "B HK N D"],
     v: al.Tensor[DTYPE, "B HK N D"],
-    o: al.Tensor[DTYPE, "B H M D"],
-    lse: al.Tensor[al.float32, "B H M"],
+    o: al.Tensor[OUT, "B H P M D"],
+    lse: al.Tensor[al.float32, "B H P M"],
     scale: al.float32,
     DTYPE: al.constexpr = al.bfloat16,
+    OUT: al.constexpr = al.bfloat16,
     D: al.constexpr = 128,
     GROUP: al.constexpr = 1,
     CAUSAL: al.constexpr = False,
@@ -59,26 +65,30 @@ def attention_forward(
     VALUES: al.constexpr = True,
     HEADS: al.constexpr = 33,
     SCHEDULE: al.constexpr = "rows",
+    PARTS: al.constexpr = 1,
+    SPAN: al.constexpr = 0,
 ):
     """`o = softmax(q @ k.T * scale) @ v` for every head, `scale` times log2(e); `lse` the log-sum-exp of each row.
 
     GROUP heads of q share one of k and v. Causal: row i sees the keys up to i + N - M; programs go through all rows of
-    HEADS heads before the next ones. Without VALUES the proof is of which elements are combined, by tags, and not of
-    the values.
+    HEADS heads before the next ones. With PARTS, result number t is that of the SPAN keys from t * SPAN on alone.
+    Without VALUES the proof is of which elements are combined, by tags, and not of the values.
     """
     B, H, M = q.shape[0], q.shape[1], q.shape[2]
     HK, N = k.shape[1], k.shape[2]
     al.requires(H == HK * GROUP)
+    al.requires(o.shape[2] == PARTS)
+    al.requires((PARTS == 1) | (N <= PARTS * SPAN))
     al.requires(scale > 0.0)
     reach = N - M if CAUSAL else N  # row i sees the keys up to i + reach
     if VALUES:
         al.spec(
             o,
-            lambda b, h, i, e: al.sum(
+            lambda b, h, t, i, e: al.sum(
                 lambda n: (
                     al.softmax(
                         lambda j: al.where(
-                            j <= i + reach,
+                            (j <= i + reach) & ((PARTS == 1) | (t * SPAN <= j) & (j < t * SPAN + SPAN)),
                             al.sum(lambda d: q[b, h, i, d] * k[b, h // GROUP, j, d]) * (scale * LN2),
                             NEVER,
                         )
@@ -89,9 +99,11 @@ def attention_forward(
         )
         al.spec(
             lse,
-            lambda b, h, i: al.logsumexp(
+            lambda b, h, t, i: al.logsumexp(
                 lambda j: al.where(
-                    j <= i + reach, al.sum(lambda d: q[b, h, i, d] * k[b, h // GROUP, j, d]) * (scale * LN2), NEVER
+                    (j <= i + reach) & ((PARTS == 1) | (t * SPAN <= j) & (j < t * SPAN + SPAN)),
+                    al.sum(lambda d: q[b, h, i, d] * k[b, h // GROUP, j, d]) * (scale * LN2),
+                    NEVER,
                 )
             ),
         )
@@ -99,18 +111,24 @@ def attention_forward(
     # quarter of the 132 multiprocessors: four blocks of rows of these heads are a round of programs, and rounds that go
     # back and forth come out even within the group.
     if CAUSAL:
-        head, batch, block = al.grid(H, B, al.cdiv(M, BLOCK_M), group=HEADS, persistent=True, schedule=SCHEDULE)
-        m0 = (al.num_programs(2) - 1 - block) * BLOCK_M
+        head, batch, place = al.grid(H, B, al.cdiv(M, BLOCK_M) * PARTS, group=HEADS, persistent=True, schedule=SCHEDULE)
+        place = al.num_programs(2) - 1 - place
+        m0 = place // PARTS * BLOCK_M
         ends = al.minimum(m0 + al.arange(BLOCK_M) + (N - M) + 1, N)
         whole = al.minimum(m0 + (N - M) + 1, N)
         stop = al.minimum(m0 + BLOCK_M + (N - M), N)
     else:  # all rows of a head, so that they share its keys and values in the cache
-        block, head, batch = al.grid(al.cdiv(M, BLOCK_M), H, B, persistent=True, schedule=SCHEDULE)
-        m0 = block * BLOCK_M
+        place, head, batch = al.grid(al.cdiv(M, BLOCK_M) * PARTS, H, B, persistent=True, schedule=SCHEDULE)
+        m0 = place // PARTS * BLOCK_M
         ends = N + 0 * al.arange(BLOCK_M)
         whole = N
         stop = N
-    stop = al.maximum(stop, 1)  # rows that see no key go through a block of masked ones
+    part, begin = place % PARTS, 0
+    if PARTS > 1:
+        begin = part * SPAN
+        whole, stop = al.minimum(whole, begin + SPAN), al.minimum(stop, begin + SPAN)
+        ends = al.minimum(ends, begin + SPAN)
+    length = al.maximum(stop - begin, 1)  # rows that see no key go through a block of masked ones
     keys = al.arange(BLOCK_N)
     kv = head // GROUP
     al.tag(q, lambda b, h, m, d: (b, h, m, d))
@@ -121,37 +139,74 @@ def attention_forward(
     total = al.zeros((BLOCK_M,), al.float32)
     p = al.zeros((BLOCK_M, BLOCK_N), DTYPE)
     acc = al.zeros((BLOCK_M, D), al.float32)
-    for n0 in al.pipelined(0, stop, BLOCK_N, stages=STAGES, producer_warps=4):
+    for n0 in al.pipelined(0, length, BLOCK_N, stages=STAGES, producer_warps=4):
+        first = begin + n0
         # The values are those of the block before, so that their product runs beside the softmax of this one.
-        kt = al.stage(k[batch, kv, n0 : n0 + BLOCK_N, :], boundary_check=(0,))
-        vt = al.stage(v[batch, kv, n0 - BLOCK_N : n0, :], boundary_check=(0,))
+        kt = al.stage(k[batch, kv, first : first + BLOCK_N, :], boundary_check=(0,))
+        vt = al.stage(v[batch, kv, first - BLOCK_N : first, :], boundary_check=(0,))
         s = al.mma(qt, kt, al.zeros((BLOCK_M, BLOCK_N), al.float32))
         al.assert_tags(
-            lambda i, j: s[i, j] == (head, m0 + i, kv, n0 + j, batch, al.once(0, D)),
-            where=lambda i, j: (m0 + i < M) & (n0 + j < N),
+            lambda i, j: s[i, j] == (head, m0 + i, kv, first + j, batch, al.once(0, D)),
+            where=lambda i, j: (m0 + i < M) & (first + j < N),
         )
         if n0 > 0:
             acc = al.mma(p, al.trans(vt), acc)
-        if whole < n0 + BLOCK_N:
-            s = al.where((n0 + keys)[None, :] < ends[:, None], s, NEVER)
+        if whole < first + BLOCK_N:
+            s = al.where((first + keys)[None, :] < ends[:, None], s, NEVER)
         top, shift, shrink = raise_top(s, top, scale)
         acc = acc * shrink[:, None]  # ends the product before: from here on, its registers are free for new weights
         w = al.exp2(al.fma(s, scale, shift[:, None]))
         total = total * shrink + al.sum(w, axis=1)
         p = w.to(DTYPE)
-        al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=n0 + j, b=batch))
-    last = (al.cdiv(stop, BLOCK_N) - 1) * BLOCK_N
+        al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=first + j, b=batch))
+    last = begin + (al.cdiv(length, BLOCK_N) - 1) * BLOCK_N
     vt = al.stage(v[batch, kv, last : last + BLOCK_N, :], boundary_check=(0,))
     acc = al.mma(p, al.trans(vt), acc)
     # Every key once, up to the last block that a row of these may see.
-    al.assert_tags(lambda i, j: acc[i, j].n == al.once(0, al.minimum(last + BLOCK_N, N)))
+    al.assert_tags(lambda i, j: acc[i, j].n == al.once(begin, al.minimum(last + BLOCK_N, N)))
     al.assert_tags(lambda i, j: acc[i, j].m == m0 + i)
     al.assert_tags(lambda i, j: acc[i, j].e == j)
     y = acc * (1.0 / al.where(total == 0.0, 1.0, total))[:, None]
-    al.store(o[batch, head, m0 : m0 + BLOCK_M, :], y.to(DTYPE), boundary_check=(0,))
+    al.store(o[batch, head, part, m0 : m0 + BLOCK_M, :], y.to(OUT), boundary_check=(0,))
     rows = m0 + al.arange(BLOCK_M)
     level = al.where(top == NEVER, 0.0, top * scale) + al.log2(total)
-    al.store(lse[batch, head, rows], level * LN2, mask=rows < M)
+    al.store(lse[batch, head, part, rows], level * LN2, mask=rows < M)
+
+
+@argus.kernel(num_warps=4)
+def attention_combine(
+    parts: al.Tensor[al.float32, "Z P M D"],
+    levels: al.Tensor[al.float32, "Z P M"],
+    o: al.Tensor[DTYPE, "Z M D"],
+    lse: al.Tensor[al.float32, "Z M"],
+    DTYPE: al.constexpr = al.bfloat16,
+    D: al.constexpr = 128,
+    PARTS: al.constexpr = 2,
+    ROWS: al.constexpr = 8,
+):
+    """The attention to all keys, `o`, and its log-sum-exp: of `parts` of the keys and their log-sum-exps, `levels`."""
+    Z, M = parts.shape[0], parts.shape[2]
+    al.requires(parts.shape[1] == PARTS)
+    al.spec(o, lambda z, i, e: al.sum(lambda t: al.softmax(lambda u: levels[z, u, i])[t] * parts[z, t, i, e]))
+    al.spec(lse, lambda z, i: al.logsumexp(lambda t: levels[z, t, i]))
+    block, z = al.grid(al.cdiv(M, ROWS), Z)
+    m0 = block * ROWS
+    rows = m0 + al.arange(ROWS)
+    top = al.full((ROWS,), NEVER, al.float32)
+    total = al.zeros((ROWS,), al.float32)
+    acc = al.zeros((ROWS, D), al.float32)
+    for part in range(PARTS):
+        level = al.load(levels[z, part, rows], mask=rows < M, other=NEVER)
+        x = al.load(parts[z, part, m0 : m0 + ROWS, :], boundary_check=(0,))
+        new = al.maximum(top, level)
+        shift = al.where(new == NEVER, 0.0, new)
+        shrink, weight = al.exp(top - shift), al.exp(level - shift)
+        acc = acc * shrink[:, None] + x * weight[:, None]
+        total = total * shrink + weight
+        top = new
+    y = acc * (1.0 / al.where(total == 0.0, 1.0, total))[:, None]
+    al.store(o[z, m0 : m0 + ROWS, :], y.to(DTYPE), boundary_check=(0,))
+    al.store(lse[z, rows], al.where(top == NEVER, 0.0, top) + al.log(total), mask=rows < M)
 
 
 def attention(
@@ -190,17 +245,41 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     read = tuple(x if x.stride(3) == 1 else x.contiguous() for x in tensors)
     aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in (*read, made[0]))
     hopper = aligned and target_of(str(q.device)) == "sm_90a"
-    tiles = hopper_tiles(q.shape[3], q.shape[2]) if hopper else _ELSEWHERE
-    constants = {"DTYPE": dtype, "D": q.shape[3], "GROUP": group, "CAUSAL": causal, **tiles}
-    return Work(attention_forward, read, made, made, numbers or (q.shape[3] ** -0.5 * LOG2E,), constants)
+    (B, H, M, size), N = q.shape, k.shape[2]
+    tiles = hopper_tiles(size, M, N, B * H) if hopper else _ELSEWHERE
+    scale = numbers or (size**-0.5 * LOG2E,)
+    constants = {"DTYPE": dtype, "D": size, "GROUP": group, "CAUSAL": causal, **tiles}
+    parts = int(tiles.get("PARTS", 1))
+    if parts == 1:
+        written = made[0].unsqueeze(2), made[1].unsqueeze(2)
+        return Work(attention_forward, read, written, made, scale, {**constants, "OUT": dtype})
+    levels = made[1].new_empty(B, H, parts, M)
+    written = levels.new_empty(B, H, parts, M, size), levels
+    joined = (*(x.view(B * H, *x.shape[2:]) for x in (*written, *made)),)
+    join = Join(attention_combine, joined, {"DTYPE": dtype, "D": size, "PARTS": parts})
+    return Work(attention_forward, read, written, made, scale, {**constants, "OUT": float32}, join)
 
 
 _attention = Function(_work)
 
 
-def hopper_tiles(size: int, rows: int) -> Tiles:
-    """The tiles of heads of `size` elements and `rows` queries, as measured on an H200."""
-    return _TALL if size == 64 and rows > _LONG else _SQUARE
+def hopper_tiles(size: int, rows: int, keys: int, heads: int) -> Tiles:
+    """The tiles of so many `heads` of `size` elements, `rows` queries and `keys` keys, as measured on an H200.
+
+    Where blocks of 128 rows leave half of the multiprocessors without work, blocks have 64 rows, a third faster each;
+    where that leaves half of them idle still, each takes a part of the keys.
+    """
+    if 2 * -(-rows // 128) * heads > _MULTIPROCESSORS:
+        return _TALL if size == 64 and rows > _LONG else _SQUARE
+    programs, blocks = -(-rows // 64) * heads, -(-keys // 128)
+    wanted = min(_MULTIPROCESSORS // programs, blocks // _LEAST_BLOCKS)
+    if wanted < 2:
+        return _HALF
+    # Spans of few sizes, so that few kernels are built: 8, 10, 12, 14, 16, 20, 24 ... blocks.
+    least = -(-blocks // wanted)
+    step = max(1, 1 << least.bit_length() - 3)
+    span = -(-least // step) * step
+    return {**_HALF, "PARTS": -(-blocks // span), "SPAN": 128 * span}
 
 
 def _group(q: torch.Tensor, k: torch.Tensor) -> int:

@@ -98,11 +98,20 @@ def room(shape: Sequence[int], dtype: Any, device: Any) -> Callable[[], Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """A second launch, `kernel(*tensors, **constants)`: of all that the first wrote, then of the results, as views."""
+
+    kernel: JitKernel
+    tensors: tuple[Any, ...]
+    constants: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
-    """A function's one launch, `kernel(*read, *written, *numbers, **constants)`.
+    """A function's launch, `kernel(*read, *written, *numbers, **constants)`, and what follows, if anything.
 
     `read` are the function's tensors in order, or what stands for them: views from their first element on, copies.
-    `written` are new and contiguous; `results` are the same in the shapes that the caller gets.
+    `written` are new and contiguous; `results` are the same in the shapes that the caller gets, or what `join` makes.
     """
 
     kernel: JitKernel
@@ -111,6 +120,7 @@ class Work:
     results: tuple[Any, ...]
     numbers: tuple[Number, ...]
     constants: Mapping[str, object]
+    join: Join | None = None
 
 
 Results = tuple[Any, ...]
@@ -118,8 +128,9 @@ Results = tuple[Any, ...]
 
 
 class Function:
-    """A function whose calls are one launch each. Keeps what it prepared, by shapes, strides, dtypes, alignments and
-    device. `work(tensors, numbers, *way)` says what a call does, and raises what is wrong with its arguments.
+    """A function whose calls are one launch each, or two. Keeps what it prepared, by shapes, strides, dtypes,
+    alignments and device. `work(tensors, numbers, *way)` says what a call does, and raises what is wrong with its
+    arguments.
     """
 
     def __init__(self, work: Callable[..., Work | Results]) -> None:
@@ -147,16 +158,22 @@ class Function:
             return None
         plan = work.kernel.prepare(*work.read, *work.written, *work.numbers, **work.constants)
         addresses: list[Value] = [Given(i) for i in range(len(tensors))]
-        addresses += [Made(i) for i in range(len(work.written))]
+        results, rooms = len(work.results), work.results if work.join is None else (*work.results, *work.written)
+        written = [Made(len(rooms) - len(work.written) + i) for i in range(len(work.written))]
         last = tuple(Told(i) for i in range(len(numbers))) if numbers else work.numbers
-        allocations, launch = tuple(map(room_like, work.results)), Launch(plan, (*addresses, *last))
-        return Recipe(len(tensors), allocations, (launch,), len(allocations), len(numbers)).runner()
+        launches = [Launch(plan, (*addresses, *written, *last))]
+        if work.join is not None:
+            second = work.join.kernel.prepare(*work.join.tensors, **work.join.constants)
+            launches.append(Launch(second, (*written, *map(Made, range(results)))))
+        return Recipe(len(tensors), tuple(map(room_like, rooms)), tuple(launches), results, len(numbers)).runner()
 
     def _anew(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Any:
         work = self._work(tensors, numbers, *way)
         if not isinstance(work, Work):
             return work
         work.kernel(*work.read, *work.written, *work.numbers, **work.constants)
+        if work.join is not None:
+            work.join.kernel(*work.join.tensors, **work.join.constants)
         return work.results[0] if len(work.results) == 1 else work.results
 
 

@@ -15,13 +15,13 @@ import argus.kernels  # noqa: E402
 from argus.diagnostic import LaunchError  # noqa: E402
 from argus.frontend import Options, check, parse  # noqa: E402
 from argus.ir.nodes import Kernel  # noqa: E402
-from argus.ir.types import bfloat16  # noqa: E402
+from argus.ir.types import bfloat16, float32  # noqa: E402
 from argus.kernels import attention  # noqa: E402
 from argus.kernels.attention import hopper_tiles  # noqa: E402
 from argus.passes import lower  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
 from tests.backend.host import run  # noqa: E402
-from tests.kernels.common import assert_proved, random  # noqa: E402
+from tests.kernels.common import assert_proved, random, source_of  # noqa: E402
 
 LOG2E = 1.4426950408889634
 
@@ -39,6 +39,7 @@ SQUARE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8}
 TALL = {"BLOCK_M": 192, "BLOCK_N": 128, "num_warps": 12, "HEADS": 66, "SCHEDULE": "cooperative"}
 HOPPER = {64: TALL, 128: SQUARE}
 ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4}
+HALF = {"BLOCK_M": 64, "BLOCK_N": 128, "STAGES": 2, "num_warps": 4}
 LITTLE = {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4}
 """For 64 KiB of shared memory."""
 
@@ -92,12 +93,14 @@ def test_text(target: str, sizes: tuple[int, ...], causal: bool, require_tool: A
     kernel = lowered(target, DTYPE=bfloat16, D=d, GROUP=heads // shared, CAUSAL=causal, **more)
     q, k, v = operands(sizes, "bfloat16", "cpu")
     bits = {name: x.view(torch.uint16).numpy() for name, x in (("q", q), ("k", k), ("v", v))}
-    o, lse = np.full(q.shape, 0x7FC0, np.uint16), np.full(q.shape[:3], np.nan, np.float32)
-    named = {"B": batch, "H": heads, "M": m, "HK": shared, "N": n, "scale": d**-0.5 * LOG2E}
+    o = np.full((batch, heads, 1, m, d), 0x7FC0, np.uint16)
+    lse = np.full((batch, heads, 1, m), np.nan, np.float32)
+    named = {"B": batch, "H": heads, "M": m, "HK": shared, "N": n, "P": 1, "scale": d**-0.5 * LOG2E}
     blocks = -(-m // tiles(target, d)["BLOCK_M"])
     grid = (heads, batch, blocks) if causal else (blocks, heads, batch)
     run(kernel, grid, eager=causal, o=o, lse=lse, **bits, **named)
-    accept((torch.from_numpy(o).view(torch.bfloat16), torch.from_numpy(lse)), exact(q, k, v, causal))
+    found = torch.from_numpy(o).view(torch.bfloat16)[:, :, 0], torch.from_numpy(lse)[:, :, 0]
+    accept(found, exact(q, k, v, causal))
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -157,8 +160,43 @@ def test_wrong_arguments_are_refused(change: dict[str, Any], message: str) -> No
 
 
 def test_tiles_of_short_and_long_sequences() -> None:
-    assert hopper_tiles(64, 1024) == hopper_tiles(128, 16384) == SQUARE | {"STAGES": 2}
-    assert hopper_tiles(64, 4096) == TALL | {"STAGES": 2}
+    assert hopper_tiles(64, 1024, 1024, 64) == hopper_tiles(128, 16384, 16384, 1) == SQUARE | {"STAGES": 2}
+    assert hopper_tiles(64, 4096, 4096, 64) == TALL | {"STAGES": 2}
+
+
+def test_few_programs_have_smaller_tiles_and_parts_of_the_keys() -> None:
+    assert hopper_tiles(128, 2048, 2048, 4) == HALF
+    assert hopper_tiles(128, 512, 512, 8) == HALF
+    assert hopper_tiles(128, 128, 8192, 16) == HALF | {"PARTS": 4, "SPAN": 2048}
+    assert hopper_tiles(64, 64, 16384, 8) == HALF | {"PARTS": 16, "SPAN": 1024}
+    for keys in range(1, 40_000, 501):
+        tiles = hopper_tiles(128, 1, keys, 3)
+        if "PARTS" in tiles:
+            assert 0 < keys - (tiles["PARTS"] - 1) * tiles["SPAN"] <= tiles["SPAN"]  # none is empty
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_parts_of_the_keys(causal: bool, require_tool: Any) -> None:
+    """Parts and what joins them, run on the host: the last part is not full, and one has no key that is seen."""
+    require_tool("g++", "clang++", "c++")
+    batch, heads, m, n, d, parts = 1, 2, 70, 150, 64, 3
+    kernel = lowered("cpu", DTYPE=bfloat16, OUT=float32, D=d, GROUP=2, CAUSAL=causal, PARTS=parts, SPAN=64)
+    q, k, v = operands((batch, heads, 1, m, n, d), "bfloat16", "cpu")
+    bits = {name: x.view(torch.uint16).numpy() for name, x in (("q", q), ("k", k), ("v", v))}
+    o = np.full((batch, heads, parts, m, d), np.nan, np.float32)
+    levels = np.full((batch, heads, parts, m), np.nan, np.float32)
+    named = {"B": batch, "H": heads, "M": m, "HK": 1, "N": n, "P": parts, "scale": d**-0.5 * LOG2E}
+    blocks = -(-m // 64) * parts
+    grid = (heads, batch, blocks) if causal else (blocks, heads, batch)
+    run(kernel, grid, eager=causal, o=o, lse=levels, **bits, **named)
+    join = lower(
+        check(parse(source_of("attention")), "attention_combine", Options("cpu", 4, {"D": d, "PARTS": 3})), "cpu"
+    )
+    out, lse = np.full((heads, m, d), 0x7FC0, np.uint16), np.full((heads, m), np.nan, np.float32)
+    sizes = {"Z": heads, "P": parts, "M": m}
+    run(join, (-(-m // 8), heads), parts=o[0], levels=levels[0], o=out, lse=lse, **sizes)
+    found = torch.from_numpy(out).view(torch.bfloat16)[None], torch.from_numpy(lse)[None]
+    accept(found, exact(q, k, v, causal))
 
 
 @pytest.mark.slow
@@ -177,3 +215,11 @@ def test_tiles_of_short_and_long_sequences() -> None:
 )
 def test_proved(target: str, size: int, tiles: dict[str, int], causal: bool) -> None:
     assert_proved("attention", "attention_forward", target, DTYPE="float16", D=size, GROUP=4, CAUSAL=causal, **tiles)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
+def test_parts_are_proved(causal: bool) -> None:
+    parts = HALF | {"PARTS": 4, "SPAN": 1024, "OUT": "float32"}
+    assert_proved("attention", "attention_forward", "sm_90a", DTYPE="float16", D=128, GROUP=4, CAUSAL=causal, **parts)
+    assert_proved("attention", "attention_combine", "sm_90a", DTYPE="float16", D=128, PARTS=4, num_warps=4)

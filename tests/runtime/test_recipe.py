@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from argus.diagnostic import Diagnostic, LaunchError
-from argus.runtime.recipe import Function, Given, Launch, Made, Recipe, Results, Told, Work, room, room_like
+from argus.runtime.recipe import Function, Given, Join, Launch, Made, Recipe, Results, Told, Work, room, room_like
 
 torch = pytest.importorskip("torch")
 
@@ -210,3 +210,24 @@ def test_what_is_wrong_is_said_by_the_function() -> None:
             with pytest.raises(LaunchError, match="float32 is needed"):
                 function((wrong, weight))
     assert len(recorder.prepared) == 1
+
+
+def test_a_second_launch_joins_what_the_first_wrote() -> None:
+    first, second = Recorder(), Recorder()
+
+    def work(tensors: tuple[Any, ...], numbers: tuple[Any, ...]) -> Work:
+        (x,) = tensors
+        read, parts, out = (x if x.is_contiguous() else x.contiguous(),), torch.empty(2, len(x)), torch.empty(len(x))
+        kernels: tuple[Any, Any] = first, second
+        join = Join(kernels[1], (parts.view(-1), out), {"PARTS": 2})
+        return Work(kernels[0], read, (parts,), (out,), (0.5,), {}, join)
+
+    function, x = Function(work), torch.ones(3)
+    for _ in range(2):
+        out = function((x,))
+        (given, parts, number), joined = first.ran[-1], second.ran[-1]
+        assert (given, number) == (x.data_ptr(), 0.5) and joined == (parts, out.data_ptr()) and out.shape == (3,)
+    assert (first.called, second.called) == (0, 0)
+    assert second.prepared == [((6,), (3,), {"PARTS": 2})]
+    function((torch.ones(6)[::2],))  # copied first, so launched anew
+    assert (first.called, second.called) == (1, 1) and second.ran[-1][0] == first.ran[-1][1]
