@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 from argus.diagnostic import Verdict
-from argus.ir.expr import Expr
-from argus.ir.nodes import Kernel
 from argus.verify import assertions, beginning, inflight, initialisation, peers, races, spec
 from argus.verify.findings import Finding
 from argus.verify.order import Ordering
@@ -20,18 +17,25 @@ from argus.verify.window import Window
 class Questions:
     """Each method gives the findings of one question."""
 
-    def __init__(self, kernel: Kernel, definitions: Sequence[Expr] = (), *, last: bool = True) -> None:
+    def __init__(self, model: Model, *, last: bool = True) -> None:
         """`last`: no other form of the kernel is asked, so that what follows from one mistake is left out.
-        Raises `NonAffine`, as each question may."""
-        self.last, self._silent = last, False
-        self.model = Model(kernel, definitions, lean=not last)
+        Each question may raise `NonAffine`."""
+        self.model, self.last, self._silent = model, last, False
         self.analysis = TagAnalysis(self.model)
-        # Order and progress are proved on a window where programs of a persistent block take other steps.
-        self.several = Window(self.model) if self.model.uneven else self.model
-        self.order = Ordering(self.several, lambda: self.steps)
-        # In tensors two programs of a block meet as two blocks do; what a block keeps goes from one to the next.
-        even = self.several is self.model
-        self.within = self.order if even else Ordering(self.model, lambda: Protocol(self.model))
+
+    @cached_property
+    def several(self) -> Model:
+        """Order and progress are proved on a window where programs of a persistent block take other steps."""
+        return Window(self.model) if self.model.uneven else self.model
+
+    @cached_property
+    def order(self) -> Ordering:
+        return Ordering(self.several, lambda: self.steps)
+
+    @cached_property
+    def within(self) -> Ordering:
+        """In tensors two programs of a block meet as two blocks do; what a block keeps goes from one to the next."""
+        return Ordering(self.model, lambda: Protocol(self.model)) if self.model.uneven else self.order
 
     @cached_property
     def steps(self) -> Protocol:

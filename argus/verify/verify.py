@@ -104,7 +104,6 @@ class _Run:
         self.launched, self.kernel, self.started = kernel, spelled(unite(kernel)), time.monotonic()
         self.deadline = self.started + limit_s
         self.timings: list[Timing] = []
-        self._forms: dict[int, Questions | Finding] = {}
 
     def findings(self) -> list[Finding]:
         """The findings of all properties, in the order of the property table."""
@@ -121,39 +120,32 @@ class _Run:
             ("coverage", "isl", lambda: coverage.check(model)),
         )
         findings = [f for check in alone for f in _listed(self._timed(*check))]
-        findings += self._flow()
+        findings += self._flow(model)
         return findings + _listed(self._timed("speed", "tables", lambda: speed.check(self.kernel, model.sites)))
 
-    def _flow(self) -> list[Finding]:
-        """What is proved of a weaker form is proved; the rest is asked about the kernel as it is."""
-        exact, whole, alike = Named(self.kernel, ()), named(self.kernel), named(alone(self.kernel))
-        findings, unsaid = list[Finding](), False
+    def _flow(self, model: Model) -> list[Finding]:
+        """What is proved of a weaker form is proved; the rest is asked about the kernel as it is, which is `model`."""
+        one = alone(self.kernel)
+        weaker = self._weaker(named(one), lean=one is not self.kernel)
+        exact, unsaid = Questions(model), False
+        findings: list[Finding] = []
         for name, question in _FLOW:
             # What several roles do to one tensor is asked of all of them.
-            weaker = whole if question is Questions.races_in_tensors else alike
-            if weaker.kernel is not self.kernel:
-                asked = self._asked(weaker)
-                if isinstance(asked, Questions) and not self._timed(name, "isl", partial(question, asked), 0.5):
-                    unsaid |= question is Questions.progress
-                    continue
-            asked = self._asked(exact)
-            if isinstance(asked, Finding):
-                return [*findings, asked]
-            findings += _listed(self._timed(name, "isl", partial(question, asked)))
-        last = self._forms.get(id(exact.kernel))
-        if unsaid and isinstance(last, Questions):
-            findings += last.kept_silent()
-        return findings
+            every = one is not self.kernel and question is Questions.races_in_tensors
+            if weaker is not None and not every and not self._timed(name, "isl", partial(question, weaker), 0.5):
+                unsaid |= question is Questions.progress
+                continue
+            findings += _listed(self._timed(name, "isl", partial(question, exact)))
+        return findings + (exact.kept_silent() if unsaid else [])
 
-    def _asked(self, form: Named) -> Questions | Finding:
-        """The questions of one form of the kernel, which all are asked of."""
-        key = id(form.kernel)
-        if key not in self._forms:
-            last = form.kernel is self.kernel
-            self._forms[key] = self._timed(
-                "relations", "isl", lambda: Questions(form.kernel, form.definitions, last=last)
-            )
-        return self._forms[key]
+    def _weaker(self, form: Named, lean: bool) -> Questions | None:
+        """The questions of another form of the kernel; None where there is none, or it cannot be asked."""
+        if form.kernel is self.kernel:
+            return None
+        made = self._timed(
+            "relations", "isl", lambda: Questions(Model(form.kernel, form.definitions, lean=lean), last=False)
+        )
+        return made if isinstance(made, Questions) else None
 
     def _timed(self, name: str, engine: str, work: Callable[[], T], share: float = 1.0) -> T | Finding:
         """What some work gives in a share of the time that is left, or that it gave up."""
