@@ -1,0 +1,48 @@
+"""The time limit of isl's work: many short operations, one long one, and none left over for the next proof."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from argus.verify.relations import IslError, isl, operation_limit
+
+LONG = """[N, M] -> { [a, b, c] -> [i, j, k, l] : 0 <= i < N and i <= j < M and 3i + 5j + 7k = a + 2b
+           and exists e : k = 5e + l and 0 <= l < 5 and (a + b + c) mod 7 = l mod 3 }"""
+"""Its lexmin takes minutes."""
+
+
+def short() -> None:
+    isl.Map("{ [i] -> [j] : 0 <= i < j }").lexmin()
+
+
+def test_many_operations_end_when_the_time_is_over() -> None:
+    started = time.monotonic()
+    with pytest.raises(IslError), operation_limit(0.3):
+        while time.monotonic() < started + 30:
+            short()
+    assert 0.3 <= time.monotonic() - started < 15
+
+
+def test_one_operation_ends_by_what_it_allocates() -> None:
+    relation = isl.Map(LONG)
+    with pytest.raises(IslError), operation_limit(0.05):
+        relation.lexmin()
+
+
+def test_many_operations_may_allocate_more_than_one() -> None:
+    with operation_limit(60.0):
+        isl.DEFAULT_CONTEXT.set_max_operations(40_000)
+        for _ in range(4):
+            for _ in range(20):
+                short()
+            time.sleep(0.6)  # the watcher runs
+
+
+def test_what_ended_leaves_nothing_behind() -> None:
+    with pytest.raises(IslError), operation_limit(0.05):
+        isl.Map(LONG).lexmin()
+    short()
+    with operation_limit(10.0):
+        short()
