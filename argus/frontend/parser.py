@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import ClassVar
 
 from lark import Lark, Token, Tree
@@ -120,7 +121,7 @@ def _constant(source: SourceFile, header: scan.Line) -> Constant | None:
     lines[-1] = lines[-1][: last.end_column - 1]
     lines[0] = " " * (first.column - 1) + lines[0][first.column - 1 :]
     try:
-        tree = _parser().parse("\n".join(lines), start="constant")
+        tree = _tree("\n".join(lines), "constant")
     except UnexpectedInput:
         return Constant(tokens[0].text, None, span)
     builder = Builder(source, first.line, 0)
@@ -148,6 +149,15 @@ class _Indenter(Indenter):
     INDENT_type = "_INDENT"
     DEDENT_type = "_DEDENT"
     tab_len = 1
+
+
+_ALONE = Lock()
+"""The parser counts indentation as it goes: one thread at a time."""
+
+
+def _tree(text: str, start: str) -> Tree[Token]:
+    with _ALONE:
+        return _parser().parse(text, start=start)
 
 
 @cache
@@ -218,7 +228,7 @@ class _Reader:
         done: set[int] = {id(line) for line in self.lines if line.broken is not None}
         while True:
             try:
-                return _parser().parse("\n".join(self.text) + "\n", start="function")
+                return _tree("\n".join(self.text) + "\n", "function")
             except UnexpectedInput as refusal:
                 line, at = self._locate(refusal)
                 if id(line) in done:

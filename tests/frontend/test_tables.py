@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +95,12 @@ def test_saved_tables_are_read_again(tmp_path: Path) -> None:
     path = tmp_path / "grammar.json"
     tables.save(parser.made_of(GRAMMAR), GRAMMAR, path)
     assert tables.load(GRAMMAR, parser._Indenter(), path) is not None
+
+
+def test_threads_that_read_at_the_same_time() -> None:
+    """Indentation is counted by the parser, of which there is one."""
+    examples = Path(__file__).parents[2] / "examples"
+    texts = [(examples / name).read_text(encoding="utf-8") for name in ("vector_add.py", "transpose.py")]
+    files = [SourceFile(f"{number}.py", texts[number % 2]) for number in range(16)]  # none has been read before
+    with ThreadPoolExecutor(8) as pool:
+        assert all(module.functions for module in pool.map(parser.parse, files))
