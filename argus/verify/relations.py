@@ -75,7 +75,7 @@ UnionSet = isl.UnionSet
 
 OPERATIONS_PER_SECOND = 1_000_000
 """What isl counts in a second, its allocations: from 0.2 to 4 million are usual."""
-_WATCH_S = 0.25
+_WATCH_S = 0.1
 
 
 IslError = isl.Error
@@ -97,7 +97,8 @@ def operation_limit(seconds: float) -> Iterator[None]:
             if time.monotonic() > deadline:
                 context.abort()
 
-    context.set_max_operations(max(1, int(seconds * OPERATIONS_PER_SECOND)))
+    # Short operations allocate the quickest, up to four times as much, and all of them until others run count as one.
+    context.set_max_operations(int((max(seconds, 0.0) + 4 * _WATCH_S) * OPERATIONS_PER_SECOND))
     context.reset_operations()
     watcher = Thread(target=watch, daemon=True)
     watcher.start()

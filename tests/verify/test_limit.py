@@ -37,7 +37,7 @@ def test_many_operations_may_allocate_more_than_one() -> None:
         for _ in range(4):
             for _ in range(20):
                 short()
-            time.sleep(0.6)  # the watcher runs
+            time.sleep(0.4)  # the watcher runs
 
 
 def test_what_ended_leaves_nothing_behind() -> None:
