@@ -43,6 +43,15 @@ def cross_entropy_rows(
             + al.max(lambda k: logits[t, k])
         ),
     )
+    al.spec(
+        loss,
+        lambda t: al.where(
+            (0 <= target[t]) & (target[t] < V.to(INDEX)),
+            al.log(al.sum(lambda n: al.exp2((logits[t, n] - al.max(lambda k: logits[t, k])) * LOG2E)))
+            + (al.max(lambda k: logits[t, k]) - logits[t, target[t]]),
+            al.where(target[t] == ignored.to(INDEX), 0.0, float("nan")),
+        ),
+    )
     rows = al.grid(al.cdiv(T, ROWS)) * ROWS + al.arange(ROWS)
     cols = al.arange(BLOCK)
     inside = rows < T

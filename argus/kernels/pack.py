@@ -36,6 +36,7 @@ def pack_rows(
     M, K = x.shape
     P = out.shape[1]
     al.tag(x, lambda m, k: (m, k))
+    al.spec(out, lambda m, k: al.where(k < K, x[m, k], 0.0))
     COLUMNS = 32 * VECTOR
     pid_m, pid_k = al.grid(al.cdiv(M, ROWS), al.cdiv(P, COLUMNS))
     m, k = pid_m * ROWS + al.arange(ROWS), pid_k * COLUMNS + al.arange(COLUMNS)
@@ -62,6 +63,7 @@ def pack_columns(
     K, M = x.shape
     P = out.shape[1]
     al.tag(x, lambda k, m: (m, k))
+    al.spec(out, lambda m, k: al.where(k < K, x[k, m], 0.0))
     pid_m, pid_k = al.grid(al.cdiv(M, TILE), al.cdiv(P, TILE))
     m0, k0 = pid_m * TILE, pid_k * TILE
     tile = al.shared((TILE, TILE + PAD), DTYPE)[:, 0:TILE]

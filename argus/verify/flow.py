@@ -15,12 +15,14 @@ class Flow:
 
     `sources` maps sink instances to source instances: all accumulations since the last write, and that write.
     Sinks are named `R<site>_<access>`, sources `S<site>`. `uncovered` are sinks no write precedes, without those of
-    tag statements, which the machine never reads.
+    tag statements, which the machine never reads. `exact`: all accesses are known exactly; `written`: all writes are,
+    so that what reaches a read is known if that read is, whatever others read.
     """
 
     sources: UnionMap
     uncovered: UnionSet
     exact: bool
+    written: bool
     reason: str
 
 
@@ -39,12 +41,12 @@ def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flo
     """
     empty = isl.UnionMap("{ }")
     sinks, reads, musts, mays, schedule = empty, empty, empty, empty, empty
-    exact, reason = True, ""
+    exact, known, reason = True, True, ""
     for cells in accesses:
         site, mode = cells.site, cells.relation.mode
         by_machine = cells.number < len(site.accesses)
         if not cells.exact and by_machine:
-            exact, reason = False, cells.reason
+            exact, known, reason = False, known and mode is Mode.READ, cells.reason
         own = model.schedule(site)
         if mode is not Mode.WRITE:
             name = sink_name(site, cells.number)
@@ -65,8 +67,8 @@ def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flo
     if model.persistent:  # what another program of the block left behind has not been written in this one
         sources = _within_program(sources)
     written = sources.intersect_range(musts.domain()).domain()
-    uncovered = reads.domain().subtract(written)
-    return Flow(sources.intersect_params(model.context), uncovered.intersect_params(model.context), exact, reason)
+    uncovered = reads.domain().subtract(written).intersect_params(model.context)
+    return Flow(sources.intersect_params(model.context), uncovered, exact, known, reason)
 
 
 def _within_program(pairs: UnionMap) -> UnionMap:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import permutations
+from math import isnan
 
 from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, rewrite, walk
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
@@ -26,6 +27,7 @@ from argus.verify.terms import (
     Again,
     Apply,
     Cases,
+    Choice,
     Constant,
     Load,
     Numbers,
@@ -54,13 +56,14 @@ class Mismatch(Exception):
 class Scope:
     """Where matching stands: {root -> instance of the term} and {root -> V[v0, v1, ...]} for the bound variables.
 
-    `origin`: {root -> store instance}, for reporting.
+    `origin`: {root -> store instance}, for reporting. `given`: specified conditions on data that hold here.
     """
 
     path: UnionMap
     variables: UnionMap
     axes: tuple[int, ...]
     origin: UnionMap
+    given: tuple[SpecTerm, ...] = ()
 
     @property
     def roots(self) -> UnionSet:
@@ -94,6 +97,10 @@ class Matcher:
         """Raises `Mismatch` unless the term equals the specification for every root."""
         if scope.roots.is_empty():
             return
+        chosen = strip(spec)
+        if isinstance(chosen, (Op, SpecOp)) and chosen.op == "where" and not elements_of(chosen.args[0]):
+            self._by_index(term, chosen.args[0], chosen, scope)
+            return
         match term:
             case Via(along=along, term=inner):
                 path = scope.path.apply_range(along)
@@ -112,6 +119,17 @@ class Matcher:
             case _:
                 self._form(term, spec, scope)
 
+    def _by_index(self, term: Term, condition: SpecTerm, spec: Op | SpecOp, scope: Scope) -> None:
+        """A choice by a condition on indices: each side where it is chosen."""
+        if isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)):
+            raise Mismatch("a choice by a reduction")
+        domain, coords = self._names(scope)
+        text = self.model.translator.condition(condition, coords)
+        holds = self.model.parse_set(f"{{ V[{domain}] : {text} }}").to_union_set()
+        inside = scope.variables.intersect_range(holds).domain().intersect(scope.roots)
+        self.match(term, spec.args[1], scope.restricted(inside))
+        self.match(term, spec.args[2], scope.restricted(scope.roots.subtract(inside)))
+
     def _cases(self, parts: tuple[tuple[UnionSet, Term], ...], spec: SpecTerm, scope: Scope) -> None:
         rest = scope.roots
         for region, inner in parts:
@@ -126,8 +144,10 @@ class Matcher:
         match term, spec:
             case Load(), Elem():
                 self._load(term, spec, scope)
+            case Choice(), _:
+                self._choice(term, spec, scope)
             case Constant(value=value), Const(value=wanted):
-                if value != float(wanted):
+                if value != float(wanted) and not (isnan(value) and isnan(float(wanted))):
                     raise Mismatch(f"the constant {value} where the specification has {wanted}")
             case Parameter(name=name), Param(name=wanted_name):
                 if name != wanted_name:
@@ -140,6 +160,29 @@ class Matcher:
                 self._accumulated(term, spec, scope)
             case _:
                 raise Mismatch(f"{_describe(term)} where the specification has {_describe_spec(spec)}")
+
+    def _choice(self, term: Choice, spec: SpecTerm, scope: Scope) -> None:
+        """By a condition that is given, or by that of the specification, which is given in what it decides for."""
+        if any(self._same(term.test, condition, scope) for condition in scope.given):
+            self.match(term.yes, spec, scope)
+            return
+        match spec:
+            case Op(op="where", args=(condition, yes, no)) | SpecOp(op="where", args=(condition, yes, no)):
+                if any(e.dtype.is_float for e in elements_of(condition)):
+                    raise Mismatch("a choice by numbers that may be rounded")
+                self.match(term.test, condition, scope)
+                self.match(term.yes, yes, replace(scope, given=(*scope.given, condition)))
+                self.match(term.no, no, scope)
+            case _:  # of two that are the same
+                self.match(term.yes, spec, scope)
+                self.match(term.no, spec, scope)
+
+    def _same(self, test: Term, condition: SpecTerm, scope: Scope) -> bool:
+        try:
+            self.match(test, condition, scope)
+        except Mismatch:
+            return False
+        return True
 
     def _apply(self, term: Apply, spec: Op | SpecOp, scope: Scope) -> None:
         specified = operation(spec.op, spec.dtype)
@@ -195,11 +238,15 @@ class Matcher:
                 f"an element of '{spec.obj}' at other coordinates than specified", self._origins(scope, wrong)
             )
 
-    def index(self, spec: Elem, scope: Scope) -> UnionMap:
-        """{V[...] -> cell} of a specified element."""
+    def _names(self, scope: Scope) -> tuple[str, tuple[str, ...]]:
+        """The dimensions of V[...], and what stands for each coordinate."""
         names = {axis: f"v{position}" for position, axis in enumerate(scope.axes)}
         coords = tuple(names.get(axis, "0") for axis in range(max((*scope.axes, -1)) + 1))
-        domain = ", ".join(names[axis] for axis in scope.axes)
+        return ", ".join(names[axis] for axis in scope.axes), coords
+
+    def index(self, spec: Elem, scope: Scope) -> UnionMap:
+        """{V[...] -> cell} of a specified element."""
+        domain, coords = self._names(scope)
         if any(isinstance(e, Elem) for e in spec.index):
             return self._indirect(spec, domain, coords)
         texts = ", ".join(self.model.translator.integer(e, coords) for e in spec.index)

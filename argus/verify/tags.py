@@ -93,8 +93,11 @@ class TagAnalysis:
             self._value_flows[obj] = data_flow(self.model, cells, self.model.clobbers(obj))
         return self._value_flows[obj]
 
-    def indirect_cells(self, site: Site, number: int) -> UnionMap:
-        """{instance -> cell}, each coordinate an integer or index data, for an access through an index tensor."""
+    def indirect_cells(self, site: Site, number: int, within: UnionSet | None = None) -> UnionMap:
+        """{instance -> cell}, each coordinate an integer or index data, for an access through an index tensor.
+
+        Where its mask holds; `within`, if that depends on data, is where it may.
+        """
         relation = (*site.accesses, *site.tag_reads)[number]
         result: UnionMap | None = None
         for index in relation.index:
@@ -103,7 +106,9 @@ class TagAnalysis:
         if result is None:
             raise NonAffine("an access without an index")
         domain = self.model.domain(site)[0].to_union_set()
-        if relation.guard is not None:
+        if within is not None:
+            domain = domain.intersect(within)
+        elif relation.guard is not None:
             domain = domain.intersect(self.where(site, relation.guard))
         return result.intersect_domain(domain)
 
@@ -359,7 +364,7 @@ class TagAnalysis:
         """The index data that a register read receives."""
         relation = site.accesses[number]
         flow = self.flow(relation.obj)
-        if not flow.exact:
+        if not flow.written:
             raise NonAffine(flow.reason)
         result = empty_map()
         for part in map_parts(flow.sources):

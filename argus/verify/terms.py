@@ -165,12 +165,32 @@ class TermBuilder:
                 return Opaque("a statement without a value")
 
     def _copy(self, site: Site, stmt: Copy) -> Term:
-        term = self.read(site, self.analysis.source_number(site, stmt))
+        number = self.analysis.source_number(site, stmt)
         if stmt.mask is None or stmt.other is None:
-            return term
-        inside = self.analysis.where(site, stmt.mask)
+            return self.read(site, number)
+        other = Constant(float(stmt.other.value))
+        inside, tests = self._tests(site, stmt.mask)
+        if not tests:
+            term = self.read(site, number)
+        elif isinstance(self.model.kernel.object(stmt.src.obj), Tensor) and not self.analysis.is_written(stmt.src.obj):
+            term = Load(stmt.src.obj, self.analysis.indirect_cells(site, number, inside))
+        else:
+            return Opaque("a copy whose mask depends on data")
+        for test in tests:
+            term = Choice(test, term, other)
         outside = self.model.domain(site)[0].to_union_set().subtract(inside)
-        return Cases(((inside, term), (outside, Constant(float(stmt.other.value)))))
+        return Cases(((inside, term), (outside, other)))
+
+    def _tests(self, site: Site, mask: Expr) -> tuple[UnionSet, list[Term]]:
+        """Where the parts of a conjunction hold that are conditions on indices, and the others: conditions on data."""
+        match mask:
+            case Op(op="and", args=(a, b)) if mask.dtype.kind == "bool":
+                (here, some), (there, more) = self._tests(site, a), self._tests(site, b)
+                return here.intersect(there), [*some, *more]
+        try:
+            return self.analysis.where(site, mask), []
+        except NonAffine:
+            return self.model.domain(site)[0].to_union_set(), [self.of_expr(site, mask)]
 
     def of_expr(self, site: Site, expr: Expr) -> Term:
         """The term of a value expression."""
@@ -187,9 +207,8 @@ class TermBuilder:
                     return Opaque(f"a result that may have wrapped around in {inner.dtype}")
                 return term
             case Op(op="where", args=(condition, a, b)):
-                try:
-                    inside = self.analysis.where(site, condition)
-                except NonAffine:
+                inside, tests = self._tests(site, condition)
+                if tests:
                     return Choice(*(self.of_expr(site, e) for e in expr.args))
                 outside = self.model.domain(site)[0].to_union_set().subtract(inside)
                 return Cases(((inside, self.of_expr(site, a)), (outside, self.of_expr(site, b))))
@@ -206,7 +225,7 @@ class TermBuilder:
         if isinstance(obj, Tensor) and not self.analysis.is_written(obj.name):
             return self._initial(site, number)
         flow = self.analysis.value_flow(obj.name)
-        if not (flow.exact and cells.exact):
+        if not (flow.written and cells.exact):
             return Opaque(flow.reason or cells.reason)
         plain: list[tuple[UnionSet, Term]] = []
         collected: dict[str, list[tuple[UnionMap, Term]]] = {}

@@ -1,0 +1,84 @@
+"""Specifications that choose: by a condition on indices, and by one on index data that also guards a gather."""
+
+from __future__ import annotations
+
+import pytest
+
+from argus.compile import choreograph, elaborate
+from argus.diagnostic import Verdict
+from argus.frontend import Options
+from argus.source import SourceFile
+from argus.verify import Report, verify
+
+GATHER = """
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def gather(x: al.Tensor[al.float32, "T V"], at: al.Tensor[al.int32, "T"], out: al.Tensor[al.float32, "T"]):
+    T, V = x.shape
+    al.spec(out, lambda t: al.where((0 <= at[t]) & (at[t] < V), x[t, at[t]] * 2.0, 3.0))
+    rows = al.program_id(0) * 32 + al.arange(32)
+    al.grid(al.cdiv(T, 32))
+    inside = rows < T
+    place = al.load(at[rows], mask=inside, other=-1)
+    known = (0 <= place) & (place < V)
+    taken = al.load(x[rows, place], mask=inside & known)
+    al.store(out[rows], al.where(known, taken * 2.0, 3.0), mask=inside)
+"""
+PAD = """
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def pad(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "P"]):
+    N, P = x.shape[0], out.shape[0]
+    al.spec(out, lambda i: al.where(i < N, x[i], 1.0))
+    i = al.grid(al.cdiv(P, 64)) * 64 + al.arange(64)
+    al.store(out[i], al.load(x[i], mask=i < N, other=1.0), mask=i < P)
+"""
+ROUNDED = """
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def rounded(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "N"]):
+    N = x.shape[0]
+    al.spec(out, lambda i: al.where(x[i] < 1.0, 0.0, x[i]))
+    i = al.grid(al.cdiv(N, 64)) * 64 + al.arange(64)
+    y = al.load(x[i], mask=i < N)
+    al.store(out[i], al.where(y.to(al.bfloat16).to(al.float32) < 1.0, 0.0, y), mask=i < N)
+"""
+
+
+def report(text: str) -> Report:
+    name = text.split("def ")[1].split("(")[0]
+    return verify(choreograph(elaborate(SourceFile(f"{name}.py", text), name, Options()), "sm_80"), 60.0)
+
+
+@pytest.mark.parametrize("text", [GATHER, PAD], ids=["data", "indices"])
+def test_both_sides_are_proved(text: str) -> None:
+    found = report(text)
+    assert found.verdict is Verdict.PROVED, found.diagnostics
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        (GATHER, "mask=inside & known", "mask=(rows < T - 1) & known"),
+        (GATHER, "al.where(known, taken * 2.0, 3.0)", "al.where(known, 3.0, taken * 2.0)"),
+        (GATHER, "al.where(known, taken * 2.0, 3.0)", "taken * 2.0"),
+        (GATHER, "known = (0 <= place)", "known = (0 < place)"),
+        (GATHER, "al.where(known, taken", "al.where(place < V, taken"),
+        (GATHER, "x[t, at[t]] * 2.0", "x[t, at[t]]"),
+        (GATHER, "x[t, at[t]]", "x[t, at[0]]"),
+        (PAD, "mask=i < N,", "mask=i < N - 1,"),
+        (PAD, "other=1.0", "other=0.0"),
+        (PAD, "lambda i: al.where(i < N, x[i], 1.0)", "lambda i: al.where(i <= N, x[i], 1.0)"),
+    ],
+)
+def test_a_wrong_choice_is_not_proved(text: str, before: str, after: str) -> None:
+    assert before in text
+    assert report(text.replace(before, after)).verdict is not Verdict.PROVED
+
+
+def test_a_choice_by_a_rounded_number_is_not_proved() -> None:
+    """Rounding is nobody's mistake, unless it decides."""
+    assert report(ROUNDED).verdict is not Verdict.PROVED
