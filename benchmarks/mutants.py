@@ -80,7 +80,13 @@ SUBJECTS: tuple[Subject, ...] = (
             "BIAS": "N", "BIAS_TYPE": bfloat16, "RESIDUAL": "M N", "RESIDUAL_TYPE": bfloat16, "EPILOGUE": relu,
         },
     ),
-    _gemm("parts of the depth", constants={"DEPTH": 512, "C": "S M N", "OUT": float32}),
+    _gemm(
+        "parts of the depth",
+        constants={
+            "DEPTH": 2048, "C": "S M N", "OUT": float32, "BLOCK_M": 64, "BLOCK_N": 128, "STAGES": 8,
+        },
+        num_warps=4,
+    ),
     _gemm(
         "scaled 8-bit operands",
         constants={
@@ -148,12 +154,12 @@ class Sample:
 
     def lines(self, subject: Subject) -> dict[int, Line]:
         """The results that there are, by the number of the mutant: those of these sources, and of this seed."""
-        found = {}
+        found, of = {}, self.of(subject)
         for share in range(subject.shares):
             file = self.file(subject, share)
             for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
                 line = _parsed(text)
-                if line is not None and line["of"] == self.of(subject):
+                if line is not None and line["of"] == of:
                     found[int(line["number"])] = line
         return found
 
@@ -207,10 +213,11 @@ def judge(sample: Sample, subject: Subject, share: int) -> None:
     judged = Judge(kernel, sample.limit_s)
     if share == 0 and numbers:
         judged.insist()
+    of = sample.of(subject)
     with sample.file(subject, share).open("a", encoding="utf-8") as file:
         for number in numbers:
             result = result_json(judged.result(everything[number]))
-            line = {"of": sample.of(subject), "number": number, "possible": len(everything), **result}
+            line = {"of": of, "number": number, "possible": len(everything), **result}
             file.write(json.dumps(line) + "\n")
             file.flush()
 
