@@ -108,9 +108,13 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("argus/kernels/rmsnorm.py", "rmsnorm_long_rows"),
     Subject("argus/kernels/layernorm.py", "layernorm_rows"),
     Subject("argus/kernels/layernorm.py", "layernorm_held_rows", shares=2),
+    Subject("argus/kernels/layernorm.py", "layernorm_held_rows", "clusters of two", constants={"CLUSTER": 2}, shares=2),
     Subject("argus/kernels/layernorm.py", "layernorm_long_rows", shares=2),
     Subject("argus/kernels/layernorm.py", "add_layernorm_rows"),
     Subject("argus/kernels/layernorm.py", "add_layernorm_held_rows", shares=2),
+    Subject(
+        "argus/kernels/layernorm.py", "add_layernorm_held_rows", "clusters of two", constants={"CLUSTER": 2}, shares=2
+    ),
     Subject("argus/kernels/cross_entropy.py", "cross_entropy_rows"),
     Subject("argus/kernels/cross_entropy.py", "cross_entropy_long_rows", shares=2),
     Subject("argus/kernels/quantize.py", "quantize_rows"),

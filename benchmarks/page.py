@@ -1,7 +1,8 @@
-"""The tables of `docs/performance.md`, from the files in `benchmarks/results`: written by `python -m benchmarks plot`.
+"""The tables of `docs/performance.md` and `docs/mutate.md`, from the files in `benchmarks/results`: written by
+`python -m benchmarks plot`.
 
-A table follows the comment `<!-- table NAME -->`, NAME that of the results file. It ends with its last line of cells,
-or with the line that says what was measured.
+A table follows the comment `<!-- table NAME -->`, NAME that of the results file, and after `_by_` which of its rows. It
+ends with its last line of cells, or with the line that says what was measured.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path("benchmarks/results")
-PAGE = Path("docs/performance.md")
+PAGES = Path("docs/performance.md"), Path("docs/mutate.md")
 
 Row = Mapping[str, Any]
 Columns = Mapping[str, Callable[[Row], str]]
@@ -36,6 +37,8 @@ def _column(name: str, digits: int | None = None) -> Callable[[Row], str]:
 def _bold(name: str) -> Callable[[Row], str]:
     return lambda row: f"**{_figure(row[name], 2)}**"
 
+
+_OUTCOMES: Columns = {name: _column(name) for name in ("killed", "equivalent", "missed", "unknown")}
 
 TABLES: dict[str, Columns] = {
     "gemm": {
@@ -81,6 +84,13 @@ TABLES: dict[str, Columns] = {
         "wavefronts, verifier": _column("wavefronts"),
         "wavefronts, hardware": _column("measured wavefronts"),
     },
+    "mutants_by_kernel": {
+        "kernel": _column("what"),
+        "target": _column("target"),
+        "mutants": lambda r: f"{r['mutants']} of {r['possible']}",
+        **_OUTCOMES,
+    },
+    "mutants_by_class": {"class of edits": _column("what"), "mutants": _column("mutants"), **_OUTCOMES},
 }
 
 
@@ -100,15 +110,18 @@ def with_tables(page: str) -> str:
     """The page with the tables that the results give."""
 
     def one(found: re.Match[str]) -> str:
-        source = RESULTS / f"{found[2]}-h200.json"
+        name, _, by = found[2].partition("_by_")
+        source = RESULTS / f"{name}-h200.json"
         if found[2] not in TABLES or not source.exists():
             return found[0]
         content = json.loads(source.read_text(encoding="utf-8"))
-        return found[1] + table(TABLES[found[2]], content["rows"]) + _state(content.get("argus", {}))
+        rows = [row for row in content["rows"] if row.get("by", "") == by]
+        return found[1] + table(TABLES[found[2]], rows) + _state(content.get("argus", {}))
 
     return _TABLE.sub(one, page)
 
 
 def write() -> None:
-    """Brings the page's tables up to date."""
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    """Brings the pages' tables up to date."""
+    for page in PAGES:
+        page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")

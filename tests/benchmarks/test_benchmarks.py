@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from argus.diagnostic import Diagnostic, LaunchError
-from benchmarks import cold, gemm, measure, verify
+from benchmarks import cold, gemm, measure, mutants, verify
 from benchmarks.machine import digest, machine, sources
 from benchmarks.table import Results, show
 
@@ -283,7 +283,7 @@ def test_tables_follow_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import page
 
     monkeypatch.chdir(Path(__file__).parents[2])
-    kept = page.PAGE.read_text(encoding="utf-8")
+    kept = "".join(p.read_text(encoding="utf-8") for p in page.PAGES)
     assert kept.count("<!-- table ") == len(page.TABLES)
     assert page.with_tables(kept) == kept
     assert page.with_tables(kept.replace("**1.0", "**9.9")) == kept
@@ -310,3 +310,33 @@ def test_static_conflicts() -> None:
     counts = {case.name: static(case) for case in CASES if case.name.startswith("transpose")}
     assert counts["transpose"] == {"ld": (4096, 4096), "st": (4096, 4096)}
     assert counts["transpose_rows"] == {"ld": (32768, 4096), "st": (4096, 4096)}
+
+
+def test_mutants_are_judged_once_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (subject,) = (s for s in mutants.SUBJECTS if s.kernel == "vector_add")
+    sample = mutants.Sample(1, 3, 60.0, tmp_path)
+    mutants.judge(sample, subject, 0)
+    (file,) = tmp_path.iterdir()
+    written = file.read_text()
+    mutants.judge(sample, subject, 0)
+    assert file.read_text() == written and len(written.splitlines()) == 3
+    found = mutants.counted(sample, [subject])
+    rows = {(row["by"], row["what"]): row for row in found.rows}
+    assert rows["kernel", subject.title]["mutants"] == rows["kernel", "all"]["mutants"] == 3
+    outcomes = [sum(int(str(rows["class", "all"][o])) for o in ("killed", "equivalent", "missed", "unknown"))]
+    assert outcomes == [3] and found.notes == ()
+    file.write_text(written.replace(sources()["sources"], "0" * 12))
+    assert mutants.counted(sample, [subject]).notes == (f"not finished: {subject.title}, 0 of 3",)
+
+
+def test_all_kernels_that_ship_have_mutants() -> None:
+    judged = {(s.file, s.kernel) for s in mutants.SUBJECTS}
+    files = [*(ROOT / "argus" / "kernels").glob("*.py"), *(ROOT / "examples").glob("*.py")]
+    shipped = {
+        (str(file.relative_to(ROOT)), found[1])
+        for file in files
+        for found in re.finditer(r"^@argus\.kernel.*\ndef (\w+)", file.read_text(), re.MULTILINE)
+    }
+    assert judged == shipped
+    assert len({s.title for s in mutants.SUBJECTS}) == len(mutants.SUBJECTS)
