@@ -71,9 +71,12 @@ SUBJECTS: tuple[Subject, ...] = (
     _attention("causal", constants={"CAUSAL": True}),
     _attention("heads of 64", constants=_TALL, num_warps=12),
     _attention("heads of 64, causal", constants={**_TALL, "CAUSAL": True}, num_warps=12),
+    _attention("parts of the keys", constants={"BLOCK_M": 64, "PARTS": 2, "SPAN": 1024, "OUT": float32}, num_warps=4),
     _attention("sm_80", "sm_80", {"BLOCK_M": 64, "BLOCK_N": 64}, 4),
     _gemm(),
     _gemm("clusters of two", constants={"CLUSTER": 2}, shares=4),
+    _gemm("clusters of two by two", constants={"CLUSTER": 4, "ACROSS": 2}, shares=6),
+    _gemm("in turns", constants={"SCHEDULE": "pingpong", "BLOCK_N": 192}, num_warps=4, shares=4),
     _gemm(
         "bias, ReLU, residual",
         constants={
@@ -97,6 +100,7 @@ SUBJECTS: tuple[Subject, ...] = (
     _gemm("b by columns", constants={"B": "K N"}),
     _gemm("sm_80", "sm_80", _LOADED, 4),
     _gemm("gfx942", "gfx942", _LOADED, 4),
+    Subject("argus/kernels/attention.py", "attention_combine"),
     Subject("argus/kernels/gemm.py", "combine"),
     Subject("argus/kernels/pack.py", "pack_rows"),
     Subject("argus/kernels/pack.py", "pack_columns"),
