@@ -223,7 +223,8 @@ def _clusters(problem: Problem, tile: Tile) -> Iterator[tuple[int, int]]:
     split = min(problem.a_line, problem.b_line) < _SECTOR
     many = min(problem.m, problem.n) > _FEW[-1]
     shapes = [(n, across) for n, across in _SHAPES if (n == 2 or tile.groups == 1) and (many or across == 1)]
-    for count, across in shapes if problem.bulk and not problem.loaded else ():
+    possible = problem.bulk and not problem.loaded and problem.a_rows and problem.b_rows
+    for count, across in shapes if possible else ():
         high = count // across
         filled = problem.m > tile.block_m * high // 2 and problem.n > tile.block_n * across // 2
         if filled and tile.block_n >= _ATOM_ROWS * high and (split or (count, across) == (2, 1)):
@@ -273,7 +274,7 @@ def _any_shape(problem: Problem, turned: bool) -> Sequence[_Shape]:
     heights = ((64, 4),) if problem.loaded else ((64, 4), (128, 8))
     if turned and few:
         return [(rows, n, warps, _ROWS) for n in _FEW if n < 2 * max(problem.n, 5) for rows, warps in heights]
-    many = min(problem.m, problem.n) > _FEW[-1] and not problem.loaded
+    many = min(problem.m, problem.n) > _FEW[-1] and not problem.loaded and problem.a_rows and problem.b_rows
     if turned:
         return [shape for shape in (*_BULK, *_WIDE) if shape[0] > _LEAST_ROWS] if many else ()
     return (*_BULK, *_WIDE) if many else _BULK
