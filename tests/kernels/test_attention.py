@@ -118,6 +118,14 @@ def test_results(device: str, sizes: tuple[int, ...], causal: bool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
+def test_many_keys_of_few_queries(device: str, causal: bool) -> None:
+    """Parts of the keys, on a GPU that has the copy engine."""
+    q, k, v = operands((1, 2, 1, 70, 2100, 64), "float16", device)
+    accept(attention(q, k, v, causal=causal, return_lse=True), exact(q, k, v, causal))
+
+
+@pytest.mark.slow
 def test_heads_next_to_rows_and_misaligned(device: str) -> None:
     wide = random(2, 70, 3, 4 * 64 + 8, dtype="float16", device=device)
     parts = [wide[..., i : i + 64].transpose(1, 2) for i in (0, 64, 130)]
