@@ -225,7 +225,8 @@ template <int ID, int THREADS> ARGUS_FN void role_barrier_arrive() {
 // Matrix descriptor, in units of 16 bytes: start address; from one panel to the next (`leading` bytes; operands along k
 // do not use it); 1024 bytes from 8 rows to the next; 128-byte swizzle.
 ARGUS_FN u64 matrix_descriptor(shared_t smem, int offset, int leading) {
-    return u64(0x40000040u) << 32 | static_cast<unsigned>(leading >> 4) << 16 | (smem + offset) >> 4;
+    const unsigned start = (smem + offset) & 0x3ffff;  // above: which block of the cluster; not a part of descriptors
+    return u64(0x40000040u) << 32 | static_cast<unsigned>(leading >> 4) << 16 | start >> 4;
 }
 
 // Only the low word moves: nothing carries out of it.
