@@ -67,6 +67,8 @@ _TALL = {"D": 64, "BLOCK_M": 192, "BLOCK_N": 128, "HEADS": 66, "SCHEDULE": "coop
 _LOADED = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "PRODUCERS": 0}
 
 SUBJECTS: tuple[Subject, ...] = (
+    Subject("examples/stream_k_atomic.py", "stream_k_atomic", shares=6),
+    _gemm("clusters of two by two", constants={"CLUSTER": 4, "ACROSS": 2}, shares=10),
     _attention(),
     _attention("causal", constants={"CAUSAL": True}),
     _attention("heads of 64", constants=_TALL, num_warps=12),
@@ -75,7 +77,6 @@ SUBJECTS: tuple[Subject, ...] = (
     _attention("sm_80", "sm_80", {"BLOCK_M": 64, "BLOCK_N": 64}, 4),
     _gemm(),
     _gemm("clusters of two", constants={"CLUSTER": 2}, shares=4),
-    _gemm("clusters of two by two", constants={"CLUSTER": 4, "ACROSS": 2}, shares=6),
     _gemm("in turns", constants={"SCHEDULE": "pingpong", "BLOCK_N": 192}, num_warps=4, shares=4),
     _gemm(
         "bias, ReLU, residual",
@@ -86,7 +87,7 @@ SUBJECTS: tuple[Subject, ...] = (
     _gemm(
         "parts of the depth",
         constants={
-            "DEPTH": 2048, "C": "S M N", "OUT": float32, "BLOCK_M": 64, "BLOCK_N": 128, "STAGES": 8,
+            "DEPTH": 2048, "C": "Z M N", "OUT": float32, "BLOCK_M": 64, "BLOCK_N": 128, "STAGES": 8,
         },
         num_warps=4,
     ),
@@ -135,7 +136,6 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("examples/gemm_waves.py", "gemm_waves", target="gfx942", shares=2),
     Subject("examples/linear.py", "linear"),
     Subject("examples/split_k.py", "split_k"),
-    Subject("examples/stream_k_atomic.py", "stream_k_atomic", shares=2),
     Subject("examples/cluster_softmax.py", "cluster_softmax"),
     Subject("examples/column_sum.py", "column_sum"),
     Subject("examples/embedding.py", "embedding"),
