@@ -222,7 +222,8 @@ def _clusters(problem: Problem, tile: Tile) -> Iterator[tuple[int, int]]:
     yield 1, 1
     split = min(problem.a_line, problem.b_line) < _SECTOR
     many = min(problem.m, problem.n) > _FEW[-1]
-    shapes = [(n, across) for n, across in _SHAPES if (n == 2 or tile.groups == 1) and (many or across == 1)]
+    large = tile.groups == 1 and not tile.swapped  # of other clusters of four, proofs may exceed what isl does
+    shapes = [(n, across) for n, across in _SHAPES if (n == 2 or large) and (many or across == 1)]
     possible = problem.bulk and not problem.loaded and problem.a_rows and problem.b_rows
     for count, across in shapes if possible else ():
         high = count // across
@@ -274,9 +275,10 @@ def _any_shape(problem: Problem, turned: bool) -> Sequence[_Shape]:
     heights = ((64, 4),) if problem.loaded else ((64, 4), (128, 8))
     if turned and few:
         return [(rows, n, warps, _ROWS) for n in _FEW if n < 2 * max(problem.n, 5) for rows, warps in heights]
-    many = min(problem.m, problem.n) > _FEW[-1] and not problem.loaded and problem.a_rows and problem.b_rows
+    many = min(problem.m, problem.n) > _FEW[-1] and not problem.loaded
     if turned:
-        return [shape for shape in (*_BULK, *_WIDE) if shape[0] > _LEAST_ROWS] if many else ()
+        all_rows = problem.a_rows and problem.b_rows
+        return [shape for shape in (*_BULK, *_WIDE) if shape[0] > _LEAST_ROWS] if many and all_rows else ()
     return (*_BULK, *_WIDE) if many else _BULK
 
 

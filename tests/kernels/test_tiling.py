@@ -117,7 +117,7 @@ def test_groups_that_take_turns_have_tiles_of_their_own() -> None:
     turns = [t for t in tiles(LARGE) if t.groups == 2]
     assert turns and all((t.block_m, t.num_warps, t.part) == (128, 4, 0) and t.cluster <= 2 for t in turns)
     assert work(LARGE, turns[0]).threads == 12 * 32 and turns[0].constants["SCHEDULE"] == "pingpong"
-    others = (replace(LARGE, m=128), replace(LARGE, loaded=1), replace(LARGE, b_rows=False))
+    others = (replace(LARGE, m=128), replace(LARGE, loaded=1))
     assert not any(t.groups == 2 for problem in others for t in tiles(problem))
     assert all(t.cluster == 1 for t in tiles(replace(LARGE, b_rows=False)))
     assert from_json(to_json({"a": turns[0]}))["a"] == turns[0]
