@@ -62,7 +62,7 @@ class Subject:
 
 
 _gemm = partial(Subject, "argus/kernels/gemm.py", "gemm", shares=3)
-_attention = partial(Subject, "argus/kernels/attention.py", "attention_forward", shares=8)
+_attention = partial(Subject, "argus/kernels/attention.py", "attention_forward", shares=5)
 _TALL = {"D": 64, "BLOCK_M": 192, "BLOCK_N": 128, "HEADS": 66, "SCHEDULE": "cooperative"}
 _LOADED = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "PRODUCERS": 0}
 
