@@ -201,7 +201,7 @@ def run(sample: Sample, jobs: int, seconds: float, subjects: Sequence[Subject] =
             process = context.Process(target=judge, args=(sample, *waiting.pop(0)))
             process.start()
             running[process.sentinel] = process
-        for sentinel in wait(list(running), timeout=max(0.0, end - time.monotonic())):
+        for sentinel in wait(list(running), timeout=max(0.0, min(60.0, end - time.monotonic()))):
             if isinstance(sentinel, int):
                 running.pop(sentinel).join()
         print(f"{total - len(waiting) - len(running)} of {total} shares done", flush=True)
@@ -252,7 +252,8 @@ def counted(sample: Sample, subjects: Sequence[Subject] = SUBJECTS) -> Results:
     possible = sum(int(str(row["possible"])) for row in rows)
     rows.append({**_row("kernel", "all", "", everything), "possible": possible})
     for kind in Kind:
-        rows.append(_row("class", kind.value, "", [line for line in everything if line["class"] == kind.value]))
+        of_kind = [line for line in everything if line["class"] == kind.value]
+        rows.append({**_row("class", kind.value, "", of_kind), "possible": None})
     rows.append({**_row("class", "all", "", everything), "possible": possible})
     title = f"Mutants of the kernels that ship, {sample.count} of each, seed {sample.seed}"
     return Results(title, rows, tuple(notes))
