@@ -18,10 +18,12 @@ def reduced(
     STAGES: al.constexpr = 3,
     OUT: al.constexpr = al.float32,
     PERSISTENT: al.constexpr = False,
+    SPECIFIED: al.constexpr = True,
 ):
     M, K = a.shape
     N = b.shape[0]
-    al.spec(c, lambda m, n: al.sum(lambda k: a[m, k] * b[n, k]))
+    if SPECIFIED:
+        al.spec(c, lambda m, n: al.sum(lambda k: a[m, k] * b[n, k]))
     row, column, part = al.grid(
         al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), al.cdiv(K, DEPTH), persistent=PERSISTENT
     )
