@@ -35,6 +35,8 @@ from tests.verify.interleavings import Unmodelled, explore
 LIMIT_S = 30.0
 """Seconds of verification per kernel."""
 COLUMNS = ("kernels", "proved", "refuted", "unknown", "refused", "simulations", "explored", "disagreements", "seconds")
+_SAY_NOTHING = ("vacuous-assertion", "contradictory-requires")
+"""Of assertions over nothing, and of preconditions that leave no elements: what is refused so has no run to show."""
 MOST_STATES = 5000
 """States of an automaton beyond which not all orders of events are tried."""
 MOST_PROGRAMS = 3
@@ -111,8 +113,7 @@ def examine(kernel: Kernel, mutation: str, tried: list[dict[str, int]], tally: T
     tally.numbers[family, report.verdict.value] += 1
     errors = [d for d in report.diagnostics if d.severity is Severity.ERROR]
     for diagnostic in errors:
-        # An assertion over nothing is refused for what it does not say: there is no run to show.
-        shown = diagnostic.verdict is Verdict.REFUTED and diagnostic.code != "vacuous-assertion"
+        shown = diagnostic.verdict is Verdict.REFUTED and diagnostic.code not in _SAY_NOTHING
         if shown and (diagnostic.witness is None or not diagnostic.witness.replayed):
             _disagree(kernel, mutation, f"a refutation without a replayed witness: {diagnostic}", tally)
     if report.verdict is Verdict.UNKNOWN:
