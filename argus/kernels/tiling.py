@@ -222,10 +222,10 @@ def _clusters(problem: Problem, tile: Tile) -> Iterator[tuple[int, int]]:
     yield 1, 1
     split = min(problem.a_line, problem.b_line) < _SECTOR
     many = min(problem.m, problem.n) > _FEW[-1]
-    large = tile.groups == 1 and not tile.swapped  # of other clusters of four, proofs may exceed what isl does
+    rows = problem.a_rows and problem.b_rows
+    large = rows and tile.groups == 1 and not tile.swapped  # others of four: proofs take long, or find no end
     shapes = [(n, across) for n, across in _SHAPES if (n == 2 or large) and (many or across == 1)]
-    possible = problem.bulk and not problem.loaded and problem.a_rows and problem.b_rows
-    for count, across in shapes if possible else ():
+    for count, across in shapes if problem.bulk and not problem.loaded else ():
         high = count // across
         filled = problem.m > tile.block_m * high // 2 and problem.n > tile.block_n * across // 2
         if filled and tile.block_n >= _ATOM_ROWS * high and (split or (count, across) == (2, 1)):
@@ -277,8 +277,7 @@ def _any_shape(problem: Problem, turned: bool) -> Sequence[_Shape]:
         return [(rows, n, warps, _ROWS) for n in _FEW if n < 2 * max(problem.n, 5) for rows, warps in heights]
     many = min(problem.m, problem.n) > _FEW[-1] and not problem.loaded
     if turned:
-        all_rows = problem.a_rows and problem.b_rows
-        return [shape for shape in (*_BULK, *_WIDE) if shape[0] > _LEAST_ROWS] if many and all_rows else ()
+        return [shape for shape in (*_BULK, *_WIDE) if shape[0] > _LEAST_ROWS] if many else ()
     return (*_BULK, *_WIDE) if many else _BULK
 
 
