@@ -246,7 +246,8 @@ def counted(sample: Sample, subjects: Sequence[Subject] = SUBJECTS) -> Results:
         wanted = min(sample.count, int(lines[0]["possible"])) if lines else sample.count
         if len(lines) < wanted:
             notes.append(f"not finished: {subject.title}, {len(lines)} of {wanted}")
-        rows.append(_row("kernel", subject.title, subject.target, lines))
+        if lines:
+            rows.append(_row("kernel", subject.title, subject.target, lines))
         notes += [f"{subject.title}: {note}" for note in _notes(lines)]
         everything += lines
     possible = sum(int(str(row["possible"])) for row in rows)

@@ -94,6 +94,10 @@ TABLES: dict[str, Columns] = {
 }
 
 
+_ANYWHERE = ("mutants",)
+"""Results that are the same on all machines."""
+
+
 def table(columns: Columns, rows: list[Row]) -> str:
     """A table in Markdown."""
     lines = [list(columns), ["---"] * len(columns), *([cell(row) for cell in columns.values()] for row in rows)]
@@ -111,7 +115,7 @@ def with_tables(page: str) -> str:
 
     def one(found: re.Match[str]) -> str:
         name, _, by = found[2].partition("_by_")
-        source = RESULTS / f"{name}-h200.json"
+        source = RESULTS / f"{name}{'' if name in _ANYWHERE else '-h200'}.json"
         if found[2] not in TABLES or not source.exists():
             return found[0]
         content = json.loads(source.read_text(encoding="utf-8"))
