@@ -234,6 +234,12 @@ class Exponentials:
         found: list[Shift] = []
         for summand in summands:
             if len(summand.levels) > 1:
+                one, *others = summand.levels
+                if any(not close(abs(o.factor), abs(one.factor)) or o.scalars != one.scalars for o in others):
+                    raise Mismatch(
+                        "a weight is not relative to one maximum: what it was relative to, and what it was rescaled "
+                        "by, are maxima times different factors"
+                    )
                 raise Mismatch(
                     "a weight is not relative to one maximum: what it was relative to, and what it was rescaled from, "
                     "are maxima of different steps"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from argus.diagnostic import Note, Verdict
 from argus.ir.expr import Const, Param
-from argus.ir.nodes import Assume, InRange, Kernel, Precondition, Requires, Tensor
+from argus.ir.nodes import Assume, InRange, Kernel, Precondition, Requires
 from argus.ir.types import MAX_EXTENT
 from argus.verify.findings import Finding
 from argus.verify.solver import Solver, z3
@@ -15,6 +15,7 @@ from argus.verify.solver import Solver, z3
 def launchable(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
     """What every launch keeps: ranges of sizes, alignments, and what the author requires or assumes."""
     yield from _extents(kernel, solver, 0)
+    yield from _aligned(kernel, solver)
     yield from (_says(kernel, p, solver) for p in kernel.preconditions)
 
 
@@ -22,15 +23,25 @@ def _extents(kernel: Kernel, solver: Solver, least: int) -> Iterator[z3.BoolRef]
     for name in kernel.sizes:
         size = solver.integer(Param(name))
         yield z3.And(size >= least, size <= MAX_EXTENT)
-    for tensor in kernel.tensors:
-        yield from _alignment(tensor, solver)
 
 
 def check(kernel: Kernel, deadline: float) -> list[Finding]:
-    """Preconditions that no launch can meet, of tensors with elements: whatever was proved would say nothing."""
-    solver, earlier = Solver(deadline), list[Precondition]()
-    for fact in _extents(kernel, solver, 1):
-        solver.assume(fact)
+    """Preconditions that no launch can meet: whatever was proved would say nothing.
+
+    They exclude one another where tensors have elements, or exclude the alignments, of tensors without elements as
+    well: rows of no elements are aligned as they may be, so a kernel of short rows is made for those, too.
+    """
+    elements, aligned = Solver(deadline), Solver(deadline)
+    for fact in _extents(kernel, elements, 1):
+        elements.assume(fact)
+    for fact in (*_extents(kernel, aligned, 0), *_aligned(kernel, aligned)):
+        aligned.assume(fact)
+    return _excluded(kernel, elements, "with elements ") or _excluded(kernel, aligned, "")
+
+
+def _excluded(kernel: Kernel, solver: Solver, which: str) -> list[Finding]:
+    """The first precondition that those before it and what `solver` assumes exclude."""
+    earlier = list[Precondition]()
     for precondition in kernel.preconditions:
         solver.assume(_says(kernel, precondition, solver))
         earlier.append(precondition)
@@ -46,7 +57,7 @@ def check(kernel: Kernel, deadline: float) -> list[Finding]:
             "contradictory-requires",
             "launch",
             Verdict.REFUTED,
-            "no launch with elements meets all preconditions, so a proof would say nothing",
+            f"no launch {which}meets all preconditions, so a proof would say nothing",
             last.span,
             "what comes before excludes this",
             "correct or remove one of them; sizes of what has elements are at least 1, and tensors aligned to "
@@ -67,8 +78,9 @@ def _says(kernel: Kernel, precondition: Precondition, solver: Solver) -> z3.Bool
             return solver.condition(cond)
 
 
-def _alignment(tensor: Tensor, solver: Solver) -> Iterator[z3.BoolRef]:
-    lanes = max(1, tensor.alignment // tensor.dtype.bytes)
-    for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
-        if lanes > 1 and stride == Const(1, stride.dtype):
-            yield solver.integer(extent) % lanes == 0
+def _aligned(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
+    for tensor in kernel.tensors:
+        lanes = max(1, tensor.alignment // tensor.dtype.bytes)
+        for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
+            if lanes > 1 and stride == Const(1, stride.dtype):
+                yield solver.integer(extent) % lanes == 0

@@ -151,6 +151,19 @@ def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"]):
         "contradictory-requires",
     ),
     Pair(
+        "rows shorter than their alignment have no elements",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"]):
+    al.requires(N <= 2)
+    al.requires(N >= EDIT)
+    o = al.grid(al.cdiv(N, 128)) * 128 + al.arange(128)
+    al.store(y[o], al.load(x[o], mask=o < N), mask=o < N)
+""",
+        "0",
+        "1",
+        "contradictory-requires",
+    ),
+    Pair(
         "an update in place that leaves an element out",
         """
 def kernel(x: al.Tensor[al.float32, "N"]):

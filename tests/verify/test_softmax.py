@@ -88,7 +88,7 @@ WRONG = {
     "the accumulator is rescaled twice": ("acc = acc * shrink +", "acc = acc * shrink * shrink +", "another factor"),
     "the other way round": ("acc = acc * shrink +", "acc = acc / shrink +", ""),
     "a factor without the scale": ("shrink = al.exp2(top * (scale * LOG2E) + shift)",
-                                   "shrink = al.exp2(top * LOG2E + shift)", "another factor"),
+                                   "shrink = al.exp2(top * LOG2E + shift)", "different factors"),
     "the division is forgotten": ("acc / al.where(total == 0.0, 1.0, total)", "acc", "not divided"),
     "the division is unguarded": ("acc / al.where(total == 0.0, 1.0, total)", "acc / total", "0 / 0"),
     "the maximum forgets": ("new = al.maximum(top, al.max(s, axis=1))", "new = al.max(s, axis=1)", "fall back to -inf"),
