@@ -145,8 +145,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
         each = (_EACH if width * dtype.bytes == 16 else _EACH // 2) // width
         kernel, shape = cross_entropy_long_rows, {"EACH": each, "WIDTH": width}
     else:
-        s = spread(rows.shape[1], dtype.bytes)
-        kernel, shape = cross_entropy_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
+        kernel, shape = cross_entropy_rows, spread(rows.shape[1], dtype.bytes).constants
     constants = {"DTYPE": dtype, "INDEX": index, **shape}
     return Work(kernel, (rows, target.contiguous()), results, results, numbers, constants)
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.kernels.rows import (
-    CHUNK,
-    CHUNK_WARPS,
     SMALL,
-    balanced,
     dtype_of,
+    fitting,
     held,
     longest,
     longest_held,
@@ -323,14 +322,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
     dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
     weight, bias = _parameters(weight, bias, rows.shape[1])
     out = rows.new_empty(rows.shape)
-    shape: dict[str, int | str | None]
-    if rows.shape[1] <= LONGEST:
-        s = balanced(rows.shape[1], dtype.bytes)
-        kernel, shape = layernorm_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
-    elif rows.shape[1] <= longest_held(rows):
-        kernel, shape = layernorm_held_rows, held(rows)
-    else:
-        kernel, shape = layernorm_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
+    kernel, shape = fitting(rows, LONGEST, layernorm_rows, layernorm_held_rows, layernorm_long_rows)
     constants = {"DTYPE": dtype, "WEIGHT": scale, **shape}
     return Work(kernel, (rows, weight, bias), (out,), (shaped(out, x),), numbers, constants)
 
@@ -343,10 +335,9 @@ def _work_of_sum(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...])
     read = (rows, matrix(residual), *_parameters(weight, bias, rows.shape[1]))
     longest("x", rows, longest_held(*read[:2]))
     made = rows.new_empty(rows.shape), rows.new_empty(rows.shape)
-    shape: dict[str, int | str | None]
+    shape: Mapping[str, int | str | None]
     if rows.shape[1] <= _LONGEST_SUM[dtype.bytes]:
-        s = spread(rows.shape[1], dtype.bytes, SMALL, most=16)
-        kernel, shape = add_layernorm_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
+        kernel, shape = add_layernorm_rows, spread(rows.shape[1], dtype.bytes, SMALL, most=16).constants
     else:
         kernel, shape = add_layernorm_held_rows, held(*read[:2])
     results = tuple(shaped(t, x) for t in made)

@@ -95,8 +95,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     if rows.shape[1] > LONGEST_ROW:
         kernel, shape = quantize_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
     else:
-        s = spread(rows.shape[1], dtype.bytes)
-        kernel, shape = quantize_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
+        kernel, shape = quantize_rows, spread(rows.shape[1], dtype.bytes).constants
     results = shaped(values, x), scale.view(*x.shape[:-1], 1)
     return Work(kernel, (rows,), (values, scale), results, (), {"DTYPE": dtype, **shape})
 

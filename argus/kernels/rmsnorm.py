@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import (
-    CHUNK,
-    CHUNK_WARPS,
-    balanced,
-    dtype_of,
-    held,
-    longest_held,
-    matrix,
-    same_shape,
-    shaped,
-)
+from argus.kernels.rows import dtype_of, fitting, matrix, same_shape, shaped
 from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
@@ -145,14 +135,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
     dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
     same_shape("weight", weight, (rows.shape[1],))
     out = rows.new_empty(rows.shape)
-    shape: dict[str, int | str | None]
-    if rows.shape[1] <= LONGEST:
-        s = balanced(rows.shape[1], dtype.bytes)
-        kernel, shape = rmsnorm_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
-    elif rows.shape[1] <= longest_held(rows):
-        kernel, shape = rmsnorm_held_rows, held(rows)
-    else:
-        kernel, shape = rmsnorm_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
+    kernel, shape = fitting(rows, LONGEST, rmsnorm_rows, rmsnorm_held_rows, rmsnorm_long_rows)
     constants = {"DTYPE": dtype, "WEIGHT": scale, **shape}
     return Work(kernel, (rows, weight.contiguous()), (out,), (shaped(out, x),), numbers, constants)
 

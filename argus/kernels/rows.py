@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
@@ -13,6 +14,8 @@ from argus.runtime.device import target_of
 
 if TYPE_CHECKING:
     import torch
+
+    from argus.runtime.jit_kernel import JitKernel
 
 FLOATS = ("float32", "float16", "bfloat16")
 """Dtypes of the elements that the kernels take: arithmetic is done in float32."""
@@ -45,6 +48,11 @@ class Spread:
     rows: int
     block: int
     warps: int
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """Those of a kernel's launch."""
+        return {"ROWS": self.rows, "BLOCK": self.block, "num_warps": self.warps}
 
 
 @lru_cache(maxsize=4096)
@@ -88,6 +96,19 @@ def tiled(columns: int, itemsize: int) -> Spread:
     while block < min(columns, size):
         block *= 2
     return Spread(size // block, block, _TILE_WARPS)
+
+
+def fitting(
+    rows: torch.Tensor, longest: int, registers: JitKernel, shared: JitKernel, pieces: JitKernel
+) -> tuple[JitKernel, Mapping[str, int | str | None]]:
+    """Of three kernels the one for such rows, with its constants: rows of up to `longest` elements stay in registers,
+    up to `longest_held` they wait in shared memory, and longer ones are read again piece by piece."""
+    columns = rows.shape[1]
+    if columns <= longest:
+        return registers, balanced(columns, rows.element_size()).constants
+    if columns <= longest_held(rows):
+        return shared, held(rows)
+    return pieces, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
 
 
 def longest_held(*matrices: torch.Tensor) -> int:

@@ -64,8 +64,8 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     dtype, rows = dtype_of("gate", gate), matrix(gate)
     same_shape("up", up, tuple(gate.shape))
     dtype_of("up", up, (dtype.name,))
-    out, s = rows.new_empty(rows.shape), tiled(rows.shape[1], rows.element_size())
-    constants = {"DTYPE": dtype, "ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
+    out = rows.new_empty(rows.shape)
+    constants = {"DTYPE": dtype, **tiled(rows.shape[1], rows.element_size()).constants}
     return Work(silu_mul_tiles, (rows, matrix(up)), (out,), (shaped(out, gate),), (), constants)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, balanced, dtype_of, held, longest_held, matrix, shaped
+from argus.kernels.rows import dtype_of, fitting, matrix, shaped
 from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
@@ -141,14 +141,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     (x,) = tensors
     dtype, rows = dtype_of("x", x), matrix(x)
     out = rows.new_empty(rows.shape)
-    shape: dict[str, int | str | None]
-    if rows.shape[1] <= LONGEST:
-        s = balanced(rows.shape[1], dtype.bytes)
-        kernel, shape = softmax_rows, {"ROWS": s.rows, "BLOCK": s.block, "num_warps": s.warps}
-    elif rows.shape[1] <= longest_held(rows):
-        kernel, shape = softmax_held_rows, held(rows)
-    else:
-        kernel, shape = softmax_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
+    kernel, shape = fitting(rows, LONGEST, softmax_rows, softmax_held_rows, softmax_long_rows)
     return Work(kernel, (rows,), (out,), (shaped(out, x),), (), {"DTYPE": dtype, **shape})
 
 
