@@ -90,6 +90,16 @@ def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
     return tuple(found)
 
 
+def longer(kernel: Kernel, values: Mapping[str, int], least: int) -> Iterator[dict[str, int]]:
+    """Admissible sizes of at least `least`, but for those given by others: first all of them, then those of loops."""
+    sizes = [_describe(kernel, name) for name in integer_parameters(kernel)]
+    for raised in (sizes, [s for s in sizes if s.looped]):
+        wanted = {s.name: -(-max(values[s.name], least) // s.unit) * s.unit for s in raised}
+        found = _solved(kernel, {s.name: values[s.name] for s in sizes} | wanted)
+        if admissible(kernel, found):
+            yield found
+
+
 def integer_parameters(kernel: Kernel) -> tuple[str, ...]:
     """Sizes and integer arguments."""
     return (*kernel.sizes, *(p.name for p in kernel.params if isinstance(p, Scalar) and not p.dtype.is_float))

@@ -12,6 +12,7 @@ from typing import Any
 from argus.diagnostic import Diagnostic, Severity, Verdict, Witness
 from argus.ir.nodes import Kernel, Roles
 from argus.simulate import NotReplayable, Violation, replay
+from argus.simulate.sizes import longer
 from argus.verify.findings import Finding, Place
 
 RING_SIZE = 520
@@ -41,15 +42,14 @@ def to_diagnostic(kernel: Kernel, finding: Finding, deadline: float) -> Diagnost
         return replace(plain, verdict=None)
     if finding.verdict is not Verdict.REFUTED or finding.place is None:
         return plain
-    place, violation = finding.place, None
-    try:
-        for place in _candidates(kernel, finding.place):
+    place, violation, reason = finding.place, None, "the simulator did not find it at the sizes of the candidate"
+    for place in _candidates(kernel, finding.place):
+        try:
             violation = confirm(kernel, finding, place, deadline)
-            if violation is not None:
-                break
-        reason = "the simulator did not find it at the sizes of the candidate"
-    except NotReplayable as error:
-        violation, reason = None, f"the candidate cannot be replayed: {error}"
+        except NotReplayable as error:
+            reason = f"the candidate cannot be replayed: {error}"
+        if violation is not None:
+            break
     if violation is None:
         sizes = ", ".join(f"{n}={v}" for n, v in finding.place.sizes.items())
         return replace(
@@ -63,11 +63,10 @@ def to_diagnostic(kernel: Kernel, finding: Finding, deadline: float) -> Diagnost
 
 
 def _candidates(kernel: Kernel, place: Place) -> list[Place]:
-    """Places to replay: the smallest, and where roles are ordered one with enough trips to run through a ring."""
+    """Places to replay: the smallest, and where roles are ordered some with enough trips to run through a ring."""
     if not any(isinstance(s, Roles) for s in kernel.body):
         return [place]
-    longer = {name: max(value, RING_SIZE) for name, value in place.sizes.items()}
-    return [place, replace(place, sizes=longer)]
+    return [place, *(replace(place, sizes=sizes) for sizes in longer(kernel, place.sizes, RING_SIZE))]
 
 
 def confirm(kernel: Kernel, finding: Finding, place: Place, deadline: float) -> Violation | None:

@@ -1,0 +1,38 @@
+"""Sizes to try kernels at: what preconditions and units leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import argus.kernels
+from argus.compile import choreograph, elaborate
+from argus.frontend import Options
+from argus.ir.nodes import Kernel
+from argus.ir.types import float8_e4m3fn
+from argus.simulate.sizes import admissible, longer
+from argus.source import SourceFile
+
+KERNELS = Path(argus.kernels.__file__).parent
+
+
+def explicit(name: str, kernel: str, **constants: object) -> Kernel:
+    path = KERNELS / f"{name}.py"
+    source = SourceFile(str(path), path.read_text(encoding="utf-8"))
+    return choreograph(elaborate(source, kernel, Options("sm_90a", constexprs=constants)), "sm_90a")
+
+
+@pytest.mark.parametrize(("parts", "kinds"), [({}, 2), ({"PARTS": 2, "SPAN": 512}, 2)])
+def test_longer_sizes_keep_what_the_kernel_requires(parts: dict[str, int], kinds: int) -> None:
+    kernel = explicit("attention", "attention_forward", **parts)
+    found = list(longer(kernel, {"B": 1, "H": 1, "M": 4, "HK": 1, "N": 1, "P": 1}, 520))
+    assert len(found) == kinds and all(admissible(kernel, sizes) for sizes in found)
+    assert all(sizes["N"] >= 520 and sizes["P"] == parts.get("PARTS", 1) for sizes in found)
+    assert found[0]["M"] >= 520 and found[-1]["M"] == 4
+
+
+def test_longer_sizes_are_multiples_of_the_alignment() -> None:
+    """Rows of 8-bit operands are multiples of 16: 528, where 520 would do for longer elements."""
+    kernel = explicit("gemm", "gemm", IN=float8_e4m3fn, MULTIPLY=float8_e4m3fn, BLOCK_K=128)
+    assert {sizes["K"] for sizes in longer(kernel, {"M": 1, "N": 8, "K": 16}, 520)} == {528}
