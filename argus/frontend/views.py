@@ -110,6 +110,10 @@ def _fail_count(context: Context, what: str, rank: int, span: Span) -> None:
 
 
 def _subscript_view(context: Context, view: View, items: Sequence[Item], spans: Sequence[Span], span: Span) -> Value:
+    for item, where in zip(items, spans, strict=True):
+        if isinstance(item, Constant) and item.value is None:
+            text, remedy = "a view takes no new dimension", "load it, then index the tile: `al.load(x)[:, None]`"
+            context.fail("bad-index", text, where, remedy)
     if len(items) != len(view.shape):
         _fail_count(context, describe(view), len(view.shape), span)
     tiles = [(i, item) for i, item in enumerate(items) if isinstance(item, Tile) and item.shape]
@@ -149,8 +153,6 @@ def _subscript_view(context: Context, view: View, items: Sequence[Item], spans: 
 
 
 def _integer(context: Context, item: Item, where: Span) -> Expr:
-    if isinstance(item, Constant) and item.value is None:
-        context.fail("bad-index", "a view takes no new dimension", where, "load it, then index the tile: `x[:, None]`")
     if isinstance(item, Constant) and isinstance(item.value, int) and not isinstance(item.value, bool):
         if item.value < 0:
             context.fail(

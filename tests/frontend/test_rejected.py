@@ -181,6 +181,7 @@ TWINS = [
     ("bad-index", "negative index", "t = al.load(x[-1])", "t = al.load(x[x.shape[0] - 1])"),
     ("bad-index", "by `None` and `:` only", TILE + "u = t[0]", TILE + "u = t[:, None]"),
     ("bad-index", "takes no new dimension", "t = al.load(a[None, 0:64])", "t = al.load(a[0, 0:64])[None, :]"),
+    ("bad-index", "takes no new dimension", "t = al.load(a[0, 0:64, None])", "t = al.load(a[0, 0:64])[:, None]"),
     ("bad-index", "an index is an integer", "t = al.load(x[eps])", "t = al.load(x[n])"),
     (
         "bad-index",
