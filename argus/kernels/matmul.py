@@ -11,8 +11,8 @@ from argus.kernels import operands
 from argus.kernels.gemm import combine
 from argus.kernels.tiling import Problem, Tile, read_once
 from argus.runtime.jit_kernel import JitKernel
-from argus.runtime.reader import Memory
-from argus.runtime.recipe import Given, Launch, Made, Recipe, Run, Value, room, room_like
+from argus.runtime.reader import Memory, Run
+from argus.runtime.recipe import Given, Launch, Made, Recipe, Value, room, room_like
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,7 @@ class Matmul:
 
     def __init__(self, kernel: JitKernel, choose: Callable[[Problem], Tile], combine: JitKernel = combine) -> None:
         self._kernel, self._choose, self._combine = kernel, choose, combine
-        self._memory: Memory[Run] = Memory()
+        self._memory = Memory()
         self._ones: dict[Any, Any] = {}
 
     def __call__(
@@ -57,11 +57,10 @@ class Matmul:
         given = () if plain else (bias, residual, scale_a, scale_b, out)
         tensors = (a, b) if plain else (a, b, *(x for x in given if x is not None))
         way = (epilogue, out_dtype) if plain else (epilogue, out_dtype, *(x is None for x in given))
-        run, addresses = self._memory.find(
-            way, tensors, self._prepare, a, b, bias, residual, epilogue, scale_a, scale_b, out_dtype, out
+        result: torch.Tensor = self._memory.call(
+            way, tensors, (), self._prepare, a, b, bias, residual, epilogue, scale_a, scale_b, out_dtype, out
         )
-        results = run(addresses)
-        return results if out is None else out
+        return result if out is None else out
 
     def _prepare(
         self,

@@ -18,8 +18,8 @@ from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.types import DTYPES, float32
 from argus.kernels.matmul import Call
 from argus.kernels.rows import dtype_of, spread, vector
-from argus.runtime.reader import Memory
-from argus.runtime.recipe import Given, Launch, Made, Recipe, Run, room_like
+from argus.runtime.reader import UNPREPARED, Memory, Run
+from argus.runtime.recipe import Given, Launch, Made, Recipe, room_like
 
 if TYPE_CHECKING:
     import torch
@@ -152,7 +152,7 @@ class Reduce:
     """`reduce(x, op)`: see `__call__`. Keeps what it prepared, by shape, strides, dtype, alignment and device."""
 
     def __init__(self) -> None:
-        self._memory: Memory[Run | None] = Memory()
+        self._memory = Memory()
 
     def __call__(self, x: torch.Tensor, op: str, dim: int | None = None, keepdim: bool = False) -> torch.Tensor:
         """The "sum", "mean" or "max" along `dim`, or of all, of a float32, float16 or bfloat16 tensor, in its dtype.
@@ -161,11 +161,8 @@ class Reduce:
         Raises LaunchError: "reduction-argument" for another operation, a dimension that x has not, and for the maximum
         of no elements.
         """
-        run, addresses = self._memory.find((op, dim, keepdim), (x,), _prepared, x, op, dim, keepdim)
-        if run is None:
-            return _reduced(x, op, dim, keepdim)
-        result: torch.Tensor = run(addresses)
-        return result
+        result: torch.Tensor = self._memory.call((op, dim, keepdim), (x,), (), _prepared, x, op, dim, keepdim)
+        return _reduced(x, op, dim, keepdim) if result is UNPREPARED else result
 
 
 reduce = Reduce()

@@ -10,11 +10,13 @@ from argus.backend.launch.plan import Plan
 from argus.backend.launch.signature import Signature
 from argus.runtime.executable import CONSTEXPR, Executable, Source, is_constant
 from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, Situation, grid_of
-from argus.runtime.reader import Prepared, Site
+from argus.runtime.reader import UNREADABLE, Cold, Prepared, Site
 
 _MAX_PLANS = 4096
-"""Prepared launches that a kernel keeps, about two kilobytes each, and for each tensor map one more for every eight
-addresses; beyond that number, all are prepared anew."""
+"""Prepared launches that a kernel keeps, about two kilobytes each and half a kilobyte for each set of addresses; beyond
+that number, all are prepared anew."""
+
+_UNKNOWN = (KeyError, *UNREADABLE)
 
 ComputedGrid = Callable[[dict[str, object]], "Grid | int"]
 
@@ -41,15 +43,23 @@ class JitKernel:
         self.__doc__ = doc
         self.source = source
         self._planner = Planner(source)
-        self._plans: dict[Hashable, Prepared[Plan]] = {}
-        self._sites: dict[Hashable, Site[Plan]] = {}
+        self._plans: dict[Hashable, Prepared] = {}
+        self._sites: dict[Hashable, Site] = {}
 
     def __repr__(self) -> str:
         return f"<argus kernel {self.__name__}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Launches the declared grid."""
-        self._call(None, args, kwargs)
+        # Written for few bytecodes. Keywords by the identity of their values, which sites keep alive: to compare them
+        # would cost as much again.
+        way = (None, len(args), *kwargs, *map(id, kwargs.values())) if kwargs else len(args)
+        try:
+            missed = self._sites[way].read(*args)
+        except _UNKNOWN:
+            missed = self
+        if missed is not None:  # not inside the handler: a later error would show this one as its context
+            self._call_slowly(missed, way, None, args, kwargs)
 
     def __getitem__(self, grid: Grid | int | ComputedGrid) -> Callable[..., None]:
         """The kernel on `grid`."""
@@ -104,57 +114,59 @@ class JitKernel:
         return self._planner.interface(Call({}, constexprs, num_warps, False), "cpu")
 
     def _on(self, grid: Grid, *args: Any, **kwargs: Any) -> None:
-        self._call(grid, args, kwargs)
+        way = (grid, len(args), *kwargs, *map(id, kwargs.values())) if kwargs else (grid, len(args))
+        try:
+            missed = self._sites[way].read(*args)
+        except _UNKNOWN:
+            missed = self
+        if missed is not None:
+            self._call_slowly(missed, way, grid, args, kwargs)
 
     def _on_computed(self, grid: ComputedGrid, *args: Any, **kwargs: Any) -> None:
         constants = self._planner.constants(self._planner.arrange(args, kwargs))
-        self._call(grid_of(grid(constants)), args, kwargs)
+        self._on(grid_of(grid(constants)), *args, **kwargs)
 
-    def _call(self, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """The way of every launch, written for few bytecodes."""
-        # Keywords by the identity of their values, which sites keep alive: to compare them would cost as much again.
-        way = (grid, len(args), *kwargs, *map(id, kwargs.values())) if kwargs else (grid, len(args))
-        site: Site[Plan] | None
-        try:
-            site = self._sites[way]
-            plan, values, key = site.read(*args)
-        except (KeyError, AttributeError, RuntimeError, TypeError):
-            site = None
-        if site is None:  # not inside the handler: a later error would show this one as its context
-            return self._call_slowly(way, grid, args, kwargs)
-        if key is not None:
-            prepared = plan or self._prepared(key, grid, args, kwargs)
-            site.settle(prepared, args, values)
-            plan = prepared.plan
-        plan.run(values)
+    def _again(self, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if grid is None:
+            self(*args, **kwargs)
+        else:
+            self._on(grid, *args, **kwargs)
 
-    def _prepared(
-        self, key: Hashable, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Prepared[Plan]:
-        prepared = Prepared(self._planner.plan(grid, self._planner.arrange(args, kwargs)))
-        if len(self._plans) >= _MAX_PLANS:
-            self._plans.clear()
-        self._plans[key] = prepared
-        return prepared
+    def _prepared(self, key: Hashable, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prepared:
+        found = self._plans.get(key)
+        if found is None:
+            found = Prepared(self._planner.plan(grid, self._planner.arrange(args, kwargs)).run)
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            self._plans[key] = found
+        return found
 
     def _call_slowly(
-        self, way: tuple[Hashable, ...], grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, missed: object, way: Hashable, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """The first call of its kind, tensors by keyword, NumPy arrays, and whatever is wrong."""
+        """The first calls of their kind, tensors by keyword, NumPy arrays, and whatever is wrong.
+
+        `missed` is what the call's site says of it, or this kernel where it has none, or cannot read the arguments.
+        """
+        if isinstance(missed, Cold):
+            prepared = self._prepared(missed.key, grid, args, kwargs)
+            self._sites[way].settle(prepared, args, missed.values)
+            prepared.run(missed.values)
+            return
         call = self._planner.arrange(args, kwargs)
         declared = self._planner.parameters
         constants = {NUM_WARPS, *(p.name for p in declared if p.kind == CONSTEXPR)}
         if constants.issuperset(kwargs) and self._add_site(way, grid, args, kwargs):
-            return self._call(grid, args, kwargs)
+            return self._again(grid, args, kwargs)
         runtime = tuple(call.runtime)
         leading = runtime == tuple(p.name for p in declared[: len(runtime)])
         if leading and len(args) < len(runtime) and not call.check_contents:
             named = {name: value for name, value in kwargs.items() if name in constants}
-            return self._call(grid, tuple(call.runtime.values()), named)
+            return self._again(grid, tuple(call.runtime.values()), named)
         self._planner.launch(grid, call)
 
     def _add_site(
-        self, way: tuple[Hashable, ...], grid: Grid | None, args: tuple[Any, ...], constants: Mapping[str, object]
+        self, way: Hashable, grid: Grid | None, args: tuple[Any, ...], constants: Mapping[str, object]
     ) -> bool:
         """Makes the site of such calls. False if there is one, and for what can have none, which is refused later."""
         try:
@@ -167,5 +179,5 @@ class JitKernel:
         # Constants as text, because 1, 1.0 and True are equal, and so are 0.0 and -0.0.
         name = (grid, len(args), repr(constants))
         kinds = tuple(p.kind for p in self._planner.parameters[: len(args)])
-        self._sites[way] = Site(kinds, name, constants, self._plans)
+        self._sites[way] = Site(kinds, name, constants)
         return True

@@ -14,10 +14,7 @@ from typing import Any
 from argus.backend.launch.evaluate import Number
 from argus.backend.launch.plan import Plan
 from argus.runtime.jit_kernel import JitKernel
-from argus.runtime.reader import Memory
-
-Run = Callable[..., Any]
-"""`run(addresses, numbers)`, of a call's tensors and its numbers: queues the launches, and gives the results."""
+from argus.runtime.reader import UNPREPARED, Memory, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +132,7 @@ class Function:
 
     def __init__(self, work: Callable[..., Work | Results]) -> None:
         self._work = work
-        self._memory: Memory[Run | None] = Memory()
+        self._memory = Memory()
 
     def __call__(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...] = (), way: tuple[Any, ...] = ()) -> Any:
         """The results: a tensor, or a tuple of several. `way` holds what else the work depends on, hashable.
@@ -144,10 +141,8 @@ class Function:
         Raises what `work` raises, and what a kernel's call raises.
         """
         kind = (len(numbers), way) if numbers else way
-        run, addresses = self._memory.find(kind, tensors, self._prepared, tensors, numbers, way)
-        if run is None:
-            return self._anew(tensors, numbers, way)
-        return run(addresses, numbers)
+        results = self._memory.call(kind, tensors, numbers, self._prepared, tensors, numbers, way)
+        return self._anew(tensors, numbers, way) if results is UNPREPARED else results
 
     def _prepared(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Run | None:
         """None where tensors have to be copied first, and where nothing is launched."""
@@ -213,9 +208,8 @@ def _generated(given: tuple[int, int], made: int, launches: tuple[str, ...], con
         f"    [{names('run', len(launches))}] = runs",
         f"    [{names('make', made)}] = allocations",
         f"    [{names('c', constants)}] = constants",
-        "    def run(addresses, numbers=()):",
-        f"        [{names('p', given[0])}] = addresses",
-        f"        [{names('n', given[1])}] = numbers",
+        "    def run(values):",
+        f"        [{names('p', given[0])}{names('n', given[1])}] = values",
         *(line for i in range(made) for line in (f"        t{i} = make{i}()", f"        q{i} = t{i}.data_ptr()")),
         *(f"        run{i}(({values},))" for i, values in enumerate(launches)),
         f"        return {'t0' if returned == 1 else f'({results})'}",

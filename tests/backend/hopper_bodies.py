@@ -64,7 +64,7 @@ def run_on_host(source: str, values: list[Value], shared: int, eager: bool = Fal
             case _:
                 cells.append(np.array(addresses[i], np.uint64))
     pointers = (ctypes.c_void_p * len(cells))(*(cell.ctypes.data for cell in cells))
-    CpuFunction(_compiled(source, eager), 1).prepare(pointers, (1, 1, 1), 128, shared)()
+    CpuFunction(_compiled(source, eager), 1).prepare((1, 1, 1), 128, shared).launch(pointers)
     return list(arrays.values())
 
 

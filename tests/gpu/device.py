@@ -49,7 +49,7 @@ def run(
     pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     stream = torch.cuda.current_stream().cuda_stream
     function = CudaFunction(driver(), compiled(source), "entry", 0, lambda: stream, None)
-    function.prepare(pointers, grid, threads, shared)()
+    function.prepare(grid, threads, shared).launch(pointers)
     torch.cuda.synchronize()
     results = [tensor.cpu().numpy() for tensor in tensors]
     return [r.view(a.dtype).reshape(a.shape) for r, a in zip(results, arrays, strict=True)]

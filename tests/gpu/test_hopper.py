@@ -77,7 +77,7 @@ def run_loaded(kernel: CudaFunction, values: list[Value], shared: int) -> list[A
             case _:
                 cells.append(cell(addresses[i].to_bytes(8, "little")))
     pointers = (ctypes.c_void_p * len(cells))(*(ctypes.addressof(cell) for cell in cells))
-    kernel.prepare(pointers, (1, 1, 1), 128, shared)()
+    kernel.prepare((1, 1, 1), 128, shared).launch(pointers)
     torch.cuda.synchronize()
     return [t.cpu().numpy().view(arrays[i].dtype).reshape(arrays[i].shape) for i, t in tensors.items()]
 
@@ -105,5 +105,6 @@ def test_gemm(block: tuple[int, int], n: int, warps: tuple[int, int], sizes: tup
     made, tensors = signature(kernel), {"a": a, "b": b, "c": c}
     grid = (-(-rows // block[0]), -(-columns // block[1]))
     binding = bind(made, {name: array(name, tensor) for name, tensor in tensors.items()}, {}, grid)
-    Plan(made, binding, function(compiled(emit(kernel)), entry(kernel))).run([t.data_ptr() for t in tensors.values()])
+    addresses = tuple(t.data_ptr() for t in tensors.values())
+    Plan(made, binding, function(compiled(emit(kernel)), entry(kernel))).run(addresses)
     torch.testing.assert_close(c.float(), a.float() @ b.float().T, rtol=2**-7, atol=0.05)

@@ -66,7 +66,8 @@ def test_products(n: int, cubins: dict[str, bytes]) -> None:
 def launch(kernel: Kernel, tensors: dict[str, Any], grid: tuple[int, ...], cubins: dict[str, bytes]) -> None:
     called = signature(kernel)
     binding = bind(called, {name: array(name, tensor) for name, tensor in tensors.items()}, {}, grid)
-    Plan(called, binding, function(cubins[emit(kernel)], entry(kernel))).run([t.data_ptr() for t in tensors.values()])
+    addresses = tuple(t.data_ptr() for t in tensors.values())
+    Plan(called, binding, function(cubins[emit(kernel)], entry(kernel))).run(addresses)
 
 
 @pytest.mark.parametrize("sizes", [(128, 128, 128), (136, 200, 264), (1000, 520, 1032), (8, 8, 8)])

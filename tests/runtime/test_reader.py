@@ -7,7 +7,7 @@ import pytest
 
 from argus.runtime import reader as module
 from argus.runtime.executable import CONSTEXPR, SCALAR, TENSOR
-from argus.runtime.reader import Memory, Prepared, Site, check_of
+from argus.runtime.reader import UNPREPARED, Cold, Memory, Prepared, Site, check_of
 
 torch = pytest.importorskip("torch")
 
@@ -52,63 +52,72 @@ def test_without_the_checks_of_pytorch_nothing_passes(monkeypatch: pytest.Monkey
     assert not check_of(tensors())(*tensors())
 
 
-def test_a_site_finds_the_plan_of_the_last_calls() -> None:
+def prepared(name: str) -> Prepared:
+    """What runs gives its name, and what it got."""
+    return Prepared(lambda values: (name, values))
+
+
+def test_a_site_runs_what_ran_for_the_last_calls() -> None:
     """Two plans take turns; after the first call of each, none is looked up by its key."""
-    plans: dict[Any, Prepared] = {}
-    site = Site((TENSOR, SCALAR, TENSOR), "name", {}, plans)
+    site = Site((TENSOR, SCALAR, TENSOR), "name", {})
     narrow, wide = tensors(), [torch.zeros(4, 16), torch.zeros(4, 16)]
-    names: Any = {8: "narrow", 16: "wide"}
     for number in range(3):
-        for first, second in (narrow, wide):
-            plan, values, key = site.read(first, 2.5, second)
-            assert values == (first.data_ptr(), second.data_ptr(), 2.5)
+        for name, (first, second) in (("narrow", narrow), ("wide", wide)):
+            found, values = site.read(first, 2.5, second), (first.data_ptr(), second.data_ptr(), 2.5)
             if number == 0:
-                assert plan is None
-                plans[key] = Prepared(names[first.shape[1]])
-                site.settle(plans[key], (first, 2.5, second), values)
+                assert isinstance(found, Cold) and found.values == values
+                site.settle(prepared(name), (first, 2.5, second), values)
             else:
-                assert (plan, key) == (names[first.shape[1]], None)
+                assert found == (name, values)
 
 
 def test_addresses_of_another_alignment_have_another_plan() -> None:
-    site, room = Site((TENSOR,), "name", {}, {}), torch.zeros(12)
+    site, room = Site((TENSOR,), "name", {}), torch.zeros(12)
     aligned = next(i for i in range(4) if room[i:].data_ptr() % 16 == 0)
-    _, values, key = site.read(room[aligned : aligned + 4])
-    site.settle(Prepared("plan"), (room[aligned : aligned + 4],), values)  # type: ignore[arg-type]
-    assert site.read(room[aligned : aligned + 4])[0] == "plan"
-    plan, _, other = site.read(room[aligned + 1 : aligned + 5])
-    assert plan is None and other != key
+    whole, other = room[aligned : aligned + 4], room[aligned + 1 : aligned + 5]
+    first = site.read(whole)
+    site.settle(prepared("plan"), (whole,), first.values)
+    assert site.read(whole) == ("plan", (whole.data_ptr(),))
+    second = site.read(other)
+    assert second.key != first.key and second.values == (other.data_ptr(),)
+    site.settle(prepared("other"), (other,), second.values)
+    assert site.read(other) == second
 
 
 def test_a_gradient_that_comes_and_goes_changes_no_plan() -> None:
-    plans: dict[Any, Prepared] = {}
-    site, plain, leaf = Site((TENSOR,), "name", {}, plans), torch.zeros(4), torch.zeros(4, requires_grad=True)
-    for number in range(40):
+    keys, one = set(), prepared("plan")
+    site, plain, leaf = Site((TENSOR,), "name", {}), torch.zeros(4), torch.zeros(4, requires_grad=True)
+    for _ in range(40):
         for tensor in (plain, leaf):
-            found, values, key = site.read(tensor)
-            if key is not None:
-                assert found is plans.get(key)
-                site.settle(plans.setdefault(key, Prepared("plan")), (tensor,), values)  # type: ignore[arg-type]
-            assert number == 0 or found is not None
-    assert len(plans) == 1
+            found = site.read(tensor)
+            if isinstance(found, Cold):
+                keys.add(found.key)
+                site.settle(one, (tensor,), found.values)
+            else:
+                assert found == ("plan", (tensor.data_ptr(),))
+    assert len(keys) == 1
 
 
 def test_positional_constants_are_part_of_the_key() -> None:
-    site, x = Site((TENSOR, CONSTEXPR), "name", {}, {}), torch.zeros(4)
-    keys = [site.read(x, constant)[2] for constant in (1, True, 1.0)]
+    site, x = Site((TENSOR, CONSTEXPR), "name", {}), torch.zeros(4)
+    keys = [site.read(x, constant).key for constant in (1, True, 1.0)]
     assert len(set(keys)) == 3
-    site.settle(Prepared("plan"), (x, 1), site.read(x, 1)[1])  # type: ignore[arg-type]
-    assert site.read(x, True)[0] is None
+    site.settle(prepared("plan"), (x, 1), site.read(x, 1).values)
+    assert isinstance(site.read(x, True), Cold)
+
+
+def numbered(number: int) -> Any:
+    return lambda values: (number, values)
 
 
 def test_a_memory_prepares_once_for_tensors_of_a_kind() -> None:
     made: list[Any] = []
-    memory: Memory[int] = Memory()
+    memory = Memory()
 
     def find(way: Any, *found: Any) -> int:
-        thing, addresses = memory.find(way, found, lambda: made.append(way) or len(made))
-        assert addresses == tuple(t.data_ptr() for t in found)
-        return thing
+        thing, values = memory.call(way, found, (0.5,), lambda: made.append(way) or numbered(len(made)))
+        assert values == (*(t.data_ptr() for t in found), 0.5)
+        return int(thing)
 
     pair, wide = tensors(), [torch.zeros(4, 16), torch.zeros(4, 16)]
     for _ in range(3):
@@ -117,17 +126,43 @@ def test_a_memory_prepares_once_for_tensors_of_a_kind() -> None:
 
 
 def test_a_memory_keeps_nothing_of_what_failed() -> None:
-    memory: Memory[int] = Memory()
+    memory = Memory()
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
-            memory.find("way", tensors(), lambda: 1 // 0)
-    assert memory.find("way", tensors(), lambda: 7)[0] == 7
+            memory.call("way", tuple(tensors()), (), lambda: 1 // 0)
+    assert memory.call("way", tuple(tensors()), (), lambda: numbered(7))[0] == 7
+
+
+def test_what_cannot_be_prepared_is_said_each_time() -> None:
+    memory, made = Memory(), []
+    for _ in range(3):
+        assert memory.call("way", tuple(tensors()), (), lambda: made.append(1)) is UNPREPARED
+    assert len(made) == 1
+
+
+def test_what_raises_where_it_runs_is_raised_once() -> None:
+    """Out of memory, say: torch.OutOfMemoryError is a RuntimeError."""
+    memory, ran = Memory(), []
+
+    def run(values: Any) -> Any:
+        ran.append(values)
+        if len(ran) > 1:
+            raise RuntimeError("no room")
+
+    for number in range(3):
+        if number:
+            with pytest.raises(RuntimeError, match="no room"):
+                memory.call("way", tuple(tensors()), (), lambda: run)
+        else:
+            memory.call("way", tuple(tensors()), (), lambda: run)
+    assert len(ran) == 3
 
 
 def test_a_full_memory_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST", 3)
-    memory: Memory[int] = Memory()
+    memory = Memory()
     for _ in range(2):
         for size in range(1, 9):
             for way in range(5):
-                assert memory.find(way, (torch.zeros(size),), lambda: size * 10 + way)[0] == size * 10 + way
+                number = size * 10 + way
+                assert memory.call(way, (torch.zeros(size),), (), lambda: numbered(number))[0] == number

@@ -71,7 +71,7 @@ def test_a_runner_passes_what_was_given_and_what_was_made() -> None:
         1,
     )
     run = recipe.runner()
-    results = [run((1000, 2000), (0.25,)) for _ in range(2)]
+    results = [run((1000, 2000, 0.25)) for _ in range(2)]
     for result, one, two in zip(results, first.ran, second.ran, strict=True):
         assert (result.shape, result.dtype) == ((2, 3), torch.float32)
         assert one == (1000, 2064, two[0], 7, 1.5)

@@ -7,10 +7,11 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from argus.backend.cpu.tensormap import encode
 from argus.backend.launch.bind import Described
-from argus.backend.launch.plan import Arguments, Encode
+from argus.backend.launch.plan import Arguments, Encode, Launcher
 from argus.diagnostic import Diagnostic, LaunchError, ToolchainError
 
 _MESSAGE_BYTES = 1024
@@ -37,35 +38,36 @@ class CpuFunction:
         """As `argus.backend.launch.plan.Function`: two, so that blocks have several programs also in small grids."""
         return 2
 
-    def prepare(
-        self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int
-    ) -> Callable[[], None]:
-        """As `argus.backend.launch.plan.Function`; the call returns when the kernel has ended."""
-        launch = self._launch
-        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
-        # Converted once: a call then passes ready C values.
-        values = (
-            arguments,
+    def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
+        """As `argus.backend.launch.plan.Function`; a start returns when the kernel has ended."""
+        # Converted once: a start then passes ready C values.
+        numbers = (
             (ctypes.c_int * 3)(*grid),
             ctypes.c_int(threads),
             ctypes.c_int(shared_bytes),
             ctypes.c_int(self._workers),
-            message,
-            ctypes.c_int(_MESSAGE_BYTES),
         )
 
-        def go() -> None:
-            if launch(*values):
-                raise LaunchError(
-                    Diagnostic(
-                        "kernel-failed",
-                        f"the kernel stopped: {message.value.decode(errors='replace')}",
-                        property="launch",
-                        help="a proved kernel does not do this: report it with the kernel's text and the arguments",
-                    )
-                )
+        def bound(arguments: Arguments, _stream: int) -> tuple[Any, ...]:
+            message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+            return (arguments, *numbers, message, ctypes.c_int(_MESSAGE_BYTES))
 
-        return go
+        return Launcher(_no_stream, bound, self._launch, _failed)
+
+
+def _no_stream() -> int:
+    return 0
+
+
+def _failed(_status: int, bound: tuple[Any, ...]) -> None:
+    raise LaunchError(
+        Diagnostic(
+            "kernel-failed",
+            f"the kernel stopped: {bound[-2].value.decode(errors='replace')}",
+            property="launch",
+            help="a proved kernel does not do this: report it with the kernel's text and the arguments",
+        )
+    )
 
 
 def _entry(binary: bytes) -> Callable[..., int]:

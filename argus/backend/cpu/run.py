@@ -53,7 +53,7 @@ def run_cpu(
         blocks, claimed = (sizes[0], sizes[1], sizes[2]), shared_bytes(kernel)
         if persistent(kernel):
             blocks = (min(prod(blocks), function.resident(kernel.num_threads, claimed, kernel.cluster)), 1, 1)
-        function.prepare(pointers, blocks, kernel.num_threads, claimed)()
+        function.prepare(blocks, kernel.num_threads, claimed).launch(pointers)
 
 
 def _tensor_maps(kernel: Kernel, cells: Mapping[str, NDArray[np.generic]]) -> list[NDArray[np.generic]]:

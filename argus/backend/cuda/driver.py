@@ -14,7 +14,7 @@ from typing import Any
 
 from argus.backend.cuda.tensormap import encoder
 from argus.backend.launch.bind import Described
-from argus.backend.launch.plan import Arguments, Encode
+from argus.backend.launch.plan import Arguments, Encode, Launcher
 from argus.diagnostic import Diagnostic, LaunchError, ToolchainError
 
 _LIBRARY = "libcuda.so.1"
@@ -29,7 +29,6 @@ _OVERLAPPED = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _OVERLAPS_FROM = 9  # the first compute capability that has it
 
 _CONFIG = struct.Struct("=7I4xQQI4x")  # CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number
-_STREAM_AT = 32
 _ATTRIBUTE = struct.Struct("=I4xi60x")  # CUlaunchAttribute: its number, its value
 
 
@@ -112,7 +111,8 @@ def driver() -> Driver:
 class CudaFunction:
     """A kernel of a cubin, loaded on one device.
 
-    `stream()` gives the handle of the stream to launch into; `foreign()` whether another device is current.
+    `stream()` gives the handle of the stream to launch into; `current_device()` the current device, where there are
+    several.
     """
 
     def __init__(
@@ -171,17 +171,24 @@ class CudaFunction:
             self._driver.check(status, "count the blocks of a multiprocessor")
         return max(1, value.value * self._driver.multiprocessors(self._device))
 
-    def prepare(
-        self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int
-    ) -> Callable[[], None]:
-        """As `argus.backend.launch.plan.Function`; the call returns as soon as the launch is queued."""
+    def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
+        """As `argus.backend.launch.plan.Function`; a start returns as soon as the launch is queued."""
         self._claim(threads, shared_bytes)
         overlaps = self._driver.overlaps(self._device)
-        config = ctypes.create_string_buffer(_CONFIG.size + _ATTRIBUTE.size)
-        attribute = ctypes.addressof(config) + _CONFIG.size
-        _CONFIG.pack_into(config, 0, *grid, threads, 1, 1, shared_bytes, 0, attribute, overlaps)
-        _ATTRIBUTE.pack_into(config, _CONFIG.size, _OVERLAPPED, 1)
-        return self._call(config, arguments)
+        function = ctypes.c_void_p.from_param(self._function.value)  # ready as an argument, where numbers are converted
+
+        @lru_cache(maxsize=64)
+        def config(stream: int) -> object:
+            made = ctypes.create_string_buffer(_CONFIG.size + _ATTRIBUTE.size)
+            attribute = ctypes.addressof(made) + _CONFIG.size
+            _CONFIG.pack_into(made, 0, *grid, threads, 1, 1, shared_bytes, stream, attribute, overlaps)
+            _ATTRIBUTE.pack_into(made, _CONFIG.size, _OVERLAPPED, 1)
+            return ctypes.byref(made)
+
+        def bound(arguments: Arguments, stream: int) -> tuple[object, ...]:
+            return config(stream), function, ctypes.byref(arguments), None  # which keep alive what they point to
+
+        return Launcher(self._stream, bound, self._starter(), self._failed)
 
     def _claim(self, threads: int, shared_bytes: int) -> None:
         """Asks for the block's shared memory, and refuses what the device cannot run."""
@@ -205,35 +212,30 @@ class CudaFunction:
                 "use fewer warps or smaller tiles",
             )
 
-    def _call(self, config: ctypes.Array[ctypes.c_char], arguments: Arguments) -> Callable[[], None]:
-        """Launches; keeps all that the driver's structures point to alive. Few bytecodes: every launch pays."""
-        launch = self._driver.library.cuLaunchKernelEx
-        stream, current_device, device = self._stream, self._current_device, self._device
-        put_stream = struct.Struct("=Q").pack_into
-        values = (ctypes.byref(config), self._function, arguments, None)
-        last = 0
+    def _starter(self) -> Callable[..., int]:
+        """The driver's launch; where there are other devices, with this one as the current one."""
+        launch: Callable[..., int] = self._driver.library.cuLaunchKernelEx
+        current, device = self._current_device, self._device
+        if current is None:
+            return launch
 
-        def go() -> None:
-            nonlocal last
-            handle = stream()
-            if handle != last:
-                put_stream(config, _STREAM_AT, handle)
-                last = handle
-            if current_device is not None and current_device() != device:
-                with _Current(self._driver, self._context):
-                    status = launch(*values)
-            else:
-                status = launch(*values)
-            if status == _INVALID_CONTEXT:  # a thread's first CUDA call
-                self._driver.enter(self._context)
-                status = launch(*values)
-            if status:
-                raise _refused(
-                    f"the CUDA driver refused the launch: {self._driver.describe(status)}",
-                    "an earlier kernel may have failed: errors of a launch are reported by later calls",
-                )
+        def start(*bound: object) -> int:
+            if current() == device:
+                return launch(*bound)
+            with _Current(self._driver, self._context):
+                return launch(*bound)
 
-        return go
+        return start
+
+    def _failed(self, status: int, bound: tuple[object, ...]) -> None:
+        if status == _INVALID_CONTEXT:  # a thread's first CUDA call
+            self._driver.enter(self._context)
+            status = self._driver.library.cuLaunchKernelEx(*bound)
+        if status:
+            raise _refused(
+                f"the CUDA driver refused the launch: {self._driver.describe(status)}",
+                "an earlier kernel may have failed: errors of a launch are reported by later calls",
+            )
 
 
 class _Current:

@@ -1,14 +1,15 @@
-"""A prepared launch: what stays from call to call is packed once; a call writes addresses and scalars, and goes."""
+"""A prepared launch: what stays from call to call is packed once; a call finds what was ready for its addresses."""
 
 from __future__ import annotations
 
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 from operator import is_
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol
 
 from argus.backend.launch.bind import SCALAR_FORMATS, Apart, Binding, Described, check_apart, check_conditions, held
 from argus.backend.launch.evaluate import Number
@@ -18,18 +19,40 @@ _SLOT = 8
 
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # CUDA driver API, CUtensorMap
 
-_ADDRESSES, _AT_ONCE = 256, 8
-"""Addresses whose tensor maps a launch keeps, for each map, and how many it finds room for at once: 128 bytes each. The
-layers of a model are calls of one launch, each with weights of its own."""
+_MOST = 1024
+"""Addresses that a launch is kept ready for, about half a kilobyte each, and those whose tensor maps are kept, for each
+map: the layers of a model are calls of one launch, each with tensors of its own. Beyond that number, all is made anew.
+"""
 
 _NOTHING = object()
 _UNCHANGING = (int, float, bool)
 
-Arguments = ctypes.Array[ctypes.c_void_p]
-"""Pointers to the values of the entry point's arguments, in its order: what CUDA calls kernelParams."""
+Arguments = ctypes.Array[Any]
+"""What begins with pointers to the values of the entry point's arguments, in its order: what CUDA calls kernelParams.
+"""
 
 Encode = Callable[[int, int], None]
 """`encode(address, place)` writes the map of a tensor at `address` to the 128 bytes at `place`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """How a driver launches a kernel on a grid.
+
+    `start(*bound(arguments, stream()))` queues it with the values that `arguments` points to at that time, and gives 0.
+    Of another status `failed`, which gets it and what `bound` gave, raises LaunchError, or it launches after all.
+    """
+
+    stream: Callable[[], int]
+    bound: Callable[[Arguments, int], tuple[Any, ...]]
+    start: Callable[..., int]
+    failed: Callable[[int, tuple[Any, ...]], None]
+
+    def launch(self, arguments: Arguments) -> None:
+        """One launch. Raises LaunchError."""
+        bound = self.bound(arguments, self.stream())
+        if status := self.start(*bound):
+            self.failed(status, bound)
 
 
 class Function(Protocol):
@@ -41,121 +64,180 @@ class Function(Protocol):
     def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
         """How many such blocks the device runs at once, in whole clusters, one or more. Raises as `prepare` does."""
 
-    def prepare(
-        self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int
-    ) -> Callable[[], None]:
-        """A call that launches the kernel with the values that `arguments` points to at that time.
-
-        `grid` holds no zero. Raises LaunchError if the device cannot run such blocks; so does the call.
-        """
+    def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
+        """What launches it on `grid`, which holds no zero. Raises LaunchError if the device cannot run such blocks."""
 
 
 class Plan:
     """Launches of one kernel on arguments that differ in addresses and scalars only.
 
-    The lock keeps one thread's addresses from being overwritten by another's before the driver has read them.
+    `run(values)` launches with a tuple of the tensors' addresses, then the scalars, each in order of the signature. It
+    raises LaunchError "overlapping-output", "precondition-failed", "scalar-argument" or "tensor-map-refused", and what
+    the device says of the launch.
+
+    A launch that is ready for its addresses and its stream is never written again, but for its scalars: while these
+    are written and read, it is taken out of the memory, so that no other thread finds it.
     """
 
     __slots__ = (
-        "_accepted", "_binding", "_buffer", "_conditions", "_first", "_go", "_lock", "_maps", "_overlap", "_pack",
-        "_placed", "_scalars", "_signature",
+        "_accepted", "_binding", "_conditions", "_first", "_launcher", "_lock", "_maps", "_overlap", "_ready", "_room",
+        "_scalars", "_signature", "run",
     )  # fmt: skip
 
+    run: Callable[[tuple[Number, ...]], None]
+
     def __init__(self, signature: Signature, binding: Binding, function: Function) -> None:
-        formats = ["Q"] * len(signature.tensors) + [SCALAR_FORMATS[s.dtype] for s in signature.scalars]
-        self._signature = signature
+        self._signature, self._binding = signature, binding
         self._scalars = tuple(s.name for s in signature.scalars)
-        self._binding = binding
         self._first = len(signature.tensors)
         self._overlap = _overlap(binding.apart)
         self._accepted: tuple[object, ...] = (_NOTHING,) * len(signature.scalars)
         self._conditions = binding.scalar_conditions
-        self._pack = struct.Struct("<" + "".join(formats)).pack_into
         self._lock = Lock()
-        self._buffer, arguments = _arguments(signature, binding)
-        self._placed: Sequence[Number] | None = None
+        self._room = _Room(signature, binding)
         self._maps: tuple[_Map, ...] = ()
-        self._go: Callable[[], None] = _nothing
+        self._launcher = _NO_LAUNCHER
         if 0 not in binding.grid:
-            self._maps = tuple(
-                _Map(signature, tensor, function.describe(tensor), arguments) for tensor in binding.described
+            self._maps = tuple(_Map(tensor, function.describe(tensor)) for tensor in binding.described)
+            self._launcher = function.prepare(
+                _blocks(signature, binding, function), signature.num_threads, signature.shared_bytes
             )
-            self._go = function.prepare(
-                arguments, _blocks(signature, binding, function), signature.num_threads, signature.shared_bytes
-            )
+        self.run = self._with_scalars() if self._scalars else self._with_addresses()
 
-    def run(self, values: Sequence[Number]) -> None:
-        """Launches with the tensors' addresses, then the scalars, each in order of the signature.
+    def _with_addresses(self) -> Callable[[tuple[Number, ...]], None]:
+        """`run` of kernels without scalars. Every launch pays for each line."""
+        stream, start, failed = self._launcher.stream, self._launcher.start, self._launcher.failed
+        ready: dict[Any, tuple[Any, ...]] = {}
+        find, place = ready.get, self._place
 
-        Raises LaunchError "overlapping-output", "precondition-failed", "scalar-argument" or "tensor-map-refused",
-        and what the device says of the launch.
-        """
-        with self._lock:
-            if values != self._placed:
-                self._place(values)
-            self._go()
+        def run(values: tuple[Number, ...]) -> None:
+            key = values, stream()
+            bound = find(key)
+            if bound is None:
+                bound, _ = place(*key)
+                if len(ready) >= _MOST:
+                    ready.clear()
+                ready[key] = bound
+            if status := start(*bound):
+                failed(status, bound)
 
-    def _place(self, values: Sequence[Number]) -> None:
-        """Checks what differs from call to call, and writes it to where the driver reads it."""
-        self._placed = None
-        if self._overlap(values):
-            check_apart(self._signature, self._binding.apart, [int(v) for v in values[: self._first]])
-        if self._conditions and not all(map(is_, values[self._first :], self._accepted)):
-            self._check_scalars(values)
+        return run
+
+    def _with_scalars(self) -> Callable[[tuple[Number, ...]], None]:
+        """`run` of kernels with scalars, which are written every time: equal ones may differ (0.0 and -0.0)."""
+        stream, start, failed = self._launcher.stream, self._launcher.start, self._launcher.failed
+        ready: dict[Any, tuple[tuple[Any, ...], Arguments]] = {}
+        take, place, write, first = ready.pop, self._place, self._write, self._first
+
+        def run(values: tuple[Number, ...]) -> None:
+            scalars = values[first:]
+            key = values[:first], stream()
+            launch = take(key, None) or place(*key)
+            bound, room = launch
+            write(room, scalars)
+            if status := start(*bound):
+                failed(status, bound)
+            if len(ready) >= _MOST:
+                ready.clear()
+            ready[key] = launch
+
+        return run
+
+    def _place(self, addresses: tuple[Number, ...], stream: int) -> tuple[tuple[Any, ...], Arguments]:
+        """A launch for these addresses, which are checked. Raises LaunchError."""
+        if self._overlap(addresses):
+            check_apart(self._signature, self._binding.apart, [int(v) for v in addresses])
+        with self._lock:  # several threads may need one map
+            maps = [m.of(int(addresses[m.position])) for m in self._maps]
+        room = self._room.filled(addresses, maps)
+        return self._launcher.bound(room, stream), room
+
+    def _write(self, room: Arguments, scalars: tuple[Number, ...]) -> None:
+        """Checks and writes the scalars. Numbers that are the very objects of the last check need no other, as nothing
+        can change them."""
+        if self._conditions and not all(map(is_, scalars, self._accepted)):
+            check_conditions(self._conditions, {**self._binding.values, **self._held(scalars)})
+            self._accepted = tuple(v if type(v) in _UNCHANGING else _NOTHING for v in scalars)
         try:
-            self._pack(self._buffer, 0, *values)
+            self._room.write_scalars(room, *scalars)
         except (struct.error, OverflowError):
-            held(self._signature, self._named_scalars(values))
+            self._held(scalars)
             raise
-        for tensor_map in self._maps:
-            if values[tensor_map.position] != tensor_map.address:
-                tensor_map.move(int(values[tensor_map.position]))
-        if not self._scalars:  # of these, equal ones may differ: 0.0 and -0.0
-            self._placed = values
 
-    def _check_scalars(self, values: Sequence[Number]) -> None:
-        """Numbers that are the very objects of the last check need no other, as nothing can change them."""
-        scalars = held(self._signature, self._named_scalars(values))
-        check_conditions(self._conditions, {**self._binding.values, **scalars})
-        self._accepted = tuple(v if type(v) in _UNCHANGING else _NOTHING for v in values[self._first :])
-
-    def _named_scalars(self, values: Sequence[Number]) -> dict[str, Number]:
-        return dict(zip(self._scalars, values[len(values) - len(self._scalars) :], strict=True))
+    def _held(self, scalars: tuple[Number, ...]) -> dict[str, Number]:
+        return held(self._signature, dict(zip(self._scalars, scalars, strict=True)))
 
 
 class _Map:
-    """The tensor map of one argument, written again only for an address that is not among the last few."""
+    """The tensor map of one argument, encoded once for an address."""
 
-    __slots__ = ("_arguments", "_encode", "_free", "_places", "_rooms", "_slot", "address", "position")
+    __slots__ = ("_encode", "_known", "_place", "_room", "position")
 
-    def __init__(self, signature: Signature, tensor: Described, encode: Encode, arguments: Arguments) -> None:
-        self._encode, self._arguments = encode, arguments
-        self._slot = next(i for i, slot in enumerate(signature.slots) if slot.name == tensor.argument)
-        self._rooms: list[ctypes.Array[ctypes.c_char]] = []
-        self._free: list[int] = []
-        self._places: dict[int, int] = {}  # of the map, by the tensor's address; the one used last is at the end
-        self.position, self.address = tensor.position, -1
+    def __init__(self, tensor: Described, encode: Encode) -> None:
+        self._encode, self._known = encode, dict[int, bytes]()
+        self._room = ctypes.create_string_buffer(_MAP_BYTES + _MAP_ALIGNMENT)
+        self._place = _aligned(ctypes.addressof(self._room))
+        self.position = tensor.position
 
-    def move(self, address: int) -> None:
-        """Passes the map of the tensor at `address`. Raises LaunchError "tensor-map-refused"."""
-        place = self._places.pop(address, None)
-        if place is None:
-            if not self._free:
-                self._make_room()
-            self._encode(address, self._free[-1])
-            place = self._free.pop()
-        self._places[address] = self._arguments[self._slot] = place
-        self.address = address
+    def of(self, address: int) -> bytes:
+        """The map of the tensor at `address`. Raises LaunchError "tensor-map-refused"."""
+        known = self._known.get(address)
+        if known is None:
+            self._encode(address, self._place)
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            known = self._known[address] = ctypes.string_at(self._place, _MAP_BYTES)
+        return known
 
-    def _make_room(self) -> None:
-        if len(self._places) >= _ADDRESSES:
-            self._free.append(self._places.pop(next(iter(self._places))))
-            return
-        room = ctypes.create_string_buffer(_AT_ONCE * _MAP_BYTES + _MAP_ALIGNMENT)
-        self._rooms.append(room)
-        first = ctypes.addressof(room)
-        first += -first % _MAP_ALIGNMENT
-        self._free += [first + _MAP_BYTES * i for i in range(_AT_ONCE)]
+
+class _Room:
+    """How the memory of a launch is laid out: pointers, then values, then tensor maps.
+
+    Of the values those that change come first: addresses, scalars; then sizes and strides.
+    """
+
+    def __init__(self, signature: Signature, binding: Binding) -> None:
+        changing = [*(t.name for t in signature.tensors), *(s.name for s in signature.scalars)]
+        fixed = [(s.name, s.kind) for s in signature.slots if s.kind != "tensormap" and s.name not in changing]
+        place = {name: _SLOT * i for i, name in enumerate((*changing, *(name for name, _ in fixed)))}
+        described = {tensor.argument: i for i, tensor in enumerate(binding.described)}
+        self._at = _SLOT * max(len(signature.slots), 1)
+        values = bytearray(_SLOT * len(place))
+        for name, kind in fixed:
+            struct.pack_into("<i" if kind == "size" else "<q", values, place[name], binding.values[name])
+        self._values = bytes(values)
+        self._maps_at = self._at + len(values)
+        # Where each argument lies: so far behind the values, or which of the maps it is.
+        self._slots = [(place.get(s.name), described.get(s.name, 0)) for s in signature.slots]
+        spare = _MAP_BYTES * len(described) + _MAP_ALIGNMENT if described else 0
+        self._type = ctypes.c_char * (self._maps_at + spare)
+        self._pack_pointers = struct.Struct(f"={len(signature.slots)}Q").pack_into
+        self._pack_addresses = struct.Struct(f"<{len(signature.tensors)}Q").pack_into
+        self._pack_scalars = struct.Struct("<" + "".join(SCALAR_FORMATS[s.dtype] for s in signature.scalars)).pack_into
+        self._scalars_at = self._at + _SLOT * len(signature.tensors)
+
+    def filled(self, addresses: Sequence[Number], maps: Sequence[bytes]) -> Arguments:
+        """New memory with all in its place but scalars."""
+        room = self._type()
+        base = ctypes.addressof(room)
+        first = _aligned(base + self._maps_at)
+        pointers = (
+            base + self._at + value if value is not None else first + _MAP_BYTES * index for value, index in self._slots
+        )
+        self._pack_pointers(room, 0, *pointers)
+        ctypes.memmove(base + self._at, self._values, len(self._values))
+        self._pack_addresses(room, self._at, *addresses)
+        for i, made in enumerate(maps):
+            ctypes.memmove(first + _MAP_BYTES * i, made, _MAP_BYTES)
+        return room
+
+    def write_scalars(self, room: Arguments, *scalars: Number) -> None:
+        """Raises struct.error or OverflowError for what their types cannot hold."""
+        self._pack_scalars(room, self._scalars_at, *scalars)
+
+
+def _aligned(address: int) -> int:
+    return address + -address % _MAP_ALIGNMENT
 
 
 def _overlap(apart: Sequence[Apart]) -> Callable[[Sequence[Number]], bool]:
@@ -166,23 +248,6 @@ def _overlap(apart: Sequence[Apart]) -> Callable[[Sequence[Number]], bool]:
     return check
 
 
-def _arguments(signature: Signature, binding: Binding) -> tuple[ctypes.Array[ctypes.c_char], Arguments]:
-    """The buffer of values and the pointers into it. The slots that change from call to call come first.
-
-    Tensor maps are elsewhere: the first launch fills their pointers in.
-    """
-    kinds = {slot.name: slot.kind for slot in signature.slots if slot.kind != "tensormap"}
-    changing = [*(t.name for t in signature.tensors), *(s.name for s in signature.scalars)]
-    fixed = [name for name in kinds if name not in changing]
-    place = {name: _SLOT * i for i, name in enumerate((*changing, *fixed))}
-    buffer = ctypes.create_string_buffer(_SLOT * max(len(place), 1))
-    for name in fixed:
-        struct.pack_into("<i" if kinds[name] == "size" else "<q", buffer, place[name], binding.values[name])
-    base = ctypes.addressof(buffer)
-    pointers = [base + place[slot.name] if slot.name in place else None for slot in signature.slots]
-    return buffer, (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
-
-
 def _blocks(signature: Signature, binding: Binding, function: Function) -> tuple[int, int, int]:
     """The blocks to launch: one for each program, or, of a persistent kernel, no more than run at once."""
     if not signature.persistent:
@@ -191,5 +256,9 @@ def _blocks(signature: Signature, binding: Binding, function: Function) -> tuple
     return min(prod(binding.grid), at_once), 1, 1
 
 
-def _nothing() -> None:
-    """The launch of an empty grid."""
+def _unused(*_: Any) -> None:
+    raise AssertionError("an empty grid is not launched")
+
+
+_NO_LAUNCHER = Launcher(lambda: 0, lambda _arguments, _stream: (), lambda: 0, _unused)
+"""That of an empty grid."""

@@ -94,7 +94,7 @@ def test_the_stream_is_asked_on_every_call(driver: Driver) -> None:
 
 
 def test_shared_memory_is_claimed(driver: Driver) -> None:
-    function(driver).prepare((ctypes.c_void_p * 1)(), (1, 1, 1), 128, 100_000)
+    function(driver).prepare((1, 1, 1), 128, 100_000)
     assert state(driver, "shared_claimed").value == 100_000
 
 
@@ -107,10 +107,10 @@ def test_blocks_that_run_at_once(driver: Driver) -> None:
 
 def test_too_much_shared_memory_and_too_many_threads(driver: Driver) -> None:
     with pytest.raises(LaunchError, match=r"232449 bytes of shared memory; device 0 has 232448"):
-        function(driver).prepare((ctypes.c_void_p * 1)(), (1, 1, 1), 128, 232449)
+        function(driver).prepare((1, 1, 1), 128, 232449)
     state(driver, "max_threads").value = 64
     with pytest.raises(LaunchError, match=r"128 threads.*at most 64"):
-        function(driver).prepare((ctypes.c_void_p * 1)(), (1, 1, 1), 128, 0)
+        function(driver).prepare((1, 1, 1), 128, 0)
 
 
 def test_another_current_device(driver: Driver) -> None:

@@ -2,7 +2,6 @@
 
 import ctypes
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from math import copysign
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from argus.backend.launch import plan as module
 from argus.backend.launch.array import array
 from argus.backend.launch.bind import Described, bind
-from argus.backend.launch.plan import Arguments, Encode, Plan
+from argus.backend.launch.plan import Arguments, Encode, Launcher, Plan
 from argus.backend.launch.signature import Signature, signature
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.expr import Const
@@ -34,6 +33,8 @@ class Recorder:
         self.described: list[Described] = []
         self.encoded: list[tuple[str, int]] = []
         self.refused: int | None = None
+        self.stream, self.streams = 0, list[int]()
+        self.status = 0
 
     def describe(self, tensor: Described) -> Encode:
         """Maps hold the tensor's address, 16 times."""
@@ -51,16 +52,19 @@ class Recorder:
     def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
         return 3
 
-    def prepare(
-        self, arguments: Arguments, grid: tuple[int, int, int], threads: int, shared_bytes: int
-    ) -> Callable[[], None]:
+    def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
         self.prepared.append((grid, threads, shared_bytes))
 
-        def go() -> None:
-            slots = zip(self.signature.slots, arguments, strict=True)
+        def start(arguments: Arguments, stream: int) -> int:
+            slots = zip(self.signature.slots, pointers(arguments, self.signature), strict=True)
             self.calls.append({s.name: self.value(s.kind, p) for s, p in slots})
+            self.streams.append(stream)
+            return self.status
 
-        return go
+        def failed(status: int, bound: tuple[Any, ...]) -> None:
+            raise LaunchError(Diagnostic("launch-refused", f"{status}", property="launch"))
+
+        return Launcher(lambda: self.stream, lambda arguments, stream: (arguments, stream), start, failed)
 
     def value(self, kind: str, place: int) -> Any:
         if kind == "tensormap":
@@ -68,6 +72,10 @@ class Recorder:
             assert place % 64 == 0 and len(words) == 1
             return words.pop()
         return TYPES[kind].from_address(place).value
+
+
+def pointers(arguments: Arguments, s: Signature) -> Any:
+    return (ctypes.c_void_p * len(s.slots)).from_buffer(arguments)
 
 
 def operands(m: int = 100, n: int = 70, k: int = 128) -> list[Any]:
@@ -82,6 +90,11 @@ def plan(tensors: list[Any], recorder: Recorder, alpha: float = 1.0) -> Plan:
 
 def values(tensors: list[Any], alpha: Any = 1.0) -> tuple[Any, ...]:
     return (*(t.ctypes.data for t in tensors), alpha)
+
+
+def without_scalars(s: Signature) -> Signature:
+    slots = tuple(slot for slot in s.slots if slot.kind != "scalar")
+    return replace(s, params=s.tensors, slots=slots, conditions=())
 
 
 def persistent() -> Signature:
@@ -144,9 +157,7 @@ def test_scalars_that_are_equal_and_not_the_same() -> None:
 
 def test_a_refused_call_is_not_taken_for_done() -> None:
     """The addresses of a call that was refused are checked again, and those before it are written again."""
-    tensors = operands()
-    slots = tuple(slot for slot in GEMM.slots if slot.kind != "scalar")
-    recorder = Recorder(replace(GEMM, params=GEMM.tensors, slots=slots, conditions=()))
+    tensors, recorder = operands(), Recorder(without_scalars(GEMM))
     p = plan(tensors, recorder)
     good = values(tensors)[:3]
     bad = (good[0], good[1], good[0])
@@ -158,6 +169,30 @@ def test_a_refused_call_is_not_taken_for_done() -> None:
     p.run(good)
     p.run(good)
     assert [call["c"] for call in recorder.calls] == [good[2]] * 4
+
+
+@pytest.mark.parametrize("scalar", [True, False])
+def test_every_stream_gets_launches_of_its_own(scalar: bool) -> None:
+    tensors, recorder = operands(), Recorder(GEMM if scalar else without_scalars(GEMM))
+    p = plan(tensors, recorder)
+    for recorder.stream in (3, 4, 3, 4, 2**63 + 5):
+        p.run(values(tensors)[: None if scalar else 3])
+    assert recorder.streams == [3, 4, 3, 4, 2**63 + 5]
+    assert all(call == recorder.calls[0] for call in recorder.calls)
+
+
+@pytest.mark.parametrize("scalar", [True, False])
+def test_a_failed_launch_is_an_error_and_the_next_one_runs(scalar: bool) -> None:
+    tensors, recorder = operands(), Recorder(GEMM if scalar else without_scalars(GEMM))
+    p = plan(tensors, recorder)
+    given = values(tensors)[: None if scalar else 3]
+    for recorder.status in (0, 7, 0):
+        if recorder.status:
+            with pytest.raises(LaunchError, match="7"):
+                p.run(given)
+        else:
+            p.run(given)
+    assert len(recorder.calls) == 3
 
 
 def test_overlap_is_checked_on_every_call() -> None:
@@ -300,25 +335,25 @@ def test_maps_of_a_model_s_layers_are_kept() -> None:
     assert len(recorder.encoded) == 100 + 1  # b's is one
 
 
-def test_the_address_unused_for_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_ADDRESSES", 8)
-    (tensors,), recorder = bulk_operands(), Recorder(BULK)
+@pytest.mark.parametrize("scalar", [True, False])
+def test_a_full_memory_begins_anew(scalar: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST", 4)
+    (tensors,), recorder = bulk_operands(), Recorder(BULK if scalar else without_scalars(BULK))
     p = plan(tensors, recorder)
-    base, others = 1 << 20, values(tensors)[1:]
+    base, others = 1 << 20, values(tensors)[1 : None if scalar else 3]
 
     def encodings(*numbers: int) -> int:
         before = len(recorder.encoded)
         for number in numbers:
             p.run((base + (number << 16), *others))
-            assert recorder.calls[-1]["a_map0"] == base + (number << 16)
+            call = recorder.calls[-1]
+            assert call["a_map0"] == call["a"] == base + (number << 16) and call["b_map1"] == others[0]
         return len(recorder.encoded) - before
 
-    assert encodings(*range(8)) == 8 + 1  # b's is one
-    assert encodings(*range(8), 0) == 0
-    assert encodings(8) == 1
-    assert encodings(0, 2, 3, 4, 5, 6, 7, 8) == 0
-    assert encodings(1) == 1
-    assert encodings(0) == 1
+    assert encodings(0, 1, 2, 3) == 4 + 1  # b's is one
+    assert encodings(0, 1, 2, 3, 3, 0) == 0
+    assert encodings(4, 4) == 1
+    assert encodings(*range(4), *range(4)) == 7  # 3 began anew
 
 
 def test_a_refused_map_is_not_launched_with() -> None:
