@@ -225,6 +225,8 @@ template <class T> ARGUS_FN T floordiv(T x, T y) {
     if constexpr (detail::is_float<T>) {
         return cast<T>(target::floor(cast<float>(x) / cast<float>(y)));
     } else {
+        if constexpr (static_cast<T>(-1) < 0) // the machine may stop at the least x divided by -1
+            if (y == -1) return static_cast<T>(detail::wide<T>(0) - static_cast<detail::wide<T>>(x));
         const T quotient = static_cast<T>(x / y);
         return static_cast<T>(quotient - ((x ^ y) < 0 && quotient * y != x ? 1 : 0));
     }
@@ -235,6 +237,8 @@ template <class T> ARGUS_FN T floormod(T x, T y) {
         const float divisor = cast<float>(y), rest = target::modulo(cast<float>(x), divisor);
         return cast<T>(rest != 0.0f && (rest < 0.0f) != (divisor < 0.0f) ? rest + divisor : rest);
     } else {
+        if constexpr (static_cast<T>(-1) < 0)
+            if (y == -1) return 0;
         const T rest = static_cast<T>(x % y);
         return static_cast<T>(rest != 0 && (rest ^ y) < 0 ? rest + y : rest);
     }

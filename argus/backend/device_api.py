@@ -199,7 +199,8 @@ _MATH = (
     _f("minimum", "class T", "T", "T x, T y", "NaN if either is; all types"),
     _f("maximum", "class T", "T", "T x, T y", "NaN if either is; all types"),
     _f("absolute", "class T", "T", "T x", "all types"),
-    _f("floordiv", "class T", "T", "T x, T y", "rounds toward minus infinity; integers and floats"),
+    _f("floordiv", "class T", "T", "T x, T y", "rounds toward minus infinity; integers and floats; of the least "
+       "integer by -1, itself"),
     _f("floormod", "class T", "T", "T x, T y", "sign of the divisor; integers and floats"),
     _f("add_wrap", "class T", "T", "T x, T y", "integers of any width, modulo 2^bits"),
     _f("sub_wrap", "class T", "T", "T x, T y", "integers of any width, modulo 2^bits"),

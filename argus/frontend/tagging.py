@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Union
 
+from argus.diagnostic import Note
 from argus.frontend import arguments, tiles
 from argus.frontend.context import Binding, CallSite, Context, Frame, Handler, Rejected
 from argus.frontend.expressions import evaluate
@@ -81,6 +82,8 @@ def tag(call: CallSite) -> Value:
     node = arguments.function(call, "function").node
     if isinstance(value, View) and value.order is not None:
         obj = value.obj.name
+        if isinstance(value.obj, Tensor):
+            _once_for_all(context, obj, call.span)
         shape = tuple(Const(n) if isinstance(n, int) else n for n in extents_of(value.obj))
     elif isinstance(value, Tile) and value.fragment is not None and not value.fresh:
         obj = value.fragment
@@ -110,6 +113,20 @@ def tag(call: CallSite) -> Value:
             )
     context.emit(Tag(obj, shape, fields), call.span)
     return value
+
+
+def _once_for_all(context: Context, tensor: str, span: Span) -> None:
+    """A tensor's tags are those of the whole kernel."""
+    context.require_top_level("a tensor's tag", span)
+    before = next((s for s in context.body if isinstance(s, Tag) and s.obj == tensor), None)
+    if before is not None:
+        context.fail(
+            "bad-tag",
+            f"`{tensor}` has a tag already: its elements carry one, from launch on",
+            span,
+            "tag it once, with all fields",
+            notes=(Note("it is tagged here", before.span),),
+        )
 
 
 def _fields(context: Context, body: Expression) -> list[tuple[str, Expression]]:

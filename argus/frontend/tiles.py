@@ -277,6 +277,12 @@ def check_kind(context: Context, operator: str, symbol: str, dtype: DType, span:
 def _check_constant(context: Context, expr: Expr, span: Span) -> None:
     if isinstance(expr, Op) and expr.op in ("floordiv", "mod") and expr.args[1] == Const(0, expr.dtype):
         context.fail("bad-constant", "division by zero", span, "divide by something else")
+    match expr:
+        case Op(op="shl" | "shr", args=(_, Const(value=bits)), dtype=dtype) if not 0 <= bits < dtype.bits:
+            text = f"a shift of {dtype} by {bits} has no value"
+            context.fail("bad-constant", text, span, f"shift by 0 to {dtype.bits - 1}")
+        case _:
+            pass
     if isinstance(expr, Const) and expr.dtype.is_int:
         low, high = _integer_range(expr.dtype)
         if not low <= int(expr.value) <= high:

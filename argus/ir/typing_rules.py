@@ -149,6 +149,11 @@ def _op_problems(expr: Op) -> Iterator[str]:
         yield f"`{expr.op}` does not work on {operand}"
     if expr.op in ("floordiv", "mod") and operand.is_int and args[1] == Const(0, operand):
         yield f"`{expr.op}` by 0 has no value"
+    match expr:
+        case Op(op="shl" | "shr", args=(_, Const(value=bits))) if operand.is_int and not 0 <= bits < operand.bits:
+            yield f"`{expr.op}` of {operand} by {bits} has no value"
+        case _:
+            pass
     wanted = {"bool": boolean, "same": operand, "given": expr.dtype}[row.result]
     if expr.dtype != wanted:
         yield f"`{expr.op}` on {operand} gives {wanted}, not {expr.dtype}"

@@ -67,6 +67,7 @@ from argus.ir.nodes import (
 from argus.ir.target import TARGETS
 from argus.ir.types import DType, boolean, int32
 from argus.ir.typing_rules import Scope, expr_problems, index_problems, scope_of
+from argus.ir.visit import walk
 from argus.ir.waves import wave_step
 from argus.ir.wellformed_barriers import initialisations, named_barriers, running_counts
 from argus.ir.wellformed_explicit import explicit_problems
@@ -99,6 +100,10 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
     for name, count in Counter(declared).items():
         if count > 1:
             yield f"`{name}` is declared {count} times", kernel.span
+    tagged = Counter(s.obj for s in walk(kernel.body) if isinstance(s, Tag))
+    for tensor in kernel.tensors:
+        if tagged[tensor.name] > 1:
+            yield f"`{tensor.name}` is tagged {tagged[tensor.name]} times", tensor.span
     if kernel.target is not None and kernel.target not in TARGETS:
         yield f"there is no target `{kernel.target}`", kernel.span
     if kernel.num_warps < 1 or kernel.warp_size not in (32, 64):

@@ -1,7 +1,6 @@
 """Values of expressions, vectorised: NumPy arrays that broadcast to the domain's `[threads, values]`.
 
-Integers are evaluated in 64 bits; what happens to an operation whose result its 32-bit (or narrower) type cannot
-hold is told by `Overflow`.
+Integers are evaluated in 64 bits; what happens to an operation whose result its type cannot hold is told by `Overflow`.
 Floats are evaluated in float32 and rounded to the operation's type.
 """
 
@@ -39,8 +38,9 @@ class Scope:
     """What an expression can see.
 
     `coords[i]` is the int64 array of `Coord(i)`, `thread` that of `Thread()`; both broadcast to the domain.
-    `element` reads a register. `fault(code, expr, bad)` is told where an operation overflows ("int32-overflow") or
-    divides by zero ("division-by-zero"), the former if `overflow` is `REPORT`, the latter unless it is `IGNORE`.
+    `element` reads a register. `fault(code, expr, bad)` is told where an operation overflows ("int32-overflow",
+    "int64-overflow"), divides by zero ("division-by-zero") or shifts too far ("shift-out-of-range"), the first if
+    `overflow` is `REPORT`, the others unless it is `IGNORE`.
     """
 
     params: Mapping[str, Number]
@@ -76,6 +76,10 @@ def evaluate(expr: Expr, scope: Scope) -> Array:
             assert_never(expr)
 
 
+_GROWING = ("add", "sub", "mul", "neg", "abs", "shl", "floordiv")
+"""Operations on integers that may have a result outside of the range of their operands."""
+
+
 def widen(values: Array) -> Array:
     """Carried values as `evaluate` computes with them: integers as int64."""
     return values.astype(np.int64) if values.dtype.kind in "iu" else values
@@ -94,6 +98,18 @@ def _apply(expr: Op, name: str, args: list[Array], dtype: DType, scope: Scope) -
             if scope.overflow is not Overflow.IGNORE:
                 scope.fault("division-by-zero", expr, zero)
             args = [args[0], np.where(zero, 1, args[1])]
+    if name in ("shl", "shr"):
+        most = dtype.bits - 1
+        far = (args[1] < 0) | (args[1] > most)
+        if np.any(far):
+            if scope.overflow is not Overflow.IGNORE:
+                scope.fault("shift-out-of-range", expr, far)
+            args = [args[0], np.clip(args[1], 0, most)]
+    if scope.overflow is Overflow.REPORT and name in _GROWING and dtype.is_int and dtype.bits == 64:
+        exact = FUNCTIONS[name](*(np.asarray(a).astype(object) for a in args))
+        lost = np.asarray((exact < -(2**63)) | (exact >= 2**63), dtype=np.bool_)
+        if lost.any():
+            scope.fault("int64-overflow", expr, lost)
     with np.errstate(all="ignore"):
         result = _cast(args[0], dtype) if name == "cast" else FUNCTIONS[name](*args)
         if result.dtype.kind == "b":

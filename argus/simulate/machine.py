@@ -322,7 +322,9 @@ class Block:
             at = int(np.argmax(bad))
             text = {
                 "int32-overflow": "a 32-bit integer expression leaves the range of int32",
+                "int64-overflow": "a 64-bit integer expression leaves the range of int64",
                 "division-by-zero": "an integer expression divides by zero",
+                "shift-out-of-range": "an integer is shifted by less than 0, or by as many bits as it has or more",
             }[code]
             coords = tuple(int(c.reshape(-1)[at]) for c in step.domain.coords)
             self.report(step, "bounds", code, text, int(step.thread[at]), logical=coords, count=int(bad.sum()))

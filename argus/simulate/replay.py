@@ -28,6 +28,9 @@ Values = Array | Mapping[tuple[int, ...], int | float]
 SMALL, FRACTIONS, LARGE, NEGATIVE = (-6, 7, 1.0), (-6, 7, 2.0**-4), (-6, 7, 16.0), (-12, -6, 16.0)
 """What floats may be made of: the integers of a range, times a factor."""
 
+_UNDECLARED = {"int": (-3, 8), "uint": (0, 8), "bool": (0, 2)}
+"""What integers a tensor holds if no range is declared, [low, high) by kind of type: 0 and negative ones, too."""
+
 _SCHEDULES = ("program", "reverse", "lazy")
 _DENSE = 1 << 20
 _MOST_BLOCKS = 1 << 12
@@ -54,8 +57,8 @@ def replay(
     `sizes`: the value of every size and scalar parameter; symbolic strides may be given too, and are otherwise
     those of a contiguous tensor. Tensors hold small pseudo-random values that depend on the name, the coordinate
     and `seed` only: of floats, the integers in [low, high) times a factor, as `floats` says, and float scalars are that
-    factor; integer tensors hold values within their declared `InRange`; `tensors` replaces them, wholly or at
-    single coordinates. Elements are made when touched, so sizes may be as large as they like.
+    factor; integer tensors hold values within their declared `InRange`, others from -3 to 7; `tensors` replaces them,
+    wholly or at single coordinates. Elements are made when touched, so sizes may be as large as they like.
 
     Raises `NotReplayable` when the sizes break a precondition (or leave an index tensor no values), a loop takes more
     than `iterations` iterations, the grid more than 4096 blocks, a tensor has 2^63 elements, or the run is not over at
@@ -144,7 +147,7 @@ def _range(kernel: Kernel, tensor: Tensor, params: Mapping[str, Number]) -> tupl
     for condition in kernel.preconditions:
         if isinstance(condition, InRange) and condition.tensor == tensor.name:
             return int(launch.scalar(condition.lo, params)), int(launch.scalar(condition.hi, params))
-    return 1, 8
+    return _UNDECLARED[tensor.dtype.kind]
 
 
 class _Fill:

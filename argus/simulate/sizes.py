@@ -9,6 +9,7 @@ from math import prod
 
 from argus.ir.expr import Const, Coord, Expr, Op, Param, walk
 from argus.ir.nodes import Accumulate, Assume, Copy, For, InRange, Kernel, Requires, Scalar, Tensor
+from argus.ir.types import int32
 from argus.ir.visit import walk as statements
 from argus.simulate.launch import bind_shape, scalar, unmet
 
@@ -103,6 +104,12 @@ def longer(kernel: Kernel, values: Mapping[str, int], least: int) -> Iterator[di
 def integer_parameters(kernel: Kernel) -> tuple[str, ...]:
     """Sizes and integer arguments."""
     return (*kernel.sizes, *(p.name for p in kernel.params if isinstance(p, Scalar) and not p.dtype.is_float))
+
+
+def integer_arguments(kernel: Kernel) -> tuple[Param, ...]:
+    """The same, as expressions mention them."""
+    types = {p.name: p.dtype for p in kernel.params if isinstance(p, Scalar)}
+    return tuple(Param(name, types.get(name, int32)) for name in integer_parameters(kernel))
 
 
 def _near(sizes: list[_Size], wanted: Mapping[str, int]) -> Iterator[dict[str, int]]:

@@ -1,4 +1,4 @@
-"""Bounds: every access in range under its mask, and every 32-bit index expression in range.
+"""Bounds: every access in range under its mask, and every index expression in the range of its type.
 
 Intervals with constant ends decide most obligations; z3 over mathematical integers decides the rest.
 """
@@ -19,8 +19,8 @@ from argus.ir.nodes import (
     Tensor,
 )
 from argus.ir.types import MAX_EXTENT, DType
-from argus.simulate.sizes import integer_parameters
-from argus.verify.data import Data, divisors, evaluated
+from argus.simulate.sizes import integer_arguments
+from argus.verify.data import Data, evaluated, partly_defined
 from argus.verify.findings import Finding, Place, unknown
 from argus.verify.launchable import launchable
 from argus.verify.program import Site, mbarrier_use
@@ -28,7 +28,7 @@ from argus.verify.solver import Answer, Solver, z3
 
 Interval = tuple[int, int]
 _WIDE = (-(2**63), 2**63 - 1)
-_ARITHMETIC = ("add", "sub", "mul", "neg", "shl", "abs")
+_ARITHMETIC = ("add", "sub", "mul", "neg", "shl", "abs", "floordiv")
 
 
 def _range(dtype: DType) -> Interval:
@@ -37,8 +37,8 @@ def _range(dtype: DType) -> Interval:
 
 
 def _may_overflow(part: Op) -> bool:
-    """Whether an operation may have a result that its type, of 32 bits or fewer, cannot hold."""
-    if not part.dtype.is_int or part.dtype.bits > 32:
+    """Whether an operation may have a result that its type cannot hold."""
+    if not part.dtype.is_int:
         return False
     return part.op in _ARITHMETIC or (part.op == "cast" and part.args[0].dtype.is_int)
 
@@ -100,8 +100,8 @@ class BoundsChecker:
         for site in self.sites:
             if isinstance(site.stmt, (Tag, AssertTags, Spec)):
                 continue
-            for quotient, divisor in divisors(site):
-                self._divides(site, quotient, divisor)
+            for part in partly_defined(site):
+                self._defined(site, part)
             if isinstance(site.stmt, For):
                 last = op("add", site.stmt.stop, Const(site.stmt.step - 1))
                 self._overflow(site, last, f"the last increment of the loop counter '{site.stmt.var}'")
@@ -177,29 +177,44 @@ class BoundsChecker:
             low, high = self.interval(part, site)
             if (low >= least and high <= most) or self._seen(site, (part,)):
                 continue
-            value = self.solver.integer(part)
-            answer = self._answer(site, z3.And(value >= least, value <= most), [part])
+            answer = self._answer(site, self._held(part, least, most), [part])
             if answer.verdict is not Verdict.PROVED:
                 self.findings.append(self._overflows(site, part, what, answer))
                 return
 
-    def _divides(self, site: Site, quotient: Op, divisor: Expr) -> None:
-        low, high = self.interval(divisor, site)
-        if low > 0 or high < 0 or self._seen(site, (quotient,), "divisor"):
+    def _held(self, part: Op, least: int, most: int) -> z3.BoolRef:
+        """That the type of an operation holds its result; of quotients it lacks one alone."""
+        if part.op == "floordiv":
+            dividend, divisor = (self.solver.integer(e) for e in part.args)
+            return z3.Or(dividend > least, divisor != -1) if least < 0 else z3.BoolVal(True)
+        value = self.solver.integer(part)
+        return z3.And(value >= least, value <= most)
+
+    def _defined(self, site: Site, part: Op) -> None:
+        """An operation that has no result for some operands has one here."""
+        operand, shift = part.args[1], part.op in ("shl", "shr")
+        low, high = self.interval(operand, site)
+        decided = low >= 0 and high < part.dtype.bits if shift else low > 0 or high < 0
+        if decided or self._seen(site, (part,), "operand"):
             return
-        answer = self._answer(site, self.solver.integer(divisor) != 0, [divisor])
+        value = self.solver.integer(operand)
+        goal = z3.And(value >= 0, value < part.dtype.bits) if shift else value != 0
+        answer = self._answer(site, goal, [operand])
         if answer.verdict is Verdict.PROVED:
             return
-        what, span = "an integer is divided by zero", site.stmt.span
+        code, what, label = "division-by-zero", "an integer is divided by zero", "0 here"
         help = "state al.requires(n > 0) for what is divided by, or divide by al.where(n == 0, 1, n)"
+        if shift:
+            code, label = "shift-out-of-range", "out of range here"
+            what = f"an integer of {part.dtype.bits} bits is shifted by less than 0 or more than {part.dtype.bits - 1}"
+            help = f"state what bounds the shift by al.requires, or shift by al.minimum(n, {part.dtype.bits - 1})"
+        span = site.stmt.span
         if answer.verdict is Verdict.UNKNOWN:
             text = f"cannot decide whether {what}: {answer.reason}"
             self.findings.append(unknown("bounds-unknown", "bounds", span, text, help))
             return
         place = self._place(site, answer)
-        self.findings.append(
-            Finding("division-by-zero", "bounds", Verdict.REFUTED, what, span, "0 here", help=help, place=place)
-        )
+        self.findings.append(Finding(code, "bounds", Verdict.REFUTED, what, span, label, help=help, place=place))
 
     def _answer(self, site: Site | None, goal: z3.BoolRef, exprs: list[Expr]) -> Answer:
         """Whether `goal` holds at a site; a refutation is made small."""
@@ -258,7 +273,7 @@ class BoundsChecker:
     # ------------------------------------------------------------------ findings
 
     def _order(self, site: Site | None) -> list[Expr]:
-        names: list[Expr] = [Param(n) for n in integer_parameters(self.kernel)]
+        names: list[Expr] = list(integer_arguments(self.kernel))
         pids: list[Expr] = [ProgramId(axis) for axis in range(3)]
         loops: list[Expr] = [LoopVar(v) for v in site.iterators] if site else []
         coords: list[Expr] = [Coord(axis) for axis in range(len(site.shape))] if site else []
@@ -268,7 +283,7 @@ class BoundsChecker:
         axes = len(self.kernel.grid) if self.kernel.grid is not None else 1
         model = answer.model
         return Place(
-            sizes={n: model.get(Param(n), 1) for n in integer_parameters(self.kernel)},
+            sizes={p.name: model.get(p, 1) for p in integer_arguments(self.kernel)},
             block=tuple(model.get(ProgramId(axis), 0) for axis in range(axes)),
             iteration={v: model.get(LoopVar(v), 0) for v in site.iterators} if site else {},
             element=tuple(model.get(Coord(axis), 0) for axis in range(len(site.shape))) if site else (),
@@ -295,18 +310,18 @@ class BoundsChecker:
 
     def _overflows(self, site: Site | None, part: Op, what: str, answer: Answer) -> Finding:
         span = site.stmt.span if site is not None else self.kernel.span
-        help = "bound the sizes with al.requires, or compute in al.int64"
+        help = "bound the sizes with al.requires" + (", or compute in al.int64" if part.dtype.bits <= 32 else "")
         if answer.verdict is Verdict.UNKNOWN:
             return unknown(
                 "overflow-unknown", "bounds", span, f"cannot decide the range of {what}: {answer.reason}", help
             )
         return Finding(
-            "int32-overflow",
+            "int64-overflow" if part.dtype.bits > 32 else "int32-overflow",
             "bounds",
             Verdict.REFUTED,
-            f"{what} leaves the range of 32-bit integers",
+            f"{what} leaves the range of {part.dtype.bits}-bit integers",
             span,
-            label="computed in 32 bits here",
+            label=f"computed in {part.dtype.bits} bits here",
             help=help,
             place=self._place(site, answer),
         )
@@ -340,8 +355,8 @@ def _operate(name: str, args: list[Interval]) -> Interval:
             return min(a, c), min(b, d)
         case "maximum", [(a, b), (c, d)]:
             return max(a, c), max(b, d)
-        case "floordiv", [(a, b), (c, d)] if c == d and c > 0:
-            return a // c, b // c
+        case "floordiv", [(a, b), (c, d)] if c > 0:
+            return min(a // c, a // d), max(b // c, b // d)
         case "mod", [(a, b), (c, d)] if c > 0:
             return (a, b) if a >= 0 and b < c else (0, d - 1)
         case "shl", [(a, b), (c, d)] if c == d and 0 <= c < 63:

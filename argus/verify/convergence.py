@@ -20,7 +20,7 @@ from argus.ir.nodes import (
     MmaWait,
     WaveBarrier,
 )
-from argus.simulate.sizes import integer_parameters
+from argus.simulate.sizes import integer_arguments
 from argus.verify.bounds import BoundsChecker
 from argus.verify.findings import Finding, Place, unknown
 from argus.verify.program import Site, is_collective, is_uniform
@@ -106,7 +106,7 @@ def _diverges(bounds: BoundsChecker, site: Site, guard: Expr, team: tuple[str, i
     if answer.verdict is Verdict.UNKNOWN:
         text = f"cannot decide whether all threads of {who} reach this {what}: {answer.reason}"
         return unknown("convergence-unknown", "convergence", site.stmt.span, text, help)
-    order: list[Expr] = [Param(n) for n in integer_parameters(kernel)]
+    order: list[Expr] = list(integer_arguments(kernel))
     order += [ProgramId(a) for a in range(3)] + [Thread(), _OTHER]
     answer = solver.shrink(goal, facts, order, answer)
     message = f"thread {answer.model[Thread()]} reaches this {what}, thread {answer.model[_OTHER]} of {who} does not"
@@ -140,7 +140,7 @@ def _place(bounds: BoundsChecker, site: Site, answer: Answer) -> Place:
     kernel, model = bounds.kernel, answer.model
     axes = len(kernel.grid) if kernel.grid is not None else 1
     return Place(
-        sizes={n: model.get(Param(n), 1) for n in integer_parameters(kernel)},
+        sizes={p.name: model.get(p, 1) for p in integer_arguments(kernel)},
         block=tuple(model.get(ProgramId(axis), 0) for axis in range(axes)),
         iteration={v: model.get(LoopVar(v), 0) for v in site.iterators},
     )

@@ -150,16 +150,16 @@ def evaluated(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
                     yield site, condition
 
 
-def divisors(site: Site) -> Iterator[tuple[Op, Expr]]:
-    """Every integer division that a site computes, data and indices alike, with what it divides by."""
+def partly_defined(site: Site) -> Iterator[Op]:
+    """Every integer operation that a site computes, on data and indices alike, without a result for some operands."""
     stmt = site.stmt
     if isinstance(stmt, (Tag, AssertTags, Spec)):
         return
     values = (stmt.value,) if isinstance(stmt, Map | Accumulate) else ()
     for expr in (*places(stmt), *values):
         for part in walk(expr):
-            if isinstance(part, Op) and part.op in ("floordiv", "mod") and part.dtype.is_int:
-                yield part, part.args[1]
+            if isinstance(part, Op) and part.op in ("floordiv", "mod", "shl", "shr") and part.dtype.is_int:
+                yield part
 
 
 def _in_loop(loop: For, site: Site) -> bool:

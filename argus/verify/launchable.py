@@ -6,37 +6,46 @@ from collections.abc import Iterator
 
 from argus.diagnostic import Note, Verdict
 from argus.ir.expr import Const, Param
-from argus.ir.nodes import Assume, InRange, Kernel, Precondition, Requires
+from argus.ir.nodes import Assume, InRange, Kernel, Precondition, Requires, Spec
 from argus.ir.types import MAX_EXTENT
+from argus.ir.visit import walk
+from argus.simulate.usage import usage
 from argus.verify.findings import Finding
 from argus.verify.solver import Solver, z3
 
 
 def launchable(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
     """What every launch keeps: ranges of sizes, alignments, and what the author requires or assumes."""
-    yield from _extents(kernel, solver, 0)
+    yield from _extents(kernel, solver)
     yield from _aligned(kernel, solver)
     yield from (_says(kernel, p, solver) for p in kernel.preconditions)
 
 
-def _extents(kernel: Kernel, solver: Solver, least: int) -> Iterator[z3.BoolRef]:
+def _extents(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
     for name in kernel.sizes:
         size = solver.integer(Param(name))
-        yield z3.And(size >= least, size <= MAX_EXTENT)
+        yield z3.And(size >= 0, size <= MAX_EXTENT)
+
+
+def _something(kernel: Kernel, solver: Solver) -> z3.BoolRef:
+    """Some tensor that the kernel is to write has elements."""
+    specified = {s.output for s in walk(kernel.body) if isinstance(s, Spec)}
+    outputs = [t for t in kernel.tensors if t.name in usage(kernel).written | specified]
+    return z3.Or(*(z3.And(*(solver.integer(e) > 0 for e in t.shape)) for t in outputs)) if outputs else z3.BoolVal(True)
 
 
 def check(kernel: Kernel, deadline: float) -> list[Finding]:
     """Preconditions that no launch can meet: whatever was proved would say nothing.
 
-    They exclude one another where tensors have elements, or exclude the alignments, of tensors without elements as
-    well: rows of no elements are aligned as they may be, so a kernel of short rows is made for those, too.
+    They exclude one another where there is something to write, or exclude the alignments, of tensors without elements
+    as well: rows of no elements are aligned as they may be, so a kernel of short rows is made for those, too.
     """
-    elements, aligned = Solver(deadline), Solver(deadline)
-    for fact in _extents(kernel, elements, 1):
-        elements.assume(fact)
-    for fact in (*_extents(kernel, aligned, 0), *_aligned(kernel, aligned)):
+    writing, aligned = Solver(deadline), Solver(deadline)
+    for fact in (*_extents(kernel, writing), _something(kernel, writing)):
+        writing.assume(fact)
+    for fact in (*_extents(kernel, aligned), *_aligned(kernel, aligned)):
         aligned.assume(fact)
-    return _excluded(kernel, elements, "with elements ") or _excluded(kernel, aligned, "")
+    return _excluded(kernel, writing, "that writes elements ") or _excluded(kernel, aligned, "")
 
 
 def _excluded(kernel: Kernel, solver: Solver, which: str) -> list[Finding]:
@@ -60,7 +69,7 @@ def _excluded(kernel: Kernel, solver: Solver, which: str) -> list[Finding]:
             f"no launch {which}meets all preconditions, so a proof would say nothing",
             last.span,
             "what comes before excludes this",
-            "correct or remove one of them; sizes of what has elements are at least 1, and tensors aligned to "
+            "correct or remove one of them; sizes of what is written are at least 1, and tensors aligned to "
             f"{aligned} bytes have rows of whole {aligned} bytes",
             notes,
         )

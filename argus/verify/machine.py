@@ -21,7 +21,7 @@ from argus.ir.target import TARGETS
 from argus.ir.waves import counted, in_lane_order
 from argus.layout import FragmentLayout, LayoutError
 from argus.layout.analysis import is_injective
-from argus.simulate.sizes import integer_parameters
+from argus.simulate.sizes import integer_arguments
 from argus.source import Span
 from argus.verify.bounds import BoundsChecker
 from argus.verify.findings import Finding, Place, place_of, unknown
@@ -226,7 +226,7 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
         return [unknown("vector-unknown", "machine", stmt.span, f"cannot decide whether {text}: {answer.reason}", help)]
     axes = len(bounds.kernel.grid) if bounds.kernel.grid is not None else 1
     place = Place(
-        sizes={n: answer.model.get(Param(n), 1) for n in integer_parameters(bounds.kernel)},
+        sizes={p.name: answer.model.get(p, 1) for p in integer_arguments(bounds.kernel)},
         block=tuple(answer.model.get(ProgramId(a), 0) for a in range(axes)),
         iteration={v: answer.model.get(LoopVar(v), 0) for v in site.iterators},
         element=tuple(answer.model.get(Coord(a), 0) for a in range(len(site.shape))),

@@ -147,7 +147,7 @@ class Matcher:
             case Choice(), _:
                 self._choice(term, spec, scope)
             case Constant(value=value), Const(value=wanted):
-                if value != float(wanted) and not (isnan(value) and isnan(float(wanted))):
+                if value != wanted and not (isnan(value) and isnan(wanted)):
                     raise Mismatch(f"the constant {value} where the specification has {wanted}")
             case Parameter(name=name), Param(name=wanted_name):
                 if name != wanted_name:
@@ -168,7 +168,7 @@ class Matcher:
             return
         match spec:
             case Op(op="where", args=(condition, yes, no)) | SpecOp(op="where", args=(condition, yes, no)):
-                if any(e.dtype.is_float for e in elements_of(condition)):
+                if _of_floats(condition):
                     raise Mismatch("a choice by numbers that may be rounded")
                 self.match(term.test, condition, scope)
                 self.match(term.yes, yes, replace(scope, given=(*scope.given, condition)))
@@ -185,7 +185,7 @@ class Matcher:
         return True
 
     def _apply(self, term: Apply, spec: Op | SpecOp, scope: Scope) -> None:
-        specified = operation(spec.op, spec.dtype)
+        specified = operation(spec.op, spec.args[0].dtype, spec.dtype)
         if term.op != specified or len(term.args) != len(spec.args):
             raise Mismatch(f"'{term.op}' where the specification has '{specified}'")
         try:
@@ -299,7 +299,7 @@ class Matcher:
         counted = empty_map()  # {[root -> k] -> contribution}
         for leaf, up, inner in pieces:
             bound = self._bound_variable(inner, spec, leaf)
-            if bound is None:
+            if bound is None or not leaf.roots.is_subset(bound.domain()):
                 raise Mismatch("a reduction whose terms do not load through the bound variable")
             variables = up.apply_range(scope.variables)
             extended = append(variables, bound, len(scope.axes))
@@ -472,6 +472,19 @@ def elements_of(spec: SpecTerm) -> list[Elem]:
         case _:
             expr: Expr = spec
             return [e for e in walk(expr) if isinstance(e, Elem)]
+
+
+def _of_floats(spec: SpecTerm) -> bool:
+    """Whether a number that may be rounded takes part."""
+    if spec.dtype.is_float:
+        return True
+    match spec:
+        case SpecReduce(body=inner) | SpecSoftmax(score=inner):
+            return _of_floats(inner)
+        case SpecOp(args=args) | Op(args=args):
+            return any(_of_floats(a) for a in args)
+        case _:
+            return False
 
 
 def append(variables: UnionMap, bound: UnionMap, count: int) -> UnionMap:

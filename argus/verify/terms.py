@@ -12,7 +12,7 @@ from typing import Union
 
 from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op, Param
 from argus.ir.nodes import Accumulate, Copy, Map, Mma, Tensor
-from argus.ir.types import DType, float32, rounds_only
+from argus.ir.types import DType, boolean, float32, rounds_only
 from argus.verify.flow import sink_name
 from argus.verify.program import Site
 from argus.verify.relations import (
@@ -112,12 +112,27 @@ class Opaque:
     reason: str
 
 
+_MODULAR = ("add", "sub", "mul", "neg", "and", "or", "xor", "not")
+"""Operators on integers of which the last bits of the result depend on no others than as many last bits of operands."""
+
 Term = Union[Constant, Parameter, Load, Apply, Via, Cases, Reduce, Choice, Recurrence, Again, Opaque]
 
 
-def operation(op: str, dtype: DType) -> str:
-    """The name in a term of an operator with a result of some type."""
-    return f"cast to {dtype}" if op == "cast" else op
+def operation(op: str, operand: DType, dtype: DType) -> str:
+    """The name in a term of an operator on operands of some type, with a result of another.
+
+    Where casts that round are left out, types tell what is done: conversions of integers wrap around and those of
+    floats do not, rounding decides comparisons of floats, and of a truth value `not` is another one.
+    """
+    match op:
+        case "cast":
+            return f"cast of {'floats' if operand.is_float else 'integers'} to {dtype}"
+        case "eq" | "ne" | "lt" | "le" | "gt" | "ge" if not operand.is_float:
+            return f"{op} of integers"
+        case "not" if operand == boolean:
+            return "not of truth values"
+        case _:
+            return op
 
 
 class TermBuilder:
@@ -156,8 +171,8 @@ class TermBuilder:
                 return self._copy(site, stmt)
             case Map(value=value):
                 return self.of_expr(site, value)
-            case Accumulate(value=value, mask=mask):
-                term = self.of_expr(site, value)
+            case Accumulate(value=value, op=op, mask=mask):
+                term = self.of_expr(site, value) if op in _MODULAR else self._widened(site, value)
                 return term if mask is None else Cases(((self.analysis.where(site, mask), term),))
             case Mma():
                 return Apply("mul", (self.read(site, 0), self.read(site, 1)))
@@ -196,16 +211,14 @@ class TermBuilder:
         """The term of a value expression."""
         match expr:
             case Const(value=value):
-                return Constant(float(value))
+                exact = expr.dtype.is_float or float(value) == value
+                return Constant(float(value)) if exact else Opaque("an integer of more digits than a float has")
             case Param(name=name):
                 return Parameter(name)
             case Elem():
                 return self.read(site, self.analysis.number(site, expr))
             case Op(op="cast", args=(inner,), dtype=dtype) if rounds_only(inner.dtype, dtype):
-                term = self.of_expr(site, inner)
-                if inner.dtype.is_int and inner.dtype.bits < min(dtype.bits, 32) and _computed(term):
-                    return Opaque(f"a result that may have wrapped around in {inner.dtype}")
-                return term
+                return self.of_expr(site, inner) if dtype == inner.dtype else self._widened(site, inner)
             case Op(op="where", args=(condition, a, b)):
                 inside, tests = self._tests(site, condition)
                 if tests:
@@ -213,9 +226,18 @@ class TermBuilder:
                 outside = self.model.domain(site)[0].to_union_set().subtract(inside)
                 return Cases(((inside, self.of_expr(site, a)), (outside, self.of_expr(site, b))))
             case Op(op=name, args=args, dtype=dtype):
-                return Apply(operation(name, dtype), tuple(self.of_expr(site, a) for a in args))
+                modular = name in _MODULAR or (name == "cast" and dtype.is_int)
+                terms = (self.of_expr(site, a) if modular else self._widened(site, a) for a in args)
+                return Apply(operation(name, args[0].dtype, dtype), tuple(terms))
             case _:
                 return Opaque("a value computed from indices")
+
+    def _widened(self, site: Site, expr: Expr) -> Term:
+        """The term of what is used for its value, not modulo a power of two: that of arithmetic in 8 bits is none."""
+        term = self.of_expr(site, expr)
+        if expr.dtype.is_int and expr.dtype.bits < 32 and _computed(term):
+            return Opaque(f"a result that may have wrapped around in {expr.dtype}")
+        return term
 
     def read(self, site: Site, number: int) -> Term:
         """What an access receives, over the reading site's instances."""

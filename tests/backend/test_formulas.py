@@ -129,6 +129,14 @@ def test_integer_division_rounds_down(library: ctypes.CDLL) -> None:
     same(call(library, "i_floormod", x, y), x % y)
 
 
+def test_the_least_integer_divided_by_minus_one_wraps(library: ctypes.CDLL) -> None:
+    """The machine's own division may stop the process there."""
+    least = np.array([-(2**31), -(2**31), 2**31 - 1], np.int32)
+    divisor = np.array([-1, 1, -1], np.int32)
+    same(call(library, "i_floordiv", least, divisor), np.array([-(2**31), -(2**31), -(2**31 - 1)], np.int32))
+    same(call(library, "i_floormod", least, divisor), np.zeros(3, np.int32))
+
+
 def test_integer_arithmetic_wraps(library: ctypes.CDLL) -> None:
     generator = np.random.default_rng(1)
     x, y = (generator.integers(-(2**31), 2**31, 1000).astype(np.int32) for _ in range(2))

@@ -255,6 +255,159 @@ def kernel(x: al.Tensor[al.int8, "N"], y: al.Tensor[al.int32, "32"]):
         "al.int8",
         "spec-unknown",
     ),
+    Pair(
+        "a comparison of what has wrapped around in eight bits",
+        """
+def kernel(x: al.Tensor[al.int8, "32"], y: al.Tensor[al.int32, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: al.where(x[i].to(al.int32) * x[i].to(al.int32) > 5, 1, 0))
+    t = al.load(x[al.arange(32)])EDIT
+    al.store(y[al.arange(32)], al.where(t * t > 5, 1, 0))
+""",
+        ".to(al.int32)",
+        "",
+        "spec-unknown",
+    ),
+    Pair(
+        "a quotient of what has wrapped around in eight bits",
+        """
+def kernel(x: al.Tensor[al.int8, "32"], y: al.Tensor[al.int8, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: (x[i] * 3 // 2).to(al.int8))
+    al.store(y[al.arange(32)], (al.load(x[al.arange(32)])EDIT * 3 // 2).to(al.int8))
+""",
+        ".to(al.int32)",
+        "",
+        "spec-unknown",
+    ),
+    Pair(
+        "a maximum of what has wrapped around in eight bits",
+        """
+def kernel(x: al.Tensor[al.int8, "32"], z: al.Tensor[al.int8, "32"], y: al.Tensor[al.int8, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: al.maximum(z[i], x[i]EDIT))
+    m = al.load(z[al.arange(32)])
+    m = al.maximum(m, al.load(x[al.arange(32)])EDIT)
+    al.store(y[al.arange(32)], m)
+""",
+        "",
+        " * 2",
+        "spec-unknown",
+    ),
+    Pair(
+        "a product in eight bits that becomes a float of eight bits",
+        """
+def kernel(x: al.Tensor[al.int8, "32"], y: al.Tensor[al.float8_e4m3fn, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: (x[i].to(al.int32) * 3).to(al.float8_e4m3fn))
+    al.store(y[al.arange(32)], (al.load(x[al.arange(32)])EDIT * 3).to(al.float8_e4m3fn))
+""",
+        ".to(al.int32)",
+        "",
+        "spec-unknown",
+    ),
+    Pair(
+        "integers wrap around where floats do not",
+        """
+def kernel(x: al.Tensor[al.int32, "32"], y: al.Tensor[al.int8, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: x[i].to(al.float32).to(al.int8))
+    al.store(y[al.arange(32)], al.load(x[al.arange(32)])EDIT.to(al.int8))
+""",
+        ".to(al.float32)",
+        "",
+        "spec-unknown",
+    ),
+    Pair(
+        "not of a truth value, and of a number",
+        """
+def kernel(x: al.Tensor[al.int32, "32"], y: al.Tensor[al.int32, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: ~(x[i].to(al.boolean).to(al.int32)))
+    t = al.load(x[al.arange(32)]).to(al.boolean)
+    al.store(y[al.arange(32)], EDIT)
+""",
+        "~t.to(al.int32)",
+        "(~t).to(al.int32)",
+        "spec-unknown",
+    ),
+    Pair(
+        "a choice by integers that are rounded first",
+        """
+def kernel(x: al.Tensor[al.int32, "32"], z: al.Tensor[al.int32, "32"], y: al.Tensor[al.int32, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: al.where(x[i] < z[i], 1, 2))
+    o = al.arange(32)
+    al.store(y[o], al.where(al.load(x[o])EDIT < al.load(z[o])EDIT, 1, 2))
+""",
+        "",
+        ".to(al.float32)",
+        "spec-unknown",
+    ),
+    Pair(
+        "terms of a sum that no value of its variable has",
+        """
+def kernel(x: al.Tensor[al.float32, "5"], y: al.Tensor[al.float32, "1"]):
+    al.grid(1)
+    al.spec(y, lambda i: al.sum(lambda k: al.where(k < 5, al.exp(x[k]), al.exp(1.0))))
+    t = al.load(x[al.arange(8)], mask=al.arange(8) < 5, other=EDIT)
+    al.store(y[0], al.sum(al.exp(t)))
+""",
+        '-float("inf")',
+        "1.0",
+        "spec-mismatch",
+    ),
+    Pair(
+        "the least integer divided by -1",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "32"], s: al.int32):
+    al.requires(s EDIT)
+    o = al.grid(1) + al.arange(32)
+    al.store(y[o], al.load(x[o], mask=(o < N) & (s // -1 <= 0)))
+""",
+        "> -1000",
+        "< 1000",
+        "int32-overflow",
+    ),
+    Pair(
+        "an index that wraps around in 64 bits",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "M"], first: al.int64):
+    al.requires(first >= 0)
+    al.requires(first <= EDIT)
+    o = al.grid(al.cdiv(M, 32)) * 32 + al.arange(32)
+    at = first + o.to(al.int64)
+    al.store(y[o], al.load(x[at], mask=(o < M) & (at < N.to(al.int64))), mask=o < M)
+""",
+        "N.to(al.int64)",
+        "first",
+        "int64-overflow",
+    ),
+    Pair(
+        "a shift by as many bits as there are",
+        """
+def kernel(x: al.Tensor[al.int32, "N"], y: al.Tensor[al.int32, "N"], n: al.int32):
+    al.requires((n >= 0) & (n <= EDIT))
+    al.spec(y, lambda i: x[i] >> n)
+    o = al.grid(al.cdiv(N, 32)) * 32 + al.arange(32)
+    al.store(y[o], al.load(x[o], mask=o < N) >> n, mask=o < N)
+""",
+        "31",
+        "32",
+        "shift-out-of-range",
+    ),
+    Pair(
+        "preconditions that leave nothing to be written, or nothing to be read",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "M"]):
+    al.requires(EDIT <= 0)
+    o = al.grid(al.cdiv(M, 32)) * 32 + al.arange(32)
+    al.store(y[o], al.zeros((32,), al.float32), mask=o < M)
+""",
+        "N",
+        "M",
+        "contradictory-requires",
+    ),
 )  # fmt: skip
 
 
@@ -280,6 +433,34 @@ def kernel(x: al.Tensor[al.int32, "32"], y: al.Tensor[al.int32, "32"]):
     al.store(y[al.arange(32)], al.load(x[al.arange(32)]) * 3 + 1)
 """
     assert report(text).verdict is Verdict.PROVED
+
+
+TAGGED = """
+def kernel(x: al.Tensor[al.float32, "32"], y: al.Tensor[al.float32, "32"], s: al.int32):
+    al.grid(1)
+    FIRST
+    t = al.load(x[al.arange(32)])
+    al.assert_tags(lambda i: t[i].i == i)
+    SECOND
+    al.store(y[al.arange(32)], t)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ("al.tag(x, lambda i: dict(i=i + 1))", "al.tag(x, lambda i: (i,))", "bad-tag"),
+        ("if s > 3:\n        al.tag(x, lambda i: (i,))", "pass", "conditional-declaration"),
+        ("for k in range(0, s):\n        al.tag(x, lambda i: dict(i=i + k))", "pass", "conditional-declaration"),
+    ],
+    ids=["twice", "in a branch", "in a loop"],
+)
+def test_the_tags_of_a_tensor_are_those_of_the_whole_kernel(first: str, second: str, found: str) -> None:
+    right = TAGGED.replace("FIRST", "al.tag(x, lambda i: (i,))").replace("SECOND", "pass")
+    assert report(right).verdict is Verdict.PROVED
+    with pytest.raises(SourceError) as refused:
+        report(TAGGED.replace("FIRST", first).replace("SECOND", second))
+    assert found in {d.code for d in refused.value.diagnostics}
 
 
 GATHER = """

@@ -83,7 +83,12 @@ def evaluate(expr: Expr, values: Mapping[str, Number]) -> Number:
 def _cast(value: Number, dtype: DType) -> Number:
     if dtype.is_float:
         return float(value)
-    return bool(value) if dtype.kind == "bool" else int(value)
+    if dtype.kind == "bool":
+        return bool(value)
+    low, high = (0, 2**dtype.bits) if dtype.kind == "uint" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1))
+    if isinstance(value, float) and not low <= int(value) < high:
+        raise OverflowError(f"{value} is no {dtype}")  # every machine makes another number of it
+    return int(value)
 
 
 def names(expr: Expr) -> frozenset[str]:
