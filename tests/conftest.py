@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import TypeVar
 
 import pytest
@@ -17,6 +18,17 @@ Golden = Callable[[str, str], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
+    parser.addoption("--seed", type=int, help="of what GPU tests draw at random; another one every time if left out")
+    parser.addoption("--calls", type=int, default=160, help="how many calls of the library are drawn at random")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.seed is None:  # before there are workers, which get the options
+        config.option.seed = Random().getrandbits(31)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {config.option.seed}"
 
 
 def _has_gpu() -> bool:
