@@ -148,7 +148,7 @@ def problem(r: Request) -> Problem:
     stores = _for_the_copy_engine(_stored(r.c, "M N", "c")[0]) and r.c.stride(-1) == 1
     return Problem(
         r.a.shape[-2], r.b.shape[-2], r.a.shape[-1], batch, bits, 8 * r.c.element_size(), target, bulk, *rows,
-        bulk_out=stores, residual=r.residual is not None, loaded=loaded,
+        bulk_out=stores, residual=0 if r.residual is None else 8 * r.residual.element_size(), loaded=loaded,
         a_line=lines[0], b_line=lines[1], pack_a=packs[0], pack_b=packs[1],
     )  # fmt: skip
 

@@ -58,10 +58,10 @@ class Problem:
     """A product c[m, n] = sum over k of a[m, k] b[n, k], `batch` times. Bits are those of an element.
 
     `bulk`: wgmma takes both operands. `a_rows`, `b_rows`: k is the contiguous dimension. `bulk_out`: the copy engine
-    stores the result. `residual`: another tile of its shape is held in registers. `loaded`: how many of the operands
-    threads load, because the copy engine cannot. `a_line`, `b_line`: bytes that the rows of a tile start at multiples
-    of, 16 to 128, which are a cache line. `pack_a`, `pack_b`: what has to be copied before wgmma and the copy engine
-    take both operands.
+    stores the result. `residual`: bits of an element of another tile of its shape that is held in registers; 0: there
+    is none. `loaded`: how many of the operands threads load, because the copy engine cannot. `a_line`, `b_line`: bytes
+    that the rows of a tile start at multiples of, 16 to 128, which are a cache line. `pack_a`, `pack_b`: what has to be
+    copied before wgmma and the copy engine take both operands.
     """
 
     m: int
@@ -75,7 +75,7 @@ class Problem:
     a_rows: bool = True
     b_rows: bool = True
     bulk_out: bool = True
-    residual: bool = False
+    residual: int = 0
     loaded: int = 0
     a_line: int = 128
     b_line: int = 128
@@ -165,6 +165,8 @@ _WIDE: tuple[_Shape, ...] = (
 _LOADED: tuple[_Shape, ...] = ((128, 192, 8, _ROWS), (128, 128, 8, _ROWS), (64, 128, 4, _ROWS), (64, 64, 4, _ROWS))
 """Wider ones leave threads that load few registers."""
 _PARTED_ROUNDS = 2  # of blocks over multiprocessors, at most, if sums are cut into parts
+_HELD, _BESIDE_SUMS = 192, 48
+"""Registers of a computing thread for tiles; besides the sums, if other threads load operands and need the rest."""
 _CACHED_BYTES = 131072  # of stages, if threads load them: the rest is the L1 cache's, for words that two vectors share
 _FOUR_TAKE = (11, 10)
 """The room of so many blocks for so many: those of a cluster start together on one part of the machine, which clusters
@@ -261,8 +263,10 @@ def _shapes(problem: Problem, turned: bool) -> Iterator[_Shape]:
     """Those of tiles; small swapped ones only where the other way round most rows would be padding."""
     for rows, columns, warps, schedule in _any_shape(problem, turned):
         panels = (problem.a_rows or rows % 64 == 0) and (problem.b_rows or columns % 64 == 0)
-        held = rows * columns // (32 * warps) * (1.5 if problem.residual else 1)
-        if held <= 192 and (panels or not problem.bulk):
+        sums = rows * columns // (32 * warps)
+        more = sums * problem.residual // 32
+        fits = more < _BESIDE_SUMS if problem.loaded else sums + more <= _HELD
+        if fits and (panels or not problem.bulk):
             yield rows, columns, warps, schedule
 
 
@@ -359,7 +363,7 @@ def work(problem: Problem, tile: Tile) -> Work:
     again, uneven = 0.0, 1.0
     if few and p.bulk:
         again, real = _few_rows(p, tile)
-        uneven = _uneven(blocks, MACHINES[p.target].multiprocessors)
+        uneven = _uneven(max(blocks, 1), MACHINES[p.target].multiprocessors)
     return Work(
         blocks=_rooms(tile, blocks),
         threads=threads,

@@ -14,7 +14,7 @@ from argus.frontend import Options
 from argus.ir.nodes import Roles
 from argus.ir.types import DTYPES
 from argus.kernels import operands
-from argus.kernels.gemm import gemm
+from argus.kernels.gemm import gelu, gemm
 from argus.kernels.table import TRUSTED, from_json, rounded, shape_class, shipped, tile_for, to_json
 from argus.kernels.tiling import Problem, Tile, ranked, read_once, tiles, work
 from argus.tuning.model import HOPPER, estimate, occupancy
@@ -144,6 +144,21 @@ def test_sides_of_a_cluster_share_what_they_read() -> None:
 def test_operands_that_threads_load_have_tiles_that_leave_them_registers() -> None:
     for tile in tiles(replace(LARGE, loaded=1)):
         assert tile.producers == 8 and tile.block_m * tile.block_n <= 128 * 192
+
+
+@pytest.mark.parametrize(("loaded", "dtype"), [(0, "float32"), (0, "bfloat16"), (2, "float32"), (2, "bfloat16")])
+def test_residuals_find_room_in_registers(loaded: int, dtype: str) -> None:
+    bits = DTYPES[dtype].bits
+    tile = max(tiles(replace(LARGE, residual=bits, loaded=loaded)), key=lambda t: t.block_m * t.block_n / t.num_warps)
+    constants = {name: value for name, value in tile.constants.items() if name != "num_warps"}
+    residual: dict[str, object] = {"RESIDUAL": "M N", "RESIDUAL_TYPE": DTYPES[dtype], "EPILOGUE": gelu}
+    unaligned = dict.fromkeys(("a", "b", "residual"), 2 if dtype == "bfloat16" else 4) if loaded else {}
+    options = Options("sm_90a", tile.num_warps, {**constants, **residual}, unaligned)
+    choreograph(elaborate(source_of("gemm"), "gemm", options), "sm_90a")
+
+
+def test_batches_of_none_have_a_tile() -> None:
+    assert ranked(replace(LARGE, n=8, batch=0))
 
 
 def test_results_that_the_copy_engine_stores_leave_room_for_a_stage_more() -> None:

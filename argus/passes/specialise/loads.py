@@ -14,6 +14,7 @@ wrote, so every thread fences its stores before its warp arrives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -51,17 +52,19 @@ _PRODUCT = 26  # registers of one product besides its accumulator
 _MOST = 168  # registers of a loading thread: with more in flight nothing is gained
 
 
-def budget(kernel: Kernel, loaders: int, idle: int, others: int, span: Span) -> int:
-    """Registers of a loading thread: what computing threads and `idle` warps, which take `others`, leave.
+def budget(parts: Sequence[Kernel], loaders: int, idle: int, others: int, span: Span) -> int:
+    """Registers of a loading thread: what the computing threads of `parts`, which are alike, and `idle` warps, which
+    take `others`, leave.
 
     Raises `Unfit`. ptxas places what one product touches in the registers that all threads of the block begin with.
     """
-    products = [s for s in walk(kernel.body) if isinstance(s, Mma)]
+    part, several = parts[0], sum(part.num_warps for part in parts)
+    products = [s for s in walk(part.body) if isinstance(s, Mma)]
     sums = {s.d.obj: prod(s.shape[:2]) for s in products}
-    computing = sum(sums.values()) // (kernel.num_warps * kernel.warp_size) + _COMPUTING
-    warps = kernel.num_warps + loaders + idle
-    at_first = registers_at_first(warps * kernel.warp_size)
-    free = warps * at_first - others - kernel.num_warps * computing
+    computing = sum(sums.values()) // (part.num_warps * part.warp_size) + _COMPUTING
+    warps = several + loaders + idle
+    at_first = registers_at_first(warps * part.warp_size)
+    free = warps * at_first - others - several * computing
     found = min(_MOST, free // loaders // BUDGET_UNIT * BUDGET_UNIT)
     widest = max(WGMMA[s.instr or ""].shape[1] for s in products)
     if found <= _ADDRESSES or at_first < widest // 2 + _PRODUCT:

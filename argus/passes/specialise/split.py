@@ -91,7 +91,7 @@ def _split(found: Plan) -> Kernel:
         first = warps + found.loaders
         roles.append(Role("producer", first, 1, _PRODUCER_REGISTERS, _counted(found, body), loop.span))
     if found.loaders:
-        registers = budget(found.kernel, found.loaders, together - warps - found.loaders, taken, loop.span)
+        registers = budget(found.parts, found.loaders, together - warps - found.loaders, taken, loop.span)
         body = _producing(found, lambda ring: load(fresh, ring, found.loaders, registers))
         taken += found.loaders * registers
         roles.append(Role("loader", warps, found.loaders, registers, _counted(found, body), loop.span))
