@@ -68,8 +68,9 @@ def run_on_host(source: str, values: list[Value], shared: int, eager: bool = Fal
     return list(arrays.values())
 
 
-def kernel(parameters: str, body: str, shared: int, symbol: str = "argus_k") -> str:
-    return f"""ARGUS_KERNEL({symbol}, 128)({parameters}) {{
+def kernel(parameters: str, body: str, shared: int, symbol: str = "argus_k", cluster: int = 1) -> str:
+    head = f"ARGUS_KERNEL({symbol}, 128)" if cluster == 1 else f"ARGUS_CLUSTER_KERNEL({symbol}, 128, {cluster})"
+    return f"""{head}({parameters}) {{
     ARGUS_SHARED(smem, {shared});
     const int t = argus::thread_id();
 {body}
@@ -157,7 +158,8 @@ def swizzled(rows: int) -> NDArray[np.int64]:
 @dataclass(frozen=True)
 class Product:
     """One product: operand types, which operands lie along m or n, whether `a` is in registers, and how many steps of k
-    the operands begin after their tile does."""
+    the operands begin after their tile does. It is made by each of `blocks` blocks of a cluster, and the operands'
+    tiles begin at byte `base` of the shared memory."""
 
     row: WgmmaRow
     a: DType
@@ -165,10 +167,13 @@ class Product:
     across: tuple[bool, bool] = (False, False)
     registers: bool = False
     step: int = 0
+    blocks: int = 1
+    base: int = 0
 
     def __str__(self) -> str:
         majors = "".join("mn" if x else "k" for x in self.across)
-        return f"{self.row.name}-{self.a}-{self.b}-{majors}{'-registers' if self.registers else ''}-{self.step}"
+        place = f"{self.step}-{self.blocks}-{self.base}"
+        return f"{self.row.name}-{self.a}-{self.b}-{majors}{'-registers' if self.registers else ''}-{place}"
 
 
 def every_product(n: int) -> Iterator[Product]:
@@ -246,18 +251,20 @@ def prepared(case: Product, symbol: str) -> Prepared:
     held = encoded(a[:, columns].reshape(-1)[row.a.linear()], case.a)
     types = f"{cpp_type(case.a)}, {cpp_type(case.b)}, {int(case.across[0])}, {int(case.across[1])}"
     left = "x" if case.registers else "left"
-    body = f"""    for (int i = t; i < {image.size // 4}; i += 128) argus::store_shared<1>(smem, i * 4, image + i);
+    body = f"""    const int at = argus::block_id<0>() * 128 + t;
+    for (int i = t; i < {image.size // 4}; i += 128) argus::store_shared<1>(smem, {case.base} + i * 4, image + i);
     argus::async_fence();
     argus::barrier();
     alignas(16) float d[{count}];
     alignas(16) {cpp_type(case.a)} x[{row.a.num_values}];
     #pragma unroll
-    for (int i = 0; i < {count}; ++i) d[i] = c[t * {count} + i];
+    for (int i = 0; i < {count}; ++i) d[i] = c[at * {count} + i];
     #pragma unroll
     for (int i = 0; i < {row.a.num_values}; ++i) x[i] = a[t * {row.a.num_values} + i];
-    const argus::u64 left = argus::descriptor_at(argus::matrix_descriptor(smem, 0, {depth * 128}), {steps[0]});
+    const argus::u64 left = argus::descriptor_at(
+        argus::matrix_descriptor(smem, {case.base}, {depth * 128}), {steps[0]});
     const argus::u64 right = argus::descriptor_at(
-        argus::matrix_descriptor(smem, {tiles[0].size}, {depth * 128}), {steps[1]});
+        argus::matrix_descriptor(smem, {case.base + tiles[0].size}, {depth * 128}), {steps[1]});
     argus::wgmma_hold(d);
     argus::wgmma_hold(x);
     argus::wgmma_fence();
@@ -266,13 +273,13 @@ def prepared(case: Product, symbol: str) -> Prepared:
     argus::wgmma_wait<0>();
     argus::wgmma_hold(d);
     #pragma unroll
-    for (int i = 0; i < {count}; ++i) c[t * {count} + i] = d[i];"""
+    for (int i = 0; i < {count}; ++i) c[at * {count} + i] = d[i];"""
     parameters = f"const int* ARGUS_RESTRICT image, float* ARGUS_RESTRICT c, const {cpp_type(case.a)}* ARGUS_RESTRICT a"
     sums = c.reshape(-1)[row.c.linear()].astype(np.float32)
     expected = (c + a[:, columns] @ b[:n, columns].T).astype(np.float32)
     return Prepared(
-        kernel(parameters, body, image.size, symbol),
-        [image.view(np.int32), sums, held],
-        image.size,
-        expected.reshape(-1)[row.c.linear()],
+        kernel(parameters, body, case.base + image.size, symbol, case.blocks),
+        [image.view(np.int32), np.stack([sums] * case.blocks), held],
+        case.base + image.size,
+        np.stack([expected.reshape(-1)[row.c.linear()]] * case.blocks),
     )

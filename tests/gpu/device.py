@@ -1,4 +1,5 @@
-"""Runs a body in the emitted dialect on the GPU: NumPy arrays in, the same arrays as the kernel left them out."""
+"""Runs on the GPU: a body in the emitted dialect, NumPy arrays in, the same arrays as the kernel left them out; and an
+explicit kernel on tensors of PyTorch."""
 
 from __future__ import annotations
 
@@ -9,8 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from argus.backend.abi import entry
 from argus.backend.cuda import toolchain
 from argus.backend.cuda.driver import CudaFunction, driver
+from argus.backend.launch.array import array
+from argus.backend.launch.bind import bind
+from argus.backend.launch.plan import Plan
+from argus.backend.launch.signature import signature
+from argus.ir.nodes import Kernel
 
 Array = NDArray[np.generic]
 
@@ -25,6 +32,19 @@ def architecture() -> str:
 def compiled(source: str) -> bytes:
     """The cubin of an emitted text."""
     return toolchain.compile(source, architecture())[0]
+
+
+def function(cubin: bytes, symbol: str) -> CudaFunction:
+    """An entry point, launched into the current stream."""
+    stream = torch.cuda.current_stream().cuda_stream
+    return CudaFunction(driver(), cubin, symbol, 0, lambda: stream, None)
+
+
+def launch(kernel: Kernel, cubin: bytes, tensors: dict[str, torch.Tensor], grid: tuple[int, ...]) -> None:
+    """Launches `kernel`, of which `cubin` has the code, on tensors by its parameters' names."""
+    called = signature(kernel)
+    binding = bind(called, {name: array(name, tensor) for name, tensor in tensors.items()}, {}, grid)
+    Plan(called, binding, function(cubin, entry(kernel))).run(tuple(t.data_ptr() for t in tensors.values()))
 
 
 def run(
@@ -47,9 +67,7 @@ def run(
     tensors = [torch.from_numpy(a.reshape(-1).view(np.uint8).copy()).cuda() for a in arrays]
     values = [ctypes.c_uint64(tensor.data_ptr()) for tensor in tensors]
     pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-    stream = torch.cuda.current_stream().cuda_stream
-    function = CudaFunction(driver(), compiled(source), "entry", 0, lambda: stream, None)
-    function.prepare(grid, threads, shared).launch(pointers)
+    function(compiled(source), "entry").prepare(grid, threads, shared).launch(pointers)
     torch.cuda.synchronize()
     results = [tensor.cpu().numpy() for tensor in tensors]
     return [r.view(a.dtype).reshape(a.shape) for r, a in zip(results, arrays, strict=True)]

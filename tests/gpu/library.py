@@ -1,7 +1,7 @@
 """Random calls of the library's functions, each beside float64: shapes, layouts and dtypes that nobody chose.
 
-`python -m tests.gpu.library SEED FIRST STEP END` runs the calls FIRST, FIRST + STEP, ... before END of a seed, and prints
-what differs; call n of a seed is the same whatever else is run.
+`python -m tests.gpu.library SEED FIRST STEP END` runs the calls FIRST, FIRST + STEP, ... before END of a seed, and
+prints what differs; call n of a seed is the same whatever else is run.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def _rmsnorm(draw: Draw, x: torch.Tensor, other: torch.Tensor, weight: torch.Ten
 
 
 def _normalised(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    size = x.abs() / (x.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
+    size = x.abs() / ((x - x.mean(-1, keepdim=True)).square().mean(-1, keepdim=True) + 1e-5).sqrt()
     return F.layer_norm(x, weight.shape, weight, bias), _CLOSE * ((size + 1) * weight.abs() + bias.abs())
 
 
@@ -308,12 +308,13 @@ def check(one: Call) -> str | None:
     ):
         if got.shape != right.shape:
             return f"result {place} has the shape {list(got.shape)}, not {list(right.shape)}"
-        wide, eps = got.double(), torch.finfo(got.dtype).eps
-        limit = eps * right.abs() + floor
+        wide, info = got.double(), torch.finfo(got.dtype)
+        limit = info.eps * right.abs().clamp_min(info.tiny) + floor
         wrong = ~((wide == right) | ((wide - right).abs() <= limit) | (wide.isnan() & right.isnan()))
         if count := int(wrong.sum()):
             at = tuple(int(i) for i in wrong.nonzero()[0])
-            return f"{count} of {wrong.numel()} of result {place} are wrong, at {at}: {wide[at]:.9g}, not {right[at]:.9g}"
+            values = f"at {at} {wide[at]:.9g}, not {right[at]:.9g}"
+            return f"{count} of {wrong.numel()} elements of result {place} are wrong, {values}"
     return None
 
 

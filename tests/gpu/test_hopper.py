@@ -8,14 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from argus.backend.abi import entry
 from argus.backend.cuda.driver import CudaFunction, driver
 from argus.backend.cuda.tensormap import encoder
 from argus.backend.emit import emit
-from argus.backend.launch.array import array
-from argus.backend.launch.bind import Described, bind
-from argus.backend.launch.plan import Plan
-from argus.backend.launch.signature import signature
+from argus.backend.launch.bind import Described
 from argus.ir.types import DType
 from tests.backend import hopper_bodies as bodies
 from tests.backend.hopper_bodies import Array, Map, Value, tensor_map
@@ -24,18 +20,13 @@ from tests.backend.hopper_kernels import gemm
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
 
-from tests.gpu.device import architecture, compiled  # noqa: E402
+from tests.gpu.device import architecture, compiled, function, launch  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
 def needs_hopper() -> None:
     if architecture() != "sm_90a":
         pytest.skip("needs sm_90a")
-
-
-def function(cubin: bytes, symbol: str) -> CudaFunction:
-    stream = torch.cuda.current_stream().cuda_stream
-    return CudaFunction(driver(), cubin, symbol, 0, lambda: stream, None)
 
 
 def encode(
@@ -62,8 +53,8 @@ def run_on_gpu(source: str, values: list[Value], shared: int) -> list[Array]:
     return run_loaded(function(compiled(source), "argus_k"), values, shared)
 
 
-def run_loaded(kernel: CudaFunction, values: list[Value], shared: int) -> list[Array]:
-    """Runs a kernel on 128 threads; the arrays as it left them."""
+def run_loaded(kernel: CudaFunction, values: list[Value], shared: int, blocks: int = 1) -> list[Array]:
+    """Runs a kernel on blocks of 128 threads; the arrays as it left them."""
     arrays = {i: v for i, v in enumerate(values) if isinstance(v, np.ndarray)}
     tensors = {i: torch.from_numpy(a.reshape(-1).view(np.uint8).copy()).cuda() for i, a in arrays.items()}
     addresses = {i: int(t.data_ptr()) for i, t in tensors.items()}
@@ -77,7 +68,7 @@ def run_loaded(kernel: CudaFunction, values: list[Value], shared: int) -> list[A
             case _:
                 cells.append(cell(addresses[i].to_bytes(8, "little")))
     pointers = (ctypes.c_void_p * len(cells))(*(ctypes.addressof(cell) for cell in cells))
-    kernel.prepare((1, 1, 1), 128, shared).launch(pointers)
+    kernel.prepare((blocks, 1, 1), 128, shared).launch(pointers)
     torch.cuda.synchronize()
     return [t.cpu().numpy().view(arrays[i].dtype).reshape(arrays[i].shape) for i, t in tensors.items()]
 
@@ -102,9 +93,6 @@ def test_gemm(block: tuple[int, int], n: int, warps: tuple[int, int], sizes: tup
     a = torch.randn(rows, depth, device="cuda", generator=generator).to(torch.bfloat16)
     b = torch.randn(columns, depth, device="cuda", generator=generator).to(torch.bfloat16)
     c = torch.full((rows, columns), float("nan"), device="cuda", dtype=torch.bfloat16)
-    made, tensors = signature(kernel), {"a": a, "b": b, "c": c}
     grid = (-(-rows // block[0]), -(-columns // block[1]))
-    binding = bind(made, {name: array(name, tensor) for name, tensor in tensors.items()}, {}, grid)
-    addresses = tuple(t.data_ptr() for t in tensors.values())
-    Plan(made, binding, function(compiled(emit(kernel)), entry(kernel))).run(addresses)
+    launch(kernel, compiled(emit(kernel)), {"a": a, "b": b, "c": c}, grid)
     torch.testing.assert_close(c.float(), a.float() @ b.float().T, rtol=2**-7, atol=0.05)

@@ -15,9 +15,9 @@ pytest.importorskip("torch")
 ROOT = Path(__file__).parents[2]
 
 
-def test_random_calls(pytestconfig: pytest.Config) -> None:
+def test_random_calls(pytestconfig: pytest.Config, seed: int) -> None:
     """Spread over processes: kernels are proved and compiled by one each."""
-    seed, calls, count = pytestconfig.getoption("seed"), pytestconfig.getoption("calls"), os.cpu_count() or 1
+    calls, count = pytestconfig.getoption("calls"), os.cpu_count() or 1
     command = [sys.executable, "-m", "tests.gpu.library", str(seed)]
     started = [
         subprocess.Popen(
