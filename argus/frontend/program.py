@@ -60,8 +60,8 @@ def grid(call: CallSite) -> Value:
 def _schedule(call: CallSite) -> str:
     """How the computing warps share out programs."""
     schedule = arguments.text(call, "schedule")
-    if schedule not in ("cooperative", "pingpong", "rows"):
-        help = 'use "cooperative", "pingpong" or "rows"'
+    if schedule not in ("cooperative", "pingpong", "rows", "turns"):
+        help = 'use "cooperative", "pingpong", "rows" or "turns"'
         call.context.fail("bad-grid", f"there is no schedule {schedule!r}", call.spans["schedule"], help)
     if schedule == "pingpong" and not call.context.persistent:
         text = "groups of warps take turns on the programs of a block, and this one has one program"

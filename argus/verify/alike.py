@@ -39,6 +39,7 @@ from argus.ir.nodes import (
     Accumulate,
     AssertTags,
     Barrier,
+    BarrierArrive,
     BulkCommit,
     BulkWait,
     Copy,
@@ -73,6 +74,7 @@ from argus.ir.nodes import (
 from argus.ir.visit import map_accesses, rewrite_body, walk
 from argus.verify.program import NUMBER
 from argus.verify.relations import byte_span
+from argus.verify.turns import without_turns
 
 Body = tuple[Stmt, ...]
 _Object = Shared | Fragment | Mbarrier
@@ -93,17 +95,18 @@ def alone(kernel: Kernel) -> Kernel:
     """An explicit kernel (a cluster's as one block) with one role for each set of roles that are alike."""
     for names in _candidates(kernel):
         try:
-            kernel = _Alike(kernel, names).kernel()
+            kernel = _Alike(without_turns(kernel, names), names).kernel()
         except Unlike:
             continue
     return kernel
 
 
 def _candidates(kernel: Kernel) -> list[tuple[str, ...]]:
-    """Names of roles of one block that have as many warps, and as many statements of the same kinds."""
+    """Names of roles of one block that have as many warps, and as many statements of the same kinds, turns aside."""
     kinds: dict[object, list[str]] = {}
     for role in _roles(kernel):
-        kind = (role.num_warps, rank_of(role.name), tuple(type(s) for s in walk(role.body)))
+        steps = tuple(type(s) for s in walk(role.body) if not isinstance(s, BarrierArrive))
+        kind = (role.num_warps, rank_of(role.name), steps)
         kinds.setdefault(kind, []).append(role.name)
     return [tuple(names) for names in kinds.values() if len(names) > 1]
 

@@ -18,7 +18,8 @@ where i counts the iterations. Tiles that one product reads share a ring of buff
 keys and values, have rings of their own, so that work begins with what is there. Tiles that are staged before or after
 the loop have one buffer, filled once a program. The producer is one warp of the `producer_warps` that are added, for
 the others could miss a phase; they idle. With the schedule "rows" every computing warpgroup is a role (`apart`), with
-"pingpong" there are two that take turns (`pingpong`). Where the copies or the products do not keep the rules of
+"turns" these multiply one after the other (`turns`), and with "pingpong" there are two that take turns at programs
+(`pingpong`). Where the copies or the products do not keep the rules of
 `tma.load` and `wgmma`, the kernel stays as it is, for `pipeline`.
 """
 
@@ -39,6 +40,7 @@ from argus.passes.specialise.pingpong import take_turns
 from argus.passes.specialise.plan import Plan, differs, plan
 from argus.passes.specialise.products import computing
 from argus.passes.specialise.rings import Ring, buffers, counted, fill, once_a_program, tiles_of
+from argus.passes.specialise.turns import in_turns
 
 _PRODUCER_REGISTERS = 24  # a thread: addresses and a loop
 _WARPGROUP = 4  # warps
@@ -52,8 +54,10 @@ def specialise(kernel: Kernel) -> Kernel:
         match kernel.schedule:
             case "pingpong":
                 return take_turns(specialise(cooperative))
-            case "rows":
-                return _specialised(cooperative, plan(cooperative, kernel.num_warps // _WARPGROUP))
+            case "rows" | "turns":
+                found = plan(cooperative, kernel.num_warps // _WARPGROUP)
+                done = _specialised(cooperative, found)
+                return in_turns(done, found) if found is not None and kernel.schedule == "turns" else done
             case _:
                 pass
     except Unfit as unfit:

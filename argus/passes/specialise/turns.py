@@ -1,0 +1,60 @@
+"""Turns: roles that have rows apart multiply one after the other, in every iteration.
+
+    role compute:  for k in ...: wait full; s = ...; o += ...;   ->   role compute:  for k in ...: wait full
+                       wait for them; w = exp2(s)                         barrier_sync A; s = ...; o += ...
+    role compute1: the same                                               barrier_arrive B; wait for them; w = exp2(s)
+                                                                     role compute1: barrier_arrive A; for k in ...:
+                                                                          the same, with A and B exchanged
+
+A turn begins in front of an iteration's first product, and ends in front of the wait for its last one: what needs no
+product but the first, like the maxima of attention's rows, belongs to it. So the roles stay half an iteration apart,
+and each one's other work runs beside the next one's products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from argus.ir.nodes import BarrierArrive, BarrierSync, For, Kernel, MbarrierWait, MmaFence, MmaWait, Roles, Stmt
+from argus.ir.visit import rewrite_body
+from argus.passes.report import Unfit
+from argus.passes.specialise.plan import Plan
+
+
+def in_turns(kernel: Kernel, plan: Plan) -> Kernel:
+    """The kernel whose computing roles, of the parts of `plan`, take turns in its loop. Raises `Unfit`."""
+    computing = len(plan.parts)
+    if computing < 2:
+        return kernel
+    position = next(i for i, s in enumerate(kernel.body) if isinstance(s, Roles))
+    found = kernel.body[position]
+    assert isinstance(found, Roles)
+    others, taking = found.roles[:-computing], found.roles[-computing:]
+    first = 1 + len(found.roles)  # the barriers before are the roles' own
+    count = 2 * taking[0].num_warps * kernel.warp_size
+    done = []
+    for number, role in enumerate(taking):
+        turn = partial(_turn, plan.loop.var, first + number, first + (number + 1) % computing, count)
+        begin = (BarrierArrive(first, count, role.span),) if number == computing - 1 else ()
+        done.append(replace(role, body=(*begin, *rewrite_body(role.body, turn))))
+    roles = replace(found, roles=(*others, *done))
+    return replace(kernel, body=(*kernel.body[:position], roles, *kernel.body[position + 1 :]))
+
+
+def _turn(var: str, own: int, following: int, count: int, loop: Stmt) -> tuple[Stmt, ...] | None:
+    """One iteration. What it waits for comes before its turn, so that nobody waits for a turn in which nothing is done.
+
+    That is also what makes turns simple to prove (argus/verify/turns.py).
+    """
+    if not isinstance(loop, For) or loop.var != var:
+        return None
+    begins = next((i for i, s in enumerate(loop.body) if isinstance(s, MmaFence)), None)
+    if begins is None:
+        raise Unfit("no product is one of every iteration", loop.span, "multiply outside of branches")
+    ends = max((i for i, s in enumerate(loop.body) if isinstance(s, MmaWait) and i > begins), default=len(loop.body))
+    within = loop.body[begins:ends]
+    waits = tuple(s for s in within if isinstance(s, MbarrierWait))
+    work = tuple(s for s in within if not isinstance(s, MbarrierWait))
+    sync, arrive = BarrierSync(own, count, loop.span), BarrierArrive(following, count, loop.span)
+    return (replace(loop, body=(*loop.body[:begins], *waits, sync, *work, arrive, *loop.body[ends:])),)

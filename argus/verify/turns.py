@@ -1,0 +1,105 @@
+"""Roles that are alike but for the turns that they take, without these.
+
+    role compute:                                  role compute1: barrier_arrive A
+      for k { wait full[i]; barrier_sync A;          for k { wait full[i]; barrier_sync B;
+              mma ..; barrier_arrive B; .. }                 mma ..; barrier_arrive A; .. }
+      ->   for k { wait full[i]; mma ..; .. }        in both
+
+A role waits at a named barrier of its own and arrives at that of the next role, the last one at the first's, where it
+has arrived once at its beginning. Both stand in one loop, at the same place in each role; what stands between them, a
+role's *turn*, waits for nobody; and no other role comes to these barriers.
+
+Let K be the kernel with these barriers and L the one without, and let L be proved. Then K is:
+
+- Each execution of K is one of L that waits more, so what is ordered in L is ordered in K.
+- Progress: take a schedule of L with all events of a role's turn at the time of its first one. They wait for nobody,
+  and arrivals that come earlier let waits return earlier. Alike roles have their turns side by side in it, trip for
+  trip (`alike`), in any order: so in that of the ring. Then each role's turn begins when the one before it has ended,
+  and the first role's when the last one's of the trip before has, or with the arrival at the beginning. So no wait at a
+  named barrier is for ever.
+- Each phase of a named barrier is two roles', one of which waits there. The other arrives for the next phase after its
+  own next turn, which comes after that of the first: no phase gets ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from argus.ir.nodes import (
+    Accumulate,
+    AssertTags,
+    BarrierArrive,
+    BarrierSync,
+    Copy,
+    For,
+    If,
+    Kernel,
+    Map,
+    MbarrierArrive,
+    Mma,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    Role,
+    Roles,
+    Stmt,
+    Tag,
+)
+from argus.ir.visit import rewrite_body, walk
+
+_FREE = (Copy, Map, Accumulate, Mma, MmaFence, MmaCommit, MmaWait, MbarrierArrive, If, Tag, AssertTags)
+"""What waits for no other role: products that a wait waits for are the role's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """`own` and `following` are numbers of named barriers; `place` is the turn's: a loop, and two places in that."""
+
+    own: int
+    following: int
+    place: tuple[int, int, int]
+
+
+def without_turns(kernel: Kernel, names: Sequence[str]) -> Kernel:
+    """The kernel without the named barriers at which the roles of these names take turns; as it is if they take none
+    that are proved by the above."""
+    found = [role for stmt in kernel.body for role in (stmt.roles if isinstance(stmt, Roles) else ())]
+    taking = [role for role in found if role.name in names]
+    turns = [turn for role in taking if (turn := _turn(role, role is taking[-1], kernel.warp_size)) is not None]
+    if len(turns) < len(taking):
+        return kernel
+    own = [turn.own for turn in turns]
+    ring = [turn.following for turn in turns] == [*own[1:], own[0]] and len(set(own)) == len(own)
+    come = [s.number for s in walk(kernel.body) if isinstance(s, BarrierSync | BarrierArrive) and s.number in own]
+    if not ring or len({turn.place for turn in turns}) > 1 or len(come) != 2 * len(own) + 1:
+        return kernel
+    left = {role.name: replace(role, body=rewrite_body(role.body, _dropped)) for role in taking}
+    body = (
+        replace(s, roles=tuple(left.get(r.name, r) for r in s.roles)) if isinstance(s, Roles) else s
+        for s in kernel.body
+    )
+    return replace(kernel, body=tuple(body))
+
+
+def _turn(role: Role, last: bool, warp_size: int) -> _Turn | None:
+    """The one turn of a role, which is all that it comes to named barriers for; None if there is no such turn."""
+    used = [s for s in walk(role.body) if isinstance(s, BarrierSync | BarrierArrive)]
+    if {s.count for s in used} != {2 * role.num_warps * warp_size} or len(used) != 2 + last:
+        return None
+    if last and (used[0] is not role.body[0] or not isinstance(used[0], BarrierArrive)):
+        return None
+    sync, arrive = used[-2:]
+    if not isinstance(sync, BarrierSync) or not isinstance(arrive, BarrierArrive):
+        return None
+    if last and used[0].number != arrive.number:
+        return None
+    for number, loop in enumerate(s for s in walk(role.body) if isinstance(s, For)):
+        at = [place for place, s in enumerate(loop.body) if s is sync or s is arrive]
+        if len(at) == 2 and all(isinstance(s, _FREE) for s in walk(loop.body[at[0] + 1 : at[1]])):
+            return _Turn(sync.number, arrive.number, (number, at[0], at[1]))
+    return None
+
+
+def _dropped(stmt: Stmt) -> tuple[Stmt, ...] | None:
+    return () if isinstance(stmt, BarrierSync | BarrierArrive) else None
