@@ -71,6 +71,7 @@ SUBJECTS: tuple[Subject, ...] = (
     _gemm("clusters of two by two", constants={"CLUSTER": 4, "ACROSS": 2}, shares=10),
     _attention(),
     _attention("causal", constants={"CAUSAL": True}),
+    _attention("causal, in turns", constants={"CAUSAL": True, "SCHEDULE": "turns"}),
     _attention("heads of 64", constants=_TALL, num_warps=12),
     _attention("heads of 64, causal", constants={**_TALL, "CAUSAL": True}, num_warps=12),
     _attention("parts of the keys", constants={"BLOCK_M": 64, "PARTS": 2, "SPAN": 1024, "OUT": float32}, num_warps=4),

@@ -22,7 +22,10 @@ LIMIT_S = 300.0
 VARIANTS: dict[str, tuple[dict[str, object], ...]] = {
     "gemm": ({"CLUSTER": 2},),
     "gemm_hopper": ({"CLUSTER": 2},),
-    "attention_forward": ({"CAUSAL": True}, {"D": 64, "BLOCK_M": 192, "BLOCK_N": 128, "num_warps": 12}),
+    "attention_forward": (
+        {"CAUSAL": True, "SCHEDULE": "turns"},
+        {"D": 64, "BLOCK_M": 192, "BLOCK_N": 128, "num_warps": 12},
+    ),
 }
 """Constants that kernels are measured with besides their defaults."""
 

@@ -30,8 +30,11 @@ _MULTIPROCESSORS = 132
 _LEAST_BLOCKS = 8
 """Blocks of keys that a part has at least: a second kernel takes as long as ten."""
 _LONG = 2048
-"""Rows of queries above which heads of 64 get three warpgroups: their softmax hides more of the products, but with few
-blocks of keys the first products and the last ones weigh more, and so do rows that fill no tile."""
+"""Rows of queries and keys above which heads of 64 get three warpgroups: their softmax hides more of the products, but
+with few blocks of keys the first products and the last ones weigh more, and so do rows that fill no tile."""
+_BESIDE = 2048
+"""Keys that a row sees, on average, up to which warpgroups take turns: they begin a program in step, and come apart by
+themselves in longer ones."""
 
 
 @argus.func
@@ -246,7 +249,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in (*read, made[0]))
     hopper = aligned and target_of(str(q.device)) == "sm_90a"
     (B, H, M, size), N = q.shape, k.shape[2]
-    tiles = hopper_tiles(size, M, N, B * H) if hopper else _ELSEWHERE
+    tiles = hopper_tiles(size, M, N, B * H, causal) if hopper else _ELSEWHERE
     scale = numbers or (size**-0.5 * LOG2E,)
     constants = {"DTYPE": dtype, "D": size, "GROUP": group, "CAUSAL": causal, **tiles}
     parts = int(tiles.get("PARTS", 1))
@@ -263,18 +266,24 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
 _attention = Function(_work)
 
 
-def hopper_tiles(size: int, rows: int, keys: int, heads: int) -> Tiles:
+def hopper_tiles(size: int, rows: int, keys: int, heads: int, causal: bool) -> Tiles:
     """The tiles of so many `heads` of `size` elements, `rows` queries and `keys` keys, as measured on an H200.
 
     Where blocks of 128 rows leave half of the multiprocessors without work, blocks have 64 rows, a third faster each;
-    where that leaves half of them idle still, each takes a part of the keys.
+    where that leaves half of them idle still, each takes a part of the keys. Few blocks of keys are as wide as the keys
+    need, in steps of 16: 77 are a block of 80.
     """
+    blocks = -(-keys // 128)
+    wide: Tiles = {"BLOCK_N": 16 * -(-keys // (16 * blocks))}
     if 2 * -(-rows // 128) * heads > _MULTIPROCESSORS:
-        return _TALL if size == 64 and rows > _LONG else _SQUARE
-    programs, blocks = -(-rows // 64) * heads, -(-keys // 128)
+        if size == 64 and min(rows, keys) > _LONG:
+            return _TALL
+        seen = keys - min(rows, keys) // 2 if causal else keys
+        return {**_SQUARE, **wide, "SCHEDULE": "turns" if seen <= _BESIDE else "rows"}
+    programs = -(-rows // 64) * heads
     wanted = min(_MULTIPROCESSORS // programs, blocks // _LEAST_BLOCKS)
     if wanted < 2:
-        return _HALF
+        return {**_HALF, **wide}
     # Spans of few sizes, so that few kernels are built: 8, 10, 12, 14, 16, 20, 24 ... blocks.
     least = -(-blocks // wanted)
     step = max(1, 1 << least.bit_length() - 3)

@@ -79,7 +79,7 @@ def lowered(target: str, **constants: Any) -> Kernel:
     module = parse(SourceFile(path.name, path.read_text(encoding="utf-8")))
     chosen = tiles(target, constants["D"])
     blocks = {name: extent for name, extent in chosen.items() if name != "num_warps"}
-    options = Options(target, chosen["num_warps"], constants | blocks)
+    options = Options(target, chosen["num_warps"], blocks | constants)
     return lower(check(module, "attention_forward", options), target)
 
 
@@ -107,6 +107,12 @@ def test_text(target: str, sizes: tuple[int, ...], causal: bool, require_tool: A
 def test_heads_together(heads: int, require_tool: Any) -> None:
     """Causal programs in groups of so many heads, of all batches: the last group has fewer."""
     test_text("sm_90a", (2, 4, 2, 200, 70, 64), True, require_tool, HEADS=heads)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_in_turns(causal: bool, require_tool: Any) -> None:
+    """Warpgroups take turns, at blocks of keys that are no power of two."""
+    test_text("sm_90a", (1, 2, 2, 130, 300, 128), causal, require_tool, SCHEDULE="turns", BLOCK_N=80)
 
 
 @pytest.mark.slow
@@ -168,17 +174,30 @@ def test_wrong_arguments_are_refused(change: dict[str, Any], message: str) -> No
 
 
 def test_tiles_of_short_and_long_sequences() -> None:
-    assert hopper_tiles(64, 1024, 1024, 64) == hopper_tiles(128, 16384, 16384, 1) == SQUARE | {"STAGES": 2}
-    assert hopper_tiles(64, 4096, 4096, 64) == TALL | {"STAGES": 2}
+    turns, rows = SQUARE | {"STAGES": 2, "SCHEDULE": "turns"}, SQUARE | {"STAGES": 2, "SCHEDULE": "rows"}
+    assert hopper_tiles(64, 1024, 1024, 64, False) == hopper_tiles(128, 4096, 4096, 64, True) == turns
+    assert hopper_tiles(128, 16384, 16384, 1, False) == hopper_tiles(128, 16384, 16384, 1, True) == rows
+    assert hopper_tiles(64, 4096, 4096, 64, False) == TALL | {"STAGES": 2}
+
+
+def test_blocks_of_few_keys_are_as_wide_as_these() -> None:
+    for size, keys, width in ((64, 77, 80), (128, 77, 80), (128, 129, 80), (128, 300, 112), (128, 1, 16)):
+        assert hopper_tiles(size, 4096, keys, 32, False) == SQUARE | {
+            "STAGES": 2, "SCHEDULE": "turns", "BLOCK_N": width
+        }  # fmt: skip
+        assert hopper_tiles(size, 64, keys, 4, True) == HALF | {"BLOCK_N": width}
+    widths = [hopper_tiles(128, 4096, keys, 32, False)["BLOCK_N"] for keys in range(1, 5000)]
+    assert set(widths) == set(range(16, 129, 16)) and all(n == 128 for n in widths[896:])
+    assert all(-(-keys // n) == -(-keys // 128) for keys, n in enumerate(widths, 1)), "no more blocks than of 128"
 
 
 def test_few_programs_have_smaller_tiles_and_parts_of_the_keys() -> None:
-    assert hopper_tiles(128, 2048, 2048, 4) == HALF
-    assert hopper_tiles(128, 512, 512, 8) == HALF
-    assert hopper_tiles(128, 128, 8192, 16) == HALF | {"PARTS": 4, "SPAN": 2048}
-    assert hopper_tiles(64, 64, 16384, 8) == HALF | {"PARTS": 16, "SPAN": 1024}
+    assert hopper_tiles(128, 2048, 2048, 4, False) == HALF
+    assert hopper_tiles(128, 512, 512, 8, True) == HALF
+    assert hopper_tiles(128, 128, 8192, 16, False) == HALF | {"PARTS": 4, "SPAN": 2048}
+    assert hopper_tiles(64, 64, 16384, 8, True) == HALF | {"PARTS": 16, "SPAN": 1024}
     for keys in range(1, 40_000, 501):
-        tiles = hopper_tiles(128, 1, keys, 3)
+        tiles = hopper_tiles(128, 1, keys, 3, False)
         if "PARTS" in tiles:
             assert 0 < keys - (tiles["PARTS"] - 1) * tiles["SPAN"] <= tiles["SPAN"]  # none is empty
 
@@ -215,6 +234,8 @@ def test_parts_of_the_keys(causal: bool, require_tool: Any) -> None:
         ("sm_90a", 64, HOPPER[64]),
         ("sm_90a", 64, SQUARE),
         ("sm_90a", 128, SQUARE),
+        ("sm_90a", 128, SQUARE | {"SCHEDULE": "turns"}),
+        ("sm_90a", 64, SQUARE | {"SCHEDULE": "turns", "BLOCK_N": 80}),
         ("sm_90a", 64, ELSEWHERE),
         ("sm_80", 64, ELSEWHERE),
         ("gfx942", 64, LITTLE),

@@ -132,7 +132,7 @@ def test_maxima_of_attention_run_beside_its_second_product(size: int, rows: int,
     """ptxas would move the wait for that product in front of them. No register is spilled, nor moved for a product."""
     require(toolchain.find_compiler(), "NVRTC or nvcc")
     require(toolchain.find_disassembler(), "nvdisasm")
-    path, constants = Path(kernels.__file__).parent / "attention.py", dict(hopper_tiles(size, rows, rows, 64))
+    path, constants = Path(kernels.__file__).parent / "attention.py", dict(hopper_tiles(size, rows, rows, 64, causal))
     options = Options("sm_90a", constants.pop("num_warps"), {**constants, "D": size, "CAUSAL": causal})
     kernel = lower(check(parse(SourceFile(path.name, path.read_text())), "attention_forward", options), "sm_90a")
     cubin, resources = toolchain.compile(emit(kernel), "sm_90a")
