@@ -197,7 +197,7 @@ class _Alike:
 
     def _without_others(self, body: Body, only: Role) -> Body:
         """What is left of a block of statements outside of the roles."""
-        runs = [(owner, tuple(stmts)) for owner, stmts in groupby(body, self._owner_of)]
+        runs = [(owner, tuple(stmts)) for owner, stmts in groupby(self._side_by_side(body), self._owner_of)]
         result: list[Stmt] = []
         while runs:
             owner, stmts = runs.pop(0)
@@ -209,6 +209,18 @@ class _Alike:
                 raise Unlike
             result += self._group([stmts, *(s for _, s in following)])
         return tuple(result)
+
+    def _side_by_side(self, body: Body) -> Body:
+        """`body` with copies that stand together, and that an mbarrier counts, in the order of whom they are for: the
+        copy engine does them in any order."""
+        result: list[Stmt] = []
+        for copies, stmts in groupby(body, lambda s: isinstance(s, Copy) and s.signal is not None):
+            result += sorted(stmts, key=self._place) if copies else stmts
+        return tuple(result)
+
+    def _place(self, copy: Stmt) -> int:
+        owner = self._owner_of(copy)
+        return self._count if owner is None else owner
 
     def _owner_of(self, stmt: Stmt) -> int | None:
         """The role whose own things a statement itself names."""

@@ -38,7 +38,7 @@ def _late(model: Model, name: str, first: Site | None, site: Site, early: Set) -
     if not model.domain(site)[1]:
         return unknown("initialisation-unknown", "initialisation", site.stmt.span, f"cannot exclude: {text}", help)
     notes = () if first is None else (Note("initialised here", first.stmt.span),)
-    place = place_of(model.kernel, smallest(early.intersect_params(model.context)), site)
+    place = place_of(model.kernel, smallest(model.known(early)), site)
     label = "may find what was there before"
     return Finding(
         "late-initialisation", "initialisation", Verdict.REFUTED, text, site.stmt.span, label=label, notes=notes,
@@ -69,7 +69,7 @@ def finished(model: Model, ordering: Ordering) -> list[Finding]:
         if not model.domain(site)[1]:
             findings.append(unknown("progress-unknown", "progress", site.stmt.span, f"cannot exclude: {text}", help))
             continue
-        place = place_of(model.kernel, smallest(left.intersect_params(model.context)), site)
+        place = place_of(model.kernel, smallest(model.known(left)), site)
         findings.append(
             Finding("unfinished-copy", "progress", Verdict.REFUTED, text, site.stmt.span, help=help, place=place)
         )

@@ -73,6 +73,7 @@ class Ordering:
         self._released: dict[tuple[int, Order, str, type[Stmt] | None], Remembered] = {}
         self._fenced: dict[int, Map] = {}
         self._preceding: dict[int, Map] = {}
+        self._reached: dict[int, Map] = {}
 
     @cached_property
     def protocol(self) -> Protocol:
@@ -214,7 +215,7 @@ class Ordering:
 
     def in_turn(self, pairs: Map, first: Site, second: Site) -> Map:
         """The pairs {iteration of first -> iteration of second} of which the second is later in the schedule."""
-        return pairs.intersect(self._precedes(self.issued(first), second))
+        return pairs.intersect(self._precedes(self.model.clock(first), second))
 
     def unordered(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
         """The pairs {iteration of first -> iteration of second} that nothing orders between threads."""
@@ -278,16 +279,24 @@ class Ordering:
         programs = self.model.programs
         left = isl.Set.empty(done.get_space()) if programs is None else done.fix_val(isl.dim_type.set, 0, 0)
         for way in ways:
-            if pairs.is_empty() and left.is_empty():
+            if self.model.nothing(pairs) and self.model.nothing(left):
                 break
-            pairs, left = pairs.subtract(self._precedes(way, second)), left.subtract(way.domain())
-        pairs, left = pairs.intersect_params(self.model.context), left.intersect_params(self.model.context)
+            known, late = way.domain(), way.apply_range(self._up_to(second))
+            pairs, left = pairs.subtract_domain(known).union(pairs.intersect(late)), left.subtract(known)
+        pairs, left = self.model.known(pairs), self.model.known(left)
         return pairs.union(isl.Map.from_domain_and_range(left, self.issued(second).domain()))
+
+    def _up_to(self, second: Site) -> Map:
+        """{time -> iteration of second that is not after it}."""
+        if second.index not in self._reached:
+            earlier = self.model.before(strict=False).reverse()
+            self._reached[second.index] = earlier.apply_range(self.model.clock(second).reverse())
+        return self._reached[second.index]
 
     def _precedes(self, times: Map, second: Site) -> Map:
         """{x -> iteration of second}: times(x) is before it."""
         if second.index not in self._preceding:
-            self._preceding[second.index] = self.later.apply_range(self.issued(second).reverse())
+            self._preceding[second.index] = self.later.apply_range(self.model.clock(second).reverse())
         return times.apply_range(self._preceding[second.index])
 
 

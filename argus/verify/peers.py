@@ -63,5 +63,5 @@ def _found(model: Model, site: Site, access: Relation, left: Set, code: str) -> 
     help = f'let the blocks meet {when} it: al.barrier(scope="cluster")'
     if not model.domain(site)[1]:
         return unknown("races-unknown", "races", span, f"cannot exclude: {text}", help)
-    place = place_of(model.kernel, smallest(left.intersect_params(model.context)), site)
+    place = place_of(model.kernel, smallest(model.known(left)), site)
     return Finding(code, "races", Verdict.REFUTED, text, span, label=label, help=help, place=place)

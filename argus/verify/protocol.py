@@ -154,14 +154,14 @@ class Protocol:
             return data if self._of_its_round(site, place, stmt.parity, keys) else space
         parity = self.model.translator.integer(self.model.resolve(site, stmt.parity), ())
         text = f"{{ {self.model.tuple_text(site, ())} -> [q] : (q - ({parity})) mod 2 = 0 and 0 <= q <= 1 }}"
-        parities = self.model.parse_map(text).intersect_domain(keys.domain())
+        parities = self.model.parse_map(text).drop_unused_params().intersect_domain(keys.domain())
         ordinal = isl.Map("{ [i, n] -> [q] : (q - n) mod 2 = 0 and 0 <= q <= 1 }")
         if self.model.same(keys.apply_range(ordinal), parities):
             return data
         free = keys.apply_range(isl.Map("{ [i, n] -> [q] : (q - n - 1) mod 2 = 0 and 0 <= q <= 1 }"))
         if self.model.same(free, parities):
             return space
-        wrong = free.subtract(parities).domain().intersect_params(self.model.context)
+        wrong = self.model.known(free.subtract(parities).domain())
         at = place_of(self.model.kernel, smallest(wrong if not wrong.is_empty() else keys.domain()), site)
         text = f"the parity of this wait on {_called(stmt.barrier)} is not that of the phase it has to wait for"
         help = "for the i-th use of a ring of S: (i // S) % 2 to wait for data, (i // S + 1) % 2 for a free slot"
@@ -211,7 +211,7 @@ class Protocol:
         for copy in copies:
             for keys, event in product(self._uses.guesses(ring, copy), expects):
                 alike = self.model.same(isl.Map.from_range(keys.range()), isl.Map.from_range(event.keys.range()))
-                alike = alike and keys.intersect_params(self.model.context).is_injective()
+                alike = alike and (keys.is_injective() or self.model.known(keys).is_injective())
                 if alike and (event.site.role is copy.role or len(expects) == 1):
                     signals.append(self._event(copy, keys))
                     brought[event.site.index] += signals[-1].bytes
@@ -293,7 +293,7 @@ class Protocol:
         for uses, when in needed:
             stuck = uses.domain().subtract(uses.apply_range(when).intersect(earlier).domain())
             if not self.model.nothing(stuck):
-                stuck = stuck.intersect_params(self.model.context)
+                stuck = self.model.known(stuck)
                 text = f"this wait on {_called(wait.barrier)} can never return: the arrival that it needs never comes"
                 help = "every phase that is waited for needs all of its arrivals, before or beside the wait"
                 place = place_of(self.model.kernel, smallest(stuck), wait.site)

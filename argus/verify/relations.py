@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Event, Thread
+from typing import TypeVar
 
 import islpy as isl
 
@@ -72,6 +73,7 @@ Map = isl.Map
 Set = isl.Set
 UnionMap = isl.UnionMap
 UnionSet = isl.UnionSet
+_Relation = TypeVar("_Relation", isl.Map, isl.Set)
 
 OPERATIONS_PER_SECOND = 1_000_000
 """What isl counts in a second, its allocations: from 0.2 to 4 million are usual."""
@@ -198,9 +200,11 @@ class Model:
         self._bare: dict[int, tuple[Set, bool, str]] = {}
         self._domains: dict[int, tuple[Set, bool, str]] = {}
         self._parsed: dict[str, Set] = {}
+        self._text: dict[int, str] = {}
         self._cells: dict[tuple[int, int], Cells] = {}
         self._touched: dict[tuple[int, int], Map] = {}
         self._schedules: dict[int, Map] = {}
+        self._iterations: dict[tuple[str, int], Set] = {}
         self._counts: dict[int, Count] = {}
         self._spans: dict[str, tuple[int, int]] = {}
         self.persistent = any(isinstance(s.stmt, Programs) for s in self.sites)
@@ -326,6 +330,7 @@ class Model:
             except NonAffine as error:
                 exact, reason = False, str(error)
         dims = self.tuple_text(site, coords, "")
+        self._text[site.index] = f"{dims} : {conditions}"
         return self.instances(dims, conditions).set_tuple_name(site.name), exact, reason
 
     def in_program(self, expr: Expr) -> Expr:
@@ -389,7 +394,7 @@ class Model:
                 raise NonAffine(f"the loop over '{nest[-1].var}', of which trips are counted, stands in a branch")
             conditions = self._loop_conditions(site, nest)
             names = ", ".join(counter(loop.var) for loop in nest)
-            ran = self.instances(f"[{names}]", conditions).gist_params(self._context)
+            ran = self.instances(f"[{names}]", conditions).gist_params(self._context).drop_unused_params()
             trips = self.parse_map(f"{{ [{names}] -> [{', '.join(self._trip(site, nest))}] }}")
             self._counts[loop.index] = Count(ran.apply(trips))
         return self._counts[loop.index]
@@ -405,7 +410,7 @@ class Model:
 
     def trips(self, site: Site, place: Place, shift: int, coords: tuple[str, ...] = ()) -> Map:
         """{instance of a site -> the trip `shift` after its own}."""
-        own = self.trip(site, self._nest(site, place.counter), coords)
+        own = self.trip(site, self._nest(site, place.counter), coords).drop_unused_params()
         return own.apply_range(self.count(site, place).after(shift))
 
     def trip(self, site: Site, nest: tuple[For, ...], coords: tuple[str, ...] = ()) -> Map:
@@ -545,17 +550,24 @@ class Model:
 
     def schedule(self, site: Site) -> Map:
         """Instances -> time vectors; elements of one instance are simultaneous."""
-        instances = self._schedule(site).insert_dims(isl.dim_type.in_, len(site.loops), len(site.shape))
+        instances = self.clock(site).insert_dims(isl.dim_type.in_, len(site.loops), len(site.shape))
         return instances.set_tuple_name(isl.dim_type.in_, site.name)
 
     def iteration_schedule(self, site: Site) -> Map:
         """{S[loop counters] -> time} over the iterations that a site runs, without its elements; in the context."""
         if site.index not in self._schedules:
-            domain, _, _ = self.bare_domain(site)
-            iterations = domain.project_out(isl.dim_type.set, len(site.loops), len(site.shape))
-            iterations = iterations.gist_params(self._context).set_tuple_name(site.name)
-            self._schedules[site.index] = self._schedule(site).intersect_domain(iterations)
+            self._schedules[site.index] = self.clock(site).intersect_domain(self._ran(site))
         return self._schedules[site.index]
+
+    def _ran(self, site: Site) -> Set:
+        """{S[loop counters]} that a site runs, in the context, which it does not repeat; with the parameters that it
+        depends on. Statements that stand together have the same ones."""
+        bare, _, _ = self.bare_domain(site)
+        key = (self._text[site.index], len(site.shape))
+        if key not in self._iterations:
+            iterations = bare.project_out(isl.dim_type.set, len(site.loops), len(site.shape))
+            self._iterations[key] = iterations.gist_params(self._context).drop_unused_params()
+        return self._iterations[key].set_tuple_name(site.name)
 
     def iteration_cells(self, cells: Cells) -> Map:
         """{S[loop counters] -> cell}: an access without its element coordinates, in the context.
@@ -567,24 +579,31 @@ class Model:
         own = self._cells.get(key) is cells
         if own and key in self._touched:
             return self._touched[key]
-        moved = cells.map
+        moved = cells.bare
         if self.persistent and not isinstance(self.kernel.object(cells.relation.obj), Tensor):
-            moved = self._of_any_program(moved)
+            moved = self._of_any_program(cells)
         moved = moved.project_out(isl.dim_type.in_, len(site.loops), len(site.shape))
-        moved = moved.set_tuple_name(isl.dim_type.in_, site.name).gist_params(self._context)
+        moved = moved.set_tuple_name(isl.dim_type.in_, site.name).gist_params(self._context).drop_unused_params()
         if own:
             self._touched[key] = moved
         return moved
 
-    def _of_any_program(self, cells: Map) -> Map:
-        """`cells` without the parameters that depend on the program."""
-        for name, expr in self.translator.parameters.items():
-            position = cells.find_dim_by_name(isl.dim_type.param, name)
-            if position >= 0 and differs_by_block(expr):
-                cells = cells.project_out(isl.dim_type.param, position, 1)
-        return cells.intersect_params(self._context)
+    def _of_any_program(self, cells: Cells) -> Map:
+        """What an access touches in any program: without the parameters that depend on it."""
+        if not self._by_program(cells.bare.drop_unused_params()):
+            return cells.bare
+        found = cells.map
+        while positions := self._by_program(found):
+            found = found.project_out(isl.dim_type.param, positions[0], 1)
+        return found
 
-    def _schedule(self, site: Site) -> Map:
+    def _by_program(self, cells: Map) -> list[int]:
+        """The positions of parameters that depend on the program."""
+        parameters = self.translator.parameters.items()
+        found = [cells.find_dim_by_name(isl.dim_type.param, n) for n, e in parameters if differs_by_block(e)]
+        return [position for position in found if position >= 0]
+
+    def clock(self, site: Site) -> Map:
         """{S[loop counters] -> time}, whether they are run or not."""
         time = [counter(p) if isinstance(p, str) else str(p) for p in self.times_of[site.index]]
         time += ["0"] * (self.depth - len(time))
@@ -594,13 +613,17 @@ class Model:
         """The set of times at which a site runs."""
         return self.iteration_schedule(site).range()
 
+    def known(self, found: _Relation) -> _Relation:
+        """A set or relation that was made of schedules in the context, which orders its parameters."""
+        return found.align_params(self._context.get_space()).intersect_params(self._context)
+
     def nothing(self, found: Map | Set) -> bool:
         """Whether a set or relation that was made of schedules has no point in the context."""
-        return bool(found.intersect_params(self._context).is_empty())
+        return bool(found.is_empty() or self.known(found).is_empty())
 
     def same(self, a: Map, b: Map) -> bool:
         """Whether two relations that were made of schedules are equal in the context."""
-        return bool(a.intersect_params(self._context).is_equal(b.intersect_params(self._context)))
+        return bool(a.is_equal(b) or self.known(a).is_equal(self.known(b)))
 
     def before(self, strict: bool = True) -> Map:
         """{time -> later time}."""

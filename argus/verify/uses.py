@@ -148,7 +148,7 @@ class Uses:
     def _keys(self, site: Site, iterations: Set, index: Expr, value: Expr) -> Map:
         texts = [self.model.translator.integer(e, ()) for e in (index, value)]
         text = f"{{ {self.model.tuple_text(site, ())} -> [{', '.join(texts)}] }}"
-        return self.model.parse_map(text).intersect_domain(iterations)
+        return self.model.parse_map(text).drop_unused_params().intersect_domain(iterations)
 
     def _in_order(self, ring: Ring, sites: list[Site], names: Iterable[Map], once: bool) -> bool:
         """Every use comes after the one before it on its barrier; with `once`, no use is made twice."""
@@ -160,12 +160,12 @@ class Uses:
                 return False
             if not self.model.nothing(keys.range().subtract(legal)):
                 return False
-            if once and not keys.intersect_params(self.model.context).is_injective():
+            if once and not (keys.is_injective() or self.model.known(keys).is_injective()):
                 return False
             here = keys.reverse().apply_range(self.model.iteration_schedule(site))
             times = here if times is None else times.union(here)
         assert times is not None
-        if once and not times.intersect_params(self.model.context).is_single_valued():
+        if once and not (times.is_single_valued() or self.model.known(times).is_single_valued()):
             return False
         uses = times.reverse()  # {time -> use}
         following = uses.apply_range(ring.previous)  # {time -> the use before}
