@@ -14,6 +14,7 @@ that is each K(i), names aside, with the number i as a parameter, and only where
 2. What has another name in each is a role's own: the roles write no other tile, and it shares its bytes with no tile.
    Outside of them it is named only by mbarriers' first steps and by waits, expectations, arrivals and bulk copies that
    fill it, in groups that stand side by side, one for each role in order, alike too; in a group waits come first.
+   Copies that stand together count as standing in that order: the copy engine does them in any.
 3. What the roles have in common, tiles and mbarriers, they read, wait for, and arrive at with all of their warps.
    Bytes of a common mbarrier are announced in one place. No tensor that they write is read.
 
@@ -213,10 +214,8 @@ class _Alike:
     def _side_by_side(self, body: Body) -> Body:
         """`body` with copies that stand together, and that an mbarrier counts, in the order of whom they are for: the
         copy engine does them in any order."""
-        result: list[Stmt] = []
-        for copies, stmts in groupby(body, lambda s: isinstance(s, Copy) and s.signal is not None):
-            result += sorted(stmts, key=self._place) if copies else stmts
-        return tuple(result)
+        together = groupby(body, lambda stmt: isinstance(stmt, Copy) and stmt.signal is not None)
+        return tuple(s for copies, stmts in together for s in (sorted(stmts, key=self._place) if copies else stmts))
 
     def _place(self, copy: Stmt) -> int:
         owner = self._owner_of(copy)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from argus.verify.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close, closure
 from argus.verify.matching import Mismatch
-from argus.verify.relations import UnionMap, UnionSet, empty_map, empty_set
+from argus.verify.relations import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.terms import Again, Apply, Cases, Constant, Opaque, Parameter, Recurrence, Reduce, Term, Via
 
 
@@ -248,9 +249,7 @@ class Exponentials:
             if level is not None:
                 made = self._by_root(summand, level)
                 self._require_finite(summand, level, summand.points)
-            shift = Shift(level.factor, level.scalars, made) if level is not None else Shift(0.0, (), made)
-            if not any(alike(shift, other) and shift.made.is_equal(other.made) for other in found):
-                found.append(shift)
+            found.append(Shift(level.factor, level.scalars, made) if level is not None else Shift(0.0, (), made))
         return joined(found)
 
     def _by_root(self, summand: Summand, level: Level) -> UnionMap:
@@ -365,10 +364,16 @@ def joined(shifts: list[Shift]) -> Shift | None:
         if not alike(other, shifts[0]):
             raise Mismatch("weights of one sum are relative to the maximum times different factors")
         both = both.union(other.made)
-    for one in shifts if len(shifts) > 1 else []:
+    for one in shifts if not one_image(both) else []:
         if not both.intersect_domain(one.made.domain()).is_equal(one.made):
             raise Mismatch(_NOT_RESCALED)
     return replace(shifts[0], made=both.coalesce())
+
+
+def one_image(relation: UnionMap) -> bool:
+    """Whether a relation surely has one image for each point: even without what tells its pieces apart."""
+    hulls = (isl.Map.from_basic_map(part.unshifted_simple_hull()) for part in map_parts(relation))
+    return bool(reduce(UnionMap.union, (hull.to_union_map() for hull in hulls), empty_map()).is_single_valued())
 
 
 def spread(reached: UnionMap) -> tuple[UnionMap, UnionMap]:

@@ -280,7 +280,7 @@ class Ordering:
         left = isl.Set.empty(done.get_space()) if programs is None else done.fix_val(isl.dim_type.set, 0, 0)
         for way in ways:
             if self.model.nothing(pairs) and self.model.nothing(left):
-                break
+                return isl.Map.empty(pairs.get_space())
             known, late = way.domain(), way.apply_range(self._up_to(second))
             pairs, left = pairs.subtract_domain(known).union(pairs.intersect(late)), left.subtract(known)
         pairs, left = self.model.known(pairs), self.model.known(left)

@@ -205,6 +205,7 @@ class Model:
         self._touched: dict[tuple[int, int], Map] = {}
         self._schedules: dict[int, Map] = {}
         self._iterations: dict[tuple[str, int], Set] = {}
+        self._contexts: dict[frozenset[str], Set] = {}
         self._counts: dict[int, Count] = {}
         self._spans: dict[str, tuple[int, int]] = {}
         self.persistent = any(isinstance(s.stmt, Programs) for s in self.sites)
@@ -394,7 +395,7 @@ class Model:
                 raise NonAffine(f"the loop over '{nest[-1].var}', of which trips are counted, stands in a branch")
             conditions = self._loop_conditions(site, nest)
             names = ", ".join(counter(loop.var) for loop in nest)
-            ran = self.instances(f"[{names}]", conditions).gist_params(self._context).drop_unused_params()
+            ran = self._simply(self.instances(f"[{names}]", conditions))
             trips = self.parse_map(f"{{ [{names}] -> [{', '.join(self._trip(site, nest))}] }}")
             self._counts[loop.index] = Count(ran.apply(trips))
         return self._counts[loop.index]
@@ -566,7 +567,7 @@ class Model:
         key = (self._text[site.index], len(site.shape))
         if key not in self._iterations:
             iterations = bare.project_out(isl.dim_type.set, len(site.loops), len(site.shape))
-            self._iterations[key] = iterations.gist_params(self._context).drop_unused_params()
+            self._iterations[key] = self._simply(iterations)
         return self._iterations[key].set_tuple_name(site.name)
 
     def iteration_cells(self, cells: Cells) -> Map:
@@ -583,7 +584,7 @@ class Model:
         if self.persistent and not isinstance(self.kernel.object(cells.relation.obj), Tensor):
             moved = self._of_any_program(cells)
         moved = moved.project_out(isl.dim_type.in_, len(site.loops), len(site.shape))
-        moved = moved.set_tuple_name(isl.dim_type.in_, site.name).gist_params(self._context).drop_unused_params()
+        moved = self._simply(moved.set_tuple_name(isl.dim_type.in_, site.name))
         if own:
             self._touched[key] = moved
         return moved
@@ -617,13 +618,36 @@ class Model:
         """A set or relation that was made of schedules in the context, which orders its parameters."""
         return found.align_params(self._context.get_space()).intersect_params(self._context)
 
-    def nothing(self, found: Map | Set) -> bool:
+    def nothing(self, found: _Relation) -> bool:
         """Whether a set or relation that was made of schedules has no point in the context."""
-        return bool(found.is_empty() or self.known(found).is_empty())
+        if found.is_empty():
+            return True
+        found = found.drop_unused_params()
+        return bool(found.intersect_params(self._context_of(found)).is_empty())
 
     def same(self, a: Map, b: Map) -> bool:
         """Whether two relations that were made of schedules are equal in the context."""
-        return bool(a.is_equal(b) or self.known(a).is_equal(self.known(b)))
+        if a.is_equal(b):
+            return True
+        context = self._context_of(a.union(b).drop_unused_params())
+        return bool(a.intersect_params(context).is_equal(b.intersect_params(context)))
+
+    def _simply(self, found: _Relation) -> _Relation:
+        """`found` without what the context says, and with the parameters that it then depends on."""
+        found = found.drop_unused_params()
+        return found.gist_params(self._context_of(found)).drop_unused_params()
+
+    def _context_of(self, found: _Relation) -> Set:
+        """What the context allows for the parameters of `found`."""
+        count = found.dim(isl.dim_type.param)
+        names = frozenset(str(found.get_dim_name(isl.dim_type.param, i)) for i in range(count))
+        if names not in self._contexts:
+            context = self._context
+            for position in reversed(range(context.dim(isl.dim_type.param))):
+                if context.get_dim_name(isl.dim_type.param, position) not in names:
+                    context = context.project_out(isl.dim_type.param, position, 1)
+            self._contexts[names] = context.coalesce()
+        return self._contexts[names]
 
     def before(self, strict: bool = True) -> Map:
         """{time -> later time}."""

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from argus.ir.expr import Coord, Elem
 from argus.ir.nodes import SpecReduce, SpecTerm
-from argus.verify.exponentials import Exponentials, Shift, Summand, alike, joined
+from argus.verify.exponentials import Exponentials, Shift, Summand, alike, joined, one_image
 from argus.verify.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close
 from argus.verify.matching import Matcher, Mismatch, Scope, append, elements_of, renumbered, strip, uses
 from argus.verify.relations import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
@@ -394,8 +394,11 @@ def _logarithm(form: Linear) -> Ref:
 def _require_same(above: Shift | None, below: Shift | None) -> None:
     if above is None or below is None:
         return
-    both = above.made.domain().intersect(below.made.domain())
-    if not alike(above, below) or not above.made.intersect_domain(both).is_equal(below.made.intersect_domain(both)):
+    same = one_image(above.made.union(below.made))
+    if not same:
+        both = above.made.domain().intersect(below.made.domain())
+        same = above.made.intersect_domain(both).is_equal(below.made.intersect_domain(both))
+    if not (alike(above, below) and same):
         raise Mismatch(
             "what is divided and the sum that it is divided by are relative to different maxima: "
             "one of them is not rescaled with the other"

@@ -64,6 +64,7 @@ class Window(Model):
         for number in range(self.programs or 0):
             condition = self._of(number, f"{low} < {high}")
             self._context = self._context.intersect(self.parse_set(f"{{ : {condition} }}"))
+        self._contexts.clear()
 
     def in_program(self, expr: Expr) -> Expr:
         """`expr` with a parameter for each largest part that is the same throughout a program, but not in all."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 
 import pytest
 
+import argus
+from argus.compile import choreograph, elaborate
 from argus.diagnostic import Severity, Verdict
+from argus.frontend import Options
 from argus.ir.cluster import unite
 from argus.ir.expr import Expr, Param, walk
 from argus.ir.nodes import Copy, Kernel, MbarrierExpect, Requires, Roles
 from argus.ir.text import parse_kernel, print_expr, print_kernel
 from argus.ir.visit import walk as statements
+from argus.source import SourceFile
 from argus.verify import verify
 from argus.verify.alike import alone
 from argus.verify.program import NUMBER
@@ -64,6 +69,21 @@ def test_tiles_that_a_role_has_for_itself_are_filled_for_one() -> None:
     assert not {"qt1", "o_tile1_panels"} & {s.name for s in one.shared}
 
 
+def test_copies_that_stand_together_stand_in_any_order() -> None:
+    turned = re.sub(COPIES, r"\2\1", product())
+    assert turned != product()
+    assert roles(alone(parse_kernel(turned))) == ["producer", "compute"]
+
+
+def test_each_block_of_a_cluster_of_four_has_its_own_set_of_roles() -> None:
+    """Of 2 x 2 blocks, two bring a tile for one another: what is brought for a role stands between the others'."""
+    file = Path(argus.__file__).parent / "kernels" / "gemm.py"
+    options = Options(target="sm_90a", constexprs={"CLUSTER": 4, "ACROSS": 2})
+    tile = elaborate(SourceFile(str(file), file.read_text(encoding="utf-8")), "gemm", options)
+    one = alone(unite(choreograph(tile, "sm_90a")))
+    assert roles(one) == [f"{n}.{rank}" for rank in range(4) for n in ("producer", "compute")]
+
+
 def test_each_block_of_a_cluster_has_its_own_set_of_roles() -> None:
     kernel = unite(lowered(TEXT, CLUSTER=2))
     assert roles(kernel) == [f"{n}.{rank}" for rank in (0, 1) for n in ("producer", "compute", "compute1")]
@@ -85,6 +105,8 @@ FIRST = SECOND.replace(" + 64 + c0", " + c0")
 OUT = "        bulk_wait_read 0\n"
 LOAD = "        copy {0}[c0, c1] <- c[program_id(0) * 128 + c0, c1] shape 64x64 layout {1} via ld.global\n"
 SPREAD = "[64x64 | t 4@1*2 8@0 4@0*16 | v 2@1 2@0*8 8@1*8]"
+COPIES = "(.* at\\[turn.*full.*\n)(.* at1\\[turn.*\n)"
+FREE = "          mbarrier_wait empty[turn % 3] parity (turn // 3 + 1) % 2\n"
 WAIT, EXPECT = r"( +mbarrier_wait empty1?\[program % 1\].*\n)", r"( +mbarrier_expect full1?\[program % 1\].*\n)"
 
 
@@ -112,7 +134,7 @@ def unlike() -> dict[str, str]:
         "what they write is read": producer + both.replace(OUT, LOAD.format("c_tile", SPREAD) + OUT, 1)[::-1].replace(
             OUT[::-1], (LOAD.format("c_tile1", SPREAD) + OUT)[::-1], 1)[::-1],
         "their rows are filled before they are free": re.sub(f"{WAIT}{EXPECT}", r"\2\1", attention()),
-        "a tile is filled out of turn": re.sub("(.* at\\[turn.*full.*\n)(.* at1\\[turn.*\n)", r"\2\1", two),
+        "a wait stands between their tiles": re.sub(COPIES, r"\1" + FREE + r"\2", two),
         "bytes are announced twice": re.sub("( +mbarrier_expect full.*\n)", r"\1\1", two),
         "they meet at a barrier": two.replace(OUT, "        barrier_sync 5 count 256\n" + OUT),
         "they take turns": two.replace("      programs {", "      programs turn 0 of 2 {"),
