@@ -116,7 +116,11 @@ def relations(stmt: Stmt) -> tuple[Relation, ...]:
                 _access(b, Mode.READ, shape, None, None, Holders.WARP, order),
                 _access(d, Mode.ACCUMULATE, shape, None, None, Holders.WARP, order),
             )
-        case For() | If() | Roles() | Programs() | Stage() | Tag() | AssertTags() | Spec():
+        case For(start=start, stop=stop):
+            return tuple(r for e in (start, stop) for r in _elements(e, None, (), None, Holders.ALL))
+        case If(cond=cond):
+            return _elements(cond, None, (), None, Holders.ALL)
+        case Roles() | Programs() | Stage() | Tag() | AssertTags() | Spec():
             return ()
         case Barrier() | CommitGroup() | WaitGroup():
             return ()

@@ -183,8 +183,8 @@ class MbarrierArrive:
 class MbarrierWait:
     """Every thread of the role waits until the phase of `barrier[index]` with parity `parity` has completed.
 
-    As mbarrier.try_wait.parity in a loop: with c phases completed so far it returns when c % 2 != parity % 2;
-    so parity 1 passes at once on a fresh barrier.
+    As mbarrier.try_wait.parity in a loop: with c phases completed so far it returns when c % 2 != parity, which is 0 or
+    1; so parity 1 passes at once on a fresh barrier.
     """
 
     barrier: str

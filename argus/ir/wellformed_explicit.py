@@ -41,6 +41,7 @@ from argus.ir.wellformed_hopper import (
     bulk_reduce,
     cluster_choreography,
     mbarrier_declarations,
+    outside_of_roles,
     step_problems,
 )
 from argus.layout import FragmentLayout, extremes
@@ -60,6 +61,7 @@ def explicit_problems(kernel: Kernel) -> Iterator[Problem]:
         yield f"warps of {kernel.warp_size} threads: {target.name} has {target.warp_size}", kernel.span
     if kernel.persistent and not any(isinstance(s, Programs) for s in walk(kernel.body)):
         yield "sharing out the programs of the grid is still a policy", kernel.span
+    yield from outside_of_roles(kernel)
     yield from cluster_choreography(kernel, target)
     parts = tuple(_programs(kernel))
     open_or_wrong = [*_declarations(kernel, parts), *mbarrier_declarations(kernel, target)]

@@ -220,8 +220,10 @@ def _budgets(kernel: Kernel, roles: tuple[Role, ...], span: Span) -> Iterator[Pr
             yield f"role `{role.name}` cannot have {budget} registers a thread", role.span
         if role.first_warp + _whole(role) > kernel.num_warps:
             yield f"role `{role.name}` ends inside of a warpgroup that the block does not have", role.span
-    total = sum((r.registers or 0) * _whole(r) * kernel.warp_size for r in given)
-    pool = kernel.num_threads * registers_at_first(kernel.num_threads)
+    first = registers_at_first(kernel.num_threads)
+    idle = kernel.num_warps - sum(map(_whole, given))
+    total = (sum((r.registers or 0) * _whole(r) for r in given) + first * idle) * kernel.warp_size
+    pool = kernel.num_threads * first
     if total > pool:
         yield f"the roles take {total} registers, and a block of {kernel.num_threads} threads begins with {pool}", span
 
@@ -238,6 +240,15 @@ def registers_at_first(threads: int) -> int:
 def _whole(role: Role) -> int:
     """Warps of the role's warpgroups: a budget holds for all of them, also for those that idle."""
     return -(-role.num_warps // _ATOM_WARPS) * _ATOM_WARPS
+
+
+def outside_of_roles(kernel: Kernel) -> Iterator[Problem]:
+    """Phases are those of roles: every warp that is in none would arrive, and issue a bulk copy, by itself."""
+    inside = {id(s) for stmt in kernel.body if isinstance(stmt, Roles) for s in walk_statements((stmt,))}
+    for stmt in walk_statements(kernel.body):
+        uses = isinstance(stmt, MbarrierExpect | MbarrierArrive | MbarrierWait)
+        if id(stmt) not in inside and (uses or (isinstance(stmt, Copy) and stmt.instr in BULK_LOADS)):
+            yield "mbarriers order roles, and bulk copies that they count are a role's: this stands in none", stmt.span
 
 
 def _issuers(roles: tuple[Role, ...]) -> Iterator[Problem]:

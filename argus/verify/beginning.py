@@ -52,7 +52,7 @@ def finished(model: Model, ordering: Ordering) -> list[Finding]:
     for site in model.sites:
         orders = {a.order for a in site.accesses}
         if Order.ASYNC_BULK in orders:
-            seen = list(ordering.protocol.observed(site).values())
+            seen = [_in_its_program(model, site, times) for times in ordering.protocol.observed(site).values()]
             what, help = "bulk copy", "wait for the phase that counts its bytes before the block ends"
         elif Order.BULK_READ in orders:
             seen = _awaited(model, site, ordering)
@@ -91,6 +91,7 @@ def _last_wait(wait: Site, store: Site) -> bool:
 
 
 def _in_its_program(model: Model, site: Site, times: Map) -> Map:
+    """Those of the times that are in the program of the site: the block may have no other one after it."""
     if PROGRAM not in site.iterators:
         return times
     counter, place = site.iterators.index(PROGRAM), model.times_of[site.index].index(PROGRAM)

@@ -14,6 +14,7 @@ from argus.ir.nodes import (
     AssertTags,
     For,
     Kernel,
+    MbarrierWait,
     Spec,
     Tag,
     Tensor,
@@ -111,23 +112,29 @@ class BoundsChecker:
         return self.findings
 
     def _mbarrier(self, site: Site) -> None:
-        """An mbarrier that a statement uses is one of the array's."""
+        """An mbarrier that a statement uses is one of the array's, and a parity is 0 or 1."""
         used = mbarrier_use(site.stmt)
         if used is None:
             return
         name, index = used
-        count = Const(next(b.count for b in self.kernel.barriers if b.name == name))
-        if self._inside(site, index, count):
+        count = next(b.count for b in self.kernel.barriers if b.name == name)
+        help = "declare as many mbarriers as the ring has slots"
+        self._below(site, index, count, f"the index of mbarrier '{name}' leaves its {count}", help)
+        if isinstance(site.stmt, MbarrierWait):
+            what = f"the parity of a wait on mbarrier '{name}' is neither 0 nor 1"
+            self._below(site, site.stmt.parity, 2, what, "compute it modulo 2: (i // stages) % 2")
+
+    def _below(self, site: Site, expr: Expr, count: int, what: str, help: str) -> None:
+        """An integer is at least 0 and less than `count`."""
+        if self._inside(site, expr, Const(count)):
             return
-        value, facts = self.solver.integer(index), self.facts(site)
-        goal = z3.And(value >= 0, value < count.value)
+        value, facts = self.solver.integer(expr), self.facts(site)
+        goal = z3.And(value >= 0, value < count)
         answer = self.solver.holds(goal, facts)
         if answer.verdict is Verdict.PROVED:
             return
         if answer.verdict is Verdict.REFUTED:
             answer = self.solver.shrink(goal, facts, self._order(site), answer)
-        what = f"the index of mbarrier '{name}' leaves its {count.value}"
-        help = "declare as many mbarriers as the ring has slots"
         span = site.stmt.span
         if answer.verdict is Verdict.UNKNOWN:
             self.findings.append(

@@ -17,6 +17,7 @@ from argus.ir.nodes import (
     Kernel,
     Mma,
     MmaCommit,
+    MmaFence,
     MmaWait,
     WaveBarrier,
 )
@@ -71,7 +72,7 @@ def _team(kernel: Kernel, site: Site) -> tuple[str, int]:
             return "the role", site.role.num_warps * kernel.warp_size
         case Barrier() | WaveBarrier():
             return "the block", kernel.num_threads
-        case MmaCommit() | MmaWait():
+        case MmaFence() | MmaCommit() | MmaWait():
             return "the warpgroup", _WARPGROUP * kernel.warp_size
         case Mma(instr=instr) if instr in WGMMA:
             return "the warpgroup", _WARPGROUP * kernel.warp_size

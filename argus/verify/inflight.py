@@ -1,7 +1,7 @@
 """Registers of asynchronous products: untouched between issue and completion, and fenced before.
 
 PTX ISA, wgmma: accumulator registers must not be accessed before wgmma.wait_group covers the product, and
-wgmma.fence must order earlier register accesses, except those of products into the same accumulator.
+wgmma.fence must order earlier register accesses, except those of products of the same shape into the same accumulator.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from argus.diagnostic import Note, Verdict
 from argus.ir.access import Mode
 from argus.ir.instruction import Order
-from argus.ir.nodes import Fragment
+from argus.ir.nodes import Fragment, Mma
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.order import Ordering
 from argus.verify.races import conflicts
@@ -22,16 +22,21 @@ def check(model: Model, ordering: Ordering) -> list[Finding]:
     for fragment in model.kernel.fragments:
         accesses = model.accesses_of(fragment.name)
         products = [c for c in accesses if c.relation.order is Order.ASYNC_MMA]
-        others = [c for c in accesses if c.relation.order is not Order.ASYNC_MMA]
         for product in products:
-            for other in others:
-                if product.relation.mode is other.relation.mode is Mode.READ:
+            for other in accesses:
+                if product.relation.mode is other.relation.mode is Mode.READ or _of_one_shape(product, other):
                     continue
                 finding = _in_flight(model, ordering, fragment, product, other)
                 finding = finding or _fence(model, ordering, fragment, other, product)
                 if finding is not None:
                     findings.append(finding)
     return findings
+
+
+def _of_one_shape(a: Cells, b: Cells) -> bool:
+    """Whether both are products by one instruction, which are in order by themselves."""
+    first, second = a.site.stmt, b.site.stmt
+    return isinstance(first, Mma) and isinstance(second, Mma) and first.instr == second.instr
 
 
 def _in_flight(model: Model, ordering: Ordering, fragment: Fragment, product: Cells, other: Cells) -> Finding | None:

@@ -38,13 +38,15 @@ class Event:
 class Wait:
     """One statement's waits: {iteration -> the use whose phase has to be complete}, and {iteration -> the next one}.
 
-    The first waits for a free buffer need nothing: `needs` is not defined there.
+    The first waits for a free buffer need nothing: `needs` is not defined there. `behind`: the phase is the one before
+    that of the wait's own use.
     """
 
     site: Site
     barrier: str
     needs: Map
     next: Map
+    behind: bool = False
 
 
 class Knowledge:

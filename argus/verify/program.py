@@ -42,6 +42,7 @@ from argus.ir.nodes import (
     MbarrierWait,
     Mma,
     MmaCommit,
+    MmaFence,
     MmaWait,
     Programs,
     Role,
@@ -367,7 +368,7 @@ def is_launch_constant(expr: Expr) -> bool:
 def is_collective(site: Site) -> bool:
     """Whether lanes of a warp, the warps of a warpgroup, or all threads of the block must meet here."""
     barriers = (Barrier, BarrierSync, BarrierArrive, WaveBarrier, WaitCounts)
-    together = isinstance(site.stmt, (*barriers, Mma, MmaCommit, MmaWait)) or counted(site.stmt)
+    together = isinstance(site.stmt, (*barriers, Mma, MmaFence, MmaCommit, MmaWait)) or counted(site.stmt)
     return together or any(a.holders is Holders.WARP for a in site.accesses)
 
 

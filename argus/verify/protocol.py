@@ -7,7 +7,8 @@ the use before each on the same barrier is a relation. Then, for every trip coun
 - a phase takes one arrival of each kind and role, which add up to the initialised count, and the bytes expected are
   the bytes copied: so a phase completes exactly when all uses of its name have happened;
 - a wait whose own use is u waits for the phase of u or for the one before, as its parity says; the one before that is
-  complete (its predecessor waited for it), and the next cannot complete before it returned, so parity never lies;
+  complete (the role has waited for it, or knows of it from others), and the next cannot complete before it returned:
+  so parity never lies;
 - in the schedule of `program`, whatever phase a wait needs has happened before it. Since waits are the only statements
   that block, every other order of events gets as far: no deadlock.
 
@@ -148,7 +149,7 @@ class Protocol:
         stmt = site.stmt
         assert isinstance(stmt, MbarrierWait)
         data = Wait(site, stmt.barrier, keys, keys.apply_range(ring.previous.reverse()))
-        space = Wait(site, stmt.barrier, keys.apply_range(ring.previous), keys)
+        space = Wait(site, stmt.barrier, keys.apply_range(ring.previous), keys, behind=True)
         place = self.model.ring_place(site, stmt.index)
         if place is not None:
             return data if self._of_its_round(site, place, stmt.parity, keys) else space
@@ -209,7 +210,10 @@ class Protocol:
         expects, signals = [e for e in arrivals if e.bytes], []
         brought = dict.fromkeys((e.site.index for e in expects), 0)
         for copy in copies:
+            ran = self.model.iteration_schedule(copy).domain()
             for keys, event in product(self._uses.guesses(ring, copy), expects):
+                if not self.model.nothing(ran.subtract(keys.domain())):
+                    continue
                 alike = self.model.same(isl.Map.from_range(keys.range()), isl.Map.from_range(event.keys.range()))
                 alike = alike and (keys.is_injective() or self.model.known(keys).is_injective())
                 if alike and (event.site.role is copy.role or len(expects) == 1):
@@ -256,7 +260,7 @@ class Protocol:
         for wait in self.waits:
             findings += self._satisfied(wait)
             findings += self._not_lapped(wait)
-            if turns(wait.site.role) > 1 and isinstance(wait.site.stmt, MbarrierWait):
+            if isinstance(wait.site.stmt, MbarrierWait) and self._may_skip(wait):
                 findings += self._not_behind(wait)
         like = {(self.model.like[e.site.index].index, e.barrier): e for e in reversed(self.signals)}
         for event in (*self.arrivals, *like.values()):  # no wait stands between copies that are like each other
@@ -330,9 +334,16 @@ class Protocol:
             arrivals = arrivals.subtract(known.apply_range(self.later))
         return self.model.nothing(arrivals)
 
+    def _may_skip(self, wait: Wait) -> bool:
+        """Whether a role may not have waited itself for the phase before: another one had that turn, or some of its
+        waits are for the phases of their own uses, and some for those before them."""
+        team = self._uses.team(wait.site)
+        alike = (w for w in self.waits if w.barrier == wait.barrier and self._uses.team(w.site) == team)
+        return turns(wait.site.role) > 1 or any(w.behind is not wait.behind for w in alike)
+
     def _not_behind(self, wait: Wait) -> list[Finding]:
-        """Of roles that take turns the one whose turn it is knows that the phase before the one that it waits for is
-        complete, though another has waited for that: else it could take one two phases ago for its own."""
+        """The role of a wait knows that the phase before the one that it waits for is complete: else it could take one
+        two phases ago for its own."""
         role = wait.site.role
         assert role is not None
         before = wait.needs.apply_range(self._previous[wait.barrier])
@@ -343,8 +354,8 @@ class Protocol:
             left = left.subtract(known.apply_range(self.later).intersect(waited).domain())
         if self.model.nothing(left):
             return []
-        text = f"cannot exclude that {_called(wait.barrier)} is two phases behind this wait: its role takes turns"
-        help = "let the role wait for its turn, at a barrier to which the others come once they have waited here"
+        text = f"cannot exclude that {_called(wait.barrier)} is two phases behind this wait"
+        help = "let the role wait for every phase, or for its turn, at a barrier to which others come once they have"
         return [unknown("progress-unknown", "progress", wait.site.stmt.span, text, help)]
 
     def _not_early(self, event: Event) -> list[Finding]:

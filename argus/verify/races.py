@@ -14,7 +14,7 @@ from argus.diagnostic import Note, Verdict
 from argus.ir.access import Holders, Mode
 from argus.ir.cluster import rank_of
 from argus.ir.instruction import Order
-from argus.ir.nodes import Shared, Tensor
+from argus.ir.nodes import Accumulate, Shared, Tensor
 from argus.simulate.sizes import integer_parameters
 from argus.verify.findings import Finding, Place, place_of, unknown
 from argus.verify.order import ASYNCHRONOUS_PROXY, Ordering
@@ -57,8 +57,10 @@ def check(model: Model, ordering: Ordering, objects: Sequence[Shared | Tensor]) 
 
 
 def _conflicting(a: Cells, b: Cells) -> bool:
+    """Whether their order matters: only reads, and updates by one operation, may come in any."""
     modes = {a.relation.mode, b.relation.mode}
-    return modes != {Mode.READ} and modes != {Mode.ACCUMULATE}
+    operations = {s.op for s in (a.site.stmt, b.site.stmt) if isinstance(s, Accumulate)}
+    return modes != {Mode.READ} and (modes != {Mode.ACCUMULATE} or len(operations) > 1)
 
 
 # ---------------------------------------------------------------------------- within a block
@@ -78,11 +80,14 @@ def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cel
         early = ordering.unordered(again, a.site, b.site, order)
         if not early.is_empty():
             return _race(model, obj, a, b, early, exact=a.exact and b.exact, reason=a.reason or b.reason)
-    if isinstance(obj, Shared) and order not in ASYNCHRONOUS_PROXY and b.relation.order in ASYNCHRONOUS_PROXY:
+    if order not in ASYNCHRONOUS_PROXY and b.relation.order in ASYNCHRONOUS_PROXY:
         met = in_turn if rounds is None else in_turn.union(ordering.in_turn(again, a.site, b.site))
-        unfenced = ordering.without_proxy_fence(met, a.site, b.site, order)
-        if not unfenced.is_empty():
-            return _proxy(model, obj, a, b, unfenced)
+        if isinstance(obj, Tensor) and not met.is_empty():
+            return _proxy_in_tensor(obj, a, b)
+        if isinstance(obj, Shared):
+            unfenced = ordering.without_proxy_fence(met, a.site, b.site, order)
+            if not unfenced.is_empty():
+                return _proxy(model, obj, a, b, unfenced)
     if loose.is_empty():
         return None
     same_cell = a.map.apply_range(b.map.reverse())
@@ -116,6 +121,13 @@ def _proxy(model: Model, obj: Shared, a: Cells, b: Cells, pairs: Map) -> Finding
     return Finding(
         "missing-proxy-fence", "races", Verdict.REFUTED, text, span, label=label, notes=notes, help=help, place=place
     )
+
+
+def _proxy_in_tensor(obj: Tensor, a: Cells, b: Cells) -> Finding:
+    """Proxy fences are made for shared memory alone (fence.proxy.async.shared::cta)."""
+    text = f"{_verb(a)} and, by the copy engine, {_verb(b)} of tensor '{obj.name}': no fence orders them in a tensor"
+    help = "let both be ordinary accesses, or both the copy engine's, or make two kernels of it"
+    return unknown("races-unknown", "races", b.site.stmt.span, f"cannot exclude: {text}", help)
 
 
 def _self_conflict(model: Model, a: Cells, b: Cells) -> bool:
