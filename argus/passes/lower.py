@@ -9,7 +9,7 @@ from argus.ir.target import TARGETS
 from argus.passes.allocate import allocate_shared
 from argus.passes.assign import assign_layouts
 from argus.passes.bulk_stores import store_in_bulk
-from argus.passes.conditions import ask_once_a_vector
+from argus.passes.conditions import ask_once_a_vector, trust_the_grid
 from argus.passes.late_sums import sum_behind_loops
 from argus.passes.matrix import choose_matrix_instructions
 from argus.passes.one_block import run_as_one_block
@@ -41,6 +41,7 @@ PASSES: tuple[Pass, ...] = (
     by_role(spread_copies),  # pipelined loops: copies between products
     by_role(split_reductions),  # accumulate: thread, warp, block
     by_role(sum_behind_loops),  # sums that loops carry: exchanges between lanes behind the loop
+    trust_the_grid,  # where, masks: what the grid says
     by_role(ask_once_a_vector),  # where, masks: the same for a vector
     by_role(select_instructions),  # copies: instruction, vector
     allocate_shared,  # shared tiles: offset
