@@ -132,7 +132,8 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
     with writer.block("" if load else holders(domain.layout, writer, stmt.span)):
         for each in domain.iterations(used):
             printer = Printer(writer, each)
-            mask = None if stmt.mask is None else printer.text(stmt.mask)
+            asked = None if stmt.mask is None else printer.text(stmt.mask)
+            mask = None if asked == "true" else asked
             other = None if stmt.other is None else printer.text(stmt.other)
             pointer = f"&{printer.register(register)}"
             if isinstance(memory, Tensor):

@@ -167,6 +167,8 @@ class Printer:
             text = f"{'!' if operand.kind == 'bool' else '~'}{self.text(args[0], ATOM)}"
             return self._narrow(dtype, text, PRODUCT, needed)
         infix = _logical(name) if operand.kind == "bool" else OPERATORS[name].symbol
+        if name == "lt" and (always := self._inside(expr)) is not None:
+            return always if always == "true" else enclosed(f"{always} || {self._infix(expr, '<', 0)}", LOGICAL, needed)
         if infix is None or name in _CALLS:
             return f"argus::{_CALLS.get(name, name)}({', '.join(self._same_type(expr, TERNARY))})"
         return self._infix(expr, infix, needed)
@@ -176,6 +178,15 @@ class Printer:
         match expr:
             case Op(op="sub", args=(Coord(axis=axis), Op(op="mod", args=(Coord(axis=same), Const(value=width))))):
                 return self._domain().rounded_down(axis, int(width)) if axis == same else None
+            case _:
+                return None
+
+    def _inside(self, expr: Op) -> str | None:
+        """When a coordinate is less than a size whatever the thread, as the preconditions say how small that can be."""
+        match expr.args:
+            case (Coord(axis=axis) | Op(op="sub", args=(Coord(axis=axis), Op(op="mod"))), Param(name=name)):
+                bound = self.writer.least.get(name, 0)
+                return None if self.domain is None else self.domain.below(axis, bound)
             case _:
                 return None
 

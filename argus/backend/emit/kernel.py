@@ -19,6 +19,7 @@ from argus.backend.emit.names import identifiers
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import register_layout
 from argus.backend.emit.scope import Domain, Writer
+from argus.backend.emit.sizes import least
 from argus.backend.emit.waves import emit_wave_step
 from argus.ir import visit
 from argus.ir.cluster import grid_of_clusters, group_of_clusters
@@ -68,14 +69,15 @@ from argus.source import Span
 def emit(kernel: Kernel) -> str:
     """The C++ text of an explicit kernel, for any target's header.
 
-    Depends on what the kernel does alone: tags, assertions, specifications, preconditions and spans leave no
-    trace. Raises `ArgusError` where a statement has no C++: IR that is not explicit, register tiles indexed
-    at run time, layouts that an instruction cannot serve.
+    Depends on what the kernel does alone: tags, assertions, specifications and spans leave no trace, and preconditions
+    none but that elements which they say are inside are not asked whether they are. Raises `ArgusError` where a
+    statement has no C++: IR that is not explicit, register tiles indexed at run time, layouts that an instruction
+    cannot serve.
     """
     names, threads = identifiers(kernel), kernel.num_threads
     counts = {s.counter.name for s in visit.walk(kernel.body) if isinstance(s, For) and s.counter is not None}
     flight = start(kernel.body, (f.name for f in kernel.fragments))
-    writer = Writer(kernel, names, counts | set(kernel.sizes), threads, flight)
+    writer = Writer(kernel, names, counts | set(kernel.sizes), threads, flight, least(kernel))
     prepared = _preparing(kernel.body)
     _statements(kernel.body[:prepared], writer)
     writer.line("argus::begin();")
@@ -398,7 +400,7 @@ def _role(role: Role, barrier: int, declared: frozenset[str], writer: Writer) ->
     kernel = writer.kernel
     inner = Writer(
         kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size,
-        start(role.body, (f.name for f in kernel.fragments)), barrier, depth=writer.depth,
+        start(role.body, (f.name for f in kernel.fragments)), writer.least, barrier, depth=writer.depth,
     )  # fmt: skip
     _statements(role.body, inner)
     body, inner.lines = inner.lines, []

@@ -26,7 +26,7 @@ class Writer:
     """The text of one kernel, or of one role of it. `prologue` holds what depends on the thread alone, computed
     once: text -> name. `threads` run the text; in a role, `barrier` is the number of the barrier that joins them.
     `flight` is what asynchronous products use where the text stands; `empty` are tiles that the next
-    such product fills.
+    such product fills. `least` are the least values of sizes that the preconditions allow.
     """
 
     kernel: Kernel
@@ -34,6 +34,7 @@ class Writer:
     natural: set[str]
     threads: int
     flight: Flight
+    least: Mapping[str, int]
     barrier: int | None = None
     lines: list[str] = field(default_factory=list)
     prologue: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -166,6 +167,19 @@ class Domain:
             return None
         large = replace(self, loops=tuple(d for d in self.loops if d not in small))
         return large.coordinate(dim)
+
+    def below(self, dim: int, bound: int) -> str | None:
+        """What of the loops alone makes the coordinate along `dim` less than `bound` in every thread: "true", a test of
+        the counter that moves farthest, or None if nothing does."""
+        threads = sum((m.extent - 1) * m.stride for m in self.layout.threads if m.dim == dim)
+        along = sorted((d for d in self.loops if d.dim == dim), key=lambda d: d.stride)
+        if self.fixed is not None:
+            return "true" if threads + sum(self.fixed[d.name] * d.stride for d in along) < bound else None
+        rest = threads + sum((d.extent - 1) * d.stride for d in along[:-1])
+        if not along or rest >= bound:
+            return "true" if rest < bound else None
+        turns = -(-(bound - rest) // along[-1].stride)
+        return "true" if turns >= along[-1].extent else f"{along[-1].name} < {turns}"
 
     def combination(self) -> int:
         """The position of `fixed` among all combinations of counters."""

@@ -1,0 +1,36 @@
+"""How small the preconditions, which every launch is checked for, let sizes be: some masks are then no question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from argus.ir.expr import Const, Expr, Op, Param
+from argus.ir.nodes import Kernel, Requires
+from argus.ir.types import boolean
+
+
+def least(kernel: Kernel) -> dict[str, int]:
+    """The least value that `requires(size >= n)` leaves to each size that it is said of."""
+    found: dict[str, int] = {}
+    for precondition in kernel.preconditions:
+        if isinstance(precondition, Requires):
+            for name, value in _bounds(precondition.cond):
+                found[name] = max(value, found.get(name, value))
+    return found
+
+
+def _bounds(cond: Expr) -> Iterator[tuple[str, int]]:
+    match cond:
+        case Op(op="and", args=(x, y), dtype=dtype) if dtype is boolean:
+            yield from _bounds(x)
+            yield from _bounds(y)
+        case Op(op="ge", args=(Param(name=name), Const(value=n))):
+            yield name, int(n)
+        case Op(op="le", args=(Const(value=n), Param(name=name))):
+            yield name, int(n)
+        case Op(op="gt", args=(Param(name=name), Const(value=n))):
+            yield name, int(n) + 1
+        case Op(op="lt", args=(Const(value=n), Param(name=name))):
+            yield name, int(n) + 1
+        case _:
+            return
