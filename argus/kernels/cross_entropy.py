@@ -32,10 +32,11 @@ def cross_entropy_rows(
     INDEX: al.constexpr = al.int64,
     ROWS: al.constexpr = 4,
     BLOCK: al.constexpr = 1024,
+    FROM: al.constexpr = 0,
 ):
     """`level[t] = log(sum(exp(logits[t, :])))`, `loss[t] = level[t] - logits[t, target[t]]`; ROWS rows a block."""
     T, V = logits.shape
-    al.requires(V <= BLOCK)
+    al.requires(FROM <= V <= BLOCK)
     al.spec(
         level,
         lambda t: (
@@ -68,6 +69,14 @@ def cross_entropy_rows(
     al.store(loss[rows], losses, mask=inside)
 
 
+@argus.func
+def with_scores(top, total, scores):
+    """The maximum of what each thread has seen, and the sum relative to that, once it has seen these."""
+    new = al.maximum(top, al.max(al.max(scores, axis=2), axis=0))
+    weights = al.exp2((scores - new[:, None]) * LOG2E)
+    return new, total * al.exp2((top - new) * LOG2E) + al.sum(al.sum(weights, axis=2), axis=0)
+
+
 @argus.kernel
 def cross_entropy_long_rows(
     logits: al.Tensor[DTYPE, "T V"],
@@ -82,7 +91,8 @@ def cross_entropy_long_rows(
 ):
     """The same for rows of any length, EACH vectors of WIDTH elements a thread at a time.
 
-    Every thread keeps the maximum of what it has seen, and the sum relative to that.
+    Every thread keeps the maximum of what it has seen, and the sum relative to that. What is behind the last whole
+    EACH * LANES * WIDTH elements has a loop of its own, of one turn at most: no element of the others is masked.
     """
     T, V = logits.shape
     al.tag(logits, lambda t, v: (t, v))
@@ -91,18 +101,21 @@ def cross_entropy_long_rows(
     place = al.load(target[t])
     LANES = al.num_threads()
     column = ((al.arange(EACH)[:, None] * LANES + al.arange(LANES)) * WIDTH)[:, :, None] + al.arange(WIDTH)
+    CHUNK = EACH * LANES * WIDTH
+    whole = V // CHUNK * CHUNK
     top = al.full((LANES,), LOWEST, al.float32)
     total = al.zeros((LANES,), al.float32)
-    for v0 in range(0, V, EACH * LANES * WIDTH):
+    for v0 in range(0, whole, CHUNK):
+        scores = al.load(logits[t, v0 + column]).to(al.float32)
+        al.assert_tags(lambda e, i, j: scores[e, i, j] == (t, v0 + (e * LANES + i) * WIDTH + j))
+        top, total = with_scores(top, total, scores)
+    for v0 in range(whole, V, CHUNK):
         scores = al.load(logits[t, v0 + column], mask=v0 + column < V, other=-float("inf")).to(al.float32)
         al.assert_tags(
             lambda e, i, j: scores[e, i, j] == (t, v0 + (e * LANES + i) * WIDTH + j),
             where=lambda e, i, j: v0 + (e * LANES + i) * WIDTH + j < V,
         )
-        new = al.maximum(top, al.max(al.max(scores, axis=2), axis=0))
-        weights = al.exp2((scores - new[:, None]) * LOG2E)
-        total = total * al.exp2((top - new) * LOG2E) + al.sum(al.sum(weights, axis=2), axis=0)
-        top = new
+        top, total = with_scores(top, total, scores)
     known = (0 <= place) & (place < V.to(INDEX))
     chosen = al.load(logits[t, place], mask=known).to(al.float32)
     highest = al.max(top)
@@ -145,7 +158,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
         each = (_EACH if width * dtype.bytes == 16 else _EACH // 2) // width
         kernel, shape = cross_entropy_long_rows, {"EACH": each, "WIDTH": width}
     else:
-        kernel, shape = cross_entropy_rows, spread(rows.shape[1], dtype.bytes).constants
+        kernel, shape = cross_entropy_rows, spread(rows.shape[1], dtype.bytes, width=vector(rows)).constants
     constants = {"DTYPE": dtype, "INDEX": index, **shape}
     return Work(kernel, (rows, target.contiguous()), results, results, numbers, constants)
 

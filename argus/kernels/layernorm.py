@@ -19,6 +19,7 @@ from argus.kernels.rows import (
     same_shape,
     shaped,
     spread,
+    vector,
 )
 from argus.runtime.recipe import Function, Work
 
@@ -141,10 +142,11 @@ def layernorm_rows(
     WEIGHT: al.constexpr = al.bfloat16,
     ROWS: al.constexpr = 4,
     BLOCK: al.constexpr = 1024,
+    FROM: al.constexpr = 0,
 ):
     """`out[i, :] = (x[i, :] - mean) / sqrt(variance + eps) * weight + bias`; a block works on ROWS rows."""
     M, N = x.shape
-    al.requires(N <= BLOCK)
+    al.requires(FROM <= N <= BLOCK)
     al.spec(out, lambda i, j: (x[i, j] - mean(x, i)) * al.rsqrt(variance(x, i) + eps) * weight[j] + bias[j])
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
     cols = al.arange(BLOCK)
@@ -230,10 +232,11 @@ def add_layernorm_rows(
     WEIGHT: al.constexpr = al.bfloat16,
     ROWS: al.constexpr = 4,
     BLOCK: al.constexpr = 1024,
+    FROM: al.constexpr = 0,
 ):
     """`total = x + residual`, `out = layernorm(total)`; what is normalised is the sum before it is rounded."""
     M, N = x.shape
-    al.requires(N <= BLOCK)
+    al.requires(FROM <= N <= BLOCK)
     al.spec(total, lambda i, j: x[i, j] + residual[i, j])
     al.spec(
         out,
@@ -337,7 +340,7 @@ def _work_of_sum(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...])
     made = rows.new_empty(rows.shape), rows.new_empty(rows.shape)
     shape: Mapping[str, int | str | None]
     if rows.shape[1] <= _LONGEST_SUM[dtype.bytes]:
-        kernel, shape = add_layernorm_rows, spread(rows.shape[1], dtype.bytes, SMALL, most=16).constants
+        kernel, shape = add_layernorm_rows, spread(rows.shape[1], dtype.bytes, SMALL, 16, vector(rows)).constants
     else:
         kernel, shape = add_layernorm_held_rows, held(*read[:2])
     results = tuple(shaped(t, x) for t in made)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, shaped, spread
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, shaped, spread, vector
 from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
@@ -32,10 +32,11 @@ def quantize_rows(
     DTYPE: al.constexpr = al.bfloat16,
     ROWS: al.constexpr = 4,
     BLOCK: al.constexpr = 1024,
+    FROM: al.constexpr = 0,
 ):
     """`scale[i] = max(abs(x[i, :])) / 448`, `values = x / scale`; a block works on ROWS rows of at most BLOCK."""
     M, N = x.shape
-    al.requires(N <= BLOCK)
+    al.requires(FROM <= N <= BLOCK)
     al.spec(scale, lambda i: magnitude(x, i) * UNIT)
     al.spec(values, lambda i, j: x[i, j] * (LARGEST / magnitude(x, i)))
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
@@ -95,7 +96,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     if rows.shape[1] > LONGEST_ROW:
         kernel, shape = quantize_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
     else:
-        kernel, shape = quantize_rows, spread(rows.shape[1], dtype.bytes).constants
+        kernel, shape = quantize_rows, spread(rows.shape[1], dtype.bytes, width=vector(rows)).constants
     results = shaped(values, x), scale.view(*x.shape[:-1], 1)
     return Work(kernel, (rows,), (values, scale), results, (), {"DTYPE": dtype, **shape})
 

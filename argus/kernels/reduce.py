@@ -239,7 +239,9 @@ def _calls(problem: Problem) -> tuple[Call, ...]:
     x, out, factor, constants = problem.x, problem.out, problem.factor, problem.constants
     rows = x.ndim == 2
     kernel, cut = (
-        (reduce_last, along_rows(*x.shape, vector(x))) if rows else (reduce_inner, across_rows(*x.shape, x.itemsize))
+        (reduce_last, along_rows(*x.shape, vector(x), x.itemsize))
+        if rows
+        else (reduce_inner, across_rows(*x.shape, x.itemsize))
     )
     dtype = DTYPES[str(out.dtype).removeprefix("torch.")]
     of_part = {**constants, **cut.constants, "num_warps": cut.warps}
@@ -252,7 +254,8 @@ def _calls(problem: Problem) -> tuple[Call, ...]:
     if rows:
         parts, rest, out = parts.unsqueeze(2), rest.unsqueeze(2), out.unsqueeze(2)
     block = min(_JOINED, _power(parts.shape[2]))
-    join = {**constants, "OUT": dtype, "ROWS": 1024 // block, "BLOCK": block, "num_warps": 8}
+    each = min(8, _power(-(-cut.parts * block // 1024)))  # one turn, if 8 loads of a thread in flight are enough
+    join = {**constants, "OUT": dtype, "EACH": each, "ROWS": 1024 // block, "BLOCK": block, "num_warps": 8}
     return first, Call(join_parts, (parts, rest, out[:, 0], factor), join)
 
 
@@ -267,12 +270,12 @@ class Cut:
 
 
 @lru_cache(maxsize=4096)
-def along_rows(rows: int, length: int, width: int) -> Cut:
-    """For `rows` rows of `length` elements, which are read by vectors of `width`.
+def along_rows(rows: int, length: int, width: int, itemsize: int) -> Cut:
+    """For `rows` rows of `length` elements of `itemsize` bytes, which are read by vectors of `width`.
 
     Short rows have 8 lanes each: with more of them, one more of which idle, there are more sums between lanes.
     """
-    s = spread(min(length, _LONGEST))  # of a 16-bit type: of others there is more in flight
+    s = spread(min(length, _LONGEST), itemsize)
     block = min(s.block, 8 * width if length <= _SHORT else 256 * max(1, s.warps // s.rows))
     blocks = max(1, -(-rows // s.rows))
     parts = max(1, min(_BLOCKS // blocks, length // _LEAST))

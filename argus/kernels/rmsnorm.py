@@ -33,10 +33,11 @@ def rmsnorm_rows(
     WEIGHT: al.constexpr = al.bfloat16,
     ROWS: al.constexpr = 4,
     BLOCK: al.constexpr = 1024,
+    FROM: al.constexpr = 0,
 ):
     """`out[i, j] = x[i, j] / sqrt(mean(x[i, :] ** 2) + eps) * weight[j]`; a block works on ROWS rows."""
     M, N = x.shape
-    al.requires(N <= BLOCK)
+    al.requires(FROM <= N <= BLOCK)
     al.spec(out, lambda i, j: x[i, j] * al.rsqrt(mean_square(x, i) + eps) * weight[j])
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
     cols = al.arange(BLOCK)

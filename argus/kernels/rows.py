@@ -43,25 +43,30 @@ _VECTOR = 8  # elements: 16 bytes of a 16-bit type
 
 @dataclass(frozen=True)
 class Spread:
-    """A block of `warps` warps works on `rows` rows of at most `block` elements."""
+    """A block of `warps` warps works on `rows` rows of at least `least` and at most `block` elements."""
 
     rows: int
     block: int
     warps: int
+    least: int = 0
 
     @property
     def constants(self) -> dict[str, int]:
         """Those of a kernel's launch."""
-        return {"ROWS": self.rows, "BLOCK": self.block, "num_warps": self.warps}
+        least = {"FROM": self.least} if self.least else {}
+        return {"ROWS": self.rows, "BLOCK": self.block, **least, "num_warps": self.warps}
 
 
 @lru_cache(maxsize=4096)
-def spread(columns: int, itemsize: int = 2, held: int = BYTES, most: int = _MOST_WARPS) -> Spread:
+def spread(
+    columns: int, itemsize: int = 2, held: int = BYTES, most: int = _MOST_WARPS, width: int | None = None
+) -> Spread:
     """How rows of `columns` elements of `itemsize` bytes are spread over threads: about `held` bytes a thread.
 
     A block has 4 warps, and as many rows as these hold; a row that is longer than they hold gets more warps, by powers
     of two up to `most`, once the excess is more than a half. `block` is `columns` rounded up so that the threads of a
-    row share it evenly: rows of similar lengths share a kernel.
+    row share it evenly, in vectors of `width` elements (16 bytes): rows of similar lengths share a kernel, which asks
+    of a thread's last vector alone whether the row has it.
     """
     each, warps = held // itemsize, _WARPS
     while warps < most and columns * 2 > 3 * each * _LANES * warps:
@@ -70,18 +75,25 @@ def spread(columns: int, itemsize: int = 2, held: int = BYTES, most: int = _MOST
         block = 2
         while block < columns:
             block *= 2
+        least = block // 2 + 1 if block > 2 else 0
     else:
-        unit = _LANES * (16 // itemsize) * (1 if columns <= each * _LANES else warps)
+        unit = _LANES * (width or 16 // itemsize) * (1 if columns <= each * _LANES else warps)
         block = -(-columns // unit) * unit
+        least = block - unit + 1
     rows = 1
     while 2 * rows * block <= each * _LANES * _WARPS:
         rows *= 2
-    return Spread(rows, block, warps)
+    return Spread(rows, block, warps, least)
 
 
-def balanced(columns: int, itemsize: int) -> Spread:
-    """`spread` for a kernel that writes as much as it reads: SMALL for short rows, if that leaves no more idle."""
-    usual, small = spread(columns, itemsize), spread(columns, itemsize, SMALL)
+def balanced(columns: int, itemsize: int, width: int | None = None) -> Spread:
+    """`spread` for a kernel that writes as much as it reads: SMALL for short rows, if that leaves no more idle.
+
+    SMALL as well for rows of narrower vectors, each of which takes as many registers and instructions as a whole one.
+    """
+    usual, small = (spread(columns, itemsize, bytes, width=width) for bytes in (BYTES, SMALL))
+    if width is not None and width * itemsize < 16:
+        return small
     return small if small.warps == _WARPS and small.block <= usual.block else usual
 
 
@@ -105,7 +117,7 @@ def fitting(
     up to `longest_held` they wait in shared memory, and longer ones are read again piece by piece."""
     columns = rows.shape[1]
     if columns <= longest:
-        return registers, balanced(columns, rows.element_size()).constants
+        return registers, balanced(columns, rows.element_size(), vector(rows)).constants
     if columns <= longest_held(rows):
         return shared, held(rows)
     return pieces, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}

@@ -24,10 +24,11 @@ def softmax_rows(
     DTYPE: al.constexpr = al.bfloat16,
     ROWS: al.constexpr = 4,
     BLOCK: al.constexpr = 1024,
+    FROM: al.constexpr = 0,
 ):
     """`out[i, :] = softmax(x[i, :])`; a block works on ROWS rows of at most BLOCK elements."""
     M, N = x.shape
-    al.requires(N <= BLOCK)
+    al.requires(FROM <= N <= BLOCK)
     al.spec(out, lambda i, j: al.softmax(lambda k: x[i, k])[j])
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
     cols = al.arange(BLOCK)

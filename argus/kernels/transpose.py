@@ -73,5 +73,5 @@ def _tile(itemsize: int, reads: bool, writes: bool) -> dict[str, int]:
     """
     wide = {"VECTOR": 3, "WIDTH": 4} if itemsize == 2 else {"VECTOR": 2, "WIDTH": 3}
     if not writes:
-        return {**wide, "PAD": 4 // itemsize, "num_warps": 8}
+        return {**wide, "PAD": 4 // itemsize, "num_warps": 32 if reads else 8}
     return {**wide, "num_warps": 16} if reads else {**wide, "WIDTH": 3, "num_warps": 8}
