@@ -254,8 +254,7 @@ def _calls(problem: Problem) -> tuple[Call, ...]:
     if rows:
         parts, rest, out = parts.unsqueeze(2), rest.unsqueeze(2), out.unsqueeze(2)
     block = min(_JOINED, _power(parts.shape[2]))
-    each = min(8, _power(-(-cut.parts * block // 1024)))  # one turn, if 8 loads of a thread in flight are enough
-    join = {**constants, "OUT": dtype, "EACH": each, "ROWS": 1024 // block, "BLOCK": block, "num_warps": 8}
+    join = {**constants, "OUT": dtype, "ROWS": 1024 // block, "BLOCK": block, "num_warps": 8}
     return first, Call(join_parts, (parts, rest, out[:, 0], factor), join)
 
 
