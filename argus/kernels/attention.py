@@ -29,10 +29,11 @@ _HALF: Tiles = {"BLOCK_M": 64, "BLOCK_N": 128, "STAGES": 2, "num_warps": 4}
 _MULTIPROCESSORS = 132
 _LEAST_BLOCKS = 8
 """Blocks of keys that a part has at least: a second kernel takes as long as ten."""
-_LONG = 2048
-"""Rows of queries and keys above which heads of 64 get three warpgroups: their softmax hides more of the products, but
-with few blocks of keys the first products and the last ones weigh more, and so do rows that fill no tile."""
-_BESIDE = 2048
+_LONG = {False: 1536, True: 6144}
+"""Queries and keys, without a mask and with it, above which heads of 64 get three warpgroups: their softmax hides more
+of the products, but with few blocks of keys the first products and the last ones weigh more, and so do rows that fill
+no tile, and blocks that are masked for some of their rows."""
+_IN_STEP = 4096
 """Keys that a row sees, on average, up to which warpgroups take turns: they begin a program in step, and come apart by
 themselves in longer ones."""
 
@@ -276,10 +277,10 @@ def hopper_tiles(size: int, rows: int, keys: int, heads: int, causal: bool) -> T
     blocks = -(-keys // 128)
     wide: Tiles = {"BLOCK_N": 16 * -(-keys // (16 * blocks))}
     if 2 * -(-rows // 128) * heads > _MULTIPROCESSORS:
-        if size == 64 and min(rows, keys) > _LONG:
+        if size == 64 and min(rows, keys) > _LONG[causal]:
             return _TALL
         seen = keys - min(rows, keys) // 2 if causal else keys
-        return {**_SQUARE, **wide, "SCHEDULE": "turns" if seen <= _BESIDE else "rows"}
+        return {**_SQUARE, **wide, "SCHEDULE": "turns" if seen <= _IN_STEP else "rows"}
     programs = -(-rows // 64) * heads
     wanted = min(_MULTIPROCESSORS // programs, blocks // _LEAST_BLOCKS)
     if wanted < 2:

@@ -162,8 +162,10 @@ class _Walk:
         that stand there, in step, iteration by iteration, those that others wait for first. Where several roles wait
         for each other at a named barrier, they do so at one time. `bodies` are those of all roles at this place.
 
-        It is one possible order of events. What is proved on it holds in every other, because all conflicting accesses
-        are shown to be ordered as in it (`races`), and every wait to be satisfied in it (`protocol`).
+        An iteration of a loop without loops and meetings is one piece, if all that runs in step with it is the same
+        (`turns` rests on that). It is one possible order of events. What is proved on it holds in every other, because
+        all conflicting accesses are shown to be ordered as in it (`races`), and every wait to be satisfied in it
+        (`protocol`).
         """
         part, levels = 0, _levels(bodies)
         steps = {number: step for number, step in _steps(body, _met(bodies)) if step in levels}

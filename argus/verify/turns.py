@@ -6,17 +6,18 @@
       ->   for k { wait full[i]; mma ..; .. }        in both
 
 A role waits at a named barrier of its own and arrives at that of the next role, the last one at the first's, where it
-has arrived once at its beginning. Both stand in one loop, at the same place in each role; what stands between them, a
-role's *turn*, waits for nobody; and no other role comes to these barriers.
+has arrived once at its beginning. Both stand in one loop, at the same place in each role; what stands between them is a
+role's *turn*, of whose statements only waits at mbarriers wait for anybody. There are no other named barriers, and no
+role has loops in loops of that depth.
 
 Let K be the kernel with these barriers and L the one without, and let L be proved. Then K is:
 
 - Each execution of K is one of L that waits more, so what is ordered in L is ordered in K.
-- Progress: take a schedule of L with all events of a role's turn at the time of its first one. They wait for nobody,
-  and arrivals that come earlier let waits return earlier. Alike roles have their turns side by side in it, trip for
-  trip (`alike`), in any order: so in that of the ring. Then each role's turn begins when the one before it has ended,
-  and the first role's when the last one's of the trip before has, or with the arrival at the beginning. So no wait at a
-  named barrier is for ever.
+- Progress: in the schedule of `program` on which it is proved for L, an iteration of an innermost loop of a role stands
+  as one piece, with nothing of other roles in it. So what its waits need has come before the iteration. Alike roles
+  have their iterations side by side in it, trip for trip (`alike`), in any order: so in that of the ring. Then each
+  role's turn begins when the one before it has ended, and the first role's when the last one's of the trip before has,
+  or with the arrival at the beginning; and in its turn a role waits for nothing. So no wait is for ever in K.
 - Each phase of a named barrier is two roles', one of which waits there. The other arrives for the next phase after its
   own next turn, which comes after that of the first: no phase gets ahead.
 """
@@ -37,6 +38,7 @@ from argus.ir.nodes import (
     Kernel,
     Map,
     MbarrierArrive,
+    MbarrierWait,
     Mma,
     MmaCommit,
     MmaFence,
@@ -48,17 +50,18 @@ from argus.ir.nodes import (
 )
 from argus.ir.visit import rewrite_body, walk
 
-_FREE = (Copy, Map, Accumulate, Mma, MmaFence, MmaCommit, MmaWait, MbarrierArrive, If, Tag, AssertTags)
-"""What waits for no other role: products that a wait waits for are the role's own."""
+_FREE = (Copy, Map, Accumulate, Mma, MmaFence, MmaCommit, MmaWait, MbarrierArrive, MbarrierWait, If, Tag, AssertTags)
+"""What waits for no other role, or at an mbarrier: products that a wait waits for are the role's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """`own` and `following` are numbers of named barriers; `place` is the turn's: a loop, and two places in that."""
+    """`own` and `following` are numbers of named barriers; `place` is that of the turn: a loop, its depth, and where in
+    it the turn begins and ends."""
 
     own: int
     following: int
-    place: tuple[int, int, int]
+    place: tuple[int, int, int, int]
 
 
 def without_turns(kernel: Kernel, names: Sequence[str]) -> Kernel:
@@ -71,8 +74,9 @@ def without_turns(kernel: Kernel, names: Sequence[str]) -> Kernel:
         return kernel
     own = [turn.own for turn in turns]
     ring = [turn.following for turn in turns] == [*own[1:], own[0]] and len(set(own)) == len(own)
-    come = [s.number for s in walk(kernel.body) if isinstance(s, BarrierSync | BarrierArrive) and s.number in own]
-    if not ring or len({turn.place for turn in turns}) > 1 or len(come) != 2 * len(own) + 1:
+    others = sum(isinstance(s, BarrierSync | BarrierArrive) for s in walk(kernel.body)) != 2 * len(own) + 1
+    innermost = max(_depth(s, role) for role in found for s in walk(role.body) if isinstance(s, For))
+    if not ring or others or len({turn.place for turn in turns}) > 1 or turns[0].place[1] != innermost:
         return kernel
     left = {role.name: replace(role, body=rewrite_body(role.body, _dropped)) for role in taking}
     body = (
@@ -97,8 +101,14 @@ def _turn(role: Role, last: bool, warp_size: int) -> _Turn | None:
     for number, loop in enumerate(s for s in walk(role.body) if isinstance(s, For)):
         at = [place for place, s in enumerate(loop.body) if s is sync or s is arrive]
         if len(at) == 2 and all(isinstance(s, _FREE) for s in walk(loop.body[at[0] + 1 : at[1]])):
-            return _Turn(sync.number, arrive.number, (number, at[0], at[1]))
+            return _Turn(sync.number, arrive.number, (number, _depth(loop, role), at[0], at[1]))
     return None
+
+
+def _depth(loop: For, role: Role) -> int:
+    """How many loops of the role it stands in, itself among them."""
+    around = (s for s in walk(role.body) if isinstance(s, For))
+    return sum(any(inner is loop for inner in walk((s,))) for s in around)
 
 
 def _dropped(stmt: Stmt) -> tuple[Stmt, ...] | None:

@@ -175,9 +175,11 @@ def test_wrong_arguments_are_refused(change: dict[str, Any], message: str) -> No
 
 def test_tiles_of_short_and_long_sequences() -> None:
     turns, rows = SQUARE | {"STAGES": 2, "SCHEDULE": "turns"}, SQUARE | {"STAGES": 2, "SCHEDULE": "rows"}
-    assert hopper_tiles(64, 1024, 1024, 64, False) == hopper_tiles(128, 4096, 4096, 64, True) == turns
+    for size, length, causal in ((64, 1024, False), (64, 4096, True), (128, 4096, False), (128, 8192, True)):
+        assert hopper_tiles(size, length, length, 64, causal) == turns
     assert hopper_tiles(128, 16384, 16384, 1, False) == hopper_tiles(128, 16384, 16384, 1, True) == rows
-    assert hopper_tiles(64, 4096, 4096, 64, False) == TALL | {"STAGES": 2}
+    for length, causal in ((2048, False), (16384, True)):
+        assert hopper_tiles(64, length, length, 64, causal) == TALL | {"STAGES": 2}
 
 
 def test_blocks_of_few_keys_are_as_wide_as_these() -> None:

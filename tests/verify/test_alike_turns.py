@@ -82,10 +82,37 @@ def test_rejected(name: str) -> None:
     assert all(d.witness is not None and d.witness.replayed for d in found), found
 
 
+def test_a_turn_may_wait_for_a_tile() -> None:
+    kernel = parse_kernel(re.sub(r"( +mbarrier_wait full.*\n.*\n)( +barrier_sync .*\n)", r"\2\1", product()))
+    assert kernel != parse_kernel(product()) and not comes(alone(kernel))
+    assert verify(kernel, 120.0).verdict is Verdict.PROVED
+
+
+def test_a_turn_that_waits_for_the_next_one_is_refused() -> None:
+    """In its turn each role asks the producer for leave, which gives it when both have asked."""
+    turn = (
+        r"\1          mbarrier_arrive asked[turn % 1]\n          mbarrier_wait leave[turn % 1] parity turn // 1 % 2\n"
+    )
+    text = re.sub(r"( +barrier_sync . count 256\n)", turn, product())
+    given = (
+        r"\1          mbarrier_wait asked[turn % 1] parity turn // 1 % 2\n          mbarrier_arrive leave[turn % 1]\n"
+    )
+    text = re.sub(r"(.*bt\[turn.*<- b.*\n)", given, text)
+    declared = "mbarrier asked count 1 arrivals 8 at 98304\nmbarrier leave count 1 arrivals 1 at 98312\n"
+    text = re.sub(r"(mbarrier empty .*\n)", rf"\1{declared}", text)
+    text = text.replace("mbarrier_init empty\n", "mbarrier_init empty\n  mbarrier_init asked\n  mbarrier_init leave\n")
+    kernel = parse_kernel(text)
+    assert not comes(alone(kernel))
+    report = verify(kernel, 120.0)
+    found = [d for d in report.diagnostics if d.verdict is Verdict.REFUTED and d.severity is Severity.ERROR]
+    assert "deadlock" in {d.code for d in found}, report.diagnostics
+    assert all(d.witness is not None and d.witness.replayed for d in found), found
+
+
 UNLIKE = {
-    "a turn waits for a tile": re.sub(r"( +mbarrier_wait full.*\n.*\n)( +barrier_sync .*\n)", r"\2\1", product()),
     "turns are at other places": edited((GIVEN + DONE, DONE + GIVEN)),
     "each waits for its next turn": edited((OWN, ""), (OTHER, ""), (GIVEN, GIVEN + OWN), (BACK, BACK + OTHER)),
+    "another barrier is used": product().replace(FIRST, "      barrier_arrive 6 count 256\n" + FIRST),
     "other threads are counted": product().replace("count 256", "count 288"),
 }
 

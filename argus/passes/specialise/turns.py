@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from argus.ir.nodes import BarrierArrive, BarrierSync, For, Kernel, MbarrierWait, MmaFence, MmaWait, Roles, Stmt
+from argus.ir.nodes import BarrierArrive, BarrierSync, For, Kernel, MmaFence, MmaWait, Roles, Stmt
 from argus.ir.visit import rewrite_body
 from argus.passes.report import Unfit
 from argus.passes.specialise.plan import Plan
@@ -43,18 +43,11 @@ def in_turns(kernel: Kernel, plan: Plan) -> Kernel:
 
 
 def _turn(var: str, own: int, following: int, count: int, loop: Stmt) -> tuple[Stmt, ...] | None:
-    """One iteration. What it waits for comes before its turn, so that nobody waits for a turn in which nothing is done.
-
-    That is also what makes turns simple to prove (argus/verify/turns.py).
-    """
     if not isinstance(loop, For) or loop.var != var:
         return None
     begins = next((i for i, s in enumerate(loop.body) if isinstance(s, MmaFence)), None)
     if begins is None:
         raise Unfit("no product is one of every iteration", loop.span, "multiply outside of branches")
     ends = max((i for i, s in enumerate(loop.body) if isinstance(s, MmaWait) and i > begins), default=len(loop.body))
-    within = loop.body[begins:ends]
-    waits = tuple(s for s in within if isinstance(s, MbarrierWait))
-    work = tuple(s for s in within if not isinstance(s, MbarrierWait))
     sync, arrive = BarrierSync(own, count, loop.span), BarrierArrive(following, count, loop.span)
-    return (replace(loop, body=(*loop.body[:begins], *waits, sync, *work, arrive, *loop.body[ends:])),)
+    return (replace(loop, body=(*loop.body[:begins], sync, *loop.body[begins:ends], arrive, *loop.body[ends:])),)
