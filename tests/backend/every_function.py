@@ -21,8 +21,8 @@ UPDATES = {
 WIDTHS = (1, 2, 4, 8, 16)
 """Bytes that one access moves."""
 
-CORNERS = ("t", "t, 1", "t, 1, 2", "t, 1, 2, 3", "t, 1, 2, 3, 4")
-"""Coordinates of boxes of 1 to 5 dimensions."""
+CORNERS = ("t, 1", "t, 1, 2", "t, 1, 2, 3", "t, 1, 2, 3, 4")
+"""Coordinates of boxes of 2 to 5 dimensions."""
 
 
 def kernel(name: str, parameters: str, body: list[str], shared: int = 0) -> str:

@@ -325,27 +325,54 @@ template <int N, class T> ARGUS_FN void store_global(T* base, i64 offset, const 
 
 // ---- shared memory
 
-template <int N, class T> ARGUS_FN void load_shared(shared_t smem, int offset, T* dst) {
-    constexpr int bytes = N * static_cast<int>(sizeof(T));
-    const unsigned address = smem + offset;
-    if constexpr (bytes == 16) {
-        uint4 to;
-        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w) : "r"(address));
-        target::at<N>(dst) = to;
-    } else if constexpr (bytes == 8) {
-        uint2 to;
-        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(to.x), "=r"(to.y) : "r"(address));
-        target::at<N>(dst) = to;
-    } else if constexpr (bytes == 4) {
-        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(target::at<N>(dst)) : "r"(address));
-    } else if constexpr (bytes == 2) {
-        asm volatile("ld.shared.u16 %0, [%1];" : "=h"(target::at<N>(dst)) : "r"(address));
-    } else {
-        unsigned to;
-        asm volatile("ld.shared.u8 %0, [%1];" : "=r"(to) : "r"(address));
-        target::at<N>(dst) = static_cast<unsigned char>(to);
+namespace target {
+// The block's own, or that of its cluster: N elements at `address`, by the instructions of SPACE.
+#define ARGUS_SHARED_SPACE(NAME, SPACE)                                                                              \
+    template <int N, class T> ARGUS_FN void load_##NAME(unsigned address, T* dst) {                                  \
+        constexpr int bytes = N * static_cast<int>(sizeof(T));                                                       \
+        if constexpr (bytes == 16) {                                                                                 \
+            uint4 to;                                                                                                \
+            asm volatile("ld." SPACE ".v4.u32 {%0, %1, %2, %3}, [%4];"                                               \
+                         : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w) : "r"(address));                           \
+            at<N>(dst) = to;                                                                                         \
+        } else if constexpr (bytes == 8) {                                                                           \
+            uint2 to;                                                                                                \
+            asm volatile("ld." SPACE ".v2.u32 {%0, %1}, [%2];" : "=r"(to.x), "=r"(to.y) : "r"(address));             \
+            at<N>(dst) = to;                                                                                         \
+        } else if constexpr (bytes == 4) {                                                                           \
+            asm volatile("ld." SPACE ".u32 %0, [%1];" : "=r"(at<N>(dst)) : "r"(address));                            \
+        } else if constexpr (bytes == 2) {                                                                           \
+            asm volatile("ld." SPACE ".u16 %0, [%1];" : "=h"(at<N>(dst)) : "r"(address));                            \
+        } else {                                                                                                     \
+            unsigned to;                                                                                             \
+            asm volatile("ld." SPACE ".u8 %0, [%1];" : "=r"(to) : "r"(address));                                     \
+            at<N>(dst) = static_cast<unsigned char>(to);                                                             \
+        }                                                                                                            \
+    }                                                                                                                \
+    template <int N, class T> ARGUS_FN void store_##NAME(unsigned address, const T* src) {                           \
+        constexpr int bytes = N * static_cast<int>(sizeof(T));                                                       \
+        const auto from = at<N>(src);                                                                                \
+        if constexpr (bytes == 16)                                                                                   \
+            asm volatile("st." SPACE ".v4.u32 [%0], {%1, %2, %3, %4};"                                               \
+                         :: "r"(address), "r"(from.x), "r"(from.y), "r"(from.z), "r"(from.w));                       \
+        else if constexpr (bytes == 8)                                                                               \
+            asm volatile("st." SPACE ".v2.u32 [%0], {%1, %2};" :: "r"(address), "r"(from.x), "r"(from.y));           \
+        else if constexpr (bytes == 4)                                                                               \
+            asm volatile("st." SPACE ".u32 [%0], %1;" :: "r"(address), "r"(from));                                   \
+        else if constexpr (bytes == 2)                                                                               \
+            asm volatile("st." SPACE ".u16 [%0], %1;" :: "r"(address), "h"(from));                                   \
+        else                                                                                                         \
+            asm volatile("st." SPACE ".u8 [%0], %1;" :: "r"(address), "r"(static_cast<unsigned>(from)));             \
     }
+ARGUS_SHARED_SPACE(own, "shared")
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+ARGUS_SHARED_SPACE(peer, "shared::cluster")
+#endif
+#undef ARGUS_SHARED_SPACE
+}  // namespace target
+
+template <int N, class T> ARGUS_FN void load_shared(shared_t smem, int offset, T* dst) {
+    target::load_own<N>(smem + offset, dst);
 }
 
 template <int N, class T> ARGUS_FN void store_shared(shared_t smem, int offset, const T* src) {
@@ -353,22 +380,9 @@ template <int N, class T> ARGUS_FN void store_shared(shared_t smem, int offset, 
         alignas(16) unsigned rounded[N];
 #pragma unroll
         for (int i = 0; i < N; ++i) rounded[i] = target::nearest_tf32(src[i].bits);
-        return store_shared<N>(smem, offset, rounded);
-    }
-    constexpr int bytes = N * static_cast<int>(sizeof(T));
-    const unsigned address = smem + offset;
-    const auto from = target::at<N>(src);
-    if constexpr (bytes == 16) {
-        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-                     :: "r"(address), "r"(from.x), "r"(from.y), "r"(from.z), "r"(from.w));
-    } else if constexpr (bytes == 8) {
-        asm volatile("st.shared.v2.u32 [%0], {%1, %2};" :: "r"(address), "r"(from.x), "r"(from.y));
-    } else if constexpr (bytes == 4) {
-        asm volatile("st.shared.u32 [%0], %1;" :: "r"(address), "r"(from));
-    } else if constexpr (bytes == 2) {
-        asm volatile("st.shared.u16 [%0], %1;" :: "r"(address), "h"(from));
+        target::store_own<N>(smem + offset, rounded);
     } else {
-        asm volatile("st.shared.u8 [%0], %1;" :: "r"(address), "r"(static_cast<unsigned>(from)));
+        target::store_own<N>(smem + offset, src);
     }
 }
 

@@ -70,51 +70,20 @@ ARGUS_FN void cluster_barrier() {
 
 // ---- shared memory of another block of the cluster
 
+namespace target {
 ARGUS_FN unsigned peer_address(shared_t smem, int offset, int block) {
     unsigned remote;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(smem + offset), "r"(block));
     return remote;
 }
+}  // namespace target
 
 template <int N, class T> ARGUS_FN void load_peer(shared_t smem, int offset, int block, T* dst) {
-    constexpr int bytes = N * static_cast<int>(sizeof(T));
-    const unsigned address = peer_address(smem, offset, block);
-    if constexpr (bytes == 16) {
-        uint4 to;
-        asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w) : "r"(address));
-        target::at<N>(dst) = to;
-    } else if constexpr (bytes == 8) {
-        uint2 to;
-        asm volatile("ld.shared::cluster.v2.u32 {%0, %1}, [%2];" : "=r"(to.x), "=r"(to.y) : "r"(address));
-        target::at<N>(dst) = to;
-    } else if constexpr (bytes == 4) {
-        asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(target::at<N>(dst)) : "r"(address));
-    } else if constexpr (bytes == 2) {
-        asm volatile("ld.shared::cluster.u16 %0, [%1];" : "=h"(target::at<N>(dst)) : "r"(address));
-    } else {
-        unsigned to;
-        asm volatile("ld.shared::cluster.u8 %0, [%1];" : "=r"(to) : "r"(address));
-        target::at<N>(dst) = static_cast<unsigned char>(to);
-    }
+    target::load_peer<N>(target::peer_address(smem, offset, block), dst);
 }
 
 template <int N, class T> ARGUS_FN void store_peer(shared_t smem, int offset, int block, const T* src) {
-    constexpr int bytes = N * static_cast<int>(sizeof(T));
-    const unsigned address = peer_address(smem, offset, block);
-    const auto from = target::at<N>(src);
-    if constexpr (bytes == 16) {
-        asm volatile("st.shared::cluster.v4.u32 [%0], {%1, %2, %3, %4};"
-                     :: "r"(address), "r"(from.x), "r"(from.y), "r"(from.z), "r"(from.w));
-    } else if constexpr (bytes == 8) {
-        asm volatile("st.shared::cluster.v2.u32 [%0], {%1, %2};" :: "r"(address), "r"(from.x), "r"(from.y));
-    } else if constexpr (bytes == 4) {
-        asm volatile("st.shared::cluster.u32 [%0], %1;" :: "r"(address), "r"(from));
-    } else if constexpr (bytes == 2) {
-        asm volatile("st.shared::cluster.u16 [%0], %1;" :: "r"(address), "h"(from));
-    } else {
-        asm volatile("st.shared::cluster.u8 [%0], %1;" :: "r"(address), "r"(static_cast<unsigned>(from)));
-    }
+    target::store_peer<N>(target::peer_address(smem, offset, block), src);
 }
 
 ARGUS_FN void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -125,12 +94,14 @@ ARGUS_FN void tma_prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
 }
 
+namespace target {
 // For what is read once: the first that the L2 cache gives up.
 ARGUS_FN u64 evict_first() {
     u64 policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
     return policy;
 }
+}  // namespace target
 
 // LOAD and STORE number the coordinates among the operands of the two; NEXT and AFTER are what follows those of loads.
 #define ARGUS_TMA(RANK, PARAMETERS, LOAD, STORE, NEXT, AFTER, ...)                                                   \
@@ -152,7 +123,7 @@ ARGUS_FN u64 evict_first() {
         if (thread_id() % 32 == 0)                                                                                   \
             asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"    \
                          ".L2::cache_hint [%0], [%1, {" LOAD "}], [%2], " NEXT ";"                                   \
-                         :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__, "l"(evict_first())      \
+                         :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__, "l"(target::evict_first()) \
                          : "memory");                                                                                \
     }                                                                                                                \
     template <int COUNT, int STRIDE = 0>                                                                             \
@@ -162,7 +133,7 @@ ARGUS_FN u64 evict_first() {
             asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"    \
                          ".multicast::cluster.L2::cache_hint [%0], [%1, {" LOAD "}], [%2], " NEXT ", " AFTER ";"     \
                          :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__, "h"(to),                \
-                            "l"(evict_first()) : "memory");                                                          \
+                            "l"(target::evict_first()) : "memory");                                                          \
     }                                                                                                                \
     ARGUS_FN void tma_store(shared_t smem, int offset, const TensorMap& map, PARAMETERS) {                           \
         asm volatile("cp.async.bulk.tensor." RANK ".global.shared::cta.tile.bulk_group [%1, {" STORE "}], [%0];"     \
@@ -185,7 +156,6 @@ ARGUS_FN u64 evict_first() {
     asm volatile("cp.reduce.async.bulk.tensor." RANK ".global.shared::cta." OP ".tile.bulk_group "                   \
                  "[%1, {" STORE "}], [%0];" :: "r"(smem + offset), "l"(&map), __VA_ARGS__ : "memory")
 #define ARGUS_COMMA ,
-ARGUS_TMA("1d", int c0, "%3", "%2", "%4", "%5", "r"(c0))
 ARGUS_TMA("2d", int c0 ARGUS_COMMA int c1, "%3, %4", "%2, %3", "%5", "%6", "r"(c0), "r"(c1))
 ARGUS_TMA("3d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2, "%3, %4, %5", "%2, %3, %4", "%6", "%7",
           "r"(c0), "r"(c1), "r"(c2))

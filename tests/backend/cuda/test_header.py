@@ -72,7 +72,7 @@ def test_machine_code(compiled: tuple[str, bytes]) -> None:
     }
     if arch == "sm_90a":
         expected |= {"STSM.16.M88": 1, "STSM.16.M88.2": 1, "STSM.16.M88.4": 1}
-        expected |= {f"{name}.{rank}D": n for rank in range(1, 6) for name, n in (("UTMALDG", 2), ("UTMASTG", 1))}
+        expected |= {f"{name}.{rank}D": n for rank in range(2, 6) for name, n in (("UTMALDG", 2), ("UTMASTG", 1))}
         # HGMMA of 16-bit floats is named after the accumulator alone when that type is float16.
         expected |= {f"HGMMA.64x{n}x16.F32{t}": 1 for n in range(8, 257, 8) for t in ("", ".BF16")}
     assert {name: found[name] for name in expected} == expected
