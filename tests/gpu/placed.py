@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
 from random import Random
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +46,15 @@ class Draw:
     """Draws what kernels are made of."""
 
     random: Random
+    turn: int = 0
 
-    def of(self, *choices: str | int) -> str | int:
-        return self.random.choice(choices)
+    def in_turn(self, *lists: tuple[str, ...] | tuple[int, ...]) -> tuple[Any, ...]:
+        """One of each list, such that as many turns as there are combinations have all of them."""
+        result, left = [], self.turn
+        for choices in lists:
+            result.append(choices[left % len(choices)])
+            left //= len(choices)
+        return tuple(result)
 
     def number(self, *choices: int) -> int:
         return self.random.choice(choices)
@@ -70,7 +77,7 @@ class Draw:
 def placed(family: str, seed: int, count: int) -> Iterator[Placed]:
     """The first `count` kernels of a family, named after it and their number."""
     for number in range(count):
-        one = FAMILIES[family](Draw(Random(f"{seed}.{family}.{number}")))
+        one = FAMILIES[family](Draw(Random(f"{seed}.{family}.{number}"), number))
         yield replace(one, kernel=replace(one.kernel, name=f"{family}{number}"))
 
 
@@ -121,7 +128,7 @@ def groups(cluster: int) -> list[tuple[int, int]]:
 def boxes(draw: Draw) -> Placed:
     """Boxes of 2 to 5 dimensions come by the copy engine, to one block or to several, beginning before the tensor or
     ending behind it; leave their tile through registers; and go to another tensor by the copy engine."""
-    cluster, how = draw.number(*CLUSTERS), str(draw.of("store", "store", *UPDATES))
+    how, cluster = draw.in_turn(("store", *UPDATES), CLUSTERS)
     names = UPDATES.get(how, ("uint8", "float8_e4m3fn", "bfloat16", "float16", "float32", "int32", "int64"))
     among = draw.random.choice([None, *groups(cluster), *groups(cluster)])
     count, by = (1, 1) if among is None else among
@@ -238,7 +245,7 @@ def grid(blocks: int, cluster: int) -> str:
 
 def peers(draw: Draw) -> Placed:
     """Each block stores to the tile of one block of its cluster, and loads from that of another one."""
-    cluster, dtype = draw.number(2, 4, 8), draw.dtype(*(n for n in DTYPES if n not in ("bool", "tfloat32")))
+    (cluster,), dtype = draw.in_turn(CLUSTERS[1:]), draw.dtype(*(n for n in DTYPES if n not in ("bool", "tfloat32")))
     warps, vector = draw.number(1, 2, 4), draw.number(1, 2, 4, 8, 16) // dtype.bytes or 1
     size = 32 * warps * vector * draw.number(1, 2, 3)
     base = draw.base(size * dtype.bytes)
@@ -276,7 +283,7 @@ def peers(draw: Draw) -> Placed:
 def arrivals(draw: Draw) -> Placed:
     """The blocks of a cluster go through phases together: each arrives in turn at the mbarriers of all of them, or of
     those that one or two groups reach, and waits for its own. Told of what each phase stored, they count."""
-    cluster = draw.number(2, 4, 8)
+    (cluster,) = draw.in_turn(CLUSTERS[1:])
     some = draw.random.sample(groups(cluster), min(draw.number(0, 1, 2), len(groups(cluster))))
     reached = {0} if some else set(range(cluster))
     for count, by in some:
@@ -309,8 +316,9 @@ def arrivals(draw: Draw) -> Placed:
 def moves(draw: Draw) -> Placed:
     """A tile goes to registers, to shared memory, back to other registers, and out: vectors of every width, aligned or
     not, and matrices of 8 rows, as they are and turned; or to shared memory directly."""
-    cluster, fill = draw.number(*CLUSTERS), str(draw.of("st.shared", "stmatrix", "cp.async"))
-    read = str(draw.of("ld.shared", "ldmatrix", "ldmatrix.trans"))
+    fills, reads = ("st.shared", "stmatrix", "cp.async"), ("ld.shared", "ldmatrix", "ldmatrix.trans")
+    fill, read, count = draw.in_turn(fills, reads, (1, 2, 4))
+    cluster = draw.number(*CLUSTERS)
     names = ["bfloat16", "float16"]
     if read != "ldmatrix.trans":
         names += ["int8", "uint8", "float8_e4m3fn", "float8_e5m2", "float32", "int32"]
@@ -329,11 +337,10 @@ def moves(draw: Draw) -> Placed:
     shift, limit = draw.random.randrange(9) if unaligned else 0, draw.random.randint(columns // 2, columns)
     if unaligned:
         first = plain(shape, warps, 16, dtype)
-    counts = draw.number(1, 2, 4), draw.number(1, 2, 4)
     if fill == "stmatrix":
-        first = matrices(shape, warps, counts[0], False, dtype)
+        first = matrices(shape, warps, count, False, dtype)
     if read != "ld.shared":
-        second = matrices(shape, warps, counts[1], read.endswith("trans"), dtype)
+        second = matrices(shape, warps, count, read.endswith("trans"), dtype)
     extent = shift + columns if not unaligned else shift + limit
     x_shape = (blocks * rows, extent if unaligned else columns)
     source = f"x[program_id(0) * {rows} + c0, c1{f' + {shift}' if shift else ''}]"
@@ -349,12 +356,12 @@ def moves(draw: Draw) -> Placed:
     else:
         load = "ld.global.unaligned" if unaligned else "ld.global"
         run = 16 // dtype.bytes if unaligned else width_of(first, 1, dtype)
-        to = 4 // dtype.bytes * counts[0] if fill == "stmatrix" else run
+        to = 4 // dtype.bytes * count if fill == "stmatrix" else run
         filled = [
             f"copy a[c0, c1] <- {source} shape {shape_text(shape)}{masked} layout {first} via {load} vector {run}",
             f"copy s[c0, c1] <- a[c0, c1] shape {shape_text(shape)} layout {first} via {fill} vector {to}",
         ]
-    back = width_of(second, 1, dtype) if read == "ld.shared" else 4 // dtype.bytes * counts[1]
+    back = width_of(second, 1, dtype) if read == "ld.shared" else 4 // dtype.bytes * count
     out = "program_id(0) * " + f"{rows} + c0, c1"
     body = [
         *filled,
