@@ -33,9 +33,9 @@ _LONG = {False: 1536, True: 6144}
 """Queries and keys, without a mask and with it, above which heads of 64 get three warpgroups: their softmax hides more
 of the products, but with few blocks of keys the first products and the last ones weigh more, and so do rows that fill
 no tile, and blocks that are masked for some of their rows."""
-_IN_STEP = 4096
-"""Keys that a row sees, on average, up to which warpgroups take turns: they begin a program in step, and come apart by
-themselves in longer ones."""
+_IN_STEP = {False: 1536, True: 4096}
+"""Keys that a row sees, on average, without a mask and with it, up to which warpgroups take turns: they begin a program
+in step, and come apart by themselves in longer ones."""
 
 
 @argus.func
@@ -280,7 +280,7 @@ def hopper_tiles(size: int, rows: int, keys: int, heads: int, causal: bool) -> T
         if size == 64 and min(rows, keys) > _LONG[causal]:
             return _TALL
         seen = keys - min(rows, keys) // 2 if causal else keys
-        return {**_SQUARE, **wide, "SCHEDULE": "turns" if seen <= _IN_STEP else "rows"}
+        return {**_SQUARE, **wide, "SCHEDULE": "turns" if seen <= _IN_STEP[causal] else "rows"}
     programs = -(-rows // 64) * heads
     wanted = min(_MULTIPROCESSORS // programs, blocks // _LEAST_BLOCKS)
     if wanted < 2:
