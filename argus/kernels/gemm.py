@@ -6,6 +6,9 @@ both operands with the copy engine while the others multiply them; elsewhere all
 
 `A_ONCE`, `B_ONCE` say that no two blocks read the same of an operand, which then need not stay in the cache.
 
+With `SHIFT`, the two batches are the even and the odd rows of one product: where every other row of `a` begins inside
+of a 32-byte sector, the terms of the odd ones begin at -SHIFT, so that rows of both are read in whole sectors.
+
 With `DEPTH`, the sum over k is cut into parts of DEPTH terms, the last dimension of the grid, and c is of float32 with
 a dimension for them before the others; `combine` adds them up, always in the same order. What `gemm` asserts of a part
 is what `combine` takes a part for, in the same words: each k of [s DEPTH, min(s DEPTH + DEPTH, K)) once. There it is
@@ -116,6 +119,7 @@ def gemm(
     B_ONCE: al.constexpr = False,
     ACROSS: al.constexpr = 1,
     SCHEDULE: al.constexpr = "rows",
+    SHIFT: al.constexpr = 0,
 ):
     assert DEPTH == 0 or (len(A) == 3 and len(B) == 3 and len(C) == 5), "parts are those of one product"
     a, b = in_order(a, A, ("M K", "Z M K")), in_order(b, B, ("N K", "Z N K"))
@@ -132,7 +136,9 @@ def gemm(
         pid_m, pid_n, z = al.grid(
             rows, columns, c.shape[0], cluster=CLUSTER, persistent=PRODUCERS > 0, schedule=SCHEDULE
         )
-        first, last = 0, K
+        if SHIFT > 0:
+            al.requires(c.shape[0] == 2)
+        first, last = 0, K + SHIFT
     else:
         rows, columns = in_clusters(M, N, BLOCK_M, BLOCK_N, CLUSTER, ACROSS)
         pid_m, pid_n = al.grid(rows, columns, group=GROUP, cluster=CLUSTER, persistent=PRODUCERS > 0, schedule=SCHEDULE)
@@ -174,8 +180,8 @@ def gemm(
 
     acc = al.zeros((BLOCK_M, BLOCK_N), al.float32)
     for k0 in al.pipelined(first, last, BLOCK_K, stages=STAGES, producer_warps=PRODUCERS):
-        at = operand(part(a, z, m0, k0, BLOCK_M, BLOCK_K), A in ("M K", "Z M K"), IN, MULTIPLY, A_ONCE)
-        bt = operand(part(b, z, n0, k0, BLOCK_N, BLOCK_K), B in ("N K", "Z N K"), IN, MULTIPLY, B_ONCE)
+        at = operand(part(a, z, m0, k0 - SHIFT * z, BLOCK_M, BLOCK_K), A in ("M K", "Z M K"), IN, MULTIPLY, A_ONCE)
+        bt = operand(part(b, z, n0, k0 - SHIFT * z, BLOCK_N, BLOCK_K), B in ("N K", "Z N K"), IN, MULTIPLY, B_ONCE)
         al.assert_tags(lambda i, j, k: at[i, k].k == bt[j, k].k)
         acc = al.mma(at, bt, acc)
     al.assert_tags(

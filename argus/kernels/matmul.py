@@ -181,9 +181,8 @@ def _of_operands(
 ) -> tuple[Call, ...]:
     """A product of operands as they are: one call, or one that makes parts of the sums and one that adds them up."""
     if not tile.part:
-        tensors, constants = operands.arguments(
-            operands.turned(request) if tile.swapped else request, problem.bulk, ones
-        )
+        seen = operands.turned(request) if tile.swapped else operands.in_halves(request) if tile.shift else request
+        tensors, constants = operands.arguments(seen, problem.bulk, ones)
         return (Call(kernel, tensors, {**constants, **tile.constants, **read_once(problem, tile)}),)
     across, count = operands.by_rows(request), tile.parts(problem.k)
     parts = empty_parts(across, count)

@@ -150,7 +150,25 @@ def problem(r: Request) -> Problem:
         r.a.shape[-2], r.b.shape[-2], r.a.shape[-1], batch, bits, 8 * r.c.element_size(), target, bulk, *rows,
         bulk_out=stores, residual=0 if r.residual is None else 8 * r.residual.element_size(), loaded=loaded,
         a_line=lines[0], b_line=lines[1], pack_a=packs[0], pack_b=packs[1],
+        halves=bulk and not loaded and lines[0] == _ALIGNED and rows[0] and _in_two(r),
     )  # fmt: skip
+
+
+def _in_two(r: Request) -> bool:
+    """Whether even and odd rows may be two batches: nothing else differs from row to row but what they are made of."""
+    alone = r.a.ndim == r.c.ndim == 2 and (r.scale_a is None or r.scale_a.shape[0] == 1)
+    even = r.a.shape[0] % 2 == 0 and r.a.data_ptr() % (2 * _ALIGNED) == 0
+    return alone and even and (r.bias is None or not r.turned)
+
+
+def in_halves(r: Request) -> Request:
+    """The product of two batches: the even rows of `a` and the odd ones."""
+    residual = None if r.residual is None else _in_turns(r.residual)
+    return replace(r, a=_in_turns(r.a), c=_in_turns(r.c), residual=residual)
+
+
+def _in_turns(x: torch.Tensor) -> torch.Tensor:
+    return x.view(-1, 2, x.shape[1]).transpose(0, 1)
 
 
 def _packs(r: Request) -> tuple[bool, bool]:

@@ -68,4 +68,5 @@ def _tile(entry: Any) -> Tile:
     part, cluster = int(entry.get("DEPTH", 0)), int(entry.get("CLUSTER", 1))
     swapped, packed, across = bool(entry["swapped"]), bool(entry.get("packed", False)), int(entry.get("ACROSS", 1))
     schedule = str(entry.get("SCHEDULE", "rows"))
-    return Tile(rows, columns, depth, stages, warps, producers, swapped, part, cluster, packed, across, schedule)
+    shift = int(entry.get("SHIFT", 0))
+    return Tile(rows, columns, depth, stages, warps, producers, swapped, part, cluster, packed, across, schedule, shift)

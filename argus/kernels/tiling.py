@@ -24,7 +24,7 @@ _PANELS = 2  # of the result, each of 128 bytes of every row
 _MOST_ROWS_DEEP = 4  # rows of 128 bytes: steps of up to 256 elements of 16 bits
 _SLACK = 1024  # bytes of shared memory: mbarriers and alignment
 _FIRST_BYTES_CYCLES = 600.0  # until the first tile is there
-_LAST_BYTES_CYCLES = 2100.0  # from the last product to the end, besides the bytes of the result
+_LAST_BYTES_CYCLES = 690.0  # from the last product to the end, besides the bytes of the result
 _STEP_CYCLES = 64.0  # of one step of the depth at least: waits, barriers, issue
 _APART = ((64, 1.10), (128, 1.16))
 """Rows of each of several warpgroups that read tiles at times of their own, and the time that shared memory takes for
@@ -32,15 +32,17 @@ it, of that for a group that has the tile for itself."""
 _COPY_CYCLES = 2200.0  # from the order of a tile to its arrival, besides its bytes: the stages ahead are multiplied
 _FROM_MEMORY_CYCLES = 3100.0  # the same of few rows, for which memory brings what is multiplied
 _REUSE_CYCLES = 600.0  # until a panel of the result has been stored and can be filled again
-_COMBINE_S = 2.0e-6  # of adding up parts, besides their bytes
-_COMBINED_SHARE = 0.13  # of the L2 cache's rate that this reaches
+_COMBINE_S, _COMBINED_SHARE = 0.8e-6, 0.25  # of adding up parts, besides their bytes; of the L2 cache's rate
+_COMBINE_FEW_S, _COMBINED_FEW_SHARE = 2.75e-6, 0.13  # the same of few rows: memory streams until the last block is done
 _LOADED_BYTES = 14.5  # a cycle, that threads load and put down where the copy engine cannot
-_STRADDLING = ((16, 2.6), (32, 1.15), (64, 1.15))
-"""Where rows start, and the time that one takes, of that of one in whole cache lines: 16 bytes split sectors."""
-_CLUSTER_CYCLES = 1000.0  # until the blocks of a cluster know of one another
+_STRADDLING = ((16, 2.45), (32, 1.75), (64, 1.25))
+"""Where rows start, and the time that one takes, of that of one in whole cache lines. Of rows that begin at multiples
+of 32 bytes three of four are in two lines, of 64 one of two; 16 bytes split sectors as well."""
+_CLUSTER_CYCLES = 2000.0  # until the blocks of a cluster know of one another
 _AGAIN, _STREAMED_AGAIN = 0.03, 0.5
 """Of few rows: the time of a byte that another block has read before, of that of one from memory. The few rows, which
 all blocks read, are nearer than what two blocks read of the operand that streams through the cache."""
+_STREAMED_ROWS = 256  # up to which the other operand's way from memory counts
 _UNPAIRED = 0.5
 """Of few rows: the share of the multiprocessors that have no block, by which memory's rate drops. They share their way
 to it in pairs: one block a pair is as even as two."""
@@ -61,7 +63,8 @@ class Problem:
     stores the result. `residual`: bits of an element of another tile of its shape that is held in registers; 0: there
     is none. `loaded`: how many of the operands threads load, because the copy engine cannot. `a_line`, `b_line`: bytes
     that the rows of a tile start at multiples of, 16 to 128, which are a cache line. `pack_a`, `pack_b`: what has to be
-    copied before wgmma and the copy engine take both operands.
+    copied before wgmma and the copy engine take both operands. `halves`: a has as many rows that begin at whole sectors
+    as rows that do not, in turns.
     """
 
     m: int
@@ -81,6 +84,7 @@ class Problem:
     b_line: int = 128
     pack_a: bool = False
     pack_b: bool = False
+    halves: bool = False
 
     @property
     def packed(self) -> Problem:
@@ -90,15 +94,20 @@ class Problem:
             self, k=ceil(self.k / vector) * vector, bulk=self.target == _ENGINES, loaded=0,
             a_rows=self.a_rows or self.pack_a, b_rows=self.b_rows or self.pack_b,
             a_line=LINE if self.pack_a else self.a_line, b_line=LINE if self.pack_b else self.b_line,
-            pack_a=False, pack_b=False,
+            pack_a=False, pack_b=False, halves=False,
         )  # fmt: skip
+
+    @property
+    def halved(self) -> Problem:
+        """The even rows of a as one batch, the odd ones as another, each in whole sectors."""
+        return replace(self, m=self.m // 2, batch=2, a_line=_SECTOR, halves=False)
 
     @property
     def swapped(self) -> Problem:
         """The transposed product: b times a."""
         return replace(
             self, m=self.n, n=self.m, a_rows=self.b_rows, b_rows=self.a_rows, bulk_out=False,
-            a_line=self.b_line, b_line=self.a_line, pack_a=self.pack_b, pack_b=self.pack_a,
+            a_line=self.b_line, b_line=self.a_line, pack_a=self.pack_b, pack_b=self.pack_a, halves=False,
         )  # fmt: skip
 
 
@@ -109,7 +118,8 @@ class Tile:
     `cluster`: so many blocks bring tiles for one another, `across` of them side by side along n, the others along m:
     neighbours along m share a tile of b, those along n one of a. `packed`: the operands are copied first, into rows
     that the copy engine takes. `schedule`: warpgroups have "rows" of the tile each, or two groups of `num_warps` take
-    turns at whole tiles ("pingpong").
+    turns at whole tiles ("pingpong"). `shift`: even and odd rows of a are two batches, and the terms of the odd ones
+    begin at -shift, so that their rows as well are read in whole sectors; 0: rows as they are.
     """
 
     block_m: int
@@ -124,6 +134,7 @@ class Tile:
     packed: bool = False
     across: int = 1
     schedule: str = "rows"
+    shift: int = 0
 
     def parts(self, k: int) -> int:
         """Into how many parts a sum of `k` terms is cut; 0 if it is not."""
@@ -139,13 +150,14 @@ class Tile:
         """The kernel's constexpr parameters, `num_warps` among them."""
         return {"BLOCK_M": self.block_m, "BLOCK_N": self.block_n, "BLOCK_K": self.block_k, "STAGES": self.stages,
                 "PRODUCERS": self.producers, "DEPTH": self.part, "CLUSTER": self.cluster,
-                "ACROSS": self.across, "SCHEDULE": self.schedule, "num_warps": self.num_warps}  # fmt: skip
+                "ACROSS": self.across, "SCHEDULE": self.schedule, "SHIFT": self.shift,
+                "num_warps": self.num_warps}  # fmt: skip
 
     def __str__(self) -> str:
         more = (" swapped" if self.swapped else "") + (f", parts of {self.part}" if self.part else "")
         more += f", clusters of {self.cluster}" if self.cluster > 1 else ""
         more += (f", {self.across} across" if self.across > 1 else "") + (", packed" if self.packed else "")
-        more += ", in turns" if self.schedule == _IN_TURNS else ""
+        more += (", in turns" if self.schedule == _IN_TURNS else "") + (", rows in halves" if self.shift else "")
         return f"{self.block_m}x{self.block_n}x{self.block_k}, {self.stages} stages, {self.num_warps} warps{more}"
 
 
@@ -156,10 +168,13 @@ _BULK: tuple[_Shape, ...] = (
     *((128, columns, 8, _ROWS) for columns in (*range(256, 80, -16), 64)),
     *((64, columns, 4, _ROWS) for columns in (256, 224, 192, 160, 128, 96, 64)),
 )
+_TALL_WARPS, _HELD_TALL = 12, 104
+"""Warps of a tile of 192 rows: with those that copy, ptxas has 128 registers for a product, and these for tiles."""
 _WIDE: tuple[_Shape, ...] = (
     *((128, columns, 8, _ROWS) for columns in range(248, 80, -16)),
     *((128, columns, 4, _IN_TURNS) for columns in range(192, 56, -8)),
     *((256, columns, 8, _ROWS) for columns in range(192, 120, -8)),
+    *((192, columns, _TALL_WARPS, _ROWS) for columns in range(200, 56, -8)),
 )
 """Of many rows and columns, besides: the fewer of the last round of blocks are idle, the better."""
 _LOADED: tuple[_Shape, ...] = ((128, 192, 8, _ROWS), (128, 128, 8, _ROWS), (64, 128, 4, _ROWS), (64, 64, 4, _ROWS))
@@ -200,6 +215,9 @@ def _tiles(problem: Problem) -> Iterator[Tile]:
     if not (swapped and problem.bulk and problem.m <= _HALF_A_TILE):
         yield from _turned_tiles(problem, False)
     yield from swapped
+    if problem.halves and problem.halved.m > _FEW[-1]:
+        shift = (_SECTOR // 2) * 8 // problem.bits
+        yield from (replace(t, shift=shift) for t in _turned_tiles(problem.halved, False) if t.groups == 1)
 
 
 def _turned_tiles(problem: Problem, turned: bool) -> Iterator[Tile]:
@@ -210,7 +228,7 @@ def _turned_tiles(problem: Problem, turned: bool) -> Iterator[Tile]:
             for cluster, across in _clusters(seen, tile):
                 yield replace(tile, block_k=depth, stages=stages, cluster=cluster, across=across)
         few = turned and seen.n <= _FEW[-1]
-        in_parts = problem.batch == 1 and (few or not turned) and (rows, columns, warps, schedule) not in _WIDE
+        in_parts = problem.batch == 1 and tile.groups == 1 and (few or columns % 16 == 0)
         parted = replace(problem, out_bits=32)
         blocks = _blocks(seen, tile)
         for depth, stages in _rings(parted, tile) if in_parts else ():
@@ -265,7 +283,8 @@ def _shapes(problem: Problem, turned: bool) -> Iterator[_Shape]:
         panels = (problem.a_rows or rows % 64 == 0) and (problem.b_rows or columns % 64 == 0)
         sums = rows * columns // (32 * warps)
         more = sums * problem.residual // 32
-        fits = more < _BESIDE_SUMS if problem.loaded else sums + more <= _HELD
+        held = _HELD if warps < _TALL_WARPS else _HELD_TALL
+        fits = more < _BESIDE_SUMS if problem.loaded else sums + more <= held
         if fits and (panels or not problem.bulk):
             yield rows, columns, warps, schedule
 
@@ -281,7 +300,8 @@ def _any_shape(problem: Problem, turned: bool) -> Sequence[_Shape]:
         return [(rows, n, warps, _ROWS) for n in _FEW if n < 2 * max(problem.n, 5) for rows, warps in heights]
     many = min(problem.m, problem.n) > _FEW[-1] and not problem.loaded
     if turned:
-        return [shape for shape in (*_BULK, *_WIDE) if shape[0] > _LEAST_ROWS] if many else ()
+        whole = ((_LEAST_ROWS, ceil(problem.n / 16) * 16, 4, _ROWS),) if problem.n <= 2 * _FEW[-1] else ()
+        return [*whole, *(shape for shape in (*_BULK, *_WIDE) if shape[0] > _LEAST_ROWS)] if many else ()
     return (*_BULK, *_WIDE) if many else _BULK
 
 
@@ -317,7 +337,7 @@ def _rings(problem: Problem, tile: Tile) -> Iterator[tuple[int, int]]:
 
 def read_once(problem: Problem, tile: Tile) -> dict[str, bool]:
     """The kernel's constants for operands of which no two blocks read the same: they need not stay in the cache."""
-    p = problem.swapped if tile.swapped else problem
+    p = problem.swapped if tile.swapped else problem.halved if tile.shift else problem
     by_engine = p.bulk and p.batch == 1
     wide, high = tile.block_n * tile.across, tile.block_m * tile.cluster // tile.across
     return {"A_ONCE": by_engine and p.n <= wide, "B_ONCE": by_engine and p.m <= high}
@@ -326,7 +346,7 @@ def read_once(problem: Problem, tile: Tile) -> dict[str, bool]:
 def work(problem: Problem, tile: Tile) -> Work:
     """What a launch of `tile` does, for the model."""
     problem = problem.packed if tile.packed else problem
-    p = problem.swapped if tile.swapped else problem
+    p = problem.swapped if tile.swapped else problem.halved if tile.shift else problem
     parts, terms = max(tile.parts(p.k), 1), tile.part or p.k
     unit, out = p.bits / 8, (4.0 if tile.part else p.out_bits / 8)
     steps = ceil(min(terms, p.k) / tile.block_k)
@@ -344,7 +364,7 @@ def work(problem: Problem, tile: Tile) -> Work:
     result = tile.block_m * tile.block_n * out
     flops = 2.0 * prod((tile.block_m, tile.block_n, tile.block_k))
     rate = MACHINES[p.target].matrix_rate(p.bits)
-    few = 0 < min(p.m, p.n) <= _FEW[-1]
+    few = 0 < min(p.m, p.n) <= _STREAMED_ROWS
     arriving = _FROM_MEMORY_CYCLES if few else _COPY_CYCLES + fetched / MACHINES[p.target].cache_bytes
     waiting = max(0.0, arriving - (tile.stages - 1) * flops / rate) / tile.stages
     panel = tile.block_m * _ROW_BITS / 8
@@ -428,6 +448,8 @@ def _estimate(problem: Problem, tile: Tile, machine: Machine) -> Estimate:
     if tile.part:
         parts = tile.parts(problem.packed.k if tile.packed else problem.k)
         read = problem.m * problem.n * (4 * parts + problem.out_bits // 8)
-        rate = machine.cache_bytes * machine.multiprocessors * machine.clock_hz * _COMBINED_SHARE
-        seconds += _COMBINE_S + read / rate
+        few = min(problem.m, problem.n) <= _FEW[-1]
+        launch, share = (_COMBINE_FEW_S, _COMBINED_FEW_SHARE) if few else (_COMBINE_S, _COMBINED_SHARE)
+        rate = machine.cache_bytes * machine.multiprocessors * machine.clock_hz * share
+        seconds += launch + read / rate
     return replace(found, seconds=seconds)

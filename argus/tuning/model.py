@@ -46,7 +46,7 @@ class Machine:
 
 # NVIDIA H100 and A100 architecture white papers (rates, capacities); of the H200 also 544 measured tiles of 45 shapes,
 # which the clock, the cache's and memory's rates, and the cycles of `argus.kernels.tiling` were fitted to.
-HOPPER = Machine("sm_90a", 132, 1.8e9, ((8, 8192.0), (16, 4096.0), (32, 2048.0)), 256.0, 128.0, 72.0, 4.1e12, 1.0e-6,
+HOPPER = Machine("sm_90a", 132, 1.9e9, ((8, 8192.0), (16, 4096.0), (32, 2048.0)), 256.0, 128.0, 70.0, 4.1e12, 1.0e-6,
                  233472, 232448, 65536, 2048, 32)  # fmt: skip
 AMPERE = Machine("sm_80", 108, 1.3e9, ((8, 4096.0), (16, 2048.0), (32, 1024.0)), 128.0, 128.0, 48.0, 1.7e12, 0.8e-6,
                  167936, 166912, 65536, 2048, 32)  # fmt: skip

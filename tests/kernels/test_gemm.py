@@ -11,7 +11,7 @@ import torch
 import argus
 import argus.language as al
 from argus.diagnostic import LaunchError
-from argus.kernels import matmul
+from argus.kernels import matmul, operands
 from argus.kernels.gemm import gelu, gemm
 from argus.kernels.matmul import Matmul
 from argus.kernels.operands import arguments, request
@@ -21,6 +21,7 @@ from tests.kernels.common import TARGETS, assert_proved, random
 EIGHT, SIXTEEN = torch.float8_e4m3fn, torch.bfloat16
 SMALL = Tile(32, 32, 32, 2, 1, 0)
 swapped = Matmul(gemm, lambda problem: Tile(32, 32, 32, 2, 1, 0, swapped=True))
+halved = Matmul(gemm, lambda problem: Tile(32, 32, 32, 2, 1, 0, shift=8))
 
 
 @argus.func
@@ -86,6 +87,28 @@ def test_the_transposed_product_is_the_same_product(device: str) -> None:
     scale = torch.rand(40).to(device)
     near(swapped(a, b, bias=bias, scale_b=scale, epilogue=shifted),
          (exact(a, b) * scale + bias.double() + 1.5).clamp(min=0))  # fmt: skip
+
+
+@pytest.mark.parametrize("k", [40, 64])
+def test_even_and_odd_rows_are_two_batches(device: str, k: int) -> None:
+    """The terms of odd rows begin at -8: the last ones need a step more where k is 64."""
+    shapes = ((70, k), (k, 24), (24,), (70, 24))
+    a, b, bias, residual = (numbers(*shape, device=device, seed=i) for i, shape in enumerate(shapes))
+    out = torch.full((70, 24), float("nan"), dtype=SIXTEEN, device=device)
+    near(halved(a, b, bias=bias, residual=residual, out=out), exact(a, b) + bias.double() + residual.double())
+
+
+@pytest.mark.parametrize(("rows", "k", "halves"), [(70, 40, True), (71, 40, False), (70, 48, False)])
+def test_every_other_row_of_a_may_split_sectors(
+    monkeypatch: pytest.MonkeyPatch, rows: int, k: int, halves: bool
+) -> None:
+    monkeypatch.setattr(operands, "target_of", lambda device: "sm_90a")
+    a, b, c = numbers(rows, k), numbers(24, k), torch.empty(rows, 24)
+    assert operands.problem(request(a, b.t(), c, *[None] * 5)).halves == halves
+    scale, bias = torch.ones(rows), torch.ones(rows)
+    assert not operands.problem(request(a, b.t(), c, None, None, scale, None, None)).halves
+    across = operands.turned(request(b, a.t(), c.t(), bias, None, None, None, None))
+    assert not operands.problem(across).halves
 
 
 def test_operands_without_a_dimension_of_stride_1(device: str) -> None:
@@ -178,11 +201,13 @@ PROOFS: dict[str, dict[str, Any]] = {
     "float8": {"IN": "float8_e4m3fn", "SCALED": True, "SCALE_A": "M", "BLOCK_K": 128},
     "tfloat32": {"IN": "tfloat32", "OUT": "float32", "BLOCK_K": 32, "BLOCK_N": 128},
     "few rows": {"BLOCK_M": 64, "BLOCK_N": 16, "BLOCK_K": 128, "STAGES": 3, "C": "N M", "BIAS": "M", "num_warps": 4},
+    "rows in halves": {"A": "Z M K", "A_STRIDES": "za lda 1", "C": "Z M N", "SHIFT": 8, "BLOCK_N": 192},
+    "192 rows": {"BLOCK_M": 192, "BLOCK_N": 136, "CLUSTER": 2, "ACROSS": 2, "num_warps": 12},
     "epilogue": {"BIAS": "N", "RESIDUAL": "M N", "RESIDUAL_TYPE": "bfloat16", "EPILOGUE": gelu},
 }
 
 
-QUICK = ("rows", "columns", "few rows")
+QUICK = ("rows", "columns", "few rows", "rows in halves")
 
 
 @pytest.mark.parametrize("case", [c if c in QUICK else pytest.param(c, marks=pytest.mark.slow) for c in PROOFS])

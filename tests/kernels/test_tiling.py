@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argus.compile import choreograph, elaborate
@@ -141,6 +141,24 @@ def test_sides_of_a_cluster_share_what_they_read() -> None:
     assert work(replace(split, m=300, n=300), square).blocks == -(-(2 * 2) * 2 * 11 // 10)
 
 
+def test_even_and_odd_rows_are_two_batches_where_every_other_row_splits_sectors() -> None:
+    split = replace(LARGE, m=1000, n=3000, k=5000, a_line=16, b_line=16, halves=True)
+    found = [t for t in tiles(split) if t.shift]
+    assert found and all(t.shift == 8 and t.groups == 1 and not (t.swapped or t.part) for t in found)
+    assert {t.shift for t in tiles(replace(split, bits=8))} == {0, 16}
+    assert not any(t.shift for p in (replace(split, halves=False), replace(split, m=250)) for t in tiles(p))
+    one = next(t for t in found if (t.block_m, t.block_n, t.cluster) == (128, 192, 2))
+    whole, halved = work(split, replace(one, shift=0)), work(split, one)
+    assert halved.global_traffic < whole.global_traffic and halved.blocks == whole.blocks
+    assert from_json(to_json({"a": one}))["a"] == one
+
+
+def test_tiles_of_192_rows_leave_registers_for_products() -> None:
+    tall = [t for t in tiles(replace(LARGE, residual=16)) if t.num_warps == 12]
+    assert tall and all(t.block_m == 192 and t.block_n <= 136 for t in tall)
+    assert max(t.block_n for t in tiles(LARGE) if t.num_warps == 12) == 200
+
+
 def test_operands_that_threads_load_have_tiles_that_leave_them_registers() -> None:
     for tile in tiles(replace(LARGE, loaded=1)):
         assert tile.producers == 8 and tile.block_m * tile.block_n <= 128 * 192
@@ -182,6 +200,7 @@ SIZES = st.integers(1, 20000)
 FLAGS = st.tuples(*[st.booleans()] * 4)
 
 
+@settings(deadline=None)  # thousands of tiles, on a machine that others use
 @given(SIZES, SIZES, SIZES, st.sampled_from([8, 16, 32]), st.sampled_from([16, 32]), st.booleans(), FLAGS)
 def test_every_tile_has_room(
     m: int, n: int, k: int, bits: int, out: int, bulk: bool, more: tuple[bool, bool, bool, bool]
