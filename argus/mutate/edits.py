@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import isinf
 
@@ -80,6 +80,18 @@ def title(stmt: Stmt) -> str:
     return _TITLES[type(stmt)]
 
 
+def other_barriers(stmt: Stmt, names: Iterable[str]) -> Iterator[Edit]:
+    """The statement with each of the other mbarriers of those `names` in place of its own."""
+    match stmt:
+        case MbarrierExpect(barrier=own) | MbarrierArrive(barrier=own) | MbarrierWait(barrier=own):
+            yield from ((f"use {name}", Kind.INDEX, (replace(stmt, barrier=name),)) for name in names if name != own)
+        case Copy(signal=Signal(barrier=own, index=index)):
+            others = (name for name in names if name != own)
+            yield from ((f"signal {n}", Kind.INDEX, (replace(stmt, signal=Signal(n, index)),)) for n in others)
+        case _:
+            pass
+
+
 def statement(stmt: Stmt) -> Iterator[Edit]:
     """The edits of one statement, except for leaving out or moving what synchronises."""
     match stmt:
@@ -145,6 +157,11 @@ def _mbarrier(stmt: MbarrierExpect | MbarrierArrive | MbarrierWait) -> Iterator[
             yield "wait for the other parity", Kind.COUNT, (replace(stmt, parity=flipped),)
             for value in (0, 1):
                 yield f"always wait for parity {value}", Kind.COUNT, (replace(stmt, parity=Const(value)),)
+            match parity:
+                case Op(op="mod", args=(turn, Const(value=2))):
+                    yield "wait for a turn, not its parity", Kind.COUNT, (replace(stmt, parity=turn),)
+                case _:
+                    pass
 
 
 def _named_barrier(stmt: BarrierSync | BarrierArrive) -> Iterator[Edit]:

@@ -93,7 +93,7 @@ def mutations(kernel: Kernel) -> list[Mutation]:
 
     first = 0
     for number, block in enumerate(_blocks(kernel)):
-        for edit in _block_edits(block, first):
+        for edit in _block_edits(block, first, [b.name for b in kernel.barriers]):
             changed = replace(kernel, body=_with_block(kernel, number, edit.block))
             before, after = _text(edit.before, kernel), _text(edit.after, kernel)
             add(Mutation(edit.name, edit.kind, edit.before[0].span, before, after, changed))
@@ -132,10 +132,10 @@ def _text(stmts: Block, kernel: Kernel) -> str:
     return "\n".join(print_stmt(s, kernel).split("\n", 1)[0] for s in stmts)
 
 
-def _block_edits(block: Block, first: int) -> Iterator[_Edit]:
+def _block_edits(block: Block, first: int, mbarriers: list[str]) -> Iterator[_Edit]:
     """Edits of one block, whose statements are numbered from `first`."""
     for i, stmt in enumerate(block):
-        for name, kind, new in _statement_edits(stmt):
+        for name, kind, new in (*_statement_edits(stmt), *edits.other_barriers(stmt, mbarriers)):
             yield _Edit(f"{name} (statement {first + i})", kind, (stmt,), new, (*block[:i], *new, *block[i + 1 :]))
     for i in range(len(block) - 1):
         yield from _exchange(block, i, first)

@@ -263,12 +263,15 @@ def begin_wait(block: Block, stmt: MbarrierWait, frame: Frame) -> Waiting:
     """What a wait waits for: the first phases, of those that the team cannot know to be over, with its parity."""
     step = block.step(stmt, frame, None)
     barrier = at(block, stmt.barrier, stmt.index, step)
-    parity = int(block.value(stmt.parity, step, step.on)[np.argmax(step.on)]) % 2
+    parity = int(block.value(stmt.parity, step, step.on)[np.argmax(step.on)])
+    if parity not in (0, 1):
+        text = f"the parity of a wait on {barrier.label} is {parity}, not 0 or 1"
+        problem(block, step, barrier, "wrong-parity", text)
     if not frame.active.all():
         text = "threads of one role wait for an mbarrier apart from the others"
         block.report(step, "convergence", "divergent-barrier", text, None)
     known = int(frame.team.clock.known[barrier.component])
-    return Waiting(step, barrier, known if known % 2 != parity else known + 1)
+    return Waiting(step, barrier, known if known % 2 != parity % 2 else known + 1)
 
 
 def passed(block: Block, waiting: Waiting) -> None:

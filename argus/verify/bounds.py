@@ -119,13 +119,15 @@ class BoundsChecker:
         name, index = used
         count = next(b.count for b in self.kernel.barriers if b.name == name)
         help = "declare as many mbarriers as the ring has slots"
-        self._below(site, index, count, f"the index of mbarrier '{name}' leaves its {count}", help)
+        what = f"the index of mbarrier '{name}' leaves its {count}"
+        self._below(site, index, count, ("out-of-bounds", "bounds"), what, help)
         if isinstance(site.stmt, MbarrierWait):
             what = f"the parity of a wait on mbarrier '{name}' is neither 0 nor 1"
-            self._below(site, site.stmt.parity, 2, what, "compute it modulo 2: (i // stages) % 2")
+            help = "compute it modulo 2: (i // stages) % 2"
+            self._below(site, site.stmt.parity, 2, ("wrong-parity", "progress"), what, help)
 
-    def _below(self, site: Site, expr: Expr, count: int, what: str, help: str) -> None:
-        """An integer is at least 0 and less than `count`."""
+    def _below(self, site: Site, expr: Expr, count: int, kind: tuple[str, str], what: str, help: str) -> None:
+        """An integer is at least 0 and less than `count`; `kind`: the code and the property, if it is not."""
         if self._inside(site, expr, Const(count)):
             return
         value, facts = self.solver.integer(expr), self.facts(site)
@@ -142,7 +144,8 @@ class BoundsChecker:
             )
             return
         place = self._place(site, answer)
-        self.findings.append(Finding("out-of-bounds", "bounds", Verdict.REFUTED, what, span, help=help, place=place))
+        code, property = kind
+        self.findings.append(Finding(code, property, Verdict.REFUTED, what, span, help=help, place=place))
 
     def _access(self, site: Site, relation: Relation) -> None:
         obj = self.kernel.object(relation.obj)

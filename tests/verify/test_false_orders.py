@@ -230,7 +230,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         A_BRANCH.replace("STATEMENT", "for i in 0 .. m[] step 1").replace("EDIT", ""),
         "uninitialised-read",
     ),
-    "a parity of two and more": (GEMM, GEMM.replace("2 % 2\n", "2\n"), "bounds-unknown"),
+    "a parity of two and more": (GEMM, GEMM.replace("2 % 2\n", "2\n"), "wrong-parity"),
     "a copy that is waited for two programs later": (_late(right=True), _late(right=False), "unfinished-copy"),
     "a wait two phases behind": (_told(EVERY_OTHER, True), _told(EVERY_OTHER, False), "progress-unknown"),
     "a fence for half a warp": (
