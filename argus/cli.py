@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     mutant.add_argument("--json", action="store_true", help="print a JSON list with an object for each kernel")
     for sub in (check, build, mutant):
         sub.add_argument("--limit", type=_seconds, default=compile.LIMIT_S, metavar="S",
-                         help="seconds that a proof may take")  # fmt: skip
+                         help="CPU seconds that a proof may take")  # fmt: skip
     for sub in (check, show, build, mutant):
         sub.add_argument("-D", dest="constants", action="append", type=_definition, default=[], metavar="NAME=VALUE",
                          help="the value of a constexpr parameter")  # fmt: skip

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from argus.verify import Report
 
 LIMIT_S = 30.0
-"""Seconds that a proof may take unless the caller says otherwise."""
+"""CPU seconds that a proof may take unless the caller says otherwise."""
 
 TileKernel = NewType("TileKernel", Kernel)
 """Names, shapes and types are right and constants are fixed; policies are still open."""

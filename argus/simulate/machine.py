@@ -169,7 +169,7 @@ class Run:
     segment: int = 0
     """The last segment that began (argus/simulate/clock.py)."""
     deadline: float = math.inf
-    """A value of `time.monotonic()` after which the run is given up."""
+    """A value of `time.thread_time()` after which the run is given up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def replay(
 
     Raises `NotReplayable` when the sizes break a precondition (or leave an index tensor no values), a loop takes more
     than `iterations` iterations, the grid more than 4096 blocks, a tensor has 2^63 elements, or the run is not over at
-    `deadline` (of `time.monotonic`).
+    `deadline` (of `time.thread_time`).
     """
     kernel, given = unite(kernel), dict(tensors or {})
     params = _params(kernel, sizes, floats[2])

@@ -72,7 +72,7 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
     for stmt in body:
         if not frame.active.any():
             return
-        if time.monotonic() > block.run.deadline:
+        if time.thread_time() > block.run.deadline:
             raise NotReplayable("the time limit ran out")
         match stmt:
             case Barrier() | WaveBarrier():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from argus.diagnostic import Verdict
+from argus.ir.access import Mode
+from argus.ir.nodes import Spec
 from argus.verify import assertions, beginning, inflight, initialisation, peers, races, spec
 from argus.verify.findings import Finding
 from argus.verify.order import Ordering
@@ -40,6 +42,13 @@ class Questions:
     @cached_property
     def steps(self) -> Protocol:
         return Protocol(self.several)
+
+    @property
+    def added_up(self) -> bool:
+        """Whether blocks add up atomically what is specified: where each begins and ends matters."""
+        specified = {s.stmt.output for s in self.model.sites if isinstance(s.stmt, Spec)}
+        accesses = (a for s in self.model.sites for a in s.accesses)
+        return any(a.mode is Mode.ACCUMULATE and a.obj in specified for a in accesses)
 
     @property
     def broken(self) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from threading import Event, Thread
+from functools import cached_property, partial
+from threading import Event, Thread, get_ident
 from typing import TypeVar
 
 import islpy as isl
@@ -63,6 +63,7 @@ __all__ = [
     "identifier",
     "isl",
     "map_parts",
+    "merged",
     "operation_limit",
     "set_parts",
     "smallest",
@@ -74,6 +75,7 @@ Set = isl.Set
 UnionMap = isl.UnionMap
 UnionSet = isl.UnionSet
 _Relation = TypeVar("_Relation", isl.Map, isl.Set)
+_Union = TypeVar("_Union", isl.UnionMap, isl.UnionSet)
 
 OPERATIONS_PER_SECOND = 1_000_000
 """What isl counts in a second, its allocations: from 0.2 to 4 million are usual."""
@@ -83,20 +85,28 @@ _WATCH_S = 0.1
 IslError = isl.Error
 
 
+def _clock() -> Callable[[], float]:
+    """CPU seconds of the calling thread, for any thread to read; of the whole process where no system clock tells."""
+    if hasattr(time, "pthread_getcpuclockid"):
+        return partial(time.clock_gettime, time.pthread_getcpuclockid(get_ident()))
+    return time.process_time
+
+
 @contextmanager
 def operation_limit(seconds: float) -> Iterator[None]:
-    """Ends isl's work after that many seconds, between two of its operations, by `IslError`.
+    """Ends isl's work after that many CPU seconds of this thread, between two of its operations, by `IslError`.
 
     One operation is bounded by what it allocates, at `OPERATIONS_PER_SECOND`: islpy holds Python's lock throughout, so
     that nobody can stop it, and isl counts nothing else. The count begins anew whenever others get to run.
     """
     context, done = isl.DEFAULT_CONTEXT, Event()
-    deadline = time.monotonic() + seconds
+    used = _clock()
+    deadline = used() + seconds
 
     def watch() -> None:
         while not done.wait(_WATCH_S):
             context.reset_operations()
-            if time.monotonic() > deadline:
+            if used() > deadline:
                 context.abort()
 
     # Short operations allocate the quickest, up to four times as much, and all of them until others run count as one.
@@ -126,6 +136,16 @@ def first(images: Map) -> Map:
     if not (images.domain().is_subset(result.domain()) and result.is_subset(images)):
         raise IslError("isl_map_lexmin lost points")
     return result
+
+
+def merged(pieces: _Union) -> _Union:
+    """The same in fewer pieces; as it is where isl's `coalesce` stops at a check of its own, as it has been seen to."""
+    try:
+        return pieces.coalesce()
+    except isl.Error as error:
+        if "tableau" not in str(error):
+            raise
+        return pieces
 
 
 @dataclass(frozen=True)

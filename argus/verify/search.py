@@ -25,8 +25,8 @@ _WIDE = frozenset({"float32", "tfloat32", "bfloat16"})
 
 
 def search(kernel: Kernel, deadline: float) -> tuple[Diagnostic | None, bool]:
-    """The first broken rule that runs at small sizes meet before `deadline` (of `time.monotonic`), as a refutation; and
-    whether there was time for all of them.
+    """The first broken rule that runs at small sizes meet before `deadline` (of `time.thread_time`), as a refutation;
+    and whether there was time for all of them.
 
     An assertion that is vacuous at some sizes is no broken rule: it has to be at all of them.
     """
@@ -38,7 +38,7 @@ def search(kernel: Kernel, deadline: float) -> tuple[Diagnostic | None, bool]:
             for violation in _run(kernel, values, floats, deadline):
                 if violation.certain and violation.code != "vacuous-assertion":
                     return _diagnostic(kernel, violation, values), True
-            if time.monotonic() > deadline:
+            if time.thread_time() > deadline:
                 return None, False
     return None, True
 

@@ -23,6 +23,7 @@ from argus.verify.relations import (
     empty_set,
     isl,
     map_parts,
+    merged,
 )
 from argus.verify.tags import TagAnalysis, writes
 
@@ -376,13 +377,13 @@ class Numbers:
         """The root instances at which a term is known to be one number. `path`: {root -> instance of the term}."""
         if isinstance(term, Constant):
             return [(root, term.value)]
-        path = path.intersect_domain(root).coalesce()
-        instances = path.range().coalesce()
+        path = merged(path.intersect_domain(root))
+        instances = merged(path.range())
         found = self._found.get(id(term))
         if found is None or not instances.is_subset(found[1]):
             known = instances if found is None else instances.union(found[1])
             found = self._found[id(term)] = (term, known, self._of(term, known))
-        here = [(path.intersect_range(region).domain().coalesce(), value) for region, value in found[2]]
+        here = [(merged(path.intersect_range(region).domain()), value) for region, value in found[2]]
         return [(region, value) for region, value in here if not region.is_empty()]
 
     def _of(self, term: Term, instances: UnionSet) -> list[tuple[UnionSet, float]]:
@@ -393,7 +394,7 @@ class Numbers:
                 along = along.intersect_domain(instances)
                 return self.regions(inner, along.domain(), along)
             case Cases(parts=parts):
-                cut = ((instances.intersect(region).coalesce(), inner) for region, inner in parts)
+                cut = ((merged(instances.intersect(region)), inner) for region, inner in parts)
                 return [found for here, inner in cut for found in self.regions(inner, here, itself)]
             case Recurrence(term=inner):
                 return self.regions(inner, instances, itself)
@@ -415,9 +416,9 @@ class Numbers:
             for region, value in self.regions(inner, pairs, reached.range_map()):
                 if value == identity:
                     same = same.union(region)
-            counting = counting.union(pairs.subtract(same).coalesce().apply(reached.domain_map()))
+            counting = counting.union(merged(pairs.subtract(same)).apply(reached.domain_map()))
         starts = self.regions(term.start, instances, instances.identity())
-        return [(region.subtract(counting).coalesce(), value) for region, value in starts]
+        return [(merged(region.subtract(counting)), value) for region, value in starts]
 
 
 def _constant_application(op: str, args: list[list[tuple[UnionSet, float]]]) -> list[tuple[UnionSet, float]]:

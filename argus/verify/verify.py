@@ -32,11 +32,11 @@ from argus.verify.witness import to_diagnostic
 T = TypeVar("T")
 
 DEFAULT_LIMIT_S = 30.0
-"""Seconds of verification per kernel before what is left is unknown."""
+"""CPU seconds of verification per kernel before what is left is unknown."""
 
 
 REPLAY_S = 3.0
-"""Seconds in which refutations are replayed, at least, if the proofs have taken all of their time."""
+"""CPU seconds in which refutations are replayed, at least, if the proofs have taken all of their time."""
 
 _NOT_TRIED = Note("not all small sizes were tried in the simulator: the time limit ran out; raise --limit")
 
@@ -44,10 +44,10 @@ _NOT_TRIED = Note("not all small sizes were tried in the simulator: the time lim
 def verify(kernel: Kernel, limit_s: float = DEFAULT_LIMIT_S) -> Report:
     """Proves every property of an explicit kernel, or says what fails, with a replayed witness, or what is unknown.
 
-    Takes `limit_s` seconds and what operations that are under way take; and `REPLAY_S` more where a refutation is left
-    to be replayed. What there was no time for is unknown, and the diagnostics say so.
+    Takes `limit_s` seconds of the processor, and what operations that are under way take; and `REPLAY_S` more where a
+    refutation is left to be replayed. What there was no time for is unknown, and the diagnostics say so.
     Raises `SourceError` for a kernel that is not well-formed explicit IR, or that no launch could run. Threads of one
-    process prove one after the other; the limit counts from a proof's own start.
+    process prove one after the other; the limit counts from a proof's own start, and its own thread's time alone.
     """
     problems = check_explicit(kernel)
     if problems:
@@ -68,7 +68,7 @@ def _verify(kernel: Kernel, limit_s: float) -> Report:
     if refused:
         raise SourceError(*(to_diagnostic(kernel, f, math.inf) for f in refused))
     started = time.monotonic()
-    deadline = max(run.deadline, started + REPLAY_S)
+    deadline = max(run.deadline, time.thread_time() + REPLAY_S)
     diagnostics = (*(to_diagnostic(kernel, f, deadline) for f in _distinct(findings)), *kernel.remarks)
     if verdict_of(diagnostics) is Verdict.UNKNOWN:
         found, complete = search(kernel, run.deadline)
@@ -102,7 +102,7 @@ class _Run:
 
     def __init__(self, kernel: Kernel, limit_s: float) -> None:
         self.launched, self.kernel, self.started = kernel, spelled(unite(kernel)), time.monotonic()
-        self.deadline = self.started + limit_s
+        self.deadline = time.thread_time() + limit_s
         self.timings: list[Timing] = []
 
     def findings(self) -> list[Finding]:
@@ -130,8 +130,9 @@ class _Run:
         exact, unsaid = Questions(model), False
         findings: list[Finding] = []
         for name, question in _FLOW:
-            # What several roles do to one tensor is asked of all of them.
+            # What several roles do to one tensor is asked of all of them, and shares of a sum are as long as they are.
             every = one is not self.kernel and question is Questions.races_in_tensors
+            every |= question is Questions.values and exact.added_up
             if weaker is not None and not every and not self._timed(name, "isl", partial(question, weaker), 0.5):
                 unsaid |= question is Questions.progress
                 continue
@@ -150,7 +151,7 @@ class _Run:
     def _timed(self, name: str, engine: str, work: Callable[[], T], share: float = 1.0) -> T | Finding:
         """What some work gives in a share of the time that is left, or that it gave up."""
         started = time.monotonic()
-        left = share * (self.deadline - started)
+        left = share * (self.deadline - time.thread_time())
         try:
             if left <= 0:
                 return self._gave_up(name, engine, "the time limit of the kernel ran out")

@@ -25,7 +25,7 @@ REPLAY_ITERATIONS = 4096
 def to_diagnostic(kernel: Kernel, finding: Finding, deadline: float) -> Diagnostic:
     """A finding as a diagnostic; refutations carry their replayed witness or become unknown.
 
-    So does what is not replayed at `deadline` (of `time.monotonic`).
+    So does what is not replayed at `deadline` (of `time.thread_time`).
     """
     plain = Diagnostic(
         finding.code,

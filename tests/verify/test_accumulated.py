@@ -63,7 +63,8 @@ def test_parts_that_overlap() -> None:
 def test_equal_shares() -> None:
     """Stream-K: steps of all tiles in one line, cut anywhere; for sm_90a by updates of the copy engine, in a loop."""
     source = SourceFile("stream_k_atomic.py", (EXAMPLES / "stream_k_atomic.py").read_text(encoding="utf-8"))
-    for options in (Options(target="cpu"), Options(target="sm_90a", constexprs={"BLOCK_K": 64, "SHARE": 3})):
+    engine: tuple[dict[str, object], ...] = ({"BLOCK_K": 64}, {"BLOCK_K": 64, "SHARE": 3})
+    for options in (Options(target="cpu"), *(Options(target="sm_90a", constexprs=c) for c in engine)):
         kernel = compile.choreograph(compile.elaborate(source, "stream_k_atomic", options), options.target)
         by_engine = options.target == "sm_90a"
         assert any(isinstance(s, Accumulate) and s.instr == "tma.reduce.add" for s in walk(kernel.body)) == by_engine

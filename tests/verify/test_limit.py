@@ -1,12 +1,16 @@
-"""The time limit of isl's work: many short operations, one long one, and none left over for the next proof."""
+"""The time limit of proofs, in seconds of the processor: many short operations of isl's, one long one, z3's questions,
+and nothing left over for the next proof."""
 
 from __future__ import annotations
 
 import time
 
 import pytest
+import z3
 
+from argus.diagnostic import Verdict
 from argus.verify.relations import IslError, isl, operation_limit
+from argus.verify.solver import Solver
 
 LONG = """[N, M] -> { [a, b, c] -> [i, j, k, l] : 0 <= i < N and i <= j < M and 3i + 5j + 7k = a + 2b
            and exists e : k = 5e + l and 0 <= l < 5 and (a + b + c) mod 7 = l mod 3 }"""
@@ -29,6 +33,19 @@ def test_one_operation_ends_by_what_it_allocates() -> None:
     relation = isl.Map(LONG)
     with pytest.raises(IslError), operation_limit(0.05):
         relation.lexmin()
+
+
+def test_time_in_which_others_have_the_processor_does_not_count() -> None:
+    with operation_limit(0.3):
+        time.sleep(1.0)
+        short()
+
+
+def test_a_question_to_z3_ends_when_it_has_had_its_share() -> None:
+    solver = Solver(time.thread_time() + 60.0, query_limit_ms=50)
+    x, y, z = (z3.Int(name) for name in "xyz")
+    answer = solver.holds(x * x * x + y * y * y + z * z * z != 33)
+    assert answer.verdict is Verdict.UNKNOWN and "50 ms" in answer.reason
 
 
 def test_many_operations_may_allocate_more_than_one() -> None:
