@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -27,6 +27,7 @@ from argus.ir.expr import (
     op,
 )
 from argus.ir.nodes import Assume, For, Kernel, Precondition, Programs, Requires, Shared, Tensor
+from argus.verify.deciding import deciding
 from argus.verify.program import (
     PROGRAM,
     Site,
@@ -293,7 +294,10 @@ class Model:
             except NonAffine as error:
                 self.unmodelled.append(str(error))
         self.size_context = self.parse_set(f"{{ : {' and '.join(conditions) or 'true'} }}")
-        return self.size_context.intersect(self.parse_set(f"{{ : {' and '.join(self._block_range())} }}"))
+        context = self.size_context.intersect(self.parse_set(f"{{ : {' and '.join(self._block_range())} }}"))
+        if not self.lean:
+            return context
+        return _of_parameters(context, frozenset(self.translator.integer(e, ()) for e in deciding(kernel)))
 
     @cached_property
     def defined(self) -> Set:
@@ -662,11 +666,7 @@ class Model:
         count = found.dim(isl.dim_type.param)
         names = frozenset(str(found.get_dim_name(isl.dim_type.param, i)) for i in range(count))
         if names not in self._contexts:
-            context = self._context
-            for position in reversed(range(context.dim(isl.dim_type.param))):
-                if context.get_dim_name(isl.dim_type.param, position) not in names:
-                    context = context.project_out(isl.dim_type.param, position, 1)
-            self._contexts[names] = context.coalesce()
+            self._contexts[names] = _of_parameters(self._context, names)
         return self._contexts[names]
 
     def before(self, strict: bool = True) -> Map:
@@ -684,6 +684,14 @@ class Model:
                 same = same.equate(isl.dim_type.in_, outer, isl.dim_type.out, outer)
             parts.append(same.order_lt(isl.dim_type.in_, level, isl.dim_type.out, level))
         return parts[::-1]
+
+
+def _of_parameters(context: Set, names: Collection[str]) -> Set:
+    """What a parameter set says of some of its parameters."""
+    for position in reversed(range(context.dim(isl.dim_type.param))):
+        if context.get_dim_name(isl.dim_type.param, position) not in names:
+            context = context.project_out(isl.dim_type.param, position, 1)
+    return context.coalesce()
 
 
 def byte_span(tile: Shared) -> tuple[int, int]:

@@ -90,9 +90,9 @@ body {{
 
 def test_a_replay_ends_with_the_time_limit() -> None:
     """The store is met after sixteen million steps, which would take hours."""
-    started = time.monotonic()
+    started = time.thread_time()
     report = verify(slow(4000), 2.0)
-    assert time.monotonic() - started < 2.0 + REPLAY_S + 15.0  # the machine may be loaded
+    assert time.thread_time() - started < 2.0 + REPLAY_S + 5.0
     assert report.verdict is Verdict.UNKNOWN
     assert any("cannot be replayed: the time limit ran out" in d.message for d in report.diagnostics)
 
