@@ -202,7 +202,8 @@ def gemm(
         al.assert_tags(lambda i, j: acc[i, j].z == z, where=lambda i, j: (m0 + i < M) & (n0 + j < N))
 
     if SCALED:
-        acc = acc * along(scale_a, SCALE_A, m0, BLOCK_M)[:, None] * along(scale_b, SCALE_B, n0, BLOCK_N)[None, :]
+        acc = acc * along(scale_a, SCALE_A, m0, BLOCK_M)[:, None]
+        acc = acc * along(scale_b, SCALE_B, n0, BLOCK_N)[None, :]
     if BIAS == "M":
         acc = acc + along(bias, BIAS, m0, BLOCK_M)[:, None]
     elif BIAS == "N":

@@ -164,14 +164,17 @@ def test_operands_that_threads_load_have_tiles_that_leave_them_registers() -> No
         assert tile.producers == 8 and tile.block_m * tile.block_n <= 128 * 192
 
 
-@pytest.mark.parametrize(("loaded", "dtype"), [(0, "float32"), (0, "bfloat16"), (2, "float32"), (2, "bfloat16")])
-def test_residuals_find_room_in_registers(loaded: int, dtype: str) -> None:
-    bits = DTYPES[dtype].bits
+@pytest.mark.parametrize("loaded", [0, 2])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", None])
+def test_epilogues_find_room_in_registers(loaded: int, dtype: str | None) -> None:
+    """Scales, a bias and a residual, for the tile that leaves a thread the fewest registers."""
+    bits = DTYPES[dtype].bits if dtype else 0
     tile = max(tiles(replace(LARGE, residual=bits, loaded=loaded)), key=lambda t: t.block_m * t.block_n / t.num_warps)
     constants = {name: value for name, value in tile.constants.items() if name != "num_warps"}
-    residual: dict[str, object] = {"RESIDUAL": "M N", "RESIDUAL_TYPE": DTYPES[dtype], "EPILOGUE": gelu}
-    unaligned = dict.fromkeys(("a", "b", "residual"), 2 if dtype == "bfloat16" else 4) if loaded else {}
-    options = Options("sm_90a", tile.num_warps, {**constants, **residual}, unaligned)
+    constants |= {"EPILOGUE": gelu, "SCALED": True, "SCALE_A": "M", "SCALE_B": "N", "BIAS": "N"}
+    constants |= {"RESIDUAL": "M N", "RESIDUAL_TYPE": DTYPES[dtype]} if dtype else {}
+    alignment = dict.fromkeys(("a", "b", "residual"), 4 if dtype == "float32" else 2) if loaded else {}
+    options = Options("sm_90a", tile.num_warps, constants, alignment)
     choreograph(elaborate(source_of("gemm"), "gemm", options), "sm_90a")
 
 
