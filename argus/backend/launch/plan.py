@@ -80,7 +80,7 @@ class Plan:
     """
 
     __slots__ = (
-        "_accepted", "_binding", "_conditions", "_first", "_launcher", "_lock", "_maps", "_overlap", "_ready", "_room",
+        "_binding", "_conditions", "_first", "_launcher", "_lock", "_maps", "_overlap", "_room",
         "_scalars", "_signature", "run",
     )  # fmt: skip
 
@@ -91,7 +91,6 @@ class Plan:
         self._scalars = tuple(s.name for s in signature.scalars)
         self._first = len(signature.tensors)
         self._overlap = _overlap(binding.apart)
-        self._accepted: tuple[object, ...] = (_NOTHING,) * len(signature.scalars)
         self._conditions = binding.scalar_conditions
         self._lock = Lock()
         self._room = _Room(signature, binding)
@@ -124,17 +123,19 @@ class Plan:
         return run
 
     def _with_scalars(self) -> Callable[[tuple[Number, ...]], None]:
-        """`run` of kernels with scalars, which are written every time: equal ones may differ (0.0 and -0.0)."""
+        """`run` of kernels with scalars. Those that are the very objects of a launch's last time are there already."""
         stream, start, failed = self._launcher.stream, self._launcher.start, self._launcher.failed
-        ready: dict[Any, tuple[tuple[Any, ...], Arguments]] = {}
+        ready: dict[Any, tuple[tuple[Any, ...], Arguments, tuple[object, ...]]] = {}
         take, place, write, first = ready.pop, self._place, self._write, self._first
+        nothing = (_NOTHING,) * len(self._scalars)
 
         def run(values: tuple[Number, ...]) -> None:
             scalars = values[first:]
             key = values[:first], stream()
-            launch = take(key, None) or place(*key)
-            bound, room = launch
-            write(room, scalars)
+            launch = take(key, None) or (*place(*key), nothing)
+            bound, room, written = launch
+            if not all(map(is_, scalars, written)):
+                launch = bound, room, write(room, scalars)
             if status := start(*bound):
                 failed(status, bound)
             if len(ready) >= _MOST:
@@ -152,17 +153,16 @@ class Plan:
         room = self._room.filled(addresses, maps)
         return self._launcher.bound(room, stream), room
 
-    def _write(self, room: Arguments, scalars: tuple[Number, ...]) -> None:
-        """Checks and writes the scalars. Numbers that are the very objects of the last check need no other, as nothing
-        can change them."""
-        if self._conditions and not all(map(is_, scalars, self._accepted)):
+    def _write(self, room: Arguments, scalars: tuple[Number, ...]) -> tuple[object, ...]:
+        """Checks and writes the scalars; of these, the ones that nothing can change. Raises LaunchError."""
+        if self._conditions:
             check_conditions(self._conditions, {**self._binding.values, **self._held(scalars)})
-            self._accepted = tuple(v if type(v) in _UNCHANGING else _NOTHING for v in scalars)
         try:
             self._room.write_scalars(room, *scalars)
         except (struct.error, OverflowError):
             self._held(scalars)
             raise
+        return tuple(v if type(v) in _UNCHANGING else _NOTHING for v in scalars)
 
     def _held(self, scalars: tuple[Number, ...]) -> dict[str, Number]:
         return held(self._signature, dict(zip(self._scalars, scalars, strict=True)))
