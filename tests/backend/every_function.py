@@ -195,8 +195,8 @@ def hopper() -> str:
         "argus::mbarrier_wait(smem, 0, 0);",
         "argus::async_fence();",
         "argus::mbarrier_arrive(smem, 0);",
-        "argus::role_barrier<3, 128>();",
-        "argus::role_barrier_arrive<4, 128>();",
+        "argus::role_barrier<128>(3);",
+        "argus::role_barrier_arrive<128>(4);",
         "argus::raise_registers<240>();",
         "argus::lower_registers<40>();",
     ]

@@ -220,16 +220,14 @@ template <int PENDING> void bulk_wait_read() { detail::finish_stores(PENDING); }
 inline int uniform(int x) { return shuffle(x, 0); }
 template <int N> void raise_registers() {}
 template <int N> void lower_registers() {}
-template <int ID, int THREADS> void role_barrier() {
-    static_assert(ID < detail::ROLE_BARRIERS);
-    detail::RoleBarrier& barrier = detail::self().block->role_barriers[ID];
+template <int THREADS> void role_barrier(int id) {
+    detail::RoleBarrier& barrier = detail::self().block->role_barriers[id];
     const unsigned generation = barrier.generation;
-    detail::arrive(barrier, ID, THREADS);
+    detail::arrive(barrier, id, THREADS);
     if (barrier.generation == generation) detail::wait_at(barrier);
 }
-template <int ID, int THREADS> void role_barrier_arrive() {
-    static_assert(ID < detail::ROLE_BARRIERS);
-    detail::arrive(detail::self().block->role_barriers[ID], ID, THREADS);
+template <int THREADS> void role_barrier_arrive(int id) {
+    detail::arrive(detail::self().block->role_barriers[id], id, THREADS);
 }
 
 // ---------------------------------------------------------------- asynchronous products

@@ -183,11 +183,11 @@ ARGUS_FN int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 template <int N> ARGUS_FN void raise_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
 template <int N> ARGUS_FN void lower_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
 
-template <int ID, int THREADS> ARGUS_FN void role_barrier() {
-    asm volatile("bar.sync %0, %1;" :: "n"(ID), "n"(THREADS) : "memory");
+template <int THREADS> ARGUS_FN void role_barrier(int id) {
+    asm volatile("bar.sync %0, %1;" :: "r"(id), "n"(THREADS) : "memory");
 }
-template <int ID, int THREADS> ARGUS_FN void role_barrier_arrive() {
-    asm volatile("bar.arrive %0, %1;" :: "n"(ID), "n"(THREADS) : "memory");
+template <int THREADS> ARGUS_FN void role_barrier_arrive(int id) {
+    asm volatile("bar.arrive %0, %1;" :: "r"(id), "n"(THREADS) : "memory");
 }
 
 // ---- asynchronous products

@@ -65,9 +65,9 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
             place = _place(name, index, writer)
             writer.line(f"argus::mbarrier_wait(smem, {place}, {Printer(writer).text(parity)});")
         case BarrierSync(number=number, count=count):
-            writer.line(f"argus::role_barrier<{number}, {count}>();")
+            writer.line(f"argus::role_barrier<{count}>({number});")
         case BarrierArrive(number=number, count=count):
-            writer.line(f"argus::role_barrier_arrive<{number}, {count}>();")
+            writer.line(f"argus::role_barrier_arrive<{count}>({number});")
         case BulkCommit():
             writer.line("if (thread == 0) argus::bulk_commit();")
         case BulkWait(pending=pending, read=read):

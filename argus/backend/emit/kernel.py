@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from typing_extensions import assert_never
 
 from argus.backend.abi import arguments, entry, shared_bytes
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.address import pointer_type
+from argus.backend.emit.alike import NUMBER, as_one
 from argus.backend.emit.asynchronous import emit_asynchronous, prefetch_maps
 from argus.backend.emit.compute import emit_accumulate, emit_map
 from argus.backend.emit.copy import emit_copy
@@ -379,44 +382,105 @@ def _barrier(writer: Writer) -> None:
     if writer.barrier is None:
         writer.line("argus::barrier();")
     else:
-        writer.line(f"argus::role_barrier<{writer.barrier}, {writer.threads}>();")
+        writer.line(f"argus::role_barrier<{writer.threads}>({writer.barrier});")
 
 
 def _roles(stmt: Roles, writer: Writer) -> None:
-    """One branch a role, by the number of the warp. Registers are dealt to whole warpgroups, with idle warps or not."""
+    """One branch a role, by the number of the warp; one for several whose texts are alike. Registers are dealt to whole
+    warpgroups, with idle warps or not."""
     kernel = writer.kernel
-    declared = used(tuple(s for s in kernel.body if s is not stmt))
     writer.line(f"const int warp = argus::uniform(argus::thread_id() / {kernel.warp_size});")
-    for role in stmt.roles:
-        reach = role.num_warps if role.registers is None else -(-role.num_warps // _WARPGROUP) * _WARPGROUP
-        with writer.block(f"{'' if role is stmt.roles[0] else 'else '}if ({_of_warps(role, reach, kernel)})"):
-            _redistribute(role, writer)
-            alone = "" if reach == role.num_warps else f"if (warp < {role.first_warp + role.num_warps})"
-            with writer.block(alone):
-                _role(role, stmt.own_barrier(role), declared, writer)
+    lead = ""
+    for roles, lines in _branches(stmt, writer):
+        first, last = roles[0], roles[-1]
+        end = last.first_warp + last.num_warps
+        reach = (
+            end if first.registers is None else first.first_warp - (first.first_warp - end) // _WARPGROUP * _WARPGROUP
+        )
+        with writer.block(f"{lead}if ({_of_warps(first.first_warp, reach, kernel)})"):
+            _redistribute(first, writer)
+            with writer.block("" if reach == end else f"if (warp < {end})"):
+                writer.lines += lines(writer.depth)
+        lead = "else "
 
 
-def _role(role: Role, barrier: int, declared: frozenset[str], writer: Writer) -> None:
+def _branches(stmt: Roles, writer: Writer) -> Iterator[tuple[tuple[Role, ...], Callable[[int], list[str]]]]:
+    """The roles in order, side by side those that share a branch, and what gives its lines at a depth."""
+    declared = used(tuple(s for s in writer.kernel.body if s is not stmt))
+
+    def alone(role: Role) -> Callable[[int], list[str]]:
+        first = role.first_warp * writer.kernel.warp_size
+        thread = f"argus::thread_id() - {first}" if first else "argus::thread_id()"
+        return lambda depth: _role(role, stmt.own_barrier(role), thread, declared, writer, depth)
+
+    for group in _side_by_side(stmt.roles):
+        shared = _shared_branch(group, stmt, declared, writer)
+        if shared is not None:
+            yield group, partial(_indented, shared)
+            continue
+        yield from (((role,), alone(role)) for role in group)
+
+
+def _side_by_side(roles: tuple[Role, ...]) -> list[tuple[Role, ...]]:
+    """Runs of roles of as many warps and registers, whole warpgroups each, one behind the other."""
+    groups: list[tuple[Role, ...]] = []
+    for role in roles:
+        last = groups[-1][-1] if groups else None
+        if (
+            last is not None
+            and (role.num_warps, role.registers) == (last.num_warps, last.registers)
+            and role.first_warp == last.first_warp + last.num_warps
+            and role.num_warps % _WARPGROUP == 0
+        ):
+            groups[-1] = (*groups[-1], role)
+        else:
+            groups.append((role,))
+    return groups
+
+
+def _shared_branch(group: tuple[Role, ...], stmt: Roles, declared: frozenset[str], writer: Writer) -> list[str] | None:
+    """The lines of several roles, not indented, if their texts are alike: where `role_number` is i, those of role i."""
+    if len(group) == 1:
+        return None
+    kernel, warps = writer.kernel, group[0].num_warps
+    own = [[f.name for f in kernel.fragments if f.name in used(role.body) - declared] for role in group]
+    if len({name for names in own for name in names}) < sum(map(len, own)) or len(set(map(len, own))) > 1:
+        return None
+    names = [{writer.names[n]: writer.names[m] for n, m in zip(names, own[0], strict=True)} for names in own]
+    first, size = group[0].first_warp, warps * kernel.warp_size
+    start = f" - {first * kernel.warp_size}" if first else ""
+    thread = f"argus::thread_id(){start} - {NUMBER} * {size}"
+    texts = [_role(role, stmt.own_barrier(role), thread, declared, writer, 0)[1:] for role in group]
+    lines = as_one(texts, names)
+    if lines is None:
+        return None
+    number = f"const int {NUMBER} = {f'(warp - {first})' if first else 'warp'} / {warps};"
+    return [f"// {', '.join(role.name for role in group)}", number, *lines]
+
+
+def _indented(lines: list[str], depth: int) -> list[str]:
+    return ["    " * depth + line if line and not line.startswith("#line") else line for line in lines]
+
+
+def _role(role: Role, barrier: int, thread: str, declared: frozenset[str], writer: Writer, depth: int) -> list[str]:
+    """The lines of a role, of which the first names it; `thread` computes its threads' numbers."""
     kernel = writer.kernel
     inner = Writer(
         kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size,
-        start(role.body, (f.name for f in kernel.fragments)), writer.least, barrier, depth=writer.depth,
+        start(role.body, (f.name for f in kernel.fragments)), writer.least, barrier, depth=depth,
     )  # fmt: skip
     _statements(role.body, inner)
     body, inner.lines = inner.lines, []
     inner.line(f"// {role.name}")
-    first = role.first_warp * kernel.warp_size
     own = used(role.body) - declared
-    thread = f"argus::thread_id() - {first}" if first else "argus::thread_id()"
     _opening(inner, thread, tuple(f for f in kernel.fragments if f.name in own))
     _counts(role.body, inner)
-    writer.lines += [*inner.lines, *body]
+    return [*inner.lines, *body]
 
 
-def _of_warps(role: Role, count: int, kernel: Kernel) -> str:
-    """Whether the warp is one of `count` from the role's first on."""
-    end = role.first_warp + count
-    conditions = [f"warp >= {role.first_warp}"] if role.first_warp else []
+def _of_warps(first: int, end: int, kernel: Kernel) -> str:
+    """Whether the warp is one from `first` up to `end`."""
+    conditions = [f"warp >= {first}"] if first else []
     conditions += [f"warp < {end}"] if end < kernel.num_warps else []
     return " && ".join(conditions) or "true"
 

@@ -119,7 +119,7 @@ ARGUS_CLUSTER_KERNEL(argus_gemm, 256, 2)(
             }
         }
         argus::async_fence();
-        argus::role_barrier<2, 128>();
+        argus::role_barrier<128>(2);
         if (thread == 0) argus::tma_store(smem, 73728, c_map2, block1 * 64, block0 * 128);
         if (thread == 0) argus::bulk_commit();
         if (thread == 0) argus::bulk_wait<0>();

@@ -85,7 +85,7 @@ ARGUS_ROLES_KERNEL(argus_hopper_gemm, 384)(
                 }
             }
         }
-        argus::role_barrier<1, 256>();
+        argus::role_barrier<256>(1);
         #pragma unroll
         for (int v1 = 0; v1 < 32; ++v1) {
             #pragma unroll
@@ -93,7 +93,7 @@ ARGUS_ROLES_KERNEL(argus_hopper_gemm, 384)(
                 argus::store_shared<2>(smem, (p4 ^ v1 * 16) + v0 * 4096, &out[4 * v1 + 2 * v0]);
             }
         }
-        argus::role_barrier<1, 256>();
+        argus::role_barrier<256>(1);
         #pragma unroll
         for (int v0 = 0; v0 < 16; ++v0) {
             argus::load_shared<8>(smem, p6 + v0 * 4096, &out_rows[8 * v0]);

@@ -1,0 +1,92 @@
+"""Roles whose texts are alike, as one text with a number: half of the work for the compiler, half of the machine code.
+
+    tma_store(smem, 147456, c_map2, n, m);      and      tma_store(smem, 180224, c_map2, n, m + 64);
+      ->   tma_store(smem, (147456 + role_number * 32768), c_map2, n, m + role_number * 64);
+
+The texts are held against one another token by token. Where they differ in anything but names of registers, one for one
+throughout, and numbers that grow evenly among the arguments of calls, there is no such text. So for each number it is
+the text that it stands for, by C++'s own rules, whatever the text says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+NUMBER = "role_number"
+"""The variable that tells roles apart: 0 for the first of them."""
+
+_TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\s+|.")
+_PLUS = [" ", "+", " "]
+_CLOSES = ")", ",", ";"
+_MOST = 2**31 - 1
+
+
+class _Unlike(Exception):
+    """Some texts are not alike."""
+
+
+def as_one(texts: Sequence[Sequence[str]], names: Sequence[Mapping[str, str]]) -> list[str] | None:
+    """The lines that are `texts[i]` where `NUMBER` is i; None if there are none.
+
+    `names[i]` gives the first text's names for what only text i names, its registers: other texts do not.
+    """
+    if len({len(text) for text in texts}) > 1:
+        return None
+    try:
+        return [_line(lines, names) for lines in zip(*texts, strict=True)]
+    except _Unlike:
+        return None
+
+
+def _line(lines: Sequence[str], names: Sequence[Mapping[str, str]]) -> str:
+    tokens = [[own.get(t, t) for t in _TOKEN.findall(line)] for line, own in zip(lines, names, strict=True)]
+    first = tokens[0]
+    if all(other == first for other in tokens):
+        return "".join(first)
+    if first and "".join(first).lstrip().startswith(("for ", "#", "alignas")):  # what is unrolled stays a constant
+        raise _Unlike
+    at, made, depth = [0] * len(tokens), list[str](), 0
+    while any(place < len(own) for place, own in zip(at, tokens, strict=True)):
+        here = [own[place] if place < len(own) else "" for place, own in zip(at, tokens, strict=True)]
+        if len(set(here)) == 1:
+            depth += (here[0] in "([{") - (here[0] in ")]}") if len(here[0]) == 1 else 0
+            made.append(here[0])
+            at = [place + 1 for place in at]
+        elif depth and not _in_brackets(made) and all(map(_is_number, here)):
+            made.append(f"({here[0]} + {_grown(here)})")
+            at = [place + 1 for place in at]
+        elif depth and not _in_brackets(made):
+            added = [_added(own, place) for place, own in zip(at, tokens, strict=True)]
+            made.append(f" + {_grown(added, absent=True)}")
+            at = [place + (4 if number != "0" else 0) for place, number in zip(at, added, strict=True)]
+            if any(place >= len(own) or own[place] not in _CLOSES for place, own in zip(at, tokens, strict=True)):
+                raise _Unlike  # a sum ends here in all of them: nothing binds to what was added
+        else:
+            raise _Unlike
+    return "".join(made)
+
+
+def _in_brackets(before: Sequence[str]) -> bool:
+    """Whether the place behind these tokens is an index, or an argument of a template."""
+    text = "".join(before)
+    return text.count("[") > text.count("]") or re.search(r"\b[A-Za-z_]\w*<[^<>;()]*$", text) is not None
+
+
+def _is_number(token: str) -> bool:
+    return token.isdigit() and int(token) <= _MOST
+
+
+def _added(own: Sequence[str], place: int) -> str:
+    """The number that is added at this place of a text; "0" if there is none."""
+    if list(own[place : place + 3]) == _PLUS and place + 3 < len(own) and _is_number(own[place + 3]):
+        return own[place + 3]
+    return "0"
+
+
+def _grown(numbers: Sequence[str], absent: bool = False) -> str:
+    """`NUMBER` times the step in which the numbers grow. With `absent` they begin with none, which is 0."""
+    first, step = int(numbers[0]), int(numbers[1]) - int(numbers[0])
+    if any(int(number) != first + step * i for i, number in enumerate(numbers)) or (absent and first) or step <= 0:
+        raise _Unlike
+    return f"{NUMBER} * {step}"
