@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from argus.backend.emit import emit
 from argus.frontend import Options, check, parse
 from argus.ir.nodes import Kernel, Roles
 from argus.kernels import operands
@@ -66,6 +67,14 @@ def lowered(tile: Tile, constants: dict[str, object], alignments: dict[str, int]
     chosen = {name: value for name, value in tile.constants.items() if name != "num_warps"}
     options = Options("sm_90a", tile.num_warps, {**constants, **chosen}, alignments)
     return lower(check(parse(source_of("gemm")), "gemm", options), "sm_90a")
+
+
+def test_warpgroups_that_do_alike_are_emitted_once() -> None:
+    """Half of the text to compile; `test_values` runs it."""
+    constants: dict[str, object] = {"A": "M K", "B": "N K", "C": "M N"}
+    text = emit(lowered(CASES["256 rows"][0], constants, {}))
+    assert "const int role_number = warp / 4;" in text and text.count("argus::wgmma_fence();") == 1
+    assert emit(lowered(CASES["in turns"][0], constants, {})).count("argus::wgmma_fence();") == 2
 
 
 @pytest.mark.parametrize("case", CASES)
