@@ -30,7 +30,7 @@ from argus.frontend.tiles import BINARY
 from argus.frontend.values import Builtin, Constant, Helper, Nothing, Specified, Tile, Value, View, describe
 from argus.ir.expr import OPERATORS, Const, Expr, Op
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.types import DType, boolean, float32, int32
+from argus.ir.types import DType, boolean, float32, int32, int64
 from argus.source import Span
 
 _ELEMENTWISE = frozenset(o.name for o in OPERATORS.values() if o.symbol is None and o.name != "cast")
@@ -129,7 +129,7 @@ def _widest(dtypes: list[DType]) -> DType:
     distinct = set(dtypes)
     if len(distinct) == 1:
         return dtypes[0]
-    return float32 if any(d.is_float for d in distinct) else int32
+    return float32 if any(d.is_float for d in distinct) else int64 if int64 in distinct else int32
 
 
 def _literal(term: SpecTerm, dtype: DType) -> SpecTerm:

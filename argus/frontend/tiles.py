@@ -64,7 +64,7 @@ def constant_expr(context: Context, value: object, dtype: DType, span: Span) -> 
             f"write a constant of that kind, or convert the other side with `.to(al.{natural})`",
         )
     assert isinstance(value, int)
-    low, high = _integer_range(dtype)
+    low, high = dtype.integers
     if not low <= value <= high:
         context.fail(
             "bad-constant",
@@ -73,14 +73,6 @@ def constant_expr(context: Context, value: object, dtype: DType, span: Span) -> 
             "use a wider dtype or a smaller constant",
         )
     return Const(value, dtype)
-
-
-def _integer_range(dtype: DType) -> tuple[int, int]:
-    if dtype is boolean:
-        return 0, 1
-    if dtype.kind == "uint":
-        return 0, 2**dtype.bits - 1
-    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
 def as_tile(context: Context, value: Value, span: Span, dtype: DType | None = None) -> Tile:
@@ -284,7 +276,7 @@ def _check_constant(context: Context, expr: Expr, span: Span) -> None:
         case _:
             pass
     if isinstance(expr, Const) and expr.dtype.is_int:
-        low, high = _integer_range(expr.dtype)
+        low, high = expr.dtype.integers
         if not low <= int(expr.value) <= high:
             context.fail(
                 "bad-constant", f"the result {expr.value} does not fit {expr.dtype}", span, "use a wider dtype"

@@ -147,8 +147,8 @@ OPERATORS: dict[str, Operator] = {
 
 REDUCTIONS: dict[str, Callable[[DType], int | float]] = {
     "add": lambda dtype: 0,
-    "maximum": lambda dtype: float("-inf") if dtype.is_float else -(2 ** (dtype.bits - 1)),
-    "minimum": lambda dtype: float("inf") if dtype.is_float else 2 ** (dtype.bits - 1) - 1,
+    "maximum": lambda dtype: float("-inf") if dtype.is_float else dtype.integers[0],
+    "minimum": lambda dtype: float("inf") if dtype.is_float else dtype.integers[1],
 }
 """Associative, commutative operators that `Accumulate` takes, with their identity element."""
 

@@ -29,6 +29,13 @@ class DType:
     def is_int(self) -> bool:
         return self.kind in ("int", "uint")
 
+    @property
+    def integers(self) -> tuple[int, int]:
+        """The least and the greatest number of an integer type; truth values are 0 and 1."""
+        if self.kind == "int":
+            return -(2 ** (self.bits - 1)), 2 ** (self.bits - 1) - 1
+        return 0, 1 if self.kind == "bool" else 2**self.bits - 1
+
     def __str__(self) -> str:
         return self.name
 

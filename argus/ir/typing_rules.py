@@ -112,8 +112,8 @@ def index_problems(obj: str, index: tuple[Expr, ...], scope: Scope) -> Iterator[
 
 
 def _fits(value: int | float | bool, dtype: DType) -> bool:
-    low, high = (0, 2**dtype.bits) if dtype.kind == "uint" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1))
-    return isinstance(value, int) and low <= value < high
+    low, high = dtype.integers
+    return isinstance(value, int) and low <= value <= high
 
 
 def _elem_problems(elem: Elem, scope: Scope) -> Iterator[str]:

@@ -7,10 +7,9 @@ held: over all blocks, every term once. Whatever is not so is unknown here, and 
 from __future__ import annotations
 
 from argus.ir.access import Mode
-from argus.ir.expr import REDUCTIONS
 from argus.ir.nodes import Accumulate, Spec, SpecReduce
 from argus.verify.findings import Finding, unknown
-from argus.verify.matching import IDEMPOTENT, Matcher, Mismatch, Scope, strip
+from argus.verify.matching import IDEMPOTENT, Matcher, Mismatch, Scope, identity, strip
 from argus.verify.program import PROGRAM, Site, turns
 from argus.verify.races import by_block
 from argus.verify.relations import NonAffine, UnionMap, empty_map, empty_set, isl, map_parts
@@ -78,8 +77,7 @@ def _counted(
     roots = touched.domain().to_union_set()
     variables = matcher.as_variables(touched)
     scope = Scope(roots.identity(), variables, tuple(range(len(spec.names))), roots.identity())
-    identity = Constant(float(REDUCTIONS[value.op](value.dtype)))
-    own = Reduce(stmt.op, identity, ((roots.identity(), builder.written(site)),))
+    own = Reduce(stmt.op, Constant(identity(value)), ((roots.identity(), builder.written(site)),))
     return matcher.counted(own, value, scope).coalesce(), variables.coalesce()
 
 

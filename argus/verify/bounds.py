@@ -19,7 +19,7 @@ from argus.ir.nodes import (
     Tag,
     Tensor,
 )
-from argus.ir.types import MAX_EXTENT, DType
+from argus.ir.types import MAX_EXTENT
 from argus.simulate.sizes import integer_arguments
 from argus.verify.data import Data, evaluated, partly_defined
 from argus.verify.findings import Finding, Place, unknown
@@ -30,11 +30,6 @@ from argus.verify.solver import Answer, Solver, z3
 Interval = tuple[int, int]
 _WIDE = (-(2**63), 2**63 - 1)
 _ARITHMETIC = ("add", "sub", "mul", "neg", "shl", "abs", "floordiv")
-
-
-def _range(dtype: DType) -> Interval:
-    """The least and the greatest number of an integer type."""
-    return (0, 2**dtype.bits - 1) if dtype.kind == "uint" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1)
 
 
 def _may_overflow(part: Op) -> bool:
@@ -183,7 +178,7 @@ class BoundsChecker:
         for part in walk(expr):
             if not isinstance(part, Op) or not _may_overflow(part):
                 continue
-            least, most = _range(part.dtype)
+            least, most = part.dtype.integers
             low, high = self.interval(part, site)
             if (low >= least and high <= most) or self._seen(site, (part,)):
                 continue
@@ -253,7 +248,7 @@ class BoundsChecker:
             case Param(name=name) if name in self.kernel.sizes:
                 return 0, MAX_EXTENT
             case Param(dtype=dtype) if dtype.is_int:
-                return _range(dtype)
+                return dtype.integers
             case ProgramId(axis=axis):
                 grid = self.kernel.grid
                 if grid is None:
@@ -271,7 +266,7 @@ class BoundsChecker:
             case Thread():
                 return 0, self.kernel.num_threads - 1
             case Elem(dtype=dtype) if dtype.is_int:
-                return _range(dtype)
+                return dtype.integers
             case Op(op=name, args=args) if expr.dtype.is_int and all(a.dtype.is_int for a in args):
                 return _operate(name, [self.interval(a, site) for a in args])
             case Op(op="where", args=(_, a, b)):

@@ -13,8 +13,9 @@ from functools import reduce
 
 from argus.verify.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close, closure
 from argus.verify.matching import Mismatch
+from argus.verify.numbers import always_real
 from argus.verify.relations import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
-from argus.verify.terms import Again, Apply, Cases, Constant, Opaque, Parameter, Recurrence, Reduce, Term, Via
+from argus.verify.terms import Again, Apply, Cases, Choice, Constant, Opaque, Parameter, Recurrence, Reduce, Term, Via
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ class Exponentials:
             case Recurrence(site=site) | Again(site=site):
                 return self._again(site, path)
             case Constant(value=value):
+                if not math.isfinite(value):
+                    raise Mismatch(f"the constant {value} (padding?) takes part in a sum of exponentials")
                 return [Summand(path.domain(), factor=value)] if value else []
             case Parameter(name=name):
                 return [Summand(path.domain(), scalars=(name,))]
@@ -118,6 +121,8 @@ class Exponentials:
             case Apply(op="neg", args=(a,)):
                 return [_scaled(s, -1.0) for s in self.summands(a, path)]
             case Apply(op="mul", args=(a, b)):
+                if not all(always_real(x) or _weighs(x) for x in (a, b)):
+                    raise Mismatch("a factor that may be no number, also where its weight is 0")
                 right = self.summands(b, path)
                 return self.product(self.summands(a, path), right) if right else []
             case Apply(op="truediv", args=(a, Constant(value=value))) if value:
@@ -408,6 +413,25 @@ def _plain(site: int, past: list[Summand]) -> None:
         if not covered.intersect(s.points).is_empty():
             raise Mismatch("a statement adds its own earlier value twice")
         covered = covered.union(s.points)
+
+
+def _weighs(term: Term) -> bool:
+    """Whether there are exponentials in a term: where those are numbers is looked at with their levels."""
+    match term:
+        case Via(term=inner) | Recurrence(term=inner):
+            return _weighs(inner)
+        case Cases(parts=parts):
+            return any(_weighs(inner) for _, inner in parts)
+        case Choice(yes=yes, no=no):
+            return _weighs(yes) or _weighs(no)
+        case Reduce(start=start, parts=parts):
+            return _weighs(start) or any(_weighs(inner) for _, inner in parts)
+        case Apply(op=op, args=args):
+            return op in ("exp", "exp2") or any(map(_weighs, args))
+        case Again():
+            return True
+        case _:
+            return False
 
 
 def _path(monomial: Monomial) -> UnionMap:

@@ -12,7 +12,8 @@ from math import isnan
 
 from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, rewrite, walk
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.types import DType, rounds_only
+from argus.ir.types import int32, rounds_only
+from argus.verify.numbers import Numbers
 from argus.verify.relations import (
     Model,
     UnionMap,
@@ -30,7 +31,6 @@ from argus.verify.terms import (
     Choice,
     Constant,
     Load,
-    Numbers,
     Opaque,
     Parameter,
     Recurrence,
@@ -84,6 +84,7 @@ class Matcher:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.numbers = Numbers()
+        self._kept: list[Term] = []
         self._matched: dict[tuple[int, SpecReduce], tuple[Term, UnionSet]] = {}
         """By reduction and specification: [instance -> V[...]] that match."""
 
@@ -216,6 +217,7 @@ class Matcher:
             wanted = [*head.args, *wanted[1:]]
         if not once or len(wanted) != len(mine):
             raise Mismatch(f"a reduction by '{term.op}' of other terms than '{spec.op}' has in the specification")
+        self._kept += mine  # what is remembered of a term goes by its identity
         first: Mismatch | None = None
         for order in permutations(mine):
             try:
@@ -295,21 +297,23 @@ class Matcher:
         """{[root -> k] -> contribution}: every contribution is that of one value of the bound variable."""
         if term.op != spec.op:
             raise Mismatch(f"a reduction by '{term.op}' where the specification has '{spec.op}'")
-        pieces = self._contributions(term, scope, spec.dtype)
+        pieces = self._contributions(term, scope, identity(spec))
         counted = empty_map()  # {[root -> k] -> contribution}
         for leaf, up, inner in pieces:
             bound = self._bound_variable(inner, spec, leaf)
-            if bound is None or not leaf.roots.is_subset(bound.domain()):
+            if bound is None:
                 raise Mismatch("a reduction whose terms do not load through the bound variable")
+            if not leaf.roots.is_subset(bound.domain()):
+                raise Mismatch("a reduction has terms that no value of its variable counts: padding that is not known "
+                               "to change nothing, such as 0 times a logarithm of 0")  # fmt: skip
             variables = up.apply_range(scope.variables)
             extended = append(variables, bound, len(scope.axes))
             self.match(inner, spec.body, replace(leaf, variables=extended, axes=(*scope.axes, spec.axis)))
             counted = counted.union(up.range_product(bound).reverse())
         return counted
 
-    def _contributions(self, term: Reduce, scope: Scope, dtype: DType) -> list[tuple[Scope, UnionMap, Term]]:
+    def _contributions(self, term: Reduce, scope: Scope, identity: float) -> list[tuple[Scope, UnionMap, Term]]:
         """Contributions that count, as (scope over [root -> instance], {that -> root}, term); partial sums opened."""
-        identity = float(REDUCTIONS[term.op](dtype))
         starts = [r for r, v in self.numbers.regions(term.start, scope.roots, scope.path) if v == identity]
         unstarted = scope.roots
         for region in starts:
@@ -331,26 +335,26 @@ class Matcher:
                     raise Mismatch(text, region.apply(up).apply(scope.origin))
             up, path = (m.intersect_domain(counting).coalesce() for m in (up, path))
             leaf = Scope(path, empty_map(), (), up.apply_range(scope.origin).coalesce())
-            opened = self._open(term.op, inner, leaf, dtype)
+            opened = self._open(term.op, inner, leaf, identity)
             result += [(s, u.apply_range(up).coalesce(), t) for s, u, t in opened]
         return result
 
-    def _open(self, op: str, term: Term, scope: Scope, dtype: DType) -> list[tuple[Scope, UnionMap, Term]]:
+    def _open(self, op: str, term: Term, scope: Scope, identity: float) -> list[tuple[Scope, UnionMap, Term]]:
         """A contribution that is itself a reduction by the same operator is replaced by its contributions."""
         match term:
             case Via(along=along, term=inner):
-                return self._open(op, inner, replace(scope, path=scope.path.apply_range(along)), dtype)
+                return self._open(op, inner, replace(scope, path=scope.path.apply_range(along)), identity)
             case Cases(parts=parts):
                 found = []
                 for region, inner in parts:
                     here = scope.path.intersect_range(region).coalesce()
                     if not here.is_empty():
-                        found += self._open(op, inner, replace(scope, path=here), dtype)
+                        found += self._open(op, inner, replace(scope, path=here), identity)
                 return found
             case Recurrence(term=inner):
-                return self._open(op, inner, scope, dtype)
+                return self._open(op, inner, scope, identity)
             case Reduce(op=inner_op) if inner_op == op:
-                return self._contributions(term, scope, dtype)
+                return self._contributions(term, scope, identity)
             case _:
                 return [(scope, scope.roots.identity(), term)]
 
@@ -421,6 +425,12 @@ class Matcher:
 
 
 # ---------------------------------------------------------------------------- helpers
+
+
+def identity(spec: SpecReduce) -> float:
+    """The number that changes no result: what is specified of integers of 8 bits may be more than those hold."""
+    narrow = spec.dtype.is_int and spec.dtype.bits < 32 and not isinstance(strip(spec.body), Elem)
+    return float(REDUCTIONS[spec.op](int32 if narrow else spec.dtype))
 
 
 def strip(spec: SpecTerm) -> SpecTerm:

@@ -360,7 +360,7 @@ def _divisor(divisors: list[Ref]) -> tuple[Ref, bool]:
         return divisors[0], False
     match heads[0].term:
         case Choice(test=Apply(op="eq", args=(total, Constant(value=0))), yes=Constant(value=value), no=no):
-            if not value or not _same_term(total, no):
+            if not value or math.isnan(value) or not _same_term(total, no):
                 raise Mismatch("the divisor is not the sum of weights where that is not 0")
             return Ref(no, heads[0].path), True
         case _:

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Union
 
-from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op, Param
+from argus.ir.expr import Const, Elem, Expr, Op, Param
 from argus.ir.nodes import Accumulate, Copy, Map, Mma, Tensor
-from argus.ir.types import DType, boolean, float32, rounds_only
+from argus.ir.types import DType, boolean, rounds_only
 from argus.verify.flow import sink_name
 from argus.verify.program import Site
 from argus.verify.relations import (
@@ -23,7 +23,6 @@ from argus.verify.relations import (
     empty_set,
     isl,
     map_parts,
-    merged,
 )
 from argus.verify.tags import TagAnalysis, writes
 
@@ -176,7 +175,8 @@ class TermBuilder:
                 term = self.of_expr(site, value) if op in _MODULAR else self._widened(site, value)
                 return term if mask is None else Cases(((self.analysis.where(site, mask), term),))
             case Mma():
-                return Apply("mul", (self.read(site, 0), self.read(site, 1)))
+                dtype = self.model.kernel.object(stmt.a.obj).dtype  # the accumulator is wider
+                return Apply("mul", tuple(_exact(self.read(site, n), dtype) for n in (0, 1)))
             case _:
                 return Opaque("a statement without a value")
 
@@ -235,10 +235,7 @@ class TermBuilder:
 
     def _widened(self, site: Site, expr: Expr) -> Term:
         """The term of what is used for its value, not modulo a power of two: that of arithmetic in 8 bits is none."""
-        term = self.of_expr(site, expr)
-        if expr.dtype.is_int and expr.dtype.bits < 32 and _computed(term):
-            return Opaque(f"a result that may have wrapped around in {expr.dtype}")
-        return term
+        return _exact(self.of_expr(site, expr), expr.dtype)
 
     def read(self, site: Site, number: int) -> Term:
         """What an access receives, over the reading site's instances."""
@@ -358,81 +355,19 @@ def _computed(term: Term) -> bool:
             return _computed(yes) or _computed(no)
         case Apply(op="minimum" | "maximum", args=args):
             return any(map(_computed, args))
+        case Apply(op=op):
+            return not op.startswith("cast of ")
         case _:
             return True
+
+
+def _exact(term: Term, dtype: DType) -> Term:
+    """A term of some type, if it is no result that the type may have been too narrow for."""
+    if dtype.is_int and dtype.bits < 32 and _computed(term):
+        return Opaque(f"a result that may have wrapped around in {dtype}")
+    return term
 
 
 def _starts(term: Term) -> bool:
     """Whether a term is a plain number, as reductions start from."""
     return isinstance(term.term if isinstance(term, Via) else term, Constant)
-
-
-class Numbers:
-    """Where terms are known to be one number; found once for all that asks for a term."""
-
-    def __init__(self) -> None:
-        self._found: dict[int, tuple[Term, UnionSet, list[tuple[UnionSet, float]]]] = {}
-
-    def regions(self, term: Term, root: UnionSet, path: UnionMap) -> list[tuple[UnionSet, float]]:
-        """The root instances at which a term is known to be one number. `path`: {root -> instance of the term}."""
-        if isinstance(term, Constant):
-            return [(root, term.value)]
-        path = merged(path.intersect_domain(root))
-        instances = merged(path.range())
-        found = self._found.get(id(term))
-        if found is None or not instances.is_subset(found[1]):
-            known = instances if found is None else instances.union(found[1])
-            found = self._found[id(term)] = (term, known, self._of(term, known))
-        here = [(merged(path.intersect_range(region).domain()), value) for region, value in found[2]]
-        return [(region, value) for region, value in here if not region.is_empty()]
-
-    def _of(self, term: Term, instances: UnionSet) -> list[tuple[UnionSet, float]]:
-        """Those of a term's own instances."""
-        itself = instances.identity()
-        match term:
-            case Via(along=along, term=inner):
-                along = along.intersect_domain(instances)
-                return self.regions(inner, along.domain(), along)
-            case Cases(parts=parts):
-                cut = ((merged(instances.intersect(region)), inner) for region, inner in parts)
-                return [found for here, inner in cut for found in self.regions(inner, here, itself)]
-            case Recurrence(term=inner):
-                return self.regions(inner, instances, itself)
-            case Reduce():
-                return self._reduction(term, instances)
-            case Apply(op=op, args=args):
-                return _constant_application(op, [self.regions(a, instances, itself) for a in args])
-            case _:
-                return []
-
-    def _reduction(self, term: Reduce, instances: UnionSet) -> list[tuple[UnionSet, float]]:
-        """A reduction is its start value where every contribution is the identity."""
-        identity = float(REDUCTIONS[term.op](float32))
-        counting = empty_set()
-        for along, inner in term.parts:
-            reached = along.intersect_domain(instances)
-            pairs = reached.wrap()
-            same = empty_set()
-            for region, value in self.regions(inner, pairs, reached.range_map()):
-                if value == identity:
-                    same = same.union(region)
-            counting = counting.union(merged(pairs.subtract(same)).apply(reached.domain_map()))
-        starts = self.regions(term.start, instances, instances.identity())
-        return [(merged(region.subtract(counting)), value) for region, value in starts]
-
-
-def _constant_application(op: str, args: list[list[tuple[UnionSet, float]]]) -> list[tuple[UnionSet, float]]:
-    """Numbers that absorb or survive: 0 in products, quotients and sums with 0, -inf under sums, scaling and exp."""
-    found: list[tuple[UnionSet, float]] = []
-    if op == "mul":
-        found += [(region, 0.0) for arg in args for region, value in arg if value == 0]
-        for these, those in (args, reversed(args)):
-            found += [(r.intersect(s), v) for r, v in these if v == float("-inf") for s, scale in those if scale > 0]
-    elif op == "truediv":
-        found += [(region, 0.0) for region, value in args[0] if value == 0]
-    elif op in ("sub", "add"):
-        found += [(region, value) for region, value in args[0] if value == float("-inf")]
-        found += [(r.intersect(s), 0.0) for r, v in args[0] if v == 0 for s, other in args[1] if other == 0]
-    elif op in ("exp", "exp2"):
-        found += [(region, 0.0) for region, value in args[0] if value == float("-inf")]
-    return found

@@ -408,6 +408,123 @@ def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "M"]):
         "M",
         "contradictory-requires",
     ),
+    Pair(
+        "a minimum of bytes that starts below the greatest one",
+        """
+def kernel(x: al.Tensor[al.uint8, "N"], y: al.Tensor[al.int32, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: al.min(lambda j: x[j]))
+    m = al.full((32,), EDIT, al.int32)
+    for j in range(0, N):
+        m = al.minimum(m, al.load(x[j]).to(al.int32))
+    al.store(y[al.arange(32)], m)
+""",
+        "255",
+        "127",
+        "spec-unknown",
+    ),
+    Pair(
+        "a maximum of sums of 64 bits that starts above the least one",
+        """
+def kernel(x: al.Tensor[al.EDIT, "N"], z: al.Tensor[al.int32, "N"], y: al.Tensor[al.int64, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: al.max(lambda j: x[j] + z[j]))
+    m = al.full((32,), -2147483648, al.int64)
+    for j in range(0, N):
+        m = al.maximum(m, (al.load(x[j]) + al.load(z[j]).to(al.EDIT)).to(al.int64))
+    al.store(y[al.arange(32)], m)
+""",
+        "int32",
+        "int64",
+        "spec-unknown",
+    ),
+    Pair(
+        "a minimum of products of bytes that starts as one of bytes does",
+        """
+def kernel(x: al.Tensor[al.int8, "N"], y: al.Tensor[al.int32, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: al.min(lambda j: x[j] * x[j]))
+    m = al.full((32,), EDIT, al.int32)
+    for j in range(0, N):
+        t = al.load(x[j]).to(al.int32)
+        m = al.minimum(m, t * t)
+    al.store(y[al.arange(32)], m)
+""",
+        "2147483647",
+        "127",
+        "spec-unknown",
+    ),
+    Pair(
+        "an operand of a product that has wrapped around",
+        """
+def kernel(a: al.Tensor[al.int8, "16 32"], b: al.Tensor[al.int8, "8 32"], c: al.Tensor[al.int32, "16 8"]):
+    al.grid(1)
+    al.spec(c, lambda m, n: al.sum(lambda k: a[m, k]EDIT * b[n, k]))
+    acc = al.zeros((16, 8), al.int32)
+    acc = al.mma(al.load(a[0:16, 0:32])EDIT, al.load(b[0:8, 0:32]), acc)
+    al.store(c[0:16, 0:8], acc)
+""",
+        "",
+        " * 3",
+        "spec-unknown",
+    ),
+    Pair(
+        "a logarithm of padding, times padding",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "1"]):
+    al.requires(N <= 128)
+    al.grid(1)
+    o = al.arange(128)
+    al.spec(y, lambda i: al.sum(lambda k: al.log(x[k]) * w[k]))
+    al.store(y[0], al.sum(al.log(al.load(x[o], mask=o < N, other=EDIT)) * al.load(w[o], mask=o < N)))
+""",
+        "1.0",
+        "0.0",
+        "spec-unknown",
+    ),
+    Pair(
+        "padding divided by padding",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "1"]):
+    al.requires(N <= 128)
+    al.grid(1)
+    o = al.arange(128)
+    al.spec(y, lambda i: al.sum(lambda k: x[k] / w[k]))
+    al.store(y[0], al.sum(al.load(x[o], mask=o < N) / al.load(w[o], mask=o < N, other=EDIT)))
+""",
+        "1.0",
+        "0.0",
+        "spec-unknown",
+    ),
+    Pair(
+        "an infinity that padding is multiplied by",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "1"]):
+    al.requires(N <= 128)
+    al.grid(1)
+    o = al.arange(128)
+    al.spec(y, lambda i: al.sum(lambda k: x[k] * w[k]))
+    al.store(y[0], al.sum(al.load(x[o], mask=o < N, other=EDIT) * al.load(w[o], mask=o < N)))
+""",
+        "0.0",
+        '-float("inf")',
+        "spec-unknown",
+    ),
+    Pair(
+        "an exponent of a row without elements",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "1"]):
+    al.requires((N <= 128) & (N >= EDIT))
+    al.grid(1)
+    o = al.arange(128)
+    al.spec(y, lambda i: al.sum(lambda k: al.exp(x[k] - al.max(lambda j: x[j]))))
+    t = al.load(x[o], mask=o < N, other=-float("inf"))
+    al.store(y[0], al.sum(al.exp(t - al.max(t))))
+""",
+        "1",
+        "0",
+        "spec-unknown",
+    ),
 )  # fmt: skip
 
 

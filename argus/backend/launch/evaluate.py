@@ -85,8 +85,8 @@ def _cast(value: Number, dtype: DType) -> Number:
         return float(value)
     if dtype.kind == "bool":
         return bool(value)
-    low, high = (0, 2**dtype.bits) if dtype.kind == "uint" else (-(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1))
-    if isinstance(value, float) and not low <= int(value) < high:
+    low, high = dtype.integers
+    if isinstance(value, float) and not low <= int(value) <= high:
         raise OverflowError(f"{value} is no {dtype}")  # every machine makes another number of it
     return int(value)
 
