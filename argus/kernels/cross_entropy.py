@@ -37,6 +37,7 @@ def cross_entropy_rows(
     """`level[t] = log(sum(exp(logits[t, :])))`, `loss[t] = level[t] - logits[t, target[t]]`; ROWS rows a block."""
     T, V = logits.shape
     al.requires(FROM <= V <= BLOCK)
+    al.requires(V > 0)  # the maximum of no score is -inf, and -inf - -inf no number
     al.spec(
         level,
         lambda t: (
@@ -153,7 +154,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
     same_shape("target", target, tuple(logits.shape[:1]))
     rows = matrix(logits)
     results = tuple(torch.empty(len(rows), dtype=torch.float32, device=logits.device) for _ in range(2))
-    if rows.shape[1] > LONGEST:
+    if not 0 < rows.shape[1] <= LONGEST:
         width = vector(rows)
         each = (_EACH if width * dtype.bytes == 16 else _EACH // 2) // width
         kernel, shape = cross_entropy_long_rows, {"EACH": each, "WIDTH": width}
