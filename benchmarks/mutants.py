@@ -100,6 +100,11 @@ SUBJECTS: tuple[Subject, ...] = (
         },
     ),
     _gemm("b by columns", constants={"B": "K N"}),
+    _gemm(
+        "rows in halves",
+        constants={"A": "Z M K", "A_STRIDES": "za lda 1", "C": "Z M N", "SHIFT": 8, "BLOCK_N": 192},
+    ),
+    _gemm("192 rows", constants={"BLOCK_M": 192, "BLOCK_N": 144, "STAGES": 4}, num_warps=12),
     _gemm("sm_80", "sm_80", _LOADED, 4),
     _gemm("gfx942", "gfx942", _LOADED, 4),
     Subject("argus/kernels/attention.py", "attention_combine"),
