@@ -126,7 +126,7 @@ class _Run:
     def _flow(self, model: Model) -> list[Finding]:
         """What is proved of a weaker form is proved; the rest is asked about the kernel as it is, which is `model`."""
         one = alone(self.kernel)
-        weaker = self._weaker(named(one), lean=one is not self.kernel)
+        weaker = self._weaker(named(one))
         exact, unsaid = Questions(model), False
         findings: list[Finding] = []
         for name, question in _FLOW:
@@ -139,12 +139,12 @@ class _Run:
             findings += _listed(self._timed(name, "isl", partial(question, exact)))
         return findings + (exact.kept_silent() if unsaid else [])
 
-    def _weaker(self, form: Named, lean: bool) -> Questions | None:
+    def _weaker(self, form: Named) -> Questions | None:
         """The questions of another form of the kernel; None where there is none, or it cannot be asked."""
         if form.kernel is self.kernel:
             return None
         made = self._timed(
-            "relations", "isl", lambda: Questions(Model(form.kernel, form.definitions, lean=lean), last=False)
+            "relations", "isl", lambda: Questions(Model(form.kernel, form.definitions, lean=True), last=False)
         )
         return made if isinstance(made, Questions) else None
 
