@@ -84,6 +84,12 @@ _ROUNDING = {torch.float16: 2**-18, torch.bfloat16: 2**-18, torch.float8_e4m3fn:
 """Of a sum of products, against that of their magnitudes: sums in float32, those of 8 bits with 13 bits of mantissa;
 float32 numbers are multiplied as tf32."""
 
+
+def _cut(a: torch.Tensor, b: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    """What sums of 8-bit products lose besides: each instruction takes 32 terms and cuts off what is below 13 bits of
+    the sum so far, which is taken for the last one and four standard deviations of a sum of such terms."""
+    return (total.abs() + 4.0 * (a.square() @ b.square()).sqrt()) * (a.shape[-1] / 32 * 2**-13)
+
 _EPILOGUES: dict[str | None, Callable[[torch.Tensor], torch.Tensor]] = {
     None: lambda x: x,
     "relu": F.relu,
@@ -118,8 +124,11 @@ def _product(draw: Draw) -> Call:
         wide = {name: x.double() for name, x in extras.items() if isinstance(x, torch.Tensor)}
         scale = wide.get("scale_a", torch.ones(1, device=a.device).double())[:, None]
         scale = scale * wide.get("scale_b", torch.ones(1, device=a.device).double())
-        total = (a @ b) * scale + wide.get("bias", 0.0)
+        product = a @ b
+        total = product * scale + wide.get("bias", 0.0)
         floor = (a.abs() @ b.abs()) * scale * _ROUNDING[dtype] + 4e-6 * total.abs()
+        if dtype.itemsize == 1:
+            floor += _cut(a, b, product) * scale
         # No epilogue is steeper than 1.13, and some add two numbers of the size of the sum.
         return ((_EPILOGUES[epilogue](total) + wide.get("residual", 0.0), 1.2 * floor + 1e-6),)
 
