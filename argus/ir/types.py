@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -9,12 +10,15 @@ from dataclasses import dataclass
 class DType:
     """An element type. `kind` is "float", "int" (two's complement), "uint" or "bool"; `bits` is its storage size.
 
-    `max_exponent`-style facts live where they are used; identity is the name.
+    There is one object of each, in `DTYPES`, also in what another process sends.
     """
 
     name: str
     kind: str
     bits: int
+
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        return _named, (self.name,)
 
     @property
     def bytes(self) -> int:
@@ -61,6 +65,10 @@ DTYPES: dict[str, DType] = {
         int8, uint8, int32, int64, boolean,
     )
 }  # fmt: skip
+
+
+def _named(name: str) -> DType:
+    return DTYPES[name]
 
 
 

@@ -167,7 +167,16 @@ def gemm(
                 SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL,
             ),
         )  # fmt: skip
-    elif DEPTH == 0:
+    elif DEPTH > 0:
+        al.spec(
+            c,
+            lambda z, m, n: finished(
+                al.sum(lambda k: al.where((z * DEPTH <= k) & (k < z * DEPTH + DEPTH), a[m, k] * b[n, k], 0.0)),
+                scale_a, scale_b, bias, residual, z, m, n,
+                SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL,
+            ),
+        )  # fmt: skip
+    else:
         al.spec(
             c,
             lambda m, n: finished(

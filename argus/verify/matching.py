@@ -122,14 +122,18 @@ class Matcher:
 
     def _by_index(self, term: Term, condition: SpecTerm, spec: Op | SpecOp, scope: Scope) -> None:
         """A choice by a condition on indices: each side where it is chosen."""
+        inside = self._holding(condition, scope)
+        self.match(term, spec.args[1], scope.restricted(inside))
+        self.match(term, spec.args[2], scope.restricted(scope.roots.subtract(inside)))
+
+    def _holding(self, condition: SpecTerm, scope: Scope) -> UnionSet:
+        """The roots for which a condition on indices holds."""
         if isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)):
             raise Mismatch("a choice by a reduction")
         domain, coords = self._names(scope)
         text = self.model.translator.condition(condition, coords)
         holds = self.model.parse_set(f"{{ V[{domain}] : {text} }}").to_union_set()
-        inside = scope.variables.intersect_range(holds).domain().intersect(scope.roots)
-        self.match(term, spec.args[1], scope.restricted(inside))
-        self.match(term, spec.args[2], scope.restricted(scope.roots.subtract(inside)))
+        return scope.variables.intersect_range(holds).domain().intersect(scope.roots)
 
     def _cases(self, parts: tuple[tuple[UnionSet, Term], ...], spec: SpecTerm, scope: Scope) -> None:
         rest = scope.roots
@@ -290,8 +294,21 @@ class Matcher:
         self._matched[key] = (term, matched.union(roots))
 
     def _match_reduction(self, term: Reduce, spec: SpecReduce, scope: Scope) -> None:
-        wanted = isl.UnionMap.from_domain_and_range(scope.roots, self.values(spec))
-        self.exactly_once(self.counted(term, spec, scope), wanted, spec.op in IDEMPOTENT, scope)
+        self.exactly_once(self.counted(term, spec, scope), self._wanted(spec, scope), spec.op in IDEMPOTENT, scope)
+
+    def _wanted(self, spec: SpecReduce, scope: Scope) -> UnionMap:
+        """{root -> [k]} of the terms that are specified: not those that are the identity element by a choice."""
+        every = isl.UnionMap.from_domain_and_range(scope.roots, self.values(spec))
+        match strip(spec.body):
+            case Op(op="where", args=(condition, _, Const(value=value))) | SpecOp(
+                op="where", args=(condition, _, Const(value=value))
+            ) if float(value) == identity(spec) and not elements_of(condition):
+                variables = every.domain_map().apply_range(scope.variables)
+                terms = append(variables, every.range_map(), len(scope.axes))
+                of_each = Scope(every.domain_map(), terms, (*scope.axes, spec.axis), scope.origin)
+                return self._holding(condition, of_each).unwrap()
+            case _:
+                return every
 
     def counted(self, term: Reduce, spec: SpecReduce, scope: Scope) -> UnionMap:
         """{[root -> k] -> contribution}: every contribution is that of one value of the bound variable."""

@@ -46,6 +46,21 @@ def rounded(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "N"]):
     y = al.load(x[i], mask=i < N)
     al.store(out[i], al.where(y.to(al.bfloat16).to(al.float32) < 1.0, 0.0, y), mask=i < N)
 """
+PARTS = """
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def parts(x: al.Tensor[al.float32, "M K"], out: al.Tensor[al.float32, "Z M"]):
+    M, K = x.shape
+    Z = out.shape[0]
+    al.requires(Z <= 1024)
+    al.spec(out, lambda z, m: al.sum(lambda k: al.where((z * 128 <= k) & (k < z * 128 + 128), x[m, k], 0.0)))
+    z, m = al.grid(Z, M)
+    total = al.zeros((1,), al.float32)
+    for k0 in range(z * 128, al.minimum(z * 128 + 128, K), 64):
+        total = total + al.sum(al.load(x[m : m + 1, k0 : k0 + 64], boundary_check=(1,)), axis=1)
+    al.store(out[z, m : m + 1], total)
+"""
 
 
 def report(text: str) -> Report:
@@ -53,7 +68,7 @@ def report(text: str) -> Report:
     return verify(choreograph(elaborate(SourceFile(f"{name}.py", text), name, Options()), "sm_80"), 60.0)
 
 
-@pytest.mark.parametrize("text", [GATHER, PAD], ids=["data", "indices"])
+@pytest.mark.parametrize("text", [GATHER, PAD, PARTS], ids=["data", "indices", "terms"])
 def test_both_sides_are_proved(text: str) -> None:
     found = report(text)
     assert found.verdict is Verdict.PROVED, found.diagnostics
@@ -72,6 +87,14 @@ def test_both_sides_are_proved(text: str) -> None:
         (PAD, "mask=i < N,", "mask=i < N - 1,"),
         (PAD, "other=1.0", "other=0.0"),
         (PAD, "lambda i: al.where(i < N, x[i], 1.0)", "lambda i: al.where(i <= N, x[i], 1.0)"),
+        (PARTS, "(k < z * 128 + 128)", "(k <= z * 128 + 128)"),
+        (PARTS, "(k < z * 128 + 128)", "(k < z * 128 + 127)"),
+        (PARTS, "x[m, k], 0.0)", "x[m, k], 1.0)"),
+        (PARTS, "x[m, k], 0.0)", "0.0, x[m, k])"),
+        (PARTS, "(z * 128 <= k)", "(z * 128 < k)"),
+        (PARTS, "al.minimum(z * 128 + 128, K)", "K"),
+        (PARTS, "range(z * 128,", "range(z * 128 + 64,"),
+        (PARTS, "al.store(out[z, m : m + 1], total)", "al.store(out[z, m : m + 1], total * 2.0)"),
     ],
 )
 def test_a_wrong_choice_is_not_proved(text: str, before: str, after: str) -> None:
