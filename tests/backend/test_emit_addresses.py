@@ -28,7 +28,7 @@ THREADS = 64
 def writer_of(layout: FragmentLayout) -> Writer:
     kernel = kernels.kernel("k", (), (For("s", Const(0), Const(4), 1, ()),), (), (), ("M", "N"), THREADS // 32)
     kernel = replace(kernel, params=(tensor(),))
-    return Writer(kernel, identifiers(kernel), {"M", "N", "s"}, THREADS, start((), ()))
+    return Writer(kernel, identifiers(kernel), {"M", "N", "s"}, THREADS, start((), ()), {})
 
 
 def tensor() -> Tensor:
