@@ -98,9 +98,12 @@ class Matcher:
         """Raises `Mismatch` unless the term equals the specification for every root."""
         if scope.roots.is_empty():
             return
-        chosen = strip(spec)
-        if isinstance(chosen, (Op, SpecOp)) and chosen.op == "where" and not elements_of(chosen.args[0]):
-            self._by_index(term, chosen.args[0], chosen, scope)
+        choice = _by_indices(spec)
+        if choice is not None:
+            condition, yes, no = choice
+            inside = self._holding(condition, scope)
+            self.match(term, yes, scope.restricted(inside))
+            self.match(term, no, scope.restricted(scope.roots.subtract(inside)))
             return
         match term:
             case Via(along=along, term=inner):
@@ -119,12 +122,6 @@ class Matcher:
                 raise Mismatch(reason)
             case _:
                 self._form(term, spec, scope)
-
-    def _by_index(self, term: Term, condition: SpecTerm, spec: Op | SpecOp, scope: Scope) -> None:
-        """A choice by a condition on indices: each side where it is chosen."""
-        inside = self._holding(condition, scope)
-        self.match(term, spec.args[1], scope.restricted(inside))
-        self.match(term, spec.args[2], scope.restricted(scope.roots.subtract(inside)))
 
     def _holding(self, condition: SpecTerm, scope: Scope) -> UnionSet:
         """The roots for which a condition on indices holds."""
@@ -299,10 +296,8 @@ class Matcher:
     def _wanted(self, spec: SpecReduce, scope: Scope) -> UnionMap:
         """{root -> [k]} of the terms that are specified: not those that are the identity element by a choice."""
         every = isl.UnionMap.from_domain_and_range(scope.roots, self.values(spec))
-        match strip(spec.body):
-            case Op(op="where", args=(condition, _, Const(value=value))) | SpecOp(
-                op="where", args=(condition, _, Const(value=value))
-            ) if float(value) == identity(spec) and not elements_of(condition):
+        match _by_indices(spec.body):
+            case condition, _, Const(value=value) if float(value) == identity(spec):
                 variables = every.domain_map().apply_range(scope.variables)
                 terms = append(variables, every.range_map(), len(scope.axes))
                 of_each = Scope(every.domain_map(), terms, (*scope.axes, spec.axis), scope.origin)
@@ -442,6 +437,15 @@ class Matcher:
 
 
 # ---------------------------------------------------------------------------- helpers
+
+
+def _by_indices(spec: SpecTerm) -> tuple[SpecTerm, SpecTerm, SpecTerm] | None:
+    """The condition and both sides of a choice by a condition on indices; None of what is none."""
+    spec = strip(spec)
+    if not isinstance(spec, (Op, SpecOp)) or spec.op != "where" or elements_of(spec.args[0]):
+        return None
+    condition, yes, no = spec.args
+    return condition, yes, no
 
 
 def identity(spec: SpecReduce) -> float:
