@@ -80,6 +80,11 @@ _GROWING = ("add", "sub", "mul", "neg", "abs", "shl", "floordiv")
 """Operations on integers that may have a result outside of the range of their operands."""
 
 
+def _small(name: str, args: list[Array]) -> bool:
+    """Whether operands have 32 bits, of which no operation but a shift has a result of more than 64."""
+    return name != "shl" and all(np.all((-(2**31) <= a) & (a < 2**31)) for a in args)
+
+
 def widen(values: Array) -> Array:
     """Carried values as `evaluate` computes with them: integers as int64."""
     return values.astype(np.int64) if values.dtype.kind in "iu" else values
@@ -105,7 +110,8 @@ def _apply(expr: Op, name: str, args: list[Array], dtype: DType, scope: Scope) -
             if scope.overflow is not Overflow.IGNORE:
                 scope.fault("shift-out-of-range", expr, far)
             args = [args[0], np.clip(args[1], 0, most)]
-    if scope.overflow is Overflow.REPORT and name in _GROWING and dtype.is_int and dtype.bits == 64:
+    growing = name in _GROWING and dtype.is_int and dtype.bits == 64
+    if scope.overflow is Overflow.REPORT and growing and not _small(name, args):
         exact = FUNCTIONS[name](*(np.asarray(a).astype(object) for a in args))
         lost = np.asarray((exact < -(2**63)) | (exact >= 2**63), dtype=np.bool_)
         if lost.any():
