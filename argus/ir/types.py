@@ -71,7 +71,6 @@ def _named(name: str) -> DType:
     return DTYPES[name]
 
 
-
 def rounds_only(source: DType, target: DType) -> bool:
     """Whether a conversion changes a value by rounding at most; specifications look through those, and no others."""
     if target.is_float or source == target:

@@ -34,7 +34,6 @@ def trust_the_grid(kernel: Kernel) -> Kernel:
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
         if not isinstance(stmt, Copy | Map | Accumulate):
             return None
-
         shape = stmt.shape
 
         def asked(expr: Expr) -> Expr:

@@ -123,8 +123,8 @@ ARGUS_FN u64 evict_first() {
         if (thread_id() % 32 == 0)                                                                                   \
             asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"    \
                          ".L2::cache_hint [%0], [%1, {" LOAD "}], [%2], " NEXT ";"                                   \
-                         :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__, "l"(target::evict_first()) \
-                         : "memory");                                                                                \
+                         :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__,                         \
+                            "l"(target::evict_first()) : "memory");                                                  \
     }                                                                                                                \
     template <int COUNT, int STRIDE = 0>                                                                             \
     ARGUS_FN void tma_load_once_multicast(shared_t smem, int offset, int barrier, const TensorMap& map, PARAMETERS) {\
@@ -133,7 +133,7 @@ ARGUS_FN u64 evict_first() {
             asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"    \
                          ".multicast::cluster.L2::cache_hint [%0], [%1, {" LOAD "}], [%2], " NEXT ", " AFTER ";"     \
                          :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__, "h"(to),                \
-                            "l"(target::evict_first()) : "memory");                                                          \
+                            "l"(target::evict_first()) : "memory");                                                  \
     }                                                                                                                \
     ARGUS_FN void tma_store(shared_t smem, int offset, const TensorMap& map, PARAMETERS) {                           \
         asm volatile("cp.async.bulk.tensor." RANK ".global.shared::cta.tile.bulk_group [%1, {" STORE "}], [%0];"     \

@@ -393,10 +393,9 @@ def _roles(stmt: Roles, writer: Writer) -> None:
     lead = ""
     for roles, lines in _branches(stmt, writer):
         first, last = roles[0], roles[-1]
-        end = last.first_warp + last.num_warps
-        reach = (
-            end if first.registers is None else first.first_warp - (first.first_warp - end) // _WARPGROUP * _WARPGROUP
-        )
+        warps = last.first_warp + last.num_warps - first.first_warp
+        dealt = warps if first.registers is None else -(-warps // _WARPGROUP) * _WARPGROUP
+        end, reach = first.first_warp + warps, first.first_warp + dealt
         with writer.block(f"{lead}if ({_of_warps(first.first_warp, reach, kernel)})"):
             _redistribute(first, writer)
             with writer.block("" if reach == end else f"if (warp < {end})"):
