@@ -98,6 +98,14 @@ def cross_entropy_long_rows(
     T, V = logits.shape
     al.tag(logits, lambda t, v: (t, v))
     al.spec(level, lambda i: al.logsumexp(lambda n: logits[i, n]))
+    al.spec(
+        loss,
+        lambda i: al.where(
+            (0 <= target[i]) & (target[i] < V.to(INDEX)),
+            al.logsumexp(lambda n: logits[i, n]) - logits[i, target[i]],
+            al.where(target[i] == ignored.to(INDEX), 0.0, float("nan")),
+        ),
+    )
     t = al.grid(T)
     place = al.load(target[t])
     LANES = al.num_threads()

@@ -250,9 +250,17 @@ def combine(
 ):
     """c = epilogue(scale_a * scale_b * sum of parts + bias) + residual, of the parts that `gemm` made with DEPTH."""
     S, M, N = parts.shape
+    residual = in_order(residual, RESIDUAL, ("M N",))
     al.requires(S == PARTS)
     al.requires(K <= PARTS * DEPTH)
     al.tag(parts, lambda s, m, n: dict(m=m, n=n, k=al.once(s * DEPTH, al.minimum(s * DEPTH + DEPTH, K))))
+    al.spec(
+        c,
+        lambda m, n: finished(
+            al.sum(lambda s: parts[s, m, n]), scale_a, scale_b, bias, residual, 0, m, n,
+            SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL,
+        ),
+    )  # fmt: skip
     pid_m, pid_n = al.grid(al.cdiv(M, ROWS), al.cdiv(N, COLUMNS))
     m0, n0 = pid_m * ROWS, pid_n * COLUMNS
 
@@ -273,8 +281,7 @@ def combine(
     if EPILOGUE is not None:
         acc = EPILOGUE(acc)
     if RESIDUAL != "1 1":
-        r = in_order(residual, RESIDUAL, ("M N",))[m0 : m0 + ROWS, n0 : n0 + COLUMNS]
-        acc = acc + al.load(r, boundary_check=(0, 1)).to(al.float32)
+        acc = acc + al.load(residual[m0 : m0 + ROWS, n0 : n0 + COLUMNS], boundary_check=(0, 1)).to(al.float32)
     al.store(c[m0 : m0 + ROWS, n0 : n0 + COLUMNS], acc.to(OUT), boundary_check=(0, 1))
 
 

@@ -1,7 +1,7 @@
 """Mutation testing of proofs: small edits of an explicit kernel, and what verifier and simulator say of each."""
 
 from argus.mutate.inputs import arguments
-from argus.mutate.judge import Judge, Outcome, Result, Trial, drawn, trial
+from argus.mutate.judge import Judge, Outcome, Result, Trial, drawn, trial, unspecified
 from argus.mutate.mutation import Kind, Mutation, mutations
 from argus.mutate.report import result_json, summary_table, trial_json, trial_table
 
@@ -20,4 +20,5 @@ __all__ = [
     "trial",
     "trial_json",
     "trial_table",
+    "unspecified",
 ]

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.diagnostic import ArgusError, Diagnostic, Severity, SourceError, Verdict, VerificationError
+from argus.ir.access import Mode, relations
 from argus.ir.cluster import unite
-from argus.ir.nodes import Kernel
+from argus.ir.nodes import Kernel, Spec
+from argus.ir.visit import walk
 from argus.mutate.inputs import arguments
 from argus.mutate.mutation import Kind, Mutation, mutations
 from argus.simulate import NotReplayable, simulate
@@ -55,12 +57,14 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The results for mutants of one kernel, drawn from all `possible` ones with `seed`."""
+    """The results for mutants of one kernel, drawn from all `possible` ones with `seed`. `unspecified`: as the function
+    of that name says."""
 
     kernel: str
     seed: int
     possible: int
     results: tuple[Result, ...]
+    unspecified: tuple[str, ...] = ()
 
     def number(self, outcome: Outcome, kind: Kind | None = None) -> int:
         """How many mutants (of one kind) came to `outcome`."""
@@ -83,7 +87,16 @@ def trial(
     for number in chosen:
         progress(len(results), len(chosen))
         results.append(judge.result(everything[number]))
-    return Trial(kernel.name, seed, len(everything), tuple(results))
+    return Trial(kernel.name, seed, len(everything), tuple(results), unspecified(kernel))
+
+
+def unspecified(kernel: Kernel) -> tuple[str, ...]:
+    """Tensors that a kernel writes, and of which no specification says what they are: mutants that write something else
+    there are caught by rules and tags alone."""
+    statements = tuple(walk(kernel.body))
+    specified = {s.output for s in statements if isinstance(s, Spec)}
+    written = {a.obj for s in statements for a in relations(s) if a.mode is not Mode.READ}
+    return tuple(t.name for t in kernel.tensors if t.name in written - specified)
 
 
 def drawn(possible: int, seed: int, count: int | None) -> list[int]:

@@ -23,7 +23,7 @@ _STYLES = {
 
 
 def trial_table(trial: Trial) -> RenderableType:
-    """Numbers by class of edit and in all, then what was missed and what is unknown."""
+    """Numbers by class of edit and in all, then what nothing specifies, what was missed and what is unknown."""
     tried = len(trial.results)
     title = f"{trial.kernel}: {tried} of {trial.possible} mutants, seed {trial.seed}"
     table = Table(title=title, title_justify="left")
@@ -35,7 +35,7 @@ def trial_table(trial: Trial) -> RenderableType:
             table.add_row(kind.value, *_numbers(trial, kind))
     table.add_section()
     table.add_row("all", *_numbers(trial, None))
-    return Group(table, *_missed(trial), *_unknown(trial))
+    return Group(table, *_unspecified(trial), *_missed(trial), *_unknown(trial))
 
 
 def summary_table(trials: Sequence[Trial]) -> RenderableType:
@@ -61,6 +61,11 @@ def _numbers(trial: Trial, kind: Kind | None) -> Iterator[Text]:
     for outcome in Outcome:
         number = trial.number(outcome, kind)
         yield Text(str(number) if number else "", _STYLES[outcome])
+
+
+def _unspecified(trial: Trial) -> Iterator[Text]:
+    for name in trial.unspecified:
+        yield Text(f"no al.spec says what `{name}` is: other values there may be missed", "bold yellow")
 
 
 def _missed(trial: Trial) -> Iterator[Text]:
@@ -92,12 +97,14 @@ def _described(result: Result, heading: str) -> Text:
 
 
 def trial_json(trial: Trial) -> dict[str, Any]:
-    """`count` mutants were tried of `possible` ones; each of `mutants` has its edit, outcome, code and seconds."""
+    """`count` mutants were tried of `possible` ones; each of `mutants` has its edit, outcome, code and seconds.
+    No specification speaks of the outputs in `unspecified`."""
     return {
         "kernel": trial.kernel,
         "seed": trial.seed,
         "count": len(trial.results),
         "possible": trial.possible,
+        "unspecified": list(trial.unspecified),
         **{outcome.value: trial.number(outcome) for outcome in Outcome},
         "mutants": [result_json(r) for r in trial.results],
     }

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from math import isnan
 
-from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, rewrite, walk
+from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, op, rewrite, walk
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.types import int32, rounds_only
 from argus.verify.numbers import Numbers
+from argus.verify.program import loaded
 from argus.verify.relations import (
     Model,
     UnionMap,
@@ -84,6 +85,7 @@ class Matcher:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.numbers = Numbers()
+        self._loaded = loaded(model.sites)
         self._kept: list[Term] = []
         self._matched: dict[tuple[int, SpecReduce], tuple[Term, UnionSet]] = {}
         """By reduction and specification: [instance -> V[...]] that match."""
@@ -98,7 +100,7 @@ class Matcher:
         """Raises `Mismatch` unless the term equals the specification for every root."""
         if scope.roots.is_empty():
             return
-        choice = _by_indices(spec)
+        choice = self._by_indices(spec, scope)
         if choice is not None:
             condition, yes, no = choice
             inside = self._holding(condition, scope)
@@ -131,6 +133,34 @@ class Matcher:
         text = self.model.translator.condition(condition, coords)
         holds = self.model.parse_set(f"{{ V[{domain}] : {text} }}").to_union_set()
         return scope.variables.intersect_range(holds).domain().intersect(scope.roots)
+
+    def _by_indices(self, spec: SpecTerm, scope: Scope) -> tuple[SpecTerm, SpecTerm, SpecTerm] | None:
+        """The condition and both sides of a choice by a condition on indices; None of what is none."""
+        spec = strip(spec)
+        if not isinstance(spec, (Op, SpecOp)) or spec.op != "where":
+            return None
+        condition, yes, no = spec.args
+        if not isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)):
+            condition = self._numbered(condition, scope)
+        return None if elements_of(condition) else (condition, yes, no)
+
+    def _numbered(self, expr: Expr, scope: Scope) -> Expr:
+        """Integers that the block loads once are the numbers that these are known by (`program.resolved`)."""
+        domain, coords = self._names(scope)
+
+        def change(e: Expr) -> Expr | None:
+            if not isinstance(e, Elem) or not e.dtype.is_int:
+                return None
+            for place, name in self._loaded.items():
+                if place.obj == e.obj and not any(map(elements_of, e.index)):
+                    same = (op("eq", i, j) for i, j in zip(e.index, place.index, strict=True))
+                    text = " and ".join(self.model.translator.condition(each, coords) for each in same) or "true"
+                    there = self.model.parse_set(f"{{ V[{domain}] : {text} }}").to_union_set()
+                    if scope.roots.is_subset(scope.variables.intersect_range(there).domain()):
+                        return Param(name, e.dtype)
+            return None
+
+        return rewrite(expr, change) if self._loaded else expr
 
     def _cases(self, parts: tuple[tuple[UnionSet, Term], ...], spec: SpecTerm, scope: Scope) -> None:
         rest = scope.roots
@@ -250,6 +280,7 @@ class Matcher:
     def index(self, spec: Elem, scope: Scope) -> UnionMap:
         """{V[...] -> cell} of a specified element."""
         domain, coords = self._names(scope)
+        spec = replace(spec, index=tuple(self._numbered(e, scope) for e in spec.index))
         if any(isinstance(e, Elem) for e in spec.index):
             return self._indirect(spec, domain, coords)
         texts = ", ".join(self.model.translator.integer(e, coords) for e in spec.index)
@@ -295,12 +326,14 @@ class Matcher:
 
     def _wanted(self, spec: SpecReduce, scope: Scope) -> UnionMap:
         """{root -> [k]} of the terms that are specified: not those that are the identity element by a choice."""
-        every = isl.UnionMap.from_domain_and_range(scope.roots, self.values(spec))
-        match _by_indices(spec.body):
+        every, body = isl.UnionMap.from_domain_and_range(scope.roots, self.values(spec)), strip(spec.body)
+        if not (isinstance(body, (Op, SpecOp)) and body.op == "where"):
+            return every
+        variables = every.domain_map().apply_range(scope.variables)
+        terms = append(variables, every.range_map(), len(scope.axes))
+        of_each = Scope(every.domain_map(), terms, (*scope.axes, spec.axis), scope.origin)
+        match self._by_indices(spec.body, of_each):
             case condition, _, Const(value=value) if float(value) == identity(spec):
-                variables = every.domain_map().apply_range(scope.variables)
-                terms = append(variables, every.range_map(), len(scope.axes))
-                of_each = Scope(every.domain_map(), terms, (*scope.axes, spec.axis), scope.origin)
                 return self._holding(condition, of_each).unwrap()
             case _:
                 return every
@@ -437,15 +470,6 @@ class Matcher:
 
 
 # ---------------------------------------------------------------------------- helpers
-
-
-def _by_indices(spec: SpecTerm) -> tuple[SpecTerm, SpecTerm, SpecTerm] | None:
-    """The condition and both sides of a choice by a condition on indices; None of what is none."""
-    spec = strip(spec)
-    if not isinstance(spec, (Op, SpecOp)) or spec.op != "where" or elements_of(spec.args[0]):
-        return None
-    condition, yes, no = spec.args
-    return condition, yes, no
 
 
 def identity(spec: SpecReduce) -> float:

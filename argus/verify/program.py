@@ -436,18 +436,24 @@ def resolved(sites: tuple[Site, ...], site: Site, expr: Expr) -> Expr:
                 return substitute_coords(value, e.index)
             case Copy(src=src, shape=(), mask=None) if writer is not None and not writer.loops:
                 # Loaded once for the block: the same unknown number wherever it is used.
-                return Param(f"{_LOADED}{_loaded(sites, src, e.obj)}", e.dtype)
+                return Param(_LOADED + (_place(sites, src) or e.obj), e.dtype)
             case _:
                 return None
 
     return rewrite(expr, change)
 
 
-def _loaded(sites: tuple[Site, ...], src: Access, register: str) -> str:
-    """A name for what was loaded: one for all loads of a place that the kernel never writes, else the register's."""
+def loaded(sites: tuple[Site, ...]) -> dict[Access, str]:
+    """The parameters that `resolved` makes of what places hold that the kernel never writes, by place."""
+    places = {s.stmt.src for s in sites if isinstance(s.stmt, Copy) and not (s.stmt.shape or s.stmt.mask or s.loops)}
+    return {src: _LOADED + name for src in places if (name := _place(sites, src))}
+
+
+def _place(sites: tuple[Site, ...], src: Access) -> str:
+    """A name for a place that the kernel never writes, the same for every load from it; "" for others."""
     constant = all(map(is_launch_constant, src.index))
     written = any(a.obj == src.obj and a.mode is not Mode.READ for site in sites for a in site.accesses)
-    return f"{src.obj}[{', '.join(map(print_expr, src.index))}]" if constant and not written else register
+    return f"{src.obj}[{', '.join(map(print_expr, src.index))}]" if constant and not written else ""
 
 
 def differs_by_block(expr: Expr) -> bool:

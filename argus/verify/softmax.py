@@ -8,18 +8,19 @@ no score but -inf weigh nothing: their sums are 0, so the quotient has to have a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations
 from typing import TypeVar
 
 from argus.ir.expr import Coord, Elem
-from argus.ir.nodes import SpecReduce, SpecTerm
+from argus.ir.nodes import SpecTerm
 from argus.verify.exponentials import Exponentials, Shift, Summand, alike, joined, one_image
 from argus.verify.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close
 from argus.verify.matching import Matcher, Mismatch, Scope, append, elements_of, renumbered, strip, uses
 from argus.verify.relations import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
-from argus.verify.specified import Part, Rows, Share, rows_of, share_of
+from argus.verify.specified import Amount, Part, Rows, Share, level_of, rows_of, share_of
 from argus.verify.terms import Apply, Cases, Choice, Constant, Load, Reduce, Term, TermBuilder, Via
 
 
@@ -44,18 +45,18 @@ class SoftmaxMatcher(Matcher):
     def match(self, term: Term, spec: SpecTerm, scope: Scope) -> None:
         """As `Matcher.match`; a softmax, a sum that it weighs and a logarithm of a sum are looked at as a whole."""
         spec = strip(spec)
-        share = share_of(spec)
         if scope.roots.is_empty():
             return
-        if share is None and isinstance(spec, SpecReduce) and spec.op == "logaddexp":
-            share = Share(spec.axis, spec.extent, spec.body)
+        share, level = share_of(spec), level_of(self.model, spec, self._names(scope)[1])
+        if level is not None:
+            share = level[0]
         if share is None:
             super().match(term, spec, scope)
             return
         rows = rows_of(self.model, share, scope.axes)
         try:
-            if isinstance(spec, SpecReduce) and spec.op == "logaddexp":
-                self._match_level(term, rows, scope)
+            if level is not None:
+                self._match_level(term, rows, level[1], scope)
             else:
                 self._match_share(term, share, rows, scope)
         except EmptyRow as error:
@@ -94,17 +95,22 @@ class SoftmaxMatcher(Matcher):
 
     # ------------------------------------------------------------------ logarithms
 
-    def _match_level(self, term: Term, rows: Rows, scope: Scope) -> None:
+    def _match_level(self, term: Term, rows: Rows, others: tuple[Amount, ...], scope: Scope) -> None:
+        """The logarithm of a sum, and `others` that are added to it."""
         for form in self.exponentials.exponents.linear(term, scope.path):
             here = scope.restricted(form.points)
             if form.nothing:
                 self.exactly_once(empty_map(), self._rows(rows, here).apply_range(rows.live), False, here)
                 continue
-            inner = _logarithm(form)
+            logarithm, inner = _logarithm(form)
             shift = self._total(inner, rows, here, "the sum under the logarithm")
-            if shift is not None and any(t.ref is None for t in form.terms):
-                raise Mismatch("another number is added to the logarithm of the sum")
+            if shift is not None:
+                rest = [(t, False) for t in form.terms if not t.level and t is not logarithm]
+                self._amounts(rest, others, "what is added to the logarithm of the sum", partial(self._added, here))
             self._undone([t for t in form.terms if t.level], shift, form.points)
+
+    def _added(self, scope: Scope, ref: Ref, _root: bool, spec: SpecTerm) -> None:
+        self.match(ref.term, spec, replace(scope, path=ref.path.intersect_domain(scope.roots)))
 
     def _undone(self, levels: list[Monomial], shift: Shift | None, points: UnionSet) -> None:
         """The maximum that the weights are relative to is added to the logarithm of their sum."""
@@ -220,22 +226,36 @@ class SoftmaxMatcher(Matcher):
             self._score(s, part, here, what)
 
     def _score(self, s: Summand, part: Part, scope: Scope, what: str) -> None:
-        """A score equals the specified one, term by term in some order."""
-        mine = [(m, root) for m, root in s.scores if m.ref is not None]
-        wanted = [t for t in part.terms if t[2] is not None]
-        numbers = [m for m, _ in s.scores if m.ref is None]
-        offset = sum(m.factor for m in numbers) - sum(f for f, _, core in part.terms if core is None)
-        scaled = any(m.scalars for m in numbers) or any(x for _, x, core in part.terms if core is None)
+        """A score equals the specified one."""
+
+        def leaf(ref: Ref, root: bool, spec: SpecTerm) -> None:
+            self._leaf(ref, s.over(ref.path, root), spec, scope)
+
+        self._amounts(s.scores, part.terms, f"a score of {what}", leaf)
+
+    def _amounts(
+        self,
+        found: Sequence[tuple[Monomial, bool]],
+        amounts: tuple[Amount, ...],
+        what: str,
+        leaf: Callable[[Ref, bool, SpecTerm], None],
+    ) -> None:
+        """A sum equals the specified one, term by term in some order; `leaf` compares one of each."""
+        mine = [(m, root) for m, root in found if m.ref is not None]
+        wanted = [t for t in amounts if t[2] is not None]
+        numbers = [m for m, _ in found if m.ref is None]
+        offset = sum(m.factor for m in numbers) - sum(f for f, _, core in amounts if core is None)
+        scaled = any(m.scalars for m in numbers) or any(x for _, x, core in amounts if core is None)
         if len(mine) != len(wanted) or scaled or not close(1.0 + offset, 1.0):
-            raise Mismatch(f"{what} has scores that are another sum than specified")
+            raise Mismatch(f"{what} is another sum than specified")
 
         def attempt(order: tuple[tuple[Monomial, bool], ...]) -> None:
             for (m, root), (factor, scalars, core) in zip(order, wanted, strict=True):
                 if m.scalars != scalars or not close(m.factor, factor):
                     numbers = f"{_number(m.factor, m.scalars)}, and not by {_number(factor, scalars)}"
-                    raise Mismatch(f"{what} has scores that are multiplied by {numbers}")
+                    raise Mismatch(f"{what} is multiplied by {numbers}")
                 assert m.ref is not None and core is not None
-                self._leaf(m.ref, s.over(m.ref.path, root), core, scope)
+                leaf(m.ref, root, core)
 
         _first_that_holds(mine, attempt)
 
@@ -379,16 +399,18 @@ def _heads(ref: Ref) -> list[Ref]:
             return [ref]
 
 
-def _logarithm(form: Linear) -> Ref:
-    """What a linear form has the natural logarithm of, besides levels."""
-    rest = [t for t in form.terms if t.ref is not None and not t.level]
-    single = rest[0] if len(rest) == 1 else None
-    if single is None or single.ref is None or not isinstance(single.ref.term, Apply) or single.scalars:
-        raise Mismatch("what is specified is the logarithm of a sum of exponentials, and this is none")
-    base = {"log": 1.0, "log2": 1 / math.log(2)}.get(single.ref.term.op, 0.0)
-    if not close(single.factor * base, 1.0):
-        raise Mismatch("the logarithm of the sum is multiplied by another factor than specified")
-    return Ref(single.ref.term.args[0], single.ref.path.intersect_domain(form.points))
+def _logarithm(form: Linear) -> tuple[Monomial, Ref]:
+    """The logarithm in a linear form, and what it is of."""
+    bases = {"log": 1.0, "log2": 1 / math.log(2)}
+    for m in form.terms:
+        match m.ref:
+            case Ref(term=Apply(op=op, args=(inner,)), path=path) if op in bases and not m.scalars:
+                if not close(m.factor * bases[op], 1.0):
+                    raise Mismatch("the logarithm of the sum is multiplied by another factor than specified")
+                return m, Ref(inner, path.intersect_domain(form.points))
+            case _:
+                pass
+    raise Mismatch("what is specified is the logarithm of a sum of exponentials, and this is none")
 
 
 def _require_same(above: Shift | None, below: Shift | None) -> None:

@@ -64,6 +64,31 @@ def share_of(spec: SpecTerm) -> Share | None:
             return None
 
 
+def level_of(model: Model, spec: SpecTerm, dims: tuple[str, ...]) -> tuple[Share, tuple[Amount, ...]] | None:
+    """The logarithm of a sum of exponentials, and what else is added up with it."""
+    if not _adds_level(spec):
+        return None
+    parts = _linear(model, spec, dims)
+    amounts = parts[0].terms
+    levels = [core for factor, scalars, core in amounts if _is_level(core) and factor == 1.0 and not scalars]
+    if len(parts) > 1 or parts[0].region is not None or len(levels) != 1:
+        raise Mismatch("a sum with a logarithm of a sum, but not with one of them, once, and by no other choice")
+    (level,) = levels
+    assert isinstance(level, SpecReduce)
+    return Share(level.axis, level.extent, level.body), tuple(a for a in amounts if a[2] is not level)
+
+
+def _adds_level(spec: SpecTerm) -> bool:
+    spec = strip(spec)
+    return _is_level(spec) or (
+        isinstance(spec, SpecOp) and spec.op in ("add", "sub", "neg") and any(map(_adds_level, spec.args))
+    )
+
+
+def _is_level(spec: SpecTerm | None) -> bool:
+    return isinstance(spec, SpecReduce) and spec.op == "logaddexp"
+
+
 def _product(spec: SpecTerm) -> list[SpecTerm]:
     spec = strip(spec)
     match spec:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from argus.diagnostic import Diagnostic, LaunchError
+from argus.mutate import unspecified
 from benchmarks import cold, gemm, measure, mutants, verify
 from benchmarks.machine import digest, machine, sources
 from benchmarks.table import Results, show
@@ -340,3 +341,9 @@ def test_all_kernels_that_ship_have_mutants() -> None:
     }
     assert judged == shipped
     assert len({s.title for s in mutants.SUBJECTS}) == len(mutants.SUBJECTS)
+
+
+def test_all_outputs_of_kernels_that_ship_are_specified(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    kernels = {(s.file, s.kernel): s for s in mutants.SUBJECTS}
+    assert {name: left for (_, name), s in kernels.items() if (left := unspecified(s.explicit()))} == {}

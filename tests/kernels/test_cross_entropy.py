@@ -6,10 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from argus.diagnostic import LaunchError  # noqa: E402
+from argus.compile import prove  # noqa: E402
+from argus.diagnostic import LaunchError, Verdict  # noqa: E402
+from argus.frontend import Options  # noqa: E402
 from argus.kernels import cross_entropy  # noqa: E402
 from argus.kernels.cross_entropy import losses_and_levels  # noqa: E402
-from tests.kernels.common import DTYPE_NAMES, TARGETS, assert_proved, random  # noqa: E402
+from argus.source import SourceFile  # noqa: E402
+from tests.kernels.common import DTYPE_NAMES, TARGETS, assert_proved, random, source_of  # noqa: E402
 
 
 def close(got: torch.Tensor, wanted: torch.Tensor) -> None:
@@ -83,3 +86,43 @@ def test_proved(target: str) -> None:
     assert_proved("cross_entropy", "cross_entropy_rows", target, DTYPE="float32", INDEX="int32", ROWS=1, BLOCK=5120)
     assert_proved("cross_entropy", "cross_entropy_long_rows", target, num_warps=8)
     assert_proved("cross_entropy", "cross_entropy_long_rows", target, num_warps=8, EACH=32, WIDTH=1, alignment=2)
+
+
+LOSS = "part + (highest - chosen)"
+
+
+@pytest.mark.parametrize("loss", ["(part + highest) - chosen", "highest - (chosen - part)", "-chosen + part + highest"])
+def test_losses_in_any_order_of_terms_are_proved(loss: str) -> None:
+    assert verdict(loss) is Verdict.PROVED
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "part + highest",
+        "part + (highest + chosen)",
+        "part + (highest - 2.0 * chosen)",
+        "part + (highest - chosen) + 1.0",
+        "part * 2.0 + (highest - chosen)",
+        "part + (highest - al.load(logits[t, V.to(INDEX) - 1 - place], mask=known).to(al.float32))",
+    ],
+)
+def test_other_losses_are_refuted(loss: str) -> None:
+    assert verdict(loss) is Verdict.REFUTED
+
+
+def test_the_loss_of_another_target_is_refuted() -> None:
+    """The condition and the place are those of another row."""
+    assert verdict(LOSS, ("al.load(target[t])", "al.load(target[T - 1 - t])")) is Verdict.REFUTED
+
+
+def verdict(loss: str, *edits: tuple[str, str]) -> Verdict:
+    """Of long rows whose known losses are `loss`, with these edits of the text."""
+    whole = source_of("cross_entropy")
+    text = whole.text
+    for old, new in ((LOSS, loss), *edits):
+        before, kernel = text.split("def cross_entropy_long_rows")
+        assert kernel.count(old) == 1
+        text = before + "def cross_entropy_long_rows" + kernel.replace(old, new)
+    constants = {"EACH": 1, "WIDTH": 1}
+    return prove(SourceFile(whole.path, text), "cross_entropy_long_rows", Options("sm_80", 1, constants)).verdict

@@ -60,7 +60,7 @@ def test_nothing_is_missed_of_specified_kernels(
 ) -> None:
     sample = [] if count is None else ["--count", str(count), "--seed", "3"]
     code, (trial,) = run(capsys, str(EXAMPLES / f"{name}.py"), "--target", target, *sample)
-    assert (code, trial["kernel"], trial["missed"]) == (0, name, 0)
+    assert (code, trial["kernel"], trial["missed"], trial["unspecified"]) == (0, name, 0, [])
     assert trial["killed"] >= killed
     outcomes = [m["outcome"] for m in trial["mutants"]]
     assert len(outcomes) == trial["count"]
@@ -72,6 +72,7 @@ def test_nothing_is_missed_of_specified_kernels(
 
 def test_what_no_assertion_pins_down_is_missed() -> None:
     trial = mutate.trial(parse_kernel(OPEN), 0, None, 30.0)
+    assert trial.unspecified == ("out",)
     missed = [r for r in trial.results if r.outcome is Outcome.MISSED]
     assert {r.code for r in missed} == {"different-result"}
     assert "drop a computation (statement 1)" in {r.mutation.name for r in missed}
@@ -120,7 +121,7 @@ def test_exit_codes_and_text(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     open_kernel.write_text(source)
     assert main(["mutate", str(open_kernel), "-D", "BLOCK=128"]) == 1
     text = capsys.readouterr().out
-    assert "mutants" in text and "missed[different-result]: " in text
+    assert "mutants" in text and "missed[different-result]: " in text and "no al.spec says what `out` is" in text
     assert "total = al.load(x[offs], mask=mask) + al.load(y[offs], mask=mask)" in text
 
 
