@@ -8,7 +8,7 @@ import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.kernels.rows import dtype_of, matrix, same_rank, vector
-from argus.runtime.recipe import Function, Work
+from argus.runtime.recipe import Function, Results, Work
 
 if TYPE_CHECKING:
     import torch
@@ -46,16 +46,19 @@ def transpose_tiles(
 def transpose(x: torch.Tensor) -> torch.Tensor:
     """The contiguous transpose of a float32, float16 or bfloat16 matrix, whose rows may be any distance apart.
 
+    A view of `x` where that is contiguous already, as of a single row: PyTorch's `x.t().contiguous()` is one, too.
     No gradient. Raises LaunchError.
     """
     result: torch.Tensor = _transpose((x,))
     return result
 
 
-def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Work:
+def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Work | Results:
     (x,) = tensors
     dtype = dtype_of("x", x)
     same_rank("x", x, 2)
+    if x.t().is_contiguous():
+        return (x.t(),)
     rows = matrix(x)
     out = rows.new_empty(rows.shape[::-1])
     tile = _tile(dtype.bytes, *(vector(t) * dtype.bytes == 16 for t in (rows, out)))

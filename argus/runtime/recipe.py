@@ -164,12 +164,12 @@ class Function:
 
     def _anew(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Any:
         work = self._work(tensors, numbers, *way)
-        if not isinstance(work, Work):
-            return work
-        work.kernel(*work.read, *work.written, *work.numbers, **work.constants)
-        if work.join is not None:
-            work.join.kernel(*work.join.tensors, **work.join.constants)
-        return work.results[0] if len(work.results) == 1 else work.results
+        results = work.results if isinstance(work, Work) else work
+        if isinstance(work, Work):
+            work.kernel(*work.read, *work.written, *work.numbers, **work.constants)
+            if work.join is not None:
+                work.join.kernel(*work.join.tensors, **work.join.constants)
+        return results[0] if len(results) == 1 else results
 
 
 # ---------------------------------------------------------------------------- generated text

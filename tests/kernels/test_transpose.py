@@ -25,6 +25,15 @@ def test_rows_any_distance_apart_and_misaligned(device: str) -> None:
         assert torch.equal(transpose(x), x.t())
 
 
+def test_what_is_contiguous_already_is_a_view(device: str) -> None:
+    x = random(3, 40, dtype="bfloat16", device=device)
+    for views, same in (((x[:1], x.t(), x[:, :1].contiguous()), True), ((x, x[:1, ::2], x[:, :1], x[:, 4:9]), False)):
+        for view in views:
+            got = transpose(view)
+            assert got.is_contiguous() and torch.equal(got, view.t())
+            assert (got.data_ptr() == view.data_ptr()) == same
+
+
 def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(LaunchError, match="`x` has 3 dimensions"):
         transpose(torch.zeros(2, 2, 2))
