@@ -31,6 +31,9 @@ _MOST_BLOCKS = 65535  # along an axis of the grid that is not the first
 _LEAST = 8192  # elements of a part: one turn of a block
 _LONGEST = 8192  # elements of a row at a time
 _SHORT = 128  # elements of a short row
+_FEW_LANES = 8  # of a row of whole vectors: a longer one has 32
+_MEMORY, _WARP, _AT_ONCE = 4.2e6, 2.1e3, 132 * 32  # of an H200: bytes a microsecond, for one warp, warps at once
+_JOIN = 6.0  # microseconds of a second launch
 _COLUMNS = 256  # at a time, and twice as many where there are so many that nothing is cut
 _JOINED = 16  # columns that a block of the second call joins
 _VECTOR = 8  # elements: 16 bytes of a 16-bit type
@@ -272,15 +275,31 @@ class Cut:
 def along_rows(rows: int, length: int, width: int, itemsize: int) -> Cut:
     """For `rows` rows of `length` elements of `itemsize` bytes, which are read by vectors of `width`.
 
-    Short rows have 8 lanes each: with more of them, one more of which idle, there are more sums between lanes.
+    Short rows of whole vectors have as few lanes as hold four vectors each, which leaves few idle and few sums between
+    lanes; those of narrower ones have 8 lanes. A row is cut where what its parts save pays for the second launch.
     """
+    vectors = -(-length // width)
+    if width * itemsize == 16 and 0 < vectors <= 4 * _FEW_LANES:
+        lanes = _power(-(-vectors // 4))
+        each = -(-vectors // lanes)
+        return Cut(1, length, {"EACH": each, "ROWS": 128 // lanes * (4 // each), "BLOCK": lanes * width}, 4)
     s = spread(min(length, _LONGEST), itemsize)
     block = min(s.block, 8 * width if length <= _SHORT else 256 * max(1, s.warps // s.rows))
     blocks = max(1, -(-rows // s.rows))
     parts = max(1, min(_BLOCKS // blocks, length // _LEAST))
+    whole, cut = (_microseconds(blocks * n, s.rows * length * itemsize / n, s.warps) for n in (1, parts))
+    if whole <= cut + _JOIN:
+        parts = 1
     each = length if parts == 1 else length // parts // _VECTOR * _VECTOR
     turns = -(-min(max(1, length), s.block) // block)
     return Cut(parts, each, {"EACH": turns, "ROWS": s.rows, "BLOCK": block}, s.warps)
+
+
+def _microseconds(blocks: int, bytes: float, warps: int) -> float:
+    """How long so many blocks read, `bytes` each: what the memory gives, and no warp reads faster than by _WARP."""
+    rounds, rest = divmod(blocks, _AT_ONCE // warps)
+    each = bytes / (_WARP * warps)
+    return sum(n * max(count * bytes / _MEMORY, each) for n, count in ((rounds, _AT_ONCE // warps), (1, rest)) if count)
 
 
 @lru_cache(maxsize=4096)
