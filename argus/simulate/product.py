@@ -199,6 +199,17 @@ def _complete(block: Block, done: Product, team: Team) -> None:
                 track.finish(memory.grains(cell.reshape(-1)), done.step.event, team.segment)
 
 
+def finish(block: Block, teams: list[Team]) -> None:
+    """The block ends: products should have been waited for."""
+    for team in teams if block.run.checks else ():
+        for left in team.products:
+            text = "an asynchronous product may still read shared memory when the block ends"
+            block.report(
+                left.step, "progress", "unfinished-copy", text, team.first, object=left.b.name,
+                expected="a wait for the product's group", missing=f"{team.name} does not wait for the product's group",
+            )  # fmt: skip
+
+
 def _release(flight: Array, cells: Array, event: int) -> None:
     """The product of `event` is done with registers, unless a later one uses them too."""
     flight[cells[flight[cells] == event]] = NOBODY

@@ -27,7 +27,7 @@ import numpy as np
 from argus.ir.cluster import rank_of
 from argus.ir.nodes import Asynchronous, Barrier, Kernel, Roles, WaveBarrier
 from argus.ir.visit import walk
-from argus.simulate import bulk, events, mbarrier, peers, stores
+from argus.simulate import bulk, events, mbarrier, peers, product, stores
 from argus.simulate.clock import Team
 from argus.simulate.machine import Block, Frame
 from argus.simulate.mbarrier import Waiting
@@ -154,6 +154,7 @@ def run_block(block: Block, schedule: Schedule) -> None:
     if rest:
         teams += _run_roles(block, schedule)
     mbarrier.unfinished(block, teams)
+    product.finish(block, teams)
     stores.finish(block)
     peers.finish(block)
     for _ in execute(block, rest[1:], frames[0]):

@@ -1,8 +1,8 @@
-"""The beginning and the end of a block: mbarriers are used once they are initialised, and no bulk copy outlives it.
+"""The beginning and the end of a block: mbarriers are used once they are initialised; no bulk copy or product is left.
 
 What uses an mbarrier comes after the fence that follows its initialisation (PTX ISA, mbarrier.init,
-fence.mbarrier_init). Shared memory is another block's as soon as this one ends, so what the copy engine does there has
-to be waited for.
+fence.mbarrier_init). Shared memory is another block's as soon as this one ends, so what the copy engine and
+the tensor cores do there has to be waited for.
 """
 
 from __future__ import annotations
@@ -47,17 +47,20 @@ def _late(model: Model, name: str, first: Site | None, site: Site, early: Set) -
 
 
 def finished(model: Model, ordering: Ordering) -> list[Finding]:
-    """Bulk copies that nobody waits for."""
+    """Bulk copies and asynchronous products that nobody waits for."""
     findings: list[Finding] = []
     for site in model.sites:
         orders = {a.order for a in site.accesses}
         if Order.ASYNC_BULK in orders:
             seen = [_in_its_program(model, site, times) for times in ordering.protocol.observed(site).values()]
-            what, help = "bulk copy", "wait for the phase that counts its bytes before the block ends"
+            what, help = "a bulk copy", "wait for the phase that counts its bytes before the block ends"
         elif Order.BULK_READ in orders:
             seen = _awaited(model, site, ordering)
             kind = "reduction" if any(a.mode is Mode.ACCUMULATE for a in site.accesses) else "store"
-            what, help = f"bulk {kind}", "wait for its group (bulk_wait_read 0) at the end of the role that issues it"
+            what, help = f"a bulk {kind}", "wait for its group (bulk_wait_read 0) at the end of the role that issues it"
+        elif Order.ASYNC_MMA in orders:
+            seen = [_in_its_program(model, site, ordering.completed(site, Order.ASYNC_MMA))]
+            what, help = "an asynchronous product", "wait for its group (mma_wait 0) before the program ends"
         else:
             continue
         left = ordering.issued(site).domain()
@@ -65,7 +68,7 @@ def finished(model: Model, ordering: Ordering) -> list[Finding]:
             left = left.subtract(times.domain())
         if model.nothing(left):
             continue
-        text = f"a {what} may still be under way when the block ends"
+        text = f"{what} may still be under way when the block ends"
         if not model.domain(site)[1]:
             findings.append(unknown("progress-unknown", "progress", site.stmt.span, f"cannot exclude: {text}", help))
             continue

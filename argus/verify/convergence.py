@@ -43,13 +43,13 @@ def check(bounds: BoundsChecker) -> list[Finding]:
                     break
         if isinstance(site.stmt, For):
             for bound in (site.stmt.start, site.stmt.stop):
-                if not is_uniform(_without_block_values(kernel, bound)):
+                if not is_uniform(without_block_values(kernel, bound)):
                     findings.append(_loop(site))
                     break
     return findings
 
 
-def _without_block_values(kernel: Kernel, expr: Expr) -> Expr:
+def without_block_values(kernel: Kernel, expr: Expr) -> Expr:
     """Registers that every thread of the block holds alike count as uniform: replicas are always equal."""
 
     def change(e: Expr) -> Expr | None:
@@ -83,7 +83,7 @@ def _team(kernel: Kernel, site: Site) -> tuple[str, int]:
 def _diverges(bounds: BoundsChecker, site: Site, guard: Expr, team: tuple[str, int]) -> Finding | None:
     kernel, solver = bounds.kernel, bounds.solver
     (who, size), whole_block = team, isinstance(site.stmt, Barrier | BarrierSync | BarrierArrive | WaveBarrier)
-    guard = _without_block_values(kernel, guard)
+    guard = without_block_values(kernel, guard)
     if is_uniform(guard):
         return None
     what = "barrier" if whole_block else "collective operation"

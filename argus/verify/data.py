@@ -15,7 +15,7 @@ from argus.ir.expr import Coord, Elem, Expr, Op, coords, rewrite, walk
 from argus.ir.nodes import Accumulate, AssertTags, Copy, For, InRange, Kernel, Map, Spec, Tag
 from argus.ir.places import index_registers, places
 from argus.ir.types import boolean
-from argus.verify.program import Site, resolved
+from argus.verify.program import Site, is_of_others, resolved
 from argus.verify.solver import Solver, z3
 
 
@@ -85,6 +85,8 @@ class Data:
                 return None
 
     def _computed(self, site: Site, writer: Site, elem: Elem, value: Expr) -> z3.BoolRef | None:
+        if is_of_others(site, value):
+            return None
         value = _at(value, elem.index)
         inner = self.facts(writer, [value])
         value = self._since(site, writer, value)

@@ -162,7 +162,7 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
         elif isinstance(obj, Shared) and counted(stmt):
             findings += _lanes(bounds, site, stmt, access, obj)
         elif isinstance(obj, Shared) and stmt.vector > 1:
-            findings += _shared_vector(bounds, site, stmt, access, obj)
+            findings += _shared_vector(bounds, site, stmt, access, obj) or _shared_mask(bounds, site, stmt, obj)
         elif isinstance(obj, Tensor) and stmt.vector > 1:
             findings += _global_vector(bounds, site, stmt, access, obj)
     return findings
@@ -180,12 +180,19 @@ def _bulk(bounds: BoundsChecker, site: Site, outside: Access, shape: tuple[int, 
     return [unknown("bulk-copy-origin", "machine", site.stmt.span, text, help)]
 
 
+def _along(layout: FragmentLayout, vector: int) -> list[int]:
+    """The dimensions along which every thread holds aligned runs of `vector` elements."""
+    first = layout.coordinates()[:, ::vector]
+    dims = [d for d in range(layout.rank) if layout.vector_width(d) >= vector]
+    return [d for d in dims if not (first[..., d] % vector).any()]
+
+
 def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tensor: Tensor) -> list[Finding]:
     """Vector elements are consecutive along the stride-1 dimension, aligned, and masked alike."""
     vector, layout = stmt.vector, stmt.layout
     assert layout is not None
     unit = [i for i, s in enumerate(tensor.strides) if s == Const(1, s.dtype)]
-    dims = [d for d in range(layout.rank) if layout.vector_width(d) >= vector]
+    dims = _along(layout, vector)
     help = "choose a layout whose vectors run along the tensor's contiguous dimension, or vector 1"
     unaligned = INSTRUCTIONS[stmt.instr or ""].unaligned
     if not unit or not dims or (tensor.alignment < vector * tensor.dtype.bytes and not unaligned):
@@ -264,6 +271,26 @@ def _shared_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
             help,
         )
     ]
+
+
+def _shared_mask(bounds: BoundsChecker, site: Site, stmt: Copy, tile: Shared) -> list[Finding]:
+    """The elements of each vector are masked alike: one condition is asked for all of them."""
+    if stmt.mask is None:
+        return []
+    assert stmt.layout is not None
+    dim = next(iter(_along(stmt.layout, stmt.vector)), None)
+    text = f"the {stmt.vector}-element vectors of shared tile '{tile.name}' are not masked alike"
+    help = "mask whole vectors, or let it be vector 1"
+    if dim is None:
+        return [unknown("vector-unknown", "machine", stmt.span, f"cannot decide whether {text}", help)]
+    solver, further = bounds.solver, Param("place in the vector")
+    step, first = solver.integer(further), solver.integer(Coord(dim))
+    moved = rewrite(stmt.mask, lambda e: op("add", e, further) if e == Coord(dim) else None)
+    facts = [*bounds.facts(site), first % stmt.vector == 0, step >= 0, step < stmt.vector]
+    answer = solver.holds(solver.condition(moved) == solver.condition(stmt.mask), facts)
+    if answer.verdict is Verdict.PROVED:
+        return []
+    return [unknown("vector-unknown", "machine", stmt.span, f"cannot exclude that {text}", help)]
 
 
 def _lanes(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:

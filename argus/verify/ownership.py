@@ -1,7 +1,8 @@
 """Registers: the proofs speak of a tile's elements, the machine of threads' registers. Here the two are held together.
 
 Every thread that holds an element of a register tile must take part whenever the element is written or accumulated,
-so that replicas stay equal; and every register must be named by an index the compiler can enumerate.
+with the same value and in the same branches, so that replicas stay equal; and every register must be named by an index
+the compiler can enumerate.
 Reads of one's own registers are a rule of well-formed IR (`argus.ir.wellformed`).
 """
 
@@ -13,8 +14,9 @@ from argus.ir.expr import Thread, walk
 from argus.ir.locality import cells, partial
 from argus.ir.nodes import Accumulate, Copy, Fragment, Kernel, Map
 from argus.layout import FragmentLayout
+from argus.verify.convergence import without_block_values
 from argus.verify.findings import Finding, unknown
-from argus.verify.program import Site
+from argus.verify.program import Site, is_uniform
 
 
 def check(kernel: Kernel, sites: tuple[Site, ...]) -> list[Finding]:
@@ -62,11 +64,14 @@ def _replicas(kernel: Kernel, site: Site) -> str:
         return f"{who} {short[1]} holds a cell of '{target.name}' and has no part in an element written to it"
     if isinstance(stmt, Accumulate) and not _counted_once(stmt.layout, group):
         return f"an element accumulated into '{target.name}' is held, and would be counted, more than once"
-    exprs = [stmt.value] if not isinstance(stmt, Copy) else []
-    exprs += [e for e in (getattr(stmt, "mask", None), *stmt.dst.index) if e is not None]
-    by_thread = any(isinstance(e, Thread) for expr in exprs for e in walk(expr))
-    if by_thread and int(target.layout.counts().max()) > 1:
+    if int(target.layout.counts().max()) == 1:
+        return ""
+    exprs = stmt.src.index if isinstance(stmt, Copy) else (stmt.value,)
+    exprs += tuple(e for e in (getattr(stmt, "mask", None), *stmt.dst.index) if e is not None)
+    if any(isinstance(e, Thread) for expr in exprs for e in walk(expr)):
         return f"replicas of '{target.name}' would differ: the value depends on the thread"
+    if any(not is_uniform(without_block_values(kernel, guard)) for guard in site.guards):
+        return f"replicas of '{target.name}' would differ: whether it is written depends on the thread"
     return ""
 
 

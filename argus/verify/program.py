@@ -433,6 +433,8 @@ def resolved(sites: tuple[Site, ...], site: Site, expr: Expr) -> Expr:
                 value = resolved(sites, writer, value)
                 if any(isinstance(part, Elem) or part.dtype.is_float for part in walk(value)):
                     return None
+                if is_of_others(site, value):
+                    return None
                 return substitute_coords(value, e.index)
             case Copy(src=src, shape=(), mask=None) if writer is not None and not writer.loops:
                 # Loaded once for the block: the same unknown number wherever it is used.
@@ -441,6 +443,13 @@ def resolved(sites: tuple[Site, ...], site: Site, expr: Expr) -> Expr:
                 return None
 
     return rewrite(expr, change)
+
+
+def is_of_others(site: Site, value: Expr) -> bool:
+    """Whether the threads in a register's `value` are those that computed it, and not those that read it at a site:
+    registers of other lanes are read there."""
+    across = isinstance(site.stmt, Map | Accumulate) and site.stmt.scope == "warp"
+    return across and any(isinstance(part, Thread) for part in walk(value))
 
 
 def loaded(sites: tuple[Site, ...]) -> dict[Access, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from typing_extensions import assert_never
@@ -77,6 +78,7 @@ def emit(kernel: Kernel) -> str:
     statement has no C++: IR that is not explicit, register tiles indexed at run time, layouts that an instruction
     cannot serve.
     """
+    kernel = replace(kernel, body=visit.rewrite_body(kernel.body, _without_claims))
     names, threads = identifiers(kernel), kernel.num_threads
     counts = {s.counter.name for s in visit.walk(kernel.body) if isinstance(s, For) and s.counter is not None}
     flight = start(kernel.body, (f.name for f in kernel.fragments))
@@ -90,6 +92,10 @@ def emit(kernel: Kernel) -> str:
     body, writer.lines = writer.lines, []
     _head(kernel, writer)
     return "\n".join([*writer.lines, *body, "}"]) + "\n"
+
+
+def _without_claims(stmt: Stmt) -> tuple[Stmt, ...] | None:
+    return () if isinstance(stmt, Tag | AssertTags | Spec) else None
 
 
 def _head(kernel: Kernel, writer: Writer) -> None:
@@ -138,7 +144,7 @@ def _preparing(body: tuple[Stmt, ...]) -> int:
     return count if any(isinstance(s, MbarrierInit) for s in body[:count]) else 0
 
 
-_PREPARING = Tag | AssertTags | Spec | MbarrierInit | MbarrierFence | Barrier
+_PREPARING = MbarrierInit | MbarrierFence | Barrier
 
 
 _ANYBODY = Roles | _PREPARING
