@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -25,6 +25,7 @@ from rich.markdown import Markdown
 
 from argus import compile, environment, layout, mutate, pages
 from argus.backend.artifact import Artifact
+from argus.backend.launch.bind import ALIGNMENTS
 from argus.demo import demo
 from argus.diagnostic import ArgusError, Diagnostic, ToolchainError, Verdict
 from argus.frontend import Options
@@ -108,6 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     for sub in (check, show, build, mutant):
         sub.add_argument("-D", dest="constants", action="append", type=_definition, default=[], metavar="NAME=VALUE",
                          help="the value of a constexpr parameter")  # fmt: skip
+        sub.add_argument("--alignment", type=int, choices=ALIGNMENTS, metavar="BYTES",
+                         help=f"of all tensors and their rows; default: {ALIGNMENTS[0]}")  # fmt: skip
     explain = command("explain", _explain, "explain an error code; without one, list all codes")
     explain.add_argument("code", nargs="?", metavar="CODE")
     forms = "'Sw<3,3,3> o 0 o (8,64):(64,1)' or '[16x8 | t 4@1*2 8@0 | v 2@1 2@0*8]'"
@@ -224,8 +227,9 @@ def _read(path: str) -> SourceFile:
     return SourceFile(path, text)
 
 
-def _jobs(where: str, target: str, constants: Mapping[str, object]) -> Iterator[_Job]:
+def _jobs(where: str, options: argparse.Namespace) -> Iterator[_Job]:
     """The kernels that FILE[::KERNEL] names. Raises `ArgusError` where there are none."""
+    constants = dict[str, object](options.constants)
     path, separator, wanted = where.rpartition("::")
     if not separator or os.path.exists(where):
         path, wanted = where, ""
@@ -234,6 +238,9 @@ def _jobs(where: str, target: str, constants: Mapping[str, object]) -> Iterator[
         if constants:
             message = f"`{path}` is an explicit kernel: -D gives a value to a constexpr parameter, and it has none"
             raise _bad_input("unknown-constexpr", message, "its constants stand in its text")
+        if options.alignment is not None:
+            message = f"`{path}` is an explicit kernel, whose tensors have their alignment in its text"
+            raise _bad_input("bad-option", message, "leave `--alignment` out, and change the text")
         yield _Job(source, Path(path).name.removesuffix(_EXPLICIT), None)
         return
     names = compile.kernels(source)
@@ -249,7 +256,8 @@ def _jobs(where: str, target: str, constants: Mapping[str, object]) -> Iterator[
             raise _bad_input("unknown-constexpr", message, "-D gives a value to a constexpr parameter")
     for name in [wanted] if wanted else names:
         mine = {key: value for key, value in constants.items() if key in declared[name]}
-        yield _Job(source, name, Options(target=target, constexprs=mine))
+        aligned = {} if options.alignment is None else {"default_alignment": options.alignment}
+        yield _Job(source, name, Options(target=options.target, constexprs=mine, **aligned))
 
 
 def _unusable(name: str, start: float, diagnostics: tuple[Diagnostic, ...]) -> Outcome:
@@ -302,7 +310,7 @@ def _checked(options: argparse.Namespace) -> Iterator[tuple[Outcome, int]]:
     for where in options.files:
         start = time.perf_counter()
         try:
-            jobs = list(_jobs(where, options.target, dict(options.constants)))
+            jobs = list(_jobs(where, options))
         except ArgusError as error:
             yield _unusable(where, start, error.diagnostics), UNUSABLE
             continue
@@ -319,7 +327,7 @@ def _checked(options: argparse.Namespace) -> Iterator[tuple[Outcome, int]]:
 
 
 def _show(options: argparse.Namespace) -> int:
-    jobs = list(_jobs(options.file, options.target, dict(options.constants)))
+    jobs = list(_jobs(options.file, options))
     if len(jobs) > 1:
         help = f"name one of {', '.join(f'{options.file}::{job.name}' for job in jobs)}"
         raise _bad_input("no-kernel", f"`{options.file}` has {len(jobs)} kernels, and one is shown at a time", help)
@@ -329,7 +337,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _build(options: argparse.Namespace) -> int:
     codes: list[int] = []
-    for job in list(_jobs(options.file, options.target, dict(options.constants))):
+    for job in list(_jobs(options.file, options)):
         with _progress(f"proving {job.name}"):
             examined = _examine(job, options.limit)
         _out().print(outcome_text(examined.outcome), end="")
@@ -417,7 +425,7 @@ def _resources(artifact: Artifact, files: list[str]) -> dict[str, object]:
 
 def _mutate(options: argparse.Namespace) -> int:
     trials: list[mutate.Trial] = []
-    jobs = [job for where in options.files for job in _jobs(where, options.target, dict(options.constants))]
+    jobs = [job for where in options.files for job in _jobs(where, options)]
     for job in jobs:
         with _steps(f"mutants of {job.name}") as progress:
             trials.append(mutate.trial(job.explicit(), options.seed, options.count, options.limit, progress))

@@ -105,11 +105,19 @@ class Diagnostic:
 
 
 class ArgusError(Exception):
-    """Base of every exception that Argus raises for bad input; `diagnostics` says what is wrong."""
+    """Base of every exception that Argus raises for bad input; `diagnostics` says what is wrong.
+
+    As a string it is what the command line prints: places, witnesses and remedies.
+    """
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         self.diagnostics = diagnostics
-        super().__init__("\n".join(f"{d.span}: {d.code}: {d.message}" for d in diagnostics))
+        super().__init__(*diagnostics)
+
+    def __str__(self) -> str:
+        from argus.render import diagnostics_text  # an error that nobody reads costs no import
+
+        return diagnostics_text(self.diagnostics).plain.rstrip("\n")
 
 
 class SourceError(ArgusError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from argus.diagnostic import Diagnostic, Event, Note, Severity, Verdict, Witness
@@ -21,7 +23,10 @@ _STYLES: Mapping[str, str] = {
     "proved": "bold green",
 }
 _GUTTER = "blue"
-_TAB = "    "
+_WIDEST = 200
+"""Characters that are shown of a source line."""
+_UNSEEN = ("Cc", "Cf", "Zl", "Zp")
+"""Categories of characters that are not seen, or change how others are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +115,32 @@ def _place(text: Text, span: Span, label: str, style: str) -> None:
         start = max(span.column - 1, 0)
         # A span over several lines is underlined to the end of its first.
         end = span.end_column - 1 if span.end_line == span.line else len(line)
-        before = line[:start].replace("\t", _TAB)
-        marked = line[start : max(end, start + 1)].replace("\t", _TAB)
+        before, marked, after = _excerpt(line, start, max(end, start + 1))
         text.append(f"{margin} |\n", _GUTTER)
-        text.append(f"{number} | ", _GUTTER).append(f"{line.replace(chr(9), _TAB)}\n")
-        text.append(f"{margin} | ", _GUTTER).append(" " * len(before)).append("^" * max(len(marked), 1), style)
+        text.append(f"{number} | ", _GUTTER).append(f"{before}{marked}{after}\n")
+        text.append(f"{margin} | ", _GUTTER).append(" " * cell_len(before))
+        text.append("^" * max(cell_len(marked), 1), style)
         text.append(f" {label}" if label else "", style).append("\n")
     for call in _calls(span):
         text.append(f"{margin} = ", _GUTTER).append(f"called from {call}: {_stripped(call)}\n")
+
+
+def _excerpt(line: str, start: int, end: int) -> tuple[str, str, str]:
+    """A line as it is drawn: what stands before `start`, up to `end`, and after; of a very long one the part around."""
+    first = max(0, min(start - _WIDEST // 4, len(line) - _WIDEST))
+    last = first + _WIDEST
+    parts = (line[first:start], line[start : min(end, last)], line[min(end, last) : last])
+    before, marked, after = ("".join(map(_drawn, part)) for part in parts)
+    return "\u2026" * (first > 0) + before, marked, after + "\u2026" * (last < len(line))
+
+
+def _drawn(character: str) -> str:
+    """What stands for a character of a source line: itself, if it can be seen."""
+    if character == "\t":
+        return "    "
+    if ord(character) < 32:
+        return chr(0x2400 + ord(character))
+    return "\ufffd" if unicodedata.category(character) in _UNSEEN else character
 
 
 def _calls(span: Span) -> Iterator[Span]:
@@ -127,7 +150,7 @@ def _calls(span: Span) -> Iterator[Span]:
 
 
 def _stripped(span: Span) -> str:
-    return span.file.line(span.line).strip() if span.file is not None else ""
+    return span.file.line(span.line).strip()[:_WIDEST] if span.file is not None else ""
 
 
 def _witness(text: Text, witness: Witness) -> None:

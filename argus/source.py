@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+"""What ends a line in Python: not the form feeds and separators of which `str.splitlines` makes lines, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +19,7 @@ class SourceFile:
 
     def line(self, number: int) -> str:
         """The text of line `number` (as counted in the file), or "" outside of it."""
-        lines = self.text.splitlines()
+        lines = _LINE_END.split(self.text)
         index = number - self.first_line
         return lines[index] if 0 <= index < len(lines) else ""
 

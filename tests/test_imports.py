@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "argus"
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"source", "diagnostic", "layout", "environment"}),
-    frozenset({"render", "ir", "pages"}),
+    frozenset({"source", "diagnostic", "render", "layout", "environment"}),
+    frozenset({"ir", "pages"}),
     frozenset({"language"}),
     frozenset({"frontend", "passes", "verify", "simulate", "backend"}),
     frozenset({"compile", "mutate"}),

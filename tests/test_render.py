@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import json
+import pickle
 
-from argus.diagnostic import Diagnostic, Event, Note, Severity, Verdict, Witness
+import pytest
+
+from argus.diagnostic import Diagnostic, Event, Note, Severity, Verdict, VerificationError, Witness
 from argus.render import Outcome, diagnostics_text, outcome_json, outcome_text, sarif
 from argus.source import SourceFile, Span
 from tests.conftest import Golden
@@ -57,6 +60,28 @@ def test_text(golden: Golden) -> None:
 def test_a_span_past_the_end_of_the_file_still_prints() -> None:
     text = diagnostics_text([Diagnostic("x", "m", Span(FILE, 99, 4, 99, 6)), Diagnostic("y", "n")]).plain
     assert text == "error[x]: m\n  --> kernels/gemm.py:99:4\n\nerror[y]: n\n"
+
+
+def test_an_error_that_nobody_catches_says_all() -> None:
+    assert str(VerificationError(REFUTED, UNKNOWN)) == diagnostics_text([REFUTED, UNKNOWN]).plain.rstrip("\n")
+    assert pickle.loads(pickle.dumps(VerificationError(UNKNOWN))).diagnostics == (UNKNOWN,)
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "end", "drawn"),
+    [
+        ("y = ('\u6f22\u5b57', w)", 12, 13, "y = ('\u6f22\u5b57', w)\n  |              ^"),
+        ("y = '\u2028' + w", 11, 12, "y = '\ufffd' + w\n  |           ^"),
+        ("\ty\f= \0w", 7, 8, "    y\u240c= \u2400w\n  |          ^"),
+        ("(" * 300 + "w" + ")" * 300, 301, 302, f"\u2026{'(' * 50}w{')' * 149}\u2026\n  | {' ' * 51}^"),
+        ("9" * 300, 1, 301, f"{'9' * 200}\u2026\n  | {'^' * 200}"),
+    ],
+    ids=["wide", "separator", "control", "long", "long-word"],
+)
+def test_carets_stand_below_what_they_mean(line: str, column: int, end: int, drawn: str) -> None:
+    span = Span(SourceFile("f.py", f"x = 1\n{line}\r\n"), 2, column, 2, end)
+    text = diagnostics_text([Diagnostic("x", "m", span)]).plain
+    assert text == f"error[x]: m\n --> f.py:2:{column}\n  |\n2 | {drawn}\n"
 
 
 def test_json(golden: Golden) -> None:

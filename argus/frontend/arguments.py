@@ -10,7 +10,7 @@ from argus.frontend.context import CallSite
 from argus.frontend.values import Constant, LambdaValue, Tile, TupleValue, View, describe, shape_text
 from argus.ir.expr import Const, Expr, conjunction
 from argus.ir.nodes import Tensor
-from argus.ir.types import DType
+from argus.ir.types import DType, boolean
 from argus.layout import FragmentLayout
 from argus.source import Span
 
@@ -237,4 +237,6 @@ def filling(call: CallSite, of: DType, masked: bool, default: int | float | None
     chosen = default if value.value is None else value.value
     if not masked or chosen is None:
         return None
+    if value.value is None and of is boolean:
+        chosen = bool(default)
     return tiles.constant_expr(call.context, chosen, of, call.spans["other"])

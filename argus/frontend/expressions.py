@@ -56,6 +56,28 @@ _PYTHON = {
     "enumerate": "`range`",
     "zip": "`range`",
 }
+_LIBRARIES = ("np", "numpy", "torch", "math", "triton", "tl", "F", "nn", "jnp", "cp")
+_COMPOSED = {
+    "dot": "write `acc = al.mma(a, b, acc)`, with `b` as (N, K)",
+    "matmul": "write `acc = al.mma(a, b, acc)`, with `b` as (N, K)",
+    "relu": "write `al.maximum(x, 0.0)`",
+    "clamp": "write `al.minimum(al.maximum(x, lo), hi)`",
+    "mean": "divide `al.sum(x, axis)` by how many there are",
+    "argmax": "write `al.min(al.where(x == al.max(x), index, n))`",
+    "argmin": "write `al.min(al.where(x == al.min(x), index, n))`",
+    "cumsum": "carry the sum in a loop, or sum a tile under a triangular mask: `al.where(j <= i, x[None, :], 0.0)`",
+    "gather": "index a tensor by a tile: `al.load(x[index])`",
+    "expand_dims": "write `x[:, None]`",
+    "broadcast_to": "write `x[:, None]`: tiles broadcast by themselves",
+    "reshape": "keep the dimensions: `x[:, None]` adds one, `al.permute(x, dims)` orders them",
+    "ones": "write `al.full(shape, 1.0, dtype)`",
+    "pow": "write `x * x`, or `al.exp2(al.log2(x) * y)`",
+    "make_block_ptr": "slice the tensor: `a[m0 : m0 + BLOCK, k0 : k0 + BLOCK]`, with `boundary_check`",
+    "syncthreads": "write `al.barrier()`",
+    "debug_barrier": "write `al.barrier()`",
+    "program_ids": "write `al.program_id(axis)`, or `al.grid(...)`",
+}
+"""What is made of functions of the language, by the names that other libraries have for it."""
 
 
 def evaluate(context: Context, node: Expression, wanted: Wanted | None = None) -> Value:
@@ -169,7 +191,9 @@ def _global(context: Context, node: Name) -> Value:
     if name in _PYTHON:
         context.fail("unknown-name", f"Python's `{name}` is not in the language", node.span, f"use {_PYTHON[name]}")
     known = [*context.frame.names, *(c.name for c in module.constants), *(f.name for f in module.functions)]
-    remedy = did_you_mean(name, known, f"bind it first; functions of the language are `al.{name}`")
+    remedy = did_you_mean(name, known, "bind it before it is used")
+    if name in _LIBRARIES:
+        remedy = "a kernel calls functions of the language: `al.load(...)`, `al.exp(...)`"
     if name in language.__all__:
         remedy = f"did you mean `al.{name}`?"
     context.fail("unknown-name", f"there is no name `{name}` here", node.span, remedy)
@@ -226,7 +250,9 @@ def _path(context: Context, path: str, span: Span) -> Value:
     if calls.signature(name) is not None:
         return Builtin(name)
     hidden = name in ("Tensor", "constexpr")
-    remedy = did_you_mean(f"al.{name}", [f"al.{n}" for n in language.__all__], "see the language reference")
+    remedy = _COMPOSED.get(name) or did_you_mean(
+        f"al.{name}", [f"al.{n}" for n in language.__all__], "see the language reference"
+    )
     message = f"`al.{name}` is for annotations" if hidden else f"`al` has no `{name}`"
     context.fail("unknown-function", message, span, "annotate a parameter with it" if hidden else remedy)
 
@@ -261,6 +287,8 @@ def _attribute(context: Context, node: Attribute) -> Value:
             )
         case _:
             remedy = did_you_mean(name, ["shape", "dtype", "stride", "to"], "see the language reference")
+            if calls.signature(name) is not None:
+                remedy = f"write `al.{name}(...)`"
             context.fail("unknown-attribute", f"{describe(value)} has no `.{name}`", node.span, remedy)
 
 

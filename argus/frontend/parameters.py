@@ -105,7 +105,9 @@ def _annotation(context: Context, parameter: Parameter) -> Subscript | DType | s
             "bad-annotation",
             f"`{parameter.name}` has a default, which only `al.constexpr` parameters have",
             parameter.default.span,
-            "leave the default out, and pass the value at every launch",
+            "leave the default out, and pass the value at every launch"
+            if DTYPES.get(name or "") in _SCALARS
+            else f"a constant is annotated `{parameter.name}: al.constexpr`",
         )
         return None
     if name == "Tensor" and isinstance(annotation, Subscript):

@@ -8,6 +8,7 @@ read again without it, so that one reading reports every mistake.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
@@ -32,6 +33,8 @@ MAX_DEPTH = 100
 DECORATORS = ("kernel", "func", "autotune")
 HEADERS = ("def", "if", "elif", "else", "for", "while", "with", "try", "except", "finally", "class")
 _MAX_CONSTANT_TOKENS = 200
+_PAGE_BREAK = re.compile(r"^[ \t]*\f", re.MULTILINE)
+"""A form feed at the beginning of a line, after which indentation counts from zero."""
 
 
 def parse(source: SourceFile) -> Module:
@@ -44,7 +47,7 @@ def parse(source: SourceFile) -> Module:
 
 @lru_cache(maxsize=64)
 def _parse(source: SourceFile) -> Module:
-    text = source.text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _PAGE_BREAK.sub("", source.text.replace("\r\n", "\n").replace("\r", "\n"))
     if text != source.text:
         source = SourceFile(source.path, text, source.first_line)
     lines = scan.scan(source)
@@ -95,8 +98,10 @@ def _argus_decorator(
             message = f"the decorator `{dotted(line.tokens[1:])}` does not apply to kernels"
             diagnostics.append(_bad_decorator(source, line, message, "remove it"))
         if block.header is None or block.header.first.text != "def":
-            message = "no function follows this decorator"
-            diagnostics.append(_bad_decorator(source, found[0], message, "write `def name(...):` below it"))
+            message, remedy = "no function follows this decorator", "write `def name(...):` below it"
+            if block.header is not None and block.header.first.text in ("async", "class"):
+                message = f"`{block.header.first.text}` follows this decorator, which is for plain functions"
+            diagnostics.append(_bad_decorator(source, found[0], message, remedy))
             return None
     return found
 
@@ -283,9 +288,10 @@ class _Reader:
     def _indentation(self) -> Diagnostic | None:
         """The first mistake of indentation, which leaves the rest of the function without a meaning."""
         levels = [self.base]
+        margins = set[str]()
         for above, line in zip(self.lines, self.lines[1:], strict=False):
-            margin = self.source.line(line.first.line)[: line.indent]
-            if "\t" in margin and margin.strip("\t"):
+            margins |= set(self.source.line(line.first.line)[: line.indent])
+            if {"\t", " "} <= margins:
                 return self._misplaced(line, "the indentation mixes tabs and spaces", "use spaces only")
             if above.opens_block and line.indent <= levels[-1]:
                 return self._misplaced(line, "an indented block is missing here", "indent this line, or write `pass`")
@@ -295,7 +301,7 @@ class _Reader:
                 elif not above.opens_block:
                     return self._misplaced(line, "this line is indented for no reason", "align it with the line above")
                 levels.append(line.indent)
-            while line.indent < levels[-1]:
+            while len(levels) > 1 and line.indent < levels[-1]:
                 levels.pop()
             if line.indent != levels[-1]:
                 return self._misplaced(

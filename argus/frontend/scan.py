@@ -7,6 +7,7 @@ can be skipped, and that a mistake can be pinned to one statement and the others
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
 from argus.diagnostic import Diagnostic, Note
@@ -34,6 +35,12 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+_LOOKALIKES = {
+    "\u2212": "-", "\u2013": "-", "\u2014": "-", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/",
+    "\u2264": "<=", "\u2265": ">=", "\u2260": "!=", "!": "not",
+    "\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'",
+}  # fmt: skip
+"""Characters of text processors, mathematics and other languages, and what Python writes for them."""
 _PREFIX = re.compile(r"[A-Za-z]*")
 _PREFIXES = {"", "r", "b", "u", "f", "rb", "br", "fr", "rf"}
 _RESTART = re.compile(r"(?:def|class|import|from|async)\b|@\w")
@@ -130,7 +137,11 @@ class _Scanner:
         elif token.kind == "op" and token.text in (")", "]", "}"):
             self._close(token)
         elif token.kind == "other":
-            self._break("syntax-error", f"the character {token.text!r} has no meaning here", token, "remove it")
+            name = unicodedata.name(token.text, "")
+            message = f"the character {token.text!r}{f' ({name})' * bool(name)} has no meaning here"
+            meant = _LOOKALIKES.get(token.text, unicodedata.normalize("NFKC", token.text))
+            remedy = f"write `{meant}`" if meant.isascii() and meant not in ("", token.text) else "remove it"
+            self._break("syntax-error", message, token, remedy)
 
     def _close(self, token: Token) -> None:
         if not self.brackets:

@@ -40,6 +40,10 @@ class Layouts:
     reduced: Reduced
     fragments: dict[str, FragmentLayout] = field(default_factory=dict)
     domains: dict[int, FragmentLayout] = field(default_factory=dict)
+    accesses: dict[int, list[tuple[Access, Fragment]]] = field(default_factory=dict)
+    """Of statements by identity, each worked out once: thousands of statements are asked for theirs again and again."""
+    finished: set[int] = field(default_factory=set)
+    """Statements, by identity, that have nothing left to learn or to tell."""
 
     def fragment(self, name: str) -> Fragment | None:
         """The fragment called `name`; None for another object."""
@@ -134,9 +138,12 @@ def register_reads(stmt: Work) -> tuple[Access, ...]:
 
 def _accesses(state: Layouts, stmt: Work) -> list[tuple[Access, Fragment]]:
     """Fragment accesses: the written one first, except by a reduction, whose result is the smaller side."""
-    reads = register_reads(stmt)
-    order = (*reads, stmt.dst) if isinstance(stmt, Accumulate) else (stmt.dst, *reads)
-    return [(a, f) for a in order if (f := state.fragment(a.obj)) is not None]
+    found = state.accesses.get(id(stmt))
+    if found is None:
+        reads = register_reads(stmt)
+        order = (*reads, stmt.dst) if isinstance(stmt, Accumulate) else (stmt.dst, *reads)
+        found = state.accesses[id(stmt)] = [(a, f) for a in order if (f := state.fragment(a.obj)) is not None]
+    return found
 
 
 def _propagate(state: Layouts, work: list[Work]) -> None:
@@ -145,7 +152,8 @@ def _propagate(state: Layouts, work: list[Work]) -> None:
     while changed:
         changed = False
         for stmt in work:
-            changed |= _visit(state, stmt)
+            if id(stmt) not in state.finished:
+                changed |= _visit(state, stmt)
 
 
 def _visit(state: Layouts, stmt: Work) -> bool:
@@ -168,6 +176,8 @@ def _visit(state: Layouts, stmt: Work) -> bool:
             if layout is not None:
                 state.fragments[fragment.name] = layout
                 changed = True
+    if all(fragment.name in state.fragments for _, fragment in accesses):
+        state.finished.add(id(stmt))
     return changed
 
 

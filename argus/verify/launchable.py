@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from argus.diagnostic import Note, Verdict
+from argus.diagnostic import Note, Severity, Verdict
 from argus.ir.expr import Const, Param
 from argus.ir.nodes import Assume, InRange, Kernel, Precondition, Requires, Spec
 from argus.ir.types import MAX_EXTENT
@@ -45,10 +45,38 @@ def check(kernel: Kernel, deadline: float) -> list[Finding]:
         writing.assume(fact)
     for fact in (*_extents(kernel, aligned), *_aligned(kernel, aligned)):
         aligned.assume(fact)
-    return _excluded(kernel, writing, "that writes elements ") or _excluded(kernel, aligned, "")
+    bytes = max((t.alignment for t in kernel.tensors), default=1)
+    return (
+        _idle(kernel)
+        or _excluded(kernel, writing, "that writes elements", "sizes of what is written are at least 1")
+        or _excluded(
+            kernel,
+            aligned,
+            f"with tensors aligned to {bytes} bytes",
+            f"rows of such tensors have a multiple of {bytes} bytes; a call is proved for the alignment that its "
+            "tensors have, so look at another one: `argus check --alignment 4`",
+        )
+    )
 
 
-def _excluded(kernel: Kernel, solver: Solver, which: str) -> list[Finding]:
+def _idle(kernel: Kernel) -> list[Finding]:
+    """A warning if the kernel changes no tensor: it is right, and good for nothing."""
+    if usage(kernel).written or any(isinstance(s, Spec) for s in walk(kernel.body)):
+        return []
+    return [
+        Finding(
+            "nothing-written",
+            "launch",
+            Verdict.REFUTED,
+            "the kernel writes no tensor: there is nothing that a caller could see",
+            kernel.span,
+            help="store its results: `al.store(out[...], x)`",
+            severity=Severity.WARNING,
+        )
+    ]
+
+
+def _excluded(kernel: Kernel, solver: Solver, which: str, why: str) -> list[Finding]:
     """The first precondition that those before it and what `solver` assumes exclude."""
     earlier = list[Precondition]()
     for precondition in kernel.preconditions:
@@ -60,17 +88,15 @@ def _excluded(kernel: Kernel, solver: Solver, which: str) -> list[Finding]:
         return []
     *others, last = earlier
     notes = tuple(Note("together with this", p.span) for p in others)
-    aligned = max((t.alignment for t in kernel.tensors), default=1)
     return [
         Finding(
             "contradictory-requires",
             "launch",
             Verdict.REFUTED,
-            f"no launch {which}meets all preconditions, so a proof would say nothing",
+            f"no launch {which} meets all preconditions, so a proof would say nothing",
             last.span,
             "what comes before excludes this",
-            "correct or remove one of them; sizes of what is written are at least 1, and tensors aligned to "
-            f"{aligned} bytes have rows of whole {aligned} bytes",
+            f"correct or remove one of them; {why}",
             notes,
         )
     ]

@@ -124,6 +124,29 @@ def test_constants(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 2 and outcome["diagnostics"][0]["code"] == "unknown-constexpr"
 
 
+ODD = """
+import argus
+import argus.language as al
+
+@argus.kernel
+def tail(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "M"], BLOCK: al.constexpr = 128):
+    al.requires(M == N - 2)
+    i = al.grid(al.cdiv(M, BLOCK)) * BLOCK + al.arange(BLOCK)
+    al.store(y[i], al.load(x[i + 2], mask=i < M), mask=i < M)
+"""
+
+
+def test_alignment(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (files / "odd.py").write_text(ODD)
+    code, (outcome,) = check_json(capsys, "odd.py")
+    assert code == 1 and "`argus check --alignment 4`" in outcome["diagnostics"][0]["help"]
+    assert check_json(capsys, "--alignment", "4", "odd.py")[0] == 0
+    main(["show", "right.py"])
+    (files / "right.ir").write_text(capsys.readouterr().out)
+    code, (outcome,) = check_json(capsys, "--alignment", "4", "right.ir")
+    assert code == 2 and outcome["diagnostics"][0]["code"] == "bad-option"
+
+
 @pytest.mark.parametrize("target", ["cpu", "sm_80", "sm_90a", "gfx942"])
 def test_targets(target: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check_json(capsys, "--target", target, "right.py")[0] == 0

@@ -52,6 +52,7 @@ def k(
     idx: al.Tensor[al.int32, "N"],
     wide: al.Tensor[al.int64, "N"],
     f8: al.Tensor[al.float8_e4m3fn, "N"],
+    flags: al.Tensor[al.boolean, "N"],
     out: al.Tensor[al.float32, "M K"],
     n: al.int32,
     eps: al.float32,

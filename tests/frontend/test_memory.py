@@ -69,6 +69,12 @@ def test_what_is_masked_out_reads_other(other, fill):
     assert line.endswith(f"else {fill}")
 
 
+@pytest.mark.parametrize(("other", "fill"), [("", "false"), (", other=True", "true")])
+def test_bools_that_are_masked_out_are_bools(other, fill):
+    (line,) = statements(f"v = al.load(flags[0:8], mask=n > 0{other})")
+    assert line.endswith(f"else {fill}")
+
+
 def test_a_transposed_store_runs_over_the_tile_s_own_elements():
     lines = statements("v = al.load(out[0:4, 0:8])\nal.store(out[n : n + 8, 0:4], al.trans(v), boundary_check=(0,))")
     assert lines[-1] == "copy out[n + c1, c0] <- v[c0, c1] shape 4x8 if (n + c1 >= 0) & (n + c1 < M)"

@@ -128,7 +128,7 @@ v = 2j
 t = [1, 2]
 """
     found = errors(body)
-    said = [(d.span.line - 52, d.message.split(" is not part")[0]) for d in found]
+    said = [(d.span.line - 53, d.message.split(" is not part")[0]) for d in found]
     assert {d.code for d in found} == {"unsupported-syntax"}
     assert said == [
         (1, "a `while` loop"), (3, "a comprehension"), (4, "an f-string"), (5, "exception handling"),
@@ -153,6 +153,9 @@ t = [1, 2]
         ("z = (1]", "z = (1)", "unmatched-bracket", "does not close", 11),
         ("z = 'a", "z = 'a'", "unterminated-string", "never closed", 9),
         ("z = $3", "z = 3", "syntax-error", "no meaning", 9),
+        ("z = n \u2212 3", "z = n - 3", "syntax-error", "(MINUS SIGN) has no meaning", 11),
+        ("z =\u00a03", "z = 3", "syntax-error", "(NO-BREAK SPACE) has no meaning", 8),
+        ("if n > 0:\n\tz = 1", "if n > 0:\n    z = 1", "bad-indentation", "mixes tabs and spaces", 6),
         ("if n > 0:\nz = 1", "if n > 0:\n    z = 1", "bad-indentation", "missing here", 5),
         ("z = 1\n  w = 2", "z = 1\nw = 2", "bad-indentation", "for no reason", 7),
         ("if n > 0:\n    z = 1\n  w = 2", "if n > 0:\n    z = 1\nw = 2", "bad-indentation", "no block above", 7),
@@ -188,6 +191,20 @@ def test_decorators_are_checked(line, code, says):
 
 def test_a_decorator_without_function():
     assert "no function follows" in syntax("import argus\n@argus.kernel\n")[0].message
+
+
+def test_only_plain_functions_are_kernels():
+    for header in ("async def k():", "class K:"):
+        assert "which is for plain functions" in syntax(f"import argus\n@argus.kernel\n{header}\n    pass\n")[0].message
+
+
+def test_page_breaks_begin_a_line_anew():
+    text = "import argus\n\f\n  \f@argus.kernel\n\fdef k():\n    pass\n"
+    assert parse(SourceFile("file.py", text)).function("k") is not None
+
+
+def test_a_function_outside_of_its_decorators_margin():
+    assert "matches no block" in syntax("import argus\n  @argus.kernel\ndef k():\n    pass\n")[0].message
 
 
 def test_tuning_decorators_are_python_s():

@@ -16,6 +16,9 @@ TWINS = [
     ("unknown-name", "a Python function", "t = python_helper(1)", "t = twice(1)"),
     ("unknown-function", "no `lod`", "t = al.lod(x[0:64])", "t = al.load(x[0:64])"),
     ("unknown-function", "for annotations", "t = al.Tensor", "t = al.float32"),
+    ("unknown-name", "no name `np`", "t = np.exp(2.0)", "t = al.exp(2.0)"),
+    ("unknown-function", "no `relu`", TILE + "u = al.relu(t)", TILE + "u = al.maximum(t, 0.0)"),
+    ("unknown-attribute", "no `.sum`", TILE + "u = t.sum()", TILE + "u = al.sum(t)"),
     ("unknown-attribute", "no `.shap`", "i = x.shap[0]", "i = x.shape[0]"),
     ("unknown-attribute", "not in registers", "t = x.to(al.float16)", TILE + "u = t.to(al.float16)"),
     (
