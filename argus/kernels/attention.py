@@ -10,6 +10,7 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.types import float32
+from argus.kernels.attention_tiles import Problem, Tiles, hopper_tiles
 from argus.kernels.rows import dtype_of
 from argus.runtime.device import target_of
 from argus.runtime.recipe import Function, Join, Results, Work
@@ -21,21 +22,7 @@ NEVER = -float("inf")
 LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
 HEAD_SIZES = (64, 128)
-Tiles = dict[str, int | str]
-_SQUARE: Tiles = {"BLOCK_M": 128, "BLOCK_N": 128, "STAGES": 2, "num_warps": 8}
-_TALL: Tiles = {"BLOCK_M": 192, "BLOCK_N": 128, "STAGES": 2, "HEADS": 66, "SCHEDULE": "cooperative", "num_warps": 12}
 _ELSEWHERE: Tiles = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "num_warps": 4}
-_HALF: Tiles = {"BLOCK_M": 64, "BLOCK_N": 128, "STAGES": 2, "num_warps": 4}
-_MULTIPROCESSORS = 132
-_LEAST_BLOCKS = 8
-"""Blocks of keys that a part has at least: a second kernel takes as long as ten."""
-_LONG = {False: 1536, True: 6144}
-"""Queries and keys, without a mask and with it, above which heads of 64 get three warpgroups: their softmax hides more
-of the products, but with few blocks of keys the first products and the last ones weigh more, and so do rows that fill
-no tile, and blocks that are masked for some of their rows."""
-_IN_STEP = {False: 1536, True: 4096}
-"""Keys that a row sees, on average, without a mask and with it, up to which warpgroups take turns: they begin a program
-in step, and come apart by themselves in longer ones."""
 
 
 @argus.func
@@ -118,8 +105,8 @@ def attention_forward(
         head, batch, place = al.grid(H, B, al.cdiv(M, BLOCK_M) * PARTS, group=HEADS, persistent=True, schedule=SCHEDULE)
         place = al.num_programs(2) - 1 - place
         m0 = place // PARTS * BLOCK_M
-        ends = al.minimum(m0 + al.arange(BLOCK_M) + (N - M) + 1, N)
-        whole = al.minimum(m0 + (N - M) + 1, N)
+        ends = m0 + al.arange(BLOCK_M) + (N - M) + 1  # at most N in rows that there are
+        whole = m0 + (N - M) + 1
         stop = al.minimum(m0 + BLOCK_M + (N - M), N)
     else:  # all rows of a head, so that they share its keys and values in the cache
         place, head, batch = al.grid(al.cdiv(M, BLOCK_M) * PARTS, H, B, persistent=True, schedule=SCHEDULE)
@@ -247,49 +234,28 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     if not (k.shape[2] and q.numel()):
         return made[0].zero_(), made[1].fill_(NEVER)
     read = tuple(x if x.stride(3) == 1 else x.contiguous() for x in tensors)
+    causal = causal and q.shape[2] > 1  # the last query sees all keys
+    if group > 1 and not causal and (rows := _together(read[0], group)) is not None:
+        read, group = (rows, *read[1:]), 1
     aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in (*read, made[0]))
     hopper = aligned and target_of(str(q.device)) == "sm_90a"
-    (B, H, M, size), N = q.shape, k.shape[2]
-    tiles = hopper_tiles(size, M, N, B * H, causal) if hopper else _ELSEWHERE
+    (B, H, M, size), (_, shared, N, _) = read[0].shape, k.shape
+    tiles = hopper_tiles(Problem(size, M, N, B * H, B * shared, causal)) if hopper else _ELSEWHERE
     scale = numbers or (size**-0.5 * LOG2E,)
     constants = {"DTYPE": dtype, "D": size, "GROUP": group, "CAUSAL": causal, **tiles}
     parts = int(tiles.get("PARTS", 1))
     if parts == 1:
-        written = made[0].unsqueeze(2), made[1].unsqueeze(2)
+        written = made[0].view(B, H, 1, M, size), made[1].view(B, H, 1, M)
         return Work(attention_forward, read, written, made, scale, {**constants, "OUT": dtype})
     levels = made[1].new_empty(B, H, parts, M)
     written = levels.new_empty(B, H, parts, M, size), levels
-    joined = (*(x.view(B * H, *x.shape[2:]) for x in (*written, *made)),)
+    results = made[0].view(B * H, M, size), made[1].view(B * H, M)
+    joined = (*(x.view(B * H, *x.shape[2:]) for x in written), *results)
     join = Join(attention_combine, joined, {"DTYPE": dtype, "D": size, "PARTS": parts})
     return Work(attention_forward, read, written, made, scale, {**constants, "OUT": float32}, join)
 
 
 _attention = Function(_work)
-
-
-def hopper_tiles(size: int, rows: int, keys: int, heads: int, causal: bool) -> Tiles:
-    """The tiles of so many `heads` of `size` elements, `rows` queries and `keys` keys, as measured on an H200.
-
-    Where blocks of 128 rows leave half of the multiprocessors without work, blocks have 64 rows, a third faster each;
-    where that leaves half of them idle still, each takes a part of the keys. Few blocks of keys are as wide as the keys
-    need, in steps of 16: 77 are a block of 80.
-    """
-    blocks = -(-keys // 128)
-    wide: Tiles = {"BLOCK_N": 16 * -(-keys // (16 * blocks))}
-    if 2 * -(-rows // 128) * heads > _MULTIPROCESSORS:
-        if size == 64 and min(rows, keys) > _LONG[causal]:
-            return _TALL
-        seen = keys - min(rows, keys) // 2 if causal else keys
-        return {**_SQUARE, **wide, "SCHEDULE": "turns" if seen <= _IN_STEP[causal] else "rows"}
-    programs = -(-rows // 64) * heads
-    wanted = min(_MULTIPROCESSORS // programs, blocks // _LEAST_BLOCKS)
-    if wanted < 2:
-        return {**_HALF, **wide}
-    # Spans of few sizes, so that few kernels are built: 8, 10, 12, 14, 16, 20, 24 ... blocks.
-    least = -(-blocks // wanted)
-    step = max(1, 1 << least.bit_length() - 3)
-    span = -(-least // step) * step
-    return {**_HALF, "PARTS": -(-blocks // span), "SPAN": 128 * span}
 
 
 def _group(q: torch.Tensor, k: torch.Tensor) -> int:
@@ -303,6 +269,15 @@ def _group(q: torch.Tensor, k: torch.Tensor) -> int:
         what = f"{heads} heads of queries cannot share {shared} of keys, which do not divide them"
         raise _problem("shape-mismatch", what, "pass as many heads of k and v as of q, or a divisor of them")
     return max(1, heads // shared)
+
+
+def _together(q: torch.Tensor, group: int) -> torch.Tensor | None:
+    """The rows of all query heads of a head of keys as those of one head, where they stand one behind the other: fewer
+    tiles are padded, and keys are brought once for all of them. Without a mask nothing tells such rows apart."""
+    batch, heads, rows, size = q.shape
+    if rows > 1 and q.stride(1) != rows * q.stride(2):
+        return None
+    return q.view(batch, heads // group, group * rows, size)
 
 
 def _float32() -> torch.dtype:

@@ -17,7 +17,6 @@ from argus.frontend import Options, check, parse  # noqa: E402
 from argus.ir.nodes import Kernel  # noqa: E402
 from argus.ir.types import bfloat16, float32  # noqa: E402
 from argus.kernels import attention  # noqa: E402
-from argus.kernels.attention import hopper_tiles  # noqa: E402
 from argus.passes import lower  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
 from tests.backend.host import run  # noqa: E402
@@ -117,7 +116,7 @@ def test_in_turns(causal: bool, require_tool: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("sizes", [*SIZES, (2, 4, 2, 1, 70, 64)])
 def test_results(device: str, sizes: tuple[int, ...], causal: bool) -> None:
     q, k, v = operands(sizes, "bfloat16" if sizes[3] % 2 else "float16", device)
     accept(attention(q, k, v, causal=causal, return_lse=True), exact(q, k, v, causal))
@@ -136,6 +135,8 @@ def test_heads_next_to_rows_and_misaligned(device: str) -> None:
     wide = random(2, 70, 3, 4 * 64 + 8, dtype="float16", device=device)
     parts = [wide[..., i : i + 64].transpose(1, 2) for i in (0, 64, 130)]
     accept(attention(*parts, scale=0.3, return_lse=True), exact(*parts, scale=0.3))
+    q, k, v = parts[0], parts[1][:, :1], parts[2][:, :1]
+    accept(attention(q, k, v, return_lse=True), exact(q, k, v))
     q, k, v = (x.transpose(2, 3).contiguous().transpose(2, 3) for x in parts)
     accept((attention(q, k, v), exact(q, k, v)[1]), exact(q, k, v))
 
@@ -171,38 +172,6 @@ def test_wrong_arguments_are_refused(change: dict[str, Any], message: str) -> No
     q, k = (torch.zeros(change.get(n, (2, 3, 5, 64)), dtype=dtype) for n in "qk")
     with pytest.raises(LaunchError, match=message):
         attention(q, k, k, scale=change.get("scale"))
-
-
-def test_tiles_of_short_and_long_sequences() -> None:
-    turns, rows = SQUARE | {"STAGES": 2, "SCHEDULE": "turns"}, SQUARE | {"STAGES": 2, "SCHEDULE": "rows"}
-    for size, length, causal in ((64, 1024, False), (64, 4096, True), (128, 1024, False), (128, 8192, True)):
-        assert hopper_tiles(size, length, length, 64, causal) == turns
-    for length, causal in ((2048, False), (16384, False), (16384, True)):
-        assert hopper_tiles(128, length, length, 64, causal) == rows
-    for length, causal in ((2048, False), (16384, True)):
-        assert hopper_tiles(64, length, length, 64, causal) == TALL | {"STAGES": 2}
-
-
-def test_blocks_of_few_keys_are_as_wide_as_these() -> None:
-    for size, keys, width in ((64, 77, 80), (128, 77, 80), (128, 129, 80), (128, 300, 112), (128, 1, 16)):
-        assert hopper_tiles(size, 4096, keys, 32, False) == SQUARE | {
-            "STAGES": 2, "SCHEDULE": "turns", "BLOCK_N": width
-        }  # fmt: skip
-        assert hopper_tiles(size, 64, keys, 4, True) == HALF | {"BLOCK_N": width}
-    widths = [hopper_tiles(128, 4096, keys, 32, False)["BLOCK_N"] for keys in range(1, 5000)]
-    assert set(widths) == set(range(16, 129, 16)) and all(n == 128 for n in widths[896:])
-    assert all(-(-keys // n) == -(-keys // 128) for keys, n in enumerate(widths, 1)), "no more blocks than of 128"
-
-
-def test_few_programs_have_smaller_tiles_and_parts_of_the_keys() -> None:
-    assert hopper_tiles(128, 2048, 2048, 4, False) == HALF
-    assert hopper_tiles(128, 512, 512, 8, True) == HALF
-    assert hopper_tiles(128, 128, 8192, 16, False) == HALF | {"PARTS": 4, "SPAN": 2048}
-    assert hopper_tiles(64, 64, 16384, 8, True) == HALF | {"PARTS": 16, "SPAN": 1024}
-    for keys in range(1, 40_000, 501):
-        tiles = hopper_tiles(128, 1, keys, 3, False)
-        if "PARTS" in tiles:
-            assert 0 < keys - (tiles["PARTS"] - 1) * tiles["SPAN"] <= tiles["SPAN"]  # none is empty
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -252,6 +221,7 @@ def test_proved(target: str, size: int, tiles: dict[str, int], causal: bool) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 def test_parts_are_proved(causal: bool) -> None:
-    parts = HALF | {"PARTS": 4, "SPAN": 1024, "OUT": "float32"}
-    assert_proved("attention", "attention_forward", "sm_90a", DTYPE="float16", D=128, GROUP=4, CAUSAL=causal, **parts)
+    parts = {"PARTS": 4, "SPAN": 1024, "OUT": "float32", "DTYPE": "float16", "GROUP": 4, "CAUSAL": causal}
+    for size, tiles in ((128, HALF), (128, SQUARE | {"SCHEDULE": "turns"}), (64, TALL)):
+        assert_proved("attention", "attention_forward", "sm_90a", D=size, **tiles, **parts)
     assert_proved("attention", "attention_combine", "sm_90a", DTYPE="float16", D=128, PARTS=4, num_warps=4)

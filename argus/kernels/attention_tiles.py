@@ -1,0 +1,165 @@
+"""Which tiles attention gets on sm_90a: those that there are, and a model of how long each takes.
+
+Which programs a multiprocessor runs is known when the kernel starts: rounds that go back and forth (`al.grid`,
+persistent). So the model deals them out as the kernel does, and takes the multiprocessor with most to do. A program
+takes a time of its own, and one for each block of keys that some of its rows see. No shape is treated apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tiles = dict[str, int | str]
+
+_MULTIPROCESSORS = 132
+_GROUPS = (33, 11, 22, 66, 132)
+"""Heads that causal programs go through together: shares of the multiprocessors, so that rounds are whole blocks of
+rows. With fewer the keys and values come from the cache, and with more all multiprocessors end together."""
+_SPAN = 128
+_LEAST_SPANS = 8
+"""Keys of a part: so many times 128 at least. A second kernel takes as long."""
+_PARTED_ROUNDS = 2
+"""Rounds of programs up to which they may take parts of the keys: more come out even."""
+_JOIN_S, _JOINED_BYTES_S = 6.2e-6, 3.7e12
+"""Of a second kernel that joins parts, and of their bytes, written and read, which stay in the cache."""
+_CACHE_BYTES, _MEMORY_BYTES_S = 30e6, 4.1e12
+_SHOWN = 0.2
+"""The share of the shorter of what programs and what memory take that the longer does not hide."""
+_IN_STEP = {False: 1536, True: 4096}
+"""Keys that a row sees, on average, without a mask and with it, up to which warpgroups take turns: they begin a program
+in step, and come apart by themselves in longer ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`rows` queries of each of `heads` heads of `size` elements, in all batches; `shared` heads of `keys` keys."""
+
+    size: int
+    rows: int
+    keys: int
+    heads: int
+    shared: int
+    causal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A tile of `rows` queries, and the seconds that a block of 128 keys takes, a program besides, and what a mask
+    cuts through."""
+
+    rows: int
+    num_warps: int
+    block_s: float
+    program_s: float
+    edge_s: float
+
+
+_SHAPES = {
+    64: (
+        Shape(64, 4, 0.67e-6, 1.35e-6, 0.2e-6),
+        Shape(128, 8, 1.03e-6, 1.4e-6, 0.3e-6),
+        Shape(192, 12, 1.43e-6, 2.0e-6, 0.4e-6),
+    ),
+    128: (Shape(64, 4, 0.95e-6, 1.4e-6, 0.6e-6), Shape(128, 8, 1.42e-6, 1.6e-6, 0.9e-6)),
+}
+"""By head size, as measured on an H200."""
+
+
+def hopper_tiles(problem: Problem) -> Tiles:
+    """The constants of the fastest tiles, by the model; of equally fast ones the first.
+
+    Few blocks of keys are as wide as the keys need, in steps of 16: 77 are a block of 80.
+    """
+    return min(_choices(problem), key=lambda choice: choice[0])[1]
+
+
+def _choices(problem: Problem) -> Iterator[tuple[float, Tiles]]:
+    """Tiles, and the seconds that they take."""
+    blocks = -(-problem.keys // _SPAN)
+    width = 16 * -(-problem.keys // (16 * blocks))
+    for shape in _SHAPES[problem.size]:
+        tiles: Tiles = {"BLOCK_M": shape.rows, "BLOCK_N": width, "STAGES": 2, "num_warps": shape.num_warps}
+        tiles["SCHEDULE"] = _schedule(problem, shape)
+        programs = -(-problem.rows // shape.rows) * problem.heads
+        few = programs <= _PARTED_ROUNDS * _MULTIPROCESSORS
+        for span in (problem.keys, *_spans(blocks)) if few else (problem.keys,):
+            parts = -(-problem.keys // span)
+            parted: Tiles = {"PARTS": parts, "SPAN": span} if parts > 1 else {}
+            each = costs(problem, shape, width, span)
+            for group in _groups(problem, tiles["SCHEDULE"] == "turns"):
+                together: Tiles = {"HEADS": group} if problem.causal else {}
+                yield _seconds(problem, each, parts, group), {**tiles, **parted, **together}
+
+
+def _schedule(problem: Problem, shape: Shape) -> str:
+    """One warpgroup has no other to take turns with, and three hide each other's softmax best together."""
+    if shape.num_warps != 8:
+        return "rows" if shape.num_warps < 8 else "cooperative"
+    seen = problem.keys - min(problem.rows, problem.keys) // 2 if problem.causal else problem.keys
+    return "turns" if seen <= _IN_STEP[problem.causal] else "rows"
+
+
+def _spans(blocks: int) -> Iterator[int]:
+    """Keys of a part, of few sizes, so that few kernels are built: 8, 10, 12, 14, 16, 20, 24 ... times 128."""
+    span = _LEAST_SPANS
+    while span < blocks:
+        yield span * _SPAN
+        span += max(1, 1 << span.bit_length() - 3)
+
+
+def _groups(problem: Problem, turns: bool) -> Iterator[int]:
+    """Without a mask there is one order; groups of all heads are alike. Warpgroups without turns are faster where their
+    keys do not come at once."""
+    yield _GROUPS[0]
+    if problem.causal:
+        yield from (g for g in _GROUPS[1:] if min(g, _GROUPS[0]) < problem.heads and (turns or g > _GROUPS[0]))
+
+
+def costs(problem: Problem, shape: Shape, width: int, span: int) -> NDArray[np.float64]:
+    """The seconds of a head's programs, in their order."""
+    first = np.arange(0, problem.rows, shape.rows)[:, None]
+    begin = np.arange(0, problem.keys, span)[None, :]
+    stop = np.full_like(first, problem.keys)
+    if problem.causal:
+        stop = np.minimum(stop, first + shape.rows + problem.keys - problem.rows)
+    length = np.maximum(np.minimum(stop, begin + span) - begin, 1).ravel()
+    edge = shape.edge_s if problem.causal else 0.0
+    found = -(-length // width) * (shape.block_s * width / _SPAN) + shape.program_s + edge
+    return found[::-1] if problem.causal else found
+
+
+def slowest(costs: NDArray[np.float64], heads: int, group: int, causal: bool) -> float:
+    """The seconds of the multiprocessor with most to do, of programs that take `costs` in each head: those of one head
+    after the other, or with a mask the same one of a group of heads before the next one."""
+    if causal:
+        whole, rest = divmod(heads, group)
+        dealt = np.concatenate((np.tile(np.repeat(costs, group), whole), np.repeat(costs, rest)))
+    else:
+        dealt = np.tile(costs, heads)
+    table = np.zeros((-(-len(dealt) // _MULTIPROCESSORS), _MULTIPROCESSORS))
+    table.flat[: len(dealt)] = dealt
+    table[1::2] = table[1::2, ::-1]
+    return float(table.sum(axis=0).max())
+
+
+def _seconds(problem: Problem, costs: NDArray[np.float64], parts: int, group: int) -> float:
+    """The time of the multiprocessor with most to do, that of memory, and that of joining parts."""
+    heads, rounds = problem.heads, -(-len(costs) * problem.heads // _MULTIPROCESSORS)
+    busy = slowest(costs, heads, group, problem.causal)
+    memory = _bytes(problem, rounds, group) / _MEMORY_BYTES_S
+    join = _JOIN_S + 4 * parts * heads * problem.rows * problem.size / _JOINED_BYTES_S if parts > 1 else 0.0
+    return max(busy, memory) + _SHOWN * min(busy, memory) + join
+
+
+def _bytes(problem: Problem, rounds: int, group: int) -> float:
+    """What memory moves: queries and results; keys and values once where the cache holds those of all heads that are
+    gone through together, and else, half of them on average, in every round."""
+    rows = 4 * problem.heads * problem.rows * problem.size
+    keys = 4 * problem.shared * problem.keys * problem.size
+    together = min(group / problem.heads, 1.0)
+    again = rounds * together / 2 if problem.causal and together * keys > _CACHE_BYTES else 1.0
+    return rows + keys * max(again, 1.0)
