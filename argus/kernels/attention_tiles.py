@@ -18,7 +18,7 @@ Tiles = dict[str, int | str]
 _MULTIPROCESSORS = 132
 _GROUPS = (33, 11, 22, 66, 132)
 """Heads that causal programs go through together: shares of the multiprocessors, so that rounds are whole blocks of
-rows. With fewer the keys and values come from the cache, and with more all multiprocessors end together."""
+rows. The cache holds the keys and values of fewer heads; of more heads the programs come out more even."""
 _SPAN = 128
 _LEAST_SPANS = 8
 """Keys of a part: so many times 128 at least. A second kernel takes as long."""
@@ -27,11 +27,9 @@ _PARTED_ROUNDS = 2
 _JOIN_S, _JOINED_BYTES_S = 6.2e-6, 3.7e12
 """Of a second kernel that joins parts, and of their bytes, written and read, which stay in the cache."""
 _CACHE_BYTES, _MEMORY_BYTES_S = 30e6, 4.1e12
+_AS_FAST = 1.01
 _SHOWN = 0.2
 """The share of the shorter of what programs and what memory take that the longer does not hide."""
-_IN_STEP = {False: 1536, True: 4096}
-"""Keys that a row sees, on average, without a mask and with it, up to which warpgroups take turns: they begin a program
-in step, and come apart by themselves in longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +46,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A tile of `rows` queries, and the seconds that a block of 128 keys takes, a program besides, and what a mask
-    cuts through."""
+    """A tile of `rows` queries and blocks of up to `columns` keys; the seconds of 128 keys, of a program besides, and of
+    what a mask cuts through. Where two programs share a multiprocessor, half of what each takes."""
 
     rows: int
+    columns: int
     num_warps: int
     block_s: float
     program_s: float
@@ -60,63 +59,59 @@ class Shape:
 
 _SHAPES = {
     64: (
-        Shape(64, 4, 0.67e-6, 1.35e-6, 0.2e-6),
-        Shape(128, 8, 1.03e-6, 1.4e-6, 0.3e-6),
-        Shape(192, 12, 1.43e-6, 2.0e-6, 0.4e-6),
+        Shape(128, 128, 8, 1.04e-6, 1.35e-6, 0.25e-6),
+        Shape(192, 128, 12, 1.43e-6, 2.0e-6, 0.4e-6),
+        Shape(64, 128, 4, 0.67e-6, 1.35e-6, 0.2e-6),
+        Shape(64, 64, 4, 0.64e-6, 0.70e-6, 0.0),
     ),
-    128: (Shape(64, 4, 0.95e-6, 1.4e-6, 0.6e-6), Shape(128, 8, 1.42e-6, 1.6e-6, 0.9e-6)),
+    128: (Shape(128, 128, 8, 1.42e-6, 1.6e-6, 0.9e-6), Shape(64, 128, 4, 0.95e-6, 1.4e-6, 0.6e-6)),
 }
 """By head size, as measured on an H200."""
 
 
 def hopper_tiles(problem: Problem) -> Tiles:
-    """The constants of the fastest tiles, by the model; of equally fast ones the first.
+    """The constants of the fastest tiles, by the model; of those that it takes for as fast the first, so that shapes
+    share kernels.
 
     Few blocks of keys are as wide as the keys need, in steps of 16: 77 are a block of 80.
     """
-    return min(_choices(problem), key=lambda choice: choice[0])[1]
+    choices = list(_choices(problem))
+    fastest = min(seconds for seconds, _ in choices)
+    return next(tiles for seconds, tiles in choices if seconds <= fastest * _AS_FAST)
 
 
 def _choices(problem: Problem) -> Iterator[tuple[float, Tiles]]:
     """Tiles, and the seconds that they take."""
-    blocks = -(-problem.keys // _SPAN)
-    width = 16 * -(-problem.keys // (16 * blocks))
     for shape in _SHAPES[problem.size]:
+        blocks = -(-problem.keys // shape.columns)
+        width = 16 * -(-problem.keys // (16 * blocks))
+        # Three warpgroups hide each other's softmax best together.
+        schedule = {4: "rows", 8: "turns", 12: "cooperative"}[shape.num_warps]
         tiles: Tiles = {"BLOCK_M": shape.rows, "BLOCK_N": width, "STAGES": 2, "num_warps": shape.num_warps}
-        tiles["SCHEDULE"] = _schedule(problem, shape)
         programs = -(-problem.rows // shape.rows) * problem.heads
         few = programs <= _PARTED_ROUNDS * _MULTIPROCESSORS
-        for span in (problem.keys, *_spans(blocks)) if few else (problem.keys,):
+        for span in (problem.keys, *_spans(problem.keys)) if few else (problem.keys,):
             parts = -(-problem.keys // span)
             parted: Tiles = {"PARTS": parts, "SPAN": span} if parts > 1 else {}
             each = costs(problem, shape, width, span)
-            for group in _groups(problem, tiles["SCHEDULE"] == "turns"):
+            for group in _groups(problem):
                 together: Tiles = {"HEADS": group} if problem.causal else {}
-                yield _seconds(problem, each, parts, group), {**tiles, **parted, **together}
+                yield _seconds(problem, each, parts, group), {**tiles, "SCHEDULE": schedule, **parted, **together}
 
 
-def _schedule(problem: Problem, shape: Shape) -> str:
-    """One warpgroup has no other to take turns with, and three hide each other's softmax best together."""
-    if shape.num_warps != 8:
-        return "rows" if shape.num_warps < 8 else "cooperative"
-    seen = problem.keys - min(problem.rows, problem.keys) // 2 if problem.causal else problem.keys
-    return "turns" if seen <= _IN_STEP[problem.causal] else "rows"
-
-
-def _spans(blocks: int) -> Iterator[int]:
+def _spans(keys: int) -> Iterator[int]:
     """Keys of a part, of few sizes, so that few kernels are built: 8, 10, 12, 14, 16, 20, 24 ... times 128."""
     span = _LEAST_SPANS
-    while span < blocks:
+    while span * _SPAN < keys:
         yield span * _SPAN
         span += max(1, 1 << span.bit_length() - 3)
 
 
-def _groups(problem: Problem, turns: bool) -> Iterator[int]:
-    """Without a mask there is one order; groups of all heads are alike. Warpgroups without turns are faster where their
-    keys do not come at once."""
+def _groups(problem: Problem) -> Iterator[int]:
+    """Without a mask there is one order; groups of all heads are alike."""
     yield _GROUPS[0]
     if problem.causal:
-        yield from (g for g in _GROUPS[1:] if min(g, _GROUPS[0]) < problem.heads and (turns or g > _GROUPS[0]))
+        yield from (g for g in _GROUPS[1:] if min(g, _GROUPS[0]) < problem.heads)
 
 
 def costs(problem: Problem, shape: Shape, width: int, span: int) -> NDArray[np.float64]:
@@ -156,10 +151,11 @@ def _seconds(problem: Problem, costs: NDArray[np.float64], parts: int, group: in
 
 
 def _bytes(problem: Problem, rounds: int, group: int) -> float:
-    """What memory moves: queries and results; keys and values once where the cache holds those of all heads that are
-    gone through together, and else, half of them on average, in every round."""
+    """What memory moves: queries and results, and keys and values once, if the cache holds those of a group of heads;
+    else, half of them on average, once for all programs of a head in a round, which come apart in large groups as in
+    small ones."""
     rows = 4 * problem.heads * problem.rows * problem.size
     keys = 4 * problem.shared * problem.keys * problem.size
-    together = min(group / problem.heads, 1.0)
-    again = rounds * together / 2 if problem.causal and together * keys > _CACHE_BYTES else 1.0
-    return rows + keys * max(again, 1.0)
+    held = not problem.causal or min(group / problem.heads, 1.0) * keys <= _CACHE_BYTES
+    together = min(_GROUPS[0] / problem.heads, 1.0)
+    return rows + keys * (1.0 if held else max(rounds * together / 2, 1.0))
