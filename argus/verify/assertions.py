@@ -69,7 +69,7 @@ def _condition(analysis: TagAnalysis, site: Site, condition: TagEqual | TagTuple
             takes_part = _equal(analysis, site, domain, left, right, failures)
         case TagTuple(elem=elem, terms=terms):
             value = restrict(_read(analysis, site, elem), domain)
-            takes_part = bool(value.tagged) or bool(value.mixed)
+            takes_part = _says(analysis, value)
             _mixed(value, failures)
             for number, term in enumerate(terms):
                 _field(analysis, site, domain, value, number, term, failures, len(terms))
@@ -98,8 +98,9 @@ def _domain(analysis: TagAnalysis, site: Site) -> UnionSet:
 
 
 def _nowhere(analysis: TagAnalysis, points: UnionSet) -> bool:
-    """Whether there are no points; none for one of the roles that a role stands for (argus/verify/alike.py)."""
+    """Whether no launch has points; none for one of the roles that a role stands for (argus/verify/alike.py)."""
     names = analysis.model.translator.parameters
+    points = points.intersect_params(analysis.model.possible)
     if points.is_empty() or not any(name.startswith(identifier(NUMBER)) for name in names):
         return bool(points.is_empty())
     numbers, possible = points.params(), analysis.model.context
@@ -139,9 +140,16 @@ def _equal(
         meet = a.domain().intersect(b.domain())
         a, b = a.intersect_domain(meet), b.intersect_domain(meet)
         failures.append(_Failure(_unequal(a, b), f"'{left.name}' differs", a, b))
-        return not _nowhere(analysis, meet) or bool(value.mixed) or bool(other.mixed)
+        mixed = (replace(each, tagged=()) for each in (value, other))
+        return not _nowhere(analysis, meet) or any(_says(analysis, each) for each in mixed)
     _field(analysis, site, domain, value, left.name, right, failures, None)
-    return bool(value.tagged) or bool(value.mixed)
+    return _says(analysis, value)
+
+
+def _says(analysis: TagAnalysis, value: Value) -> bool:
+    """Whether something is tagged, or mixed, for some launch."""
+    parts = [*(t.domain for t in value.tagged), *(s for s, _ in value.mixed)]
+    return any(not part.intersect_params(analysis.model.possible).is_empty() for part in parts)
 
 
 def _single(value: Value, term: TagField, failures: list[_Failure]) -> UnionMap:

@@ -29,6 +29,8 @@ from argus.verify.solver import Answer, Solver, z3
 
 Interval = tuple[int, int]
 _WIDE = (-(2**63), 2**63 - 1)
+_ANY = (-(2**127), 2**127)
+"""What a result may be before it is in its type."""
 _ARITHMETIC = ("add", "sub", "mul", "neg", "shl", "abs", "floordiv")
 
 
@@ -356,18 +358,24 @@ def _operate(name: str, args: list[Interval]) -> Interval:
             return -b, -a
         case "cast", [interval]:
             return interval
+        case "abs", [(a, b)]:
+            return max(a, -b, 0), max(-a, b)
         case "minimum", [(a, b), (c, d)]:
             return min(a, c), min(b, d)
         case "maximum", [(a, b), (c, d)]:
             return max(a, c), max(b, d)
         case "floordiv", [(a, b), (c, d)] if c > 0:
             return min(a // c, a // d), max(b // c, b // d)
+        case "floordiv", [(a, b), _]:
+            return min(a, -b), max(b, -a)
         case "mod", [(a, b), (c, d)] if c > 0:
             return (a, b) if a >= 0 and b < c else (0, d - 1)
         case "shl", [(a, b), (c, d)] if c == d and 0 <= c < 63:
             return a << c, b << c
         case "shr", [(a, b), (c, d)] if c == d and 0 <= c < 63:
             return a >> c, b >> c
+        case "shl", _:
+            return _ANY
         case "and", [(a, b), (c, d)] if a >= 0 and c >= 0:
             return 0, min(b, d)
         case "xor" | "or", [(a, b), (c, d)] if a >= 0 and c >= 0:

@@ -219,15 +219,21 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
         goals.append(there == here + moved)
     if not unaligned:
         goals.append(solver.integer(access.index[unit[0]]) % vector == 0)
-    elif prefix(stmt.mask, dim) is None:
+    elif (inside := prefix(stmt.mask, dim)) is None:
         text = f"the mask of the {vector}-element vectors of '{tensor.name}' is no bound of the place along them"
         return [_refuse("misaligned-vector", stmt.span, text, "mask by `index < n` alone, or load single elements")]
+    elif inside.place is not None and inside.bound is not None:  # that many elements may be read as whole words
+        left = solver.integer(inside.bound) - solver.integer(inside.place)
+        end = solver.integer(tensor.shape[unit[0]]) - solver.integer(access.index[unit[0]])
+        facts += [solver.condition(stmt.mask)] if stmt.mask is not None else []
+        goals.append(z3.Implies(left >= 2 * vector, end >= 2 * vector))
     if stmt.mask is not None and not unaligned:
         goals.append(solver.condition(shifted(stmt.mask)) == solver.condition(stmt.mask))
     answer = solver.holds(z3.And(*goals), facts)
     if answer.verdict is Verdict.PROVED:
         return []
-    wanted = "contiguous" if unaligned else "aligned, contiguous and masked alike"
+    far = "contiguous, with elements as far as their mask goes"
+    wanted = far if unaligned else "aligned, contiguous and masked alike"
     text = f"the {vector}-element vectors of '{tensor.name}' are not {wanted}"
     if answer.verdict is Verdict.UNKNOWN:
         return [unknown("vector-unknown", "machine", stmt.span, f"cannot decide whether {text}: {answer.reason}", help)]

@@ -12,7 +12,7 @@ from math import isnan
 
 from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, op, rewrite, walk
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.types import int32, rounds_only
+from argus.ir.types import boolean, int32, rounds_only
 from argus.verify.numbers import Numbers
 from argus.verify.program import loaded
 from argus.verify.relations import (
@@ -200,8 +200,6 @@ class Matcher:
             return
         match spec:
             case Op(op="where", args=(condition, yes, no)) | SpecOp(op="where", args=(condition, yes, no)):
-                if _of_floats(condition):
-                    raise Mismatch("a choice by numbers that may be rounded")
                 self.match(term.test, condition, scope)
                 self.match(term.yes, yes, replace(scope, given=(*scope.given, condition)))
                 self.match(term.no, no, scope)
@@ -217,6 +215,8 @@ class Matcher:
         return True
 
     def _apply(self, term: Apply, spec: Op | SpecOp, scope: Scope) -> None:
+        if spec.dtype == boolean and _of_floats(spec):
+            raise Mismatch("a choice by numbers that may be rounded")
         specified = operation(spec.op, spec.args[0].dtype, spec.dtype)
         if term.op != specified or len(term.args) != len(spec.args):
             raise Mismatch(f"'{term.op}' where the specification has '{specified}'")

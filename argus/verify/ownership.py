@@ -2,7 +2,8 @@
 
 Every thread that holds an element of a register tile must take part whenever the element is written or accumulated,
 with the same value and in the same branches, so that replicas stay equal; and every register must be named by an index
-the compiler can enumerate.
+the compiler can enumerate. A statement reads before it writes, and a thread goes element by element: what it reads of
+the tile that it writes has to be the same.
 Reads of one's own registers are a rule of well-formed IR (`argus.ir.wellformed`).
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from argus.ir.expr import Thread, walk
+from argus.ir.expr import Thread, elements, walk
 from argus.ir.locality import cells, partial
 from argus.ir.nodes import Accumulate, Copy, Fragment, Kernel, Map
 from argus.layout import FragmentLayout
@@ -23,7 +24,7 @@ def check(kernel: Kernel, sites: tuple[Site, ...]) -> list[Finding]:
     """Unknowns for every statement whose registers are not those that its elements stand for."""
     findings = []
     for site in sites:
-        problem = _indices(kernel, site) or _replicas(kernel, site)
+        problem = _indices(kernel, site) or _replicas(kernel, site) or _in_place(kernel, site)
         if problem:
             findings.append(
                 unknown(
@@ -73,6 +74,25 @@ def _replicas(kernel: Kernel, site: Site) -> str:
     if any(not is_uniform(without_block_values(kernel, guard)) for guard in site.guards):
         return f"replicas of '{target.name}' would differ: whether it is written depends on the thread"
     return ""
+
+
+def _in_place(kernel: Kernel, site: Site) -> str:
+    """A thread goes from element to element: of the tile that it writes, it reads the element that it is at, once."""
+    stmt = site.stmt
+    if not isinstance(stmt, (Copy, Map, Accumulate)) or stmt.layout is None or getattr(stmt, "scope", "") == "warp":
+        return ""
+    if not isinstance(kernel.object(stmt.dst.obj), Fragment):
+        return ""
+    exprs = [stmt.mask, *stmt.src.index] if isinstance(stmt, Copy) else [stmt.value, getattr(stmt, "mask", None)]
+    own = [e for expr in exprs if expr is not None for e in elements(expr) if e.obj == stmt.dst.obj]
+    if not own:
+        return ""
+    if isinstance(stmt, Copy):
+        return f"what is copied to '{stmt.dst.obj}' depends on what that holds"
+    if any(e.index != stmt.dst.index for e in own):
+        return f"'{stmt.dst.obj}' is written while other elements are computed from it"
+    twice = f"a thread computes an element of '{stmt.dst.obj}' from itself twice"
+    return "" if _counted_once(stmt.layout, 1) else twice
 
 
 def _counted_once(layout: FragmentLayout, group: int) -> bool:

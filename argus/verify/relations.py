@@ -283,11 +283,8 @@ class Model:
         kernel, conditions = self.kernel, []
         for name in kernel.sizes:
             conditions.append(f"0 <= {self.translator.integer(Param(name), ())}")
-        for tensor in () if self.lean else kernel.tensors:
-            lanes = max(1, tensor.alignment // tensor.dtype.bytes)
-            for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
-                if stride == Const(1, stride.dtype) and lanes > 1:
-                    conditions.append(f"({self.translator.integer(extent, ())}) mod {lanes} = 0")
+        if not self.lean:
+            conditions += self._alignments()
         for precondition in kernel.preconditions:
             try:
                 conditions.append(self._precondition_text(precondition))
@@ -298,6 +295,22 @@ class Model:
         if not self.lean:
             return context
         return _of_parameters(context, frozenset(self.translator.integer(e, ()) for e in deciding(kernel)))
+
+    def _alignments(self) -> list[str]:
+        """What the alignments of tensors say of their rows."""
+        conditions = []
+        for tensor in self.kernel.tensors:
+            lanes = max(1, tensor.alignment // tensor.dtype.bytes)
+            for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
+                if stride == Const(1, stride.dtype) and lanes > 1:
+                    conditions.append(f"({self.translator.integer(extent, ())}) mod {lanes} = 0")
+        return conditions
+
+    @cached_property
+    def possible(self) -> Set:
+        """Parameter set: all that is known, also where this model's sets do not say so."""
+        blocks = self.parse_set(f"{{ : {' and '.join([*self._block_range(), *self._alignments()])} }}")
+        return blocks.intersect(self.size_context).intersect(self.defined)
 
     @cached_property
     def defined(self) -> Set:

@@ -9,11 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from argus.backend.cpu.toolchain import find_compiler
+from argus.compile import choreograph, elaborate
+from argus.diagnostic import Verdict
+from argus.frontend import Options
 from argus.ir.expr import Const, Coord, Param, ProgramId
 from argus.ir.instruction import MMA
 from argus.ir.nodes import Access, Accumulate
 from argus.ir.types import DTYPES, int32
 from argus.layout import parse_fragment
+from argus.source import SourceFile
+from argus.verify import verify
 from tests.backend import emit_kernels as kernels
 from tests.backend.host import from_bfloat16, run, to_bfloat16
 
@@ -101,3 +106,48 @@ def test_a_wider_block_k_with_a_wider_swizzle() -> None:
     run(kernel, (2, 3), a=a, b=b, c=c, M=64, N=96, K=192)
     expected = from_bfloat16(a) @ from_bfloat16(b).T
     np.testing.assert_allclose(from_bfloat16(c), expected, rtol=2**-7, atol=1e-3)
+
+
+WINDOW = """
+import argus
+import argus.language as al
+
+
+@argus.kernel(num_warps=1)
+def window(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "128"], i: al.Tensor[al.int32, "128"],
+           first: al.INTEGER, last: al.int32):
+    al.requires((first >= 0) & (first <= FIRST) & (last >= 0) & (last <= LAST))
+    al.requires(al.in_range(i, 2147483000, 2147483647))
+    al.grid(1)
+    o = al.arange(128)
+    j = al.load(i[o])
+    at = PLACE
+    al.store(y[o], al.load(x[at], mask=(at >= 0) & (at < N.to(al.INTEGER))))
+"""
+"""A tile of a window of a tensor that would be far larger."""
+
+
+@pytest.mark.parametrize(
+    ("integer", "place", "first", "last"),
+    [
+        ("int32", "(o - 64) * 33554432", 0, 0),
+        ("int32", "(o - 64) * 16777216 + (o - 64) * 8388608", 0, 0),
+        ("int32", "(last - 64) * 33554432 + o", 0, 64),
+        ("int32", "(first - j) + last + o", 2**30, 2**30),
+        ("int64", "o.to(al.int64) * 33554432 - first", 2**31, 0),
+        ("int64", "last.to(al.int64) * 33554432 - first + o.to(al.int64)", 2**31, 64),
+    ],
+)
+def test_an_index_fits_whose_terms_alone_do_not(integer: str, place: str, first: int, last: int) -> None:
+    text = WINDOW.replace("INTEGER", integer).replace("PLACE", place).replace("FIRST", str(first))
+    file = SourceFile("window.py", text.replace("LAST", str(last)))
+    kernel = choreograph(elaborate(file, "window", Options()), "cpu")
+    assert verify(kernel, 120.0).verdict is Verdict.PROVED
+    x, y = np.arange(1, 129, dtype=np.float32), np.zeros(128, np.float32)
+    indices = np.full(128, 2**31 - 2, np.int32)
+    run(kernel, (1,), x=x, y=y, i=indices, first=first, last=last, N=128)
+    numbers = {"o": np.arange(128), "j": indices.astype(np.int64), "first": first, "last": last}
+    at = np.broadcast_to(eval(place.replace(".to(al.int64)", ""), {"__builtins__": {}}, numbers), 128)
+    inside = (at >= 0) & (at < 128)
+    assert inside.any()
+    np.testing.assert_array_equal(y, np.where(inside, x[np.clip(at, 0, 127)], 0))

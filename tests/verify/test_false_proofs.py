@@ -525,6 +525,75 @@ def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "1"]):
         "0",
         "spec-unknown",
     ),
+    Pair(
+        "a comparison of numbers that are rounded first",
+        """
+def kernel(x: al.Tensor[al.EDIT, "32"], z: al.Tensor[al.EDIT, "32"], y: al.Tensor[al.int32, "32"]):
+    al.grid(1)
+    al.spec(y, lambda i: (x[i] < z[i]).to(al.int32))
+    o = al.arange(32)
+    al.store(y[o], (al.load(x[o]).to(al.EDIT) < al.load(z[o])).to(al.int32))
+""",
+        "int32",
+        "float32",
+        "spec-unknown",
+    ),
+    Pair(
+        "the magnitude of the least integer",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "32"], s: al.int64):
+    al.requires((s < 1000) & (s EDIT))
+    o = al.grid(1) + al.arange(32)
+    al.store(y[o], al.full((32,), 1.0, al.float32) * al.load(x[al.abs(s)], mask=al.abs(s) < N.to(al.int64)))
+""",
+        "> -1000",
+        "<= 0",
+        "int64-overflow",
+    ),
+    Pair(
+        "the least integer of 64 bits divided by -1",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "32"], s: al.int64):
+    al.requires((s <= 0) & (s EDIT))
+    o = al.grid(1) + al.arange(32)
+    al.store(y[o], al.full((32,), 1.0, al.float32) * al.load(x[s // -1], mask=s // -1 < N.to(al.int64)))
+""",
+        "> -1000",
+        "< 1000",
+        "int64-overflow",
+    ),
+    Pair(
+        "an assertion in a branch that a minimum decides, and that is never taken",
+        """
+def kernel(x: al.Tensor[al.float32, "32"], y: al.Tensor[al.float32, "32"], v: al.Tensor[al.float32, "M"],
+           w: al.Tensor[al.float32, "N"]):
+    al.tag(x, lambda i: (i,))
+    al.grid(1)
+    t = al.load(x[al.arange(32)])
+    if al.minimum(M, N) < EDIT:
+        al.assert_tags(lambda i: t[i].i == i)
+    al.store(y[al.arange(32)], t)
+""",
+        "1",
+        "0",
+        "vacuous-assertion",
+    ),
+    Pair(
+        "an assertion in a branch of tensors that alignment leaves without elements",
+        """
+def kernel(x: al.Tensor[al.float32, "32"], y: al.Tensor[al.float32, "32"], v: al.Tensor[al.float32, "M"],
+           w: al.Tensor[al.float32, "N"]):
+    al.tag(x, lambda i: (i,))
+    al.grid(1)
+    t = al.load(x[al.arange(32)])
+    if (al.minimum(M, N) > 0) & (M < EDIT):
+        al.assert_tags(lambda i: t[i].i == i)
+    al.store(y[al.arange(32)], t)
+""",
+        "5",
+        "4",
+        "vacuous-assertion",
+    ),
 )  # fmt: skip
 
 
@@ -602,6 +671,72 @@ def test_the_elements_of_a_vector_come_from_one_row() -> None:
     one_row = wrong.replace(line, line.replace("t[i_tile[c0], c0]", "t[0, c0]"))
     assert one_row != wrong
     assert verify(parse_kernel(one_row)).verdict is Verdict.PROVED
+
+
+UNALIGNED = """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "128"]):
+    al.requires(N >= 128)
+    al.grid(1)
+    o = al.arange(128)
+    al.store(y[o], al.load(x[o + (N - 128)], mask=o < EDIT, instruction="ld.global.unaligned"))
+"""
+
+
+def test_words_around_a_vector_are_read_as_far_as_its_mask_goes() -> None:
+    texts = (HEAD + UNALIGNED.lstrip("\n").replace("EDIT", end) for end in ("128", "1000"))
+    sources, options = (SourceFile("kernel.py", text) for text in texts), Options(target="sm_90a")
+    right, wrong = (compile.prove(source, "kernel", options, limit_s=120.0) for source in sources)
+    assert right.verdict is Verdict.PROVED
+    assert {d.code for d in wrong.diagnostics} & {"machine-unknown", "misaligned-vector"}
+
+
+IN_PLACE = """kernel k
+target cpu
+warps 1 of 32
+tensor x: float32[128] strides [1:int64] align 16
+tensor z: float32[128] strides [1:int64] align 16
+grid [1]
+fragment f: float32 128 layout LAYOUT
+fragment g: float32 128 layout LAYOUT
+body {
+  copy f[c0] <- x[c0] shape 128 layout LAYOUT via ld.global
+  map g[c0] = f[c0] shape 128 layout LAYOUT scope thread
+  STATEMENT shape 128 layout LAYOUT scope SCOPE
+  copy z[c0] <- f[c0] shape 128 layout LAYOUT via st.global
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (("map f[c0] = g[c0 ^ 1]", "thread"), ("map f[c0] = f[c0 ^ 1]", "thread")),
+        (("map f[c0] = f[c0 ^ 4]", "warp"), ("map f[c0] = f[c0] + f[c0 ^ 2]", "thread")),
+        (("accumulate f[c0] add g[c0 ^ 1]", "thread"), ("accumulate f[c0] add f[c0 ^ 1]", "thread")),
+    ],
+)
+def test_a_thread_reads_no_element_that_it_has_written_in_the_same_statement(
+    right: tuple[str, str], wrong: tuple[str, str]
+) -> None:
+    def prove(statement: str, scope: str, layout: str = "[128 | t 32@0*4 | v 4@0]") -> Report:
+        text = IN_PLACE.replace("STATEMENT", statement).replace("SCOPE", scope).replace("LAYOUT", layout)
+        return verify(parse_kernel(text))
+
+    assert prove(*right).verdict is Verdict.PROVED
+    assert "registers-unknown" in {d.code for d in prove(*wrong).diagnostics}
+
+
+def test_a_thread_computes_an_element_from_itself_once() -> None:
+    text = IN_PLACE.replace("STATEMENT", "map f[c0] = EXPRESSION").replace("SCOPE", "thread")
+    once, twice = "[128 | t 32@0*4 | v 4@0]", "[128 | t 32@0*4 | v 4@0 2@_]"
+    for expression, layout, verdict in (
+        ("f[c0] + 1.0:float32", once, Verdict.PROVED),
+        ("g[c0] + 1.0:float32", twice, Verdict.PROVED),
+        ("f[c0] + 1.0:float32", twice, Verdict.UNKNOWN),
+    ):
+        lines = text.replace("EXPRESSION", expression).splitlines()
+        own = [line.replace("LAYOUT", layout if "map f" in line else once) for line in lines]
+        assert verify(parse_kernel("\n".join(own) + "\n")).verdict is verdict
 
 
 NESTED = """kernel k

@@ -21,6 +21,7 @@ from argus.backend.emit.registers import Ints, evaluate
 from argus.backend.emit.scope import Domain
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, walk
 from argus.ir.nodes import Shared, Tensor
+from argus.ir.types import int32
 from argus.layout import Layout, Swizzle, SwizzledLayout
 from argus.layout.core import flat_modes
 
@@ -28,7 +29,8 @@ from argus.layout.core import flat_modes
 @dataclass
 class Parts:
     """A sum. `uniform` and `mixed` are (factor, expression); `coords` the factor of each coordinate; `cuts` of what a
-    coordinate (axis, width, False) is modulo a width, or (axis, width, True) divided by it."""
+    coordinate (axis, width, False) is modulo a width, or (axis, width, True) divided by it. Where it is `narrow`, what
+    32 bits hold as a whole alone is one of its terms."""
 
     constant: int = 0
     uniform: list[tuple[int, Expr]] = field(default_factory=list)
@@ -36,10 +38,13 @@ class Parts:
     coords: dict[int, int] = field(default_factory=dict)
     threads: list[tuple[int, Expr]] = field(default_factory=list)
     cuts: dict[tuple[int, int, bool], int] = field(default_factory=dict)
+    narrow: bool = False
 
     def add(self, expr: Expr, factor: int) -> None:
         """Adds `factor * expr`."""
         match expr:
+            case Op() if self.narrow and not _fits_by_terms(expr):
+                self._leaf(expr, factor)
             case Const(value=value):
                 self.constant += factor * int(value)
             case Coord(axis=axis):
@@ -54,7 +59,7 @@ class Parts:
                 self.add(x, -factor)
             case Op(op="mul", args=(x, Const(value=value))) | Op(op="mul", args=(Const(value=value), x)):
                 self.add(x, factor * int(value))
-            case Op(op="cast", args=(x,)) if x.dtype.is_int and expr.dtype.bits >= x.dtype.bits:
+            case Op(op="cast", args=(x,)) if x.dtype.is_int and _widens(expr):
                 self.add(x, factor)
             case _:
                 self._leaf(expr, factor)
@@ -90,6 +95,42 @@ def split(expr: Expr) -> Parts:
     return parts
 
 
+def addends(expr: Expr, shape: tuple[int, ...]) -> Parts:
+    """The parts of an index over a domain of `shape`, each of which 32 bits hold where they hold the index.
+
+    That the index fits is proved of it as it stands, for all coordinates, 0 among them. `(c - 64) * 2**25` does for c
+    up to 127, and `c * 2**25` does not: what is such a product stays one.
+    """
+    while isinstance(expr, Op) and expr.op == "cast" and expr.args[0].dtype.is_int and _widens(expr):
+        expr = expr.args[0]
+    parts, whole = Parts(narrow=True), Parts()
+    parts.add(expr, 1)
+    whole._leaf(expr, 1)
+    reach = sum(abs(factor) * (shape[axis] - 1) for axis, factor in parts.coords.items())
+    by_data = parts.mixed or parts.threads  # without these terms, others may be too much together
+    several = len(parts.uniform) + (parts.constant != 0) > 1
+    far = max(reach, abs(parts.constant)) > int32.integers[1]
+    return whole if far or (by_data and several) else parts
+
+
+def _fits_by_terms(expr: Op) -> bool:
+    """Whether 32 bits hold the terms of a product of a sum where they hold the product, coordinates aside."""
+    if expr.dtype.bits > 32:
+        return False
+    match expr:
+        case Op(op="mul", args=(x, Const())) | Op(op="mul", args=(Const(), x)):
+            of = split(x)
+            others = len(of.mixed) + len(of.threads)
+            terms = len(of.uniform) + others + (of.constant != 0)
+            return (terms <= 1 and not (others and of.coords)) or len(of.uniform) + others == 0
+        case _:
+            return True
+
+
+def _widens(expr: Op) -> bool:
+    return expr.dtype.bits >= expr.args[0].dtype.bits
+
+
 def times_text(text: str, factor: int) -> str:
     """`text * factor`, for a `text` that binds as a product."""
     return text if factor == 1 else f"{text} * {factor}"
@@ -113,7 +154,7 @@ def global_address(tensor: Tensor, index: tuple[Expr, ...], domain: Domain) -> t
     printer = Printer(domain.writer, domain)
     base, own, rest = [], [], []
     for expr, stride in zip(index, tensor.strides, strict=True):
-        parts = split(expr)
+        parts = addends(expr, domain.layout.shape)
         uniform = sum_text([printer.times(e, f) for f, e in parts.uniform] + [str(parts.constant)])
         threads = [
             times_text(text, f) for axis, f in parts.coords.items() if f and (text := domain.thread_part(axis)) != "0"
