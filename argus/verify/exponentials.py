@@ -15,7 +15,7 @@ from argus.verify.linear import EmptyRow, Exponents, Linear, Monomial, Ref, clos
 from argus.verify.matching import Mismatch
 from argus.verify.numbers import always_real
 from argus.verify.relations import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
-from argus.verify.terms import Again, Apply, Cases, Choice, Constant, Opaque, Parameter, Recurrence, Reduce, Term, Via
+from argus.verify.terms import Again, Apply, Cases, Constant, Opaque, Parameter, Recurrence, Reduce, Term, Via
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Exponentials:
             case Apply(op="neg", args=(a,)):
                 return [_scaled(s, -1.0) for s in self.summands(a, path)]
             case Apply(op="mul", args=(a, b)):
-                if not all(always_real(x) or _weighs(x) for x in (a, b)):
+                if not (_splits(a) and _splits(b)):
                     raise Mismatch("a factor that may be no number, also where its weight is 0")
                 right = self.summands(b, path)
                 return self.product(self.summands(a, path), right) if right else []
@@ -143,6 +143,8 @@ class Exponentials:
         levels, scores = [], []
         for term in form.terms:
             if not term.level:
+                if form.nothing and term.ref is not None and not always_real(term.ref.term):
+                    raise Mismatch("a number is added to a masked score that may be inf, or none")
                 scores.append((term, False))
                 continue
             assert term.ref is not None
@@ -151,6 +153,8 @@ class Exponentials:
 
     def _level(self, term: Monomial, ref: Ref, points: UnionSet) -> Level:
         made = self.exponents.instances(ref)
+        if not self.exponents.ceiling.holds(ref.term):
+            raise Mismatch("a maximum may be inf or no number, as that of masked scores times what may be negative")
         if term.guarded:
             return Level(term.factor, term.scalars, made)
         self.exponents.require_positive(abs(term.factor), term.scalars, "a maximum")
@@ -415,21 +419,24 @@ def _plain(site: int, past: list[Summand]) -> None:
         covered = covered.union(s.points)
 
 
-def _weighs(term: Term) -> bool:
-    """Whether there are exponentials in a term: where those are numbers is looked at with their levels."""
+def _splits(term: Term) -> bool:
+    """Whether a term comes apart into real numbers and exponentials: where those are numbers is looked at with their
+    levels."""
+    if always_real(term):
+        return True
     match term:
         case Via(term=inner) | Recurrence(term=inner):
-            return _weighs(inner)
+            return _splits(inner)
         case Cases(parts=parts):
-            return any(_weighs(inner) for _, inner in parts)
-        case Choice(yes=yes, no=no):
-            return _weighs(yes) or _weighs(no)
-        case Reduce(start=start, parts=parts):
-            return _weighs(start) or any(_weighs(inner) for _, inner in parts)
-        case Apply(op=op, args=args):
-            return op in ("exp", "exp2") or any(map(_weighs, args))
-        case Again():
+            return all(_splits(inner) for _, inner in parts)
+        case Reduce(op="add", start=start, parts=parts):
+            return _splits(start) and all(_splits(inner) for _, inner in parts)
+        case Apply(op="exp" | "exp2") | Again():
             return True
+        case Apply(op="add" | "sub" | "mul" | "neg", args=args):
+            return all(map(_splits, args))
+        case Apply(op="truediv", args=(inner, Constant(value=value))):
+            return bool(value) and _splits(inner)
         case _:
             return False
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from argus.ir.expr import Const, Op, Param
 from argus.ir.nodes import Assume, Kernel, Requires
 from argus.verify.matching import Mismatch
+from argus.verify.numbers import Ceiling
 from argus.verify.relations import IslError, UnionMap, UnionSet, empty_map, empty_set, map_parts
 from argus.verify.terms import (
     Again,
@@ -78,6 +79,7 @@ class Exponents:
     def __init__(self, builder: TermBuilder) -> None:
         self.builder = builder
         self.positive = _positive(builder.model.kernel)
+        self.ceiling = Ceiling(self.positive, self.term_of)
         self._heads: dict[str, int] = {}
         self._kept: list[Term] = []
         self._finite: dict[tuple[int, int], UnionSet] = {}

@@ -6,6 +6,8 @@ Inputs are real numbers. What is made of constants need not be: 0 times -inf is 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from argus.ir.expr import REDUCTIONS
 from argus.ir.types import float32
@@ -44,6 +46,58 @@ def always_real(term: Term, carried: frozenset[int] = frozenset()) -> bool:
             return always_real(start, carried) and all(always_real(inner, carried) for _, inner in parts)
         case _:
             return False
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """Which terms are real numbers or -inf for all real inputs, by their form alone.
+
+    `positive` are scalars; `earlier` is what a statement writes that depends on its own past.
+    """
+
+    positive: frozenset[str]
+    earlier: Callable[[int], Term]
+
+    def holds(self, term: Term, carried: frozenset[int] = frozenset()) -> bool:
+        """Of a term. `carried`: statements of whose earlier instances it holds."""
+        match term:
+            case _ if always_real(term):
+                return True
+            case Constant(value=value):
+                return value == _NOTHING
+            case Via(term=inner):
+                return self.holds(inner, carried)
+            case Cases(parts=parts):
+                return all(self.holds(inner, carried) for _, inner in parts)
+            case Choice(yes=yes, no=no):
+                return self.holds(yes, carried) and self.holds(no, carried)
+            case Recurrence(site=site) | Again(site=site):
+                return site in carried or self.holds(self.earlier(site), carried | {site})
+            case Apply(op="add" | "maximum" | "minimum" | "exp" | "exp2", args=args):
+                return all(self.holds(a, carried) for a in args)
+            case Apply(op="sub", args=(a, b)):
+                return self.holds(a, carried) and always_real(b)
+            case Apply(op="mul", args=(a, b)):
+                return any(self._above_zero(y) and self.holds(x, carried) for x, y in ((a, b), (b, a)))
+            case Apply(op="truediv", args=(a, Constant(value=value))):
+                return 0 < value < math.inf and self.holds(a, carried)
+            case Reduce(start=start, parts=parts):
+                return all(self.holds(each, carried) for each in (start, *(inner for _, inner in parts)))
+            case _:
+                return False
+
+    def _above_zero(self, term: Term) -> bool:
+        match term:
+            case Via(term=inner):
+                return self._above_zero(inner)
+            case Constant(value=value):
+                return 0 < value < math.inf
+            case Parameter(name=name):
+                return name in self.positive
+            case Apply(op="mul", args=args):
+                return all(map(self._above_zero, args))
+            case _:
+                return False
 
 
 def _partial(term: Apply) -> bool:

@@ -594,6 +594,89 @@ def kernel(x: al.Tensor[al.float32, "32"], y: al.Tensor[al.float32, "32"], v: al
         "4",
         "vacuous-assertion",
     ),
+    Pair(
+        "a maximum of masked scores, times what may be negative",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], v: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], s: al.float32):
+    al.requires((N <= 128) & (N >= 1))
+    al.requires(s EDIT)
+    al.grid(1)
+    o = al.arange(128)
+    al.spec(y, lambda i: al.softmax(lambda k: x[k])[i])
+    t = al.load(x[o], mask=o < N, other=-float("inf"))
+    w = al.exp(t - al.max(t * s))
+    al.store(y[o], w / al.sum(w), mask=o < N)
+""",
+        "> 0.0",
+        "< 9.0",
+        "spec-unknown",
+    ),
+    Pair(
+        "a maximum of masked scores with the other sign",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], v: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], s: al.float32):
+    al.requires((N <= 128) & (N >= 1))
+    al.grid(1)
+    o = al.arange(128)
+    al.spec(y, lambda i: al.softmax(lambda k: x[k])[i])
+    t = al.load(x[o], mask=o < N, other=-float("inf"))
+    w = al.exp(t - al.max(EDIT))
+    al.store(y[o], w / al.sum(w), mask=o < N)
+""",
+        "t",
+        "-t",
+        "spec-unknown",
+    ),
+    Pair(
+        "a maximum of what may be no number",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], v: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], s: al.float32):
+    al.requires((N <= 128) & (N >= 1))
+    al.grid(1)
+    o = al.arange(128)
+    al.spec(y, lambda i: al.softmax(lambda k: x[k])[i])
+    t = al.load(x[o], mask=o < N, other=-float("inf"))
+    m = al.max(EDIT)
+    w = al.exp(t - al.where(m == -float("inf"), 0.0, m))
+    al.store(y[o], w / al.sum(w), mask=o < N)
+""",
+        "t",
+        "al.log(t)",
+        "spec-unknown",
+    ),
+    Pair(
+        "a logarithm of padding, beside a mask that is added",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], v: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], s: al.float32):
+    al.requires((N <= 128) & (N >= 1))
+    al.grid(1)
+    o = al.arange(128)
+    al.spec(y, lambda i: al.softmax(lambda k: EDIT(x[k]))[i])
+    t = EDIT(al.load(x[o], mask=o < N, other=-1.0))
+    w = al.exp(t + al.where(o < N, 0.0, -float("inf")))
+    al.store(y[o], w / al.sum(w), mask=o < N)
+""",
+        "al.tanh",
+        "al.log",
+        "spec-unknown",
+    ),
+    Pair(
+        "a logarithm of padding, of exponentials, times a weight of 0",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], v: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], s: al.float32):
+    al.requires((N <= 128) & (N >= 1))
+    al.grid(1)
+    o = al.arange(128)
+    al.spec(y, lambda i: al.sum(lambda n: al.softmax(lambda k: x[k])[n] * EDIT(al.exp(v[n]) - 1.0)))
+    t = al.load(x[o], mask=o < N, other=-float("inf"))
+    w = al.exp(t - al.max(t))
+    f = EDIT(al.exp(al.load(v[o], mask=o < N)) - 1.0)
+    al.store(y[o], al.full((128,), 1.0, al.float32) * (al.sum(w * f) / al.sum(w)), mask=o < N)
+""",
+        "al.tanh",
+        "al.log",
+        "spec-unknown",
+    ),
 )  # fmt: skip
 
 
