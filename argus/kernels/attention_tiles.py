@@ -46,8 +46,8 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A tile of `rows` queries and blocks of up to `columns` keys; the seconds of 128 keys, of a program besides, and of
-    what a mask cuts through. Where two programs share a multiprocessor, half of what each takes."""
+    """A tile of `rows` queries and blocks of up to `columns` keys; the seconds of 128 keys, of a program besides, and
+    of what a mask cuts through: half of what a program takes where two share a multiprocessor."""
 
     rows: int
     columns: int
