@@ -7,6 +7,7 @@ value of its bound variable exactly once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import permutations
 from math import isnan
 
@@ -188,6 +189,8 @@ class Matcher:
                 self._reduce(term, spec, scope)
             case Apply(), Op() | SpecOp():
                 self._apply(term, spec, scope)
+            case Apply(op=op), SpecReduce() if op == spec.op:
+                self._together(term, spec, scope)
             case Reduce(op=op), Op() | SpecOp() if op == spec.op:
                 self._accumulated(term, spec, scope)
             case _:
@@ -324,38 +327,63 @@ class Matcher:
     def _match_reduction(self, term: Reduce, spec: SpecReduce, scope: Scope) -> None:
         self.exactly_once(self.counted(term, spec, scope), self._wanted(spec, scope), spec.op in IDEMPOTENT, scope)
 
+    def _together(self, term: Apply, spec: SpecReduce, scope: Scope) -> None:
+        """An operator between parts of its reduction: each value of the bound variable counts in one of them."""
+        itself, start = scope.path.range().identity(), Constant(identity(nested(spec)[-1]))
+        counted = empty_map()
+        for part in _operands(term):
+            more = self.counted(Reduce(spec.op, start, ((itself, part),)), spec, scope)
+            twice = more.domain().intersect(counted.domain())
+            if spec.op not in IDEMPOTENT and not twice.is_empty():
+                roots = twice.unwrap().domain()
+                raise Mismatch("a term of the reduction is in two of its parts", self._origins(scope, roots))
+            counted = counted.union(more)
+        self.exactly_once(counted, self._wanted(spec, scope), spec.op in IDEMPOTENT, scope)
+
     def _wanted(self, spec: SpecReduce, scope: Scope) -> UnionMap:
         """{root -> [k]} of the terms that are specified: not those that are the identity element by a choice."""
-        every, body = isl.UnionMap.from_domain_and_range(scope.roots, self.values(spec)), strip(spec.body)
+        every, sums = isl.UnionMap.from_domain_and_range(scope.roots, self.values(spec)), nested(spec)
+        body = strip(sums[-1].body)
         if not (isinstance(body, (Op, SpecOp)) and body.op == "where"):
             return every
         variables = every.domain_map().apply_range(scope.variables)
-        terms = append(variables, every.range_map(), len(scope.axes))
-        of_each = Scope(every.domain_map(), terms, (*scope.axes, spec.axis), scope.origin)
-        match self._by_indices(spec.body, of_each):
-            case condition, _, Const(value=value) if float(value) == identity(spec):
+        terms = append(variables, every.range_map(), len(scope.axes), len(sums))
+        of_each = Scope(every.domain_map(), terms, (*scope.axes, *(s.axis for s in sums)), scope.origin)
+        match self._by_indices(body, of_each):
+            case condition, _, Const(value=value) if float(value) == identity(sums[-1]):
                 return self._holding(condition, of_each).unwrap()
             case _:
                 return every
 
     def counted(self, term: Reduce, spec: SpecReduce, scope: Scope) -> UnionMap:
-        """{[root -> k] -> contribution}: every contribution is that of one value of the bound variable."""
+        """{[root -> k] -> contribution}: every contribution is that of one value of the bound variable.
+
+        Sums of sums are one sum, over the values of all of their variables: k stands for those, from the outermost on.
+        """
         if term.op != spec.op:
             raise Mismatch(f"a reduction by '{term.op}' where the specification has '{spec.op}'")
-        pieces = self._contributions(term, scope, identity(spec))
+        sums = nested(spec)
+        axes = (*scope.axes, *(s.axis for s in sums))
+        pieces = self._contributions(term, scope, identity(sums[-1]))
         counted = empty_map()  # {[root -> k] -> contribution}
         for leaf, up, inner in pieces:
-            bound = self._bound_variable(inner, spec, leaf)
-            if bound is None:
-                raise Mismatch("a reduction whose terms do not load through the bound variable")
-            if not leaf.roots.is_subset(bound.domain()):
-                raise Mismatch("a reduction has terms that no value of its variable counts: padding that is not known "
-                               "to change nothing, such as 0 times a logarithm of 0")  # fmt: skip
+            bounds = [self._bound(inner, sums[-1].body, s.axis, leaf) for s in sums]
+            bound = reduce(UnionMap.flat_range_product, bounds)
             variables = up.apply_range(scope.variables)
-            extended = append(variables, bound, len(scope.axes))
-            self.match(inner, spec.body, replace(leaf, variables=extended, axes=(*scope.axes, spec.axis)))
+            extended = append(variables, bound, len(scope.axes), len(sums))
+            self.match(inner, sums[-1].body, replace(leaf, variables=extended, axes=axes))
             counted = counted.union(up.range_product(bound).reverse())
         return counted
+
+    def _bound(self, term: Term, body: SpecTerm, axis: int, leaf: Scope) -> UnionMap:
+        """{root -> [k]} of what the term contributes to the values of the bound variable `axis`."""
+        bound = self._bound_variable(term, body, axis, leaf)
+        if bound is None:
+            raise Mismatch("a reduction whose terms do not load through the bound variable")
+        if not leaf.roots.is_subset(bound.domain()):
+            raise Mismatch("a reduction has terms that no value of its variable counts: padding that is not known "
+                           "to change nothing, such as 0 times a logarithm of 0")  # fmt: skip
+        return bound
 
     def _contributions(self, term: Reduce, scope: Scope, identity: float) -> list[tuple[Scope, UnionMap, Term]]:
         """Contributions that count, as (scope over [root -> instance], {that -> root}, term); partial sums opened."""
@@ -403,11 +431,11 @@ class Matcher:
             case _:
                 return [(scope, scope.roots.identity(), term)]
 
-    def _bound_variable(self, term: Term, spec: SpecReduce, scope: Scope) -> UnionMap | None:
+    def _bound_variable(self, term: Term, body: SpecTerm, axis: int, scope: Scope) -> UnionMap | None:
         """{root -> [k]}, read off a load that the specification indexes by the bound variable itself."""
-        for elem in elements_of(spec.body):
+        for elem in elements_of(body):
             for dim, index in enumerate(elem.index):
-                if index == Coord(spec.axis):
+                if index == Coord(axis):
                     found = self.coordinate(term, elem.obj, dim, scope)
                     if found is not None:
                         return found
@@ -463,10 +491,10 @@ class Matcher:
             raise Mismatch("a term of the reduction contributes more than once", self._origins(scope, roots))
 
     def values(self, spec: SpecReduce) -> UnionSet:
-        """[k] for every value of a bound variable."""
-        name = f"k{spec.axis}"
-        extent = self.model.translator.integer(spec.extent, ())
-        return self.model.parse_set(f"{{ [{name}] : 0 <= {name} < {extent} }}").to_union_set()
+        """[k] for every value of a bound variable, or of those of sums of sums."""
+        extents = {f"k{s.axis}": self.model.translator.integer(s.extent, ()) for s in nested(spec)}
+        bounds = " and ".join(f"0 <= {name} < {extent}" for name, extent in extents.items())
+        return self.model.parse_set(f"{{ [{', '.join(extents)}] : {bounds} }}").to_union_set()
 
 
 # ---------------------------------------------------------------------------- helpers
@@ -542,11 +570,16 @@ def _of_floats(spec: SpecTerm) -> bool:
             return False
 
 
-def append(variables: UnionMap, bound: UnionMap, count: int) -> UnionMap:
-    """{root -> V[v0, ..., k]} from {root -> V[v0, ...]} and {root -> [k]}."""
-    dims = ", ".join(f"v{i}" for i in range(count))
-    more = f"{dims}, k" if dims else "k"
-    flatten = isl.UnionMap(f"{{ [V[{dims}] -> [k]] -> V[{more}] }}")
+def nested(spec: SpecReduce) -> tuple[SpecReduce, ...]:
+    """A reduction and those by the same operator of which it is the reduction, from outermost to innermost."""
+    inner = spec.body
+    return (spec, *nested(inner)) if isinstance(inner, SpecReduce) and inner.op == spec.op else (spec,)
+
+
+def append(variables: UnionMap, bound: UnionMap, count: int, more: int = 1) -> UnionMap:
+    """{root -> V[v0, ..., k]} from {root -> V[v0, ...]} and {root -> [k]}; of several bound variables all."""
+    dims, bounds = ([f"{letter}{i}" for i in range(n)] for letter, n in (("v", count), ("k", more)))
+    flatten = isl.UnionMap(f"{{ [V[{', '.join(dims)}] -> [{', '.join(bounds)}]] -> V[{', '.join(dims + bounds)}] }}")
     return variables.range_product(bound).apply_range(flatten)
 
 
@@ -564,6 +597,13 @@ def _project(cells: UnionMap, dim: int) -> UnionMap:
         dims = ", ".join(f"x{i}" for i in range(rank))
         result = result.union(part.to_union_map().apply_range(isl.UnionMap(f"{{ {name}[{dims}] -> [x{dim}] }}")))
     return result
+
+
+def _operands(term: Term, op: str | None = None) -> list[Term]:
+    """What an operator stands between, where it is nested, too."""
+    if isinstance(term, Apply) and term.op == (op or term.op):
+        return [operand for arg in term.args for operand in _operands(arg, term.op)]
+    return [term]
 
 
 def _describe(term: Term) -> str:

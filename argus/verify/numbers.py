@@ -175,6 +175,12 @@ class Numbers:
         elif term.op in ("sub", "add"):
             found += [(self._real_at(term.args[1], r), v) for r, v in args[0] if v == _NOTHING]
             found += [(r.intersect(s), 0.0) for r, v in args[0] if v == 0 for s, other in args[1] if other == 0]
+        elif term.op in ("maximum", "minimum"):
+            extremum = max if term.op == "maximum" else min
+            known = [(r.intersect(s), extremum(v, w)) for r, v in args[0] for s, w in args[1]]
+            found += [(region, value) for region, value in known if math.isfinite(value)]
+        elif term.op in ("neg", "abs"):
+            found += [(region, abs(value)) for region, value in args[0] if value == 0]
         elif term.op in ("exp", "exp2"):
             found += [(region, 0.0) for region, value in args[0] if value == _NOTHING]
         return found

@@ -158,11 +158,26 @@ def column_sum(target: str) -> None:
     np.testing.assert_allclose(total, expected, rtol=1e-4, atol=1e-4)
 
 
+def cumsum(target: str) -> None:
+    x, out = normal(18, 11, 36), np.full((11, 36), np.nan, np.float32)
+    run("cumsum", target, (2,), {"x": x, "out": out})
+    np.testing.assert_allclose(out, x.cumsum(1), rtol=1e-4, atol=1e-4)
+
+
+def conv2d(target: str) -> None:
+    x, weight, bias = normal(19, 2, 2, 9, 36), normal(20, 3, 2, 3, 3), normal(21, 3)
+    out = np.full((2, 3, 9, 36), np.nan, np.float32)
+    run("conv2d", target, (2, 3, 2), {"x": x, "weight": weight, "bias": bias, "out": out})
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+    expected = np.einsum("bchwrs,ocrs->bohw", windows, weight) + bias[:, None, None]
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
+
+
 CASES: dict[str, Callable[[str], None]] = {
     f.__name__: f
     for f in (
         vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper, gemm_pingpong,
-        gemm_waves, linear, split_k, stream_k_atomic, column_sum, cluster_softmax,
+        gemm_waves, linear, split_k, stream_k_atomic, column_sum, cumsum, conv2d, cluster_softmax,
     )
 }  # fmt: skip
 

@@ -71,8 +71,21 @@ def inputs(name: str) -> tuple[dict[str, NDArray[np.generic] | float], NDArray[n
         case "column_sum":
             x = normal(71, 139)
             return {"x": x, "total": np.zeros(139, np.float32)}, x.sum(0)
+        case "cumsum":
+            x = normal(11, 39)
+            return {"x": x, "out": np.zeros_like(x)}, x.cumsum(1)
+        case "conv2d":
+            x, weight, bias = normal(1, 2, 9, 37), normal(3, 2, 3, 3), normal(3)
+            out = np.zeros((1, 3, 9, 37), np.float32)
+            return {"x": x, "weight": weight, "bias": bias, "out": out}, conv2d(x, weight, bias)
         case _:
             raise AssertionError(f"no inputs for the example {name}")
+
+
+def conv2d(x: NDArray[np.float32], weight: NDArray[np.float32], bias: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The convolution with a border of zeros."""
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+    return np.einsum("bchwrs,ocrs->bohw", windows, weight) + bias[:, None, None]
 
 
 def bfloat16(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -107,6 +120,8 @@ PROPERTIES = {
     "stream_k_atomic": "races",
     "linear": "tags",
     "column_sum": "bounds",
+    "cumsum": "tags",
+    "conv2d": "tags",
 }
 
 
