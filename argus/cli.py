@@ -245,7 +245,7 @@ def _jobs(where: str, options: argparse.Namespace) -> Iterator[_Job]:
         return
     names = compile.kernels(source)
     if not names:
-        help = "a kernel is a function under `@argus.kernel`"
+        help = "a kernel is a function at the top level of the file, under `@argus.kernel`"
         raise _bad_input("no-kernel", f"there is no kernel in `{path}`", help)
     if wanted and wanted not in names:
         raise _bad_input("no-kernel", f"`{path}` has no kernel `{wanted}`", f"its kernels are {', '.join(names)}")

@@ -80,8 +80,8 @@ def _digest(text: str) -> str:
 def file_of(function: Callable[..., Any]) -> SourceFile:
     """The file that defines a function; of a nested one, what it can see of the file. Raises `SourceError`."""
     try:
-        everything, _ = inspect.findsource(function)
-        nested = "." in function.__qualname__
+        everything, at = inspect.findsource(function)
+        nested = "." in function.__qualname__ or everything[at][:1].isspace()  # in an `if` or `try` of the file
         lines, first = inspect.getsourcelines(function) if nested else ([], 0)  # takes a millisecond
         path = inspect.getsourcefile(function) or "<unknown>"
     except (OSError, TypeError):
@@ -89,7 +89,7 @@ def file_of(function: Callable[..., Any]) -> SourceFile:
             Diagnostic(
                 "no-source",
                 f"the text of `{getattr(function, '__name__', 'this function')}` cannot be found",
-                help="define kernels in a file, or give their text to the compiler as a string",
+                help="define kernels in a file or a notebook's cell; a program writes the text that it makes to a file",
             )
         ) from None
     source = SourceFile(path, "".join(everything))

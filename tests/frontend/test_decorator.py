@@ -25,6 +25,13 @@ def outer(x: al.Tensor[al.float32, "N"]):
     al.store(x[0], 1.0)
 
 
+if FACTOR > 1.0:
+
+    @source_of
+    def guarded(x: al.Tensor[al.float32, "N"]):
+        al.store(x[0:64], scaled(al.load(x[0:64])))
+
+
 def nested(first: bool):
     local = 3
     if first:
@@ -56,6 +63,11 @@ def test_a_nested_kernel_sees_its_file_and_is_the_only_kernel():
     kernel = elaborate(nested(True))
     assert kernel.num_warps == 2 and len(kernel.body) == 3
     assert [f.name for f in parse(nested(True).file).functions] == ["scaled", "outer"]
+
+
+def test_a_kernel_in_a_branch_of_its_file_is_found():
+    assert len(elaborate(guarded).body) == 3
+    assert [f.name for f in parse(guarded.file).functions] == ["scaled", "guarded"]
 
 
 def test_a_nested_kernel_keeps_its_lines_and_columns():
