@@ -293,15 +293,16 @@ class Order:
                 return Conflict(bad, int(copies.thread[first]), owner, int(copies.event[first]), kind, True)
         return None
 
-    def unfenced(self, touch: Touch, cell: Array, now: Moment, issuer: int) -> Conflict | None:
+    def unfenced(self, touch: Touch, cell: Array, now: Moment, issuer: int, fences: bool) -> Conflict | None:
         """Earlier ordinary accesses of the block that no proxy fence orders before asynchronous ones, of `issuer` if
-        one thread issues them."""
+        one thread issues them. `fences`: whether there are any, which are made for shared memory alone."""
         for (earlier, team), track in self._against(touch):
             if earlier not in _ORDINARY:
                 continue
             segment, fence = track.segment[cell], track.fence[cell]
             itself = (fence >= segment) & ((fence <= now.known[team]) | (track.thread[cell] == issuer))
-            bad = (segment > now.fenced[team]) & (track.block[cell] == now.block) & ~itself
+            unordered = (segment > now.fenced[team]) & ~itself if fences else segment != NOBODY
+            bad = unordered & (track.block[cell] == now.block)
             if bad.any():
                 first = cell[int(np.argmax(bad))]
                 return Conflict(bad, int(track.thread[first]), now.block, int(track.event[first]), earlier)

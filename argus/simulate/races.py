@@ -12,7 +12,7 @@ from argus.ir.instruction import Order as Asynchrony
 from argus.ir.nodes import Copy, Mma, Stmt
 from argus.simulate import events, peers
 from argus.simulate.events import Side
-from argus.simulate.memory import Memory, Registers, SharedTile
+from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedTile
 from argus.simulate.numeric import Array
 from argus.simulate.order import NOBODY, Conflict, Order, Touch
 from argus.simulate.outcome import Story
@@ -60,7 +60,8 @@ def asynchronous(block: Block, memory: Memory, touch: Touch, cell: Array, step: 
     if found is not None:
         report(block, memory, touch, grain, thread, found, step, alone)
         return grain
-    found = order.unfenced(touch, grain, now, step.frame.team.first if alone else NOBODY)
+    fences = not isinstance(memory, GlobalTensor)
+    found = order.unfenced(touch, grain, now, step.frame.team.first if alone else NOBODY, fences)
     if found is not None:
         at = int(np.argmax(found.bad))
         text = (
@@ -70,10 +71,11 @@ def asynchronous(block: Block, memory: Memory, touch: Touch, cell: Array, step: 
         other = block.run.log.party(found.event, found.thread, found.earlier.value)
         earlier, role = _earlier(found), block.run.log.events[found.event].role
         why = f"{role} needs one after the first, or the thread that issues the second one before it"
+        why = why if fences else "there is none for tensors: threads take what threads wrote, or the copy engine both"
         block.report(
             step, "races", "missing-proxy-fence", text, step.frame.team.first, memory, int(grain[at]),
-            expected="a proxy fence after the first, before what orders the two", other=other,
-            count=int(found.bad.sum()),
+            expected=f"{'a proxy fence after' if fences else 'the copy engine for'} the first, before what orders the two",
+            other=other, count=int(found.bad.sum()),
             story=_story(
                 block, earlier, _later(touch, step, step.frame.team.first), memory, int(grain[at]), why,
                 "no proxy fence orders",

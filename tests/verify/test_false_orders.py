@@ -255,6 +255,12 @@ def test_pair(name: str) -> None:
     assert code in {d.code for d in report.diagnostics}
 
 
+def test_a_fence_is_shown_to_order_nothing_in_a_tensor() -> None:
+    report = verify(parse_kernel(THROUGH_A_TENSOR.replace("EDIT", "z")), 120.0)
+    assert report.verdict is Verdict.REFUTED
+    assert "missing-proxy-fence" in {d.code for d in report.diagnostics}
+
+
 WARPS, BUDGET = ("warps 8 of 32", "warps 12 of 32"), ("registers 24 ", "registers 160 ")
 STRAY = "  mbarrier_expect full[0] bytes 16\n  roles {\n"
 
