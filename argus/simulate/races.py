@@ -74,7 +74,7 @@ def asynchronous(block: Block, memory: Memory, touch: Touch, cell: Array, step: 
         why = why if fences else "there is none for tensors: threads take what threads wrote, or the copy engine both"
         block.report(
             step, "races", "missing-proxy-fence", text, step.frame.team.first, memory, int(grain[at]),
-            expected=f"{'a proxy fence after' if fences else 'the copy engine for'} the first, before what orders the two",
+            expected=f"{'a proxy fence' if fences else 'the copy engine'} after the first, before what orders the two",
             other=other, count=int(found.bad.sum()),
             story=_story(
                 block, earlier, _later(touch, step, step.frame.team.first), memory, int(grain[at]), why,

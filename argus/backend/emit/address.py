@@ -64,6 +64,11 @@ class Parts:
             case _:
                 self._leaf(expr, factor)
 
+    def reach(self, shape: tuple[int, ...]) -> int:
+        """The magnitude of what coordinates in `shape`, or the constant, come to alone."""
+        most = sum(abs(factor) * (shape[axis] - 1) for axis, factor in self.coords.items())
+        return max(most, abs(self.constant))
+
     def _leaf(self, expr: Expr, factor: int) -> None:
         seen = {type(e) for e in walk(expr)}
         if seen & {Coord, Elem}:
@@ -106,11 +111,9 @@ def addends(expr: Expr, shape: tuple[int, ...]) -> Parts:
     parts, whole = Parts(narrow=True), Parts()
     parts.add(expr, 1)
     whole._leaf(expr, 1)
-    reach = sum(abs(factor) * (shape[axis] - 1) for axis, factor in parts.coords.items())
     by_data = parts.mixed or parts.threads  # without these terms, others may be too much together
     several = len(parts.uniform) + (parts.constant != 0) > 1
-    far = max(reach, abs(parts.constant)) > int32.integers[1]
-    return whole if far or (by_data and several) else parts
+    return whole if parts.reach(shape) > int32.integers[1] or (by_data and several) else parts
 
 
 def _fits_by_terms(expr: Op) -> bool:
@@ -206,7 +209,8 @@ def shared_address(shared: Shared, index: tuple[Expr, ...], domain: Domain) -> s
     modes = tuple(inner)
     size = shared.dtype.bytes
     parts = _summed(index, modes, start, swizzle is not None)
-    text = None if parts is None else _split_offset(parts, swizzle, size, domain)
+    near = parts is not None and parts.reach(domain.layout.shape) * size <= int32.integers[1]
+    text = _split_offset(parts, swizzle, size, domain) if parts is not None and near else None
     if text is not None:
         return sum_text([text, str(offset)])
     return sum_text([_whole_offset(index, modes, start, swizzle, size, domain), str(offset)])
