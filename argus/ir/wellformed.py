@@ -110,6 +110,10 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
         yield f"{kernel.num_warps} warps of {kernel.warp_size} threads make no block", kernel.span
     scope = scope_of(kernel)
     launch = replace(scope, launch=True)
+    taken = {*declared, *kernel.sizes}
+    for loop in (s for s in walk(kernel.body) if isinstance(s, For)):
+        for name in taken.intersection(loop.counters):
+            yield f"a loop counts `{name}`, which something else is called", loop.span
     for tensor in kernel.tensors:
         if len(tensor.strides) != len(tensor.shape):
             yield f"`{tensor.name}` has {len(tensor.shape)} extents and {len(tensor.strides)} strides", tensor.span

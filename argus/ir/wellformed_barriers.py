@@ -4,11 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
+from argus.ir.expr import Const, Expr, LoopVar, rewrite
 from argus.ir.instruction import BARRIERS
-from argus.ir.nodes import BarrierArrive, BarrierSync, For, Kernel, MbarrierFence, MbarrierInit, Roles, Stmt
+from argus.ir.nodes import (
+    Access,
+    AssertTags,
+    BarrierArrive,
+    BarrierSync,
+    Copy,
+    For,
+    Kernel,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierFence,
+    MbarrierInit,
+    MbarrierWait,
+    Roles,
+    Spec,
+    Stmt,
+    Tag,
+)
+from argus.ir.rings import place_in_ring, turn_in_ring
 from argus.ir.target import TARGETS
-from argus.ir.visit import walk
+from argus.ir.visit import map_accesses, map_exprs, walk
 from argus.source import Span
 
 Problem = tuple[str, Span]
@@ -55,7 +75,8 @@ def initialisations(kernel: Kernel) -> Iterator[Problem]:
 
 
 def running_counts(kernel: Kernel) -> Iterator[Problem]:
-    """A running count is that of one loop: no other of the same role, or of a kernel without roles, has its name."""
+    """A running count is that of one loop: no other of the same role, or of a kernel without roles, has its name. It
+    says which place of a ring it is, and nothing else: emitted counts are unsigned."""
     parts = _roles(kernel) or (kernel.body,)
     for part in parts:
         counting = [(s.counter.name, s) for s in walk(part) if isinstance(s, For) and s.counter is not None]
@@ -63,6 +84,47 @@ def running_counts(kernel: Kernel) -> Iterator[Problem]:
             if number > 1:
                 loop = [s for found, s in counting if found == name][-1]
                 yield f"{number} loops have the running count `{name}`", loop.span
+        names = {name for name, _ in counting}
+        for stmt in walk(part) if names else ():
+            if name := next((e.name for e in _loop_variables(_without_places(stmt, kernel)) if e.name in names), ""):
+                yield f"the running count `{name}` is used as other than a place in a ring of buffers", stmt.span
+
+
+def _without_places(stmt: Stmt, kernel: Kernel) -> Stmt:
+    """A statement without the places in rings of its shared tiles and mbarriers, and without what only claims."""
+    tiles = {tile.name for tile in kernel.shared}
+
+    def zero(expr: Expr) -> Expr | None:
+        place, turn = place_in_ring(expr), turn_in_ring(expr)
+        ahead = [place.shift] if place is not None else [turn.shift, turn.ahead] if turn is not None else [-1]
+        return Const(0, expr.dtype) if min(ahead) >= 0 else None
+
+    def of_tile(access: Access) -> Access:
+        index = tuple(rewrite(e, zero) for e in access.index)
+        return replace(access, index=index) if access.obj in tiles else access
+
+    match stmt:
+        case MbarrierExpect() | MbarrierArrive() | MbarrierWait():
+            return map_exprs(stmt, zero)
+        case Tag() | AssertTags() | Spec():
+            return Tag("", (), ())
+        case Copy(signal=signal) if signal is not None:
+            return map_accesses(replace(stmt, signal=replace(signal, index=rewrite(signal.index, zero))), of_tile)
+        case _:
+            return map_accesses(stmt, of_tile)
+
+
+def _loop_variables(stmt: Stmt) -> list[LoopVar]:
+    """Those that a statement's own expressions are over."""
+    found: list[LoopVar] = []
+
+    def note(expr: Expr) -> Expr | None:
+        if isinstance(expr, LoopVar):
+            found.append(expr)
+        return None
+
+    map_exprs(stmt, note)
+    return found
 
 
 def _roles(kernel: Kernel) -> tuple[tuple[Stmt, ...], ...]:

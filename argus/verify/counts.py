@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from argus.ir.expr import Const, Expr, LoopVar, op, rewrite
 from argus.ir.nodes import For, If, Kernel, Roles, Stmt
+from argus.ir.rings import place_in_ring, turn_in_ring
 from argus.ir.visit import map_exprs, rewrite_body
-from argus.verify.rings import place_in_ring, turn_in_ring
 
 
 def spelled(kernel: Kernel) -> Kernel:

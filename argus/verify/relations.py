@@ -27,6 +27,7 @@ from argus.ir.expr import (
     op,
 )
 from argus.ir.nodes import Assume, For, Kernel, Precondition, Programs, Requires, Shared, Tensor
+from argus.ir.rings import Place, place_in_ring
 from argus.verify.deciding import deciding
 from argus.verify.program import (
     PROGRAM,
@@ -38,7 +39,6 @@ from argus.verify.program import (
     sites,
     turns,
 )
-from argus.verify.rings import Place, place_in_ring
 from argus.verify.schedule import times
 from argus.verify.translator import NonAffine, Translator, counter, holder_condition, identifier
 

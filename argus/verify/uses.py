@@ -1,8 +1,8 @@
 """How the uses of a barrier are named, so that the phase of each can be told.
 
 The *use* of a barrier array is named by a pair, [index, ordinal], or by a trip [t0, t1, ...], the trip numbers of
-nested loops: the trip whose buffer it is, where a count through these runs the ring (see `rings`). The names are a
-guess, proved by induction: uses of a role happen in the order of their names, none is left out.
+nested loops: the trip whose buffer it is, where a count through these runs the ring (see `argus.ir.rings`). The names
+are a guess, proved by induction: uses of a role happen in the order of their names, none is left out.
 
 A named barrier that is used in nested loops is a ring of one place that counts itself. Roles may come to it before the
 loops, to be ahead from then on: what happens there is named by d trips before the first, and others, that do not, are

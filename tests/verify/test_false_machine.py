@@ -8,6 +8,7 @@ from argus.backend.emit import emit
 from argus.diagnostic import Verdict
 from argus.ir.nodes import AssertTags
 from argus.ir.text import parse_kernel
+from argus.ir.wellformed import check_explicit
 from argus.verify import verify
 from tests.verify import turns
 
@@ -93,6 +94,23 @@ body {{
 }}
 """
 
+_PAIRED = "[192 | t 32@0*6 | v 6@0]"
+IN_PLACE = f"""kernel in_place
+target sm_80
+warps 1 of 32
+tensor x: float32[192] strides [1:int64] align 16
+tensor z: float32[192] strides [1:int64] align 16
+grid [1]
+fragment f: float32 192 layout {_PAIRED}
+fragment g: float32 192 layout {_PAIRED}
+body {{
+  copy f[c0] <- x[c0] shape 192 layout {_PAIRED} via ld.global
+  map EDIT scope thread
+  copy z[c0] <- f[c0] shape 192 layout {_PAIRED} via st.global
+}}
+"""
+_DOUBLED, _SWAPPED = "f[c0] = f[c0] + f[c0] shape 192 layout", "f[c0] = f[c0 ^ 1] shape 192 layout"
+
 _ROWS = "[128x128 | t 4@1*2 8@0 4@0*16 | v 2@1 2@0*8 16@1*8 2@0*64]"
 _PLACE = "layout Sw<3,3,3> o 0 o (128,64):(64,1)"
 PRODUCT = f"""kernel product
@@ -168,6 +186,16 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         MASKED.replace("EDIT", "124"), MASKED.replace("EDIT", "126"), "vector-unknown",
     ),
     "vectors that overlap": (OVERLAPPING.replace("EDIT", "2"), OVERLAPPING.replace("EDIT", "4"), "misaligned-vector"),
+    "an element made of one that was changed before": (
+        IN_PLACE.replace("EDIT", f"{_SWAPPED.replace('f', 'g', 1)} {_PAIRED}"),
+        IN_PLACE.replace("EDIT", f"{_SWAPPED} {_PAIRED}"),
+        "registers-unknown",
+    ),
+    "an element that a thread changes twice": (
+        IN_PLACE.replace("EDIT", f"{_DOUBLED} {_PAIRED}"),
+        IN_PLACE.replace("EDIT", f"{_DOUBLED} {_PAIRED.replace('v 6@0', 'v 4@0 2@0*2')}"),
+        "registers-unknown",
+    ),
     "a product that nobody waits for": (
         PRODUCT.replace("CLAIM", "").replace("EDIT", "mma_wait 0"),
         PRODUCT.replace("CLAIM", "").replace("EDIT", ""),
@@ -204,3 +232,50 @@ def test_claims_leave_no_trace_in_what_is_emitted() -> None:
     claimed = parse_kernel(plain.replace("CLAIM", claim))
     assert any(isinstance(s, AssertTags) for s in claimed.body[-1].roles[1].body)  # type: ignore[union-attr]
     assert emit(claimed) == emit(parse_kernel(plain.replace("CLAIM", "")))
+
+
+COUNTED = f"""kernel counted
+target sm_80
+warps 1 of 32
+size N
+tensor x: float32[4, 32] strides [32:int64, 1:int64] align 16
+tensor z: float32[N, 32] strides [32:int64, 1:int64] align 16
+grid [1]
+fragment f: float32 32 layout {_WARP}
+body {{
+  for i in 0 .. N step 1 counter n wrap 8 {{
+    map f[c0] = 0.0 shape 32 layout {_WARP} scope thread
+    if i - 1 >= 0 {{
+      copy f[c0] <- x[(i - 1) % 4, c0] shape 32 layout {_WARP} via ld.global
+    }}
+    copy z[i, c0] <- f[c0] shape 32 layout {_WARP} via st.global
+  }}
+}}
+"""
+
+
+def test_running_counts_are_places_and_nothing_else() -> None:
+    """Emitted counts are unsigned: `n - 1 >= 0` would always be true."""
+    assert verify(parse_kernel(COUNTED)).verdict is Verdict.PROVED
+    for edit in (COUNTED.replace("i - 1 >= 0", "n - 1 >= 0"), COUNTED.replace("(i - 1) % 4", "(n - 1) % 4")):
+        problems = check_explicit(parse_kernel(edit))
+        assert "other than a place in a ring" in problems[0].message
+
+
+def test_loops_count_what_nothing_else_is_called() -> None:
+    """`for (int N = 0; N < N; ...)` has no iterations."""
+    text = (
+        COUNTED.replace("for i in", "for N in").replace("z[i,", "z[N,").replace("(i -", "(N -").replace("if i", "if N")
+    )
+    for name in ("N", "f", "x"):
+        problems = check_explicit(parse_kernel(text.replace("for N in 0 .. N", f"for {name} in 0 .. N")))
+        assert any("something else is called" in p.message for p in problems)
+
+
+def test_a_mask_is_asked_once() -> None:
+    """It may depend on the registers that are loaded."""
+    text = MASKED.replace("EDIT", "124").replace(" vector 4", "")
+    line = next(line for line in text.splitlines() if "ld.shared" in line)
+    emitted = emit(parse_kernel(text.replace(line, line.replace("shape 128", "shape 128 if f[c0] > 0.0 else -1.0"))))
+    found = next(line for line in emitted.splitlines() if "load_shared" in line)
+    assert found.count("> 0.0f") == 1 and "else" in found

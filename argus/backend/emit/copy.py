@@ -144,10 +144,9 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
                 if cell.block is not None:
                     place, where = f"{place}, {Printer(writer).text(cell.block)}", "peer"
                 call = f"argus::{'load' if load else 'store'}_{where}<{stmt.vector}>({place}, {pointer});"
+                if load and mask is not None and other is not None:  # asked once: it may depend on what is loaded over
+                    call += f" else {_fill(printer.register(register), other, stmt.vector)}"
                 _guarded(writer, mask, call)
-                if load and mask is not None and other is not None:
-                    first = printer.register(register)
-                    _guarded(writer, f"!({mask})", _fill(first, other, stmt.vector))
 
 
 def _unaligned(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | Elem], writer: Writer) -> None:

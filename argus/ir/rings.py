@@ -4,6 +4,8 @@ In a loop that runs once the count is the trip number, and such places are affin
 it is the product of trip counts; there a place is named by the *trip* itself, the trip numbers of all loops around: the
 count is their rank in lexicographic order. So `n + d` is the trip d on (`relations.Count`), and the trips that share a
 buffer are multiples of S apart.
+
+The emitter's counts are not negative, and no part of such an expression is: d and a are at least 0 there.
 """
 
 from __future__ import annotations
