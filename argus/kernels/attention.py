@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.types import float32
-from argus.kernels.attention_tiles import Problem, Tiles, hopper_tiles
+from argus.kernels.attention_tiles import Problem, hopper_tiles
 from argus.kernels.rows import dtype_of
 from argus.runtime.device import target_of
 from argus.runtime.recipe import Function, Join, Results, Work
@@ -22,7 +23,7 @@ NEVER = -float("inf")
 LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
 HEAD_SIZES = (64, 128)
-_ELSEWHERE: Tiles = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "num_warps": 4}
+_ELSEWHERE: Mapping[str, int | str] = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "num_warps": 4}
 
 
 @argus.func
@@ -98,9 +99,9 @@ def attention_forward(
                 )
             ),
         )
-    # Causal: some heads at a time, whose keys and values stay in the cache; of these the longest rows first. HEADS is a
-    # quarter of the 132 multiprocessors: four blocks of rows of these heads are a round of programs, and rounds that go
-    # back and forth come out even within the group.
+    # Causal: some heads at a time, whose keys and values stay in the cache; of these the longest rows first. Of 33, a
+    # quarter of the 132 multiprocessors, four blocks of rows are a round of programs, and rounds that go back and forth
+    # come out even within the group.
     if CAUSAL:
         head, batch, place = al.grid(H, B, al.cdiv(M, BLOCK_M) * PARTS, group=HEADS, persistent=True, schedule=SCHEDULE)
         place = al.num_programs(2) - 1 - place

@@ -7,8 +7,9 @@ takes a time of its own, and one for each block of keys that some of its rows se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,7 @@ class Problem:
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A tile of `rows` queries and blocks of up to `columns` keys; the seconds of 128 keys, of a program besides, and
-    of what a mask cuts through: half of what a program takes where two share a multiprocessor."""
+    of what a mask cuts through, each divided by the programs that share a multiprocessor."""
 
     rows: int
     columns: int
@@ -55,6 +56,7 @@ class Shape:
     block_s: float
     program_s: float
     edge_s: float
+    sharing: int = 1
 
 
 _SHAPES = {
@@ -62,14 +64,15 @@ _SHAPES = {
         Shape(128, 128, 8, 1.04e-6, 1.35e-6, 0.25e-6),
         Shape(192, 128, 12, 1.43e-6, 2.0e-6, 0.4e-6),
         Shape(64, 128, 4, 0.67e-6, 1.35e-6, 0.2e-6),
-        Shape(64, 64, 4, 0.64e-6, 0.70e-6, 0.0),
+        Shape(64, 64, 4, 0.64e-6, 0.70e-6, 0.0, 2),
     ),
     128: (Shape(128, 128, 8, 1.42e-6, 1.6e-6, 0.9e-6), Shape(64, 128, 4, 0.95e-6, 1.4e-6, 0.6e-6)),
 }
 """By head size, as measured on an H200."""
 
 
-def hopper_tiles(problem: Problem) -> Tiles:
+@lru_cache(maxsize=1024)
+def hopper_tiles(problem: Problem) -> Mapping[str, int | str]:
     """The constants of the fastest tiles, by the model; of those that it takes for as fast the first, so that shapes
     share kernels.
 
@@ -87,7 +90,7 @@ def _choices(problem: Problem) -> Iterator[tuple[float, Tiles]]:
         width = 16 * -(-problem.keys // (16 * blocks))
         # Three warpgroups hide each other's softmax best together.
         schedule = {4: "rows", 8: "turns", 12: "cooperative"}[shape.num_warps]
-        tiles: Tiles = {"BLOCK_M": shape.rows, "BLOCK_N": width, "STAGES": 2, "num_warps": shape.num_warps}
+        tiles: Tiles = {"BLOCK_M": shape.rows, "BLOCK_N": width, "STAGES": 2, "SCHEDULE": schedule}
         programs = -(-problem.rows // shape.rows) * problem.heads
         few = programs <= _PARTED_ROUNDS * _MULTIPROCESSORS
         for span in (problem.keys, *_spans(problem.keys)) if few else (problem.keys,):
@@ -96,7 +99,9 @@ def _choices(problem: Problem) -> Iterator[tuple[float, Tiles]]:
             each = costs(problem, shape, width, span)
             for group in _groups(problem):
                 together: Tiles = {"HEADS": group} if problem.causal else {}
-                yield _seconds(problem, each, parts, group), {**tiles, "SCHEDULE": schedule, **parted, **together}
+                busy = max(slowest(each, problem.heads, group, problem.causal), shape.sharing * float(each.max()))
+                seconds = _seconds(problem, busy, len(each), parts, group)
+                yield seconds, {**tiles, **parted, **together, "num_warps": shape.num_warps}
 
 
 def _spans(keys: int) -> Iterator[int]:
@@ -141,10 +146,10 @@ def slowest(costs: NDArray[np.float64], heads: int, group: int, causal: bool) ->
     return float(table.sum(axis=0).max())
 
 
-def _seconds(problem: Problem, costs: NDArray[np.float64], parts: int, group: int) -> float:
-    """The time of the multiprocessor with most to do, that of memory, and that of joining parts."""
-    heads, rounds = problem.heads, -(-len(costs) * problem.heads // _MULTIPROCESSORS)
-    busy = slowest(costs, heads, group, problem.causal)
+def _seconds(problem: Problem, busy: float, programs: int, parts: int, group: int) -> float:
+    """The time of multiprocessors that are `busy` for so long with `programs` of each head, that of memory, and that of
+    joining parts."""
+    heads, rounds = problem.heads, -(-programs * problem.heads // _MULTIPROCESSORS)
     memory = _bytes(problem, rounds, group) / _MEMORY_BYTES_S
     join = _JOIN_S + 4 * parts * heads * problem.rows * problem.size / _JOINED_BYTES_S if parts > 1 else 0.0
     return max(busy, memory) + _SHOWN * min(busy, memory) + join

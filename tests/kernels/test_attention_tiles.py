@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -67,6 +68,7 @@ def test_rows_of_a_tile_by_the_rounds_that_they_make() -> None:
     assert rows(2048, 64) == 128 and rows(8192, 16) == 128  # 5.3 and 5.2 rounds of 192 rows
     assert rows(1024, 256) == 128
     assert hopper_tiles(Problem(64, 256, 256, 256, 256, True))["BLOCK_M"] == 64  # less of it is masked
+    assert hopper_tiles(Problem(64, 200, 200, 12, 3, True))["BLOCK_N"] == 112  # no two share a multiprocessor
 
 
 def test_blocks_of_few_keys_are_as_wide_as_these() -> None:
@@ -78,7 +80,7 @@ def test_blocks_of_few_keys_are_as_wide_as_these() -> None:
 
 
 def test_few_programs_have_smaller_tiles_and_parts_of_the_keys() -> None:
-    def tiles(*sizes: int, causal: bool = False) -> dict[str, int | str]:
+    def tiles(*sizes: int, causal: bool = False) -> Mapping[str, int | str]:
         size, rows, keys, heads = sizes
         return hopper_tiles(Problem(size, rows, keys, heads, heads, causal))
 
