@@ -32,12 +32,20 @@ def main() -> int:
 
                 results = cold.run(arguments.target)
             case "gemm":
-                cases = arguments.shapes or (gemm.QUICK if arguments.quick else gemm.CASES)
-                results = gemm.run(cases, arguments.kernel or (), arguments.batches)
+                products = arguments.shapes or (gemm.QUICK if arguments.quick else gemm.CASES)
+                if arguments.drawn:
+                    from benchmarks import drawn
+
+                    products = drawn.products(arguments.drawn, arguments.seed)
+                results = gemm.run(products, arguments.kernel or (), arguments.batches)
             case "attention":
                 from benchmarks import attention
 
                 shapes = attention.cases_of(measure.text_of(arguments.shapes)) if arguments.shapes else attention.CASES
+                if arguments.drawn:
+                    from benchmarks import drawn
+
+                    shapes = drawn.attentions(arguments.drawn, arguments.seed)
                 results = attention.run(shapes, arguments.batches)
             case "memory":
                 from benchmarks import memory
@@ -45,6 +53,10 @@ def main() -> int:
                 wanted = (
                     memory.cases_of(measure.text_of(arguments.shapes)) if arguments.shapes else memory.default_cases()
                 )
+                if arguments.drawn:
+                    from benchmarks import drawn
+
+                    wanted = drawn.memories(arguments.drawn, arguments.seed)
                 cases = [c for c in wanted if not arguments.kernel or c.kernel in arguments.kernel]
                 results = memory.run(cases, arguments.batches)
             case "conflicts":
@@ -95,6 +107,9 @@ def _parser() -> argparse.ArgumentParser:
     memory.add_argument("--shapes", metavar="FILE", help='lines like "softmax bfloat16 16384 4096"')
     memory.add_argument("--kernel", action="append", metavar="NAME", help="measure this one only; can be repeated")
     memory.add_argument("--batches", type=int, default=30, help="measurements of each row's sides")
+    for command in (product, attend, memory):
+        command.add_argument("--drawn", type=int, metavar="COUNT", help="so many shapes drawn at random instead")
+        command.add_argument("--seed", type=int, default=1, help="which shapes are drawn")
     conflicts = commands.add_parser("conflicts", help="bank conflicts: the verifier's count beside Nsight Compute's")
     commands.add_parser("plot", help="tables and pictures of docs/performance.md, from benchmarks/results")
     verify = commands.add_parser("verify", help="verification time by property and engine")

@@ -1,5 +1,4 @@
-"""The tables of `docs/performance.md` and `docs/mutate.md`, from the files in `benchmarks/results`: written by
-`python -m benchmarks plot`.
+"""The tables of `PAGES`, from the files in `benchmarks/results`: written by `python -m benchmarks plot`.
 
 A table follows the comment `<!-- table NAME -->`, NAME that of the results file, and after `_by_` which of its rows. It
 ends with its last line of cells, or with the line that says what was measured.
@@ -92,6 +91,7 @@ TABLES: dict[str, Columns] = {
     },
     "mutants_by_class": {"class of edits": _column("what"), "mutants": _column("mutants"), **_OUTCOMES},
 }
+TABLES |= {f"{area}_drawn": TABLES[area] for area in ("gemm", "attention", "memory")}
 
 
 _ANYWHERE = ("mutants",)

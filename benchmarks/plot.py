@@ -39,10 +39,10 @@ def draw() -> list[Path]:
     """The pictures of all areas that have results."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     written = []
-    for area in AREAS:
-        source = RESULTS / f"{area.name}-h200.json"
+    for area, name in ((area, f"{area.name}{drawn}") for area in AREAS for drawn in ("", "_drawn")):
+        source = RESULTS / f"{name}-h200.json"
         if source.exists():
-            target = PICTURES / f"{area.name}.svg"
+            target = PICTURES / f"{name}.svg"
             target.write_text(picture(area, json.loads(source.read_text(encoding="utf-8"))), encoding="utf-8")
             written.append(target)
     return written

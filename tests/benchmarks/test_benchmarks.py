@@ -305,6 +305,25 @@ def test_a_table_says_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert "Measured" not in page.with_tables(written)
 
 
+def test_drawn_cases_are_those_of_their_seed_and_such_that_all_sides_compute() -> None:
+    pytest.importorskip("torch")
+    from benchmarks import drawn
+    from benchmarks.memory_kernels import KERNELS
+
+    for draw in (drawn.products, drawn.attentions, drawn.memories):
+        assert draw(200, 3) == draw(200, 3) and draw(200, 3)[:5] == draw(5, 3) != draw(5, 4)
+    products = drawn.products(500, 1)
+    assert {c.dtype for c in products} == set(gemm.DTYPES) and {c.layout for c in products} == set(gemm.LAYOUTS)
+    assert all(c.n % 16 == c.k % 16 == 0 and c.layout == "nt" for c in products if c.dtype == "fp8")
+    assert any(c.m <= 16 for c in products) and any(c.k % 2 for c in products)
+    heads = drawn.attentions(500, 1)
+    assert all(c.rows == c.keys or not c.causal for c in heads) and any(c.rows != c.keys for c in heads)
+    assert all(c.heads % c.shared == 0 for c in heads)
+    rows = drawn.memories(500, 1)
+    assert {c.kernel for c in rows} == set(KERNELS) and any(c.columns % 2 for c in rows)
+    assert all(c.rows > 0 and c.rows * c.columns <= 2**27 for c in rows)
+
+
 def test_static_conflicts() -> None:
     """A transposition without a swizzle conflicts as its layout says; with one it does not."""
     from benchmarks.conflicts import CASES, static
