@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from math import prod
 from typing import Any
@@ -191,8 +191,12 @@ class _Alike:
 
     def _is_read(self, name: str) -> bool:
         """Whether what the roles write is read anywhere; a tile that is not theirs may be."""
+        return name not in self._tensors or name in self._read
+
+    @cached_property
+    def _read(self) -> frozenset[str]:
         accesses = (access for stmt in walk(self._kernel.body) for access in relations(stmt))
-        return name not in self._tensors or any(a.obj == name and a.mode is Mode.READ for a in accesses)
+        return frozenset(a.obj for a in accesses if a.mode is Mode.READ)
 
     # ------------------------------------------------------------------ what others do for them
 

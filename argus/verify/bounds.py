@@ -49,6 +49,7 @@ class BoundsChecker:
         self.data = Data(kernel, sites, solver)
         self.findings: list[Finding] = []
         self._checked: set[tuple[object, ...]] = set()
+        self._facts: dict[int, list[z3.BoolRef]] = {}
         for fact in self._context():
             solver.assume(fact)
 
@@ -70,6 +71,11 @@ class BoundsChecker:
 
     def facts(self, site: Site) -> list[z3.BoolRef]:
         """Loop ranges, branch conditions and element ranges of a site."""
+        if site.index not in self._facts:
+            self._facts[site.index] = self._make_facts(site)
+        return self._facts[site.index]
+
+    def _make_facts(self, site: Site) -> list[z3.BoolRef]:
         solver, result = self.solver, []
         bounds, guards = list(self.data.bounds(site)), self.data.guards(site)
         for loop, start, stop in bounds:
@@ -162,9 +168,13 @@ class BoundsChecker:
         facts = self.facts(site) + self.data.facts(site, exprs)
         if relation.guard is not None:
             facts.append(solver.condition(relation.guard))
+        goals = {}
         for axis in open_dims:
             index, extent = solver.integer(relation.index[axis]), solver.integer(extents[axis])
-            goal = z3.And(index >= 0, index < extent)
+            goals[axis] = z3.And(index >= 0, index < extent)
+        if len(goals) > 1 and solver.holds(z3.And(*goals.values()), facts).verdict is Verdict.PROVED:
+            return
+        for axis, goal in goals.items():
             answer = solver.holds(goal, facts)
             if answer.verdict is Verdict.REFUTED:
                 answer = solver.shrink(goal, facts, self._order(site), answer)

@@ -224,6 +224,7 @@ class Model:
         self._text: dict[int, str] = {}
         self._cells: dict[tuple[int, int], Cells] = {}
         self._touched: dict[tuple[int, int], Map] = {}
+        self._clocks: dict[int, Map] = {}
         self._schedules: dict[int, Map] = {}
         self._iterations: dict[tuple[str, int], Set] = {}
         self._contexts: dict[frozenset[str], Set] = {}
@@ -643,9 +644,11 @@ class Model:
 
     def clock(self, site: Site) -> Map:
         """{S[loop counters] -> time}, whether they are run or not."""
-        time = [counter(p) if isinstance(p, str) else str(p) for p in self.times_of[site.index]]
-        time += ["0"] * (self.depth - len(time))
-        return isl.Map(f"{{ {self.tuple_text(site, ())} -> [{', '.join(time)}] }}")
+        if site.index not in self._clocks:
+            time = [counter(p) if isinstance(p, str) else str(p) for p in self.times_of[site.index]]
+            time += ["0"] * (self.depth - len(time))
+            self._clocks[site.index] = isl.Map(f"{{ {self.tuple_text(site, ())} -> [{', '.join(time)}] }}")
+        return self._clocks[site.index]
 
     def times(self, site: Site) -> Set:
         """The set of times at which a site runs."""
