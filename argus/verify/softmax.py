@@ -198,7 +198,7 @@ class SoftmaxMatcher(Matcher):
 
     def _place(self, s: Summand, rows: Rows) -> UnionMap:
         """{point -> [k]}: which of the specified terms a summand is, read off a load; what it is compared with."""
-        axis = Coord(len(rows.used))
+        axis, some = Coord(len(rows.used)), False
         for elem in reversed(elements_of(rows.score)):
             for dim, index in enumerate(elem.index):
                 for m, root in s.scores if index == axis else ():
@@ -209,6 +209,10 @@ class SoftmaxMatcher(Matcher):
                     found = path.apply_range(there) if there is not None else None
                     if found is not None and found.is_single_valued() and s.points.is_subset(found.domain()):
                         return found
+                    some = some or (found is not None and not found.is_empty())
+        if some:
+            raise Mismatch("some scores of a sum of exponentials load nothing, as sums over no terms do: "
+                           "a size that is known to be above 0 (`al.requires`) excludes them")  # fmt: skip
         raise Mismatch("a sum of exponentials whose scores do not load through the bound variable")
 
     def _scores(self, s: Summand, parts: tuple[Part, ...], scope: Scope, what: str) -> None:

@@ -89,3 +89,20 @@ def test_maxima_in_several_registers() -> None:
     again = MAXIMUM.replace("al.max(LAST)", "al.maximum(al.max(b), al.max(a))").replace("HALF", "k + 32")
     assert report(again).verdict is Verdict.PROVED
     assert report(MAXIMUM.replace("LAST", "b").replace("HALF", "k")).verdict is not Verdict.PROVED
+
+
+def test_scores_that_are_sums_over_no_terms() -> None:
+    text = """
+def kernel(x: al.Tensor[al.float32, "M K"], w: al.Tensor[al.float32, "16 K"], z: al.Tensor[al.float32, "M 16"]):
+    al.requires(LEAST)
+    al.spec(z, lambda m, n: al.softmax(lambda j: al.sum(lambda k: x[m, k] * w[j, k]))[n])
+    m = al.grid(M)
+    score = al.zeros((16,), al.float32)
+    for k in range(K):
+        score += al.load(x[m, k]) * al.load(w[0:16, k])
+    weight = al.exp(score - al.max(score, axis=0))
+    al.store(z[m, 0:16], weight / al.sum(weight, axis=0))
+"""
+    assert report(text.replace("LEAST", "K > 0")).verdict is Verdict.PROVED
+    (found,) = [d for d in report(text.replace("LEAST", "K >= 0")).diagnostics if d.verdict is Verdict.UNKNOWN]
+    assert "known to be above 0" in found.message
