@@ -64,7 +64,11 @@ def _term(context: Context, node: Expression, axes: int) -> SpecTerm:
         case Binary(op=op, left=left, right=right) if op in BINARY:
             return _combine(context, BINARY[op], (left, right), axes, node.span)
         case Unary(op="-", operand=operand):
-            return _combine(context, "neg", (operand,), axes, node.span)
+            term = _combine(context, "neg", (operand,), axes, node.span)
+            match term:
+                case Op(op="neg", args=(Const(value=value, dtype=dtype),)):  # -inf is a number to all that reads it
+                    return Const(-value, dtype)
+            return term
         case Compare(first=first, ops=(op,), rest=(right,)) if op in BINARY and _specified(context, (first, right)):
             return _combine(context, BINARY[op], (first, right), axes, node.span)
         case Conditional(cond=cond, then=then, orelse=orelse):
@@ -186,7 +190,7 @@ def _bound(context: Context, body: Lambda, axes: int) -> tuple[Expr, SpecTerm]:
                 "bad-tag",
                 f"nothing says how far `{body.params[0]}` ranges",
                 body.span,
-                f"index a tensor by `{body.params[0]}` alone",
+                f"index a tensor by `{body.params[0]}` alone, and choose a part of it by `al.where`",
             )
         if len(extents) > 1:
             context.fail(

@@ -59,7 +59,18 @@ def kernel(x: al.Tensor[al.float32, "M N"], z: al.Tensor[al.float32, "M"]):
         acc += TERM(al.load(x[row, j0 : j0 + 32], boundary_check=(0,)), LEAST)
     al.store(z[row], al.sum(acc))
 """
+POOLING = """
+def kernel(x: al.Tensor[al.float32, "N"], z: al.Tensor[al.float32, "P"]):
+    al.requires(P == N // 2)
+    al.spec(z, lambda p: al.max(lambda i: al.where(i // 2 == p, x[i], -float("inf"))))
+    p = al.grid(al.cdiv(P, 32)) * 32 + al.arange(32)
+    best = al.full((32,), -float("inf"), al.float32)
+    for r in al.static_range(WINDOW):
+        best = al.maximum(best, al.load(x[2 * p + r], mask=p < P))
+    al.store(z[p], best, mask=p < P)
+"""
 CASES = [
+    pytest.param(POOLING, "WINDOW", "2", "1", id="windows-of-one"),
     pytest.param(CONVOLUTION.replace("TAPS", "3"), "TAP", "r", "2 - r", id="filters-that-are-flipped"),
     pytest.param(CONVOLUTION.replace("TAP]", "r]"), "TAPS", "3", "2", id="taps-that-are-missing"),
     pytest.param(SUM.replace("HALF", "k + 32"), "LAST", "b", "a", id="one-accumulator-twice"),
