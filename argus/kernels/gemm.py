@@ -128,7 +128,8 @@ def gemm(
     N = b.shape[len(b.shape) - 2]
     if DEPTH > 0:
         al.requires(c.shape[0] <= MOST_PARTS)
-        pid_m, pid_n, z = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), c.shape[0])
+        rows, columns = in_clusters(M, N, BLOCK_M, BLOCK_N, CLUSTER, ACROSS)
+        pid_m, pid_n, z = al.grid(rows, columns, c.shape[0], cluster=CLUSTER)
         first = z * DEPTH
         last = al.minimum(first + DEPTH, K)
     elif len(c.shape) == 3:

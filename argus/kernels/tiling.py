@@ -24,31 +24,33 @@ _PANELS = 2  # of the result, each of 128 bytes of every row
 _MOST_ROWS_DEEP = 4  # rows of 128 bytes: steps of up to 256 elements of 16 bits
 _SLACK = 1024  # bytes of shared memory: mbarriers and alignment
 _FIRST_BYTES_CYCLES = 600.0  # until the first tile is there
-_LAST_BYTES_CYCLES = 690.0  # from the last product to the end, besides the bytes of the result
+_LAST_BYTES_CYCLES = 590.0  # from the last product to the end, besides the bytes of the result
+_STORED_BYTES, _RAGGED = 21.0, 1.6
+"""Of the result, a cycle; and the time of one whose tiles do not end with whole sectors, of that of one whose do."""
 _STEP_CYCLES = 64.0  # of one step of the depth at least: waits, barriers, issue
-_APART = ((64, 1.10), (128, 1.16))
-"""Rows of each of several warpgroups that read tiles at times of their own, and the time that shared memory takes for
-it, of that for a group that has the tile for itself."""
-_COPY_CYCLES = 2200.0  # from the order of a tile to its arrival, besides its bytes: the stages ahead are multiplied
-_FROM_MEMORY_CYCLES = 3100.0  # the same of few rows, for which memory brings what is multiplied
-_REUSE_CYCLES = 600.0  # until a panel of the result has been stored and can be filled again
-_COMBINE_S, _COMBINED_SHARE = 0.8e-6, 0.25  # of adding up parts, besides their bytes; of the L2 cache's rate
-_COMBINE_FEW_S, _COMBINED_FEW_SHARE = 2.75e-6, 0.13  # the same of few rows: memory streams until the last block is done
+_APART = 1.08
+"""The time that shared memory takes for several warpgroups that read a tile at times of their own, of that for one that
+has it for itself."""
+_COPY_CYCLES = 2200.0  # from the order of a tile to its arrival: the stages ahead are multiplied
+_COMBINE_S, _COMBINE_PART_S, _COMBINED_SHARE = 0.3e-6, 0.1e-6, 0.31
+"""Of adding up parts, and of each of them, besides their bytes; of the L2 cache's rate."""
 _LOADED_BYTES = 14.5  # a cycle, that threads load and put down where the copy engine cannot
-_STRADDLING = ((16, 2.45), (32, 1.75), (64, 1.25))
+_STRADDLING = ((16, 2.7), (32, 1.56), (64, 1.31))
 """Where rows start, and the time that one takes, of that of one in whole cache lines. Of rows that begin at multiples
 of 32 bytes three of four are in two lines, of 64 one of two; 16 bytes split sectors as well."""
-_CLUSTER_CYCLES = 2000.0  # until the blocks of a cluster know of one another
-_AGAIN, _STREAMED_AGAIN = 0.03, 0.5
-"""Of few rows: the time of a byte that another block has read before, of that of one from memory. The few rows, which
-all blocks read, are nearer than what two blocks read of the operand that streams through the cache."""
+_CLUSTER_CYCLES = 1600.0  # until the blocks of a cluster know of one another
+_AGAIN, _AND_AGAIN = 0.37, 0.5
+"""Of few rows: the time of a byte of the other operand that a second block reads, of that of one from memory; and that
+of each further block, of that of the one before, as more of the cache is near one that has read it. The few rows, which
+all blocks read, are near."""
 _STREAMED_ROWS = 256  # up to which the other operand's way from memory counts
-_UNPAIRED = 0.5
-"""Of few rows: the share of the multiprocessors that have no block, by which memory's rate drops. They share their way
-to it in pairs: one block a pair is as even as two."""
-_PACK_S = 2.0e-6  # of packing an operand, besides its bytes
+_UNPAIRED = 0.35
+"""Of few rows: the share of the last round's multiprocessors without a block, by which memory's rate drops. They share
+their way to it in pairs: one block a pair is as even as two."""
+_PACK_S = 1.75e-6  # of packing an operand, besides its bytes
 _PACKED_SHARE = 0.8  # of the memory's rate that this reaches
-_SYNC_SHARE = 0.6  # of the tensor cores' rate that mma.sync reaches
+_SYNC_SHARE, _SYNC_WORDS_SHARE = 0.6, 0.25
+"""Of the tensor cores' rate that mma.sync reaches; the same of 32-bit operands, whose fragments are loaded by words."""
 
 
 LINE = 128
@@ -230,10 +232,11 @@ def _turned_tiles(problem: Problem, turned: bool) -> Iterator[Tile]:
         few = turned and seen.n <= _FEW[-1]
         in_parts = problem.batch == 1 and tile.groups == 1 and (few or columns % 16 == 0)
         parted = replace(problem, out_bits=32)
-        blocks = _blocks(seen, tile)
         for depth, stages in _rings(parted, tile) if in_parts else ():
-            for part in _parts(problem, blocks, depth):
-                yield replace(tile, block_k=depth, stages=stages, part=part)
+            for cluster, across in _clusters(seen, tile):
+                ring = replace(tile, block_k=depth, stages=stages, cluster=cluster, across=across)
+                for part in _parts(problem, _blocks(seen, ring), depth):
+                    yield replace(ring, part=part)
 
 
 def _clusters(problem: Problem, tile: Tile) -> Iterator[tuple[int, int]]:
@@ -243,7 +246,7 @@ def _clusters(problem: Problem, tile: Tile) -> Iterator[tuple[int, int]]:
     split = min(problem.a_line, problem.b_line) < _SECTOR
     many = min(problem.m, problem.n) > _FEW[-1]
     rows = problem.a_rows and problem.b_rows
-    large = rows and tile.groups == 1 and not tile.swapped  # others of four: proofs take long, or find no end
+    large = rows and tile.groups == 1  # others of four: proofs take long, or find no end
     shapes = [(n, across) for n, across in _SHAPES if (n == 2 or large) and (many or across == 1)]
     for count, across in shapes if problem.bulk and not problem.loaded else ():
         high = count // across
@@ -365,20 +368,16 @@ def work(problem: Problem, tile: Tile) -> Work:
     flops = 2.0 * prod((tile.block_m, tile.block_n, tile.block_k))
     rate = MACHINES[p.target].matrix_rate(p.bits)
     few = 0 < min(p.m, p.n) <= _STREAMED_ROWS
-    arriving = _FROM_MEMORY_CYCLES if few else _COPY_CYCLES + fetched / MACHINES[p.target].cache_bytes
-    waiting = max(0.0, arriving - (tile.stages - 1) * flops / rate) / tile.stages
-    panel = tile.block_m * _ROW_BITS / 8
-    room = MACHINES[p.target].block_shared_limit - _SLACK - tile.stages * staged
-    reused = _REUSE_CYCLES * max(0.0, ceil(result / panel) - room // panel) if p.bulk and p.bulk_out else 0.0
     real = (min(p.m, tile.block_m) + min(p.n, tile.block_n)) * tile.block_k * unit
     registers = tile.block_m * tile.block_n // (32 * tile.num_warps) + 64
     threads = 32 * (tile.groups * tile.num_warps + tile.producers)
     row = tile.block_n * out
     least = tile.block_m * (min(row, _PANELS * LINE) if tile.groups == 1 else 2 * min(row, LINE + row % LINE))
-    end = _LAST_BYTES_CYCLES + result / 32 + reused + (0.0 if p.bulk else _FIRST_BYTES_CYCLES)
+    ragged = _RAGGED if not tile.swapped and row % _SECTOR else 1.0
+    end = _LAST_BYTES_CYCLES + ragged * result / _STORED_BYTES + (0.0 if p.bulk else _FIRST_BYTES_CYCLES)
+    reached = 1.0 if p.bulk else _SYNC_SHARE if p.bits <= 16 else _SYNC_WORDS_SHARE
     hidden = tile.groups > 1
-    several = p.bulk and tile.num_warps > _WARPGROUP
-    apart = dict(_APART).get(tile.block_m * _WARPGROUP // tile.num_warps, 1.0) if several else 1.0
+    apart = _APART if p.bulk and tile.num_warps > _WARPGROUP else 1.0
     blocks = _blocks(p, tile) * p.batch * parts
     again, uneven = 0.0, 1.0
     if few and p.bulk:
@@ -389,7 +388,7 @@ def work(problem: Problem, tile: Tile) -> Work:
         threads=threads,
         registers=min(registers, 65536 // threads),
         shared_bytes=int(tile.stages * staged + least) + _SLACK,
-        matrix_flops=steps * (max(flops, _STEP_CYCLES * rate) + waiting * rate) / (1.0 if p.bulk else _SYNC_SHARE),
+        matrix_flops=steps * max(flops, _STEP_CYCLES * rate) / reached,
         matrix_bits=p.bits,
         scalar_flops=0.0,
         shared_traffic=steps * (staged + read + by_threads) * apart + 2 * result,
@@ -400,6 +399,9 @@ def work(problem: Problem, tile: Tile) -> Work:
         + (_CLUSTER_CYCLES if tile.cluster > 1 else 0.0)
         + (end if hidden else 0.0),
         idle_cycles=0.0 if hidden else end,
+        steps=max(steps, 1),
+        stages=tile.stages,
+        arrival_cycles=_COPY_CYCLES,
     )
 
 
@@ -411,16 +413,17 @@ def _few_rows(p: Problem, tile: Tile) -> tuple[float, float]:
     a, b = (rows * p.k * p.bits / 8 for rows in (p.m, p.n))
     high = tile.cluster // tile.across
     by_a, by_b = ceil(ceil(p.n / tile.block_n) / tile.across), ceil(ceil(p.m / tile.block_m) / high)
-    shares = (_STREAMED_AGAIN, _AGAIN) if p.m > p.n else (_AGAIN, _STREAMED_AGAIN)
-    again = shares[0] * (by_a - 1) * a + shares[1] * (by_b - 1) * b
-    streamed = min(p.m, tile.block_m) / by_a if p.m > p.n else min(p.n, tile.block_n) / by_b
-    return again, streamed * tile.block_k * p.bits / 8
+    larger, rows, readers = (a, min(p.m, tile.block_m), by_a) if p.m > p.n else (b, min(p.n, tile.block_n), by_b)
+    falling = (1.0 - _AND_AGAIN ** (readers - 1)) / (1.0 - _AND_AGAIN)
+    return _AGAIN * falling * larger, rows / readers * tile.block_k * p.bits / 8
 
 
 def _uneven(blocks: int, multiprocessors: int) -> float:
-    """How much longer memory takes for blocks that stream from it and leave some of the machine without one."""
-    even = next((n for n in (multiprocessors // 2, multiprocessors) if n >= blocks), blocks)
-    return 1.0 + _UNPAIRED * (even / blocks - 1.0)
+    """How much longer memory takes for blocks that stream from it and leave some of the machine without one, in the
+    last of their rounds."""
+    last = blocks % multiprocessors or multiprocessors
+    even = next(n for n in (multiprocessors // 2, multiprocessors) if n >= last)
+    return 1.0 + _UNPAIRED * (even - last) / blocks
 
 
 def _rooms(tile: Tile, blocks: int) -> int:
@@ -448,8 +451,6 @@ def _estimate(problem: Problem, tile: Tile, machine: Machine) -> Estimate:
     if tile.part:
         parts = tile.parts(problem.packed.k if tile.packed else problem.k)
         read = problem.m * problem.n * (4 * parts + problem.out_bits // 8)
-        few = min(problem.m, problem.n) <= _FEW[-1]
-        launch, share = (_COMBINE_FEW_S, _COMBINED_FEW_SHARE) if few else (_COMBINE_S, _COMBINED_SHARE)
-        rate = machine.cache_bytes * machine.multiprocessors * machine.clock_hz * share
-        seconds += launch + read / rate
+        rate = machine.cache_bytes * machine.multiprocessors * machine.clock_hz * _COMBINED_SHARE
+        seconds += _COMBINE_S + parts * _COMBINE_PART_S + read / rate
     return replace(found, seconds=seconds)

@@ -2,10 +2,12 @@
 right: figures are rounded, and only their order matters.
 
 A multiprocessor runs its share of the blocks one round after the other, `resident` at a time. A block needs the tensor
-cores, shared memory and the way from the L2 cache at the same time, so the slowest of them counts; its beginning and
-its end, when nothing is multiplied, are hidden only by other blocks on the same multiprocessor. Meanwhile memory brings
-every byte once, as fast as the bytes in flight allow (Little's law). The kernel takes the longer of the two, and a
-fifth of the shorter: they do not overlap perfectly.
+cores, shared memory and the way from the L2 cache at the same time, so the slowest of them counts, and a little more
+where others are nearly as busy: they get into each other's way. The cache serves all multiprocessors together: where a
+round does not fill the machine, each of its blocks gets more of it. A block's beginning and its end, when nothing is
+multiplied, are hidden only by other blocks on the same multiprocessor, and what is on its way only by the steps ahead.
+Meanwhile memory brings every byte once; the fewer are in flight, the longer it takes (Little's law). The kernel takes
+the longer of the two, and a little more where they are alike.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-_OVERLAP_LOST = 0.2
-_LAUNCH_S = 2e-6
+_BESIDE, _MEANWHILE = 4.0, 3.0
+"""Orders of the norms that parts of the machine are added up in: those that a block needs, and all these and memory."""
+_LAUNCH_S = 1.35e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class Machine:
     """What a kernel runs on. Rates are per multiprocessor and cycle unless they say otherwise.
 
     `flops` of matrix products by bits of an operand; `scalar_flops` of everything else; `clock_hz` under load.
+    `cache_bytes` from the L2 cache when all multiprocessors read.
     """
 
     name: str
@@ -44,9 +48,9 @@ class Machine:
         return next((rate for width, rate in self.flops if width >= bits), self.scalar_flops)
 
 
-# NVIDIA H100 and A100 architecture white papers (rates, capacities); of the H200 also 544 measured tiles of 45 shapes,
-# which the clock, the cache's and memory's rates, and the cycles of `argus.kernels.tiling` were fitted to.
-HOPPER = Machine("sm_90a", 132, 1.9e9, ((8, 8192.0), (16, 4096.0), (32, 2048.0)), 256.0, 128.0, 70.0, 4.1e12, 1.0e-6,
+# NVIDIA H100 and A100 architecture white papers (rates, capacities); of the H200 also 1342 measured tiles of 125
+# shapes, which the cache's and memory's rates, the norms' orders, and cycles of `argus.kernels.tiling` were fitted to.
+HOPPER = Machine("sm_90a", 132, 1.9e9, ((8, 8192.0), (16, 4096.0), (32, 2048.0)), 256.0, 128.0, 82.0, 5.2e12, 3.5e-7,
                  233472, 232448, 65536, 2048, 32)  # fmt: skip
 AMPERE = Machine("sm_80", 108, 1.3e9, ((8, 4096.0), (16, 2048.0), (32, 1024.0)), 128.0, 128.0, 48.0, 1.7e12, 0.8e-6,
                  167936, 166912, 65536, 2048, 32)  # fmt: skip
@@ -61,6 +65,7 @@ class Work:
     `matrix_flops` at the rate of operands of `matrix_bits`; `shared_traffic` through shared memory, `global_traffic`
     from and to the L2 cache; `all_bytes` of the whole launch, each counted once; `in_flight` asked of memory at one
     time; `idle_cycles` at its beginning and end in which nothing is multiplied, `start_cycles` of the whole launch.
+    A block goes through `steps`, in a ring of `stages` whose copies take `arrival_cycles`.
     """
 
     blocks: int
@@ -76,6 +81,9 @@ class Work:
     in_flight: float
     idle_cycles: float
     start_cycles: float = 0.0
+    steps: int = 1
+    stages: int = 1
+    arrival_cycles: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +121,29 @@ def estimate(work: Work, machine: Machine) -> Estimate:
         return Estimate(float("inf"), "", 0, limit)
     if not work.blocks:
         return Estimate(_LAUNCH_S, "launch", resident)
+    rounds = ceil(work.blocks / machine.multiprocessors)
+    filled = work.blocks / (rounds * machine.multiprocessors)
     cycles = {
         "tensor cores": work.matrix_flops / machine.matrix_rate(work.matrix_bits),
         "arithmetic": work.scalar_flops / machine.scalar_flops,
         "shared memory": work.shared_traffic / machine.shared_bytes,
-        "L2 cache": work.global_traffic / machine.cache_bytes,
+        "L2 cache": filled * work.global_traffic / machine.cache_bytes,
     }
     slowest = max(cycles, key=lambda name: cycles[name])
-    rounds = ceil(work.blocks / machine.multiprocessors)
-    busy = work.start_cycles + rounds * cycles[slowest] + ceil(rounds / resident) * work.idle_cycles
-    busy_s = busy / machine.clock_hz
-    running = min(work.blocks, resident * machine.multiprocessors)
-    rate = min(machine.memory_bytes_s, running * work.in_flight / machine.memory_latency_s)
-    memory_s = work.all_bytes / rate
-    longer, shorter = max(busy_s, memory_s), min(busy_s, memory_s)
+    cycles["tensor cores"] += work.steps * _waiting(work, _norm(_BESIDE, *cycles.values()) / work.steps)
+    each = _norm(_BESIDE, *cycles.values())
+    busy_s = (work.start_cycles + rounds * each + ceil(rounds / resident) * work.idle_cycles) / machine.clock_hz
+    in_flight = min(work.blocks, resident * machine.multiprocessors) * work.in_flight
+    memory_s = work.all_bytes * (1 / machine.memory_bytes_s + machine.memory_latency_s / in_flight)
     bound = slowest if busy_s >= memory_s else "memory"
-    return Estimate(_LAUNCH_S + longer + _OVERLAP_LOST * shorter, bound, resident)
+    return Estimate(_LAUNCH_S + _norm(_MEANWHILE, busy_s, memory_s), bound, resident)
+
+
+def _waiting(work: Work, step: float) -> float:
+    """Cycles of a step of `step` cycles in which its tile is still on the way. A copy is ordered when a stage is free:
+    one is multiplied meanwhile, and one is being handed back."""
+    return max(0.0, work.arrival_cycles - max(work.stages - 2, 0) * step) / work.stages
+
+
+def _norm(order: float, *parts: float) -> float:
+    return float(sum(part**order for part in parts) ** (1 / order))

@@ -44,6 +44,18 @@ def test_operands_of_columns_and_of_rows(layout: str, shape: tuple[int, int]) ->
     assert torch.allclose(out.float(), a.float() @ b.float(), rtol=2e-2, atol=0.3)
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("shape", [(2, 1), (2, 2), (4, 1), (4, 2)])
+def test_parts_of_a_sum(shape: tuple[int, int], swapped: bool) -> None:
+    """The last of which is shorter, and of fewer steps than there are stages."""
+    tile = Tile(128, 96, 64, 4, 8, 4, swapped, 384, shape[0], across=shape[1])
+    m, n, k = 312, 1000, 824
+    a = torch.randn(m, k, device="cuda").bfloat16()
+    b = torch.randn(n, k, device="cuda").bfloat16()
+    out = Matmul(gemm, lambda _: tile)(a, b.t(), out_dtype=torch.float32)
+    torch.testing.assert_close(out, a.float() @ b.float().t(), rtol=1e-3, atol=1e-2)
+
+
 @pytest.mark.parametrize("rows", [1, 7, 4000])
 def test_blocks_read_of_one_another(rows: int) -> None:
     x = torch.randn(rows, 1024, device="cuda")

@@ -44,6 +44,13 @@ def test_parts_are_proved(target: str, stages: int) -> None:
     assert_proved("gemm", "gemm", target, C="Z M N", OUT="float32", DEPTH=192, **shape)
 
 
+@pytest.mark.parametrize("result", ["Z M N", pytest.param("Z N M", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("shape", [(2, 1), pytest.param((4, 2), marks=pytest.mark.slow)])
+def test_parts_in_clusters_are_proved(shape: tuple[int, int], result: str) -> None:
+    constants = {"BLOCK_M": 64, "BLOCK_N": 96, "STAGES": 4, "CLUSTER": shape[0], "ACROSS": shape[1]}
+    assert_proved("gemm", "gemm", "sm_90a", C=result, OUT="float32", DEPTH=192, **constants)
+
+
 @pytest.mark.parametrize("parts", [2, 3, 13])
 def test_their_sum_is_proved(parts: int) -> None:
     assert_proved("gemm", "combine", "sm_90a", PARTS=parts, DEPTH=192, BIAS="N", SCALED=True)
