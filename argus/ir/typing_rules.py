@@ -33,7 +33,7 @@ class Scope:
     """What an expression may name: memory objects, launch parameters with their types, loops, coordinates; mbarriers.
 
     `kinds` are the kinds of memory objects whose elements may be read; `launch` allows nothing that differs
-    between blocks, iterations or threads (for preconditions and the grid).
+    between blocks, iterations or threads (for preconditions, the grid and specifications).
     """
 
     objects: Mapping[str, MemoryObject]
@@ -121,7 +121,7 @@ def _elem_problems(elem: Elem, scope: Scope) -> Iterator[str]:
     target = scope.objects.get(elem.obj)
     if target is None:
         return
-    if scope.launch or not isinstance(target, scope.kinds):
+    if not isinstance(target, scope.kinds):
         yield f"an element of `{elem.obj}` cannot be read in an expression here"
     if target.dtype != elem.dtype:
         yield f"`{elem.obj}` holds {target.dtype}, but is read as {elem.dtype}"

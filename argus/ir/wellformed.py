@@ -109,7 +109,7 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
     if kernel.num_warps < 1 or kernel.warp_size not in (32, 64):
         yield f"{kernel.num_warps} warps of {kernel.warp_size} threads make no block", kernel.span
     scope = scope_of(kernel)
-    launch = replace(scope, launch=True)
+    launch = replace(scope, launch=True, kinds=())
     taken = {*declared, *kernel.sizes}
     for loop in (s for s in walk(kernel.body) if isinstance(s, For)):
         for name in taken.intersection(loop.counters):
@@ -285,7 +285,8 @@ def _annotation(stmt: Tag | AssertTags | Spec, scope: Scope) -> Iterator[Problem
             target = scope.objects.get(output)
             if not isinstance(target, Tensor) or len(target.shape) != len(names):
                 yield f"`{output}` is not a tensor of {len(names)} dimensions", span
-            yield from _spec_term(value, replace(scope, kinds=(Tensor,)).over(len(names)), span)
+            whole = replace(scope, kinds=(Tensor,), launch=True, loops=frozenset())  # of all blocks and iterations
+            yield from _spec_term(value, whole.over(len(names)), span)
         case _:
             assert_never(stmt)
 

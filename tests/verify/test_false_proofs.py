@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from argus import compile
-from argus.diagnostic import SourceError, Verdict
+from argus.diagnostic import ArgusError, SourceError, Verdict
 from argus.frontend import Options
 from argus.ir.text import parse_kernel, print_kernel
 from argus.source import SourceFile
@@ -730,6 +730,21 @@ def test_the_tags_of_a_tensor_are_those_of_the_whole_kernel(first: str, second: 
     with pytest.raises(SourceError) as refused:
         report(TAGGED.replace("FIRST", first).replace("SECOND", second))
     assert found in {d.code for d in refused.value.diagnostics}
+
+
+BY_PROGRAM = """
+def kernel(x: al.Tensor[al.float32, "64"], y: al.Tensor[al.float32, "64"]):
+    p = al.grid(2)
+    o = p * 32 + al.arange(32)
+    al.spec(y, lambda i: x[EDIT + i % 32])
+    al.store(y[o], al.load(x[o]))
+"""
+
+
+def test_a_specification_speaks_of_no_program() -> None:
+    assert report(BY_PROGRAM.replace("EDIT", "i // 32 * 32")).verdict is Verdict.PROVED
+    with pytest.raises(ArgusError, match="program id 0 has no meaning here"):
+        report(BY_PROGRAM.replace("EDIT", "p * 32"))
 
 
 GATHER = """
