@@ -291,7 +291,7 @@ def load(
 
 
 @_kernel_only
-def store(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> Any:
+def store(view: Any, value: Any, mask: Any = None, boundary_check: Any = (), instruction: Any = None) -> Any:
     """A tile, to a view of a tensor or shared tile."""
 
 

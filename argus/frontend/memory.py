@@ -37,6 +37,7 @@ def store(call: CallSite) -> Value:
     extents = views.known_extents(context, view, call.spans["view"])
     mask = arguments.mask(call, view, extents, call.spans["view"])
     value = _stored(call, view, extents)
+    instruction = _instruction(call, "fragment", "shared" if isinstance(view.obj, Shared) else "global")
     if isinstance(value.expr, Elem) and _is_permutation(value):
         # `al.store(view, al.trans(x))`: run over the elements of x, and transpose the addresses instead.
         order = tuple(c.axis for c in value.expr.index if isinstance(c, Coord))
@@ -45,11 +46,12 @@ def store(call: CallSite) -> Value:
         guard = None if mask is None else substitute_coords(mask, inverse)
         shape = tuple(extents[d] for d in order)
         src, dst = Access(value.expr.obj, coords(len(shape))), replace(view.access, index=index)
-        context.emit(Copy(dst, src, shape, guard), call.span)
+        context.emit(Copy(dst, src, shape, guard, instr=instruction), call.span)
         return Nothing()
     fragment = tiles.materialise(context, value, f"{view.obj.name}_tile", call.span).fragment
     assert fragment is not None
-    context.emit(Copy(view.access, Access(fragment, coords(len(extents))), extents, mask), call.span)
+    source = Access(fragment, coords(len(extents)))
+    context.emit(Copy(view.access, source, extents, mask, instr=instruction), call.span)
     return Nothing()
 
 

@@ -1,4 +1,4 @@
-"""Masks that end inside of a vector: true for its first elements, false for the rest."""
+"""Masks that begin or end inside of a vector: true for elements that follow one another, false for the rest."""
 
 from __future__ import annotations
 
@@ -9,29 +9,41 @@ from argus.ir.types import boolean
 
 
 @dataclass(frozen=True, slots=True)
-class Prefix:
-    """`rest & (place < bound)`, where `place` counts along the vector, and the others are the same for all of it.
+class Inside:
+    """`rest & (start <= place) & (place < bound)`, where `place` counts along the vector, and the others are the same
+    for all of it.
 
-    `place` and `bound` are None where the mask does not depend on the place.
+    What the mask does not ask is None: `start`, and all three where it does not depend on the place.
     """
 
     rest: Expr | None
     place: Expr | None
+    start: Expr | None
     bound: Expr | None
 
 
-def prefix(mask: Expr | None, axis: int) -> Prefix | None:
-    """`mask` along the domain's `axis` in that form; None if it has another."""
+def prefix(mask: Expr | None, axis: int) -> Inside | None:
+    """`mask` along the domain's `axis` as one that does not begin inside of a vector; None if it has another form."""
+    found = inside(mask, axis)
+    return found if found is not None and found.start is None else None
+
+
+def inside(mask: Expr | None, axis: int) -> Inside | None:
+    """`mask` along the domain's `axis` in that form, which has a bound if it has a start; None if it has another."""
     if mask is None:
-        return Prefix(None, None, None)
+        return Inside(None, None, None, None)
     terms = _terms(mask)
     moving = [t for t in terms if _depends(t, axis)]
     rest = conjunction([t for t in terms if not _depends(t, axis)])
     match moving:
         case []:
-            return Prefix(rest, None, None)
+            return Inside(rest, None, None, None)
         case [Op(op="lt", args=(place, bound))] if counts(place, axis) and not _depends(bound, axis):
-            return Prefix(rest, place, bound)
+            return Inside(rest, place, None, bound)
+        case [Op(op="le", args=(start, same)), Op(op="lt", args=(place, bound))] if (
+            same == place and counts(place, axis) and not _depends(start, axis) and not _depends(bound, axis)
+        ):
+            return Inside(rest, place, start, bound)
         case _:
             return None
 
@@ -43,6 +55,8 @@ def counts(expr: Expr, axis: int) -> bool:
             return found == axis
         case Op(op="add", args=(x, y)):
             return (counts(x, axis) and not _depends(y, axis)) or (counts(y, axis) and not _depends(x, axis))
+        case Op(op="sub", args=(x, y)):
+            return counts(x, axis) and not _depends(y, axis)
         case _:
             return False
 

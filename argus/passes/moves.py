@@ -13,7 +13,7 @@ from argus.ir.expr import Const, Coord, Expr
 from argus.ir.instruction import BULK_LOADS, BULK_STORES, REDUCES, CopyRow
 from argus.ir.locality import cells
 from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, MemoryObject, Shared, Stmt, Tensor
-from argus.ir.prefix import prefix
+from argus.ir.prefix import inside, prefix
 from argus.ir.target import TARGETS, Target
 from argus.ir.waves import in_lane_order
 from argus.layout import FragmentLayout
@@ -136,9 +136,9 @@ def _fits(
 ) -> bool:
     """Whether `width` values at a time are consecutive elements of the accessed object, aligned as `row` needs them."""
     obj = kernel.object(access.obj)
-    if isinstance(obj, Tensor) and row.unaligned:
-        axis = fast_axis(layout, width)
-        return axis is not None and axis == contiguous_axis(obj, access.index) and prefix(copy.mask, axis) is not None
+    if isinstance(obj, Tensor) and (row.unaligned or row.cut):
+        axis, form = fast_axis(layout, width), inside if row.cut else prefix
+        return axis is not None and axis == contiguous_axis(obj, access.index) and form(copy.mask, axis) is not None
     if isinstance(obj, Tensor) and width * obj.dtype.bytes > max(obj.alignment, obj.dtype.bytes):
         return False
     if width == 1 or isinstance(obj, Fragment):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -17,12 +18,12 @@ from argus.simulate.numeric import Array
 class _Rows:
     """Elements that must be consecutive in memory, `[rows, length]` positions in the domain; bytes of alignment.
 
-    `cut`: a mask may leave out the last elements of a row.
+    `cut`: a mask may leave out elements of a row: its last ones, or its first and its last ones.
     """
 
     positions: Array
     alignment: int
-    cut: bool = False
+    cut: Literal["", "end", "both"] = ""
 
 
 def check(block: Block, row: CopyRow | None, vector: int, source: Place, target: Place, step: Step) -> None:
@@ -44,8 +45,8 @@ def _rows(row: CopyRow | None, vector: int, memory: Memory, step: Step) -> _Rows
     if row is None or not row.collective:
         if vector == 1:
             return None
-        if row is not None and row.unaligned and isinstance(memory, GlobalTensor):
-            return _Rows(position.reshape(-1, vector), item, cut=True)
+        if row is not None and (row.unaligned or row.cut) and isinstance(memory, GlobalTensor):
+            return _Rows(position.reshape(-1, vector), item, cut="both" if row.cut else "end")
         return _Rows(position.reshape(-1, vector), vector * item)
     # Matrices of 8 rows of 16 bytes: lane i of 8 x 4 holds four bytes of each (argus/ir/instruction/nvidia.py).
     each = 4 // item
@@ -61,7 +62,8 @@ def _check(block: Block, memory: Memory, place: Place, rows: _Rows, step: Step) 
     moved = place.ok[rows.positions]
     any_, all_ = moved.any(axis=1), moved.all(axis=1)
     length = rows.positions.shape[1]
-    split = (moved[:, 1:] & ~moved[:, :-1]).any(axis=1) if rows.cut else any_ & ~all_
+    begins = (moved[:, 1:] & ~moved[:, :-1]).sum(axis=1)
+    split = {"": any_ & ~all_, "end": begins > 0, "both": begins + moved[:, 0] > 1}[rows.cut]
     if split.any():
         at = int(rows.positions[int(np.argmax(split))][0])
         text = f"a mask cuts through a vector of {length} elements of {memory.name}, which moves as a whole"

@@ -16,7 +16,7 @@ from argus.ir.expr import Const, Coord, Expr, LoopVar, Param, ProgramId, op, rew
 from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS, MMA, REDUCES
 from argus.ir.instruction.tiled import tiled_mma
 from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Mma, Shared, Tensor
-from argus.ir.prefix import prefix
+from argus.ir.prefix import inside, prefix
 from argus.ir.target import TARGETS
 from argus.ir.waves import counted, in_lane_order
 from argus.layout import FragmentLayout, LayoutError
@@ -194,8 +194,9 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
     unit = [i for i, s in enumerate(tensor.strides) if s == Const(1, s.dtype)]
     dims = _along(layout, vector)
     help = "choose a layout whose vectors run along the tensor's contiguous dimension, or vector 1"
-    unaligned = INSTRUCTIONS[stmt.instr or ""].unaligned
-    if not unit or not dims or (tensor.alignment < vector * tensor.dtype.bytes and not unaligned):
+    row = INSTRUCTIONS[stmt.instr or ""]
+    anywhere, form = row.unaligned or row.cut, inside if row.cut else prefix
+    if not unit or not dims or (tensor.alignment < vector * tensor.dtype.bytes and not anywhere):
         return [
             _refuse(
                 "misaligned-vector",
@@ -217,23 +218,23 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
         here, there = solver.integer(index), solver.integer(shifted(index))
         moved = step if axis == unit[0] else z3.IntVal(0)
         goals.append(there == here + moved)
-    if not unaligned:
+    if not anywhere:
         goals.append(solver.integer(access.index[unit[0]]) % vector == 0)
-    elif (inside := prefix(stmt.mask, dim)) is None:
+    elif (found := form(stmt.mask, dim)) is None:
         text = f"the mask of the {vector}-element vectors of '{tensor.name}' is no bound of the place along them"
-        return [_refuse("misaligned-vector", stmt.span, text, "mask by `index < n` alone, or load single elements")]
-    elif inside.place is not None and inside.bound is not None:  # that many elements may be read as whole words
-        left = solver.integer(inside.bound) - solver.integer(inside.place)
+        return [_refuse("misaligned-vector", stmt.span, text, "mask by `index < n` alone, or move single elements")]
+    elif row.unaligned and found.place is not None and found.bound is not None:
+        left = solver.integer(found.bound) - solver.integer(found.place)  # that many may be read as whole words
         end = solver.integer(tensor.shape[unit[0]]) - solver.integer(access.index[unit[0]])
         facts += [solver.condition(stmt.mask)] if stmt.mask is not None else []
         goals.append(z3.Implies(left >= 2 * vector, end >= 2 * vector))
-    if stmt.mask is not None and not unaligned:
+    if stmt.mask is not None and not anywhere:
         goals.append(solver.condition(shifted(stmt.mask)) == solver.condition(stmt.mask))
     answer = solver.holds(z3.And(*goals), facts)
     if answer.verdict is Verdict.PROVED:
         return []
-    far = "contiguous, with elements as far as their mask goes"
-    wanted = far if unaligned else "aligned, contiguous and masked alike"
+    far = "contiguous, with elements as far as their mask goes" if row.unaligned else "contiguous"
+    wanted = far if anywhere else "aligned, contiguous and masked alike"
     text = f"the {vector}-element vectors of '{tensor.name}' are not {wanted}"
     if answer.verdict is Verdict.UNKNOWN:
         return [unknown("vector-unknown", "machine", stmt.span, f"cannot decide whether {text}: {answer.reason}", help)]

@@ -95,6 +95,24 @@ def unaligned() -> str:
     return "\n".join(kernels)
 
 
+def cut() -> str:
+    """Vectors of which a mask leaves a part."""
+    kernels = []
+    for name, n in (("uint8", 16), ("bfloat16", 8), ("float32", 4)):
+        cpp = TYPES[name]
+        body = [
+            f"alignas(16) {cpp} x[{n}];",
+            f"if (argus::is_aligned<{n}>(a, argus::i64(t) * {n} + p))",
+            f"    argus::load_global_around<{n}>(p > t, t * {n}, p, q, a, argus::i64(t) * {n} + p, x);",
+            f"else argus::load_global_each<{n}>(p > t, t * {n}, p, q, a, argus::i64(t) * {n} + p, x);",
+            f"argus::fill_outside<{n}>(p > t, t * {n}, p, q, x, a[0]);",
+            f"argus::store_global_cut<{n}>(p > t, t * {n}, p, q, b, argus::i64(t) * {n} + q, x);",
+        ]
+        parameters = f"const {cpp}* ARGUS_RESTRICT a, {cpp}* ARGUS_RESTRICT b, int p, int q"
+        kernels.append(kernel(f"cut_{name}", parameters, body))
+    return "\n".join(kernels)
+
+
 def asynchronous() -> str:
     body = [
         *(f"argus::cp_async<{n}>(smem, t * 16, a, argus::i64(t) * 4);" for n in (4, 8, 16)),
@@ -314,7 +332,7 @@ def source(target: str, architectures: tuple[str, ...], host: bool = False) -> s
     if target == "hip":
         parts.append(waves())
     if target == "cuda":
-        parts += [asynchronous(), unaligned(), matrices(store="sm_90a" in architectures)]
+        parts += [asynchronous(), unaligned(), cut(), matrices(store="sm_90a" in architectures)]
         parts += [hopper()] if "sm_90a" in architectures else []
         parts += [clusters()] if "sm_90a" in architectures and not host else []
     return "\n".join(parts)

@@ -88,6 +88,28 @@ template <int N, class T> void store_global(T* base, i64 offset, const T* src) {
 template <int N, class T> void store_global_if(bool p, T* base, i64 offset, const T* src) {
     if (p) store_global<N>(base, offset, src);
 }
+template <int N, class T> bool is_aligned(const T* base, i64 offset) {
+    return reinterpret_cast<unsigned long long>(base + offset) % (N * sizeof(T)) == 0;
+}
+template <int N, class T>
+void load_global_each(bool p, int at, int start, int end, const T* base, i64 offset, T* dst) {
+    for (int i = 0; i < N; ++i)
+        if (p && start <= at + i && at + i < end) dst[i] = base[offset + i];
+}
+template <int N, class T>
+void load_global_around(bool p, int at, int start, int end, const T* base, i64 offset, T* dst) {
+    detail::check_aligned<N * sizeof(T)>(base + offset, "load_global_around");
+    load_global_each<N>(p, at, start, end, base, offset, dst);
+}
+template <int N, class T> void fill_outside(bool p, int at, int start, int end, T* dst, T other) {
+    for (int i = 0; i < N; ++i)
+        if (!(p && start <= at + i && at + i < end)) dst[i] = other;
+}
+template <int N, class T>
+void store_global_cut(bool p, int at, int start, int end, T* base, i64 offset, const T* src) {
+    for (int i = 0; i < N; ++i)
+        if (p && start <= at + i && at + i < end) base[offset + i] = src[i];
+}
 template <int N, class T> void load_shared(shared_t smem, int offset, T* dst) {
     detail::check_shared<N * sizeof(T)>(offset, "load_shared");
     detail::check_aligned<N * sizeof(T)>(smem + offset, "load_shared");

@@ -323,6 +323,47 @@ template <int N, class T> ARGUS_FN void store_global(T* base, i64 offset, const 
     store_global_if<N>(true, base, offset, src);
 }
 
+// ---- vectors of which a mask leaves elements start <= at + i < end, where p
+
+template <int N, class T> ARGUS_FN bool is_aligned(const T* base, i64 offset) {
+    return target::global_address(base + offset) % (N * sizeof(T)) == 0;
+}
+
+namespace detail {
+template <int N> ARGUS_FN bool is_whole(bool p, int at, int start, int end) {
+    return p && start <= at && at + (N - 1) < end;
+}
+}  // namespace detail
+
+// All of an aligned word if one element is inside: memory is there or not by pages, which words do not straddle.
+template <int N, class T>
+ARGUS_FN void load_global_around(bool p, int at, int start, int end, const T* base, i64 offset, T* dst) {
+    load_global_if<N>(p && at < end && start <= at + (N - 1), base, offset, dst);
+}
+
+template <int N, class T>
+ARGUS_FN void load_global_each(bool p, int at, int start, int end, const T* base, i64 offset, T* dst) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) load_global_if<1>(p && start <= at + i && at + i < end, base, offset + i, dst + i);
+}
+
+// Apart from the loads, so that those of other vectors are on their way meanwhile. Few warps have such vectors.
+template <int N, class T> ARGUS_FN void fill_outside(bool p, int at, int start, int end, T* dst, T other) {
+    if (detail::is_whole<N>(p, at, start, end)) return;
+#pragma unroll
+    for (int i = 0; i < N; ++i) dst[i] = p && start <= at + i && at + i < end ? dst[i] : other;
+}
+
+template <int N, class T>
+ARGUS_FN void store_global_cut(bool p, int at, int start, int end, T* base, i64 offset, const T* src) {
+    if (detail::is_whole<N>(p, at, start, end) && is_aligned<N>(base, offset)) {
+        store_global<N>(base, offset, src);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) store_global_if<1>(p && start <= at + i && at + i < end, base, offset + i, src + i);
+}
+
 // ---- shared memory
 
 namespace target {

@@ -13,8 +13,8 @@ from argus.backend.emit.scope import Domain, Writer
 from argus.ir.expr import Const, Coord, Elem, Expr, elements, walk
 from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS
 from argus.ir.nodes import Access, Copy, Fragment, Shared, Tensor
-from argus.ir.prefix import prefix
-from argus.ir.types import DType
+from argus.ir.prefix import Inside, inside, prefix
+from argus.ir.types import DType, int32
 from argus.ir.waves import counted
 from argus.layout import FragmentLayout, Mode, SwizzledLayout
 from argus.layout.core import flat_modes
@@ -129,6 +129,9 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
     if isinstance(memory, Tensor) and stmt.instr is not None and INSTRUCTIONS[stmt.instr].unaligned:
         _unaligned(stmt, memory, domain, used, writer)
         return
+    if isinstance(memory, Tensor) and stmt.instr is not None and INSTRUCTIONS[stmt.instr].cut:
+        _cut(stmt, memory, domain, used, writer)
+        return
     with writer.block("" if load else holders(domain.layout, writer, stmt.span)):
         for each in domain.iterations(used):
             printer = Printer(writer, each)
@@ -172,6 +175,38 @@ def _unaligned(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | E
             writer.line(f"argus::shift_into_place<{vector}>(words[(&{register} - {name}) / {vector}], &{register});")
 
 
+def _cut(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | Elem], writer: Writer) -> None:
+    """Vectors of which the mask leaves a part: by whole words where they are aligned, else by elements."""
+    load, vector = memory.name == stmt.src.obj, stmt.vector
+    cell, register = (stmt.src, stmt.dst) if load else (stmt.dst, stmt.src)
+    if load and stmt.mask is not None and stmt.other is None:
+        raise problem("unaligned-mask", f"{stmt.instr} fills what the mask leaves out", stmt.span, "say with what")
+
+    def each_of(call: str, place: bool = True, filling: tuple[str, ...] = ()) -> None:
+        for each in domain.iterations(used):
+            printer = Printer(writer, each)
+            base, offset = global_address(memory, cell.index, each)
+            where = (base, offset) if place else ()
+            told = (*_inside(stmt, domain, printer), *where, f"&{printer.register(register)}", *filling)
+            writer.line(f"argus::{call}<{vector}>({', '.join(told)});")
+
+    if not load:
+        with writer.block(holders(domain.layout, writer, stmt.span)):
+            each_of("store_global_cut")
+        return
+    with writer.braces():
+        writer.line("bool aligned = true;")
+        for each in domain.iterations(used):
+            base, offset = global_address(memory, cell.index, each)
+            writer.line(f"aligned = aligned & argus::is_aligned<{vector}>({base}, {offset});")
+        with writer.block("if (aligned)"):
+            each_of("load_global_around")
+        with writer.block("else"):
+            each_of("load_global_each")
+        if stmt.other is not None:
+            each_of("fill_outside", False, (Printer(writer).text(stmt.other),))
+
+
 def _global(load: bool, vector: int, mask: str | None, place: str, pointer: str, other: str | None) -> str:
     name = "load" if load else "store"
     if mask is None:
@@ -181,17 +216,28 @@ def _global(load: bool, vector: int, mask: str | None, place: str, pointer: str,
     return f"argus::{name}_global_if<{vector}>({mask}, {place}, {pointer});"
 
 
-def _inside(stmt: Copy, domain: Domain, printer: Printer) -> tuple[str, str, str]:
-    """Whether a vector has elements inside, the place of the first, and the place where the inside ends."""
-    axis = next((m.dim for m in domain.layout.values if m.extent > 1), None)
-    found = None if axis is None else prefix(stmt.mask, axis)
-    if found is None or (stmt.other is not None and stmt.other.value != 0):
+def _inside(stmt: Copy, domain: Domain, printer: Printer) -> tuple[str, ...]:
+    """Whether a vector has elements inside, the place of the first, and where the inside ends; of a vector that may be
+    cut, also where it begins, before the last."""
+    cut = INSTRUCTIONS[stmt.instr or ""].cut
+    found = _form(stmt, domain, cut)
+    if found is None or (not cut and stmt.other is not None and stmt.other.value != 0):
         raise problem("unaligned-mask", f"{stmt.instr} fills with zeros from one place of a vector on", stmt.span,
                       "mask by `index < n` alone, and fill with zeros")  # fmt: skip
     some = "true" if found.rest is None else printer.text(found.rest)
     if found.place is None or found.bound is None:
-        return some, "0", str(stmt.vector)
-    return some, printer.text(found.place), printer.text(found.bound)
+        return (some, "0", *(("0",) if cut else ()), str(stmt.vector))
+    place = printer.text(found.place)
+    start = place if found.start is None else printer.text(found.start)
+    return (some, place, *((start,) if cut else ()), printer.text(found.bound))
+
+
+def _form(stmt: Copy, domain: Domain, cut: bool) -> Inside | None:
+    """The mask along the vectors, in numbers of 32 bits."""
+    axis = next((m.dim for m in domain.layout.values if m.extent > 1), None)
+    found = None if axis is None else (inside if cut else prefix)(stmt.mask, axis)
+    numbers = () if found is None else (found.place, found.start, found.bound)
+    return found if all(e is None or e.dtype is int32 for e in numbers) else None
 
 
 def _guarded(writer: Writer, mask: str | None, call: str) -> None:

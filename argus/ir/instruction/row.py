@@ -29,6 +29,7 @@ class CopyRow:
     `collective`: the lanes of a warp act together, and lanes may address for one another.
     `alignment`: the address of each access is a multiple of its vector size, or of this many bytes if not 0.
     `unaligned`: it is a multiple of the element's size alone, and the mask may end inside of an access (`ir.prefix`).
+    `cut`: the same, the mask may begin there, too, and what it leaves of an access is filled or left as it says.
     `peer`: the shared tile is that of a block of the cluster, by its number (`Access.block`).
     `sources`/targets are the architectures that have it.
     """
@@ -44,6 +45,7 @@ class CopyRow:
     alignment: int = 0
     dtypes_bits: tuple[int, ...] = (8, 16, 32, 64)
     unaligned: bool = False
+    cut: bool = False
     peer: bool = False
 
     @property

@@ -1,4 +1,4 @@
-"""Vectors that begin anywhere: the header's shifting, run on the host for every case."""
+"""Vectors that begin anywhere, and vectors that masks cut: the header's functions, run on the host for every case."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import argus.backend.cuda
 
 HERE = Path(__file__).parent
 NAMES = ("is_amid", "load_words_amid", "load_words", "shift_into_place")
+CUT = ("is_aligned", "load_global_around", "load_global_each", "fill_outside", "store_global_cut")
 
 
 HEADER = (Path(argus.backend.cuda.__file__).parent / "argus_cuda.h").read_text(encoding="utf-8")
@@ -29,7 +30,8 @@ def words() -> str:
 
 def test_every_beginning_length_and_place(tmp_path: Path, require_tool: Any) -> None:
     compiler = require_tool("g++", "clang++", "c++")
-    text = "\n".join([words(), *map(function, NAMES)])
+    whole = f"namespace detail {{\n{function('is_whole')}}}\n"
+    text = "\n".join([words(), whole, *map(function, (*NAMES, *CUT))])
     program = (HERE / "unaligned.cpp").read_text(encoding="utf-8").replace("// HEADER", text)
     (tmp_path / "test.cpp").write_text(program, encoding="utf-8")
     built = [str(compiler), "-std=c++17", "-O1", "-fno-strict-aliasing", "test.cpp", "-o", "test"]

@@ -1,6 +1,6 @@
 // Unaligned loads of the CUDA header on the host: every beginning, length and place, beside a loop over elements.
 // The header's text stands where the marker is. Nothing is read behind the end; before the beginning only what shares
-// an aligned word of 16 bytes with the first element.
+// an aligned word of 16 bytes with the first element. Of vectors that a mask cuts, what shares one with an element inside.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -30,7 +30,19 @@ template <int N, class T> void load_global_if(bool p, const T* base, i64 offset,
     }
     std::memcpy(dst, from, bytes);
 }
+template <int N, class T> void store_global_if(bool p, T* base, i64 offset, const T* src) {
+    if (!p) return;
+    if (reinterpret_cast<std::uintptr_t>(base + offset) % (N * sizeof(T))) {
+        std::puts("a store is not aligned");
+        std::exit(1);
+    }
+    std::memcpy(base + offset, src, N * sizeof(T));
+}
+template <int N, class T> void store_global(T* base, i64 offset, const T* src) {
+    store_global_if<N>(true, base, offset, src);
+}
 namespace target {
+template <class T> std::uintptr_t global_address(const T* p) { return reinterpret_cast<std::uintptr_t>(p); }
 template <int N, class T> uint4& at(T* p) { return *reinterpret_cast<uint4*>(p); }
 }  // namespace target
 
@@ -63,7 +75,46 @@ template <class T, int N> void check() {
                 }
 }
 
+template <class T, int N> void check_cut() {
+    alignas(64) static unsigned char raw[512], made[512];
+    const T other = static_cast<T>(0xa5);
+    for (unsigned char& byte : raw) byte = static_cast<unsigned char>(std::rand());
+    for (int begin = 0; begin < 32; begin += sizeof(T))
+        for (int start = -1; start <= N; ++start)
+            for (int end = start; end <= 3 * N; ++end)
+                for (int place = -N; place < end + 3; ++place)
+                    for (int p = 0; p < 2; ++p) {
+                        const auto inside = [&](int i) { return p && start <= place + i && place + i < end; };
+                        const T* base = reinterpret_cast<const T*>(raw + 128 + begin);
+                        const auto word = [&](int i) { return reinterpret_cast<std::uintptr_t>(base + i) & ~std::uintptr_t{15}; };
+                        first = reinterpret_cast<const char*>(word(start));
+                        last = reinterpret_cast<const char*>(word(end - 1) + 16);
+                        alignas(16) T found[N];
+                        std::memset(found, 0, sizeof found);
+                        const i64 offset = place;
+                        if (is_aligned<N>(base, offset)) load_global_around<N>(p, place, start, end, base, offset, found);
+                        else load_global_each<N>(p, place, start, end, base, offset, found);
+                        fill_outside<N>(p, place, start, end, found, other);
+                        std::memset(made, 0x3c, sizeof made);
+                        store_global_cut<N>(p, place, start, end, reinterpret_cast<T*>(made + 128 + begin), offset, found);
+                        for (int i = -N; i < 2 * N; ++i) {
+                            T wanted = other, written, kept;
+                            const bool in = i >= 0 && i < N && inside(i);
+                            if (in) std::memcpy(&wanted, base + place + i, sizeof wanted);
+                            std::memset(&kept, 0x3c, sizeof kept);
+                            std::memcpy(&written, made + 128 + begin + (place + i) * static_cast<int>(sizeof(T)), sizeof written);
+                            if ((i >= 0 && i < N && wanted != found[i]) || written != (in ? wanted : kept)) {
+                                std::printf("begin %d of %d to %d, place %d element %d\n", begin, start, end, place, i);
+                                std::exit(1);
+                            }
+                        }
+                    }
+}
+
 int main() {
+    check_cut<std::uint8_t, 16>();
+    check_cut<std::uint16_t, 8>();
+    check_cut<std::uint32_t, 4>();
     check<std::uint8_t, 16>();
     check<std::uint16_t, 8>();
     check<std::uint32_t, 4>();
