@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import dtype_of, matrix, same_rank, same_shape, spread, vector
+from argus.kernels.rows import dtype_of, matrix, same_rank, same_shape, spread, step_of, vector
 from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
@@ -89,11 +89,14 @@ def cross_entropy_long_rows(
     INDEX: al.constexpr = al.int64,
     EACH: al.constexpr = 4,
     WIDTH: al.constexpr = 8,
+    STEP: al.constexpr = 0,
 ):
     """The same for rows of any length, EACH vectors of WIDTH elements a thread at a time.
 
     Every thread keeps the maximum of what it has seen, and the sum relative to that. What is behind the last whole
     EACH * LANES * WIDTH elements has a loop of its own, of one turn at most: no element of the others is masked.
+    Where each row begins STEP elements further behind an aligned address, the vectors are those of the memory, and the
+    mask cuts the first and the last of them.
     """
     T, V = logits.shape
     al.tag(logits, lambda t, v: (t, v))
@@ -111,18 +114,27 @@ def cross_entropy_long_rows(
     LANES = al.num_threads()
     column = ((al.arange(EACH)[:, None] * LANES + al.arange(LANES)) * WIDTH)[:, :, None] + al.arange(WIDTH)
     CHUNK = EACH * LANES * WIDTH
-    whole = V // CHUNK * CHUNK
     top = al.full((LANES,), LOWEST, al.float32)
     total = al.zeros((LANES,), al.float32)
-    for v0 in range(0, whole, CHUNK):
-        scores = al.load(logits[t, v0 + column]).to(al.float32)
-        al.assert_tags(lambda e, i, j: scores[e, i, j] == (t, v0 + (e * LANES + i) * WIDTH + j))
-        top, total = with_scores(top, total, scores)
-    for v0 in range(whole, V, CHUNK):
-        scores = al.load(logits[t, v0 + column], mask=v0 + column < V, other=-float("inf")).to(al.float32)
+    shift = t % WIDTH * STEP % WIDTH
+    load = "ld.global.cut" if STEP else None
+    vectors = al.blocked((EACH, LANES, WIDTH), (2, 1, 0), WIDTH) if STEP else None
+    whole = 0 if STEP else V // CHUNK * CHUNK
+    if not STEP:
+        for v0 in range(0, whole, CHUNK):
+            scores = al.load(logits[t, v0 + column]).to(al.float32)
+            al.assert_tags(lambda e, i, j: scores[e, i, j] == (t, v0 + (e * LANES + i) * WIDTH + j))
+            top, total = with_scores(top, total, scores)
+    for v0 in range(whole, V + shift, CHUNK):
+        at = v0 + column - shift
+        live = (0 <= at) & (at < V) if STEP else at < V
+        loaded = al.load(logits[t, at], mask=live, other=-float("inf"), layout=vectors, instruction=load)
+        scores = loaded.to(al.float32)
         al.assert_tags(
-            lambda e, i, j: scores[e, i, j] == (t, v0 + (e * LANES + i) * WIDTH + j),
-            where=lambda e, i, j: v0 + (e * LANES + i) * WIDTH + j < V,
+            lambda e, i, j: scores[e, i, j] == (t, v0 + (e * LANES + i) * WIDTH + j - shift),
+            where=lambda e, i, j: (
+                (0 <= v0 + (e * LANES + i) * WIDTH + j - shift) & (v0 + (e * LANES + i) * WIDTH + j - shift < V)
+            ),
         )
         top, total = with_scores(top, total, scores)
     known = (0 <= place) & (place < V.to(INDEX))
@@ -163,9 +175,11 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
     rows = matrix(logits)
     results = tuple(torch.empty(len(rows), dtype=torch.float32, device=logits.device) for _ in range(2))
     if not 0 < rows.shape[1] <= LONGEST:
-        width = vector(rows)
-        each = (_EACH if width * dtype.bytes == 16 else _EACH // 2) // width
-        kernel, shape = cross_entropy_long_rows, {"EACH": each, "WIDTH": width}
+        step, width = step_of(rows), vector(rows)
+        if step:
+            width = 16 // dtype.bytes
+        each = (_EACH if width * dtype.bytes == 16 and not step else _EACH // 2) // width
+        kernel, shape = cross_entropy_long_rows, {"EACH": each, "WIDTH": width, **({"STEP": step} if step else {})}
     else:
         kernel, shape = cross_entropy_rows, spread(rows.shape[1], dtype.bytes, width=vector(rows)).constants
     constants = {"DTYPE": dtype, "INDEX": index, **shape}

@@ -17,7 +17,7 @@ import argus.language as al
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.types import DTYPES, float32
 from argus.kernels.matmul import Call
-from argus.kernels.rows import dtype_of, spread, vector
+from argus.kernels.rows import dtype_of, spread, step_of, vector
 from argus.runtime.reader import UNPREPARED, Memory, Run
 from argus.runtime.recipe import Given, Launch, Made, Recipe, room_like
 
@@ -31,6 +31,7 @@ _MOST_BLOCKS = 65535  # along an axis of the grid that is not the first
 _LEAST = 8192  # elements of a part: one turn of a block
 _LONGEST = 8192  # elements of a row at a time
 _SHORT = 128  # elements of a short row
+_AROUND = 768  # elements of an odd row that is read by the memory's own vectors
 _FEW_LANES = 8  # of a row of whole vectors: a longer one has 32
 _MEMORY, _WARP, _AT_ONCE = 4.2e6, 2.1e3, 132 * 32  # of an H200: bytes a microsecond, for one warp, warps at once
 _JOIN = 6.0  # microseconds of a second launch
@@ -50,8 +51,13 @@ def reduce_last(
     EACH: al.constexpr = 4,
     ROWS: al.constexpr = 4,
     BLOCK: al.constexpr = 256,
+    STEP: al.constexpr = 0,
+    WIDTH: al.constexpr = 1,
 ):
-    """`out[a, s] = sum(x[a, s, :]) * factor`, or the maximum; ROWS rows a block, EACH * BLOCK elements at a time."""
+    """`out[a, s] = sum(x[a, s, :]) * factor`, or the maximum; ROWS rows a block, EACH * BLOCK elements at a time.
+
+    Of rows that begin STEP elements each behind an aligned address, vectors of WIDTH are those of the memory.
+    """
     A, S, R = x.shape
     if OP == "max":
         al.spec(out, lambda a, s: al.max(lambda k: x[a, s, k]))
@@ -61,10 +67,17 @@ def reduce_last(
     rows = pid * ROWS + al.arange(ROWS)
     start = -float("inf") if OP == "max" else 0.0
     collected = al.full((ROWS, BLOCK), start, al.float32)
-    for r in range(0, R, EACH * BLOCK):
+    for r in range(0, R + WIDTH - 1, EACH * BLOCK):
         cols = r + al.arange(EACH)[:, None, None] * BLOCK + al.arange(BLOCK)
-        live = (rows < A)[:, None] & (cols < R)
-        values = al.load(x[rows[:, None], part, cols], mask=live, other=start).to(al.float32)
+        if STEP:
+            cols = cols - (rows % WIDTH * STEP % WIDTH)[:, None]
+            live = (rows < A)[:, None] & (0 <= cols) & (cols < R)
+            way, load = al.blocked((EACH, ROWS, BLOCK), (2, 1, 0), WIDTH), "ld.global.cut"
+        else:
+            live = (rows < A)[:, None] & (cols < R)
+            way, load = None, None
+        loaded = al.load(x[rows[:, None], part, cols], mask=live, other=start, layout=way, instruction=load)
+        values = loaded.to(al.float32)
         if OP == "max":
             collected = al.maximum(collected, al.max(values, axis=0))
         else:
@@ -242,7 +255,7 @@ def _calls(problem: Problem) -> tuple[Call, ...]:
     x, out, factor, constants = problem.x, problem.out, problem.factor, problem.constants
     rows = x.ndim == 2
     kernel, cut = (
-        (reduce_last, along_rows(*x.shape, vector(x), x.itemsize))
+        (reduce_last, along_rows(*x.shape, vector(x), x.itemsize, step_of(x) if x.shape[1] >= _AROUND else 0))
         if rows
         else (reduce_inner, across_rows(*x.shape, x.itemsize))
     )
@@ -272,12 +285,18 @@ class Cut:
 
 
 @lru_cache(maxsize=4096)
-def along_rows(rows: int, length: int, width: int, itemsize: int) -> Cut:
-    """For `rows` rows of `length` elements of `itemsize` bytes, which are read by vectors of `width`.
+def along_rows(rows: int, length: int, width: int, itemsize: int, step: int = 0) -> Cut:
+    """For `rows` rows of `length` elements of `itemsize` bytes, which are read by vectors of `width`; where there is a
+    `step` (see `step_of`) by whole ones, which the mask cuts.
 
     Short rows of whole vectors have as few lanes as hold four vectors each, which leaves few idle and few sums between
     lanes; those of narrower ones have 8 lanes. A row is cut where what its parts save pays for the second launch.
     """
+    if step:
+        width = 16 // itemsize
+        found = along_rows(rows, length + width - 1, width, itemsize)
+        even = length if found.parts == 1 else length // found.parts // _VECTOR * _VECTOR
+        return replace(found, length=even, constants={**found.constants, "STEP": step, "WIDTH": width})
     vectors = -(-length // width)
     if width * itemsize == 16 and 0 < vectors <= 4 * _FEW_LANES:
         lanes = _power(-(-vectors // 4))

@@ -33,6 +33,7 @@ for fewer blocks. Half of that, in twice the threads, is as much in flight, and 
 is written as is read, and few warps meet at barriers."""
 
 _WARPS, _MOST_WARPS, _LANES = 4, 32, 32
+_AROUND = 6  # vectors: few threads meet at barriers, and few vectors are cut
 _HELD = 96 * 1024  # bytes of rows in the shared memory of a block: two such blocks fit a multiprocessor
 _MOST_BLOCKS = 4  # of a cluster, whose blocks share longer rows
 _FEW = 12288  # elements of such a row that 8 warps work on; a block on its own has 16 for a longer one
@@ -43,18 +44,25 @@ _VECTOR = 8  # elements: 16 bytes of a 16-bit type
 
 @dataclass(frozen=True)
 class Spread:
-    """A block of `warps` warps works on `rows` rows of at least `least` and at most `block` elements."""
+    """A block of `warps` warps works on `rows` rows of at least `least` and at most `block` elements.
+
+    Where there is a `step`, each row begins as many elements further behind an address that is aligned to vectors of
+    `width` elements, and `block` holds the aligned vectors around it.
+    """
 
     rows: int
     block: int
     warps: int
     least: int = 0
+    step: int = 0
+    width: int = 1
 
     @property
     def constants(self) -> dict[str, int]:
         """Those of a kernel's launch."""
         least = {"FROM": self.least} if self.least else {}
-        return {"ROWS": self.rows, "BLOCK": self.block, **least, "num_warps": self.warps}
+        step = {"STEP": self.step, "WIDTH": self.width} if self.step else {}
+        return {"ROWS": self.rows, "BLOCK": self.block, **least, **step, "num_warps": self.warps}
 
 
 @lru_cache(maxsize=4096)
@@ -95,6 +103,34 @@ def balanced(columns: int, itemsize: int, width: int | None = None) -> Spread:
     if width is not None and width * itemsize < 16:
         return small
     return small if small.warps == _WARPS and small.block <= usual.block else usual
+
+
+@lru_cache(maxsize=4096)
+def around(columns: int, itemsize: int, step: int) -> Spread:
+    """How rows are spread that begin `step` elements further behind an aligned address, each: one a block.
+
+    A thread has up to _AROUND vectors of 16 bytes, of which the mask may cut those that are its first and its last.
+    """
+    width = 16 // itemsize
+    line, room = _LANES * width, columns + width - 1
+    warps = min(_MOST_WARPS, -(-room // (_AROUND * line)))
+    each = -(-room // (warps * line))
+    return Spread(1, each * warps * line, warps, min(columns, (each - 1) * warps * line), step, width)
+
+
+def step_of(*matrices: torch.Tensor) -> int:
+    """How many elements further behind an address aligned to 16 bytes each row begins than the one before.
+
+    0 where rows are made of vectors of 8 bytes at least, where matrices differ (a vector of each has as many elements
+    as one of the first), and where the machine has no vectors that a mask cuts.
+    """
+    first = matrices[0]
+    width = 16 // first.element_size()
+    if vector(first) * 2 >= width or target_of(str(first.device)) == "gfx942":
+        return 0
+    steps = {rows.stride(0) % width or width for rows in matrices}
+    even = all(rows.data_ptr() % (width * rows.element_size()) == 0 for rows in matrices)
+    return steps.pop() if even and len(steps) == 1 else 0
 
 
 @lru_cache(maxsize=4096)

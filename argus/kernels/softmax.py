@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import dtype_of, fitting, matrix, shaped
+from argus.kernels.rows import around, dtype_of, fitting, matrix, shaped, step_of
 from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 LOG2E = 1.4426950408889634
 LONGEST = 16384  # elements of a row in registers: of longer ones too few blocks fit a multiprocessor
+LEAST_AROUND = 2048  # elements of an odd row that is moved by the memory's own vectors: of shorter ones many are cut
 
 
 @argus.kernel
@@ -25,18 +26,30 @@ def softmax_rows(
     ROWS: al.constexpr = 4,
     BLOCK: al.constexpr = 1024,
     FROM: al.constexpr = 0,
+    STEP: al.constexpr = 0,
+    WIDTH: al.constexpr = 1,
 ):
-    """`out[i, :] = softmax(x[i, :])`; a block works on ROWS rows of at most BLOCK elements."""
+    """`out[i, :] = softmax(x[i, :])`; a block works on ROWS rows of at most BLOCK elements.
+
+    Of rows that begin STEP elements each behind an aligned address, vectors of WIDTH are those of the memory.
+    """
     M, N = x.shape
-    al.requires(FROM <= N <= BLOCK)
+    al.requires(FROM <= N <= BLOCK - WIDTH + 1)
     al.spec(out, lambda i, j: al.softmax(lambda k: x[i, k])[j])
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
-    cols = al.arange(BLOCK)
-    live = (rows < M)[:, None] & (cols < N)
-    scores = al.load(x[rows[:, None], cols], mask=live, other=-float("inf")).to(al.float32)
+    if STEP:
+        cols = al.arange(BLOCK) - (rows % WIDTH * STEP % WIDTH)[:, None]
+        live = (rows < M)[:, None] & (0 <= cols) & (cols < N)
+        way, load, keep = al.blocked((ROWS, BLOCK), (1, 0), WIDTH), "ld.global.cut", "st.global.cut"
+    else:
+        cols = al.arange(BLOCK)
+        live = (rows < M)[:, None] & (cols < N)
+        way, load, keep = None, None, None
+    x_tile = al.load(x[rows[:, None], cols], mask=live, other=-float("inf"), layout=way, instruction=load)
+    scores = x_tile.to(al.float32)
     weights = al.exp2((scores - al.max(scores, axis=1, keep_dims=True)) * LOG2E)
     inverse = 1.0 / al.sum(weights, axis=1, keep_dims=True)
-    al.store(out[rows[:, None], cols], (weights * inverse).to(DTYPE), mask=live)
+    al.store(out[rows[:, None], cols], (weights * inverse).to(DTYPE), mask=live, instruction=keep)
 
 
 @argus.func
@@ -142,6 +155,10 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     (x,) = tensors
     dtype, rows = dtype_of("x", x), matrix(x)
     out = rows.new_empty(rows.shape)
+    step = step_of(rows, out) if LEAST_AROUND <= rows.shape[1] <= LONGEST else 0
+    if step:
+        constants = around(rows.shape[1], dtype.bytes, step).constants
+        return Work(softmax_rows, (rows,), (out,), (shaped(out, x),), (), {"DTYPE": dtype, **constants})
     kernel, shape = fitting(rows, LONGEST, softmax_rows, softmax_held_rows, softmax_long_rows)
     return Work(kernel, (rows,), (out,), (shaped(out, x),), (), {"DTYPE": dtype, **shape})
 

@@ -55,13 +55,15 @@ def emitted() -> Iterator[str]:
 
 
 def library() -> Iterator[str]:
-    """Kernels that the tests of the library run: groups of warps in turns, warps that copy nothing, attention."""
+    """Kernels that the tests of the library run: groups of warps in turns, warps that copy nothing, attention, rows
+    of odd lengths."""
     large = Problem(8192, 8192, 8192, 1, 16, 16, "sm_90a", True)
     of_turns = next(tile for tile, _ in ranked(large) if tile.groups > 1)
     for tile in (of_turns, ranked(replace(large, bulk=False))[0][0]):
         constants = {name: value for name, value in tile.constants.items() if name != "num_warps"}
         yield _lowered("gemm", "gemm", tile.num_warps, constants)
     yield _lowered("attention", "attention_forward", None, {})
+    yield _lowered("softmax", "softmax_rows", 4, {"BLOCK": 512, "STEP": 1, "WIDTH": 8})
 
 
 def _lowered(file: str, kernel: str, warps: int | None, constants: dict[str, object]) -> str:
