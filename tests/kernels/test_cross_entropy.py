@@ -86,6 +86,7 @@ def test_proved(target: str) -> None:
     assert_proved("cross_entropy", "cross_entropy_rows", target, DTYPE="float32", INDEX="int32", ROWS=1, BLOCK=5120)
     assert_proved("cross_entropy", "cross_entropy_long_rows", target, num_warps=8)
     assert_proved("cross_entropy", "cross_entropy_long_rows", target, num_warps=8, EACH=32, WIDTH=1, alignment=2)
+    assert_proved("cross_entropy", "cross_entropy_long_rows", target, num_warps=4, EACH=4, STEP=3, alignment=2)
 
 
 LOSS = "part + (highest - chosen)"

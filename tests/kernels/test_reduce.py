@@ -60,6 +60,14 @@ def test_rows_are_cut_where_that_pays_for_a_second_launch() -> None:
     assert all(along_rows(rows, 1 << 20, 8, 2).parts > 1 for rows in (1, 8, 128))
 
 
+def test_rows_of_odd_lengths(device: str) -> None:
+    wide = random(9, 1010, dtype="bfloat16", device=device)
+    odd = wide.flatten()[: 9 * 1001].view(9, 1001)
+    for x in (odd, odd[1:], wide[:, :1001], wide[:, 1:1000]):
+        for op in ("sum", "max"):
+            close(reduce(x, op, -1), exact(x, op, -1, False), 1001)
+
+
 def test_nothing_to_reduce(device: str) -> None:
     x = torch.zeros(3, 0, 2, device=device)
     assert reduce(x, "sum", 1).tolist() == [[0, 0]] * 3
@@ -96,6 +104,7 @@ def test_proved(target: str, op: str) -> None:
     assert_proved("reduce", "reduce_last", target, OP=op, DTYPE="float32", ROWS=1, BLOCK=1024, alignment=4)
     assert_proved("reduce", "reduce_last", target, OP=op, EACH=3, ROWS=128, BLOCK=8, alignment=2)
     assert_proved("reduce", "reduce_last", target, OP=op, EACH=3, ROWS=32, BLOCK=32)
+    assert_proved("reduce", "reduce_last", target, OP=op, STEP=5, WIDTH=8, alignment=2)
     assert_proved("reduce", "reduce_inner", target, OP=op)
     assert_proved("reduce", "reduce_inner", target, OP=op, ROWS=128, BLOCK=8, alignment=2)
     assert_proved("reduce", "join_parts", target, OP=op)

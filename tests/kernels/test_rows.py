@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from argus.kernels.rows import BYTES, LONGEST_ROW, SMALL, balanced, spread, tiled, vector  # noqa: E402
+from argus.kernels.rows import BYTES, LONGEST_ROW, SMALL, around, balanced, spread, step_of, tiled, vector  # noqa: E402
 
 
 def test_rows_fit_and_few_threads_idle() -> None:
@@ -33,6 +33,25 @@ def test_rows_of_single_elements_leave_few_of_the_last_ones_out() -> None:
             assert s.least <= columns <= s.block and (columns <= 256 or s.block - columns < 32 * s.warps)
         assert balanced(columns, 2, 1) == spread(columns, 2, SMALL, width=1)
     assert spread(4095, width=1).constants == {"ROWS": 1, "BLOCK": 4096, "FROM": 3969, "num_warps": 4}
+
+
+def test_rows_that_begin_anywhere_fit_with_what_is_around_them() -> None:
+    for columns in (2048, 2049, 3001, 4095, 8191, 16384):
+        for itemsize, width in ((2, 8), (4, 4)):
+            s = around(columns, itemsize, 1)
+            assert s.block >= columns + width - 1 and s.block % (32 * s.warps * width) == 0
+            assert s.block - 32 * s.warps * width <= columns + width - 1 and s.least <= columns
+    assert around(4095, 2, 7).constants == {
+        "ROWS": 1, "BLOCK": 4608, "FROM": 3840, "STEP": 7, "WIDTH": 8, "num_warps": 3,
+    }  # fmt: skip
+
+
+def test_steps_of_rows() -> None:
+    """From one row to the next, in elements beyond vectors of 16 bytes; none where the rows differ or are aligned."""
+    odd, wide = torch.zeros(4, 63, dtype=torch.bfloat16), torch.zeros(4, 64, dtype=torch.bfloat16)
+    cases = ((odd, 7), (wide, 0), (wide[:, :63], 8), (wide[:, :60], 0), (odd[:, 1:], 0), (odd.float(), 3), (odd[1:], 0))
+    assert [step_of(x) for x, _ in cases] == [step for _, step in cases]
+    assert step_of(odd, torch.zeros(4, 63, dtype=torch.float8_e4m3fn)) == 7 and step_of(odd, wide[:, :63]) == 0
 
 
 def test_tiles_hold_the_same_whatever_the_length_of_a_row() -> None:

@@ -33,6 +33,17 @@ def test_rows_in_shared_memory(device: str, columns: int) -> None:
     close(softmax(x), torch.softmax(x.double(), -1))
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_rows_of_odd_lengths(device: str, dtype: str) -> None:
+    """Moved by the memory's vectors; those that begin at other places of them than the result's element by element."""
+    inf = float("inf")
+    wide = 3 * random(9, 2070, dtype=dtype, device=device)
+    odd = wide.flatten()[: 9 * 2051].view(9, 2051)
+    odd[1, 0], odd[2, -1], odd[3], odd[4, 1:] = float("nan"), inf, -inf, -inf
+    for x in (odd, odd[1:], wide[:, :2051], odd[:, 1:]):
+        close(softmax(x), torch.softmax(x.double(), -1))
+
+
 def test_special_values(device: str) -> None:
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([[0.0, nan, 1.0], [inf, 0.0, 1.0], [-inf, -inf, -inf], [-inf, 0.0, 3e38], [-3e38, 3e38, 0.0]])
@@ -57,6 +68,8 @@ def test_proved(target: str) -> None:
     assert_proved("softmax", "softmax_rows", target)
     assert_proved("softmax", "softmax_rows", target, DTYPE="float32", ROWS=1, BLOCK=5120, alignment=4)
     assert_proved("softmax", "softmax_rows", target, DTYPE="float16", ROWS=512, BLOCK=8)
+    odd = {"ROWS": 1, "BLOCK": 4608, "FROM": 3840, "STEP": 7, "WIDTH": 8, "num_warps": 3}
+    assert_proved("softmax", "softmax_rows", target, alignment=2, **odd)
     assert_proved("softmax", "softmax_held_rows", target, num_warps=8, COPY=None, BLOCK=2048, alignment=2)
     assert_proved("softmax", "softmax_long_rows", target)
 
