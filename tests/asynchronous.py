@@ -137,8 +137,8 @@ def trips(draw: st.DrawFn, tile: int, stages: list[int], data: bool = False, pro
             return Trips(f"for n in {tile} .. N + {tile} step {tile} {{", f"(n - {tile}) // {tile}", f"n - {tile}")
         case "counted":
             wrap = 2 * lcm(*stages) * draw(st.integers(1, 2)) + (draw(st.integers(0, 39)) == 0)
-            time = draw(st.sampled_from([f"n // {tile}"] * 4 + ["i"]))  # the count alone forgets its rounds
             last = f"n + {tile} >= N" if programs and draw(st.integers(0, 7)) else ""
+            time = f"n // {tile}"  # the count alone forgets its rounds
             return Trips(f"for n in 0 .. N step {tile} counter i wrap {wrap} {{", "i", "n", time=time, last=last)
         case "constant":
             most = draw(st.sampled_from([0, 1, 2, 3, 5]))

@@ -21,6 +21,7 @@ from argus.simulate.sizes import admissible, integer_parameters, size_vectors
 from tests.asynchronous import exchanges, handovers, relays, shares, streams
 from tests.contractions import contractions
 from tests.copies import copies
+from tests.lanes import replicas, turning, vectors
 from tests.loads import loads
 from tests.peers import peers
 from tests.stores import stores
@@ -389,10 +390,12 @@ def kernels() -> st.SearchStrategy[Kernel]:
         branches(),  # so that convergence is met as often as the rest
         gathers(),
         transposes(),
+        replicas(),
+        vectors(),
     )
     threads = (pipeline(), copies(), loads(), peers())
     asynchronous = (*threads, streams(), shares(), relays(), handovers(), exchanges(), contractions(),
-                    contractions(), stores())  # fmt: skip
+                    contractions(), stores(), turning())  # fmt: skip
     # More of the asynchronous ones turn out ill-formed: drawn four times in seven, they are half of what is left.
     drawn = st.sampled_from((*[asynchronous] * 4, *[synchronous] * 3))
     both = drawn.flatmap(lambda families: st.one_of(*families))

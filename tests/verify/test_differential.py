@@ -8,7 +8,7 @@ from tests.verify.differential import Tally, run
 
 SEED = 23
 ASYNCHRONOUS = ("pipeline", "copies", "loads", "streams", "shares", "relays", "contractions", "stores", "handovers",
-                "exchanges", "peers")  # fmt: skip
+                "exchanges", "peers", "turning")  # fmt: skip
 
 
 def agreed(tally: Tally, count: int) -> None:
