@@ -279,3 +279,25 @@ def test_a_mask_is_asked_once() -> None:
     emitted = emit(parse_kernel(text.replace(line, line.replace("shape 128", "shape 128 if f[c0] > 0.0 else -1.0"))))
     found = next(line for line in emitted.splitlines() if "load_shared" in line)
     assert found.count("> 0.0f") == 1 and "else" in found
+
+
+@pytest.mark.parametrize(("width", "asked"), [("8", False), ("-8", True)])
+def test_remainders_of_negative_divisors_are_not_positive(width: str, asked: bool) -> None:
+    """What such a remainder leaves of a coordinate may be more than the coordinate, and so beyond a size."""
+    place = f"c0 - c0 % {width}"
+    text = f"""kernel rounded
+target sm_80
+warps 1 of 32
+size N
+tensor x: float32[N] strides [1:int64] align 4
+tensor z: float32[32] strides [1:int64] align 4
+grid [1]
+requires N >= 32
+fragment f: float32 32 layout {_WARP}
+body {{
+  copy f[c0] <- x[{place}] shape 32 if {place} < N else 0.0 layout {_WARP} via ld.global
+  copy z[c0] <- f[c0] shape 32 layout {_WARP} via st.global
+}}
+"""
+    assert verify(parse_kernel(text)).verdict is Verdict.PROVED
+    assert ("< N" in emit(parse_kernel(text))) is asked

@@ -182,13 +182,17 @@ class Printer:
                 return None
 
     def _inside(self, expr: Op) -> str | None:
-        """When a coordinate is less than a size whatever the thread, as the preconditions say how small that can be."""
+        """When a coordinate, or what some number leaves of it, is less than a size whatever the thread, as the
+        preconditions say how small that can be."""
         match expr.args:
-            case (Coord(axis=axis) | Op(op="sub", args=(Coord(axis=axis), Op(op="mod"))), Param(name=name)):
-                bound = self.writer.least.get(name, 0)
-                return None if self.domain is None else self.domain.below(axis, bound)
+            case (Coord(axis=axis), Param(name=name)):
+                pass
+            case (Op(op="sub", args=(Coord(axis=axis), Op(op="mod", args=(_, Const(value=width))))), Param(name=name)):
+                if width <= 0:  # the remainder would not be positive
+                    return None
             case _:
                 return None
+        return None if self.domain is None else self.domain.below(axis, self.writer.least.get(name, 0))
 
     def _infix(self, expr: Op, symbol: str, needed: int) -> str:
         binds, left, right = _BINDING.get(symbol, (LOGICAL, ATOM, ATOM))
