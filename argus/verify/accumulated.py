@@ -15,7 +15,10 @@ from argus.verify.races import by_block
 from argus.verify.relations import NonAffine, UnionMap, empty_map, empty_set, isl, map_parts
 from argus.verify.terms import Constant, Reduce, TermBuilder
 
-_HELP = "the specification of a tensor that is accumulated into is one reduction, by the operation of the atomics"
+_HELP = (
+    "the specification of a tensor that is accumulated into is one reduction, by the operation of the atomics, at "
+    "places that are no data: leave it out of a histogram, of which all else is proved"
+)
 
 
 def accumulated(builder: TermBuilder, matcher: Matcher, spec: Spec, stores: list[tuple[Site, int]]) -> list[Finding]:
