@@ -177,7 +177,8 @@ class Numbers:
             found += [(r.intersect(s), 0.0) for r, v in args[0] if v == 0 for s, other in args[1] if other == 0]
         elif term.op in ("maximum", "minimum"):
             extremum = max if term.op == "maximum" else min
-            known = [(r.intersect(s), extremum(v, w)) for r, v in args[0] for s, w in args[1]]
+            numbers = [[(r, v) for r, v in each if not math.isnan(v)] for each in args]  # an extremum with NaN is NaN
+            known = [(r.intersect(s), extremum(v, w)) for r, v in numbers[0] for s, w in numbers[1]]
             found += [(region, value) for region, value in known if math.isfinite(value)]
         elif term.op in ("neg", "abs"):
             found += [(region, abs(value)) for region, value in args[0] if value == 0]

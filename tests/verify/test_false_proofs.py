@@ -677,6 +677,21 @@ def kernel(x: al.Tensor[al.float32, "N"], v: al.Tensor[al.float32, "N"], y: al.T
         "al.log",
         "spec-unknown",
     ),
+    Pair(
+        "a maximum of padding that is no number",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], z: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "1"]):
+    al.requires(N <= 128)
+    al.grid(1)
+    o = al.arange(128)
+    al.spec(y, lambda i: al.sum(lambda k: al.maximum(x[k], z[k])))
+    t = al.load(x[o], mask=o < N)
+    al.store(y[0], al.sum(al.maximum(t, al.load(z[o], mask=o < N, other=EDIT))))
+""",
+        '-float("inf")',
+        'float("nan")',
+        "spec-unknown",
+    ),
 )  # fmt: skip
 
 
