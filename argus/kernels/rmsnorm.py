@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import dtype_of, fitting, matrix, same_shape, shaped
+from argus.kernels.rows import LEAST_AROUND, around, dtype_of, fitting, matrix, same_shape, shaped, step_of
 from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 LONGEST = 12288  # elements of a row in registers: of longer ones too few blocks fit a multiprocessor
+_HELD = (3, 4, 5)  # vectors of an odd row in a thread, beside its weights
 
 
 @argus.func
@@ -34,19 +35,33 @@ def rmsnorm_rows(
     ROWS: al.constexpr = 4,
     BLOCK: al.constexpr = 1024,
     FROM: al.constexpr = 0,
+    STEP: al.constexpr = 0,
+    WIDTH: al.constexpr = 1,
 ):
-    """`out[i, j] = x[i, j] / sqrt(mean(x[i, :] ** 2) + eps) * weight[j]`; a block works on ROWS rows."""
+    """`out[i, j] = x[i, j] / sqrt(mean(x[i, :] ** 2) + eps) * weight[j]`; a block works on ROWS rows.
+
+    Of rows that begin STEP elements each behind an aligned address, vectors of WIDTH are those of the memory.
+    """
     M, N = x.shape
-    al.requires(FROM <= N <= BLOCK)
+    al.requires(FROM <= N <= BLOCK - WIDTH + 1)
     al.spec(out, lambda i, j: x[i, j] * al.rsqrt(mean_square(x, i) + eps) * weight[j])
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
-    cols = al.arange(BLOCK)
-    live = (rows < M)[:, None] & (cols < N)
-    values = al.load(x[rows[:, None], cols], mask=live).to(al.float32)
+    if STEP:
+        cols = al.arange(BLOCK) - (rows % WIDTH * STEP % WIDTH)[:, None]
+        inside = (0 <= cols) & (cols < N)
+        way, load, keep = al.blocked((ROWS, BLOCK), (1, 0), WIDTH), "ld.global.cut", "st.global.cut"
+    else:
+        cols = al.arange(BLOCK)
+        inside = cols < N
+        way, load, keep = None, None, None
+    live = (rows < M)[:, None] & inside
+    x_tile = al.load(x[rows[:, None], cols], mask=live, layout=way, instruction=load)
+    values = x_tile.to(al.float32)
     squares = al.sum(values * values, axis=1, keep_dims=True)
     inverse = al.rsqrt(squares / N.to(al.float32) + eps)
-    scale = al.load(weight[cols], mask=cols < N)
-    al.store(out[rows[:, None], cols], (values * inverse * scale.to(al.float32)).to(DTYPE), mask=live)
+    scale = al.load(weight[cols], mask=inside, layout=way)
+    places = out[rows[:, None], cols]
+    al.store(places, (values * inverse * scale.to(al.float32)).to(DTYPE), mask=live, instruction=keep)
 
 
 @argus.kernel
@@ -136,7 +151,10 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
     dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
     same_shape("weight", weight, (rows.shape[1],))
     out = rows.new_empty(rows.shape)
+    step = step_of(rows, out) if dtype.bytes == 2 and LEAST_AROUND <= rows.shape[1] <= LONGEST else 0
     kernel, shape = fitting(rows, LONGEST, rmsnorm_rows, rmsnorm_held_rows, rmsnorm_long_rows)
+    if step:
+        shape = around(rows.shape[1], dtype.bytes, step, _HELD).constants
     constants = {"DTYPE": dtype, "WEIGHT": scale, **shape}
     return Work(kernel, (rows, weight.contiguous()), (out,), (shaped(out, x),), numbers, constants)
 

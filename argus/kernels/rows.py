@@ -32,8 +32,9 @@ BYTES, SMALL = 64, 32
 for fewer blocks. Half of that, in twice the threads, is as much in flight, and leaves them sooner: faster where as much
 is written as is read, and few warps meet at barriers."""
 
+LEAST_AROUND = 2000  # elements of an odd row that is moved by the memory's own vectors: of shorter ones many are cut
+
 _WARPS, _MOST_WARPS, _LANES = 4, 32, 32
-_AROUND = 6  # vectors: few threads meet at barriers, and few vectors are cut
 _HELD = 96 * 1024  # bytes of rows in the shared memory of a block: two such blocks fit a multiprocessor
 _MOST_BLOCKS = 4  # of a cluster, whose blocks share longer rows
 _FEW = 12288  # elements of such a row that 8 warps work on; a block on its own has 16 for a longer one
@@ -106,15 +107,16 @@ def balanced(columns: int, itemsize: int, width: int | None = None) -> Spread:
 
 
 @lru_cache(maxsize=4096)
-def around(columns: int, itemsize: int, step: int) -> Spread:
+def around(columns: int, itemsize: int, step: int, held: tuple[int, ...]) -> Spread:
     """How rows are spread that begin `step` elements further behind an aligned address, each: one a block.
 
-    A thread has up to _AROUND vectors of 16 bytes, of which the mask may cut those that are its first and its last.
+    A thread has one of the numbers `held` of vectors of 16 bytes, the one that leaves the fewest idle; the mask may
+    cut those that are its first and its last.
     """
     width = 16 // itemsize
     line, room = _LANES * width, columns + width - 1
-    warps = min(_MOST_WARPS, -(-room // (_AROUND * line)))
-    each = -(-room // (warps * line))
+    ways = ((-(-room // (each * line)), each) for each in held)
+    warps, each = min((way for way in ways if way[0] <= _MOST_WARPS), key=lambda way: (way[0] * way[1], way[0]))
     return Spread(1, each * warps * line, warps, min(columns, (each - 1) * warps * line), step, width)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import around, dtype_of, fitting, matrix, shaped, step_of
+from argus.kernels.rows import LEAST_AROUND, around, dtype_of, fitting, matrix, shaped, step_of
 from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 LOG2E = 1.4426950408889634
 LONGEST = 16384  # elements of a row in registers: of longer ones too few blocks fit a multiprocessor
-LEAST_AROUND = 2048  # elements of an odd row that is moved by the memory's own vectors: of shorter ones many are cut
+_FEW = 3072  # elements of a row that is short enough for threads of fewer vectors than _HELD
+_HELD = (5, 6)  # vectors of an odd row in a thread: few threads meet at barriers
 
 
 @argus.kernel
@@ -156,10 +157,10 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     dtype, rows = dtype_of("x", x), matrix(x)
     out = rows.new_empty(rows.shape)
     step = step_of(rows, out) if LEAST_AROUND <= rows.shape[1] <= LONGEST else 0
-    if step:
-        constants = around(rows.shape[1], dtype.bytes, step).constants
-        return Work(softmax_rows, (rows,), (out,), (shaped(out, x),), (), {"DTYPE": dtype, **constants})
     kernel, shape = fitting(rows, LONGEST, softmax_rows, softmax_held_rows, softmax_long_rows)
+    if step:
+        held = _HELD if rows.shape[1] > _FEW else (3, *_HELD)
+        shape = around(rows.shape[1], dtype.bytes, step, held).constants
     return Work(kernel, (rows,), (out,), (shaped(out, x),), (), {"DTYPE": dtype, **shape})
 
 

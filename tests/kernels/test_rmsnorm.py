@@ -36,6 +36,14 @@ def test_rows_in_shared_memory(device: str, columns: int) -> None:
     close(rmsnorm(x, weight), exact(x, weight, 1e-6))
 
 
+def test_rows_of_odd_lengths(device: str) -> None:
+    """Moved by the memory's vectors; those that begin at other places of them than the result's element by element."""
+    wide, weight = random(9, 2070, dtype="bfloat16", device=device), random(2051, dtype="bfloat16", device=device)
+    odd = wide.flatten()[: 9 * 2051].view(9, 2051)
+    for x in (odd, odd[1:], wide[:, :2051]):
+        close(rmsnorm(x, weight, 1e-6), exact(x, weight, 1e-6))
+
+
 def test_special_values(device: str) -> None:
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([[0.0, nan, 1.0], [inf, 0.0, 1.0], [0.0, 0.0, 0.0], [1e-30, 0.0, 0.0]], device=device)
@@ -62,6 +70,8 @@ def test_proved(target: str) -> None:
     assert_proved("rmsnorm", "rmsnorm_rows", target)
     assert_proved("rmsnorm", "rmsnorm_rows", target, DTYPE="float32", ROWS=1, BLOCK=5120, alignment=4)
     assert_proved("rmsnorm", "rmsnorm_rows", target, DTYPE="float16", ROWS=512, BLOCK=8)
+    odd = {"ROWS": 1, "BLOCK": 5120, "FROM": 4095, "STEP": 7, "WIDTH": 8, "num_warps": 4}
+    assert_proved("rmsnorm", "rmsnorm_rows", target, alignment=2, **odd)
     assert_proved("rmsnorm", "rmsnorm_held_rows", target, num_warps=8, COPY=None, BLOCK=2048, alignment=2)
     assert_proved("rmsnorm", "rmsnorm_long_rows", target)
 

@@ -38,10 +38,11 @@ def test_rows_of_single_elements_leave_few_of_the_last_ones_out() -> None:
 def test_rows_that_begin_anywhere_fit_with_what_is_around_them() -> None:
     for columns in (2048, 2049, 3001, 4095, 8191, 16384):
         for itemsize, width in ((2, 8), (4, 4)):
-            s = around(columns, itemsize, 1)
-            assert s.block >= columns + width - 1 and s.block % (32 * s.warps * width) == 0
+            s = around(columns, itemsize, 1, (3, 5, 6))
+            assert s.block >= columns + width - 1 and s.block % (32 * s.warps * width) == 0 and s.warps <= 32
             assert s.block - 32 * s.warps * width <= columns + width - 1 and s.least <= columns
-    assert around(4095, 2, 7).constants == {
+    assert [around(n, 2, 1, (3, 5, 6)).block for n in (2047, 2999, 5001)] == [2304, 3072, 5120]
+    assert around(4095, 2, 7, (5, 6)).constants == {
         "ROWS": 1, "BLOCK": 4608, "FROM": 3840, "STEP": 7, "WIDTH": 8, "num_warps": 3,
     }  # fmt: skip
 
