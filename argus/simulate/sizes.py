@@ -92,10 +92,13 @@ def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
 
 
 def longer(kernel: Kernel, values: Mapping[str, int], least: int) -> Iterator[dict[str, int]]:
-    """Admissible sizes of at least `least`, but for those given by others: first all of them, then those of loops."""
+    """Admissible sizes of at least `least`, but for those given by others: first those of loops, then all of them, with
+    two of what a program has one of."""
     sizes = [_describe(kernel, name) for name in integer_parameters(kernel)]
-    for raised in (sizes, [s for s in sizes if s.looped]):
-        wanted = {s.name: -(-max(values[s.name], least) // s.unit) * s.unit for s in raised}
+    single = _single(kernel)
+    for raised in ([s for s in sizes if s.looped], sizes):
+        enough = {s.name: max(values[s.name], 2 if s.name in single else least) for s in raised}
+        wanted = {s.name: -(-enough[s.name] // s.unit) * s.unit for s in raised}
         found = _solved(kernel, {s.name: values[s.name] for s in sizes} | wanted)
         if admissible(kernel, found):
             yield found

@@ -24,20 +24,20 @@ _WIDE = frozenset({"float32", "tfloat32", "bfloat16"})
 """Types in which sums and products of large inputs are finite."""
 
 
-def search(kernel: Kernel, deadline: float) -> tuple[Diagnostic | None, bool]:
+def search(kernel: Kernel, values: bool, deadline: float) -> tuple[Diagnostic | None, bool]:
     """The first broken rule that runs at small sizes meet before `deadline` (of `time.thread_time`), as a refutation;
-    and whether there was time for all of them.
+    and whether there was time for all of them. `values`: whether other values than specified may be what is wrong.
 
     An assertion that is vacuous at some sizes is no broken rule: it has to be at all of them.
     """
     if kernel.grid is None:
         return None, True
-    sizes = sorted(size_vectors(kernel), key=lambda values: sum(values.values()))
-    for floats in _floats(kernel):
-        for values in sizes:
-            for violation in _run(kernel, values, floats, deadline):
+    sizes = sorted(size_vectors(kernel), key=lambda vector: sum(vector.values()))
+    for floats in _floats(kernel) if values else (SMALL,):
+        for vector in sizes:
+            for violation in _run(kernel, vector, floats, deadline):
                 if violation.certain and violation.code != "vacuous-assertion":
-                    return _diagnostic(kernel, violation, values), True
+                    return _diagnostic(kernel, violation, vector), True
             if time.thread_time() > deadline:
                 return None, False
     return None, True
@@ -55,11 +55,15 @@ def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
 
 
 def _run(
-    kernel: Kernel, values: dict[str, int], floats: tuple[int, int, float], deadline: float
+    kernel: Kernel, sizes: dict[str, int], floats: tuple[int, int, float], deadline: float
 ) -> tuple[Violation, ...]:
+    # What is out of order shows in the shadows of values, whatever these are.
+    order = None if floats == SMALL else "program"
     try:
         with np.errstate(all="ignore"):
-            return replay(kernel, values, None, iterations=REPLAY_ITERATIONS, floats=floats, deadline=deadline)
+            return replay(
+                kernel, sizes, None, iterations=REPLAY_ITERATIONS, schedule=order, floats=floats, deadline=deadline
+            )
     except NotReplayable:
         return ()
 

@@ -71,7 +71,8 @@ def _verify(kernel: Kernel, limit_s: float) -> Report:
     deadline = max(run.deadline, time.thread_time() + REPLAY_S)
     diagnostics = (*(to_diagnostic(kernel, f, deadline) for f in _distinct(findings)), *kernel.remarks)
     if verdict_of(diagnostics) is Verdict.UNKNOWN:
-        found, complete = search(kernel, run.deadline)
+        values = any(d.property == "tags" and d.verdict is Verdict.UNKNOWN for d in diagnostics)
+        found, complete = search(kernel, values, run.deadline)
         if found is not None:
             diagnostics = (found, *diagnostics)
         elif not complete:

@@ -29,7 +29,8 @@ def test_longer_sizes_keep_what_the_kernel_requires(parts: dict[str, int], kinds
     found = list(longer(kernel, {"B": 1, "H": 1, "M": 4, "HK": 1, "N": 1, "P": 1}, 520))
     assert len(found) == kinds and all(admissible(kernel, sizes) for sizes in found)
     assert all(sizes["N"] >= 520 and sizes["P"] == parts.get("PARTS", 1) for sizes in found)
-    assert found[0]["M"] >= 520 and found[-1]["M"] == 4
+    assert found[0]["M"] == 4 and found[-1]["M"] >= 520
+    assert (found[0]["B"], found[0]["H"]) == (1, 1) and (found[-1]["B"], found[-1]["H"]) == (2, 2)
 
 
 def test_longer_sizes_are_multiples_of_the_alignment() -> None:
