@@ -155,24 +155,17 @@ def gemm(
         al.tag(b, lambda z, n, k: (z, n, k))
     else:
         al.tag(b, lambda n, k: (n, k))
-    if len(c.shape) == 3 and DEPTH == 0:
+    if len(c.shape) == 3:
         al.spec(
             c,
             lambda z, m, n: finished(
                 al.sum(
-                    lambda k: (
-                        (a[z, m, k] if len(a.shape) == 3 else a[m, k]) * (b[z, n, k] if len(b.shape) == 3 else b[n, k])
+                    lambda k: al.where(
+                        (DEPTH == 0) | ((z * DEPTH <= k) & (k < z * DEPTH + DEPTH)),
+                        (a[z, m, k] if len(a.shape) == 3 else a[m, k]) * (b[z, n, k] if len(b.shape) == 3 else b[n, k]),
+                        0.0,
                     )
                 ),
-                scale_a, scale_b, bias, residual, z, m, n,
-                SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL,
-            ),
-        )  # fmt: skip
-    elif DEPTH > 0:
-        al.spec(
-            c,
-            lambda z, m, n: finished(
-                al.sum(lambda k: al.where((z * DEPTH <= k) & (k < z * DEPTH + DEPTH), a[m, k] * b[n, k], 0.0)),
                 scale_a, scale_b, bias, residual, z, m, n,
                 SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL,
             ),
@@ -198,16 +191,10 @@ def gemm(
         lambda i, j: acc[i, j].m == m0 + i and acc[i, j].n == n0 + j,
         where=lambda i, j: (m0 + i < M) & (n0 + j < N),
     )
-    if DEPTH > 0:
-        al.assert_tags(
-            lambda i, j: acc[i, j].k == al.once(z * DEPTH, al.minimum(z * DEPTH + DEPTH, K)),
-            where=lambda i, j: (m0 + i < M) & (n0 + j < N),
-        )
-    else:
-        al.assert_tags(
-            lambda i, j: acc[i, j].k == al.once(0, K),
-            where=lambda i, j: (m0 + i < M) & (n0 + j < N),
-        )
+    al.assert_tags(
+        lambda i, j: acc[i, j].k == al.once(z * DEPTH, al.minimum(z * DEPTH + DEPTH, K) if DEPTH > 0 else K),
+        where=lambda i, j: (m0 + i < M) & (n0 + j < N),
+    )
     if len(a.shape) == 3 or len(b.shape) == 3:
         al.assert_tags(lambda i, j: acc[i, j].z == z, where=lambda i, j: (m0 + i < M) & (n0 + j < N))
 
