@@ -237,7 +237,7 @@ class Matcher:
 
     def _accumulated(self, term: Reduce, spec: Op | SpecOp, scope: Scope) -> None:
         """`x += y` once for each element, after whatever x was: operands of an operator, in any order."""
-        once: list[Term] = []
+        once: list[Via] = []
         rest: list[tuple[UnionMap, Term]] = []
         for along, inner in term.parts:
             reached = scope.path.apply_range(along)
@@ -249,6 +249,11 @@ class Matcher:
         wanted: list[SpecTerm] = [spec]
         while len(wanted) < len(mine) and isinstance(head := strip(wanted[0]), (Op, SpecOp)) and head.op == spec.op:
             wanted = [*head.args, *wanted[1:]]
+        sums = [each for each in wanted if isinstance(each, SpecReduce) and each.op == term.op]
+        if len(wanted) < len(mine) and len(sums) == 1:
+            others = [each for each in wanted if each is not sums[0]]
+            self._beside(term, (once, rest), (sums[0], others), scope)
+            return
         if not once or len(wanted) != len(mine):
             raise Mismatch(f"a reduction by '{term.op}' of other terms than '{spec.op}' has in the specification")
         self._kept += mine  # what is remembered of a term goes by its identity
@@ -262,6 +267,26 @@ class Matcher:
                 first = first or mismatch
         if first is not None:
             raise first
+
+    def _beside(
+        self, term: Reduce, parts: tuple[list[Via], list[tuple[UnionMap, Term]]],
+        wanted: tuple[SpecReduce, list[SpecTerm]], scope: Scope,
+    ) -> None:  # fmt: skip
+        """A reduction, and what else its operator is applied to: some of the terms that come once for each element."""
+        once, rest = parts
+        first: Mismatch | None = None
+        for chosen in permutations(range(len(once)), len(wanted[1])):
+            left = [(via.along, via.term) for number, via in enumerate(once) if number not in chosen]
+            inner = Reduce(term.op, term.start, (*rest, *left))
+            self._kept += [inner, *once]
+            try:
+                for number, other in zip(chosen, wanted[1], strict=True):
+                    self.match(once[number], other, scope)
+                self.match(inner, wanted[0], scope)
+                return
+            except Mismatch as mismatch:
+                first = first or mismatch
+        raise first or Mismatch(f"a reduction by '{term.op}' of fewer terms than the specification has")
 
     def _load(self, term: Load, spec: Elem, scope: Scope) -> None:
         if term.tensor != spec.obj:

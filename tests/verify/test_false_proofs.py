@@ -692,6 +692,23 @@ def kernel(x: al.Tensor[al.float32, "N"], z: al.Tensor[al.float32, "N"], y: al.T
         'float("nan")',
         "spec-unknown",
     ),
+    Pair(
+        "a term of a sum in place of another, beside what is added to it",
+        """
+def kernel(x: al.Tensor[al.float32, "4 32"], z: al.Tensor[al.float32, "32"], y: al.Tensor[al.float32, "32"]):
+    al.grid(1)
+    o = al.arange(32)
+    al.spec(y, lambda i: al.sum(lambda s: x[s, i]) + z[i])
+    acc = al.zeros((32,), al.float32)
+    for s in (0, 1, 2, EDIT):
+        acc += al.load(x[s, o])
+    acc = acc + al.load(z[o])
+    al.store(y[o], acc)
+""",
+        "3",
+        "2",
+        "spec-unknown",
+    ),
 )  # fmt: skip
 
 
