@@ -1,7 +1,7 @@
 """Sum, mean and maximum along any dimension, in float32.
 
 A tensor is looked at as `[A, S, R]` (reduce the last dimension) or `[A, S, R, B]` (an inner one), where S cuts a long
-reduction into parts that blocks work on side by side; their results are reduced in a second call.
+reduction into parts that blocks work on side by side, and a rest; their results are reduced in a second call.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.diagnostic import Diagnostic, LaunchError
-from argus.ir.types import DTYPES, float32
+from argus.ir.types import float32
 from argus.kernels.matmul import Call
 from argus.kernels.rows import dtype_of, spread, step_of, vector
 from argus.runtime.reader import UNPREPARED, Memory, Run
-from argus.runtime.recipe import Given, Launch, Made, Recipe, room_like
+from argus.runtime.recipe import Given, Launch, Made, Recipe, Value, room, room_like
 
 if TYPE_CHECKING:
     import torch
@@ -35,8 +35,9 @@ _AROUND = 576  # elements of an odd row that is read by the memory's own vectors
 _FEW_LANES = 8  # of a row of whole vectors: a longer one has 32
 _MEMORY, _WARP, _AT_ONCE = 4.2e6, 2.1e3, 132 * 32  # of an H200: bytes a microsecond, for one warp, warps at once
 _JOIN = 6.0  # microseconds of a second launch
-_COLUMNS = 256  # at a time, and twice as many where there are so many that nothing is cut
-_JOINED = 16  # columns that a block of the second call joins
+_COLUMNS = 256  # at a time; half as many of whole vectors, twice as many where nothing is cut, as there are so many
+_FEW, _SHORT_COLUMN = 4 << 20, 4096  # bytes that are read in one launch, and elements of a column
+_EACH = 8  # rows of a thread that are in flight
 _VECTOR = 8  # elements: 16 bytes of a 16-bit type
 
 
@@ -88,35 +89,60 @@ def reduce_last(
 
 @argus.kernel
 def reduce_inner(
-    x: al.Tensor[DTYPE, "A S R B"],
-    out: al.Tensor[OUT, "A S B"],
+    x: al.Tensor[DTYPE, "A S L B"],
+    rest: al.Tensor[DTYPE, "A R B"],
+    out: al.Tensor[OUT, "S A B"],
+    last: al.Tensor[OUT, "A B"],
     factor: al.float32,
     OP: al.constexpr = "sum",
     DTYPE: al.constexpr = al.bfloat16,
     OUT: al.constexpr = al.bfloat16,
+    CUT: al.constexpr = True,
     EACH: al.constexpr = 8,
     ROWS: al.constexpr = 1,
     BLOCK: al.constexpr = 1024,
 ):
-    """`out[a, s, b] = sum(x[a, s, :, b]) * factor`, or the maximum; BLOCK columns a block, EACH * ROWS at a time."""
-    A, S, R, B = x.shape
+    """`out[s, a, b] = sum(x[a, s, :, b]) * factor`, and `last[a, b] = sum(rest[a, :, b]) * factor`, or the maxima.
+
+    A block has BLOCK columns of one part, EACH * ROWS rows at a time. The rest is one part more; what is not CUT is all
+    rest.
+    """
+    A, S, L, B = x.shape
+    R = rest.shape[1]
     if OP == "max":
-        al.spec(out, lambda a, s, b: al.max(lambda k: x[a, s, k, b]))
+        if CUT:
+            al.spec(out, lambda s, a, b: al.max(lambda k: x[a, s, k, b]))
+        al.spec(last, lambda a, b: al.max(lambda k: rest[a, k, b]))
     else:
-        al.spec(out, lambda a, s, b: al.sum(lambda k: x[a, s, k, b]) * factor)
-    column, part, a = al.grid(al.cdiv(B, BLOCK), S, A)
+        if CUT:
+            al.spec(out, lambda s, a, b: al.sum(lambda k: x[a, s, k, b]) * factor)
+        al.spec(last, lambda a, b: al.sum(lambda k: rest[a, k, b]) * factor)
+    column, part, a = al.grid(al.cdiv(B, BLOCK), S + 1 if CUT else 1, A)
     cols = column * BLOCK + al.arange(BLOCK)
+    places = al.arange(EACH)[:, None, None] * ROWS + al.arange(ROWS)[:, None]
     start = -float("inf") if OP == "max" else 0.0
     collected = al.full((ROWS, BLOCK), start, al.float32)
-    for r in range(0, R, EACH * ROWS):
-        rows = r + al.arange(EACH)[:, None, None] * ROWS + al.arange(ROWS)[:, None]
-        values = al.load(x[a, part, rows, cols], mask=(rows < R) & (cols < B), other=start).to(al.float32)
-        if OP == "max":
-            collected = al.maximum(collected, al.max(values, axis=0))
-        else:
-            collected += al.sum(values, axis=0)
+    if CUT and part < S:
+        for k in range(0, L, EACH * ROWS):
+            live = (k + places < L) & (cols < B)
+            values = al.load(x[a, part, k + places, cols], mask=live, other=start).to(al.float32)
+            if OP == "max":
+                collected = al.maximum(collected, al.max(values, axis=0))
+            else:
+                collected += al.sum(values, axis=0)
+    else:
+        for k in range(0, R, EACH * ROWS):
+            live = (k + places < R) & (cols < B)
+            values = al.load(rest[a, k + places, cols], mask=live, other=start).to(al.float32)
+            if OP == "max":
+                collected = al.maximum(collected, al.max(values, axis=0))
+            else:
+                collected += al.sum(values, axis=0)
     result = al.max(collected, axis=0) if OP == "max" else al.sum(collected, axis=0) * factor
-    al.store(out[a, part, cols], result.to(OUT), mask=cols < B)
+    if CUT and part < S:
+        al.store(out[part, a, cols], result.to(OUT), mask=cols < B)
+    else:
+        al.store(last[a, cols], result.to(OUT), mask=cols < B)
 
 
 @argus.kernel
@@ -235,48 +261,79 @@ def _prepared(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Run |
     if not x.numel() or view.data_ptr() != x.data_ptr() or (view.ndim == 3 and len(view) > _MOST_BLOCKS):
         return None
     calls = _calls(problem)
-    first, *joins = (call.kernel.prepare(*call.arguments, **call.constants) for call in calls)
-    out = room_like(problem.out.view(problem.shape))
-    if not joins:
-        return Recipe(1, (out,), (Launch(first, (Given(0), Made(0), problem.factor)),), 1).runner()
-    (_, parts, _), (_, rest, _, _) = (call.arguments for call in calls)
-    behind: Given | int = Given(0, rest.data_ptr() - view.data_ptr()) if rest.numel() else 0
-    launches = (
-        Launch(first, (Given(0), Made(1), 1.0)),
-        Launch(joins[0], (Made(1), behind, Made(0), problem.factor)),
+    given, made = (t.untyped_storage().data_ptr() for t in (view, problem.out))
+    rooms = [room_like(problem.out.view(problem.shape))]
+
+    def value(argument: torch.Tensor | float) -> Value:
+        if isinstance(argument, float) or not argument.numel():
+            return argument if isinstance(argument, float) else 0
+        at, storage = argument.data_ptr(), argument.untyped_storage()
+        if storage.data_ptr() == given:
+            return Given(0, at - view.data_ptr())
+        if storage.data_ptr() == made:
+            return Made(0, at - made)
+        if len(rooms) == 1:
+            rooms.append(room((storage.nbytes() // argument.itemsize,), argument.dtype, argument.device))
+        return Made(1, at - storage.data_ptr())
+
+    launches = tuple(
+        Launch(call.kernel.prepare(*call.arguments, **call.constants), tuple(map(value, call.arguments)))
+        for call in calls
     )
-    return Recipe(1, (out, room_like(parts)), launches, 1).runner()
+    return Recipe(1, tuple(rooms), launches, 1).runner()
 
 
 def _calls(problem: Problem) -> tuple[Call, ...]:
     """One call, or one for each part and one that joins the parts."""
+    return _along(problem) if problem.x.ndim == 2 else _across(problem)
+
+
+def _along(problem: Problem) -> tuple[Call, ...]:
+    """What reduces rows."""
     import torch
 
     x, out, factor, constants = problem.x, problem.out, problem.factor, problem.constants
-    rows = x.ndim == 2
-    kernel, cut = (
-        (reduce_last, along_rows(*x.shape, vector(x), x.itemsize, step_of(x) if x.shape[1] >= _AROUND else 0))
-        if rows
-        else (reduce_inner, across_rows(*x.shape, x.itemsize))
-    )
-    dtype = DTYPES[str(out.dtype).removeprefix("torch.")]
+    cut = along_rows(*x.shape, vector(x), x.itemsize, step_of(x) if x.shape[1] >= _AROUND else 0)
+    dtype = dtype_of("out", out)
     of_part = {**constants, **cut.constants, "num_warps": cut.warps}
     if cut.parts == 1:
-        return (Call(kernel, (x.unsqueeze(1), out, factor), {**of_part, "OUT": dtype}),)
+        return (Call(reduce_last, (x.unsqueeze(1), out, factor), {**of_part, "OUT": dtype}),)
     whole = cut.parts * cut.length
-    even, rest = x[:, :whole].reshape(len(x), cut.parts, cut.length, *x.shape[2:]), x[:, whole:]
-    parts = x.new_empty(len(x), cut.parts, *x.shape[2:], dtype=torch.float32)
-    first = Call(kernel, (even, parts, 1.0), {**of_part, "OUT": float32})
-    if rows:
-        parts, rest, out = parts.unsqueeze(2), rest.unsqueeze(2), out.unsqueeze(2)
-    block = min(_JOINED, _power(parts.shape[2]))
-    join = {**constants, "OUT": dtype, "ROWS": 1024 // block, "BLOCK": block, "num_warps": 8}
-    return first, Call(join_parts, (parts, rest, out[:, 0], factor), join)
+    even, rest = x[:, :whole].reshape(len(x), cut.parts, cut.length), x[:, whole:]
+    parts = x.new_empty(len(x), cut.parts, dtype=torch.float32)
+    first = Call(reduce_last, (even, parts, 1.0), {**of_part, "OUT": float32})
+    join = {**constants, "OUT": dtype, "ROWS": 1024, "BLOCK": 1, "num_warps": 8}
+    return first, Call(join_parts, (parts.unsqueeze(2), rest.unsqueeze(2), out, factor), join)
+
+
+def _across(problem: Problem) -> tuple[Call, ...]:
+    """What reduces columns: all parts are equal but the last, and what they come to is a matrix, reduced likewise."""
+    import torch
+
+    x, out, factor, constants = problem.x, problem.out, problem.factor, problem.constants
+    count, length, columns = x.shape
+    cut = across_rows(count, length, columns, vector(x[0]) if count else 1, x.itemsize)
+    number = cut.parts - 1
+    even, rest = x[:, : number * cut.length].reshape(count, number, cut.length, columns), x[:, number * cut.length :]
+    of_part = {**constants, **cut.constants, "CUT": number > 0, "num_warps": cut.warps}
+    if not number:
+        parts = out.new_empty(0, count, columns)
+        return (Call(reduce_inner, (even, rest, parts, out[:, 0], factor), {**of_part, "OUT": dtype_of("out", out)}),)
+    parts = x.new_empty(cut.parts, count, columns, dtype=torch.float32)
+    first = Call(reduce_inner, (even, rest, parts[:-1], parts[-1], 1.0), {**of_part, "OUT": float32})
+    joined = replace(
+        problem,
+        x=parts.view(1, cut.parts, -1),
+        out=out.view(1, 1, -1),
+        constants={**constants, "DTYPE": float32},
+    )
+    return first, *_across(joined)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A reduction in `parts` parts of `length`, and a rest; the constants and the warps of the kernel for a part."""
+    """A reduction in `parts` parts of `length` (of columns the last is shorter, of rows there may be a rest); the
+    constants and the warps of the kernel for a part."""
 
     parts: int
     length: int
@@ -322,17 +379,26 @@ def _microseconds(blocks: int, bytes: float, warps: int) -> float:
 
 
 @lru_cache(maxsize=4096)
-def across_rows(tensors: int, length: int, columns: int, itemsize: int) -> Cut:
-    """For matrices of `length` rows, each of `columns` elements of `itemsize` bytes."""
+def across_rows(tensors: int, length: int, columns: int, vector: int, itemsize: int) -> Cut:
+    """For matrices of `length` rows, each of `columns` elements of `itemsize` bytes, which are read by vectors.
+
+    Few bytes are read in one launch, by narrow blocks, so that there are many. Parts are whole turns of a block.
+    """
     most, width, warps = _BLOCKS, _COLUMNS, 4
-    if itemsize > 2:
+    if length <= _SHORT_COLUMN and tensors * length * columns * itemsize <= _FEW:
+        most, width, warps = 0, 64 // itemsize, 8
+    elif itemsize > 2:
         most, width, warps = 1056, 128, 8  # eight for each of 132 multiprocessors, 512 bytes wide as well
     elif tensors * columns >= 2 * _COLUMNS * most:
         width *= 2
-    block = max(_VECTOR, min(width, _power(columns)))
-    blocks = max(1, tensors * -(-columns // block))
-    parts = max(1, min(most // blocks, length * block // _LEAST))
-    return Cut(parts, length // parts, {"EACH": 8, "ROWS": 1024 // block, "BLOCK": block}, warps)
+    elif vector == _VECTOR:
+        width //= 2  # whose parts come to half the bytes
+    block = min(width, _power(columns))
+    rows = warps * 32 * (16 // itemsize) // block
+    turn = _EACH * rows
+    parts = min(most // max(1, tensors * -(-columns // block)), length * block // _LEAST)
+    part = max(1, (-(-length // parts) + 3 * turn // 4) // turn) * turn if parts > 1 else max(1, length)
+    return Cut(max(1, -(-length // part)), part, {"EACH": _EACH, "ROWS": rows, "BLOCK": block}, warps)
 
 
 def _power(number: int) -> int:

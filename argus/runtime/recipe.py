@@ -34,9 +34,10 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The address of what allocation number `index` gives."""
+    """The address of what allocation number `index` gives, or `offset` bytes behind it."""
 
     index: int
+    offset: int = 0
 
 
 Value = Given | Told | Made | Number
@@ -178,15 +179,14 @@ class Function:
 def _text(value: Value, constants: list[Number]) -> str:
     """How the generated text says `value`; numbers go to `constants`."""
     match value:
-        case Given(index=index, offset=0):
-            return f"p{index}"
-        case Given(index=index, offset=offset):
+        case Given(index=index, offset=offset) | Made(index=index, offset=offset):
+            name = f"{'p' if isinstance(value, Given) else 'q'}{index}"
+            if not offset:
+                return name
             constants.append(offset)
-            return f"p{index} + c{len(constants) - 1}"
+            return f"{name} + c{len(constants) - 1}"
         case Told(index=index):
             return f"n{index}"
-        case Made(index=index):
-            return f"q{index}"
         case _:
             constants.append(value)
             return f"c{len(constants) - 1}"

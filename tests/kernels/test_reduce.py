@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from argus.diagnostic import LaunchError  # noqa: E402
 from argus.kernels import reduce  # noqa: E402
-from argus.kernels.reduce import along_rows  # noqa: E402
+from argus.kernels.reduce import across_rows, along_rows  # noqa: E402
 from tests.kernels.common import DTYPE_NAMES, TARGETS, assert_proved, random  # noqa: E402
 
 
@@ -68,6 +68,16 @@ def test_rows_of_odd_lengths(device: str) -> None:
             close(reduce(x, op, -1), exact(x, op, -1, False), 1001)
 
 
+@pytest.mark.parametrize(("width", "itemsize"), [(8, 2), (1, 2), (4, 4), (1, 4)])
+def test_columns_are_cut_into_whole_turns_and_joined_at_once(width: int, itemsize: int) -> None:
+    for length in (1, 300, 4097, 65536, 1000003):
+        for columns in (1, 64, 777, 3000, 100001):
+            cut = across_rows(1, length, columns, width, itemsize)
+            assert (cut.parts - 1) * cut.length < length <= cut.parts * cut.length
+            assert cut.parts == 1 or cut.length % (cut.constants["EACH"] * cut.constants["ROWS"]) == 0
+            assert cut.parts == 1 or across_rows(1, cut.parts, columns, 4, 4).parts == 1
+
+
 def test_nothing_to_reduce(device: str) -> None:
     x = torch.zeros(3, 0, 2, device=device)
     assert reduce(x, "sum", 1).tolist() == [[0, 0]] * 3
@@ -106,7 +116,9 @@ def test_proved(target: str, op: str) -> None:
     assert_proved("reduce", "reduce_last", target, OP=op, EACH=3, ROWS=32, BLOCK=32)
     assert_proved("reduce", "reduce_last", target, OP=op, STEP=5, WIDTH=8, alignment=2)
     assert_proved("reduce", "reduce_inner", target, OP=op)
+    assert_proved("reduce", "reduce_inner", target, OP=op, OUT="float32", ROWS=8, BLOCK=128)
     assert_proved("reduce", "reduce_inner", target, OP=op, ROWS=128, BLOCK=8, alignment=2)
+    assert_proved("reduce", "reduce_inner", target, OP=op, DTYPE="float32", CUT=False, ROWS=64, BLOCK=16, num_warps=8)
     assert_proved("reduce", "join_parts", target, OP=op)
     assert_proved("reduce", "join_parts", target, OP=op, DTYPE="float32", ROWS=1024, BLOCK=1, alignment=4, num_warps=8)
 

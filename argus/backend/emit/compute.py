@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -14,7 +15,7 @@ from argus.backend.emit.expression import Printer, literal, reduction
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import Ints, counters, evaluate, fit, register_layout
 from argus.backend.emit.scope import Domain, Writer
-from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op, Thread, coords, op
+from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, Thread, coords, op, walk
 from argus.ir.instruction import REDUCES
 from argus.ir.nodes import Accumulate, Fragment, Map, Tensor
 from argus.ir.types import float32
@@ -159,6 +160,7 @@ def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
             _across_warp(stmt, target, domain, writer)
         case Fragment():
             combine = reduction(stmt.op, target.dtype)
+            domain = _last_first(stmt, domain)
             for each in domain.iterations([stmt.dst, *reads(stmt.value, stmt.mask)]):
                 printer = Printer(writer, each)
                 cell = printer.register(stmt.dst)
@@ -167,6 +169,15 @@ def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
         case _:
             raise problem("accumulate-unsupported", f"`{target.name}` cannot be accumulated into", stmt.span,
                           "accumulate into registers or global memory")  # fmt: skip
+
+
+def _last_first(stmt: Accumulate, domain: Domain) -> Domain:
+    """What a thread has all of along a reduced dimension, such as several rows at a time, is combined from the last to
+    the first: what was loaded last is wanted first, so the compiler cannot spare registers by waiting in between."""
+    shared = {m.dim for m in domain.layout.threads if m.extent > 1}
+    kept = {c.axis for e in stmt.dst.index for c in walk(e) if isinstance(c, Coord)}
+    loops = (replace(d, down=d.dim not in shared | kept) for d in domain.loops)
+    return replace(domain, loops=tuple(loops))
 
 
 def _atomic(stmt: Accumulate, tensor: Tensor, domain: Domain, writer: Writer) -> None:

@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 @dataclass(frozen=True, slots=True)
 class Digit:
     """One unrolled loop of a statement: counter `name` in [0, extent), `stride` elements along `dim` a
-    step.
+    step; `down` counts it from the last to the first.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Digit:
     dim: int
     stride: int
     weight: int
+    down: bool = False
 
 
 def digits(layout: FragmentLayout, vector: int = 1) -> tuple[Digit, ...]:

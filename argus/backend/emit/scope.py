@@ -71,7 +71,8 @@ class Writer:
         """Unrolled loops over the counters."""
         for d in digits:
             self.line("#pragma unroll")
-            self.line(f"for (int {d.name} = 0; {d.name} < {d.extent}; ++{d.name}) {{")
+            up, down = (f"= 0; {d.name} < {d.extent}; ++{d.name}", f"= {d.extent - 1}; {d.name} >= 0; --{d.name}")
+            self.line(f"for (int {d.name} {down if d.down else up}) {{")
             self.depth += 1
         yield
         for _ in digits:
