@@ -144,6 +144,8 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("examples/split_k.py", "split_k"),
     Subject("examples/cluster_softmax.py", "cluster_softmax"),
     Subject("examples/column_sum.py", "column_sum"),
+    Subject("examples/conv2d.py", "conv2d"),
+    Subject("examples/cumsum.py", "cumsum"),
     Subject("examples/embedding.py", "embedding"),
     Subject("examples/rmsnorm.py", "rmsnorm"),
     Subject("examples/softmax.py", "softmax"),
