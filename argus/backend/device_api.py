@@ -98,8 +98,9 @@ def _f(
 
 
 _IDS = (
-    _f("begin", "", "void", "", "every thread's first step: returns when all kernels that were launched before are "
-       "complete and what they wrote is visible, and lets blocks of the next one come, as far as there is room"),
+    _f("launch_dependents", "", "void", "", "the block lets blocks of the next launch come, as far as there is room"),
+    _f("begin", "", "void", "", "before every thread's first access: returns when all kernels that were launched "
+       "before are complete and what they wrote is visible"),
     _f("thread_id", "", "int", "", "the thread's index in its block"),
     _f("block_id", "int AXIS", "int", "", "the block's index along grid axis 0, 1 or 2"),
     _f("anew", "", "void", "int& x", "the compiler computes anew what depends on `x`", "", _NVIDIA),

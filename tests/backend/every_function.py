@@ -67,6 +67,7 @@ def copies() -> str:
 
 def ids() -> str:
     body = [
+        "argus::launch_dependents();",
         "argus::begin();",
         "b[t] = argus::block_id<0>() + argus::block_id<1>() * 3 + argus::block_id<2>() * 5 + ARGUS_WARP_SIZE;",
         "const auto [row, column] = argus::grouped_block_ids<8>(b[128], b[129]);",

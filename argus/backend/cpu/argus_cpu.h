@@ -17,7 +17,8 @@ namespace argus {
 
 using shared_t = char*;
 
-inline void begin() {}  // launches run one after the other
+inline void launch_dependents() {}  // launches run one after the other
+inline void begin() {}
 inline int thread_id() { return detail::self().thread; }
 template <int AXIS> int block_id() { return detail::self().block->index[AXIS]; }
 inline void anew(int&) {}

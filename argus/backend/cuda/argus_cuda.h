@@ -154,11 +154,16 @@ ARGUS_FN unsigned nearest_tf32(unsigned bits) {
 
 // ---- launches and ids
 
-// Blocks of the next launch may come once all of this one's are there (the driver is told so at every launch): they
-// wait here, with the indices of their first accesses computed.
+// Blocks of the next launch may come once all of this one's have said so or ended (the driver is told so at every
+// launch). They wait in `begin`, with the indices of their first accesses computed.
+ARGUS_FN void launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 ARGUS_FN void begin() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 ARGUS_FN int thread_id() { return static_cast<int>(threadIdx.x); }

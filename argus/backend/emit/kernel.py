@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from math import prod
 
 from typing_extensions import assert_never
 
@@ -83,10 +84,14 @@ def emit(kernel: Kernel) -> str:
     counts = {s.counter.name for s in visit.walk(kernel.body) if isinstance(s, For) and s.counter is not None}
     flight = start(kernel.body, (f.name for f in kernel.fragments))
     writer = Writer(kernel, names, counts | set(kernel.sizes), threads, flight, least(kernel))
-    prepared = _preparing(kernel.body)
+    prepared, late = _preparing(kernel.body), _leaves_together(kernel)
     _statements(kernel.body[:prepared], writer)
+    if not late:
+        writer.line(_LAUNCH_DEPENDENTS)
     writer.line("argus::begin();")
     _statements(kernel.body[prepared:], writer)
+    if late:
+        writer.line(_LAUNCH_DEPENDENTS)
     if kernel.cluster > 1 and any(isinstance(s, Roles) for s in kernel.body):
         writer.line("argus::cluster_barrier();")
     body, writer.lines = writer.lines, []
@@ -145,6 +150,23 @@ def _preparing(body: tuple[Stmt, ...]) -> int:
 
 
 _PREPARING = MbarrierInit | MbarrierFence | Barrier
+
+
+_LAUNCH_DEPENDENTS = "argus::launch_dependents();"
+_MUCH = 8
+
+
+def _leaves_together(kernel: Kernel) -> bool:
+    """Whether blocks read many times what they write. Such kernels reduce, mostly in one round of blocks with equal
+    shares: blocks of the next launch, which come where a block ends, would find room here and there before the others
+    end, and be dealt out unevenly. They come at the end, therefore."""
+    tensors, moved = {t.name for t in kernel.tensors}, list(visit.walk(kernel.body))
+    if any(isinstance(s, Roles | Programs) for s in moved):
+        return False
+    copies = [s for s in moved if isinstance(s, Copy)]
+    stores = [s for s in moved if isinstance(s, Copy | Accumulate) and s.dst.obj in tensors]
+    read = max((prod(s.shape) for s in copies if s.src.obj in tensors), default=0)
+    return read >= _MUCH * max((prod(s.shape) for s in stores), default=0)
 
 
 _ANYBODY = Roles | _PREPARING

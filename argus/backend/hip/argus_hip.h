@@ -96,7 +96,8 @@ template <class W> using lds = __attribute__((address_space(3))) W*;
 
 // ---- ids
 
-ARGUS_FN void begin() {}  // the hardware orders launches
+ARGUS_FN void launch_dependents() {}  // the hardware orders launches
+ARGUS_FN void begin() {}
 ARGUS_FN int thread_id() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
 template <int AXIS> ARGUS_FN int block_id() {
     if constexpr (AXIS == 0) return static_cast<int>(__builtin_amdgcn_workgroup_id_x());

@@ -18,6 +18,7 @@ ARGUS_KERNEL(argus_int, 64)(
     alignas(16) int rf[1];  // [8 | t 8@_ 8@0 | v]
     alignas(16) float vf[1];  // [8x8 | t 8@1 8@0 | v]
 
+    argus::launch_dependents();
     argus::begin();
     argus::load_global_or<1>(block0 * 8 + t0 < M, rows + (block0 * 8), p0, &rf[0], 0);
     for (int register_ = 0; register_ < N; register_ += 8) {

@@ -37,6 +37,7 @@ ARGUS_KERNEL(argus_gemm, 128)(
     alignas(16) argus::bf16 bf[16];  // [64x16 | t 4@1*2 8@0 2@0*8 2@_ | v 2@1 2@1*8 4@0*16]
     alignas(16) argus::bf16 out[32];  // [64x64 | t 4@1*2 8@0 2@1*8 2@0*16 | v 2@1 2@0*8 4@1*16 2@0*32]
 
+    argus::launch_dependents();
     argus::begin();
     #pragma unroll
     for (int v3 = 0; v3 < 2; ++v3) {

@@ -27,6 +27,7 @@ ARGUS_CLUSTER_KERNEL(argus_gemm, 256, 2)(
     if (argus::thread_id() == 0) for (int i = 0; i < 3; ++i) argus::mbarrier_init(smem, 90136 + i * 8, 8);
     if (argus::thread_id() == 0) argus::mbarrier_init_fence();
     argus::cluster_barrier();
+    argus::launch_dependents();
     argus::begin();
     const int warp = argus::uniform(argus::thread_id() / 32);
     if (warp >= 4) {

@@ -12,6 +12,7 @@ ARGUS_KERNEL(argus_histogram, 64)(
     const argus::i64 p0 = t0;
     alignas(16) int xf[2];  // [64 | t 32@0 2@_ | v 2@0*32]
 
+    argus::launch_dependents();
     argus::begin();
     #pragma unroll
     for (int v0 = 0; v0 < 2; ++v0) {

@@ -19,6 +19,7 @@ ARGUS_KERNEL(argus_product, 64)(
     alignas(16) argus::bf16 af[4];  // [32x8 | t 32@0 2@1*4 | v 4@1]
     alignas(16) argus::bf16 bf[4];  // [32x8 | t 32@0 2@1*4 | v 4@1]
 
+    argus::launch_dependents();
     argus::begin();
     #pragma unroll
     for (int v1 = 0; v1 < 4; ++v1) {

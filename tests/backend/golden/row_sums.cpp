@@ -50,4 +50,5 @@ ARGUS_KERNEL(argus_row_sums, 64)(
             argus::store_global<1>(out, p1 + v0, &yf[v0]);
         }
     }
+    argus::launch_dependents();
 }
