@@ -132,11 +132,14 @@ _COPIES = (
     _f("shift_into_place", "int N, class T", "void", "const Words& from, T* dst",
        "dst[0..N) = the elements that were loaded", "", _NVIDIA),
     _f("is_aligned", "int N, class T", "bool", _GLOBAL, "whether the address is a multiple of N elements", "", _NVIDIA),
-    _f("load_global_around", "int N, class T", "void", f"bool p, int at, int start, int end, {_GLOBAL}, T* dst",
-       "dst[i] = base[offset + i] where p and start <= at + i < end, and anything for other i in [0, N); the address "
-       "is aligned to N elements", "ld.global.cut", _NVIDIA),
+    _f("load_global_whole", "int N, class T", "void", f"bool p, int at, int start, int end, {_GLOBAL}, T* dst",
+       "dst[0..N) = base[offset..] where p, start <= at and at + N <= end; else dst keeps its values and nothing is "
+       "read; the address is aligned to N elements", "ld.global.cut", _NVIDIA),
+    _f("load_global_ends", "int N, class T", "void", f"bool p, int at, int start, int end, {_GLOBAL}, T* dst, T other",
+       "the others: dst[i] = base[offset + i] where p and start <= at + i < end, else other", "ld.global.cut", _NVIDIA),
     _f("load_global_each", "int N, class T", "void", f"bool p, int at, int start, int end, {_GLOBAL}, T* dst",
-       "the same, whatever the address is", "ld.global.cut", _NVIDIA),
+       "dst[i] = base[offset + i] where p and start <= at + i < end, whatever the address is", "ld.global.cut",
+       _NVIDIA),
     _f("fill_outside", "int N, class T", "void", "bool p, int at, int start, int end, T* dst, T other",
        "dst[i] = other where not p and start <= at + i < end", "", _NVIDIA),
     _f("store_global_cut", "int N, class T", "void",

@@ -64,7 +64,7 @@ def test_rows_of_any_length_are_moved_by_whole_vectors() -> None:
     assert [(s.instr, s.vector) for s in copies] == [("ld.global.cut", 4), ("st.global.cut", 4)]
     assert verify(kernel).verdict is Verdict.PROVED
     text = emit(kernel)
-    assert "if (aligned)" in text and text.index("load_global_around<4>") < text.index("fill_outside<4>")
+    assert "if (aligned)" in text and text.index("load_global_whole<4>") < text.index("load_global_ends<4>")
 
 
 @pytest.mark.parametrize("columns", [1, 3, 4, 127, 253])

@@ -98,9 +98,13 @@ void load_global_each(bool p, int at, int start, int end, const T* base, i64 off
         if (p && start <= at + i && at + i < end) dst[i] = base[offset + i];
 }
 template <int N, class T>
-void load_global_around(bool p, int at, int start, int end, const T* base, i64 offset, T* dst) {
-    detail::check_aligned<N * sizeof(T)>(base + offset, "load_global_around");
-    load_global_each<N>(p, at, start, end, base, offset, dst);
+void load_global_whole(bool p, int at, int start, int end, const T* base, i64 offset, T* dst) {
+    if (p && start <= at && at + N <= end) load_global<N>(base, offset, dst);
+}
+template <int N, class T>
+void load_global_ends(bool p, int at, int start, int end, const T* base, i64 offset, T* dst, T other) {
+    if (p && start <= at && at + N <= end) return;
+    for (int i = 0; i < N; ++i) dst[i] = p && start <= at + i && at + i < end ? base[offset + i] : other;
 }
 template <int N, class T> void fill_outside(bool p, int at, int start, int end, T* dst, T other) {
     for (int i = 0; i < N; ++i)

@@ -340,10 +340,18 @@ template <int N> ARGUS_FN bool is_whole(bool p, int at, int start, int end) {
 }
 }  // namespace detail
 
-// All of an aligned word if one element is inside: memory is there or not by pages, which words do not straddle.
 template <int N, class T>
-ARGUS_FN void load_global_around(bool p, int at, int start, int end, const T* base, i64 offset, T* dst) {
-    load_global_if<N>(p && at < end && start <= at + (N - 1), base, offset, dst);
+ARGUS_FN void load_global_whole(bool p, int at, int start, int end, const T* base, i64 offset, T* dst) {
+    load_global_if<N>(detail::is_whole<N>(p, at, start, end), base, offset, dst);
+}
+
+// Behind the loads of all whole vectors, which are on their way meanwhile. Few warps have others.
+template <int N, class T>
+ARGUS_FN void load_global_ends(bool p, int at, int start, int end, const T* base, i64 offset, T* dst, T other) {
+    if (detail::is_whole<N>(p, at, start, end)) return;
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+        load_global_or<1>(p && start <= at + i && at + i < end, base, offset + i, dst + i, other);
 }
 
 template <int N, class T>
@@ -352,7 +360,6 @@ ARGUS_FN void load_global_each(bool p, int at, int start, int end, const T* base
     for (int i = 0; i < N; ++i) load_global_if<1>(p && start <= at + i && at + i < end, base, offset + i, dst + i);
 }
 
-// Apart from the loads, so that those of other vectors are on their way meanwhile. Few warps have such vectors.
 template <int N, class T> ARGUS_FN void fill_outside(bool p, int at, int start, int end, T* dst, T other) {
     if (detail::is_whole<N>(p, at, start, end)) return;
 #pragma unroll

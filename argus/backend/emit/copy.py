@@ -176,7 +176,8 @@ def _unaligned(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | E
 
 
 def _cut(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | Elem], writer: Writer) -> None:
-    """Vectors of which the mask leaves a part: by whole words where they are aligned, else by elements."""
+    """Vectors of which the mask leaves a part: those that it leaves whole at once where they are aligned, others by
+    elements."""
     load, vector = memory.name == stmt.src.obj, stmt.vector
     cell, register = (stmt.src, stmt.dst) if load else (stmt.dst, stmt.src)
     if load and stmt.mask is not None and stmt.other is None:
@@ -199,12 +200,15 @@ def _cut(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | Elem], 
         for each in domain.iterations(used):
             base, offset = global_address(memory, cell.index, each)
             writer.line(f"aligned = aligned & argus::is_aligned<{vector}>({base}, {offset});")
+        other = () if stmt.other is None else (Printer(writer).text(stmt.other),)
         with writer.block("if (aligned)"):
-            each_of("load_global_around")
+            each_of("load_global_whole")
+            if other:
+                each_of("load_global_ends", True, other)
         with writer.block("else"):
             each_of("load_global_each")
-        if stmt.other is not None:
-            each_of("fill_outside", False, (Printer(writer).text(stmt.other),))
+            if other:
+                each_of("fill_outside", False, other)
 
 
 def _global(load: bool, vector: int, mask: str | None, place: str, pointer: str, other: str | None) -> str:

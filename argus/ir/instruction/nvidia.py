@@ -53,7 +53,7 @@ NVIDIA: tuple[Row, ...] = (
     CopyRow("ld.global.unaligned", "global", "fragment", (16,), Order.SYNC, False, _ALL,
             "PTX ISA, ld, shf: the aligned words around, shifted", dtypes_bits=(8, 16, 32), unaligned=True),
     CopyRow("ld.global.cut", "global", "fragment", (16,), Order.SYNC, False, _ALL,
-            "PTX ISA, ld: the aligned word, of which the mask leaves a part; else element by element",
+            "PTX ISA, ld: the aligned word if the mask leaves all of it; else element by element",
             dtypes_bits=(8, 16, 32), cut=True),
     CopyRow("st.global", "fragment", "global", (1, 2, 4, 8, 16), Order.SYNC, False, _ALL, "PTX ISA, st"),
     CopyRow("st.global.cut", "fragment", "global", (4, 8, 16), Order.SYNC, False, _ALL,

@@ -1,6 +1,6 @@
 // Unaligned loads of the CUDA header on the host: every beginning, length and place, beside a loop over elements.
 // The header's text stands where the marker is. Nothing is read behind the end; before the beginning only what shares
-// an aligned word of 16 bytes with the first element. Of vectors that a mask cuts, what shares one with an element inside.
+// an aligned word of 16 bytes with the first element. Of vectors that a mask cuts, nothing but what it leaves.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -19,16 +19,21 @@ unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
 }
 
 const char *first, *last;  // what there is to be read
+bool exact;                // whether nothing before it may be
 
 template <int N, class T> void load_global_if(bool p, const T* base, i64 offset, T* dst) {
     if (!p) return;
     const char* from = reinterpret_cast<const char*>(base + offset);
     const int bytes = N * static_cast<int>(sizeof(T));
-    if (reinterpret_cast<std::uintptr_t>(from) % bytes || from + bytes <= first || from + bytes > last) {
+    if (reinterpret_cast<std::uintptr_t>(from) % bytes || (exact ? from < first : from + bytes <= first) || from + bytes > last) {
         std::puts("a word is read that is not there");
         std::exit(1);
     }
     std::memcpy(dst, from, bytes);
+}
+template <int N, class T> void load_global_or(bool p, const T* base, i64 offset, T* dst, T other) {
+    if (!p) *dst = other;
+    load_global_if<N>(p, base, offset, dst);
 }
 template <int N, class T> void store_global_if(bool p, T* base, i64 offset, const T* src) {
     if (!p) return;
@@ -86,15 +91,18 @@ template <class T, int N> void check_cut() {
                     for (int p = 0; p < 2; ++p) {
                         const auto inside = [&](int i) { return p && start <= place + i && place + i < end; };
                         const T* base = reinterpret_cast<const T*>(raw + 128 + begin);
-                        const auto word = [&](int i) { return reinterpret_cast<std::uintptr_t>(base + i) & ~std::uintptr_t{15}; };
-                        first = reinterpret_cast<const char*>(word(start));
-                        last = reinterpret_cast<const char*>(word(end - 1) + 16);
+                        first = reinterpret_cast<const char*>(base + start);
+                        last = reinterpret_cast<const char*>(base + end);
                         alignas(16) T found[N];
                         std::memset(found, 0, sizeof found);
                         const i64 offset = place;
-                        if (is_aligned<N>(base, offset)) load_global_around<N>(p, place, start, end, base, offset, found);
-                        else load_global_each<N>(p, place, start, end, base, offset, found);
-                        fill_outside<N>(p, place, start, end, found, other);
+                        if (is_aligned<N>(base, offset)) {
+                            load_global_whole<N>(p, place, start, end, base, offset, found);
+                            load_global_ends<N>(p, place, start, end, base, offset, found, other);
+                        } else {
+                            load_global_each<N>(p, place, start, end, base, offset, found);
+                            fill_outside<N>(p, place, start, end, found, other);
+                        }
                         std::memset(made, 0x3c, sizeof made);
                         store_global_cut<N>(p, place, start, end, reinterpret_cast<T*>(made + 128 + begin), offset, found);
                         for (int i = -N; i < 2 * N; ++i) {
@@ -112,9 +120,11 @@ template <class T, int N> void check_cut() {
 }
 
 int main() {
+    exact = true;
     check_cut<std::uint8_t, 16>();
     check_cut<std::uint16_t, 8>();
     check_cut<std::uint32_t, 4>();
+    exact = false;
     check<std::uint8_t, 16>();
     check<std::uint16_t, 8>();
     check<std::uint32_t, 4>();
