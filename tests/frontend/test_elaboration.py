@@ -198,7 +198,7 @@ def test_a_helper_reads_its_caller_s_tile_and_its_result_is_adopted():
 
 def test_errors_inside_a_helper_tell_the_call():
     (found,) = errors('z = twice("a") + twice(al.arange(4) < 2)')[:1]
-    assert found.span.line == 13 and found.span.call.line == 53
+    assert found.span.line == 13 and found.span.call.line == 54
 
 
 HELPERS = """
@@ -271,7 +271,7 @@ def test_a_helper_does_not_change_its_caller_s_tile(body, expected):
 def test_one_mistake_is_one_error_and_independent_ones_are_all_found():
     body = "z = blok\nw = z + 1\nal.store(x[0:64], w)\nfor s in range(z):\n    q = w + s\nr = n / 2\n"
     body += "if z > 1:\n    z = 3\nv = z"
-    assert [(d.code, d.span.line) for d in errors(body)] == [("unknown-name", 53), ("integer-division", 58)]
+    assert [(d.code, d.span.line) for d in errors(body)] == [("unknown-name", 54), ("integer-division", 59)]
 
 
 def test_an_error_in_an_unrolled_loop_is_told_once():

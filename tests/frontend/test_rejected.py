@@ -196,9 +196,9 @@ TWINS = [
     # calls
     (
         "wrong-arguments",
-        "takes 4 arguments",
-        TILE + "al.store(x[0:64], t, None, (), 1)",
-        TILE + "al.store(x[0:64], t, None, ())",
+        "takes 5 arguments",
+        TILE + "al.store(x[0:64], t, None, (), 'st.global', 1)",
+        TILE + "al.store(x[0:64], t, None, (), 'st.global')",
     ),
     ("wrong-arguments", "lacks its argument", "u = al.zeros((64,))", "u = al.zeros((64,), al.float32)"),
     ("wrong-arguments", "no argument `msk`", "t = al.load(x[0:64], msk=True)", "t = al.load(x[0:64], mask=True)"),

@@ -102,7 +102,7 @@ def test_order_of_teams_and_of_the_copy_engine() -> None:
     assert order.access(Touch.WRITE, cell, first, moment(0, 5, 4, 0), False) is None
     assert order.check(Touch.READ, cell, second, moment(0, 6, 4, 1, team=1)) is not None
     assert order.check(Touch.READ, cell, second, moment(0, 6, 5, 1, team=1)) is None, "it knows segment 5"
-    assert order.unfenced(Touch.WRITE, cell, moment(0, 6, 5, 1, team=1), 0) is not None, "but no proxy fence"
+    assert order.unfenced(Touch.WRITE, cell, moment(0, 6, 5, 1, team=1), 0, True) is not None, "but no proxy fence"
     order.bulk_track(Touch.WRITE).touch(cell, 40, moment(0, 6, 5, 2, team=1), barrier=2, phase=1)
     before, after = moment(0, 7, 6, 3), moment(0, 7, 6, 3)
     after.known[2] = 1
