@@ -23,7 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = (
 """A part imports its own layer and those above it in this list."""
 
 PRIVATE = {
-    "islpy": {"argus.verify.relations"},
+    "islpy": {"argus.verify.isl"},
     "z3": {"argus.verify.solver"},
     "lark": {"argus.frontend.parse", "argus.frontend.parser", "argus.frontend.build", "argus.frontend.constructs",
              "argus.frontend.tables",

@@ -8,21 +8,11 @@ from argus.diagnostic import Verdict
 from argus.ir.expr import Elem
 from argus.ir.nodes import AssertTags, Once, TagEqual, TagField, TagTerm, TagTuple
 from argus.verify.findings import Finding, place_of, unknown
+from argus.verify.isl import Set, UnionMap, UnionSet, empty_map, isl, map_parts, set_parts, smallest
 from argus.verify.program import NUMBER, Site, tagged_elements
-from argus.verify.relations import (
-    NonAffine,
-    Set,
-    UnionMap,
-    UnionSet,
-    empty_map,
-    identifier,
-    isl,
-    map_parts,
-    set_parts,
-    smallest,
-)
 from argus.verify.tags import TagAnalysis
 from argus.verify.tagvalue import Tagged, Value, duplicated, restrict, union
+from argus.verify.translator import NonAffine, identifier
 
 
 @dataclass(frozen=True, slots=True)

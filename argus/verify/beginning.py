@@ -12,9 +12,10 @@ from argus.ir.access import Mode
 from argus.ir.instruction import Order
 from argus.ir.nodes import BulkWait, MbarrierInit
 from argus.verify.findings import Finding, place_of, unknown
+from argus.verify.isl import Map, Set, isl, smallest
 from argus.verify.order import Ordering
 from argus.verify.program import PROGRAM, Site, mbarrier_use
-from argus.verify.relations import Map, Model, Set, isl, smallest
+from argus.verify.relations import Model
 
 
 def initialised(model: Model, ordering: Ordering) -> list[Finding]:

@@ -15,9 +15,11 @@ from argus.ir.nodes import Spec, Tensor
 from argus.simulate.sizes import integer_parameters
 from argus.source import Span
 from argus.verify.findings import Finding, Place, place_of, unknown
+from argus.verify.isl import isl, smallest
 from argus.verify.program import turns
 from argus.verify.races import by_block, without
-from argus.verify.relations import Cells, Model, identifier, isl, smallest
+from argus.verify.relations import Cells, Model
+from argus.verify.translator import identifier
 
 
 def check(model: Model) -> list[Finding]:

@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from argus.verify.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close, closure
 from argus.verify.matching import Mismatch
 from argus.verify.numbers import always_real
-from argus.verify.relations import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.terms import Again, Apply, Cases, Constant, Opaque, Parameter, Recurrence, Reduce, Term, Via
 
 

@@ -8,8 +8,9 @@ from argus.diagnostic import Note, Severity, Verdict
 from argus.ir.nodes import Kernel
 from argus.simulate.sizes import integer_parameters
 from argus.source import NO_SPAN, Span
+from argus.verify.isl import Point
 from argus.verify.program import Site, loops_by_trip
-from argus.verify.relations import Point, identifier
+from argus.verify.translator import identifier
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from argus.ir.access import Mode
+from argus.verify.isl import UnionMap, UnionSet, empty_map, isl, map_parts
 from argus.verify.program import Site
-from argus.verify.relations import Cells, Model, UnionMap, UnionSet, empty_map, isl, map_parts
+from argus.verify.relations import Cells, Model
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from argus.ir.access import Mode
 from argus.ir.instruction import Order
 from argus.ir.nodes import Fragment, Mma
 from argus.verify.findings import Finding, place_of, unknown
+from argus.verify.isl import Map, smallest
 from argus.verify.order import Ordering
 from argus.verify.races import conflicts
-from argus.verify.relations import Cells, Map, Model, smallest
+from argus.verify.relations import Cells, Model
 
 
 def check(model: Model, ordering: Ordering) -> list[Finding]:

@@ -9,8 +9,9 @@ from argus.diagnostic import Note, Verdict
 from argus.ir.nodes import Fragment, Shared
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.flow import Flow
+from argus.verify.isl import isl, map_parts, set_parts, smallest
 from argus.verify.program import Site
-from argus.verify.relations import Model, isl, map_parts, set_parts, smallest
+from argus.verify.relations import Model
 from argus.verify.tags import TagAnalysis, writes
 
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import count, islice
 
 from argus.ir.nodes import Role
+from argus.verify.isl import Map, Set, first, isl
 from argus.verify.program import Site
-from argus.verify.relations import Map, Model, Set, first, isl
+from argus.verify.relations import Model
 
 _HOPS = 3
 """Arrivals and waits that an order between roles is followed through; more are never needed for rings of buffers."""

@@ -25,9 +25,10 @@ from argus.simulate.sizes import integer_arguments
 from argus.source import Span
 from argus.verify.bounds import BoundsChecker
 from argus.verify.findings import Finding, Place, place_of, unknown
+from argus.verify.isl import smallest
 from argus.verify.physical import offsets
 from argus.verify.program import Site
-from argus.verify.relations import Model, smallest
+from argus.verify.relations import Model
 from argus.verify.solver import z3
 
 

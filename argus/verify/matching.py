@@ -11,21 +11,14 @@ from functools import reduce
 from itertools import permutations
 from math import isnan
 
-from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, op, rewrite, walk
+from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, Op, Param, op, rewrite
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.types import boolean, int32, rounds_only
+from argus.ir.types import boolean
+from argus.verify.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.numbers import Numbers
 from argus.verify.program import loaded
-from argus.verify.relations import (
-    Model,
-    UnionMap,
-    UnionSet,
-    empty_map,
-    empty_set,
-    identifier,
-    isl,
-    map_parts,
-)
+from argus.verify.relations import Model
+from argus.verify.spec_terms import described, elements_of, identity, nested, of_floats, renumbered, strip, uses
 from argus.verify.terms import (
     Again,
     Apply,
@@ -41,6 +34,7 @@ from argus.verify.terms import (
     Via,
     operation,
 )
+from argus.verify.translator import identifier
 
 IDEMPOTENT = ("maximum", "minimum")
 """Reductions whose value does not depend on how often a term contributes."""
@@ -194,7 +188,7 @@ class Matcher:
             case Reduce(op=op), Op() | SpecOp() if op == spec.op:
                 self._accumulated(term, spec, scope)
             case _:
-                raise Mismatch(f"{_describe(term)} where the specification has {_describe_spec(spec)}")
+                raise Mismatch(f"{_describe(term)} where the specification has {described(spec)}")
 
     def _choice(self, term: Choice, spec: SpecTerm, scope: Scope) -> None:
         """By a condition that is given, or by that of the specification, which is given in what it decides for."""
@@ -218,7 +212,7 @@ class Matcher:
         return True
 
     def _apply(self, term: Apply, spec: Op | SpecOp, scope: Scope) -> None:
-        if spec.dtype == boolean and _of_floats(spec):
+        if spec.dtype == boolean and of_floats(spec):
             raise Mismatch("a choice by numbers that may be rounded")
         specified = operation(spec.op, spec.args[0].dtype, spec.dtype)
         if term.op != specified or len(term.args) != len(spec.args):
@@ -525,82 +519,6 @@ class Matcher:
 # ---------------------------------------------------------------------------- helpers
 
 
-def identity(spec: SpecReduce) -> float:
-    """The number that changes no result: what is specified of integers of 8 bits may be more than those hold."""
-    narrow = spec.dtype.is_int and spec.dtype.bits < 32 and not isinstance(strip(spec.body), Elem)
-    return float(REDUCTIONS[spec.op](int32 if narrow else spec.dtype))
-
-
-def strip(spec: SpecTerm) -> SpecTerm:
-    """Casts that round at most are transparent."""
-    while isinstance(spec, (Op, SpecOp)) and spec.op == "cast" and rounds_only(spec.args[0].dtype, spec.dtype):
-        spec = spec.args[0]
-    return spec
-
-
-def uses(spec: SpecTerm, axis: int) -> bool:
-    """Whether a specified term depends on `Coord(axis)`."""
-    match spec:
-        case SpecReduce(body=body):
-            return uses(body, axis)
-        case SpecSoftmax(at=at, score=score):
-            return uses(at, axis) or uses(score, axis)
-        case SpecOp(args=args):
-            return any(uses(a, axis) for a in args)
-        case _:
-            expr: Expr = spec
-            return any(isinstance(e, Coord) and e.axis == axis for e in walk(expr))
-
-
-def renumbered(spec: SpecTerm, axes: dict[int, int]) -> SpecTerm:
-    """A specified term with its free axes renumbered; bound ones are counted on from there."""
-    match spec:
-        case SpecReduce(axis=axis, body=body):
-            inner = axes | {axis: len(axes)}
-            return replace(spec, axis=len(axes), body=renumbered(body, inner))
-        case SpecSoftmax(axis=axis, at=at, score=score):
-            inner, place = axes | {axis: len(axes)}, renumbered(at, axes)
-            assert not isinstance(place, (SpecReduce, SpecSoftmax, SpecOp))
-            return replace(spec, axis=len(axes), at=place, score=renumbered(score, inner))
-        case SpecOp(args=args):
-            return replace(spec, args=tuple(renumbered(a, axes) for a in args))
-        case _:
-            expr: Expr = spec
-            return rewrite(expr, lambda e: replace(e, axis=axes[e.axis]) if isinstance(e, Coord) else None)
-
-
-def elements_of(spec: SpecTerm) -> list[Elem]:
-    match spec:
-        case SpecReduce(body=body):
-            return elements_of(body)
-        case SpecSoftmax(score=score):
-            return elements_of(score)
-        case SpecOp(args=args):
-            return [e for a in args for e in elements_of(a)]
-        case _:
-            expr: Expr = spec
-            return [e for e in walk(expr) if isinstance(e, Elem)]
-
-
-def _of_floats(spec: SpecTerm) -> bool:
-    """Whether a number that may be rounded takes part."""
-    if spec.dtype.is_float:
-        return True
-    match spec:
-        case SpecReduce(body=inner) | SpecSoftmax(score=inner):
-            return _of_floats(inner)
-        case SpecOp(args=args) | Op(args=args):
-            return any(_of_floats(a) for a in args)
-        case _:
-            return False
-
-
-def nested(spec: SpecReduce) -> tuple[SpecReduce, ...]:
-    """A reduction and those by the same operator of which it is the reduction, from outermost to innermost."""
-    inner = spec.body
-    return (spec, *nested(inner)) if isinstance(inner, SpecReduce) and inner.op == spec.op else (spec,)
-
-
 def append(variables: UnionMap, bound: UnionMap, count: int, more: int = 1) -> UnionMap:
     """{root -> V[v0, ..., k]} from {root -> V[v0, ...]} and {root -> [k]}; of several bound variables all."""
     dims, bounds = ([f"{letter}{i}" for i in range(n)] for letter, n in (("v", count), ("k", more)))
@@ -645,19 +563,3 @@ def _describe(term: Term) -> str:
             return f"a reduction by '{op}'"
         case _:
             return "a value without a term"
-
-
-def _describe_spec(spec: SpecTerm) -> str:
-    match spec:
-        case Elem(obj=obj):
-            return f"an element of '{obj}'"
-        case Const(value=value):
-            return f"the constant {value}"
-        case Param(name=name):
-            return f"'{name}'"
-        case SpecReduce(op=op):
-            return f"a reduction by '{op}'"
-        case Op(op=op) | SpecOp(op=op):
-            return f"'{op}'"
-        case _:
-            return "an index"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from argus.ir.expr import REDUCTIONS
 from argus.ir.types import float32
-from argus.verify.relations import UnionMap, UnionSet, empty_set, merged
+from argus.verify.isl import UnionMap, UnionSet, empty_set, merged
 from argus.verify.tagvalue import union
 from argus.verify.terms import Again, Apply, Cases, Choice, Constant, Load, Parameter, Recurrence, Reduce, Term, Via
 

@@ -44,10 +44,11 @@ from argus.ir.nodes import (
     WaveBarrier,
 )
 from argus.ir.waves import counted, loads_to_lds
+from argus.verify.isl import Map, Set, first, isl
 from argus.verify.knowledge import Knowledge, Remembered
 from argus.verify.program import Site, is_uniform
 from argus.verify.protocol import Protocol
-from argus.verify.relations import Map, Model, Set, first, isl
+from argus.verify.relations import Model
 
 _GROUPS: dict[Order, tuple[type[Stmt], type[Stmt]]] = {
     Order.ASYNC_GROUP: (CommitGroup, WaitGroup),

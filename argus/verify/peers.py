@@ -15,9 +15,10 @@ from argus.ir.cluster import rank_of
 from argus.ir.instruction import Order
 from argus.ir.nodes import Barrier, Role, Roles
 from argus.verify.findings import Finding, place_of, unknown
+from argus.verify.isl import Set, smallest
 from argus.verify.order import Ordering
 from argus.verify.program import Site
-from argus.verify.relations import Model, Set, smallest
+from argus.verify.relations import Model
 
 
 def check(model: Model, ordering: Ordering) -> list[Finding]:

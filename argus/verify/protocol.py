@@ -37,9 +37,11 @@ from argus.ir.nodes import (
 )
 from argus.ir.rings import Place, turn_parity
 from argus.verify.findings import Finding, place_of, unknown
+from argus.verify.isl import Map, isl, smallest
 from argus.verify.knowledge import Event, Knowledge, Wait
 from argus.verify.program import Site, barrier_use, turns
-from argus.verify.relations import Map, Model, NonAffine, isl, smallest
+from argus.verify.relations import Model
+from argus.verify.translator import NonAffine
 from argus.verify.uses import Ring, Uses
 
 

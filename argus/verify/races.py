@@ -17,18 +17,10 @@ from argus.ir.instruction import Order
 from argus.ir.nodes import Accumulate, Shared, Tensor
 from argus.simulate.sizes import integer_parameters
 from argus.verify.findings import Finding, Place, place_of, unknown
+from argus.verify.isl import Map, Set, isl, smallest
 from argus.verify.order import ASYNCHRONOUS_PROXY, Ordering
-from argus.verify.relations import (
-    Cells,
-    Map,
-    Model,
-    NonAffine,
-    Set,
-    holder_condition,
-    identifier,
-    isl,
-    smallest,
-)
+from argus.verify.relations import Cells, Model
+from argus.verify.translator import NonAffine, holder_condition, identifier
 
 
 def check(model: Model, ordering: Ordering, objects: Sequence[Shared | Tensor]) -> list[Finding]:

@@ -20,19 +20,9 @@ from argus.ir.nodes import (
 )
 from argus.ir.rescaling import accumulators, rescaled
 from argus.verify.flow import Flow, data_flow, sink_name
+from argus.verify.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.program import Site, tagged_elements
-from argus.verify.relations import (
-    Cells,
-    Model,
-    NonAffine,
-    UnionMap,
-    UnionSet,
-    empty_map,
-    empty_set,
-    identifier,
-    isl,
-    map_parts,
-)
+from argus.verify.relations import Cells, Model
 from argus.verify.tagvalue import (
     NEUTRAL,
     Contributions,
@@ -45,6 +35,7 @@ from argus.verify.tagvalue import (
     pull,
     restrict,
 )
+from argus.verify.translator import NonAffine, identifier
 
 _TRANSPARENT_CONDITIONS = ("lt", "le", "gt", "ge", "eq", "ne")
 

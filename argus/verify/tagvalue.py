@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from argus.ir.expr import Const
-from argus.verify.relations import Map, UnionMap, UnionSet, empty_map, empty_set, map_parts
+from argus.verify.isl import Map, UnionMap, UnionSet, empty_map, empty_set, map_parts
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,10 @@ from argus.ir.expr import Const, Elem, Expr, Op, Param
 from argus.ir.nodes import Accumulate, Copy, Map, Mma, Tensor
 from argus.ir.types import DType, boolean, rounds_only
 from argus.verify.flow import sink_name
+from argus.verify.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.program import Site
-from argus.verify.relations import (
-    NonAffine,
-    UnionMap,
-    UnionSet,
-    empty_map,
-    empty_set,
-    isl,
-    map_parts,
-)
 from argus.verify.tags import TagAnalysis, writes
+from argus.verify.translator import NonAffine
 
 
 @dataclass(frozen=True)

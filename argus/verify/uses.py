@@ -17,8 +17,10 @@ from itertools import product
 
 from argus.ir.expr import Const, Expr, LoopVar, Op, op
 from argus.ir.nodes import BarrierArrive, BarrierSync, Mbarrier, Roles
+from argus.verify.isl import Map, Set, isl
 from argus.verify.program import PROGRAM, Site, barrier_use, own_turn, turns
-from argus.verify.relations import Count, Map, Model, NonAffine, Set, isl
+from argus.verify.relations import Count, Model
+from argus.verify.translator import NonAffine
 
 _FEW = 4
 """Uses of one barrier outside of loops that are told apart."""

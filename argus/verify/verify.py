@@ -21,12 +21,14 @@ from argus.verify.alike import alone
 from argus.verify.bounds import BoundsChecker
 from argus.verify.counts import spelled
 from argus.verify.findings import Finding, unknown
+from argus.verify.isl import IslError, operation_limit
 from argus.verify.named import Named, named
 from argus.verify.questions import Questions
-from argus.verify.relations import IslError, Model, NonAffine, operation_limit
+from argus.verify.relations import Model
 from argus.verify.report import Report, Timing, verdict_of
 from argus.verify.search import search
 from argus.verify.solver import Solver
+from argus.verify.translator import NonAffine
 from argus.verify.witness import to_diagnostic
 
 T = TypeVar("T")

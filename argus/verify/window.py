@@ -27,8 +27,10 @@ from dataclasses import replace
 from argus.ir.expr import Expr, Op, Param
 from argus.ir.nodes import BarrierArrive, BarrierSync, For
 from argus.ir.visit import walk
+from argus.verify.isl import Set
 from argus.verify.program import PROGRAM, Site, differs_by_block, is_launch_constant, turns
-from argus.verify.relations import Model, NonAffine, Set, counter, identifier
+from argus.verify.relations import Model
+from argus.verify.translator import NonAffine, counter, identifier
 
 _VALUE = "of program "
 """Begins the name of a parameter that stands for a value of each program of the window."""

@@ -9,7 +9,7 @@ import pytest
 import z3
 
 from argus.diagnostic import Verdict
-from argus.verify.relations import IslError, isl, operation_limit
+from argus.verify.isl import IslError, isl, operation_limit
 from argus.verify.solver import Solver
 
 LONG = """[N, M] -> { [a, b, c] -> [i, j, k, l] : 0 <= i < N and i <= j < M and 3i + 5j + 7k = a + 2b

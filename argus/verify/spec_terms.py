@@ -1,0 +1,103 @@
+"""Terms of specifications: what they are made of, apart from any kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, rewrite, walk
+from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
+from argus.ir.types import int32, rounds_only
+
+
+def identity(spec: SpecReduce) -> float:
+    """The number that changes no result: what is specified of integers of 8 bits may be more than those hold."""
+    narrow = spec.dtype.is_int and spec.dtype.bits < 32 and not isinstance(strip(spec.body), Elem)
+    return float(REDUCTIONS[spec.op](int32 if narrow else spec.dtype))
+
+
+def strip(spec: SpecTerm) -> SpecTerm:
+    """Casts that round at most are transparent."""
+    while isinstance(spec, (Op, SpecOp)) and spec.op == "cast" and rounds_only(spec.args[0].dtype, spec.dtype):
+        spec = spec.args[0]
+    return spec
+
+
+def uses(spec: SpecTerm, axis: int) -> bool:
+    """Whether a specified term depends on `Coord(axis)`."""
+    match spec:
+        case SpecReduce(body=body):
+            return uses(body, axis)
+        case SpecSoftmax(at=at, score=score):
+            return uses(at, axis) or uses(score, axis)
+        case SpecOp(args=args):
+            return any(uses(a, axis) for a in args)
+        case _:
+            expr: Expr = spec
+            return any(isinstance(e, Coord) and e.axis == axis for e in walk(expr))
+
+
+def renumbered(spec: SpecTerm, axes: dict[int, int]) -> SpecTerm:
+    """A specified term with its free axes renumbered; bound ones are counted on from there."""
+    match spec:
+        case SpecReduce(axis=axis, body=body):
+            inner = axes | {axis: len(axes)}
+            return replace(spec, axis=len(axes), body=renumbered(body, inner))
+        case SpecSoftmax(axis=axis, at=at, score=score):
+            inner, place = axes | {axis: len(axes)}, renumbered(at, axes)
+            assert not isinstance(place, (SpecReduce, SpecSoftmax, SpecOp))
+            return replace(spec, axis=len(axes), at=place, score=renumbered(score, inner))
+        case SpecOp(args=args):
+            return replace(spec, args=tuple(renumbered(a, axes) for a in args))
+        case _:
+            expr: Expr = spec
+            return rewrite(expr, lambda e: replace(e, axis=axes[e.axis]) if isinstance(e, Coord) else None)
+
+
+def elements_of(spec: SpecTerm) -> list[Elem]:
+    """All elements that a specified term speaks of."""
+    match spec:
+        case SpecReduce(body=body):
+            return elements_of(body)
+        case SpecSoftmax(score=score):
+            return elements_of(score)
+        case SpecOp(args=args):
+            return [e for a in args for e in elements_of(a)]
+        case _:
+            expr: Expr = spec
+            return [e for e in walk(expr) if isinstance(e, Elem)]
+
+
+def of_floats(spec: SpecTerm) -> bool:
+    """Whether a number that may be rounded takes part."""
+    if spec.dtype.is_float:
+        return True
+    match spec:
+        case SpecReduce(body=inner) | SpecSoftmax(score=inner):
+            return of_floats(inner)
+        case SpecOp(args=args) | Op(args=args):
+            return any(of_floats(a) for a in args)
+        case _:
+            return False
+
+
+def nested(spec: SpecReduce) -> tuple[SpecReduce, ...]:
+    """A reduction and those by the same operator of which it is the reduction, from outermost to innermost."""
+    inner = spec.body
+    return (spec, *nested(inner)) if isinstance(inner, SpecReduce) and inner.op == spec.op else (spec,)
+
+
+def described(spec: SpecTerm) -> str:
+    """A specified term, for a message."""
+    match spec:
+        case Elem(obj=obj):
+            return f"an element of '{obj}'"
+        case Const(value=value):
+            return f"the constant {value}"
+        case Param(name=name):
+            return f"'{name}'"
+        case SpecReduce(op=op):
+            return f"a reduction by '{op}'"
+        case Op(op=op) | SpecOp(op=op):
+            return f"'{op}'"
+        case _:
+            return "an index"
