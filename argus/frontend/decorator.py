@@ -89,7 +89,7 @@ def file_of(function: Callable[..., Any]) -> SourceFile:
             Diagnostic(
                 "no-source",
                 f"the text of `{getattr(function, '__name__', 'this function')}` cannot be found",
-                help="define kernels in a file or a notebook's cell; a program writes the text that it makes to a file",
+                help="define kernels in a file or a notebook's cell; programs that make text: `argus.from_text(text)`",
             )
         ) from None
     source = SourceFile(path, "".join(everything))

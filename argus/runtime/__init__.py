@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from argus.backend.cache import DiskCache
+from argus.diagnostic import Diagnostic, SourceError
 from argus.frontend import decorator
 from argus.frontend.decorator import KernelSource
 from argus.runtime.executable import CachedSource, Executable
 from argus.runtime.jit_kernel import JitKernel
+from argus.source import SourceFile
 
-__all__ = ["Executable", "JitKernel", "jit", "kernel"]
+__all__ = ["Executable", "JitKernel", "from_text", "jit", "kernel"]
 
 
 @overload
@@ -31,6 +33,22 @@ def kernel(
         return jit(decorator.kernel(num_warps=num_warps)(function))
 
     return decorate if function is None else decorate(function)
+
+
+def from_text(text: str, path: str = "<text>") -> dict[str, JitKernel]:
+    """The kernels of a text, by name and in its order: for programs that write kernels.
+
+    The text is what a file would hold, `import` lines included, and none of it runs as Python; messages call it `path`.
+    What `@argus.autotune` says is left aside. Raises SourceError with every syntax error, or where there is no kernel.
+    """
+    from argus.compile import kernels  # with the parser
+
+    file = SourceFile(path, text)
+    found = {name: jit(KernelSource(name, file)) for name in kernels(file)}
+    if not found:
+        help = "a kernel is a function at the top level of the text, under `@argus.kernel`"
+        raise SourceError(Diagnostic("no-kernel", f"there is no kernel in `{path}`", help=help))
+    return found
 
 
 def jit(text: KernelSource, cache: DiskCache | None = None) -> JitKernel:

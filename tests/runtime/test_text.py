@@ -1,0 +1,53 @@
+"""Kernels of texts that no file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import argus
+from argus.diagnostic import SourceError, VerificationError
+
+HEAD = "import argus\nimport argus.language as al\n\n"
+SHIFT = """@argus.kernel
+def shift(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "N"], BLOCK: al.constexpr = 64):
+    N = x.shape[0]
+    i = al.grid(al.cdiv(N, BLOCK)) * BLOCK + al.arange(BLOCK)
+    al.store(out[i], al.load(x[i + 1], mask=i + 1 < N), mask=i < N)
+"""
+
+
+def test_kernels_of_a_text_run(require_tool: Any) -> None:
+    require_tool("g++", "clang++", "c++")
+    found = argus.from_text(HEAD + SHIFT + "\n\n" + SHIFT.replace("shift", "other"))
+    assert list(found) == ["shift", "other"]
+    x = np.arange(100, dtype=np.float32)
+    out = np.empty_like(x)
+    found["shift"](x, out)
+    assert np.array_equal(out, [*range(1, 100), 0])
+
+
+def test_none_of_the_text_runs(tmp_path: Path) -> None:
+    place = tmp_path / "made"
+    argus.from_text(HEAD + f"open({str(place)!r}, 'w')\n\n" + SHIFT)
+    assert not place.exists()
+
+
+def test_a_wrong_kernel_is_refuted_in_the_text() -> None:
+    with pytest.raises(VerificationError) as caught:
+        argus.from_text(HEAD + SHIFT.replace("i + 1 < N", "i < N"), "made by a program")["shift"].build("cpu")
+    found = caught.value.diagnostics[0]
+    assert found.code == "out-of-bounds" and found.span.line == 8 and str(found.span).startswith("made by a program:8:")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("", "no-kernel"), ("x = 1\n", "no-kernel"), (HEAD + "@argus.kernel\ndef f(:\n    pass\n", "unmatched-bracket")],
+)
+def test_a_text_without_a_kernel_is_refused(text: str, code: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        argus.from_text(text)
+    assert caught.value.diagnostics[0].code == code
