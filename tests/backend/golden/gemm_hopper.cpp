@@ -25,6 +25,7 @@ ARGUS_ROLES_KERNEL(argus_hopper_gemm, 384)(
     if (argus::thread_id() == 0) for (int i = 0; i < 4; ++i) argus::mbarrier_init(smem, 196640 + i * 8, 8);
     if (argus::thread_id() == 0) argus::mbarrier_init_fence();
     argus::barrier();
+    argus::launch_dependents();
     argus::begin();
     const int warp = argus::uniform(argus::thread_id() / 32);
     if (warp < 8) {

@@ -16,6 +16,7 @@ ARGUS_CLUSTER_KERNEL(argus_swap, 32, 2)(
     alignas(16) float held_in[1];  // [32 | t 32@0 | v]
     alignas(16) float out_in[1];  // [32 | t 32@0 | v]
 
+    argus::launch_dependents();
     argus::begin();
     argus::cluster_barrier();
     argus::load_global<1>(x + (argus::i64(block0 / 2) * x_stride0 + block0 % 2 * 32), p0, &held_in[0]);
