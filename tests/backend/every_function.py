@@ -105,9 +105,8 @@ def cut() -> str:
             f"alignas(16) {cpp} x[{n}];",
             f"if (argus::is_aligned<{n}>(a, argus::i64(t) * {n} + p))",
             f"    argus::load_global_whole<{n}>(p > t, t * {n}, p, q, a, argus::i64(t) * {n} + p, x);",
-            f"else argus::load_global_each<{n}>(p > t, t * {n}, p, q, a, argus::i64(t) * {n} + p, x);",
+            f"else argus::load_global_each<{n}>(p > t, t * {n}, p, q, a, argus::i64(t) * {n} + p, x, a[0]);",
             f"argus::load_global_ends<{n}>(p > t, t * {n}, p, q, a, argus::i64(t) * {n} + p, x, a[0]);",
-            f"argus::fill_outside<{n}>(p > t, t * {n}, p, q, x, a[0]);",
             f"argus::store_global_cut<{n}>(p > t, t * {n}, p, q, b, argus::i64(t) * {n} + q, x);",
         ]
         parameters = f"const {cpp}* ARGUS_RESTRICT a, {cpp}* ARGUS_RESTRICT b, int p, int q"

@@ -92,28 +92,25 @@ template <int N, class T> void store_global_if(bool p, T* base, i64 offset, cons
 template <int N, class T> bool is_aligned(const T* base, i64 offset) {
     return reinterpret_cast<unsigned long long>(base + offset) % (N * sizeof(T)) == 0;
 }
-template <int N, class T>
-void load_global_each(bool p, int at, int start, int end, const T* base, i64 offset, T* dst) {
-    for (int i = 0; i < N; ++i)
-        if (p && start <= at + i && at + i < end) dst[i] = base[offset + i];
-}
+namespace detail {
+template <int N> bool is_whole(bool p, int at, int start, int end) { return p && start <= at && at + (N - 1) < end; }
+}  // namespace detail
 template <int N, class T>
 void load_global_whole(bool p, int at, int start, int end, const T* base, i64 offset, T* dst) {
-    if (p && start <= at && at + N <= end) load_global<N>(base, offset, dst);
+    load_global_if<N>(detail::is_whole<N>(p, at, start, end), base, offset, dst);
+}
+template <int N, class T>
+void load_global_each(bool p, int at, int start, int end, const T* base, i64 offset, T* dst, T other) {
+    for (int i = 0; i < N; ++i) dst[i] = detail::is_whole<1>(p, at + i, start, end) ? base[offset + i] : other;
 }
 template <int N, class T>
 void load_global_ends(bool p, int at, int start, int end, const T* base, i64 offset, T* dst, T other) {
-    if (p && start <= at && at + N <= end) return;
-    for (int i = 0; i < N; ++i) dst[i] = p && start <= at + i && at + i < end ? base[offset + i] : other;
-}
-template <int N, class T> void fill_outside(bool p, int at, int start, int end, T* dst, T other) {
-    for (int i = 0; i < N; ++i)
-        if (!(p && start <= at + i && at + i < end)) dst[i] = other;
+    if (!detail::is_whole<N>(p, at, start, end)) load_global_each<N>(p, at, start, end, base, offset, dst, other);
 }
 template <int N, class T>
 void store_global_cut(bool p, int at, int start, int end, T* base, i64 offset, const T* src) {
     for (int i = 0; i < N; ++i)
-        if (p && start <= at + i && at + i < end) base[offset + i] = src[i];
+        if (detail::is_whole<1>(p, at + i, start, end)) base[offset + i] = src[i];
 }
 template <int N, class T> void load_shared(shared_t smem, int offset, T* dst) {
     detail::check_shared<N * sizeof(T)>(offset, "load_shared");

@@ -345,25 +345,17 @@ ARGUS_FN void load_global_whole(bool p, int at, int start, int end, const T* bas
     load_global_if<N>(detail::is_whole<N>(p, at, start, end), base, offset, dst);
 }
 
+template <int N, class T>
+ARGUS_FN void load_global_each(bool p, int at, int start, int end, const T* base, i64 offset, T* dst, T other) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+        load_global_or<1>(detail::is_whole<1>(p, at + i, start, end), base, offset + i, dst + i, other);
+}
+
 // Behind the loads of all whole vectors, which are on their way meanwhile. Few warps have others.
 template <int N, class T>
 ARGUS_FN void load_global_ends(bool p, int at, int start, int end, const T* base, i64 offset, T* dst, T other) {
-    if (detail::is_whole<N>(p, at, start, end)) return;
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-        load_global_or<1>(p && start <= at + i && at + i < end, base, offset + i, dst + i, other);
-}
-
-template <int N, class T>
-ARGUS_FN void load_global_each(bool p, int at, int start, int end, const T* base, i64 offset, T* dst) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) load_global_if<1>(p && start <= at + i && at + i < end, base, offset + i, dst + i);
-}
-
-template <int N, class T> ARGUS_FN void fill_outside(bool p, int at, int start, int end, T* dst, T other) {
-    if (detail::is_whole<N>(p, at, start, end)) return;
-#pragma unroll
-    for (int i = 0; i < N; ++i) dst[i] = p && start <= at + i && at + i < end ? dst[i] : other;
+    if (!detail::is_whole<N>(p, at, start, end)) load_global_each<N>(p, at, start, end, base, offset, dst, other);
 }
 
 template <int N, class T>
@@ -373,7 +365,7 @@ ARGUS_FN void store_global_cut(bool p, int at, int start, int end, T* base, i64 
         return;
     }
 #pragma unroll
-    for (int i = 0; i < N; ++i) store_global_if<1>(p && start <= at + i && at + i < end, base, offset + i, src + i);
+    for (int i = 0; i < N; ++i) store_global_if<1>(detail::is_whole<1>(p, at + i, start, end), base, offset + i, src + i);
 }
 
 // ---- shared memory

@@ -183,12 +183,11 @@ def _cut(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | Elem], 
     if load and stmt.mask is not None and stmt.other is None:
         raise problem("unaligned-mask", f"{stmt.instr} fills what the mask leaves out", stmt.span, "say with what")
 
-    def each_of(call: str, place: bool = True, filling: tuple[str, ...] = ()) -> None:
+    def each_of(call: str, *filling: str) -> None:
         for each in domain.iterations(used):
             printer = Printer(writer, each)
-            base, offset = global_address(memory, cell.index, each)
-            where = (base, offset) if place else ()
-            told = (*_inside(stmt, domain, printer), *where, f"&{printer.register(register)}", *filling)
+            place = global_address(memory, cell.index, each)
+            told = (*_inside(stmt, domain, printer), *place, f"&{printer.register(register)}", *filling)
             writer.line(f"argus::{call}<{vector}>({', '.join(told)});")
 
     if not load:
@@ -200,15 +199,12 @@ def _cut(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | Elem], 
         for each in domain.iterations(used):
             base, offset = global_address(memory, cell.index, each)
             writer.line(f"aligned = aligned & argus::is_aligned<{vector}>({base}, {offset});")
-        other = () if stmt.other is None else (Printer(writer).text(stmt.other),)
+        other = Printer(writer).text(stmt.other or Const(0, memory.dtype))
         with writer.block("if (aligned)"):
             each_of("load_global_whole")
-            if other:
-                each_of("load_global_ends", True, other)
+            each_of("load_global_ends", other)
         with writer.block("else"):
-            each_of("load_global_each")
-            if other:
-                each_of("fill_outside", False, other)
+            each_of("load_global_each", other)
 
 
 def _global(load: bool, vector: int, mask: str | None, place: str, pointer: str, other: str | None) -> str:

@@ -100,8 +100,7 @@ template <class T, int N> void check_cut() {
                             load_global_whole<N>(p, place, start, end, base, offset, found);
                             load_global_ends<N>(p, place, start, end, base, offset, found, other);
                         } else {
-                            load_global_each<N>(p, place, start, end, base, offset, found);
-                            fill_outside<N>(p, place, start, end, found, other);
+                            load_global_each<N>(p, place, start, end, base, offset, found, other);
                         }
                         std::memset(made, 0x3c, sizeof made);
                         store_global_cut<N>(p, place, start, end, reinterpret_cast<T*>(made + 128 + begin), offset, found);
