@@ -1,7 +1,8 @@
 """The tables of `PAGES`, from the files in `benchmarks/results`: written by `python -m benchmarks plot`.
 
-A table follows the comment `<!-- table NAME -->`, NAME that of the results file, and after `_by_` which of its rows. It
-ends with its last line of cells, or with the line that says what was measured.
+A table follows the comment `<!-- table NAME -->`, NAME that of the results file, and after `_by_` which of its rows;
+with `_in_classes` it is one of their means; `shown` is the README's. It ends with its last line of cells, or with the
+line that says what was measured.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks import classes
+
 RESULTS = Path("benchmarks/results")
-PAGES = Path("docs/performance.md"), Path("docs/performance-drawn.md"), Path("docs/mutate.md")
+PAGES = tuple(map(Path, ("README.md", "docs/performance.md", "docs/performance-drawn.md", "docs/mutate.md")))
 
 Row = Mapping[str, Any]
 Columns = Mapping[str, Callable[[Row], str]]
@@ -92,6 +95,19 @@ TABLES: dict[str, Columns] = {
     "mutants_by_class": {"class of edits": _column("what"), "mutants": _column("mutants"), **_OUTCOMES},
 }
 TABLES |= {f"{area}_drawn": TABLES[area] for area in ("gemm", "attention", "memory")}
+TABLES |= {
+    f"{area}_in_classes": {
+        "class": _column("class"),
+        "cases": _column("cases"),
+        **({"of the copy": _column(of.also, 3)} if of.also else {}),
+        "geometric mean": lambda r: f"**{_figure(r['mean'], 3)}**",
+        "median": _column("median", 2),
+        "worst": _column("worst", 3),
+        "behind": _column("behind"),
+    }
+    for area, of in classes.AREAS.items()
+}
+TABLES["shown"] = {name: _column(name) for name in ("kernel", "beside", "speed")}
 
 
 _ANYWHERE = ("mutants",)
@@ -110,17 +126,36 @@ def _state(argus: Mapping[str, str]) -> str:
     return f"\nMeasured with {said}.\n" if said else ""
 
 
+def _results(name: str) -> Mapping[str, Any] | None:
+    """What is kept of a benchmark; None where nothing is."""
+    source = RESULTS / f"{name}{'' if name in _ANYWHERE else '-h200'}.json"
+    return json.loads(source.read_text(encoding="utf-8")) if source.exists() else None
+
+
+def _content(name: str) -> str | None:
+    """The table of this name; None where there are no results."""
+    if name == "shown":
+        kept = {area: _results(area) for area in {one.area for one in classes.SHOWN}}
+        rows = {area: found["rows"] for area, found in kept.items() if found is not None}
+        return table(TABLES[name], list(classes.shown(rows))) if len(rows) == len(kept) else None
+    of, _, by = name.partition("_by_")
+    area = of.removesuffix("_in_classes")
+    found = _results(area)
+    if found is None:
+        return None
+    if area != of:
+        return table(TABLES[name], classes.means(classes.AREAS[area], found["rows"]))
+    return table(TABLES[name], [row for row in found["rows"] if row.get("by", "") == by]) + _state(
+        found.get("argus", {})
+    )
+
+
 def with_tables(page: str) -> str:
     """The page with the tables that the results give."""
 
     def one(found: re.Match[str]) -> str:
-        name, _, by = found[2].partition("_by_")
-        source = RESULTS / f"{name}{'' if name in _ANYWHERE else '-h200'}.json"
-        if found[2] not in TABLES or not source.exists():
-            return found[0]
-        content = json.loads(source.read_text(encoding="utf-8"))
-        rows = [row for row in content["rows"] if row.get("by", "") == by]
-        return found[1] + table(TABLES[found[2]], rows) + _state(content.get("argus", {}))
+        made = _content(found[2]) if found[2] in TABLES else None
+        return found[0] if made is None else found[1] + made
 
     return _TABLE.sub(one, page)
 

@@ -367,3 +367,16 @@ def test_all_outputs_of_kernels_that_ship_are_specified(monkeypatch: pytest.Monk
     monkeypatch.chdir(ROOT)
     kernels = {(s.file, s.kernel): s for s in mutants.SUBJECTS}
     assert {name: left for (_, name), s in kernels.items() if (left := unspecified(s.explicit()))} == {}
+
+
+def test_classes_hold_each_product_once_and_tell_of_those_that_are_behind() -> None:
+    from benchmarks import classes, drawn
+
+    rows = [{**vars(case), "M": case.m, "N": case.n, "K": case.k} for case in drawn.products(300, 5)]
+    *apart, everything = classes.PRODUCTS.values()
+    assert all(sum(holds(i, row) for holds in apart) == 1 and everything(i, row) for i, row in enumerate(rows))
+    found = classes.means(
+        classes.Area("ratio", {"even": lambda i, r: i % 2 == 0, "none": lambda i, r: False}),
+        [{"ratio": 4.0}, {"ratio": 9.0}, {"ratio": None}, {"ratio": 9.0}, {"ratio": 0.25}],
+    )
+    assert found == [{"class": "even", "cases": 2, "mean": 1.0, "median": 2.125, "worst": 0.25, "behind": 1}]
