@@ -244,9 +244,6 @@ def _jobs(where: str, options: argparse.Namespace) -> Iterator[_Job]:
         yield _Job(source, Path(path).name.removesuffix(_EXPLICIT), None)
         return
     names = compile.kernels(source)
-    if not names:
-        help = "a kernel is a function at the top level of the file, under `@argus.kernel`"
-        raise _bad_input("no-kernel", f"there is no kernel in `{path}`", help)
     if wanted and wanted not in names:
         raise _bad_input("no-kernel", f"`{path}` has no kernel `{wanted}`", f"its kernels are {', '.join(names)}")
     declared = {name: [parameter for parameter, _ in compile.declared(source, name)] for name in names}

@@ -20,7 +20,7 @@ from argus import environment
 from argus.backend import build as backend
 from argus.backend.artifact import Artifact
 from argus.backend.emit import emit
-from argus.diagnostic import ArgusError, Diagnostic, Severity, Verdict, VerificationError
+from argus.diagnostic import ArgusError, Diagnostic, Severity, SourceError, Verdict, VerificationError
 from argus.frontend import Options, check, parse
 from argus.frontend.surface import Attribute, Expression, Name, Subscript
 from argus.ir.nodes import Kernel
@@ -52,9 +52,13 @@ class Compiled:
 
 
 def kernels(source: SourceFile) -> tuple[str, ...]:
-    """The names of a file's kernels, in order. Raises `SourceError` with every syntax error of the file."""
-    functions = _timed("parse", lambda: parse(source)).functions
-    return tuple(dict.fromkeys(f.name for f in functions if f.kind == "kernel"))
+    """The names of a file's kernels, in order. Raises `SourceError` with every syntax error, or where there is none."""
+    names = _timed("parse", lambda: parse(source)).kernels
+    if not names:
+        help = "a kernel is a function at the top level of the file, under `@argus.kernel`"
+        message = f"there is no kernel in `{source.path}`"
+        raise SourceError(Diagnostic("no-kernel", message, property="input", help=help))
+    return names
 
 
 def declared(source: SourceFile, name: str) -> tuple[tuple[str, str], ...]:

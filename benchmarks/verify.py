@@ -60,10 +60,9 @@ class Case:
 def cases_of(target: str, paths: list[Path]) -> Iterator[Case]:
     """All kernels of files and folders of files."""
     for file in sorted(f for path in paths for f in (path.glob("*.py") if path.is_dir() else (path,))):
-        for function in parse(SourceFile(str(file), file.read_text(encoding="utf-8"))).functions:
-            if function.kind == "kernel":
-                for constants in ({}, *VARIANTS.get(function.name, ())):
-                    yield Case(file, function.name, target, constants)
+        for kernel in parse(SourceFile(str(file), file.read_text(encoding="utf-8"))).kernels:
+            for constants in ({}, *VARIANTS.get(kernel, ())):
+                yield Case(file, kernel, target, constants)
 
 
 def run(target: str, paths: list[Path]) -> Results:

@@ -33,9 +33,7 @@ def read(path: Path) -> SourceFile:
 def stages(path: Path, target: str) -> Iterator[tuple[Kernel, Kernel]]:
     """(tile, explicit) of every kernel of a file."""
     source = read(path)
-    names = compile.kernels(source)
-    assert names
-    for name in names:
+    for name in compile.kernels(source):
         tile = compile.elaborate(source, name, Options(target=target))
         yield tile, compile.choreograph(tile, target)
 

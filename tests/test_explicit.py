@@ -9,7 +9,7 @@ import pytest
 import argus
 from argus import compile
 from argus.diagnostic import ArgusError, SourceError, Verdict
-from argus.frontend import Options
+from argus.frontend import Options, parse
 from argus.ir.target import TARGETS
 from argus.ir.text import parse_kernel, print_kernel
 from argus.ir.types import float32
@@ -29,7 +29,7 @@ def kernels() -> list[tuple[str, str]]:
     folders = (ROOT / "examples", Path(argus.__file__).parent / "kernels")
     files = [str(path.relative_to(path.parents[1] if f is folders[0] else path.parents[2]))
              for f in folders for path in sorted(f.glob("*.py"))]  # fmt: skip
-    return [(file, name) for file in files for name in compile.kernels(source(file))]
+    return [(file, name) for file in files for name in parse(source(file)).kernels]
 
 
 def explicit(

@@ -82,15 +82,14 @@ def _kernel(module: Module, name: str) -> Function:
     function = module.function(name)
     if function is not None and function.kind == "kernel":
         return function
-    kernels = [f.name for f in module.functions if f.kind == "kernel"]
-    listed = f"the file's kernels are {', '.join(kernels)}" if kernels else "the file has no kernel"
+    listed = f"the file's kernels are {', '.join(module.kernels)}" if module.kernels else "the file has no kernel"
     raise SourceError(
         Diagnostic(
             "unknown-kernel",
             f"there is no kernel `{name}` in {module.source.path}",
             Span(module.source, module.source.first_line, 1, module.source.first_line, 2),
             "types",
-            help=calls.did_you_mean(name, kernels, listed),
+            help=calls.did_you_mean(name, module.kernels, listed),
         )
     )
 

@@ -302,6 +302,11 @@ class Module:
         """The last function called `name`, as Python would have it."""
         return next((f for f in reversed(self.functions) if f.name == name), None)
 
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of its kernels, each once, in order."""
+        return tuple(dict.fromkeys(f.name for f in self.functions if f.kind == "kernel"))
+
 
 def assigned(body: tuple[Statement, ...]) -> Iterator[Target]:
     """Every name that `body` binds, loop counters included, in program order."""

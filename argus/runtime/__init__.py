@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from argus.backend.cache import DiskCache
-from argus.diagnostic import Diagnostic, SourceError
 from argus.frontend import decorator
 from argus.frontend.decorator import KernelSource
 from argus.runtime.executable import CachedSource, Executable
@@ -44,11 +43,7 @@ def from_text(text: str, path: str = "<text>") -> dict[str, JitKernel]:
     from argus.compile import kernels  # with the parser
 
     file = SourceFile(path, text)
-    found = {name: jit(KernelSource(name, file)) for name in kernels(file)}
-    if not found:
-        help = "a kernel is a function at the top level of the text, under `@argus.kernel`"
-        raise SourceError(Diagnostic("no-kernel", f"there is no kernel in `{path}`", help=help))
-    return found
+    return {name: jit(KernelSource(name, file)) for name in kernels(file)}
 
 
 def jit(text: KernelSource, cache: DiskCache | None = None) -> JitKernel:
