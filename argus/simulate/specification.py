@@ -10,8 +10,8 @@ import numpy as np
 from typing_extensions import assert_never
 
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
-from argus.ir.expr import walk as exprs
 from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
+from argus.ir.spec_terms import uses
 from argus.ir.types import rounds_only
 from argus.ir.visit import walk
 from argus.simulate.evaluate import FUNCTIONS, Number
@@ -182,10 +182,10 @@ def _widest(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Nu
             places = max(int(scalar(extent, params)), _widest(at, extents, params))
             return _widest(score, {**extents, axis: places}, params)
         case SpecOp(args=args) | Op(args=args):
-            here = prod(n for axis, n in extents.items() if _uses(value, axis))
+            here = prod(n for axis, n in extents.items() if uses(value, axis))
             return max(here, *(_widest(a, extents, params) for a in args))
         case _:
-            return prod(n for axis, n in extents.items() if _uses(value, axis))
+            return prod(n for axis, n in extents.items() if uses(value, axis))
 
 
 def _volume(value: SpecTerm, params: Mapping[str, Number], around: int = 1) -> int:
@@ -211,19 +211,6 @@ def _reduced(op: str, values: Array, n: int) -> Array:
     with np.errstate(all="ignore"):
         result: Array = _UFUNCS[op].reduce(values, axis=-1, initial=_STARTS[op])
     return result
-
-
-def _uses(value: SpecTerm, axis: int) -> bool:
-    """Whether a term depends on `Coord(axis)`."""
-    match value:
-        case SpecReduce(body=body):
-            return _uses(body, axis)
-        case SpecSoftmax(at=at, score=score):
-            return _uses(at, axis) or _uses(score, axis)
-        case SpecOp(args=args):
-            return any(_uses(a, axis) for a in args)
-        case _:
-            return any(isinstance(e, Coord) and e.axis == axis for e in exprs(value))
 
 
 class _Reference:
@@ -253,7 +240,7 @@ class _Reference:
 
     def _softmax(self, value: SpecSoftmax, axes: dict[int, Array]) -> Array:
         n = int(scalar(value.extent, self.params))
-        inner = {i: a[..., None] for i, a in axes.items() if _uses(value.score, i)} | {value.axis: np.arange(n)}
+        inner = {i: a[..., None] for i, a in axes.items() if uses(value.score, i)} | {value.axis: np.arange(n)}
         level = _reduced("logaddexp", self.term(value.score, inner), n)
         at = self.term(value.score, axes | {value.axis: self.term(value.at, axes)})
         with np.errstate(all="ignore"):

@@ -13,12 +13,12 @@ from math import isnan
 
 from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, Op, Param, op, rewrite
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
+from argus.ir.spec_terms import described, elements_of, identity, nested, of_floats, renumbered, strip, uses
 from argus.ir.types import boolean
 from argus.verify.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.numbers import Numbers
 from argus.verify.program import loaded
 from argus.verify.relations import Model
-from argus.verify.spec_terms import described, elements_of, identity, nested, of_floats, renumbered, strip, uses
 from argus.verify.terms import (
     Again,
     Apply,

@@ -16,11 +16,11 @@ from typing import TypeVar
 
 from argus.ir.expr import Coord, Elem
 from argus.ir.nodes import SpecTerm
+from argus.ir.spec_terms import elements_of, renumbered, strip, uses
 from argus.verify.exponentials import Exponentials, Shift, Summand, alike, joined, one_image
 from argus.verify.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close
 from argus.verify.matching import Matcher, Mismatch, Scope, append
-from argus.verify.spec_terms import elements_of, renumbered, strip, uses
 from argus.verify.specified import Amount, Part, Rows, Share, level_of, rows_of, share_of
 from argus.verify.terms import Apply, Cases, Choice, Constant, Load, Reduce, Term, TermBuilder, Via
 

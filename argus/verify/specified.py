@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from argus.ir.expr import Const, Coord, Expr, Op, Param
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
+from argus.ir.spec_terms import renumbered, strip, uses
 from argus.verify.isl import UnionMap, UnionSet
 from argus.verify.matching import Mismatch
 from argus.verify.relations import Model
-from argus.verify.spec_terms import renumbered, strip, uses
 
 Amount = tuple[float, tuple[str, ...], "SpecTerm | None"]
 """A factor, launch-time scalars, and the term that they multiply, or None."""
