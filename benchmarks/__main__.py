@@ -7,7 +7,7 @@ from pathlib import Path
 
 from argus.diagnostic import ArgusError
 from benchmarks import gemm, measure
-from benchmarks.table import show
+from benchmarks.table import Results, show
 
 
 def main() -> int:
@@ -17,7 +17,6 @@ def main() -> int:
         from benchmarks import page, plot
 
         page.write()
-
         for file in plot.draw():
             print(file)
         return 0
@@ -31,34 +30,8 @@ def main() -> int:
                 from benchmarks import cold
 
                 results = cold.run(arguments.target)
-            case "gemm":
-                products = arguments.shapes or (gemm.QUICK if arguments.quick else gemm.CASES)
-                if arguments.drawn:
-                    from benchmarks import drawn
-
-                    products = drawn.products(arguments.drawn, arguments.seed)
-                results = gemm.run(products, arguments.kernel or (), arguments.batches)
-            case "attention":
-                from benchmarks import attention
-
-                shapes = attention.cases_of(measure.text_of(arguments.shapes)) if arguments.shapes else attention.CASES
-                if arguments.drawn:
-                    from benchmarks import drawn
-
-                    shapes = drawn.attentions(arguments.drawn, arguments.seed)
-                results = attention.run(shapes, arguments.batches)
-            case "memory":
-                from benchmarks import memory
-
-                wanted = (
-                    memory.cases_of(measure.text_of(arguments.shapes)) if arguments.shapes else memory.default_cases()
-                )
-                if arguments.drawn:
-                    from benchmarks import drawn
-
-                    wanted = drawn.memories(arguments.drawn, arguments.seed)
-                cases = [c for c in wanted if not arguments.kernel or c.kernel in arguments.kernel]
-                results = memory.run(cases, arguments.batches)
+            case "gemm" | "attention" | "memory":
+                results = _beside_peers(arguments)
             case "conflicts":
                 from benchmarks import conflicts
 
@@ -79,6 +52,24 @@ def main() -> int:
     return 0
 
 
+def _beside_peers(arguments: argparse.Namespace) -> Results:
+    """The table of a command whose shapes are drawn, given, or the table's own."""
+    from benchmarks import attention, drawn, memory  # with PyTorch
+
+    count, seed, shapes, batches = arguments.drawn, arguments.seed, arguments.shapes, arguments.batches
+    match arguments.command:
+        case "gemm":
+            products = shapes or (gemm.QUICK if arguments.quick else gemm.CASES)
+            return gemm.run(drawn.products(count, seed) if count else products, arguments.kernel or (), batches)
+        case "attention":
+            given = attention.cases_of(measure.text_of(shapes)) if shapes else attention.CASES
+            return attention.run(drawn.attentions(count, seed) if count else given, batches)
+        case _:
+            listed = memory.cases_of(measure.text_of(shapes)) if shapes else memory.default_cases()
+            wanted = drawn.memories(count, seed) if count else listed
+            return memory.run([c for c in wanted if not arguments.kernel or c.kernel in arguments.kernel], batches)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Figures of Argus, one table a command.")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -88,9 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     cold = commands.add_parser("cold", help="from the start of Python to a launchable matrix product, nothing cached")
     cold.add_argument("--target", default="sm_90a")
     product = commands.add_parser("gemm", help="matrix products beside cuBLAS and cuBLASLt, with errors")
-    product.add_argument(
+    products = product.add_mutually_exclusive_group()
+    products.add_argument(
         "--shapes", type=gemm.cases_of, metavar="MxNxK[:DTYPE[:LAYOUT]],...", help="instead of those of the table"
     )
+    products.add_argument("--quick", action="store_true", help="fewer shapes: under two minutes")
     product.add_argument(
         "--kernel",
         type=gemm.config_of,
@@ -98,17 +91,19 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME[:CONSTANTS]",
         help='of the examples as well, as "gemm_hopper:STAGES=4"; repeat for several rows a shape',
     )
-    product.add_argument("--quick", action="store_true", help="fewer shapes: under two minutes")
     product.add_argument("--batches", type=int, default=20, help="measurements of each product")
     attend = commands.add_parser("attention", help="attention, forward, beside cuDNN and others, with errors")
-    attend.add_argument("--shapes", metavar="FILE", help='lines like "bfloat16 2 32 8 4096 4096 128 causal"')
+    attentions = attend.add_mutually_exclusive_group()
+    attentions.add_argument("--shapes", metavar="FILE", help='lines like "bfloat16 2 32 8 4096 4096 128 causal"')
     attend.add_argument("--batches", type=int, default=20, help="measurements of each row's sides")
     memory = commands.add_parser("memory", help="kernels whose limit is the memory beside PyTorch, with errors")
-    memory.add_argument("--shapes", metavar="FILE", help='lines like "softmax bfloat16 16384 4096"')
+    memories = memory.add_mutually_exclusive_group()
+    memories.add_argument("--shapes", metavar="FILE", help='lines like "softmax bfloat16 16384 4096"')
     memory.add_argument("--kernel", action="append", metavar="NAME", help="measure this one only; can be repeated")
     memory.add_argument("--batches", type=int, default=30, help="measurements of each row's sides")
+    for shapes in (products, attentions, memories):
+        shapes.add_argument("--drawn", type=int, metavar="COUNT", help="so many shapes drawn at random instead")
     for command in (product, attend, memory):
-        command.add_argument("--drawn", type=int, metavar="COUNT", help="so many shapes drawn at random instead")
         command.add_argument("--seed", type=int, default=1, help="which shapes are drawn")
     conflicts = commands.add_parser("conflicts", help="bank conflicts: the verifier's count beside Nsight Compute's")
     commands.add_parser("plot", help="tables and pictures of docs/performance.md, from benchmarks/results")

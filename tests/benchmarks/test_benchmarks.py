@@ -11,7 +11,7 @@ import pytest
 
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.mutate import unspecified
-from benchmarks import cold, gemm, measure, mutants, verify
+from benchmarks import __main__, cold, gemm, measure, mutants, verify
 from benchmarks.machine import digest, machine, sources
 from benchmarks.table import Results, show
 
@@ -49,6 +49,19 @@ def test_the_digest_of_the_sources_is_that_of_their_copy(tmp_path: Path) -> None
     assert digest(there) == digest(copied)
     (copied / "inner" / "b.h").write_text("int c;")
     assert digest(there) != digest(copied)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["gemm --shapes 1x1x1", "gemm --quick", "attention --shapes x", "memory --shapes x"],
+)
+def test_shapes_are_drawn_or_given(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", *command.split(), "--drawn", "3"])
+    with pytest.raises(SystemExit):
+        __main__.main()
+    assert "not allowed with" in capsys.readouterr().err
 
 
 def test_launch_measures_what_needs_no_gpu(require_tool: Any) -> None:
