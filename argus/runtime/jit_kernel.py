@@ -114,6 +114,7 @@ class JitKernel:
         return self._planner.interface(Call({}, constexprs, num_warps, False), "cpu")
 
     def _on(self, grid: Grid, *args: Any, **kwargs: Any) -> None:
+        # `__call__` with a grid: written twice, as one through the other would cost each launch a call more.
         way = (grid, len(args), *kwargs, *map(id, kwargs.values())) if kwargs else (grid, len(args))
         try:
             missed = self._sites[way].read(*args)
