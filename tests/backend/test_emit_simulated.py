@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from argus.backend.abi import arguments, entry, tensor_maps
+from argus.backend.abi import arguments, entry
 from argus.backend.cpu.run import run_cpu
 from argus.backend.cpu.toolchain import find_compiler
 from argus.backend.emit import emit
@@ -20,11 +18,9 @@ from argus.ir.cluster import unite
 from argus.ir.expr import Param
 from argus.ir.nodes import Kernel
 from argus.ir.types import DType, bfloat16, float8_e4m3fn, float8_e4m3fnuz, float32, int8, tfloat32
-from argus.mutate import inputs
 from argus.passes import lower
 from argus.simulate import simulate
 from argus.simulate.numeric import from_bits, round_to, to_bits
-from tests import strategies
 from tests.backend.host import compiled
 from tests.passes import kernels
 
@@ -108,19 +104,3 @@ def test_gemm_of_other_types(target: str, warp_size: int, dtype: DType, tile: tu
     kernel = lower(kernels.gemm(tile, dtype=dtype, warp_size=warp_size), target)
     a, b = values(dtype, 64, 80), values(dtype, 48, 80)
     agree(kernel, 1e-2, a=a, b=b, c=np.zeros((64, 48), np.float32))
-
-
-@settings(
-    max_examples=8,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-@given(strategies.kernels().filter(lambda kernel: not tensor_maps(kernel)), st.data())
-def test_generated_kernels(kernel: Kernel, data: st.DataObject) -> None:
-    drawn = inputs.arguments(kernel, data.draw(strategies.sizes(kernel)))
-    arrays = {name: value for name, value in drawn.items() if isinstance(value, np.ndarray)}
-    outcome = simulate(kernel, {name: array.copy() for name, array in arrays.items()})
-    assume(not outcome.violations)
-    for name, array in execute(kernel, arrays).items():
-        np.testing.assert_array_equal(array, outcome.tensors[name], name)

@@ -4,7 +4,9 @@
 
 No kernel that is proved may break a rule in the simulator, at any size and under any schedule tried, nor in any order
 of the events of small runs (`interleavings`); every refutation carries a replayed witness (the verifier itself demotes
-those that do not replay). Prints a line for every disagreement, a table by family, and why kernels stay unknown.
+those that do not replay). With `--emitted`, the emitted text of what is proved is also run on the host, many kernels at
+a time, and has to end as the simulator does. Prints a line for every disagreement, a table by family, and why kernels
+stay unknown.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from argus.simulate import NotReplayable, replay
 from argus.simulate.launch import scalar
 from argus.simulate.usage import kernel_roles
 from argus.verify import verify
+from tests.backend.emitted import disagreements, trials
 from tests.strategies import kernels, mutations, sizes
 from tests.verify.interleavings import Unmodelled, explore
 
@@ -39,6 +42,8 @@ _SAY_NOTHING = ("vacuous-assertion", "contradictory-requires")
 """Of assertions over nothing, and of preconditions that leave no elements: what is refused so has no run to show."""
 MOST_STATES = 5000
 """States of an automaton beyond which not all orders of events are tried."""
+BATCH = 50
+"""Kernels whose texts are compiled together."""
 MOST_PROGRAMS = 3
 """Programs of a block, of which all orders of events are tried."""
 
@@ -57,6 +62,12 @@ class Tally:
     undecided: int = 0
     """Unknown synchronous ones that depend on no data: their every index is known, so they should be decided."""
     disagreements: list[str] = field(default_factory=list)
+    emitted: bool = False
+    """Whether the texts of proved kernels are run."""
+    launches: int = 0
+    """Runs of emitted texts that were held against the simulator."""
+    waiting: list[tuple[Kernel, str, list[dict[str, int]]]] = field(default_factory=list)
+    """Proved kernels whose texts are still to be run, by which mutation they came, and their sizes."""
 
     def total(self, column: str, *families: str) -> float:
         """A column's sum, over all families if none is named."""
@@ -120,6 +131,8 @@ def examine(kernel: Kernel, mutation: str, tried: list[dict[str, int]], tally: T
         _note_unknown(kernel, mutation, errors, tally)
     if report.verdict is Verdict.PROVED:
         _simulate(unite(kernel), mutation, tried, tally)
+        if tally.emitted:
+            tally.waiting.append((kernel, mutation, tried))
     tally.numbers[family, "seconds"] += time.monotonic() - started
 
 
@@ -166,14 +179,32 @@ def _explore(kernel: Kernel, mutation: str, values: dict[str, int], tally: Tally
         _disagree(kernel, mutation, f"proved, and yet in some order of events at {values}: {wrong}", tally)
 
 
+def execute(tally: Tally) -> None:
+    """Runs the emitted texts of the kernels that wait for it."""
+    names: dict[int, str] = {}
+    runs = []
+    for kernel, mutation, tried in tally.waiting:
+        for trial in trials(kernel, tried):
+            names[id(trial.kernel)] = mutation
+            runs.append(trial)
+    count, found = disagreements(runs)
+    tally.launches += count
+    for trial, text in found:
+        sizes = {name: value for name, value in trial.arguments.items() if isinstance(value, int)}
+        _disagree(trial.kernel, names[id(trial.kernel)], f"proved, and yet the emitted text, {sizes}: {text}", tally)
+    tally.waiting.clear()
+
+
 def _disagree(kernel: Kernel, mutation: str, text: str, tally: Tally) -> None:
     tally.numbers[kernel.name, "disagreements"] += 1
     tally.disagreements.append(f"{text}\nmutation: {mutation or 'none'}\n{print_kernel(kernel)}")
 
 
-def run(count: int, number: int, progress: Callable[[Tally], None] = lambda tally: None) -> Tally:
-    """Examines `count` cases drawn from the seed `number`; tells `progress` after each."""
-    tally = Tally()
+def run(
+    count: int, number: int, progress: Callable[[Tally], None] = lambda tally: None, emitted: bool = False
+) -> Tally:
+    """Examines `count` cases drawn from the seed `number`, their emitted texts as well; tells `progress` after each."""
+    tally = Tally(emitted=emitted)
 
     @seed(number)
     @settings(
@@ -186,10 +217,14 @@ def run(count: int, number: int, progress: Callable[[Tally], None] = lambda tall
     @given(cases())
     def one(case: tuple[Kernel, str, list[dict[str, int]]]) -> None:
         examine(*case, tally)
+        if len(tally.waiting) == BATCH:
+            execute(tally)
         progress(tally)
 
     with np.errstate(all="ignore"):
         one()
+        execute(tally)
+        progress(tally)
     return tally
 
 
@@ -215,11 +250,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="verifier against simulator on generated kernels")
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--emitted", action="store_true", help="also run the emitted texts of proved kernels")
     parser.add_argument("--examples", action="store_true", help="print a kernel for each reason of unknown")
     options = parser.parse_args()
-    tally = run(options.count, options.seed, _show(max(1, min(500, options.count // 10))))
+    tally = run(options.count, options.seed, _show(max(1, min(500, options.count // 10))), options.emitted)
     print(f"seed {options.seed}, count {options.count}")
     print("\n".join(tally.table()))
+    if options.emitted:
+        print(f"launches of emitted texts: {tally.launches}")
     if options.examples:
         for (family, code, _), text in sorted(tally.examples.items()):
             print(f"\n{family}: {code}: {text}")

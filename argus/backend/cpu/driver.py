@@ -18,10 +18,10 @@ _MESSAGE_BYTES = 1024
 
 
 class CpuFunction:
-    """A kernel in a host shared library. `workers` host threads share the blocks of a launch."""
+    """A kernel in a host shared library, its function `launch`. `workers` host threads share the blocks of a launch."""
 
-    def __init__(self, binary: bytes, workers: int | None = None) -> None:
-        self._launch = _entry(binary)
+    def __init__(self, binary: bytes, workers: int | None = None, launch: str = "argus_cpu_launch") -> None:
+        self._launch = _entry(binary, launch)
         self._workers = workers or os.cpu_count() or 1
 
     def describe(self, tensor: Described) -> Encode:
@@ -70,13 +70,13 @@ def _failed(_status: int, bound: tuple[Any, ...]) -> None:
     )
 
 
-def _entry(binary: bytes) -> Callable[..., int]:
-    """The library's `argus_cpu_launch`. The file is only needed until the library is mapped."""
+def _entry(binary: bytes, launch: str) -> Callable[..., int]:
+    """The library's function `launch`. The file is only needed until the library is mapped."""
     with tempfile.TemporaryDirectory(prefix="argus-") as folder:
         path = Path(folder) / "kernel.so"
         path.write_bytes(binary)
         try:
-            return ctypes.CDLL(str(path)).argus_cpu_launch
+            return ctypes.CDLL(str(path))[launch]
         except (OSError, AttributeError) as error:
             raise ToolchainError(
                 Diagnostic(

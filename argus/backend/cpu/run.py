@@ -27,8 +27,9 @@ def run_cpu(
     values: Sequence[NDArray[np.generic] | float],
     grid: tuple[int, ...],
     workers: int | None = None,
+    launch: str = "argus_cpu_launch",
 ) -> None:
-    """Run a host library made from `kernel`, in place.
+    """Run a host library made from `kernel`, in place; `launch` is its function if the library holds several kernels.
 
     `values` follow `argus.backend.abi.arguments(kernel)`, tensor maps left out: for a pointer a C-contiguous array of
     any dtype of the right item size (bfloat16 as uint16, float8 as uint8), for the rest a number. No precondition of
@@ -49,7 +50,7 @@ def run_cpu(
     pointers = (ctypes.c_void_p * max(len(cells), 1))(*(cell.ctypes.data for cell in cells))
     sizes = (*grid, 1, 1)
     if 0 not in grid:
-        function = CpuFunction(binary, workers)
+        function = CpuFunction(binary, workers, launch)
         blocks, claimed = (sizes[0], sizes[1], sizes[2]), shared_bytes(kernel)
         if persistent(kernel):
             blocks = (min(prod(blocks), function.resident(kernel.num_threads, claimed, kernel.cluster)), 1, 1)

@@ -1,0 +1,85 @@
+"""Generated kernels: their emitted text on the host against the simulator.
+
+The long run is `python -m tests.verify.differential --emitted`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from argus.backend.cpu.toolchain import find_compiler
+from argus.backend.emit import emit
+from argus.ir.nodes import Kernel
+from argus.ir.text import parse_kernel
+from tests import strategies
+from tests.backend.emitted import Trial, disagreements, trials
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
+
+
+def drawn(kernels: st.SearchStrategy[Kernel], count: int, number: int) -> list[Trial]:
+    """Runs of `count` kernels drawn from a seed, at two sizes each."""
+    found: list[Trial] = []
+
+    @seed(number)
+    @settings(
+        max_examples=count, deadline=None, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(st.data())
+    def one(data: st.DataObject) -> None:
+        kernel = data.draw(kernels)
+        sizes = data.draw(st.lists(strategies.sizes(kernel), min_size=1, max_size=2))
+        found.extend(trials(kernel, sizes))
+
+    one()
+    return found
+
+
+def test_generated_kernels() -> None:
+    count, found = disagreements(drawn(strategies.kernels(), 16, 4711))
+    assert not found
+    assert count > 16
+
+
+ROWS = parse_kernel("""
+kernel rows
+target sm_80
+warps 1 of 32
+size M
+size N
+tensor x: float32[M, N] strides [x.row:int64, 1:int64] align 4
+tensor out: float32[M, N] strides [out.row:int64, 1:int64] align 4
+grid [M]
+fragment r: float32 32 layout [32 | t 32@0 | v]
+body {
+  copy r[c0] <- x[program_id(0), c0] shape 32 if c0 < N else 0.0 layout [32 | t 32@0 | v] via ld.global
+  map r[c0] = r[c0] * 2.0 shape 32 layout [32 | t 32@0 | v] scope thread
+  copy out[program_id(0), c0] <- r[c0] shape 32 if c0 < N layout [32 | t 32@0 | v] via st.global
+}
+""")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text, ""),
+        (lambda text: text.replace("* 2.0f", "* 3.0f"), r"out\[0, 0\] is .* and \d+ of 51 elements differ"),
+        (lambda text: text.replace("_if<1>(t0 < N", "_if<1>(t0 <= N"), "ends its process|bytes that no element of out"),
+        (lambda text: text.replace("_or<1>(t0 < N", "_or<1>(t0 <= N"), "ends its process"),
+        (lambda text: text.replace("argus::begin();", "if (argus::thread_id()) argus::barrier();"), "for ever"),
+    ],
+    ids=["right", "value", "written", "read", "barrier"],
+)  # fmt: skip
+def test_a_wrong_text_shows(change: Callable[[str], str], message: str) -> None:
+    runs = list(trials(ROWS, [{"M": 3, "N": 17}]))
+    count, found = disagreements(runs, lambda kernel: change(emit(kernel)))
+    assert count == 4
+    assert bool(found) == bool(message)
+    for _, text in found:
+        assert re.search(message, text), text
