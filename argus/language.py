@@ -174,8 +174,8 @@ def _kernel_only(function: _Function) -> _Function:
 
 @_kernel_only
 def grid(
-    x: Any, y: Any = None, z: Any = None, *, group: Any = 1, cluster: Any = 1, persistent: Any = False,
-    schedule: Any = "cooperative",
+    e0: Any, e1: Any = None, e2: Any = None, e3: Any = None, e4: Any = None, e5: Any = None, e6: Any = None,
+    e7: Any = None, *, group: Any = 1, cluster: Any = 1, persistent: Any = False, schedule: Any = "cooperative",
 ) -> Any:  # fmt: skip
     """Declares the launch grid, one extent an axis, and gives the program ids: a scalar, or a tuple. Of two axes,
     `group` rows are run at a time. `cluster` programs that follow one another along the first axis run together, and

@@ -74,6 +74,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
         persistent=context.persistent,
         cluster=context.cluster,
         schedule=context.schedule,
+        flat=context.flat,
         span=function.span,
     )
 

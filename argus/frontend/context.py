@@ -120,6 +120,7 @@ class Context:
     persistent: bool = False
     cluster: int = 1
     schedule: str = "cooperative"
+    flat: bool = False
     roles: list[Role] = field(default_factory=list)
     in_role: bool = False
     named_barriers: list[Span] = field(default_factory=list)

@@ -20,7 +20,7 @@ from argus.ir.cluster import MAX_CLUSTER, clusters
 from argus.ir.expr import Const, Expr, Op, Param, ProgramId, Thread, op, walk
 from argus.ir.instruction.tiled import tiled_mma as spread
 from argus.ir.nodes import Assume, CommitGroup, InRange, Requires, WaitGroup
-from argus.ir.types import MAX_EXTENT, int32
+from argus.ir.types import HARDWARE_AXES, MAX_EXTENT, MAX_GRID_AXES, int32
 from argus.layout import (
     AnyLayout,
     FragmentLayout,
@@ -45,13 +45,14 @@ def grid(call: CallSite) -> Value:
     context.require_top_level("the grid", call.span)
     if context.grid is not None:
         context.fail("bad-grid", "the grid is declared twice", call.span, "declare it once, at the top of the kernel")
-    names = [n for n in ("x", "y", "z") if arguments.given(call, n)]
+    names = [n for n in (f"e{axis}" for axis in range(MAX_GRID_AXES)) if arguments.given(call, n)]
     extents = tuple(_launch_scalar(call, n, "an extent of the grid", "bad-grid") for n in names)
     context.cluster = _cluster(call)
     # Programs that fill up the last cluster: nothing tells them from the others.
     extents = (_in_clusters(extents[0], context.cluster), *extents[1:])
     context.persistent = arguments.flag(call, "persistent")
     context.grid, context.group = extents, _group(call, len(names))
+    context.flat = len(names) > HARDWARE_AXES
     context.schedule = _schedule(call)
     ids = tuple(Tile((), int32, ProgramId(axis)) for axis in range(len(names)))
     return ids[0] if len(ids) == 1 else TupleValue(ids)
@@ -143,9 +144,11 @@ def num_programs(call: CallSite) -> Value:
 
 
 def _axis(call: CallSite) -> int:
-    axis = arguments.integer(call, "axis", 0)
-    if axis > 2:
-        call.context.fail("bad-grid", "a grid has the axes 0, 1 and 2", call.spans["axis"], "use one of them")
+    axis, axes = arguments.integer(call, "axis", 0), max(HARDWARE_AXES, len(call.context.grid or ()))
+    if axis >= axes:
+        text = f"the grid has no axis {axis}: its axes are 0 to {axes - 1}"
+        help = f"use one of them, or declare up to {MAX_GRID_AXES} axes before: `n, c, y, x = al.grid(N, C, H, W)`"
+        call.context.fail("bad-grid", text, call.spans["axis"], help)
     return axis
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Union
 
 from argus.diagnostic import Diagnostic
-from argus.ir.expr import Const, Expr
+from argus.ir.expr import Const, Expr, ProgramId
 from argus.ir.ordering import (
     Among,
     Asynchronous,
@@ -60,7 +60,7 @@ from argus.ir.tags import (
     TagTerm,
     TagTuple,
 )
-from argus.ir.types import DType
+from argus.ir.types import HARDWARE_AXES, DType
 from argus.layout import AnyLayout, FragmentLayout
 from argus.source import Span, span_field
 
@@ -428,6 +428,8 @@ class Kernel:
     `schedule` (policy): the computing warps share the tile of each program ("cooperative"), or, in a persistent kernel
     whose loop has producer warps, two groups of as many warps take turns, with programs of their own ("pingpong"); or
     each computing warpgroup has rows of the tile for itself ("rows").
+    `flat`: one axis of the hardware's grid counts all programs, axis 0 of `grid` fastest; blocks decode their ids from
+    its index. A grid of more than three axes is flat.
     `remarks`: what passes have to tell the author, such as policies that they could not carry out.
     """
 
@@ -448,6 +450,7 @@ class Kernel:
     persistent: bool = False
     cluster: int = 1
     schedule: str = "cooperative"
+    flat: bool = False
     remarks: tuple[Diagnostic, ...] = field(default=(), compare=False, repr=False)
     span: Span = span_field()
 
@@ -460,6 +463,11 @@ class Kernel:
     def tensors(self) -> tuple[Tensor, ...]:
         """The tensor parameters, in order."""
         return tuple(p for p in self.params if isinstance(p, Tensor))
+
+    @property
+    def program_ids(self) -> tuple[ProgramId, ...]:
+        """The ids along all axes of the grid; along three if it declares fewer, or none."""
+        return tuple(ProgramId(axis) for axis in range(max(HARDWARE_AXES, len(self.grid or ()))))
 
     def object(self, name: str) -> MemoryObject:
         """The memory object called `name`; KeyError if there is none."""

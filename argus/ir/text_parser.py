@@ -171,7 +171,8 @@ def _kernel(tree: Tree[Token], source: SourceFile | None) -> Kernel:
         barriers=tuple(_mbarrier(c) for c in children("mbarrier")),
         group=1 if group is None else _int(group),
         persistent="persistent" in chosen,
-        schedule=next((s for s in chosen if s != "persistent"), "cooperative"),
+        schedule=next((s for s in chosen if s not in ("flat", "persistent")), "cooperative"),
+        flat="flat" in chosen,
         cluster=1 if cluster is None else _int(cluster),
     )
 

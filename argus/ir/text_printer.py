@@ -270,7 +270,8 @@ def print_kernel(kernel: Kernel) -> str:
         cluster = f" cluster {kernel.cluster}" if kernel.cluster != 1 else ""
         persistent = " persistent" if kernel.persistent else ""
         schedule = "" if kernel.schedule == "cooperative" else f" {kernel.schedule}"
-        lines.append(f"grid [{_list(kernel.grid, scope)}]{group}{cluster}{persistent}{schedule}")
+        flat = " flat" if kernel.flat else ""
+        lines.append(f"grid [{_list(kernel.grid, scope)}]{group}{cluster}{flat}{persistent}{schedule}")
     lines += (_precondition(p, scope) for p in kernel.preconditions)
     lines += map(_shared, kernel.shared)
     lines += map(_mbarrier, kernel.barriers)

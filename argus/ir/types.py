@@ -87,3 +87,9 @@ MAX_EXTENT = 2**31 - 2**20
 Index arithmetic is 32-bit; the head-room lets `offset + block` expressions past the end stay in range.
 Addresses are computed in 64 bits, so a tensor as a whole may have far more elements.
 """
+
+HARDWARE_AXES = 3
+"""Axes of a grid of blocks, as devices count them."""
+
+MAX_GRID_AXES = 8
+"""Axes of a kernel's grid. Of more than `HARDWARE_AXES`, one axis of the device's grid counts all programs."""

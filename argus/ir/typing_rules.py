@@ -21,7 +21,7 @@ from argus.ir.expr import (
     children,
 )
 from argus.ir.nodes import Fragment, Kernel, Mbarrier, MemoryObject, Scalar, Tensor
-from argus.ir.types import DType, boolean, int32
+from argus.ir.types import HARDWARE_AXES, DType, boolean, int32
 
 _FLOAT_ONLY = frozenset({"truediv", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid"})
 _FLOAT_ONLY |= {"floor", "ceil"}
@@ -40,6 +40,7 @@ class Scope:
     params: Mapping[str, DType]
     loops: frozenset[str] = frozenset()
     axes: frozenset[int] = frozenset()
+    programs: int = HARDWARE_AXES
     kinds: tuple[type, ...] = (Fragment,)
     launch: bool = False
     barriers: Mapping[str, Mbarrier] = field(default_factory=dict)
@@ -61,7 +62,8 @@ def scope_of(kernel: Kernel) -> Scope:
                 params |= {s.name: s.dtype for s in strides if isinstance(s, Param)}
             case _:
                 assert_never(param)
-    return Scope({o.name: o for o in objects}, params, barriers={b.name: b for b in kernel.barriers})
+    barriers = {b.name: b for b in kernel.barriers}
+    return Scope({o.name: o for o in objects}, params, barriers=barriers, programs=len(kernel.program_ids))
 
 
 def expr_problems(expr: Expr, scope: Scope) -> Iterator[str]:
@@ -79,7 +81,7 @@ def expr_problems(expr: Expr, scope: Scope) -> Iterator[str]:
             elif declared != dtype:
                 yield f"`{name}` is a parameter of type {declared}, not {dtype}"
         case ProgramId(axis=axis):
-            if scope.launch or axis not in (0, 1, 2):
+            if scope.launch or axis >= scope.programs:
                 yield f"program id {axis} has no meaning here"
         case LoopVar(name=name):
             if name not in scope.loops:

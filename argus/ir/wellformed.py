@@ -65,7 +65,7 @@ from argus.ir.nodes import (
     WavePriority,
 )
 from argus.ir.target import TARGETS
-from argus.ir.types import DType, boolean, int32
+from argus.ir.types import HARDWARE_AXES, MAX_GRID_AXES, DType, boolean, int32
 from argus.ir.typing_rules import Scope, expr_problems, index_problems, scope_of
 from argus.ir.visit import walk
 from argus.ir.waves import wave_step
@@ -125,8 +125,10 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
         if any(extent < 1 for extent in tile.shape):
             yield f"`{tile.name}` has an empty shape {tile.shape}", tile.span
     if kernel.grid is not None:
-        if not 1 <= len(kernel.grid) <= 3:
-            yield f"a grid has 1 to 3 axes, not {len(kernel.grid)}", kernel.span
+        most = MAX_GRID_AXES if kernel.flat else HARDWARE_AXES
+        if not 1 <= len(kernel.grid) <= most:
+            flat = "a flat grid" if kernel.flat else "a grid that is not flat"
+            yield f"{flat} has 1 to {most} axes, not {len(kernel.grid)}", kernel.span
         yield from _exprs(kernel.grid, launch, kernel.span)
     axes = (2, 3) if kernel.persistent else (2,)
     if not 1 <= kernel.group < 2**31 or (kernel.group > 1 and len(kernel.grid or ()) not in axes):

@@ -24,7 +24,7 @@ ComputedGrid = Callable[[dict[str, object]], "Grid | int"]
 class JitKernel:
     """A kernel that is proved, built and launched when it is called.
 
-    `kernel(*arguments)` launches the declared grid; `kernel[grid](*arguments)` one to three numbers of blocks,
+    `kernel(*arguments)` launches the declared grid; `kernel[grid](*arguments)` the numbers of blocks along its axes,
     or what `grid(constants)` returns. Arguments are PyTorch tensors on one device, or NumPy arrays (which run
     on the CPU), and Python numbers; constexpr parameters usually by keyword. Two keywords are no parameters:
     `num_warps=` overrides the decorator's; `check_index_tensors=True` reads every index tensor whose range the

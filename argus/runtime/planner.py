@@ -204,7 +204,7 @@ def grid_of(grid: object) -> Grid:
         raise LaunchError(
             Diagnostic(
                 "grid-mismatch",
-                f"the grid {grid!r} is not one to three integers",
+                f"the grid {grid!r} is not a number of blocks, nor a tuple of such",
                 property="launch",
                 help="write kernel[(blocks_x, blocks_y)](...)",
             )

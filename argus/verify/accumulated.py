@@ -52,7 +52,8 @@ def _match(builder: TermBuilder, matcher: Matcher, spec: Spec, stores: list[tupl
     everything = empty_set()
     for (counted, _), place in zip(counts, places, strict=True):
         everything = everything.union(_simply(counted.reverse().apply_range(place), wanted).range())
-    by = by_block(isl.Set.from_union_set(everything.coalesce()))  # {program ids -> [cell -> k]}
+    contributed = isl.Set.from_union_set(everything.coalesce())
+    by = by_block(contributed, len(model.kernel.program_ids))  # {program ids -> [cell -> k]}
     if model.varying(by):
         raise Mismatch("what a block contributes depends on what it loads")
     if not wanted.is_subset(by.range()):

@@ -58,8 +58,8 @@ class BoundsChecker:
     def _context(self) -> Iterator[z3.BoolRef]:
         kernel, solver = self.kernel, self.solver
         yield from launchable(kernel, solver)
-        for axis in range(3):
-            pid = solver.integer(ProgramId(axis))
+        for own in kernel.program_ids:
+            axis, pid = own.axis, solver.integer(own)
             if kernel.grid is None:
                 yield z3.And(pid >= 0, pid < 2**31 - 1)
             elif axis < len(kernel.grid):
@@ -291,7 +291,7 @@ class BoundsChecker:
 
     def _order(self, site: Site | None) -> list[Expr]:
         names: list[Expr] = list(integer_arguments(self.kernel))
-        pids: list[Expr] = [ProgramId(axis) for axis in range(3)]
+        pids: list[Expr] = list(self.kernel.program_ids)
         loops: list[Expr] = [LoopVar(v) for v in site.iterators] if site else []
         coords: list[Expr] = [Coord(axis) for axis in range(len(site.shape))] if site else []
         return [*names, *pids, *loops, *coords]

@@ -108,7 +108,7 @@ def _diverges(bounds: BoundsChecker, site: Site, guard: Expr, team: tuple[str, i
         text = f"cannot decide whether all threads of {who} reach this {what}: {answer.reason}"
         return unknown("convergence-unknown", "convergence", site.stmt.span, text, help)
     order: list[Expr] = list(integer_arguments(kernel))
-    order += [ProgramId(a) for a in range(3)] + [Thread(), _OTHER]
+    order += [*kernel.program_ids, Thread(), _OTHER]
     answer = solver.shrink(goal, facts, order, answer)
     message = f"thread {answer.model[Thread()]} reaches this {what}, thread {answer.model[_OTHER]} of {who} does not"
     return Finding(

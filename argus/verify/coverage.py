@@ -110,11 +110,12 @@ def _uncovered(model: Model, tensor: Tensor, missing: isl.Set, span: Span, label
 
 def _written(model: Model, cells: Cells, whole: isl.Set) -> isl.Set:
     """The elements that some block writes, whatever each block loads or computes from its program ids otherwise."""
-    by_all = by_block(cells.map.range())
+    axes = len(model.kernel.program_ids)
+    by_all = by_block(cells.map.range(), axes)
     varying = model.varying(cells.map)
     if not varying:
         return by_all.range()
-    every = by_block(whole.intersect_params(model.context))
+    every = by_block(whole.intersect_params(model.context), axes)
     return every.subtract(without(every.subtract(by_all), varying)).range()
 
 

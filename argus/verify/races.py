@@ -229,10 +229,10 @@ def _verb(cells: Cells) -> str:
 # ---------------------------------------------------------------------------- across blocks
 
 
-def by_block(touched: Set) -> Map:
-    """{[pid0, pid1, pid2] -> element} of a set of elements: the block's program ids as dimensions, not parameters."""
+def by_block(touched: Set, axes: int) -> Map:
+    """{[pid0, pid1, ...] -> element} of a set of elements: the block's program ids as dimensions, not parameters."""
     result = isl.Map.from_range(touched)
-    for axis in range(3):
+    for axis in range(axes):
         position = result.find_dim_by_name(isl.dim_type.param, f"pid{axis}")
         if position < 0:
             result = result.add_dims(isl.dim_type.param, 1)
@@ -255,7 +255,7 @@ def _touched(model: Model, cells: Cells) -> tuple[Map, bool]:
     """{program ids -> cells that a block touches}, and whether it may be too many: what a block loads, or computes from
     its program ids other than by an affine formula, may be anything."""
     varying = model.varying(cells.map)
-    return without(by_block(cells.map.range()), varying), bool(varying)
+    return without(by_block(cells.map.range(), len(model.kernel.program_ids)), varying), bool(varying)
 
 
 def _across_blocks(model: Model, obj: Tensor, a: Cells, b: Cells) -> Finding | None:
@@ -274,10 +274,10 @@ def _across_blocks(model: Model, obj: Tensor, a: Cells, b: Cells) -> Finding | N
     flat: Set = pairs.wrap().flatten()
     point = smallest(flat)
     kernel = model.kernel
-    axes = len(kernel.grid) if kernel.grid is not None else 1
+    axes, every = len(kernel.grid) if kernel.grid is not None else 1, len(kernel.program_ids)
     place = Place(
         sizes={n: point.parameters.get(identifier(n), 1) for n in integer_parameters(kernel)},
-        block=point.values[3 : 3 + axes],
+        block=point.values[every : every + axes],
         other_block=point.values[:axes],
     )
     return Finding(

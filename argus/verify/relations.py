@@ -222,8 +222,8 @@ class Model:
     def _block_range(self) -> list[str]:
         """The program ids that run."""
         conditions = []
-        for axis in range(3):
-            pid = self.translator.integer(ProgramId(axis), ())
+        for own in self.kernel.program_ids:
+            axis, pid = own.axis, self.translator.integer(own, ())
             if self.kernel.grid is None:
                 conditions.append(f"0 <= {pid} < {2**31 - 1}")
             elif axis < len(self.kernel.grid):

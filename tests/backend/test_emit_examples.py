@@ -173,11 +173,21 @@ def conv2d(target: str) -> None:
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
 
 
+def depthwise(target: str) -> None:
+    x, weight, bias = normal(22, 2, 3, 9, 68), normal(23, 3, 3, 3), normal(24, 3)
+    out = np.full_like(x, np.nan)
+    run("depthwise", target, (2, 2, 3, 2), {"x": x, "weight": weight, "bias": bias, "out": out})
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+    expected = np.einsum("bchwrs,crs->bchw", windows, weight) + bias[:, None, None]
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
+
+
 CASES: dict[str, Callable[[str], None]] = {
     f.__name__: f
     for f in (
         vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper, gemm_pingpong,
-        gemm_waves, linear, split_k, stream_k_atomic, column_sum, cumsum, conv2d, cluster_softmax,
+        gemm_waves, linear, split_k, stream_k_atomic, column_sum, cumsum, conv2d, depthwise,
+        cluster_softmax,
     )
 }  # fmt: skip
 

@@ -56,6 +56,12 @@ def test_reads_back_schedules(schedule: str) -> None:
     assert (f"persistent {schedule}" in text) == (schedule != "cooperative")
 
 
+def test_reads_back_flat_grids() -> None:
+    kernel = replace(tile_gemm(), flat=True)
+    assert "grid [(M + 63) // 64, (N + 63) // 64] flat\n" in print_kernel(kernel)
+    assert parse_kernel(print_kernel(kernel)) == kernel
+
+
 NAMES = st.sampled_from(["full", "empty", "parity", "signal", "once", "c0", "odd name", "mbarrier", "role"])
 NUMBERS = st.integers(0, 1 << 20)
 LEAVES = st.one_of(

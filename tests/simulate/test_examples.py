@@ -78,6 +78,9 @@ def inputs(name: str) -> tuple[dict[str, NDArray[np.generic] | float], NDArray[n
             x, weight, bias = normal(1, 2, 9, 37), normal(3, 2, 3, 3), normal(3)
             out = np.zeros((1, 3, 9, 37), np.float32)
             return {"x": x, "weight": weight, "bias": bias, "out": out}, conv2d(x, weight, bias)
+        case "depthwise":
+            x, weight, bias = normal(2, 3, 9, 70), normal(3, 3, 3), normal(3)
+            return {"x": x, "weight": weight, "bias": bias, "out": np.zeros_like(x)}, depthwise(x, weight, bias)
         case _:
             raise AssertionError(f"no inputs for the example {name}")
 
@@ -86,6 +89,12 @@ def conv2d(x: NDArray[np.float32], weight: NDArray[np.float32], bias: NDArray[np
     """The convolution with a border of zeros."""
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
     return np.einsum("bchwrs,ocrs->bohw", windows, weight) + bias[:, None, None]
+
+
+def depthwise(x: NDArray[np.float32], weight: NDArray[np.float32], bias: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The convolution of each channel by its own filter, with a border of zeros."""
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+    return np.einsum("bchwrs,crs->bchw", windows, weight) + bias[:, None, None]
 
 
 def bfloat16(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -122,6 +131,7 @@ PROPERTIES = {
     "column_sum": "bounds",
     "cumsum": "tags",
     "conv2d": "tags",
+    "depthwise": "bounds",
 }
 
 

@@ -48,3 +48,31 @@ def test_a_shift_of_its_own_for_each_block(offset: str) -> None:
     report = verify(kernel)
     assert report.verdict is not Verdict.PROVED
     assert {d.code for d in report.diagnostics} >= {"block-races-unknown"}, report.diagnostics
+
+
+FOUR = """
+kernel four
+target sm_80
+warps 1 of 32
+size A
+size B
+size C
+size D
+tensor out: float32[A, B, C, D, 32] strides [a:int64, b:int64, c:int64, d:int64, 1:int64] align 4
+grid [D, C, B, A] flat
+fragment r: float32 32 layout [32 | t 32@0 | v]
+body {
+  map r[c0] = 1.0 shape 32 layout [32 | t 32@0 | v] scope thread
+  copy out[FIRST, program_id(2), PLACE] <- r[c0] shape 32 layout [32 | t 32@0 | v] via st.global
+}
+""".replace("PLACE", "program_id(1), program_id(0), c0")
+
+
+def test_axes_of_a_grid_are_as_many_as_it_declares() -> None:
+    kernel = parse_kernel(FOUR.replace("FIRST", "program_id(3)"))
+    assert verify(kernel).verdict is Verdict.PROVED
+    wrong = parse_kernel(FOUR.replace("FIRST", "program_id(3) // 2"))
+    report = verify(wrong)
+    assert {d.code for d in report.diagnostics} >= {"block-race", "output-not-covered"}, report.diagnostics
+    assert all(d.verdict is Verdict.REFUTED for d in report.diagnostics)
+    assert replay(wrong, {"A": 2, "B": 1, "C": 1, "D": 1}, None)

@@ -51,7 +51,8 @@ def run_cpu(
     sizes = (*grid, 1, 1)
     if 0 not in grid:
         function = CpuFunction(binary, workers, launch)
-        blocks, claimed = (sizes[0], sizes[1], sizes[2]), shared_bytes(kernel)
+        blocks = (prod(grid), 1, 1) if kernel.flat else (sizes[0], sizes[1], sizes[2])
+        claimed = shared_bytes(kernel)
         if persistent(kernel):
             blocks = (min(prod(blocks), function.resident(kernel.num_threads, claimed, kernel.cluster)), 1, 1)
         function.prepare(blocks, kernel.num_threads, claimed).launch(pointers)

@@ -134,6 +134,9 @@ def _head(kernel: Kernel, writer: Writer) -> None:
         rows, columns = (Printer(writer).text(extent) for extent in grid_of_clusters(kernel))
         order = str(kernel.group) if kernel.cluster == 1 else f"{group_of_clusters(kernel)}, {kernel.cluster}"
         writer.line(f"const auto [block0, block1] = argus::grouped_block_ids<{order}>({rows}, {columns});")
+    if kernel.flat and not kernel.persistent:
+        grid = [Printer(writer).text(extent, ATOM) for extent in kernel.grid or ()]
+        _digits("argus::block_id<0>()", [f"block{axis}" for axis in range(len(grid))], grid, writer)
     own = used(tuple(s for s in kernel.body if not isinstance(s, Roles)))
     fragments = tuple(f for f in kernel.fragments if not roles or f.name in own)
     if not all(isinstance(s, _ANYBODY) for s in kernel.body):
@@ -377,12 +380,17 @@ def _program_ids(extents: list[str], writer: Writer) -> None:
         ids = f"argus::grouped_program<{group_of_clusters(kernel)}>(program, {' * '.join(rows)}, {columns})"
         writer.line(f"const auto [{rest}, {names.pop()}] = {ids};")
     if rest != names[0]:
-        for axis, name in enumerate(names):
-            writer.line(f"const int {name} = {rest}{'' if name == names[-1] else f' % {extents[axis]}'};")
-            rest += f" / {extents[axis]}"
+        _digits(rest, names, extents, writer)
     if kernel.cluster > 1:
         within = f"argus::block_id<0>() % {kernel.cluster}"
         writer.line(f"const int block0 = cluster0 * {kernel.cluster} + {within};")
+
+
+def _digits(number: str, names: list[str], extents: list[str], writer: Writer) -> None:
+    """Variables `names` for the digits of `number`: so many of the `extents`, the first of which counts fastest."""
+    for name, extent in zip(names, extents, strict=False):
+        writer.line(f"const int {name} = {number}{'' if name == names[-1] else f' % {extent}'};")
+        number += f" / {extent}"
 
 
 def _branch(stmt: If, writer: Writer) -> None:

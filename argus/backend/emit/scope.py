@@ -92,9 +92,9 @@ class Writer:
         return self.prologue[key]
 
     def block_id(self, axis: int) -> str:
-        """The variable for the program's index along an axis: the kernel's if blocks are grouped, or run several
-        programs, else the prologue's."""
-        if self.kernel.group > 1 or self.kernel.persistent:
+        """The variable for the program's index along an axis: the kernel's where ids are computed from more than the
+        block's index along that axis, else the prologue's."""
+        if self.kernel.group > 1 or self.kernel.flat or self.kernel.persistent:
             return f"block{axis}"
         return self.prologue.setdefault(("int", f"argus::block_id<{axis}>()"), f"block{axis}")
 

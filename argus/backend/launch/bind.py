@@ -19,7 +19,7 @@ from argus.backend.launch.evaluate import Number, evaluate, names, show
 from argus.backend.launch.signature import Condition, ContentRange, Signature, TensorParam
 from argus.diagnostic import Diagnostic, LaunchError, Note
 from argus.ir.expr import Const, Expr, Param
-from argus.ir.types import DTYPES, MAX_EXTENT, DType
+from argus.ir.types import DTYPES, HARDWARE_AXES, MAX_EXTENT, DType
 from argus.source import NO_SPAN, Span
 
 ALIGNMENTS = (16, 8, 4, 2, 1)
@@ -377,13 +377,14 @@ def check_conditions(conditions: Sequence[Condition], values: Mapping[str, Numbe
         raise LaunchError(*problems)
 
 
-def _check_programs(grid: tuple[int, int, int]) -> None:
-    """Raises LaunchError "grid-too-large" where 32 bits do not count the programs of a persistent kernel."""
+def _check_programs(grid: tuple[int, ...]) -> None:
+    """Raises LaunchError "grid-too-large" where 32 bits do not count the programs of a persistent or flat kernel."""
     if min(grid) < 0 or prod(grid) > MAX_EXTENT:
         raise LaunchError(
             _problem(
                 "grid-too-large",
-                f"the grid {grid} has {prod(grid)} programs; the most of a persistent kernel is {MAX_EXTENT}",
+                f"the grid {grid} has {prod(grid)} programs; the most that one axis of the hardware counts is "
+                f"{MAX_EXTENT}",
                 NO_SPAN,
                 "use larger tiles",
             )
@@ -391,11 +392,12 @@ def _check_programs(grid: tuple[int, int, int]) -> None:
 
 
 def _grid(signature: Signature, values: Mapping[str, Number], given: Sequence[int] | None) -> tuple[int, int, int]:
-    if given is not None and (not 1 <= len(given) <= 3 or any(not _is_count(extent) for extent in given)):
+    most = HARDWARE_AXES if signature.grid is None else max(HARDWARE_AXES, len(signature.grid))
+    if given is not None and (not 1 <= len(given) <= most or any(not _is_count(extent) for extent in given)):
         raise LaunchError(
             _problem(
                 "grid-mismatch",
-                f"the grid {tuple(given)!r} is not one to three non-negative integers",
+                f"the grid {tuple(given)!r} is not one to {most} non-negative integers",
                 NO_SPAN,
                 "write kernel[(blocks_x, blocks_y)](...)",
             )
@@ -410,8 +412,7 @@ def _grid(signature: Signature, values: Mapping[str, Number], given: Sequence[in
             )
         )
     declared = None if signature.grid is None else tuple(int(evaluate(e, values)) for e in signature.grid)
-    chosen = _three(declared if declared is not None else given or ())
-    if declared is not None and given is not None and _three(given) != chosen:
+    if declared is not None and given is not None and not _agree(given, declared, signature.flat):
         text = ", ".join(show(e) for e in signature.grid or ())
         raise LaunchError(
             _problem(
@@ -421,9 +422,10 @@ def _grid(signature: Signature, values: Mapping[str, Number], given: Sequence[in
                 "leave the grid out: kernel(...)",
             )
         )
-    if signature.persistent:
-        _check_programs(chosen)
-        return chosen
+    if declared is not None and (signature.persistent or signature.flat):
+        _check_programs(declared)
+        return prod(declared), 1, 1
+    chosen = _three(declared if declared is not None else given or ())
     for axis, (extent, limit) in enumerate(zip(chosen, _GRID_LIMITS, strict=True)):
         if extent > limit or extent < 0:
             raise LaunchError(
@@ -435,6 +437,22 @@ def _grid(signature: Signature, values: Mapping[str, Number], given: Sequence[in
                 )
             )
     return chosen
+
+
+def _agree(given: Sequence[int], declared: Sequence[int], flat: bool) -> bool:
+    """Whether a call's grid is the declared one; of a flat kernel neighbouring axes may be given as their product."""
+    if not flat:
+        return _three(given) == _three(declared)
+    if 0 in declared:
+        return 0 in given
+    rest = list(declared)
+    for extent in given:
+        axes = 1
+        while axes != extent and rest:
+            axes *= rest.pop(0)
+        if axes != extent:
+            return False
+    return all(extent == 1 for extent in rest)
 
 
 def _is_count(extent: object) -> bool:

@@ -85,7 +85,8 @@ class MapSlot:
 @dataclass(frozen=True, slots=True)
 class Signature:
     """See the module. `grid` None: the launch says it. `shared_bytes` is what a block needs; `persistent` as in
-    `argus.backend.abi`: the grid is then of programs. `cluster`: as many blocks run together."""
+    `argus.backend.abi`: the grid is then of programs. `cluster`: as many blocks run together. `flat`: as in
+    `argus.ir.nodes.Kernel`."""
 
     name: str
     constexprs: tuple[tuple[str, object], ...]
@@ -100,6 +101,7 @@ class Signature:
     shared_bytes: int
     persistent: bool
     cluster: int
+    flat: bool
 
     @property
     def tensors(self) -> tuple[TensorParam, ...]:
@@ -153,6 +155,7 @@ def signature(kernel: Kernel) -> Signature:
         shared_bytes(kernel),
         persistent(kernel),
         kernel.cluster,
+        kernel.flat,
     )
 
 
@@ -194,6 +197,7 @@ def signature_to_json(value: Signature) -> Any:
         "shared_bytes": value.shared_bytes,
         "persistent": value.persistent,
         "cluster": value.cluster,
+        "flat": value.flat,
     }
 
 
@@ -215,6 +219,7 @@ def signature_from_json(data: Any, file: SourceFile) -> Signature:
         data["shared_bytes"],
         data["persistent"],
         data["cluster"],
+        data["flat"],
     )
 
 

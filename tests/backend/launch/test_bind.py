@@ -1,6 +1,7 @@
 """Preconditions at launch: each failure beside the call that passes."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from argus.backend.launch.bind import (
 )
 from argus.backend.launch.signature import Signature, signature, signature_from_json, signature_to_json
 from argus.diagnostic import LaunchError
+from argus.ir.expr import Const
 from argus.ir.types import MAX_EXTENT
 from argus.source import SourceFile
 from tests.backend.launch.samples import REQUIRES_SPAN, SOURCE, bulk_gemm, gather, gemm, tensor
@@ -241,11 +243,22 @@ def test_strides_that_the_copy_engine_takes() -> None:
 
 def test_grids() -> None:
     fails("grid-mismatch", "(3, 2)", "(2, 2)", grid=(3, 2))
-    fails("grid-mismatch", "not one to three", grid=(1, 1, 1, 1))
-    fails("grid-mismatch", "not one to three", s=GATHER, grid=(-1,))
+    fails("grid-mismatch", "not one to 3", grid=(1, 1, 1, 1))
+    fails("grid-mismatch", "not one to 3", s=GATHER, grid=(-1,))
     fails("grid-missing", s=GATHER)
     fails("grid-too-large", "axis 1", s=GATHER, grid=(1, 65536))
     assert call(GATHER, grid=(65536, 65535)).grid == (65536, 65535, 1)
+
+
+def test_one_axis_of_the_hardware_counts_a_flat_grid() -> None:
+    flat = replace(GATHER, grid=tuple(Const(e) for e in (2, 3, 1, 40000, 5)), flat=True)
+    assert signature_from_json(signature_to_json(flat), SOURCE).flat
+    joined = ((2, 3, 1, 40000, 5), (6, 1, 40000, 5), (2, 3, 200000), (1200000,), (6, 200000, 1))
+    assert {call(flat, grid=grid).grid for grid in (None, *joined)} == {(1200000, 1, 1)}
+    for grid in ((3, 2, 1, 40000, 5), (5, 240000), (2, 3, 1, 40000), (6, 200000, 2)):
+        fails("grid-mismatch", "(2, 3, 1, 40000, 5)", s=flat, grid=grid)
+    assert call(replace(flat, grid=(*flat.grid[:4], Const(0))), grid=(240000, 0)).grid[0] == 0
+    fails("grid-too-large", "12000000000 programs", s=replace(flat, grid=(*flat.grid[:4], Const(50000))))
 
 
 def test_contents_of_index_tensors() -> None:
