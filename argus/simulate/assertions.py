@@ -20,10 +20,12 @@ from argus.ir.nodes import (
     TagTerm,
     TagTuple,
 )
-from argus.simulate.machine import Block, Frame, Place, Step
+from argus.simulate import checked
+from argus.simulate.machine import Block
 from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedTile
 from argus.simulate.numeric import Array
 from argus.simulate.provenance import members, way
+from argus.simulate.step import Frame, Place, Step
 from argus.simulate.tagset import BOTTOM, CONSTANT, NEUTRAL, TAGGED, TOP, Field, Tags, hashed
 from argus.simulate.terms import MISSING, Term, field_text, ghost, of_place, select, tag_text, term
 
@@ -128,7 +130,7 @@ def check(block: Block, stmt: AssertTags, frame: Frame) -> None:
     for box in _boxes(stmt, frame):
         if stmt.where is not None:
             step = box.step(block)
-            keep = block.value(stmt.where, step, step.on)
+            keep = checked.value(block, stmt.where, step, step.on)
             box = _Box(stmt, frame, tuple(c[keep] for c in box.coords), None)
             if not keep.any():
                 continue

@@ -15,10 +15,11 @@ import numpy as np
 
 from argus.simulate import races
 from argus.simulate.flight import Landing
-from argus.simulate.machine import Block, Place, Step
+from argus.simulate.machine import Block
 from argus.simulate.numeric import Array
 from argus.simulate.order import NOBODY, Touch
 from argus.simulate.provenance import hop
+from argus.simulate.step import Place, Step
 from argus.simulate.tagset import Tags
 
 

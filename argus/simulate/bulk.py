@@ -11,13 +11,14 @@ from math import prod
 import numpy as np
 
 from argus.ir.nodes import Copy, Signal
-from argus.simulate import mbarrier, races, tagging
+from argus.simulate import checked, mbarrier, races, tagging
 from argus.simulate.flight import Bulk
 from argus.simulate.log import Ordered
-from argus.simulate.machine import Block, Frame
+from argus.simulate.machine import Block
 from argus.simulate.memory import SharedTile
 from argus.simulate.order import Touch
 from argus.simulate.provenance import hop
+from argus.simulate.step import Frame
 
 
 def issue(block: Block, stmt: Copy, signal: Signal, frame: Frame) -> None:
@@ -25,14 +26,14 @@ def issue(block: Block, stmt: Copy, signal: Signal, frame: Frame) -> None:
     if not frame.active[0]:
         return
     step = block.whole(stmt, frame, stmt.shape)
-    inside = step.on if stmt.mask is None else step.on & block.value(stmt.mask, step, step.on)
-    source = block.locate(stmt.src.obj, stmt.src.index, step, inside)
-    target = block.locate(stmt.dst.obj, stmt.dst.index, step, step.on)
+    inside = step.on if stmt.mask is None else step.on & checked.value(block, stmt.mask, step, step.on)
+    source = checked.locate(block, stmt.src.obj, stmt.src.index, step, inside)
+    target = checked.locate(block, stmt.dst.obj, stmt.dst.index, step, step.on)
     barrier = mbarrier.at(block, signal.barrier, signal.index, step)
     phase = int(frame.team.clock.known[barrier.component])
     barrier.filled = (step, phase + 1)
     block.run.log.steps.append(Ordered(step.event, "issue", barrier.label, phase + 1))
-    values = block.read(source, step)
+    values = checked.read(block, source, step)
     tags = tagging.copied(block, source, step, source.ok)
     at = np.flatnonzero(target.ok)
     thread, memory = frame.team.first, target.memory

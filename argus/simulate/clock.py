@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from argus.simulate.flight import Product
 from argus.simulate.numeric import Array
 
 
@@ -54,8 +53,6 @@ class Team:
     threads: int
     clock: Clock
     segment: int
-    products: list[Product] = field(default_factory=list)
-    """Asynchronous products under way, in the order of issue."""
     committed: int = 0
     """Groups of asynchronous products closed so far."""
     first_fenced: Array = field(init=False)

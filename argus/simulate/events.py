@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from argus.diagnostic import Event
 from argus.ir.nodes import (
@@ -36,13 +35,12 @@ from argus.ir.nodes import (
 )
 from argus.ir.visit import walk
 from argus.simulate.log import Execution, Log, Ordered
+from argus.simulate.machine import Block
 from argus.simulate.order import NOBODY, Conflict, Touch
 from argus.simulate.outcome import Story
+from argus.simulate.phase import Waiting
+from argus.simulate.step import Step
 from argus.simulate.usage import kernel_roles
-
-if TYPE_CHECKING:
-    from argus.simulate.machine import Block, Step
-    from argus.simulate.mbarrier import Waiting
 
 ENGINE, BLOCK = "copy engine", "the block"
 _MOST = 12

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from argus.ir.nodes import Accumulate, Copy
 from argus.simulate.memory import Memory, Registers
 from argus.simulate.numeric import Array
+from argus.simulate.phase import Mbarrier
+from argus.simulate.step import Place, Step
 from argus.simulate.tagset import Tags
-
-if TYPE_CHECKING:
-    from argus.simulate.machine import Place, Step
-    from argus.simulate.mbarrier import Mbarrier
 
 
 @dataclass(slots=True)

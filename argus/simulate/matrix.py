@@ -18,12 +18,14 @@ from argus.ir.instruction import MMA, MmaRow
 from argus.ir.instruction.tiled import tiled_mma
 from argus.ir.nodes import Access, Mma
 from argus.layout import FragmentLayout
+from argus.simulate import checked
 from argus.simulate.contraction import Operand, contract
-from argus.simulate.machine import Block, Place, Step, domain_of
+from argus.simulate.machine import Block
 from argus.simulate.memory import Registers
 from argus.simulate.numeric import Array, round_to
 from argus.simulate.order import Touch
 from argus.simulate.provenance import hop
+from argus.simulate.step import Place, Step, domain_of
 from argus.simulate.tagset import CONSTANT, TAGGED, Tags, accumulate
 
 
@@ -83,7 +85,7 @@ def multiply(block: Block, stmt: Mma, step: Step) -> None:
     x = a.memory.load(a.cell)[table.a]
     y = b.memory.load(b.cell)[table.b]
     for place, touch in ((a, Touch.READ), (b, Touch.READ), (d, Touch.ACCUMULATE)):
-        block.initialised(place.memory, place.cell[place.ok], step, touch)
+        checked.initialised(block, place.memory, place.cell[place.ok], step, touch)
     product = _product(x, y)
     active = step.frame.active[np.arange(len(table.c)) * row.warp_size]
     cells = d.cell[table.c[active]].reshape(-1)
@@ -114,7 +116,7 @@ def registers(block: Block, access: Access, step: Step, layout: FragmentLayout, 
     on = np.repeat(step.frame.active, layout.num_values)
     first = np.zeros(whole.domain.size, dtype=np.bool_)
     first[: layout.num_values] = True
-    place = block.locate(access.obj, index, whole, on & first)
+    place = checked.locate(block, access.obj, index, whole, on & first)
     register = place.cell[: layout.num_values]
     if (register < 0).any():
         return None

@@ -1,6 +1,4 @@
-"""mbarriers and named barriers: phases, arrivals, bytes, and what a wait learns from a phase (PTX ISA, mbarrier; bar).
-
-A named barrier is an mbarrier whose arrivals are warps, and whose number of them is told with every arrival.
+"""What statements do to mbarriers and named barriers, and what a wait learns from a phase (PTX ISA, mbarrier; bar).
 
 Nothing here depends on which of several possible orders of events a run happens to take: an arrival counts in a phase
 that its team must know to be the current one, and a wait returns as early as its team's knowledge allows.
@@ -9,94 +7,19 @@ that its team must know to be the current one, and a wait returns as early as it
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from argus.ir.expr import Expr
 from argus.ir.nodes import BarrierArrive, BarrierSync, MbarrierArrive, MbarrierExpect, MbarrierInit, MbarrierWait
-from argus.simulate import events
+from argus.simulate import checked, events
 from argus.simulate.clock import Clock, Team
 from argus.simulate.log import Ordered
-from argus.simulate.machine import Block, Frame, Step
+from argus.simulate.machine import Block
 from argus.simulate.outcome import Stopped, Story
+from argus.simulate.phase import Mbarrier, Waiting
+from argus.simulate.step import Frame, Step
 from argus.simulate.usage import named_barriers
-
-
-@dataclass(slots=True, eq=False)
-class Mbarrier:
-    """One mbarrier. `phase` counts completed phases; `missing` arrivals and `bytes` (expected less arrived) are those
-    of the current one; `early` arrivals were one too many for it.
-
-    It was initialised by team `maker`, whose fence after that is in segment `fenced`; None: not yet. `filled` is the
-    last bulk copy that it counts, and the phase in which."""
-
-    name: str
-    index: int | None
-    arrivals: int
-    component: int
-    address: int
-    missing: int
-    clock: Clock
-    """What the arrivals of the current phase pass on."""
-    phase: int = 0
-    bytes: int = 0
-    early: list[Clock] = field(default_factory=list)
-    maker: Team | None = None
-    fenced: int | None = None
-    filled: tuple[Step, int] | None = None
-    history: list[Clock] = field(default_factory=list)
-    """What each completed phase passes on."""
-
-    @property
-    def label(self) -> str:
-        return self.name if self.index is None else f"{self.name}[{self.index}]"
-
-    @property
-    def physical(self) -> str:
-        """Where it stands in shared memory; named barriers do not."""
-        return "" if self.index is None else f"shared+{self.address:#x}"
-
-    def arrive(self, clock: Clock) -> bool:
-        """One arrival; whether the current phase takes it."""
-        if self.missing == 0:
-            self.early.append(clock)
-            return False
-        self.missing -= 1
-        self.clock.join(clock)
-        self.complete()
-        return True
-
-    def complete(self) -> None:
-        """End the phase if nothing is missing; what came too early then counts in the next."""
-        while self.missing == 0 and self.bytes == 0:
-            self.phase += 1
-            self.clock.known[self.component] = self.phase
-            self.history.append(self.clock)
-            self.clock, self.missing = Clock.start(len(self.clock.known)), self.arrivals
-            now, self.early = self.early[: self.missing], self.early[self.missing :]
-            for clock in now:
-                self.missing -= 1
-                self.clock.join(clock)
-
-    def state(self) -> str:
-        """The current phase, for a person."""
-        came = self.arrivals - self.missing
-        bytes_ = "" if self.index is None else f" and {self.bytes} bytes outstanding"
-        return f"{self.label}: {self.phase} phases complete; in the next, {came} of {self.arrivals} arrivals{bytes_}"
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A wait that is over once `barrier` has completed `phases` phases."""
-
-    step: Step
-    barrier: Mbarrier
-    phases: int
-
-    @property
-    def over(self) -> bool:
-        return self.barrier.phase >= self.phases
 
 
 def barriers(block: Block) -> dict[str, list[Mbarrier]]:
@@ -120,7 +43,7 @@ def barriers(block: Block) -> dict[str, list[Mbarrier]]:
 def at(block: Block, name: str, index: Expr, step: Step) -> Mbarrier:
     """The mbarrier `name[index]`. Ends the run where there is none: nothing can be said of what follows."""
     ring = block.barriers[name]
-    i = int(block.value(index, step, step.on)[np.argmax(step.on)])
+    i = int(checked.value(block, index, step, step.on)[np.argmax(step.on)])
     if not 0 <= i < len(ring):
         text = f"index {i} is outside of mbarrier {name}, of {len(ring)}"
         block.report(step, "bounds", "out-of-bounds", text, None, logical=(i,), arrived=str(i))
@@ -263,7 +186,7 @@ def begin_wait(block: Block, stmt: MbarrierWait, frame: Frame) -> Waiting:
     """What a wait waits for: the first phases, of those that the team cannot know to be over, with its parity."""
     step = block.step(stmt, frame, None)
     barrier = at(block, stmt.barrier, stmt.index, step)
-    parity = int(block.value(stmt.parity, step, step.on)[np.argmax(step.on)])
+    parity = int(checked.value(block, stmt.parity, step, step.on)[np.argmax(step.on)])
     if parity not in (0, 1):
         text = f"the parity of a wait on {barrier.label} is {parity}, not 0 or 1"
         problem(block, step, barrier, "wrong-parity", text)

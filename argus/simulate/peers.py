@@ -6,17 +6,15 @@ before its end if some team of that block comes to know of the access.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from argus.ir.cluster import rank_of
 from argus.simulate.clock import Team
 from argus.simulate.memory import Memory, SharedTile
 from argus.simulate.numeric import Array
 from argus.simulate.order import Touch
-
-if TYPE_CHECKING:
-    from argus.simulate.machine import Block, Step
+from argus.simulate.step import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,17 @@ class Visit:
     cell: int
     thread: int
     segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """An access to a tile of a peer that need not be there: what is wrong with it, and what would mend it."""
+
+    visit: Visit
+    code: str
+    text: str
+    expected: str
+    missing: str
 
 
 @dataclass(slots=True)
@@ -51,41 +60,30 @@ class Lives:
                 found.setdefault(rank, []).append((team, team.segment))
         return Lives(found, {}, met)
 
+    def visit(self, memory: Memory, touch: Touch, cell: Array, thread: Array, step: Step) -> Stray | None:
+        """Remember an access if it is to a tile of a peer; what is wrong with it if that need not have started."""
+        team = step.frame.team
+        if not isinstance(memory, SharedTile) or not len(cell):
+            return None
+        owner = rank_of(memory.name)
+        if owner is None or owner == rank_of(team.name):
+            return None
+        at = Visit(step, memory, touch, int(cell[0]), int(thread[0]), team.segment)
+        self.visits[memory.name, team.name] = at
+        if self.met or any(team.clock.known[other.number] >= begun for other, begun in self.teams[owner]):
+            return None
+        text = f"a {touch.value} of an element of {memory.name}, whose block need not have started"
+        why = f"{team.name} waits for nothing that block {owner} of the cluster does before"
+        return Stray(at, "peer-not-started", text, f"a barrier of the cluster before the {touch.value}", why)
 
-def visit(block: Block, memory: Memory, touch: Touch, cell: Array, thread: Array, step: Step) -> None:
-    """Remember an access if it is to a tile of a peer; report it if that need not have started."""
-    lives, team = block.lives, step.frame.team
-    if lives is None or not isinstance(memory, SharedTile) or not len(cell):
-        return
-    owner = rank_of(memory.name)
-    if owner is None or owner == rank_of(team.name):
-        return
-    at = Visit(step, memory, touch, int(cell[0]), int(thread[0]), team.segment)
-    lives.visits[memory.name, team.name] = at
-    if lives.met or any(team.clock.known[other.number] >= begun for other, begun in lives.teams[owner]):
-        return
-    text = f"a {touch.value} of an element of {memory.name}, whose block need not have started"
-    why = f"{team.name} waits for nothing that block {owner} of the cluster does before"
-    _report(block, at, "peer-not-started", text, f"a barrier of the cluster before the {touch.value}", why)
-
-
-def finish(block: Block) -> None:
-    """The blocks of the cluster end: what touched their tiles should be over by then."""
-    lives = block.lives
-    for (tile, name), last in lives.visits.items() if lives is not None else ():
-        owner = rank_of(tile)
-        assert lives is not None and owner is not None
-        number = last.step.frame.team.number
-        if any(team.clock.known[number] >= last.segment for team, _ in lives.teams[owner]):
-            continue
-        text = f"a {last.touch.value} of an element of {tile}, whose block may have ended"
-        why = f"block {owner} of the cluster waits for nothing that {name} does after"
-        expected = f"a barrier of the cluster after the last {last.touch.value}"
-        _report(block, last, "peer-exited", text, expected, why)
-
-
-def _report(block: Block, at: Visit, code: str, text: str, expected: str, missing: str) -> None:
-    block.report(
-        at.step, "races", code, text, at.thread, at.memory, at.cell, arrived="whatever is there", expected=expected,
-        missing=missing,
-    )  # fmt: skip
+    def finish(self) -> Iterator[Stray]:
+        """The blocks of the cluster end: accesses to their tiles that need not be over by then."""
+        for (tile, name), last in self.visits.items():
+            owner = rank_of(tile)
+            assert owner is not None
+            number = last.step.frame.team.number
+            if any(team.clock.known[number] >= last.segment for team, _ in self.teams[owner]):
+                continue
+            text = f"a {last.touch.value} of an element of {tile}, whose block may have ended"
+            why = f"block {owner} of the cluster waits for nothing that {name} does after"
+            yield Stray(last, "peer-exited", text, f"a barrier of the cluster after the last {last.touch.value}", why)

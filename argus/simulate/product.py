@@ -16,18 +16,19 @@ from argus.ir.instruction import WgmmaRow
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import Access, Mma, MmaCommit, MmaWait
 from argus.layout import FragmentLayout
-from argus.simulate import events, races
+from argus.simulate import checked, events, races
 from argus.simulate.clock import Team
 from argus.simulate.contraction import Operand, contract
 from argus.simulate.events import Cell, Side
 from argus.simulate.flight import Part, Product
 from argus.simulate.log import Ordered
-from argus.simulate.machine import Block, Frame, Place, Step, box_domain
+from argus.simulate.machine import Block
 from argus.simulate.matrix import Products, by_group, operand_index, registers
 from argus.simulate.memory import Memory, Registers
 from argus.simulate.numeric import Array, round_to
 from argus.simulate.order import NOBODY, Touch
 from argus.simulate.provenance import hop
+from argus.simulate.step import Frame, Place, Step, box_domain
 from argus.simulate.tagset import CONSTANT, accumulate
 
 _WARPGROUP = 128
@@ -59,7 +60,7 @@ def issue(block: Block, stmt: Mma, row: WgmmaRow, frame: Frame) -> None:
         _writes(block, begun)
     if block.early:
         begun.values = begun.operands()
-    frame.team.products.append(begun)
+    block.products.append(begun)
     _tags(block, begun)
 
 
@@ -68,7 +69,7 @@ def _shared(block: Block, access: Access, step: Step, shape: tuple[int, int], ax
     domain = box_domain(shape)
     everything = np.ones(domain.size, dtype=np.bool_)
     whole = Step(step.stmt, step.frame, domain, step.event, everything)
-    return block.locate(access.obj, operand_index(access, axes), whole, everything)
+    return checked.locate(block, access.obj, operand_index(access, axes), whole, everything)
 
 
 def _parts(
@@ -104,7 +105,7 @@ def _reads(block: Block, memory: Memory, cell: Array, step: Step) -> None:
     missing = ~memory.written(cell)
     first = step.frame.team.first
     if missing.any():
-        block.uninitialised(memory, cell, np.full(len(cell), first), missing, step)
+        checked.uninitialised(block, memory, cell, np.full(len(cell), first), missing, step)
     if memory.order is not None:
         grain = races.asynchronous(block, memory, Touch.MULTIPLY, cell, step, False)
         memory.order.track(Touch.MULTIPLY, step.frame.team.number).begin(grain, first, block.now(step, memory))
@@ -123,7 +124,7 @@ def _unfenced(block: Block, memory: Registers, cells: Array, step: Step) -> None
     """Report registers that nothing has written, and those whose last ordinary access no fence orders before this."""
     missing = ~memory.written(cells)
     if missing.any():
-        block.uninitialised(memory, cells, memory.first + cells // memory.per_thread, missing, step)
+        checked.uninitialised(block, memory, cells, memory.first + cells // memory.per_thread, missing, step)
     assert memory.hazards is not None
     loose = memory.hazards.unfenced[cells]
     bad = loose != NOBODY
@@ -163,7 +164,7 @@ def commit(block: Block, stmt: MmaCommit, frame: Frame) -> None:
     """Close the current group."""
     _together(block, block.step(stmt, frame, None), "a commit of products")
     team = frame.team
-    for begun in team.products:
+    for begun in _of(block, team):
         if begun.group is None:
             begun.group = team.committed
     team.committed += 1
@@ -174,10 +175,15 @@ def wait(block: Block, stmt: MmaWait, frame: Frame) -> None:
     _together(block, block.step(stmt, frame, None), "a wait for products")
     team = frame.team
     due = team.committed - stmt.pending
-    done = [p for p in team.products if p.group is not None and p.group < due]
+    done = [p for p in _of(block, team) if p.group is not None and p.group < due]
     for finished in done:
         _complete(block, finished, team)
-    team.products[:] = [p for p in team.products if p not in done]
+    block.products[:] = [p for p in block.products if p not in done]
+
+
+def _of(block: Block, team: Team) -> list[Product]:
+    """The products of a team that are under way."""
+    return [p for p in block.products if p.step.frame.team is team]
 
 
 def _complete(block: Block, done: Product, team: Team) -> None:
@@ -202,7 +208,7 @@ def _complete(block: Block, done: Product, team: Team) -> None:
 def finish(block: Block, teams: list[Team]) -> None:
     """The block ends: products should have been waited for."""
     for team in teams if block.run.checks else ():
-        for left in team.products:
+        for left in _of(block, team):
             text = "an asynchronous product may still read shared memory when the block ends"
             block.report(
                 left.step, "progress", "unfinished-copy", text, team.first, object=left.b.name,

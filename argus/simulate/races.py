@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from argus.ir.instruction import INSTRUCTIONS
 from argus.ir.instruction import Order as Asynchrony
 from argus.ir.nodes import Copy, Mma, Stmt
-from argus.simulate import events, peers
+from argus.simulate import events
 from argus.simulate.events import Side
+from argus.simulate.machine import Block
 from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedTile
 from argus.simulate.numeric import Array
 from argus.simulate.order import NOBODY, Conflict, Order, Touch
 from argus.simulate.outcome import Story
-
-if TYPE_CHECKING:
-    from argus.simulate.machine import Block, Step
-
+from argus.simulate.peers import Stray
+from argus.simulate.step import Step
 
 _AGENTS = {Asynchrony.ASYNC_BULK: "copy", Asynchrony.ASYNC_GROUP: "cp.async", Asynchrony.VMCNT: "load to LDS"}
 
@@ -32,7 +30,9 @@ def ordered(
     """Check and record ordinary accesses; `thread` counts in the block. `warp`: its whole warp takes part."""
     if isinstance(memory, Registers):
         registers(block, memory, touch, cell, step)
-    peers.visit(block, memory, touch, cell, thread, step)
+    found = None if block.lives is None else block.lives.visit(memory, touch, cell, thread, step)
+    if found is not None:
+        stray(block, found)
     order = memory.order
     if order is None or len(cell) == 0:
         return
@@ -40,9 +40,18 @@ def ordered(
     if len(grain) != len(thread):
         thread = np.repeat(thread, len(grain) // len(thread))
     pending(block, memory, touch, grain, thread, step)
-    found = order.access(touch, grain, thread, block.now(step, memory), warp)
-    if found is not None:
-        report(block, memory, touch, grain, thread, found, step)
+    conflict = order.access(touch, grain, thread, block.now(step, memory), warp)
+    if conflict is not None:
+        report(block, memory, touch, grain, thread, conflict, step)
+
+
+def stray(block: Block, found: Stray) -> None:
+    """Report an access to a tile of a peer that need not be there."""
+    at = found.visit
+    block.report(
+        at.step, "races", found.code, found.text, at.thread, at.memory, at.cell, arrived="whatever is there",
+        expected=found.expected, missing=found.missing,
+    )  # fmt: skip
 
 
 def asynchronous(block: Block, memory: Memory, touch: Touch, cell: Array, step: Step, alone: bool) -> Array:

@@ -20,13 +20,14 @@ from argus.simulate.coverage import check_coverage
 from argus.simulate.evaluate import Number
 from argus.simulate.launch import Argument
 from argus.simulate.log import Log
-from argus.simulate.machine import Block, Program, Run
+from argus.simulate.machine import Block, Run
 from argus.simulate.memory import Contents, Dense, GlobalTensor
 from argus.simulate.numeric import Array, round_to
 from argus.simulate.order import Order
 from argus.simulate.outcome import NotReplayable, Outcome, Stopped, Violation
 from argus.simulate.schedule import Path, Schedule, run_block
 from argus.simulate.specification import check_spec
+from argus.simulate.step import Program
 from argus.simulate.tagset import BOTTOM, Schemas, Tags
 from argus.simulate.usage import Usage, taggable, usage
 

@@ -27,14 +27,15 @@ import numpy as np
 from argus.ir.cluster import rank_of
 from argus.ir.nodes import Asynchronous, Barrier, Kernel, Roles, WaveBarrier
 from argus.ir.visit import walk
-from argus.simulate import bulk, events, mbarrier, peers, product, stores
+from argus.simulate import bulk, events, mbarrier, product, races, stores
 from argus.simulate.clock import Team
-from argus.simulate.machine import Block, Frame
-from argus.simulate.mbarrier import Waiting
+from argus.simulate.machine import Block
 from argus.simulate.numeric import Array
 from argus.simulate.outcome import Stopped
 from argus.simulate.peers import Lives
+from argus.simulate.phase import Waiting
 from argus.simulate.statements import Pause, execute
+from argus.simulate.step import Frame
 from argus.simulate.usage import kernel_roles
 
 
@@ -156,7 +157,8 @@ def run_block(block: Block, schedule: Schedule) -> None:
     mbarrier.unfinished(block, teams)
     product.finish(block, teams)
     stores.finish(block)
-    peers.finish(block)
+    for found in block.lives.finish() if block.lives is not None else ():
+        races.stray(block, found)
     for _ in execute(block, rest[1:], frames[0]):
         raise ValueError("nothing but tags may follow the roles")
 

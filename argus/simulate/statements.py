@@ -50,20 +50,22 @@ from argus.ir.nodes import (
 )
 from argus.ir.rescaling import rescaled
 from argus.ir.waves import counted, loads_to_lds
-from argus.simulate import assertions, asynchronous, bulk, mbarrier, product, stores, tagging, vectors
+from argus.simulate import assertions, asynchronous, bulk, checked, mbarrier, product, stores, tagging, vectors
 from argus.simulate.evaluate import Overflow
-from argus.simulate.machine import Block, Frame, Place, Step
+from argus.simulate.machine import Block
 from argus.simulate.matrix import multiply
 from argus.simulate.memory import GlobalTensor, Registers
 from argus.simulate.numeric import Array, reduced, round_to
 from argus.simulate.order import Touch
 from argus.simulate.outcome import NotReplayable
+from argus.simulate.phase import Waiting
+from argus.simulate.step import Frame, Place, Step
 from argus.simulate.terms import of_place
 
 _LARGEST_INT = 2**31 - 1
 
 
-Pause = Union[tuple[Barrier | WaveBarrier, Frame], mbarrier.Waiting]
+Pause = Union[tuple[Barrier | WaveBarrier, Frame], Waiting]
 """Where threads wait for others: at a barrier, or for an mbarrier."""
 
 
@@ -81,7 +83,7 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 yield from _loop(block, stmt, frame)
             case If(cond=cond, then=then, orelse=orelse):
                 step = block.step(stmt, frame, None)
-                taken = block.value(cond, step, step.on)
+                taken = checked.value(block, cond, step, step.on)
                 yield from execute(block, then, replace(frame, active=frame.active & taken))
                 yield from execute(block, orelse, replace(frame, active=frame.active & ~taken))
             case Copy(signal=signal) if signal is not None:
@@ -197,7 +199,8 @@ def _count_on(block: Block, body: tuple[Stmt, ...], frame: Frame) -> None:
     for stmt in body:
         if isinstance(stmt, For) and stmt.counter is not None:
             step = block.step(stmt, frame, None)
-            start, stop = (int(block.value(e, step, step.on)[np.argmax(step.on)]) for e in (stmt.start, stmt.stop))
+            bounds = (checked.value(block, e, step, step.on) for e in (stmt.start, stmt.stop))
+            start, stop = (int(bound[np.argmax(step.on)]) for bound in bounds)
             counts = _counts(stmt.counter, frame)
             counts[frame.active] = (counts[frame.active] + len(range(start, stop, stmt.step))) % stmt.counter.wrap
 
@@ -211,7 +214,7 @@ def _loop(block: Block, stmt: For, frame: Frame) -> Iterator[Pause]:
     step = block.step(stmt, frame, None)
     bounds = []
     for expr in (stmt.start, stmt.stop):
-        values = block.value(expr, step, step.on)[step.on]
+        values = checked.value(block, expr, step, step.on)[step.on]
         if values.min() != values.max():
             other = int(frame.threads[np.argmax(values != values[0])])
             block.report(
@@ -263,17 +266,17 @@ def copy(block: Block, stmt: Copy, step: Step) -> None:
     if collective or counted(stmt):
         block.together(step, stmt.instr or "")
     on = step.on
-    mask = block.value(stmt.mask, step, on) if stmt.mask is not None else None
+    mask = checked.value(block, stmt.mask, step, on) if stmt.mask is not None else None
     inside = on if mask is None else on & mask
-    source = block.locate(stmt.src.obj, stmt.src.index, step, inside)
+    source = checked.locate(block, stmt.src.obj, stmt.src.index, step, inside)
     fills = mask is not None and stmt.other is not None and not isinstance(dst, GlobalTensor)
-    target = block.locate(stmt.dst.obj, stmt.dst.index, step, on if fills else inside)
+    target = checked.locate(block, stmt.dst.obj, stmt.dst.index, step, on if fills else inside)
     if not isinstance(dst, Registers) and not collective:
         primary = step.domain.primary
         source, target = replace(source, ok=source.ok & primary), replace(target, ok=target.ok & primary)
     if block.run.checks:
         vectors.check(block, row, stmt.vector, source, target, step)
-    values = block.read(source, step, warp=collective, asynchronous=later)
+    values = checked.read(block, source, step, warp=collective, asynchronous=later)
     if fills and stmt.other is not None:
         other = round_to(np.asarray(stmt.other.value), dst.dtype)
         values = np.where(inside, values, other)
@@ -281,7 +284,7 @@ def copy(block: Block, stmt: Copy, step: Step) -> None:
     if later:
         asynchronous.issue(block, source, target, values, tags, step, loads_to_lds(stmt))
         return
-    block.write(target, values, step, warp=collective)
+    checked.write(block, target, values, step, warp=collective)
     tagging.store(block, target, tags, step, (source,))
 
 
@@ -290,13 +293,13 @@ def map_(block: Block, stmt: Map, step: Step) -> None:
     warp = stmt.scope == "warp"
     if warp:
         block.together(step, "a shuffle")
-    values = block.value(stmt.value, step, step.on, _overflow(block, stmt), warp)
-    target = block.locate(stmt.dst.obj, stmt.dst.index, step, step.on)
+    values = checked.value(block, stmt.value, step, step.on, _overflow(block, stmt), warp)
+    target = checked.locate(block, stmt.dst.obj, stmt.dst.index, step, step.on)
     kept = rescaled(stmt, block.run.accumulated)
     tags, sources = tagging.computed(block, kept or stmt.value, step, step.on, warp)
     if tags is not None and kept is not None and kept.obj == stmt.dst.obj:
         tags = of_place(block, sources[0], step)  # an accumulator, as before
-    block.write(target, values, step)
+    checked.write(block, target, values, step)
     tagging.store(block, target, tags, step, sources)
 
 
@@ -317,22 +320,22 @@ def accumulate(block: Block, stmt: Accumulate, step: Step) -> None:
         block.together(step, "a reduction over a warp")
     on = step.on
     if stmt.mask is not None:
-        on = on & block.value(stmt.mask, step, on)
-    values = round_to(block.value(stmt.value, step, on, _overflow(block, stmt)), dst.dtype)
+        on = on & checked.value(block, stmt.mask, step, on)
+    values = round_to(checked.value(block, stmt.value, step, on, _overflow(block, stmt)), dst.dtype)
     tags, sources = tagging.computed(block, stmt.value, step, on, warp=False)
     if isinstance(dst, GlobalTensor):
-        target = block.locate(stmt.dst.obj, stmt.dst.index, step, on & step.domain.primary)
+        target = checked.locate(block, stmt.dst.obj, stmt.dst.index, step, on & step.domain.primary)
         at = np.flatnonzero(target.ok)
         cells, group = np.unique(target.cell[at], return_inverse=True)
-        block.atomic(target, step)
+        checked.atomic(block, target, step)
     elif warp:
-        target = block.locate(stmt.dst.obj, stmt.dst.index, step, on, warp=True)
+        target = checked.locate(block, stmt.dst.obj, stmt.dst.index, step, on, warp=True)
         at, cells, group = _over_warps(block, target, step)
     else:
-        target = block.locate(stmt.dst.obj, stmt.dst.index, step, on)
+        target = checked.locate(block, stmt.dst.obj, stmt.dst.index, step, on)
         at = np.flatnonzero(target.ok)
         cells, group = np.unique(target.cell[at], return_inverse=True)
-        block.initialised(dst, cells, step, Touch.ACCUMULATE)
+        checked.initialised(block, dst, cells, step, Touch.ACCUMULATE)
     before = dst.load(cells)
     dst.store(cells, reduced(before, values[at], group, stmt.op, dst.dtype))
     tagging.accumulated(block, stmt, dst, cells, before, tags, values, at, group, step, sources)
@@ -360,6 +363,6 @@ def _over_warps(block: Block, target: Place, step: Step) -> tuple[Array, Array, 
     copies = high - low
     start = np.repeat(low - np.cumsum(copies) + copies, copies)
     receiver = registers[start + np.arange(int(copies.sum()))]
-    block.initialised(memory, np.unique(receiver), step, Touch.ACCUMULATE)
+    checked.initialised(block, memory, np.unique(receiver), step, Touch.ACCUMULATE)
     cells, group = np.unique(receiver, return_inverse=True)
     return np.repeat(at, copies), cells, group

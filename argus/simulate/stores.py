@@ -14,14 +14,15 @@ import numpy as np
 
 from argus.ir.expr import Elem
 from argus.ir.nodes import Access, Accumulate, BulkWait, Copy
-from argus.simulate import races, tagging
+from argus.simulate import checked, races, tagging
 from argus.simulate.flight import Store
 from argus.simulate.log import Ordered
-from argus.simulate.machine import Block, Frame
+from argus.simulate.machine import Block
 from argus.simulate.memory import GlobalTensor
 from argus.simulate.numeric import Array, reduced
 from argus.simulate.order import Touch
 from argus.simulate.provenance import hop
+from argus.simulate.step import Frame
 
 
 def issue(block: Block, stmt: Copy | Accumulate, frame: Frame) -> None:
@@ -31,9 +32,9 @@ def issue(block: Block, stmt: Copy | Accumulate, frame: Frame) -> None:
     origin = stmt.src if isinstance(stmt, Copy) else stmt.value
     assert isinstance(origin, Access | Elem)
     step = block.whole(stmt, frame, stmt.shape)
-    inside = step.on if stmt.mask is None else step.on & block.value(stmt.mask, step, step.on)
-    source = block.locate(origin.obj, origin.index, step, inside)
-    target = block.locate(stmt.dst.obj, stmt.dst.index, step, inside)
+    inside = step.on if stmt.mask is None else step.on & checked.value(block, stmt.mask, step, step.on)
+    source = checked.locate(block, origin.obj, origin.index, step, inside)
+    target = checked.locate(block, stmt.dst.obj, stmt.dst.index, step, inside)
     at = np.flatnonzero(source.ok & target.ok)
     store = Store(step, stmt, source, target, at)
     block.run.log.steps.append(Ordered(step.event, "issue"))
@@ -41,7 +42,7 @@ def issue(block: Block, stmt: Copy | Accumulate, frame: Frame) -> None:
         cell, first = source.cell[at], frame.team.first
         missing = ~source.memory.written(cell)
         if missing.any():
-            block.uninitialised(source.memory, cell, np.full(len(cell), first), missing, step)
+            checked.uninitialised(block, source.memory, cell, np.full(len(cell), first), missing, step)
         for place, touch in ((source, Touch.BULK_READ), (target, _arrival(store))):
             order = place.memory.order
             assert order is not None

@@ -8,10 +8,12 @@ import numpy as np
 
 from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op
 from argus.ir.nodes import Accumulate
-from argus.simulate.machine import Block, Place, Step
+from argus.simulate import checked
+from argus.simulate.machine import Block
 from argus.simulate.memory import GlobalTensor, Memory
 from argus.simulate.numeric import Array
 from argus.simulate.provenance import hop
+from argus.simulate.step import Place, Step
 from argus.simulate.tagset import BOTTOM, CONSTANT, NEUTRAL, TAGGED, Tags, accumulate, gather, join
 from argus.simulate.terms import of_place
 
@@ -47,7 +49,7 @@ def _of(block: Block, value: Expr, step: Step, on: Array, warp: bool, places: di
         case Const():
             return Tags.uniform(n, CONSTANT, schemas)
         case Elem(obj=obj, index=index):
-            places.setdefault(value, block.locate(obj, index, step, on, warp))
+            places.setdefault(value, checked.locate(block, obj, index, step, on, warp))
             tags = of_place(block, places[value], step)
             tags.summed[:] = False
             return tags

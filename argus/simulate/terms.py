@@ -8,9 +8,11 @@ import numpy as np
 
 from argus.ir.expr import Elem
 from argus.ir.nodes import DataValue, Once, Tag, TagField, TagTerm
-from argus.simulate.machine import Block, Place, Step
+from argus.simulate import checked
+from argus.simulate.machine import Block
 from argus.simulate.memory import GlobalTensor, Registers, SharedTile
 from argus.simulate.numeric import Array
+from argus.simulate.step import Place, Step
 from argus.simulate.tagset import BOTTOM, NAMES, NEUTRAL, TAGGED, TOP, Field, Tags, hashed
 
 MISSING = 5
@@ -44,16 +46,16 @@ def term(block: Block, value: TagTerm, step: Step, replica: int | None = None) -
             tags.status[~place.ok] = NEUTRAL
             return select(tags, name, place)
         case Once(lo=lo, hi=hi):
-            low, high = block.value(lo, step, step.on), block.value(hi, step, step.on)
+            low, high = checked.value(block, lo, step, step.on), checked.value(block, hi, step, step.on)
             return Term(_ranges(low, high), tagged, once=True)
         case DataValue(tensor=tensor, index=index):
-            place = block.locate(tensor, index, step, step.on)
+            place = checked.locate(block, tensor, index, step, step.on)
             memory = place.memory
             values = np.zeros(n, dtype=np.int64)
             values[place.ok] = memory.load(place.cell[place.ok])
             return Term(Field.integers(values), tagged)
         case _:
-            return Term(Field.integers(block.value(value, step, step.on)), tagged)
+            return Term(Field.integers(checked.value(block, value, step, step.on)), tagged)
 
 
 def select(tags: Tags, name: str | int, place: Place) -> Term:
@@ -93,8 +95,8 @@ def ghost(block: Block, elem: Elem, step: Step, replica: int | None) -> Place:
     """Where an assertion finds an element: the thread's own register, or the replica of that number; a cell."""
     memory = block.memories[elem.obj]
     if not isinstance(memory, Registers):
-        return block.locate(elem.obj, elem.index, step, step.on)
-    coords = tuple(np.ascontiguousarray(block.value(e, step, step.on)) for e in elem.index)
+        return checked.locate(block, elem.obj, elem.index, step, step.on)
+    coords = tuple(np.ascontiguousarray(checked.value(block, e, step, step.on)) for e in elem.index)
     inside = np.ones(step.domain.size, dtype=np.bool_)
     element = np.zeros(step.domain.size, dtype=np.int64)
     for coord, extent in zip(coords, memory.shape, strict=True):

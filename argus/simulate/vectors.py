@@ -9,9 +9,10 @@ import numpy as np
 
 from argus.ir.instruction import CopyRow
 from argus.ir.waves import counted, in_lane_order
-from argus.simulate.machine import Block, Place, Step
+from argus.simulate.machine import Block
 from argus.simulate.memory import GlobalTensor, Memory, SharedTile
 from argus.simulate.numeric import Array
+from argus.simulate.step import Place, Step
 
 
 @dataclass(frozen=True, slots=True)

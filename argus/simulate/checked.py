@@ -1,0 +1,214 @@
+"""Checked access to a block's memories, which all statements share: places, values of expressions, reads and writes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from argus.ir.expr import Const, Coord, Elem, Expr, Op, walk
+from argus.simulate import races
+from argus.simulate.evaluate import Overflow, Scope, evaluate
+from argus.simulate.machine import Block, Fixed
+from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedTile
+from argus.simulate.numeric import Array
+from argus.simulate.order import NOBODY, Touch
+from argus.simulate.step import Place, Step
+
+# ---------------------------------------------------------------------------- expressions
+
+
+def value(
+    block: Block, expr: Expr, step: Step, on: Array, overflow: Overflow = Overflow.REPORT, warp: bool = False
+) -> Array:
+    """`expr` at all n elements; registers are read (and checked) where `on`."""
+    found: dict[Elem, Array] = {}
+
+    def element(elem: Elem) -> Array:
+        if elem not in found:
+            place = locate(block, elem.obj, elem.index, step, on, warp)
+            found[elem] = read(block, place, step, warp=warp).reshape(step.domain.shape)
+        return found[elem]
+
+    def fault(code: str, expr: Expr, bad: Array) -> None:
+        _fault(block, code, step, step.domain.flat(bad) & step.on)
+
+    domain, frame = step.domain, step.frame
+    scope = Scope(
+        block.run.params,
+        frame.program.index,
+        frame.loops,
+        domain.coords,
+        domain.thread[:: max(1, domain.shape[1]), None],
+        element,
+        fault,
+        overflow if step.event != NOBODY else Overflow.IGNORE,
+    )
+    return domain.flat(evaluate(expr, scope))
+
+
+def _fault(block: Block, code: str, step: Step, bad: Array) -> None:
+    """Report an integer operation without a result."""
+    if bad.any():
+        at = int(np.argmax(bad))
+        text = {
+            "int32-overflow": "a 32-bit integer expression leaves the range of int32",
+            "int64-overflow": "a 64-bit integer expression leaves the range of int64",
+            "division-by-zero": "an integer expression divides by zero",
+            "shift-out-of-range": "an integer is shifted by less than 0, or by as many bits as it has or more",
+        }[code]
+        coords = tuple(int(c.reshape(-1)[at]) for c in step.domain.coords)
+        block.report(step, "bounds", code, text, int(step.thread[at]), logical=coords, count=int(bad.sum()))
+
+
+# ---------------------------------------------------------------------------- cells
+
+
+def locate(block: Block, name: str, index: tuple[Expr, ...], step: Step, on: Array, warp: bool = False) -> Place:
+    """The cells of `name[index]` at the elements `on`; those outside its shape, or not held, are reported.
+
+    `warp`: registers of the thread's whole warp may be meant.
+    """
+    memory = block.memories[name]
+    key = (name, id(index), id(step.domain.layout), warp)
+    fixed = step.domain.layout is not None and not isinstance(memory, GlobalTensor)
+    if fixed and key in block.fixed:
+        kept = block.fixed[key]
+        cell, coords = kept.cell, kept.coords
+    else:
+        coords = tuple(np.ascontiguousarray(value(block, e, step, on)) for e in index)
+        cell = _cells(memory, coords, step, on, warp)
+        if fixed and all(_static(e) for e in index):
+            block.fixed[key] = Fixed(index, step.domain.layout, cell, coords)
+    ok = on & (cell >= 0)
+    if step.event != NOBODY and not ok.all() and (on & ~ok).any():
+        _misplaced(block, memory, coords, step, on & ~ok)
+    return Place(memory, cell, coords, ok, on)
+
+
+def _cells(memory: Memory, coords: tuple[Array, ...], step: Step, on: Array, warp: bool) -> Array:
+    """Cells at all elements, -1 where there is none; of tensors only at the elements `on`."""
+    n = step.domain.size
+    inside = np.ones(n, dtype=np.bool_)
+    for coord, extent in zip(coords, memory.shape, strict=True):
+        inside &= (coord >= 0) & (coord < extent)
+    cell = np.full(n, -1, dtype=np.int64)
+    if isinstance(memory, GlobalTensor):
+        at = np.flatnonzero(inside & on)
+        if len(at):
+            cell[at] = memory.cells(tuple(c[at] for c in coords))
+        return cell
+    element = np.zeros(n, dtype=np.int64)
+    for coord, extent in zip(coords, memory.shape, strict=True):
+        element = element * extent + coord
+    at = np.flatnonzero(inside)
+    if isinstance(memory, SharedTile):
+        cell[at] = memory.cells[element[at]]
+    elif isinstance(memory, Registers):
+        if step.event == NOBODY:
+            cell[at] = memory.holders.replicas(element[at])[:, 0]
+        else:
+            find = memory.holders.warp if warp else memory.holders.own
+            cell[at] = find(step.domain.thread[at], element[at])
+    return cell
+
+
+def _misplaced(block: Block, memory: Memory, coords: tuple[Array, ...], step: Step, bad: Array) -> None:
+    at = int(np.argmax(bad))
+    logical = tuple(int(c[at]) for c in coords)
+    thread, count = int(step.thread[at]), int(bad.sum())
+    inside = all(0 <= c < extent for c, extent in zip(logical, memory.shape, strict=True))
+    if inside:
+        what = f"no register that the statement may touch holds this element of {memory.name}"
+        block.report(step, "machine", "register-not-held", what, thread, memory, logical=logical, count=count)
+        return
+    what = f"index {list(logical)} is outside of {memory.name}, of shape {list(memory.shape)}"
+    block.report(
+        step,
+        "bounds",
+        "out-of-bounds",
+        what,
+        thread,
+        memory,
+        logical=logical,
+        count=count,
+        arrived=str(list(logical)),
+        expected=f"below {list(memory.shape)}",
+    )
+
+
+# ---------------------------------------------------------------------------- reads and writes
+
+
+def read(block: Block, place: Place, step: Step, *, warp: bool = False, asynchronous: bool = False) -> Array:
+    """Values at all n elements: what the cells hold where `place.ok`, zero elsewhere."""
+    memory, at = place.memory, np.flatnonzero(place.ok)
+    cell = place.cell[at]
+    values = memory.load(cell)
+    if block.run.checks:
+        thread = step.thread[at]
+        written = memory.written(cell)
+        if not written.all():
+            uninitialised(block, memory, cell, thread, ~written, step)
+        races.ordered(block, memory, Touch.READ, cell, thread, step, warp)
+        if asynchronous and memory.order is not None:
+            memory.order.pending_read[memory.grains(cell)] = step.event
+    if len(at) == step.domain.size:
+        return values
+    result = np.zeros(step.domain.size, dtype=values.dtype)
+    result[at] = values
+    return result
+
+
+def write(
+    block: Block, place: Place, values: Array, step: Step, touch: Touch = Touch.WRITE, *, warp: bool = False
+) -> None:
+    """Store `values[i]` in the cells of the elements `place.ok[i]`."""
+    at = np.flatnonzero(place.ok)
+    cell = place.cell[at]
+    if block.run.checks:
+        races.ordered(block, place.memory, touch, cell, step.thread[at], step, warp)
+    if isinstance(place.memory, GlobalTensor) and touch is Touch.WRITE:
+        np.add.at(place.memory.writes, cell, 1)
+    place.memory.store(cell, values[at])
+
+
+def atomic(block: Block, place: Place, step: Step) -> None:
+    """Check and record atomic accumulations into the cells of a tensor."""
+    if block.run.checks:
+        at = np.flatnonzero(place.ok)
+        races.ordered(block, place.memory, Touch.ACCUMULATE, place.cell[at], step.thread[at], step, False)
+
+
+def initialised(block: Block, memory: Memory, cell: Array, step: Step, touch: Touch) -> None:
+    """Report registers that are used though nothing was written to them before, or while a product uses them."""
+    if block.run.checks and isinstance(memory, Registers):
+        missing = ~memory.written(cell)
+        if missing.any():
+            uninitialised(block, memory, cell, memory.first + cell // memory.per_thread, missing, step)
+        races.registers(block, memory, touch, cell, step)
+
+
+def uninitialised(block: Block, memory: Memory, cell: Array, thread: Array, bad: Array, step: Step) -> None:
+    """Report the first of the cells `bad`, which nothing has written."""
+    at = int(np.argmax(bad))
+    text = f"an element of {memory.name} is read that nothing has written"
+    block.report(
+        step,
+        "initialisation",
+        "uninitialised-read",
+        text,
+        int(thread[at]),
+        memory,
+        int(cell[at]),
+        arrived="an uninitialised value",
+        expected="a written value",
+        count=int(bad.sum()),
+        story=lambda: races.coming(block, memory, int(cell[at]), int(thread[at]), step),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _static(expr: Expr) -> bool:
+    """Whether an expression depends on nothing but the element's coordinate."""
+    return all(isinstance(e, Coord | Const | Op) for e in walk(expr))
