@@ -14,7 +14,7 @@ from argus.ir.access import Mode
 from argus.ir.nodes import Spec, Tensor
 from argus.simulate.sizes import integer_parameters
 from argus.source import Span
-from argus.verify.findings import Finding, Place, place_of, unknown
+from argus.verify.findings import Finding, Place, axes_help, place_of, unknown
 from argus.verify.isl import isl, smallest
 from argus.verify.program import turns
 from argus.verify.races import by_block, without
@@ -74,7 +74,8 @@ def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findin
             text = f"cannot tell whether every element of '{tensor.name}' is written: {inexact[0]}"
             return [unknown("coverage-unknown", "coverage", span, text, help)]
         return []
-    help = "make the grid and the tiles cover the whole tensor (al.cdiv for the grid, boundary_check for the tails)"
+    usual = "make the grid and the tiles cover the whole tensor (al.cdiv for the grid, boundary_check for the tails)"
+    help = axes_help(model.kernel) or usual
     return [_uncovered(model, tensor, missing, span, "the last store to it", help)]
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from argus.diagnostic import Note, Severity, Verdict
+from argus.ir.expr import Const, Expr, Op, ProgramId
+from argus.ir.expr import walk as parts
 from argus.ir.nodes import Kernel
+from argus.ir.visit import map_exprs, walk
 from argus.simulate.sizes import integer_parameters
 from argus.source import NO_SPAN, Span
 from argus.verify.isl import Point
@@ -61,6 +64,27 @@ def place_of(kernel: Kernel, point: Point, site: Site | None) -> Place:
         block=block_of(kernel, point.parameters),
         iteration=counters,
         element=point.values[len(loops) :],
+    )
+
+
+def axes_help(kernel: Kernel) -> str:
+    """What helps where a program id is divided by sizes, which no proof follows; "" where none is."""
+    divided = False
+
+    def look(expr: Expr) -> Expr | None:
+        nonlocal divided
+        match expr:
+            case Op(op="floordiv" | "mod", args=(number, divisor)) if not isinstance(divisor, Const):
+                divided = divided or any(isinstance(e, ProgramId) for e in parts(number))
+        return None
+
+    for stmt in walk(kernel.body):
+        map_exprs(stmt, look)
+    if not divided:
+        return ""
+    return (
+        "a program id is divided by sizes: declare an axis of the grid for each part, `b, h = al.grid(B, H)`, "
+        "and the order in which blocks run with `al.grid(..., group=8)`"
     )
 
 

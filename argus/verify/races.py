@@ -16,7 +16,7 @@ from argus.ir.cluster import rank_of
 from argus.ir.instruction import Order
 from argus.ir.nodes import Accumulate, Shared, Tensor
 from argus.simulate.sizes import integer_parameters
-from argus.verify.findings import Finding, Place, place_of, unknown
+from argus.verify.findings import Finding, Place, axes_help, place_of, unknown
 from argus.verify.isl import Map, Set, isl, smallest
 from argus.verify.order import ASYNCHRONOUS_PROXY, Ordering
 from argus.verify.relations import Cells, Model
@@ -265,7 +265,7 @@ def _across_blocks(model: Model, obj: Tensor, a: Cells, b: Cells) -> Finding | N
     if pairs.is_empty():
         return None
     message = f"{_verb(a)} and {_verb(b)} of tensor '{obj.name}' by two blocks"
-    help = "give each block its own part of the tensor, or use al.atomic_add"
+    help = axes_help(model.kernel) or "give each block its own part of the tensor, or use al.atomic_add"
     opaque = bool(model.translator.opaque) and any("opaque" in str(c.map) for c in (a, b))
     if not (a.exact and b.exact) or opaque or more_a or more_b:
         reason = a.reason or b.reason or "an index is not affine in the program ids, or depends on what a block loads"
