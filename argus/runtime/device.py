@@ -44,7 +44,8 @@ def load(executable: Executable, device: str) -> Function:
         from argus.backend.cpu.driver import CpuFunction
 
         return CpuFunction(executable.binary)
-    from argus.backend.cuda.driver import CudaFunction, driver
+    from argus.backend.cuda.driver import driver
+    from argus.backend.cuda.function import CudaFunction
 
     torch = sys.modules["torch"]
     index = int(device.partition(":")[2])

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from argus.backend.abi import entry
 from argus.backend.cuda import toolchain
-from argus.backend.cuda.driver import CudaFunction, driver
+from argus.backend.cuda.driver import driver
+from argus.backend.cuda.function import CudaFunction
 from argus.backend.launch.array import array
 from argus.backend.launch.bind import bind
 from argus.backend.launch.plan import Plan

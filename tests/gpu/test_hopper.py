@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from argus.backend.cuda.driver import CudaFunction, driver
+from argus.backend.cuda.driver import driver
+from argus.backend.cuda.function import CudaFunction
 from argus.backend.cuda.tensormap import encoder
 from argus.backend.emit import emit
 from argus.backend.launch.bind import Described

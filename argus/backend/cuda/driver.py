@@ -1,4 +1,4 @@
-"""Loads and launches cubins through the CUDA driver's C interface (libcuda), without any binding package.
+"""The CUDA driver's C interface (libcuda), without any binding package.
 
 Names and numbers are those of cuda.h, CUDA driver API reference, which NVIDIA keeps stable.
 """
@@ -6,30 +6,16 @@ Names and numbers are those of cuda.h, CUDA driver API reference, which NVIDIA k
 from __future__ import annotations
 
 import ctypes
-import struct
-from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from argus.backend.cuda.tensormap import encoder
-from argus.backend.launch.bind import Described
-from argus.backend.launch.plan import Arguments, Encode, Launcher
-from argus.diagnostic import Diagnostic, LaunchError, ToolchainError
+from argus.diagnostic import Diagnostic, ToolchainError
 
 _LIBRARY = "libcuda.so.1"
-_INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
-_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_MAX_THREADS = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 _MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 _SHARED_OPTIN = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
-
 _CAPABILITY_MAJOR = 75  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
-_OVERLAPPED = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _OVERLAPS_FROM = 9  # the first compute capability that has it
-
-_CONFIG = struct.Struct("=7I4xQQI4x")  # CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number
-_ATTRIBUTE = struct.Struct("=I4xi60x")  # CUlaunchAttribute: its number, its value
 
 
 class Driver:
@@ -106,151 +92,3 @@ def driver() -> Driver:
                 help="install NVIDIA's driver, or pass CPU tensors: the CPU target needs no GPU",
             )
         ) from None
-
-
-class CudaFunction:
-    """A kernel of a cubin, loaded on one device.
-
-    `stream()` gives the handle of the stream to launch into; `current_device()` the current device, where there are
-    several.
-    """
-
-    def __init__(
-        self,
-        driver: Driver,
-        binary: bytes,
-        entry: str,
-        device: int,
-        stream: Callable[[], int],
-        current_device: Callable[[], int] | None,
-    ) -> None:
-        self._driver, self._device, self._stream, self._current_device = driver, device, stream, current_device
-        self._context = driver.primary_context(device)
-        self._zeros: int | None = None
-        self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
-        with _Current(driver, self._context):
-            load, find = driver.library.cuModuleLoadData, driver.library.cuModuleGetFunction
-            driver.check(load(ctypes.byref(self._module), ctypes.c_char_p(binary)), "load the kernel")
-            found = find(ctypes.byref(self._function), self._module, ctypes.c_char_p(entry.encode()))
-            driver.check(found, f"find the entry point {entry}")
-
-    def describe(self, tensor: Described) -> Encode:
-        """As `argus.backend.launch.plan.Function`."""
-        if 0 not in tensor.extents:
-            return encoder(self._driver, tensor)
-        # The driver describes no empty tensor (K = 0, say). A kernel may prefetch the map all the same, and copy boxes
-        # that are all outside: one element of our own, zero, stands for the tensor.
-        self._zeros = self._zeros or self._cleared()
-        rank, zero = len(tensor.extents), self._zeros
-        encode = encoder(self._driver, replace(tensor, extents=(1,) * rank, strides_bytes=(16,) * rank))
-        return lambda _address, place: encode(zero, place)
-
-    def _cleared(self) -> int:
-        """The address of 16 bytes of zeros on the device; kept for the process's life, like the kernel."""
-        library, address = self._driver.library, ctypes.c_uint64()
-        with _Current(self._driver, self._context):
-            self._driver.check(library.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(16)), "allocate memory")
-            status = library.cuMemsetD8_v2(address, ctypes.c_ubyte(0), ctypes.c_size_t(16))
-            self._driver.check(status or library.cuCtxSynchronize(), "clear memory")
-        return address.value
-
-    def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
-        """As `argus.backend.launch.plan.Function`."""
-        self._claim(threads, shared_bytes)
-        value = ctypes.c_int()
-        with _Current(self._driver, self._context):
-            if cluster > 1:  # its size is part of the code
-                config = ctypes.create_string_buffer(_CONFIG.size)
-                _CONFIG.pack_into(config, 0, cluster, 1, 1, threads, 1, 1, shared_bytes, 0, 0, 0)
-                status = self._driver.library.cuOccupancyMaxActiveClusters(ctypes.byref(value), self._function, config)
-                self._driver.check(status, "count the clusters of the device")
-                return max(1, value.value) * cluster
-            status = self._driver.library.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                ctypes.byref(value), self._function, ctypes.c_int(threads), ctypes.c_size_t(shared_bytes)
-            )
-            self._driver.check(status, "count the blocks of a multiprocessor")
-        return max(1, value.value * self._driver.multiprocessors(self._device))
-
-    def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
-        """As `argus.backend.launch.plan.Function`; a start returns as soon as the launch is queued."""
-        self._claim(threads, shared_bytes)
-        overlaps = self._driver.overlaps(self._device)
-        function = ctypes.c_void_p.from_param(self._function.value)  # ready as an argument, where numbers are converted
-
-        @lru_cache(maxsize=64)
-        def config(stream: int) -> object:
-            made = ctypes.create_string_buffer(_CONFIG.size + _ATTRIBUTE.size)
-            attribute = ctypes.addressof(made) + _CONFIG.size
-            _CONFIG.pack_into(made, 0, *grid, threads, 1, 1, shared_bytes, stream, attribute, overlaps)
-            _ATTRIBUTE.pack_into(made, _CONFIG.size, _OVERLAPPED, 1)
-            return ctypes.byref(made)
-
-        def bound(arguments: Arguments, stream: int) -> tuple[object, ...]:
-            return config(stream), function, ctypes.byref(arguments), None  # which keep alive what they point to
-
-        return Launcher(self._stream, bound, self._starter(), self._failed)
-
-    def _claim(self, threads: int, shared_bytes: int) -> None:
-        """Asks for the block's shared memory, and refuses what the device cannot run."""
-        limit = self._driver.shared_limit(self._device)
-        if shared_bytes > limit:
-            raise _refused(
-                f"a block needs {shared_bytes} bytes of shared memory; device {self._device} has {limit}",
-                "use smaller tiles or fewer stages",
-            )
-        library, value = self._driver.library, ctypes.c_int()
-        with _Current(self._driver, self._context):
-            status = library.cuFuncSetAttribute(
-                self._function, ctypes.c_int(_MAX_DYNAMIC_SHARED), ctypes.c_int(shared_bytes)
-            )
-            self._driver.check(status, f"set aside {shared_bytes} bytes of shared memory")
-            status = library.cuFuncGetAttribute(ctypes.byref(value), ctypes.c_int(_MAX_THREADS), self._function)
-            self._driver.check(status, "ask for the kernel's limits")
-        if threads > value.value:
-            raise _refused(
-                f"a block has {threads} threads; the compiled kernel can run at most {value.value} on this device",
-                "use fewer warps or smaller tiles",
-            )
-
-    def _starter(self) -> Callable[..., int]:
-        """The driver's launch; where there are other devices, with this one as the current one."""
-        launch: Callable[..., int] = self._driver.library.cuLaunchKernelEx
-        current, device = self._current_device, self._device
-        if current is None:
-            return launch
-
-        def start(*bound: object) -> int:
-            if current() == device:
-                return launch(*bound)
-            with _Current(self._driver, self._context):
-                return launch(*bound)
-
-        return start
-
-    def _failed(self, status: int, bound: tuple[object, ...]) -> None:
-        if status == _INVALID_CONTEXT:  # a thread's first CUDA call
-            self._driver.enter(self._context)
-            status = self._driver.library.cuLaunchKernelEx(*bound)
-        if status:
-            raise _refused(
-                f"the CUDA driver refused the launch: {self._driver.describe(status)}",
-                "an earlier kernel may have failed: errors of a launch are reported by later calls",
-            )
-
-
-class _Current:
-    """`with _Current(driver, context):` makes `context` current, and puts back what was."""
-
-    def __init__(self, driver: Driver, context: ctypes.c_void_p) -> None:
-        self._driver, self._context = driver, context
-
-    def __enter__(self) -> None:
-        push = self._driver.library.cuCtxPushCurrent_v2
-        self._driver.check(push(self._context), "select the device")
-
-    def __exit__(self, *_: object) -> None:
-        self._driver.library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
-
-
-def _refused(message: str, help: str) -> LaunchError:
-    return LaunchError(Diagnostic("launch-refused", message, property="launch", help=help))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
 
+from argus.backend.cuda.driver import Driver
 from argus.backend.launch.bind import Described
 from argus.backend.launch.plan import Encode
 from argus.diagnostic import Diagnostic, LaunchError
-
-if TYPE_CHECKING:
-    from argus.backend.cuda.driver import Driver
 
 # CUtensorMapDataType: what reductions compute in; elements of one byte are unsigned integers. Otherwise nothing is
 # converted, and zero is all bits zero in every type: only the float32 numbers of a tensor of tf32 are rounded.

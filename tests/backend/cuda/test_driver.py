@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from argus.backend.cuda import driver as module
-from argus.backend.cuda.driver import CudaFunction, Driver
+from argus.backend.cuda.driver import Driver
+from argus.backend.cuda.function import CudaFunction
 from argus.backend.launch.array import array
 from argus.backend.launch.bind import Described, bind
 from argus.backend.launch.plan import Plan
