@@ -13,11 +13,9 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import ClassVar
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
-from lark.indenter import Indenter
 
 from argus.diagnostic import Diagnostic, SourceError
 from argus.frontend import scan, tables
@@ -147,15 +145,6 @@ def _foreign(source: SourceFile, header: scan.Line) -> Iterator[Foreign]:
 # ---------------------------------------------------------------------------- one function
 
 
-class _Indenter(Indenter):
-    NL_type = "_NEWLINE"
-    OPEN_PAREN_types: ClassVar[list[str]] = ["LPAR", "LSQB"]
-    CLOSE_PAREN_types: ClassVar[list[str]] = ["RPAR", "RSQB"]
-    INDENT_type = "_INDENT"
-    DEDENT_type = "_DEDENT"
-    tab_len = 1
-
-
 _ALONE = Lock()
 """The parser counts indentation as it goes: one thread at a time."""
 
@@ -168,20 +157,7 @@ def _tree(text: str, start: str) -> Tree[Token]:
 @cache
 def _parser() -> Lark:
     grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
-    return tables.load(grammar, _Indenter()) or made_of(grammar)
-
-
-def made_of(grammar: str) -> Lark:
-    """The parser of a grammar's text."""
-    return Lark(
-        grammar,
-        parser="lalr",
-        lexer="basic",  # a contextual one would take keywords for names where no keyword may stand
-        start=["function", "constant"],
-        postlex=_Indenter(),
-        propagate_positions=True,
-        maybe_placeholders=True,
-    )
+    return tables.load(grammar) or tables.made_of(grammar)
 
 
 class _Reader:

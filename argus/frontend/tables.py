@@ -1,7 +1,8 @@
-"""The tables that the grammar's parser runs on, made ahead: to make them takes forty times as long as to read them.
+"""The grammar's parser, and the tables that it runs on, made ahead: to make them takes forty times as long as to read
+them.
 
 `python -m argus.frontend.tables` makes them anew, after a change of the grammar or for another release of lark. Tables
-of another grammar or another release are left aside: the parser is then made from the grammar.
+of another grammar or another release are left aside: the parser is then made of the grammar.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import lark
 from lark import Lark
@@ -20,7 +21,29 @@ from lark.lexer import TerminalDef
 PATH = Path(__file__).with_name("grammar.json")
 
 
-def load(grammar: str, postlex: Indenter, path: Path = PATH) -> Lark | None:
+class _Indenter(Indenter):
+    NL_type = "_NEWLINE"
+    OPEN_PAREN_types: ClassVar[list[str]] = ["LPAR", "LSQB"]
+    CLOSE_PAREN_types: ClassVar[list[str]] = ["RPAR", "RSQB"]
+    INDENT_type = "_INDENT"
+    DEDENT_type = "_DEDENT"
+    tab_len = 1
+
+
+def made_of(grammar: str) -> Lark:
+    """The parser of a grammar's text."""
+    return Lark(
+        grammar,
+        parser="lalr",
+        lexer="basic",  # a contextual one would take keywords for names where no keyword may stand
+        start=["function", "constant"],
+        postlex=_Indenter(),
+        propagate_positions=True,
+        maybe_placeholders=True,
+    )
+
+
+def load(grammar: str, path: Path = PATH) -> Lark | None:
     """The parser of `grammar` out of the tables; None if these are not there, damaged, or of something else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -30,7 +53,7 @@ def load(grammar: str, postlex: Indenter, path: Path = PATH) -> Lark | None:
         table["tokens"] = _numbered(table["tokens"])
         table["states"] = {int(state): _numbered(actions) for state, actions in table["states"].items()}
         memo = _numbered(found["memo"])
-        parser: Lark = Lark._load_from_dict(found["data"], memo, postlex=postlex)  # type: ignore[no-untyped-call]
+        parser: Lark = Lark._load_from_dict(found["data"], memo, postlex=_Indenter())  # type: ignore[no-untyped-call]
         return parser
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -56,8 +79,6 @@ def _numbered(table: dict[str, Any]) -> dict[int, Any]:
 
 def main() -> None:
     """Makes the tables of the grammar that lies beside them."""
-    from argus.frontend.parser import made_of
-
     grammar = PATH.with_suffix(".lark").read_text(encoding="utf-8")
     save(made_of(grammar), grammar)
 

@@ -42,7 +42,7 @@ def anew() -> Any:
 def test_the_tables_that_ship_are_those_of_the_grammar() -> None:
     """Else `python -m argus.frontend.tables` makes them anew."""
     assert json.loads(tables.PATH.read_text(encoding="utf-8"))["identity"] == tables.identity(GRAMMAR)
-    assert tables.load(GRAMMAR, parser._Indenter()) is not None
+    assert tables.load(GRAMMAR) is not None
 
 
 @pytest.mark.parametrize("name", ["gemm.py", "attention.py"])
@@ -54,7 +54,7 @@ def test_both_parsers_read_the_same(name: str, anew: None, monkeypatch: pytest.M
 
 
 def test_both_parsers_refuse_the_same() -> None:
-    made, loaded = parser.made_of(GRAMMAR), tables.load(GRAMMAR, parser._Indenter())
+    made, loaded = tables.made_of(GRAMMAR), tables.load(GRAMMAR)
     assert loaded is not None
     for text in WRONG:
         found = []
@@ -82,19 +82,19 @@ def test_both_parsers_refuse_the_same() -> None:
 def test_other_tables_are_left_aside(damage: Callable[[str], str], tmp_path: Path) -> None:
     path = tmp_path / "grammar.json"
     path.write_text(damage(tables.PATH.read_text(encoding="utf-8")), encoding="utf-8")
-    assert tables.load(GRAMMAR, parser._Indenter(), path) is None
+    assert tables.load(GRAMMAR, path) is None
 
 
 def test_without_tables_the_grammar_is_read(anew: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     load = tables.load
-    monkeypatch.setattr(tables, "load", lambda grammar, postlex: load(grammar, postlex, tmp_path / "absent"))
+    monkeypatch.setattr(tables, "load", lambda grammar: load(grammar, tmp_path / "absent"))
     assert read("transpose.py").functions
 
 
 def test_saved_tables_are_read_again(tmp_path: Path) -> None:
     path = tmp_path / "grammar.json"
-    tables.save(parser.made_of(GRAMMAR), GRAMMAR, path)
-    assert tables.load(GRAMMAR, parser._Indenter(), path) is not None
+    tables.save(tables.made_of(GRAMMAR), GRAMMAR, path)
+    assert tables.load(GRAMMAR, path) is not None
 
 
 def test_threads_that_read_at_the_same_time() -> None:
