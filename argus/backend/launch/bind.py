@@ -69,10 +69,12 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Checked arguments. `values` holds every size and symbolic stride by name; `grid` has three extents."""
+    """Checked arguments. `values` holds every size and symbolic stride by name; `grid` has three extents; `given` is
+    what the call said of them."""
 
     values: Mapping[str, int]
     grid: tuple[int, int, int]
+    given: Sequence[int] | None
     device: str
     apart: tuple[Apart, ...]
     scalar_conditions: tuple[Condition, ...]
@@ -122,7 +124,8 @@ def bind(
     check_apart(signature, apart, [arrays[p.name].pointer for p in signature.tensors])
     return Binding(
         values,
-        _grid(signature, known, grid),
+        launch_grid(signature, known, grid),
+        grid,
         next(iter(devices), "cpu"),
         apart,
         over_scalars,
@@ -391,7 +394,11 @@ def _check_programs(grid: tuple[int, ...]) -> None:
         )
 
 
-def _grid(signature: Signature, values: Mapping[str, Number], given: Sequence[int] | None) -> tuple[int, int, int]:
+def launch_grid(
+    signature: Signature, values: Mapping[str, Number], given: Sequence[int] | None
+) -> tuple[int, int, int]:
+    """The three extents of the grid for all sizes, strides and scalars by name. Raises LaunchError where there is none,
+    or too large a one, or where the call gives another one than the kernel declares."""
     most = HARDWARE_AXES if signature.grid is None else max(HARDWARE_AXES, len(signature.grid))
     if given is not None and (not 1 <= len(given) <= most or any(not _is_count(extent) for extent in given)):
         raise LaunchError(

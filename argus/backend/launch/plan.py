@@ -5,14 +5,23 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from operator import is_
 from threading import Lock
 from typing import Any, Protocol
 
-from argus.backend.launch.bind import SCALAR_FORMATS, Apart, Binding, Described, check_apart, check_conditions, held
-from argus.backend.launch.evaluate import Number
+from argus.backend.launch.bind import (
+    SCALAR_FORMATS,
+    Apart,
+    Binding,
+    Described,
+    check_apart,
+    check_conditions,
+    held,
+    launch_grid,
+)
+from argus.backend.launch.evaluate import Number, names
 from argus.backend.launch.signature import Signature
 
 _SLOT = 8
@@ -96,6 +105,9 @@ class Plan:
         self._room = _Room(signature, binding)
         self._maps: tuple[_Map, ...] = ()
         self._launcher = _NO_LAUNCHER
+        if any(names(extent) & {*self._scalars} for extent in signature.grid or ()):
+            self.run = self._by_grid(function)
+            return
         if 0 not in binding.grid:
             self._maps = tuple(_Map(tensor, function.describe(tensor)) for tensor in binding.described)
             self._launcher = function.prepare(
@@ -141,6 +153,24 @@ class Plan:
             if len(ready) >= _MOST:
                 ready.clear()
             ready[key] = launch
+
+        return run
+
+    def _by_grid(self, function: Function) -> Callable[[tuple[Number, ...]], None]:
+        """`run` of kernels whose grid depends on scalars: a plan for each grid."""
+        binding, first = self._binding, self._first
+        chosen = replace(self._signature, grid=None)
+        plans: dict[tuple[int, int, int], Plan] = {}
+
+        def run(values: tuple[Number, ...]) -> None:
+            known = {**binding.values, **self._held(values[first:])}
+            check_conditions(self._conditions, known)
+            grid = launch_grid(self._signature, known, binding.given)
+            if grid not in plans:
+                if len(plans) >= _MOST:
+                    plans.clear()
+                plans[grid] = Plan(chosen, replace(binding, grid=grid), function)
+            plans[grid].run(values)
 
         return run
 

@@ -15,7 +15,8 @@ from argus.backend.launch.bind import Described, bind
 from argus.backend.launch.plan import Arguments, Encode, Launcher, Plan
 from argus.backend.launch.signature import Signature, signature
 from argus.diagnostic import Diagnostic, LaunchError
-from argus.ir.expr import Const
+from argus.ir.expr import Const, Op, Param
+from argus.ir.types import float32, int32
 from tests.backend.launch.samples import bulk_gemm, gemm
 
 GEMM = signature(gemm(alignment=2))
@@ -109,6 +110,23 @@ def test_a_persistent_kernel_gets_no_more_blocks_than_run_at_once() -> None:
         plan(operands(m), plain)
         assert recorder.prepared == [(blocks, 128, 0)]
         assert plain.prepared == [(grid, 128, 0)]
+
+
+def test_a_grid_over_scalars_is_that_of_each_call() -> None:
+    alpha = Param("alpha", float32)
+    tensors, recorder = operands(), Recorder(replace(GEMM, grid=(Op("cast", (alpha,), int32), Const(2))))
+    launch = plan(tensors, recorder, 3.0)
+    for number in (3.0, 5.0, 3.0):
+        launch.run(values(tensors, number))
+    assert [grid for grid, *_ in recorder.prepared] == [(3, 2, 1), (5, 2, 1)]
+    assert [call["alpha"] for call in recorder.calls] == [3.0, 5.0, 3.0]
+    with pytest.raises(LaunchError, match="alpha"):
+        launch.run(values(tensors, -1.0))
+    arrays = {n: array(n, t) for n, t in zip("abc", tensors, strict=True)}
+    told = Plan(recorder.signature, bind(recorder.signature, arrays, {"alpha": 3.0}, (3, 2)), recorder)
+    told.run(values(tensors, 3.5))
+    with pytest.raises(LaunchError, match="grid-mismatch"):
+        told.run(values(tensors, 4.0))
 
 
 def test_programs_are_counted_in_32_bits() -> None:
