@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from argus.diagnostic import Note, Severity, Verdict
-from argus.ir.expr import Const, Param
+from argus.ir.expr import Const, Expr, Op, Param, rewrite
 from argus.ir.nodes import Assume, InRange, Kernel, Precondition, Requires, Spec
 from argus.ir.types import MAX_EXTENT
 from argus.ir.visit import walk
 from argus.simulate.usage import usage
 from argus.verify.findings import Finding
 from argus.verify.solver import Solver, z3
+
+
+def as_launched(kernel: Kernel) -> Kernel:
+    """`kernel` with other names for the scalars that a launch computes with in floats, in its grid and preconditions.
+
+    The host rounds otherwise than the device does: `s + 1.0 > 1.0` may hold at launch, and not in the kernel.
+    """
+
+    def change(e: Expr) -> Expr | None:
+        return rewrite(e, _of_launch) if isinstance(e, Op) and e.dtype.is_float else None
+
+    required = tuple(
+        replace(p, cond=rewrite(p.cond, change)) if isinstance(p, Requires) else p for p in kernel.preconditions
+    )
+    grid = None if kernel.grid is None else tuple(rewrite(e, change) for e in kernel.grid)
+    return replace(kernel, preconditions=required, grid=grid)
+
+
+def _of_launch(expr: Expr) -> Expr | None:
+    if not isinstance(expr, Param) or expr.name.endswith(_AT_LAUNCH):
+        return None
+    return replace(expr, name=expr.name + _AT_LAUNCH)
+
+
+_AT_LAUNCH = " at launch"
 
 
 def launchable(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:

@@ -22,6 +22,7 @@ from argus.verify.bounds import BoundsChecker
 from argus.verify.counts import spelled
 from argus.verify.findings import Finding, unknown
 from argus.verify.isl import IslError, operation_limit
+from argus.verify.launchable import as_launched
 from argus.verify.named import Named, named
 from argus.verify.questions import Questions
 from argus.verify.relations import Model
@@ -104,7 +105,7 @@ class _Run:
     """The engines on one kernel, with a deadline; what fails to finish is unknown."""
 
     def __init__(self, kernel: Kernel, limit_s: float) -> None:
-        self.launched, self.kernel, self.started = kernel, spelled(unite(kernel)), time.monotonic()
+        self.launched, self.kernel, self.started = kernel, spelled(as_launched(unite(kernel))), time.monotonic()
         self.deadline = time.thread_time() + limit_s
         self.timings: list[Timing] = []
 

@@ -709,6 +709,23 @@ def kernel(x: al.Tensor[al.float32, "4 32"], z: al.Tensor[al.float32, "32"], y: 
         "2",
         "spec-unknown",
     ),
+    Pair(
+        "a precondition that the host rounds otherwise than the device",
+        """
+def kernel(x: al.Tensor[al.float32, "32"], y: al.Tensor[al.float32, "32"], s: al.float32):
+    al.requires(EDIT > 1.0)
+    o = al.grid(1) + al.arange(32)
+    t = al.load(x[o])
+    if EDIT > 1.0:
+        pass
+    else:
+        t = al.load(x[o + 1000])
+    al.store(y[o], t)
+""",
+        "s",
+        "s + 1.0",
+        "bounds-unknown",
+    ),
 )  # fmt: skip
 
 

@@ -6,13 +6,14 @@ Integers are exact (no wrap-around), which is how the verifier reads a precondit
 
 from __future__ import annotations
 
+import ctypes
 import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from argus.ir.expr import OPERATORS, Const, Expr, Op, Param, walk
-from argus.ir.types import DTYPES, DType
+from argus.ir.types import DTYPES, DType, float32
 
 Number = int | float | bool
 
@@ -61,13 +62,14 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
 
 
 def evaluate(expr: Expr, values: Mapping[str, Number]) -> Number:
-    """The value of `expr`, with the value of every `Param` by name.
+    """The value of `expr`, with the value of every `Param` by name. Numbers of float32 are those that the kernel has:
+    0.1 is not greater than its own rounding.
 
     ArithmeticError or ValueError where there is none (division by zero, the logarithm of a negative number).
     """
     match expr:
-        case Const(value=value):
-            return value
+        case Const(value=value, dtype=dtype):
+            return ctypes.c_float(value).value if dtype is float32 else value
         case Param(name=name):
             return values[name]
         case Op(op="cast", args=(x,), dtype=dtype):

@@ -17,6 +17,13 @@ def test_every_operator_has_a_value() -> None:
     assert set(OPERATORS) - set(_FUNCTIONS) == {"cast"}
 
 
+def test_constants_are_the_kernels() -> None:
+    """0.1 as a float32 is greater than 0.1, and not greater than itself."""
+    greater = op("gt", Param("x", float32), Const(0.1, float32))
+    assert not evaluate(greater, {"x": float.fromhex("0x1.99999ap-4")})
+    assert evaluate(greater, {"x": float.fromhex("0x1.99999cp-4")})
+
+
 LEAVES = st.sampled_from([M, N]) | st.integers(-100, 100).map(Const)
 INTEGERS = st.recursive(
     LEAVES,
