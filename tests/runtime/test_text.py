@@ -51,3 +51,23 @@ def test_a_text_without_a_kernel_is_refused(text: str, code: str) -> None:
     with pytest.raises(SourceError) as caught:
         argus.from_text(text)
     assert caught.value.diagnostics[0].code == code
+
+
+CUT = """import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def kernel(x: al.Tensor[al.float32, "1000"], y: al.Tensor[al.float32, "128"], NAME: al.int32):
+    al.requires((NAME >= 0) & (NAME <= 64))
+    o = al.grid(1) + al.arange(128)
+    t = al.load(x[o + NAME], mask=o < NAME, layout=al.blocked((128,), (0,), 4), instruction="ld.global.HOW")
+    al.store(y[o], t)
+"""
+
+
+@pytest.mark.parametrize(("name", "how"), [("n", "cut"), ("aligned", "cut"), ("amid", "unaligned"), ("words", "cut")])
+def test_names_that_the_emitted_text_has_for_itself(require_tool: Any, name: str, how: str) -> None:
+    require_tool("g++", "clang++", "c++")
+    x, y, o = np.arange(1000, dtype=np.float32), np.empty(128, np.float32), np.arange(128)
+    argus.from_text(CUT.replace("NAME", name).replace("HOW", how))["kernel"](x, y, 5)
+    assert (y == np.where(o < 5, o + 5, 0)).all()

@@ -15,7 +15,7 @@ _RESERVED = """alignas alignof and and_eq asm auto bitand bitor bool break case 
     protected public register reinterpret_cast requires return short signed sizeof static static_assert
     static_cast struct switch template this thread_local throw true try typedef typeid typename union unsigned
     using virtual void volatile wchar_t while xor xor_eq argus thread smem value total warp program program_number
-    program_row role_number
+    program_row role_number aligned amid moved wide words
     asm EOF NULL INFINITY
     NAN HUGE_VAL OVERFLOW UNDERFLOW DOMAIN blockIdx threadIdx blockDim gridDim warpSize"""
 _GENERATED = re.compile(r"[tvpr]\d+|block\d|cluster\d|argus_.*|_.*", re.IGNORECASE)
