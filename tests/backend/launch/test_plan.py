@@ -132,7 +132,7 @@ def test_a_grid_over_scalars_is_that_of_each_call() -> None:
 def test_programs_are_counted_in_32_bits() -> None:
     large = replace(persistent(), grid=(Const(2**16), Const(2**15 - 2**5)))
     arrays = {n: array(n, t) for n, t in zip("abc", operands(), strict=True)}
-    assert bind(large, arrays, {"alpha": 1.0}, None).grid == (2**16, 2**15 - 2**5, 1)
+    assert bind(large, arrays, {"alpha": 1.0}, None).grid == (2**16 * (2**15 - 2**5), 1, 1)
     with pytest.raises(LaunchError, match="grid-too-large"):
         bind(replace(large, grid=(Const(2**16), Const(2**15))), arrays, {"alpha": 1.0}, None)
 
