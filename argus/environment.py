@@ -27,16 +27,26 @@ def cache_directory() -> Path:
     return Path(variable("XDG_CACHE_HOME", "~/.cache")).expanduser() / "argus"
 
 
+def search_path() -> str:
+    """The folders where programs are looked for: `PATH`, or where the system looks if it is unset."""
+    return os.environ.get("PATH", os.defpath)
+
+
+def for_programs() -> dict[str, str]:
+    """The environment of a program that Argus starts: a compiler finds its assembler and linker where it was found."""
+    return {**os.environ, "PATH": search_path()}
+
+
 def find_tool(names: Iterable[str], override: str = "", directories: Iterable[Path] = ()) -> str | None:
     """The path of a program: the one that variable `override` names, else the first of `names` found.
 
-    Looks in `PATH`, then in `directories`. An override that is no program finds nothing, so that a misspelt
+    Looks in `search_path()`, then in `directories`. An override that is no program finds nothing, so that a misspelt
     path is reported instead of silently replaced.
     """
     chosen = variable(override) if override else ""
     if chosen:
         return shutil.which(chosen)
-    places = os.pathsep.join([os.environ.get("PATH", os.defpath), *map(str, directories)])
+    places = os.pathsep.join([search_path(), *map(str, directories)])
     return next((path for name in names if (path := shutil.which(name, path=places))), None)
 
 

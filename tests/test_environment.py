@@ -36,3 +36,11 @@ def test_find_tool_prefers_the_override_and_never_replaces_it(
     assert environment.find_tool(["two"], "ARGUS_TOOL", [tmp_path]) == str(tmp_path / "one")
     monkeypatch.setenv("ARGUS_TOOL", str(tmp_path / "absent"))
     assert environment.find_tool(["two"], "ARGUS_TOOL", [tmp_path]) is None
+
+
+def test_without_a_path_programs_are_where_the_system_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PATH", raising=False)
+    assert environment.find_tool(["sh"]) is not None
+    assert environment.for_programs()["PATH"] == environment.search_path() != ""
+    monkeypatch.setenv("PATH", "/somewhere")
+    assert environment.for_programs()["PATH"] == "/somewhere"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from argus import environment
 from argus.diagnostic import Diagnostic, Note, ToolchainError
 
 TIMEOUT_S = 300.0
@@ -28,7 +30,10 @@ class Completed:
 
 def missing(tool: str, help: str) -> ToolchainError:
     """The error for a compiler that is not installed; `help` says what to install."""
-    return ToolchainError(Diagnostic("compiler-missing", f"no {tool} was found", property="toolchain", help=help))
+    text = f"no {tool} was found"
+    if not environment.search_path():
+        text += ", and PATH, which names the folders of programs, is empty"
+    return ToolchainError(Diagnostic("compiler-missing", text, property="toolchain", help=help))
 
 
 def failed(tool: str, what: str, log: str, help: str = "") -> ToolchainError:
@@ -67,6 +72,7 @@ def start(tool: str, command: Sequence[str], *, cwd: Path | None = None) -> Runn
         process = subprocess.Popen(
             list(command),
             cwd=cwd,
+            env=environment.for_programs(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -99,7 +105,8 @@ class Running:
         if self.process.returncode < 0:
             raise failed(self.tool, f"was ended by signal {-self.process.returncode}", err or out)
         if self.process.returncode:
-            raise failed(self.tool, f"failed with status {self.process.returncode}", err or out)
+            log = err or out
+            raise failed(self.tool, f"failed with status {self.process.returncode}", log, _unable(log))
         return Completed(out, err)
 
     def end(self) -> None:
@@ -108,3 +115,25 @@ class Running:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+
+
+_UNABLE = re.compile(
+    r"cannot find .(?P<gcc>ld|collect2)\b|cannot exec\w* .(?P<execvp>[\w.+-]+).?:|"  # g++
+    r"unable to execute command: .*?\"(?P<clang>[\w./+-]+)\" doesn't exist|invalid linker name in .*-fuse-ld=(?P<linker>\w+)|"
+    r"\b(?P<sh>gcc|g\+\+|cicc|ptxas|cudafe\+\+|nvlink): (?:command )?not found|"  # nvcc's shell
+    r"Failed to preprocess (?P<host>host compiler) properties"
+)
+"""What compilers say when they cannot start a program of theirs."""
+
+
+def _unable(log: str) -> str:
+    """What helps a compiler that does not find a program of its own; "" for any other failure."""
+    found = _UNABLE.search(log)
+    if found is None:
+        return ""
+    helper = next(name for name in found.groups() if name)
+    return (
+        f"the compiler did not find its {helper!r}, which it looks for on PATH: that is "
+        f"{environment.search_path()!r} here. Add the folder of {helper!r} to it (often /usr/bin), or install it "
+        "(Debian and Ubuntu: binutils and g++ for the host, lld for clang)"
+    )

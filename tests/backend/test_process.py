@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from argus.backend.process import run, start, trimmed
+from argus.backend.process import missing, run, start, trimmed
 from argus.diagnostic import ToolchainError
 
 
@@ -41,6 +41,39 @@ def test_a_missing_program_is_reported() -> None:
     with pytest.raises(ToolchainError) as error:
         run("clang", ["/no/such/program"])
     assert code(error) == "compiler-missing"
+
+
+@pytest.mark.parametrize(
+    ("says", "helper"),
+    [
+        ("collect2: fatal error: cannot find ‘ld’\ncompilation terminated.", "ld"),
+        ("g++: fatal error: cannot execute ‘as’: execvp: No such file or directory", "as"),
+        ("error: unable to execute command: Executable \"ld.lld\" doesn't exist!", "ld.lld"),
+        ("clang: error: invalid linker name in argument '-fuse-ld=lld'", "lld"),
+        ("sh: 1: cicc: not found", "cicc"),
+        ("nvcc fatal   : Failed to preprocess host compiler properties.", "host compiler"),
+        ("k.cpp:3: error: 'x' was not declared", None),
+    ],
+)
+def test_a_compiler_without_its_own_programs_is_told_from_one_that_refuses(
+    says: str, helper: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/elsewhere")
+    with pytest.raises(ToolchainError) as error:
+        run("python", [sys.executable, "-c", f"import sys; print({says!r}, file=sys.stderr); sys.exit(1)"])
+    help = error.value.diagnostics[0].help
+    assert code(error) == "compiler-failed"
+    if helper is None:
+        assert help == ""
+    else:
+        assert f"its {helper!r}" in help and "'/elsewhere'" in help
+
+
+def test_an_empty_path_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert "PATH" in missing("C++ compiler", "install one").diagnostics[0].message
+    monkeypatch.setenv("PATH", "/elsewhere")
+    assert missing("C++ compiler", "install one").diagnostics[0].message == "no C++ compiler was found"
 
 
 def test_a_slow_program_and_its_children_are_ended() -> None:
