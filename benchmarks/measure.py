@@ -25,7 +25,8 @@ Row = dict[str, Cell]
 Batch = Callable[[Call, Sets], float]
 """The seconds that one call takes."""
 
-_PAUSE_CYCLES = 2_000_000
+_PAUSE_CYCLES, _PAUSE_CYCLES_A_CALL = 2_000_000, 120_000
+"""Of the device: until the host is ahead, at least; and 60 us for each call, of which a batch has up to 64."""
 _LEAST_LAUNCHES = 10
 _MOST_SETS = 64
 
@@ -44,7 +45,8 @@ def batch(call: Call, sets: Sets) -> float:
     rounds = -(-_LEAST_LAUNCHES // len(sets))
     kept: list[Any] = [None] * len(sets)
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda._sleep(_PAUSE_CYCLES)  # type: ignore[no-untyped-call]
+    pause = max(_PAUSE_CYCLES, _PAUSE_CYCLES_A_CALL * rounds * len(sets))
+    torch.cuda._sleep(pause)  # type: ignore[no-untyped-call]
     start.record()
     for _ in range(rounds):
         for place, operands in enumerate(sets):
