@@ -118,4 +118,4 @@ def _wanted(matcher: Matcher, spec: Spec, value: SpecReduce) -> isl.Set:
     bounds = [f"0 <= {d} < {model.translator.integer(e, ())}" for d, e in zip(dims, shape, strict=True)]
     cells = model.parse_set(f"{{ V[{', '.join(dims)}] : {' and '.join(bounds) or 'true'} }}")
     terms = isl.Set.from_union_set(matcher.values(value))
-    return isl.Map.from_domain_and_range(cells, terms).wrap().intersect_params(model.size_context)
+    return isl.Map.from_domain_and_range(cells, terms).wrap().intersect_params(model.context.sizes)

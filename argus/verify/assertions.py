@@ -90,10 +90,10 @@ def _domain(analysis: TagAnalysis, site: Site) -> UnionSet:
 def _nowhere(analysis: TagAnalysis, points: UnionSet) -> bool:
     """Whether no launch has points; none for one of the roles that a role stands for (argus/verify/alike.py)."""
     names = analysis.model.translator.parameters
-    points = points.intersect_params(analysis.model.possible)
+    points = points.intersect_params(analysis.model.context.possible)
     if points.is_empty() or not any(name.startswith(identifier(NUMBER)) for name in names):
         return bool(points.is_empty())
-    numbers, possible = points.params(), analysis.model.context
+    numbers, possible = points.params(), analysis.model.context.set
     for name in names:
         if not name.startswith(identifier(NUMBER)):
             numbers, possible = _any_value(numbers, name), _any_value(possible, name)
@@ -139,7 +139,7 @@ def _equal(
 def _says(analysis: TagAnalysis, value: Value) -> bool:
     """Whether something is tagged, or mixed, for some launch."""
     parts = [*(t.domain for t in value.tagged), *(s for s, _ in value.mixed)]
-    return any(not part.intersect_params(analysis.model.possible).is_empty() for part in parts)
+    return any(not part.intersect_params(analysis.model.context.possible).is_empty() for part in parts)
 
 
 def _single(value: Value, term: TagField, failures: list[_Failure]) -> UnionMap:

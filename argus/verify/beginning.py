@@ -28,7 +28,7 @@ def initialised(model: Model, ordering: Ordering) -> list[Finding]:
             continue
         first = made.get(used[0])
         early = ordering.issued(site).domain() if first is None else ordering.invisible(first, site)
-        if not model.nothing(early):
+        if not model.context.nothing(early):
             findings.append(_late(model, used[0], first, site, early))
     return findings
 
@@ -39,7 +39,7 @@ def _late(model: Model, name: str, first: Site | None, site: Site, early: Set) -
     if not model.domain(site)[1]:
         return unknown("initialisation-unknown", "initialisation", site.stmt.span, f"cannot exclude: {text}", help)
     notes = () if first is None else (Note("initialised here", first.stmt.span),)
-    place = place_of(model.kernel, smallest(model.known(early)), site)
+    place = place_of(model.kernel, smallest(model.context.known(early)), site)
     label = "may find what was there before"
     return Finding(
         "late-initialisation", "initialisation", Verdict.REFUTED, text, site.stmt.span, label=label, notes=notes,
@@ -67,13 +67,13 @@ def finished(model: Model, ordering: Ordering) -> list[Finding]:
         left = ordering.issued(site).domain()
         for times in seen:
             left = left.subtract(times.domain())
-        if model.nothing(left):
+        if model.context.nothing(left):
             continue
         text = f"{what} may still be under way when the block ends"
         if not model.domain(site)[1]:
             findings.append(unknown("progress-unknown", "progress", site.stmt.span, f"cannot exclude: {text}", help))
             continue
-        place = place_of(model.kernel, smallest(model.known(left)), site)
+        place = place_of(model.kernel, smallest(model.context.known(left)), site)
         findings.append(
             Finding("unfinished-copy", "progress", Verdict.REFUTED, text, site.stmt.span, help=help, place=place)
         )

@@ -116,7 +116,7 @@ def _written(model: Model, cells: Cells, whole: isl.Set) -> isl.Set:
     varying = model.varying(cells.map)
     if not varying:
         return by_all.range()
-    every = by_block(whole.intersect_params(model.context), axes)
+    every = by_block(whole.intersect_params(model.context.set), axes)
     return every.subtract(without(every.subtract(by_all), varying)).range()
 
 
@@ -135,7 +135,7 @@ def _whole(model: Model, tensor: Tensor) -> isl.Set:
     dims = [f"e{axis}" for axis in range(len(tensor.shape))]
     bounds = [f"0 <= {d} < {model.translator.integer(e, ())}" for d, e in zip(dims, tensor.shape, strict=True)]
     text = f"{{ {identifier(tensor.name)}[{', '.join(dims)}] : {' and '.join(bounds) or 'true'} }}"
-    sizes = model.size_context
+    sizes = model.context.sizes
     return model.parse_set(text).intersect_params(sizes)
 
 

@@ -68,8 +68,8 @@ def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flo
     if model.persistent:  # what another program of the block left behind has not been written in this one
         sources = _within_program(sources)
     written = sources.intersect_range(musts.domain()).domain()
-    uncovered = reads.domain().subtract(written).intersect_params(model.context)
-    return Flow(sources.intersect_params(model.context), uncovered, exact, known, reason)
+    uncovered = reads.domain().subtract(written).intersect_params(model.context.set)
+    return Flow(sources.intersect_params(model.context.set), uncovered, exact, known, reason)
 
 
 def _within_program(pairs: UnionMap) -> UnionMap:

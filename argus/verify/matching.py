@@ -497,7 +497,7 @@ class Matcher:
         arrived = counted.domain().unwrap().coalesce() if not counted.is_empty() else empty_map()
         missing = wanted.subtract(arrived).domain()
         if not missing.is_empty():
-            missing = missing.intersect_params(self.model.defined)
+            missing = missing.intersect_params(self.model.context.defined)
         if not missing.is_empty():
             raise Mismatch("a term of the reduction is missing", self._origins(scope, missing))
         extra = arrived.subtract(wanted).domain()

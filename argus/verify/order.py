@@ -280,11 +280,11 @@ class Ordering:
         programs = self.model.programs
         left = isl.Set.empty(done.get_space()) if programs is None else done.fix_val(isl.dim_type.set, 0, 0)
         for way in ways:
-            if self.model.nothing(pairs) and self.model.nothing(left):
+            if self.model.context.nothing(pairs) and self.model.context.nothing(left):
                 return isl.Map.empty(pairs.get_space())
             known, late = way.domain(), way.apply_range(self._up_to(second))
             pairs, left = pairs.subtract_domain(known).union(pairs.intersect(late)), left.subtract(known)
-        pairs, left = self.model.known(pairs), self.model.known(left)
+        pairs, left = self.model.context.known(pairs), self.model.context.known(left)
         return pairs.union(isl.Map.from_domain_and_range(left, self.issued(second).domain()))
 
     def _up_to(self, second: Site) -> Map:

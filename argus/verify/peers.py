@@ -43,9 +43,9 @@ def check(model: Model, ordering: Ordering) -> list[Finding]:
                 early = ordering.before_start(early, role, site)
                 for known in ordering.released(site, access.order, role):
                     late = late.subtract(known.domain())
-            if not met and not model.nothing(early):
+            if not met and not model.context.nothing(early):
                 findings.append(_found(model, site, access, early, "peer-not-started"))
-            elif not model.nothing(late):
+            elif not model.context.nothing(late):
                 findings.append(_found(model, site, access, late, "peer-exited"))
     return findings
 
@@ -64,5 +64,5 @@ def _found(model: Model, site: Site, access: Relation, left: Set, code: str) -> 
     help = f'let the blocks meet {when} it: al.barrier(scope="cluster")'
     if not model.domain(site)[1]:
         return unknown("races-unknown", "races", span, f"cannot exclude: {text}", help)
-    place = place_of(model.kernel, smallest(model.known(left)), site)
+    place = place_of(model.kernel, smallest(model.context.known(left)), site)
     return Finding(code, "races", Verdict.REFUTED, text, span, label=label, help=help, place=place)

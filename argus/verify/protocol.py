@@ -159,12 +159,12 @@ class Protocol:
         text = f"{{ {self.model.tuple_text(site, ())} -> [q] : (q - ({parity})) mod 2 = 0 and 0 <= q <= 1 }}"
         parities = self.model.parse_map(text).drop_unused_params().intersect_domain(keys.domain())
         ordinal = isl.Map("{ [i, n] -> [q] : (q - n) mod 2 = 0 and 0 <= q <= 1 }")
-        if self.model.same(keys.apply_range(ordinal), parities):
+        if self.model.context.same(keys.apply_range(ordinal), parities):
             return data
         free = keys.apply_range(isl.Map("{ [i, n] -> [q] : (q - n - 1) mod 2 = 0 and 0 <= q <= 1 }"))
-        if self.model.same(free, parities):
+        if self.model.context.same(free, parities):
             return space
-        wrong = self.model.known(free.subtract(parities).domain())
+        wrong = self.model.context.known(free.subtract(parities).domain())
         at = place_of(self.model.kernel, smallest(wrong if not wrong.is_empty() else keys.domain()), site)
         text = f"the parity of this wait on {_called(stmt.barrier)} is not that of the phase it has to wait for"
         help = "for the i-th use of a ring of S: (i // S) % 2 to wait for data, (i // S + 1) % 2 for a free slot"
@@ -186,7 +186,7 @@ class Protocol:
             raise NonAffine("the parity of a wait is not that of its place's round")
         rounds = place.shift // place.size  # that the place's expression is ahead of the trip
         nearest = self.model.trips(site, place, place.shift % place.size).intersect_domain(keys.domain())
-        return (ahead + rounds + (0 if self.model.same(keys, nearest) else 1)) % 2 == 0
+        return (ahead + rounds + (0 if self.model.context.same(keys, nearest) else 1)) % 2 == 0
 
     # ------------------------------------------------------------------ arrivals and bytes
 
@@ -210,14 +210,14 @@ class Protocol:
     def _signals(self, ring: Ring, copies: list[Site], arrivals: list[Event]) -> list[Event] | Finding:
         """The signalled copies, each of the uses that its role announced; every use brings what was announced."""
         expects, signals = [e for e in arrivals if e.bytes], []
-        brought = dict.fromkeys((e.site.index for e in expects), 0)
+        brought, context = dict.fromkeys((e.site.index for e in expects), 0), self.model.context
         for copy in copies:
             ran = self.model.iteration_schedule(copy).domain()
             for keys, event in product(self._uses.guesses(ring, copy), expects):
-                if not self.model.nothing(ran.subtract(keys.domain())):
+                if not context.nothing(ran.subtract(keys.domain())):
                     continue
-                alike = self.model.same(isl.Map.from_range(keys.range()), isl.Map.from_range(event.keys.range()))
-                alike = alike and (keys.is_injective() or self.model.known(keys).is_injective())
+                alike = context.same(isl.Map.from_range(keys.range()), isl.Map.from_range(event.keys.range()))
+                alike = alike and (keys.is_injective() or context.known(keys).is_injective())
                 if alike and (event.site.role is copy.role or len(expects) == 1):
                     signals.append(self._event(copy, keys))
                     brought[event.site.index] += signals[-1].bytes
@@ -298,8 +298,8 @@ class Protocol:
         needed += [(wait.needs.intersect_range(when.domain()), when) for when in self._brought(wait.barrier)]
         for uses, when in needed:
             stuck = uses.domain().subtract(uses.apply_range(when).intersect(earlier).domain())
-            if not self.model.nothing(stuck):
-                stuck = self.model.known(stuck)
+            if not self.model.context.nothing(stuck):
+                stuck = self.model.context.known(stuck)
                 text = f"this wait on {_called(wait.barrier)} can never return: the arrival that it needs never comes"
                 help = "every phase that is waited for needs all of its arrivals, before or beside the wait"
                 place = place_of(self.model.kernel, smallest(stuck), wait.site)
@@ -331,10 +331,10 @@ class Protocol:
         """Whether {x -> time of an arrival of role `name`} is ordered after what `role` did at waited(x)."""
         own = (waited,) if role.name == name else ()
         for known in chain(own, self.knowledge.after(waited, role, name)):
-            if self.model.nothing(arrivals):  # at once for a ring that is not gone through twice
+            if self.model.context.nothing(arrivals):  # at once for a ring that is not gone through twice
                 break
             arrivals = arrivals.subtract(known.apply_range(self.later))
-        return self.model.nothing(arrivals)
+        return self.model.context.nothing(arrivals)
 
     def _may_skip(self, wait: Wait) -> bool:
         """Whether a role may not have waited itself for the phase before: another one had that turn, or some of its
@@ -351,10 +351,10 @@ class Protocol:
         before = wait.needs.apply_range(self._previous[wait.barrier])
         waited, left = self.model.iteration_schedule(wait.site), before.domain()
         for known in self.knowledge.spread(self.knowledge.heard(before, wait.barrier), role.name):
-            if self.model.nothing(left):
+            if self.model.context.nothing(left):
                 return []
             left = left.subtract(known.apply_range(self.later).intersect(waited).domain())
-        if self.model.nothing(left):
+        if self.model.context.nothing(left):
             return []
         text = f"cannot exclude that {_called(wait.barrier)} is two phases behind this wait"
         help = "let the role wait for every phase, or for its turn, at a barrier to which others come once they have"
@@ -367,11 +367,11 @@ class Protocol:
         before = event.keys.apply_range(self._previous[event.barrier])
         done = self.model.iteration_schedule(event.site)
         early = before.domain()
-        if self.model.nothing(early):
+        if self.model.context.nothing(early):
             return []
         for known in self._order.spread(self._order.heard(before, event.barrier), role.name):
             early = early.subtract(known.apply_range(self.later).intersect(done).domain())
-            if self.model.nothing(early):
+            if self.model.context.nothing(early):
                 return []
         return [
             unknown(

@@ -7,23 +7,15 @@ program ids, integer arguments), and what is said of them is written by `transla
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
 
 from argus.ir.access import Mode, Relation
-from argus.ir.expr import (
-    Const,
-    Expr,
-    LoopVar,
-    Param,
-    ProgramId,
-    op,
-)
-from argus.ir.nodes import Assume, For, Kernel, Precondition, Programs, Requires, Shared, Tensor
+from argus.ir.expr import Expr, LoopVar, ProgramId, op
+from argus.ir.nodes import For, Kernel, Programs, Shared, Tensor
 from argus.ir.rings import Place, place_in_ring
-from argus.verify.deciding import deciding
+from argus.verify.context import Context
 from argus.verify.isl import IslError, Map, Set, first, isl
 from argus.verify.program import (
     PROGRAM,
@@ -37,8 +29,6 @@ from argus.verify.program import (
 )
 from argus.verify.schedule import times
 from argus.verify.translator import NonAffine, Translator, counter, holder_condition, identifier
-
-_Relation = TypeVar("_Relation", isl.Map, isl.Set)
 
 
 @dataclass(frozen=True)
@@ -103,13 +93,10 @@ class Model:
         self.like = representatives(self.sites)
         loops = [s.stmt for s in self.sites if isinstance(s.stmt, For)]
         counting = frozenset(loop.counter.name for loop in loops if loop.counter is not None)
-        self.translator = Translator(counts=counting, trips=loops_by_trip(kernel))
+        self.translator = Translator(counts=counting, trips=loops_by_trip(kernel), lean=lean)
         self.times_of = times(self.sites)
         self.depth = max(map(len, self.times_of.values()), default=1)
-        self.unmodelled: list[str] = []
-        self.size_context = isl.Set("{ : }")
-        self._context = self._make_context()
-        self._definitions = [self.translator.condition(d, ()) for d in definitions]
+        self.context = Context(kernel, self.translator, definitions, lean)
         self._bare: dict[int, tuple[Set, bool, str]] = {}
         self._domains: dict[int, tuple[Set, bool, str]] = {}
         self._parsed: dict[str, Set] = {}
@@ -119,7 +106,6 @@ class Model:
         self._clocks: dict[int, Map] = {}
         self._schedules: dict[int, Map] = {}
         self._iterations: dict[tuple[str, int], Set] = {}
-        self._contexts: dict[frozenset[str], Set] = {}
         self._counts: dict[int, Count] = {}
         self._spans: dict[str, tuple[int, int]] = {}
         self.persistent = any(isinstance(s.stmt, Programs) for s in self.sites)
@@ -147,11 +133,6 @@ class Model:
     def coords(self, rank: int) -> tuple[str, ...]:
         return tuple(f"c{axis}" for axis in range(rank))
 
-    def header(self, text: str) -> str:
-        """The parameter list of a set or map text; call after all text is translated."""
-        used = set(re.findall(r"\w+", text)) if self.lean else self.translator.parameters.keys()
-        return "[" + ", ".join(name for name in self.translator.parameters if name in used) + "] -> "
-
     def varying(self, cells: Map) -> list[str]:
         """Parameters that `cells` depends on, besides program ids, which may differ from block to block."""
         parameters = self.translator.parameters.items()
@@ -160,84 +141,16 @@ class Model:
         return [n for n, i in at.items() if i >= 0 and cells.involves_dims(isl.dim_type.param, i, 1)]
 
     def parse_set(self, text: str) -> Set:
-        return isl.Set(self.header(text) + text)
+        return isl.Set(self.translator.header(text) + text)
 
     def parse_map(self, text: str) -> Map:
-        return isl.Map(self.header(text) + text)
-
-    @property
-    def context(self) -> Set:
-        """Parameter set: what is known of the sizes and program ids."""
-        return self._context
-
-    def _make_context(self) -> Set:
-        # Without their greatest extents, which would be in every set: what is proved holds for greater sizes too, and a
-        # counterexample of such sizes is none, since the simulator refuses to replay it.
-        kernel, conditions = self.kernel, []
-        for name in kernel.sizes:
-            conditions.append(f"0 <= {self.translator.integer(Param(name), ())}")
-        if not self.lean:
-            conditions += self._alignments()
-        for precondition in kernel.preconditions:
-            try:
-                conditions.append(self._precondition_text(precondition))
-            except NonAffine as error:
-                self.unmodelled.append(str(error))
-        self.size_context = self.parse_set(f"{{ : {' and '.join(conditions) or 'true'} }}")
-        context = self.size_context.intersect(self.parse_set(f"{{ : {' and '.join(self._block_range())} }}"))
-        if not self.lean:
-            return context
-        return _of_parameters(context, frozenset(self.translator.integer(e, ()) for e in deciding(kernel)))
-
-    def _alignments(self) -> list[str]:
-        """What the alignments of tensors say of their rows."""
-        conditions = []
-        for tensor in self.kernel.tensors:
-            lanes = max(1, tensor.alignment // tensor.dtype.bytes)
-            for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
-                if stride == Const(1, stride.dtype) and lanes > 1:
-                    conditions.append(f"({self.translator.integer(extent, ())}) mod {lanes} = 0")
-        return conditions
-
-    @cached_property
-    def possible(self) -> Set:
-        """Parameter set: all that is known, also where this model's sets do not say so."""
-        blocks = self.parse_set(f"{{ : {' and '.join([*self._block_range(), *self._alignments()])} }}")
-        return blocks.intersect(self.size_context).intersect(self.defined)
-
-    @cached_property
-    def defined(self) -> Set:
-        """Parameter set: what the definitions say."""
-        return self.parse_set(f"{{ : {' and '.join(self._definitions) or 'true'} }}")
-
-    def _precondition_text(self, precondition: Precondition) -> str:
-        """What a precondition says of the sizes: an index tensor with elements has values that they can hold."""
-        if isinstance(precondition, (Requires, Assume)):
-            return self.translator.condition(precondition.cond, ())
-        tensor = self.kernel.object(precondition.tensor)
-        extents = [self.translator.integer(e, ()) for e in tensor.shape if not isinstance(e, int)]
-        low, high = (self.translator.integer(e, ()) for e in (precondition.lo, precondition.hi))
-        return "(" + " or ".join([*(f"{e} <= 0" for e in extents), f"{low} < {high}"]) + ")"
-
-    def _block_range(self) -> list[str]:
-        """The program ids that run."""
-        conditions = []
-        for own in self.kernel.program_ids:
-            axis, pid = own.axis, self.translator.integer(own, ())
-            if self.kernel.grid is None:
-                conditions.append(f"0 <= {pid} < {2**31 - 1}")
-            elif axis < len(self.kernel.grid):
-                extent = self.translator.integer(self.kernel.grid[axis], ())
-                conditions.append(f"0 <= {pid} < {extent}")
-            else:
-                conditions.append(f"{pid} = 0")
-        return conditions
+        return isl.Map(self.translator.header(text) + text)
 
     def domain(self, site: Site) -> tuple[Set, bool, str]:
         """Instances of a site under its loops and branches, as (set, exact, reason)."""
         if site.index not in self._domains:
             bare, exact, reason = self.bare_domain(site)
-            self._domains[site.index] = (bare.intersect_params(self._context), exact, reason)
+            self._domains[site.index] = (bare.intersect_params(self.context.set), exact, reason)
         return self._domains[site.index]
 
     def bare_domain(self, site: Site) -> tuple[Set, bool, str]:
@@ -325,7 +238,7 @@ class Model:
                 raise NonAffine(f"the loop over '{nest[-1].var}', of which trips are counted, stands in a branch")
             conditions = self._loop_conditions(site, nest)
             names = ", ".join(counter(loop.var) for loop in nest)
-            ran = self._simply(self.instances(f"[{names}]", conditions))
+            ran = self.context.simply(self.instances(f"[{names}]", conditions))
             trips = self.parse_map(f"{{ [{names}] -> [{', '.join(self._trip(site, nest))}] }}")
             self._counts[loop.index] = Count(ran.apply(trips))
         return self._counts[loop.index]
@@ -427,7 +340,7 @@ class Model:
         cells = self.parse_map(text)
         if trip is not None:
             cells = trip.flat_range_product(cells).set_tuple_name(isl.dim_type.out, identifier(relation.obj))
-        return Cells(site, relation, number, cells.intersect_domain(domain), self._context, exact, reason)
+        return Cells(site, relation, number, cells.intersect_domain(domain), self.context.set, exact, reason)
 
     def _ring_trip(self, site: Site, relation: Relation, coords: tuple[str, ...]) -> Map:
         """{instance -> the trip whose buffer it uses}."""
@@ -497,7 +410,7 @@ class Model:
         key = (self._text[site.index], len(site.shape))
         if key not in self._iterations:
             iterations = bare.project_out(isl.dim_type.set, len(site.loops), len(site.shape))
-            self._iterations[key] = self._simply(iterations)
+            self._iterations[key] = self.context.simply(iterations)
         return self._iterations[key].set_tuple_name(site.name)
 
     def iteration_cells(self, cells: Cells) -> Map:
@@ -514,7 +427,7 @@ class Model:
         if self.persistent and not isinstance(self.kernel.object(cells.relation.obj), Tensor):
             moved = self._of_any_program(cells)
         moved = moved.project_out(isl.dim_type.in_, len(site.loops), len(site.shape))
-        moved = self._simply(moved.set_tuple_name(isl.dim_type.in_, site.name))
+        moved = self.context.simply(moved.set_tuple_name(isl.dim_type.in_, site.name))
         if own:
             self._touched[key] = moved
         return moved
@@ -546,37 +459,6 @@ class Model:
         """The set of times at which a site runs."""
         return self.iteration_schedule(site).range()
 
-    def known(self, found: _Relation) -> _Relation:
-        """A set or relation that was made of schedules in the context, which orders its parameters."""
-        return found.align_params(self._context.get_space()).intersect_params(self._context)
-
-    def nothing(self, found: _Relation) -> bool:
-        """Whether a set or relation that was made of schedules has no point in the context."""
-        if found.is_empty():
-            return True
-        found = found.drop_unused_params()
-        return bool(found.intersect_params(self._context_of(found)).is_empty())
-
-    def same(self, a: Map, b: Map) -> bool:
-        """Whether two relations that were made of schedules are equal in the context."""
-        if a.is_equal(b):
-            return True
-        context = self._context_of(a.union(b).drop_unused_params())
-        return bool(a.intersect_params(context).is_equal(b.intersect_params(context)))
-
-    def _simply(self, found: _Relation) -> _Relation:
-        """`found` without what the context says, and with the parameters that it then depends on."""
-        found = found.drop_unused_params()
-        return found.gist_params(self._context_of(found)).drop_unused_params()
-
-    def _context_of(self, found: _Relation) -> Set:
-        """What the context allows for the parameters of `found`."""
-        count = found.dim(isl.dim_type.param)
-        names = frozenset(str(found.get_dim_name(isl.dim_type.param, i)) for i in range(count))
-        if names not in self._contexts:
-            self._contexts[names] = _of_parameters(self._context, names)
-        return self._contexts[names]
-
     def before(self, strict: bool = True) -> Map:
         """{time -> later time}."""
         space = isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, self.depth, self.depth)
@@ -592,14 +474,6 @@ class Model:
                 same = same.equate(isl.dim_type.in_, outer, isl.dim_type.out, outer)
             parts.append(same.order_lt(isl.dim_type.in_, level, isl.dim_type.out, level))
         return parts[::-1]
-
-
-def _of_parameters(context: Set, names: Collection[str]) -> Set:
-    """What a parameter set says of some of its parameters."""
-    for position in reversed(range(context.dim(isl.dim_type.param))):
-        if context.get_dim_name(isl.dim_type.param, position) not in names:
-            context = context.project_out(isl.dim_type.param, position, 1)
-    return context.coalesce()
 
 
 def byte_span(tile: Shared) -> tuple[int, int]:

@@ -112,7 +112,7 @@ class TagAnalysis:
         names = self.model.coords(len(site.shape))
         text = f"{{ {self.model.tuple_text(site, names)} -> {identifier(stmt.obj)}[{', '.join(names)}] }}"
         bare = self.model.parse_map(text).intersect_domain(domain)
-        return Cells(site, relation, -1, bare, self.model.context, exact, reason)
+        return Cells(site, relation, -1, bare, self.model.context.set, exact, reason)
 
     def read(self, site: Site, number: int) -> Value:
         """What the access `number` of a site (tag reads count on) receives, over the site's instances."""

@@ -52,12 +52,19 @@ def _escaped(name: str) -> str:
 class Translator:
     """Expressions to isl text. `opaque` collects the parameters made for non-affine launch constants; `counts` are
     the running counts, which have no text of their own; `trips` are the loops whose dimension is the trip number, with
-    their start and step: it says the same as their variable, without a congruence."""
+    their start and step: it says the same as their variable, without a congruence. Sets of a `lean` one have the
+    parameters that they depend on, in any order."""
 
     opaque: dict[Expr, str] = field(default_factory=dict)
     parameters: dict[str, Expr] = field(default_factory=dict)
     counts: frozenset[str] = frozenset()
     trips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    lean: bool = False
+
+    def header(self, text: str) -> str:
+        """The parameter list of a set or map text; call after all text is translated."""
+        used = set(re.findall(r"\w+", text)) if self.lean else self.parameters.keys()
+        return "[" + ", ".join(name for name in self.parameters if name in used) + "] -> "
 
     def integer(self, expr: Expr, coords: tuple[str, ...]) -> str:
         """Text of an integer expression; `coords[i]` is the text for `Coord(i)`."""

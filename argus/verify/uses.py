@@ -76,7 +76,7 @@ class Uses:
         yield Ring(barrier, count.after(-1), count, ahead)
 
     def _alike(self, counts: list[Count]) -> bool:
-        return all(self.model.same(c.after(0), counts[0].after(0)) for c in counts)
+        return all(self.model.context.same(c.after(0), counts[0].after(0)) for c in counts)
 
     def named(self, ring: Ring, sites: list[Site], once: bool) -> list[tuple[Site, Map]]:
         """{iteration -> use} of statements of one kind, proved: each role's uses run through the phases one by one."""
@@ -158,21 +158,21 @@ class Uses:
         for site, keys in zip(sites, names, strict=True):
             domain = self.model.iteration_schedule(site).domain()
             legal = ring.count.trips if ring.count is not None else isl.Set("{ [i, n] : n >= 0 }")
-            if not self.model.nothing(domain.subtract(keys.domain())):
+            if not self.model.context.nothing(domain.subtract(keys.domain())):
                 return False
-            if not self.model.nothing(keys.range().subtract(legal)):
+            if not self.model.context.nothing(keys.range().subtract(legal)):
                 return False
-            if once and not (keys.is_injective() or self.model.known(keys).is_injective()):
+            if once and not (keys.is_injective() or self.model.context.known(keys).is_injective()):
                 return False
             here = keys.reverse().apply_range(self.model.iteration_schedule(site))
             times = here if times is None else times.union(here)
         assert times is not None
-        if once and not (times.is_single_valued() or self.model.known(times).is_single_valued()):
+        if once and not (times.is_single_valued() or self.model.context.known(times).is_single_valued()):
             return False
         uses = times.reverse()  # {time -> use}
         following = uses.apply_range(ring.previous)  # {time -> the use before}
         earlier = following.apply_range(times).intersect(self.later.reverse())
-        return self.model.nothing(following.domain().subtract(earlier.domain()))
+        return self.model.context.nothing(following.domain().subtract(earlier.domain()))
 
 
 def is_named(site: Site) -> bool:

@@ -59,14 +59,12 @@ class Window(Model):
         if not differs_by_block(stop):
             return
         low, high = (even.translator.integer(e, ()) for e in (start, stop))
-        if not even.parse_set(f"{{ : {high} <= {low} }}").intersect(even.context).is_empty():
+        if not even.parse_set(f"{{ : {high} <= {low} }}").intersect(even.context.set).is_empty():
             why = f"a program may take no turn of the loop over '{loop.var}', and others take some"
             raise NonAffine(f"{why}: let its stop be at least its start + 1 in every program")
         low, high = (self.translator.integer(self.in_program(e), ()) for e in (start, stop))
         for number in range(self.programs or 0):
-            condition = self._of(number, f"{low} < {high}")
-            self._context = self._context.intersect(self.parse_set(f"{{ : {condition} }}"))
-        self._contexts.clear()
+            self.context.narrow(self._of(number, f"{low} < {high}"))
 
     def in_program(self, expr: Expr) -> Expr:
         """`expr` with a parameter for each largest part that is the same throughout a program, but not in all."""
