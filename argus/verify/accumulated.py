@@ -11,9 +11,10 @@ from argus.ir.nodes import Accumulate, Spec, SpecReduce
 from argus.ir.spec_terms import identity, strip
 from argus.verify.findings import Finding, unknown
 from argus.verify.isl import UnionMap, empty_map, empty_set, isl, map_parts
-from argus.verify.matching import IDEMPOTENT, Matcher, Mismatch, Scope
+from argus.verify.matching import IDEMPOTENT, Matcher
 from argus.verify.program import PROGRAM, Site, turns
 from argus.verify.races import by_block
+from argus.verify.scope import Mismatch, Scope
 from argus.verify.terms import Constant, Reduce, TermBuilder
 from argus.verify.translator import NonAffine
 

@@ -13,8 +13,8 @@ from functools import reduce
 
 from argus.verify.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close, closure
-from argus.verify.matching import Mismatch
 from argus.verify.numbers import always_real
+from argus.verify.scope import Mismatch
 from argus.verify.terms import Again, Apply, Cases, Constant, Opaque, Parameter, Recurrence, Reduce, Term, Via
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from argus.ir.expr import Const, Op, Param
 from argus.ir.nodes import Assume, Kernel, Requires
 from argus.verify.isl import IslError, UnionMap, UnionSet, empty_map, empty_set, map_parts
-from argus.verify.matching import Mismatch
 from argus.verify.numbers import Ceiling
+from argus.verify.scope import Mismatch
 from argus.verify.terms import (
     Again,
     Apply,

@@ -6,19 +6,21 @@ value of its bound variable exactly once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import permutations
 from math import isnan
 
-from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, Op, Param, op, rewrite
+from argus.ir.expr import OPERATORS, Const, Elem, Expr, Op, Param, op, rewrite
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import described, elements_of, identity, nested, of_floats, renumbered, strip, uses
 from argus.ir.types import boolean
-from argus.verify.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
+from argus.verify.contributions import bound_by, contributions
+from argus.verify.isl import UnionMap, UnionSet, empty_map, empty_set, isl
 from argus.verify.numbers import Numbers
 from argus.verify.program import loaded
 from argus.verify.relations import Model
+from argus.verify.scope import Mismatch, Scope, append
 from argus.verify.terms import (
     Again,
     Apply,
@@ -38,40 +40,6 @@ from argus.verify.translator import identifier
 
 IDEMPOTENT = ("maximum", "minimum")
 """Reductions whose value does not depend on how often a term contributes."""
-
-
-@dataclass(frozen=True)
-class Mismatch(Exception):
-    """The terms differ. `roots` are failing root instances if indices differ, None if the forms do."""
-
-    message: str
-    roots: UnionSet | None = None
-
-
-@dataclass(frozen=True)
-class Scope:
-    """Where matching stands: {root -> instance of the term} and {root -> V[v0, v1, ...]} for the bound variables.
-
-    `origin`: {root -> store instance}, for reporting. `given`: specified conditions on data that hold here.
-    """
-
-    path: UnionMap
-    variables: UnionMap
-    axes: tuple[int, ...]
-    origin: UnionMap
-    given: tuple[SpecTerm, ...] = ()
-
-    @property
-    def roots(self) -> UnionSet:
-        return self.path.domain()
-
-    def restricted(self, roots: UnionSet) -> Scope:
-        """Only these roots."""
-        return replace(
-            self,
-            path=self.path.intersect_domain(roots),
-            variables=self.variables.intersect_domain(roots),
-        )
 
 
 class Matcher:
@@ -107,7 +75,7 @@ class Matcher:
                 path = scope.path.apply_range(along)
                 lost = scope.roots.subtract(path.domain())
                 if not lost.is_empty():
-                    raise Mismatch("a value that nothing wrote takes part", self._origins(scope, lost))
+                    raise Mismatch("a value that nothing wrote takes part", scope.origins(lost))
                 self.match(inner, spec, replace(scope, path=path))
             case Cases(parts=parts):
                 self._cases(parts, spec, scope)
@@ -164,7 +132,7 @@ class Matcher:
             self.match(inner, spec, scope.restricted(here))
             rest = rest.subtract(here)
         if not rest.is_empty():
-            raise Mismatch("a value that nothing wrote takes part", self._origins(scope, rest))
+            raise Mismatch("a value that nothing wrote takes part", scope.origins(rest))
 
     def _form(self, term: Term, spec: SpecTerm, scope: Scope) -> None:
         spec = strip(spec)
@@ -289,9 +257,7 @@ class Matcher:
         wanted = scope.variables.apply_range(self.index(spec, scope))
         wrong = arrived.subtract(wanted).domain().union(wanted.intersect_domain(scope.roots).subtract(arrived).domain())
         if not wrong.is_empty():
-            raise Mismatch(
-                f"an element of '{spec.obj}' at other coordinates than specified", self._origins(scope, wrong)
-            )
+            raise Mismatch(f"an element of '{spec.obj}' at other coordinates than specified", scope.origins(wrong))
 
     def _names(self, scope: Scope) -> tuple[str, tuple[str, ...]]:
         """The dimensions of V[...], and what stands for each coordinate."""
@@ -321,9 +287,6 @@ class Matcher:
             result = part if result is None else result.range_product(part)
         assert result is not None
         return result
-
-    def _origins(self, scope: Scope, roots: UnionSet) -> UnionSet:
-        return roots.apply(scope.origin)
 
     # ------------------------------------------------------------------ reductions
 
@@ -355,7 +318,7 @@ class Matcher:
             twice = more.domain().intersect(counted.domain())
             if spec.op not in IDEMPOTENT and not twice.is_empty():
                 roots = twice.unwrap().domain()
-                raise Mismatch("a term of the reduction is in two of its parts", self._origins(scope, roots))
+                raise Mismatch("a term of the reduction is in two of its parts", scope.origins(roots))
             counted = counted.union(more)
         self.exactly_once(counted, self._wanted(spec, scope), spec.op in IDEMPOTENT, scope)
 
@@ -383,111 +346,16 @@ class Matcher:
             raise Mismatch(f"a reduction by '{term.op}' where the specification has '{spec.op}'")
         sums = nested(spec)
         axes = (*scope.axes, *(s.axis for s in sums))
-        pieces = self._contributions(term, scope, identity(sums[-1]))
+        pieces = contributions(self.numbers, term, scope, identity(sums[-1]))
         counted = empty_map()  # {[root -> k] -> contribution}
         for leaf, up, inner in pieces:
-            bounds = [self._bound(inner, sums[-1].body, s.axis, leaf) for s in sums]
+            bounds = [bound_by(inner, sums[-1].body, s.axis, leaf) for s in sums]
             bound = reduce(UnionMap.flat_range_product, bounds)
             variables = up.apply_range(scope.variables)
             extended = append(variables, bound, len(scope.axes), len(sums))
             self.match(inner, sums[-1].body, replace(leaf, variables=extended, axes=axes))
             counted = counted.union(up.range_product(bound).reverse())
         return counted
-
-    def _bound(self, term: Term, body: SpecTerm, axis: int, leaf: Scope) -> UnionMap:
-        """{root -> [k]} of what the term contributes to the values of the bound variable `axis`."""
-        bound = self._bound_variable(term, body, axis, leaf)
-        if bound is None:
-            raise Mismatch("a reduction whose terms do not load through the bound variable")
-        if not leaf.roots.is_subset(bound.domain()):
-            raise Mismatch("a reduction has terms that no value of its variable counts: padding that is not known "
-                           "to change nothing, such as 0 times a logarithm of 0")  # fmt: skip
-        return bound
-
-    def _contributions(self, term: Reduce, scope: Scope, identity: float) -> list[tuple[Scope, UnionMap, Term]]:
-        """Contributions that count, as (scope over [root -> instance], {that -> root}, term); partial sums opened."""
-        starts = [r for r, v in self.numbers.regions(term.start, scope.roots, scope.path) if v == identity]
-        unstarted = scope.roots
-        for region in starts:
-            unstarted = unstarted.subtract(region)
-        if not unstarted.is_empty():
-            raise Mismatch("a reduction that does not start from its identity element")
-        result = []
-        for along, inner in term.parts:
-            reached = scope.path.apply_range(along)
-            if reached.is_empty():
-                continue
-            up, path = reached.domain_map(), reached.range_map()
-            counting = path.domain()
-            for region, value in self.numbers.regions(inner, counting, path):
-                if value == identity:
-                    counting = counting.subtract(region).coalesce()
-                elif not region.is_empty():
-                    text = f"the constant {value:g} (padding?) takes part in the reduction by '{term.op}'"
-                    raise Mismatch(text, region.apply(up).apply(scope.origin))
-            up, path = (m.intersect_domain(counting).coalesce() for m in (up, path))
-            leaf = Scope(path, empty_map(), (), up.apply_range(scope.origin).coalesce())
-            opened = self._open(term.op, inner, leaf, identity)
-            result += [(s, u.apply_range(up).coalesce(), t) for s, u, t in opened]
-        return result
-
-    def _open(self, op: str, term: Term, scope: Scope, identity: float) -> list[tuple[Scope, UnionMap, Term]]:
-        """A contribution that is itself a reduction by the same operator is replaced by its contributions."""
-        match term:
-            case Via(along=along, term=inner):
-                return self._open(op, inner, replace(scope, path=scope.path.apply_range(along)), identity)
-            case Cases(parts=parts):
-                found = []
-                for region, inner in parts:
-                    here = scope.path.intersect_range(region).coalesce()
-                    if not here.is_empty():
-                        found += self._open(op, inner, replace(scope, path=here), identity)
-                return found
-            case Recurrence(term=inner):
-                return self._open(op, inner, scope, identity)
-            case Reduce(op=inner_op) if inner_op == op:
-                return self._contributions(term, scope, identity)
-            case _:
-                return [(scope, scope.roots.identity(), term)]
-
-    def _bound_variable(self, term: Term, body: SpecTerm, axis: int, scope: Scope) -> UnionMap | None:
-        """{root -> [k]}, read off a load that the specification indexes by the bound variable itself."""
-        for elem in elements_of(body):
-            for dim, index in enumerate(elem.index):
-                if index == Coord(axis):
-                    found = self.coordinate(term, elem.obj, dim, scope)
-                    if found is not None:
-                        return found
-        return None
-
-    def coordinate(self, term: Term, tensor: str, dim: int, scope: Scope) -> UnionMap | None:
-        """{root -> [coordinate dim]} of the first load of `tensor` in a term."""
-        match term:
-            case Load(tensor=name, cells=cells) if name == tensor:
-                return _project(scope.path.apply_range(cells), dim)
-            case Via(along=along, term=inner):
-                return self.coordinate(inner, tensor, dim, replace(scope, path=scope.path.apply_range(along)))
-            case Apply(args=args):
-                for arg in args:
-                    found = self.coordinate(arg, tensor, dim, scope)
-                    if found is not None:
-                        return found
-                return None
-            case Recurrence(term=inner):
-                return self.coordinate(inner, tensor, dim, scope)
-            case Cases(parts=parts):
-                total = empty_map()
-                for region, inner in parts:
-                    here = scope.path.intersect_range(region).domain()
-                    if here.is_empty() or isinstance(inner, Constant):  # padding
-                        continue
-                    found = self.coordinate(inner, tensor, dim, replace(scope, path=scope.path.intersect_domain(here)))
-                    if found is None:
-                        return None
-                    total = total.union(found)
-                return total
-            case _:
-                return None
 
     def exactly_once(self, counted: UnionMap, wanted: UnionMap, idempotent: bool, scope: Scope) -> None:
         """Every wanted value of the bound variable, {root -> [k]}, contributes, and once if that matters.
@@ -499,15 +367,15 @@ class Matcher:
         if not missing.is_empty():
             missing = missing.intersect_params(self.model.context.defined)
         if not missing.is_empty():
-            raise Mismatch("a term of the reduction is missing", self._origins(scope, missing))
+            raise Mismatch("a term of the reduction is missing", scope.origins(missing))
         extra = arrived.subtract(wanted).domain()
         if not extra.is_empty():
-            raise Mismatch("the reduction has a term too many", self._origins(scope, extra))
+            raise Mismatch("the reduction has a term too many", scope.origins(extra))
         if not idempotent and not counted.is_single_valued():
             pairs = counted.reverse().apply_range(counted)
             distinct = pairs.subtract(pairs.domain().union(pairs.range()).identity())
             roots = distinct.domain().apply(counted.reverse()).unwrap().domain()
-            raise Mismatch("a term of the reduction contributes more than once", self._origins(scope, roots))
+            raise Mismatch("a term of the reduction contributes more than once", scope.origins(roots))
 
     def values(self, spec: SpecReduce) -> UnionSet:
         """[k] for every value of a bound variable, or of those of sums of sums."""
@@ -516,30 +384,10 @@ class Matcher:
         return self.model.parse_set(f"{{ [{', '.join(extents)}] : {bounds} }}").to_union_set()
 
 
-# ---------------------------------------------------------------------------- helpers
-
-
-def append(variables: UnionMap, bound: UnionMap, count: int, more: int = 1) -> UnionMap:
-    """{root -> V[v0, ..., k]} from {root -> V[v0, ...]} and {root -> [k]}; of several bound variables all."""
-    dims, bounds = ([f"{letter}{i}" for i in range(n)] for letter, n in (("v", count), ("k", more)))
-    flatten = isl.UnionMap(f"{{ [V[{', '.join(dims)}] -> [{', '.join(bounds)}]] -> V[{', '.join(dims + bounds)}] }}")
-    return variables.range_product(bound).apply_range(flatten)
-
-
 def _chosen(count: int, used: list[int]) -> UnionMap:
     """{V[v0, ..., v(count - 1)] -> V[those that are used]}."""
     names = [f"v{i}" for i in range(count)]
     return isl.UnionMap(f"{{ V[{', '.join(names)}] -> V[{', '.join(names[i] for i in used)}] }}")
-
-
-def _project(cells: UnionMap, dim: int) -> UnionMap:
-    """{root -> [coordinate dim of the cell]}."""
-    result = empty_map()
-    for part in map_parts(cells):
-        name, rank = part.get_tuple_name(isl.dim_type.out), part.dim(isl.dim_type.out)
-        dims = ", ".join(f"x{i}" for i in range(rank))
-        result = result.union(part.to_union_map().apply_range(isl.UnionMap(f"{{ {name}[{dims}] -> [x{dim}] }}")))
-    return result
 
 
 def _operands(term: Term, op: str | None = None) -> list[Term]:

@@ -17,10 +17,12 @@ from typing import TypeVar
 from argus.ir.expr import Coord, Elem
 from argus.ir.nodes import SpecTerm
 from argus.ir.spec_terms import elements_of, renumbered, strip, uses
+from argus.verify.contributions import coordinate
 from argus.verify.exponentials import Exponentials, Shift, Summand, alike, joined, one_image
 from argus.verify.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close
-from argus.verify.matching import Matcher, Mismatch, Scope, append
+from argus.verify.matching import Matcher
+from argus.verify.scope import Mismatch, Scope, append
 from argus.verify.specified import Amount, Part, Rows, Share, level_of, rows_of, share_of
 from argus.verify.terms import Apply, Cases, Choice, Constant, Load, Reduce, Term, TermBuilder, Via
 
@@ -326,7 +328,7 @@ class SoftmaxMatcher(Matcher):
         """{instance -> [coordinate dim]} of the loads of a tensor in a term."""
         key = (id(term), tensor, dim)
         if key not in self._coordinates:
-            found = _coordinate(self, term, tensor, dim, self._domain(path).identity())
+            found = _coordinate(term, tensor, dim, self._domain(path).identity())
             self._coordinates[key] = None if found is None else found.coalesce()
         return self._coordinates[key]
 
@@ -454,21 +456,21 @@ def _same_term(a: Term, b: Term) -> bool:
             return a is b
 
 
-def _coordinate(matcher: Matcher, term: Term, tensor: str, dim: int, path: UnionMap) -> UnionMap | None:
+def _coordinate(term: Term, tensor: str, dim: int, path: UnionMap) -> UnionMap | None:
     """{point -> [coordinate dim]} of a load of `tensor` in a term, also under a reduction."""
     match term:
         case Reduce(parts=parts):
             found = empty_map()
             for along, inner in parts:
-                each = _coordinate(matcher, inner, tensor, dim, path.apply_range(along))
+                each = _coordinate(inner, tensor, dim, path.apply_range(along))
                 if each is None:
                     return None
                 found = found.union(each)
             return found
         case Via(along=along, term=inner):
-            return _coordinate(matcher, inner, tensor, dim, path.apply_range(along))
+            return _coordinate(inner, tensor, dim, path.apply_range(along))
         case _:
-            return matcher.coordinate(term, tensor, dim, Scope(path, empty_map(), (), empty_map()))
+            return coordinate(term, tensor, dim, Scope(path, empty_map(), (), empty_map()))
 
 
 def _loaded(term: Term, tensor: str, path: UnionMap) -> UnionMap | None:

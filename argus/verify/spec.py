@@ -13,9 +13,10 @@ from argus.ir.nodes import Copy, Spec
 from argus.verify.accumulated import accumulated
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.isl import empty_map, set_parts, smallest
-from argus.verify.matching import Matcher, Mismatch, Scope
+from argus.verify.matching import Matcher
 from argus.verify.program import Site
 from argus.verify.relations import Model
+from argus.verify.scope import Mismatch, Scope
 from argus.verify.softmax import SoftmaxMatcher
 from argus.verify.tags import TagAnalysis
 from argus.verify.terms import Term, TermBuilder, Via

@@ -9,8 +9,8 @@ from argus.ir.expr import Const, Coord, Expr, Op, Param
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import renumbered, strip, uses
 from argus.verify.isl import UnionMap, UnionSet
-from argus.verify.matching import Mismatch
 from argus.verify.relations import Model
+from argus.verify.scope import Mismatch
 
 Amount = tuple[float, tuple[str, ...], "SpecTerm | None"]
 """A factor, launch-time scalars, and the term that they multiply, or None."""
