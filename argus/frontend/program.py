@@ -113,6 +113,9 @@ def _launch_scalar(call: CallSite, name: str, what: str, code: str) -> Expr:
     if found.shape or found.dtype is not int32:
         call.context.fail(code, f"{what} is an int32, and this is {describe(found)}", call.spans[name], "use sizes")
     _check_launch(call, found.expr, call.spans[name], what, code)
+    if any(isinstance(e, Op) and e.dtype.is_float for e in walk(found.expr)):
+        text = f"{what} is computed in floats, which the host rounds otherwise than the device"
+        call.context.fail(code, text, call.spans[name], "compute it before the call, and pass the integer")
     return found.expr
 
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing_extensions import assert_never
 
 from argus.diagnostic import Diagnostic
-from argus.ir.expr import REDUCTIONS, Elem, Expr
+from argus.ir.expr import REDUCTIONS, Elem, Expr, Op
+from argus.ir.expr import walk as walk_expr
 from argus.ir.instruction import REDUCES
 from argus.ir.nodes import (
     Access,
@@ -129,7 +130,7 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
         if not 1 <= len(kernel.grid) <= most:
             flat = "a flat grid" if kernel.flat else "a grid that is not flat"
             yield f"{flat} has 1 to {most} axes, not {len(kernel.grid)}", kernel.span
-        yield from _exprs(kernel.grid, launch, kernel.span)
+        yield from _counted(kernel.grid, launch, kernel.span)
     axes = (2, 3) if kernel.persistent else (2,)
     if not 1 <= kernel.group < 2**31 or (kernel.group > 1 and len(kernel.grid or ()) not in axes):
         yield f"this grid is not walked {kernel.group} rows at a time", kernel.span
@@ -142,7 +143,7 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
             case InRange(tensor=name, lo=lo, hi=hi, span=span):
                 if not isinstance(scope.objects.get(name), Tensor):
                     yield f"`{name}` is not a tensor", span
-                yield from _exprs((lo, hi), launch, span)
+                yield from _counted((lo, hi), launch, span)
             case _:
                 assert_never(precondition)
     yield from roles_placement(kernel)
@@ -353,6 +354,13 @@ def _typed(what: str, expr: Expr, dtype: DType | None, scope: Scope, span: Span)
     yield from _exprs((expr,), scope, span)
     if dtype is not None and expr.dtype != dtype:
         yield f"{what} has type {expr.dtype}, not {dtype}", span
+
+
+def _counted(exprs: tuple[Expr, ...], scope: Scope, span: Span) -> Iterator[Problem]:
+    """What host and device compute, both, and alike."""
+    yield from _exprs(exprs, scope, span)
+    if any(isinstance(e, Op) and e.dtype.is_float for expr in exprs for e in walk_expr(expr)):
+        yield "an extent or a limit is computed in floats, which the host rounds otherwise than the device", span
 
 
 def _exprs(exprs: Iterable[Expr | Elem], scope: Scope, span: Span) -> Iterator[Problem]:

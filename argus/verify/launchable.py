@@ -16,7 +16,7 @@ from argus.verify.solver import Solver, z3
 
 
 def as_launched(kernel: Kernel) -> Kernel:
-    """`kernel` with other names for the scalars that a launch computes with in floats, in its grid and preconditions.
+    """`kernel` with other names for the scalars that a launch computes with in floats, in its preconditions.
 
     The host rounds otherwise than the device does: `s + 1.0 > 1.0` may hold at launch, and not in the kernel.
     """
@@ -27,8 +27,7 @@ def as_launched(kernel: Kernel) -> Kernel:
     required = tuple(
         replace(p, cond=rewrite(p.cond, change)) if isinstance(p, Requires) else p for p in kernel.preconditions
     )
-    grid = None if kernel.grid is None else tuple(rewrite(e, change) for e in kernel.grid)
-    return replace(kernel, preconditions=required, grid=grid)
+    return replace(kernel, preconditions=required)
 
 
 def _of_launch(expr: Expr) -> Expr | None:

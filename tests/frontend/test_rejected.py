@@ -318,6 +318,7 @@ TWINS = [
     # position and preconditions
     ("bad-grid", "declared twice", "p = al.grid(n)\nq = al.grid(n)", "p = al.grid(n)"),
     ("bad-grid", "not known at launch", "p = al.grid(al.thread_id())", "p = al.grid(n)"),
+    ("bad-grid", "computed in floats", "p = al.grid((eps * 2.0).to(al.int32))", "p = al.grid(n * 2)"),
     ("bad-grid", "not declared before", "p = al.num_programs(0)", "q = al.grid(n)\np = al.num_programs(0)"),
     ("bad-grid", "no axis 3", "p = al.program_id(3)", "p = al.program_id(2)"),
     ("bad-grid", "its axes are 0 to 3", "a, b, c, d = al.grid(n, n, n, n)\nq = al.program_id(4)",

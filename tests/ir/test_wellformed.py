@@ -98,6 +98,9 @@ TILE: dict[str, tuple[Callable[[Kernel], Kernel], str]] = {
     "grid of four axes": (lambda k: replace(k, grid=(Const(1),) * 4), "1 to 3 axes"),
     "group of no rows": (lambda k: replace(k, group=0), "not walked 0 rows at a time"),
     "group of more rows than an int32": (lambda k: replace(k, group=2**31), "not walked"),
+    "grid in floats": (
+        lambda k: replace(k, grid=(Op("cast", (Op("cast", (Const(3),), float32),), int32),)), "computed in floats"
+    ),
     "flat grid of nine axes": (lambda k: replace(k, grid=(Const(1),) * 9, flat=True), "1 to 8 axes"),
     "group of a grid of one axis": (lambda k: replace(k, grid=(Const(1),), group=8), "not walked 8 rows at a time"),
     "group of a grid of three axes": (lambda k: replace(k, grid=(Const(1),) * 3, group=8), "not walked 8 rows"),
