@@ -6,7 +6,7 @@ from typing_extensions import assert_never
 
 from argus.diagnostic import Note
 from argus.frontend import binding, tiles
-from argus.frontend.binding import bind, carry, leave, merge
+from argus.frontend.binding import bind, carry, leave, merge, settle
 from argus.frontend.calls import bound_expr
 from argus.frontend.context import Binding, Context, Gone, Rejected, Wanted
 from argus.frontend.expressions import evaluate, items_of
@@ -30,9 +30,9 @@ from argus.frontend.surface import (
     assigned,
     names,
 )
-from argus.frontend.values import Builtin, Constant, Nothing, Poison, Range, Tile, Value, describe
+from argus.frontend.values import Builtin, Constant, Nothing, Poison, Range, Tile, TupleValue, Value, View, describe
 from argus.frontend.views import non_negative
-from argus.ir.expr import coords
+from argus.ir.expr import coords, elements
 from argus.ir.nodes import Access, Accumulate, For, If
 from argus.source import Span
 
@@ -245,7 +245,7 @@ def _for(context: Context, statement: ForStmt, later: Names) -> None:
         found = evaluate(context, statement.iterable)
         items = items_of(found)
         if items is not None:
-            _unroll(context, statement, items, inside)
+            _unroll(context, statement, _before(context, statement, items), inside)
             return
         if not isinstance(found, Range):
             context.fail(
@@ -277,6 +277,28 @@ def _for(context: Context, statement: ForStmt, later: Names) -> None:
     kind = "pipelined" if found.kind == "pipelined" else "dynamic"
     loop = For(counter.name, start, stop, found.step, tuple(body), kind, found.stages, found.producer_warps)
     context.emit(loop, statement.span)
+
+
+def _before(context: Context, statement: ForStmt, items: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The items of a tuple as they are before the loop, whose body may change registers that later ones read."""
+    bound = (context.frame.names.get(target.id) for target in assigned(statement.body))
+    changed = {b.value.fragment for b in bound if b is not None and isinstance(b.value, Tile)}
+    name, span = statement.target.id, statement.iterable.span
+    later = (settle(context, i, name, span) if _registers(i) & changed else i for i in items[1:])
+    return (*items[:1], *later)
+
+
+def _registers(value: Value) -> set[str]:
+    """The register tiles that a value is read from."""
+    match value:
+        case Tile(expr=expr):
+            return {e.obj for e in elements(expr)}
+        case View(index=index):
+            return {e.obj for expr in index for e in elements(expr)}
+        case TupleValue(items=items):
+            return {name for item in items for name in _registers(item)}
+        case _:
+            return set()
 
 
 def _static_items(context: Context, found: Range, span: Span) -> tuple[Value, ...]:

@@ -178,6 +178,20 @@ def test_static_loops_are_unrolled_over_ranges_and_tuples():
     ]
 
 
+def test_items_of_a_tuple_are_what_they_were_before_the_loop():
+    """Only those are copied that the loop would change before their turn."""
+    assert made("u = t * 2.0\nfor v in (t, u, t):\n    u = v + 1.0") == [
+        "map u[c0] = t[c0] * 2.0 shape 64",
+        "map v[c0] = u[c0] shape 64",
+        "map v_1[c0] = t[c0] shape 64",
+        "map u[c0] = v_1[c0] + 1.0 shape 64",
+        "map v_1[c0] = v[c0] shape 64",
+        "map u[c0] = v_1[c0] + 1.0 shape 64",
+        "map v_1[c0] = t[c0] shape 64",
+        "map u[c0] = v_1[c0] + 1.0 shape 64",
+    ]
+
+
 def test_pipelined_loops_keep_their_policy():
     lines = statements(
         "for s in al.pipelined(0, n, 32, stages=4):\n    u = al.stage(x[s : s + 32], boundary_check=(0,))"

@@ -122,7 +122,7 @@ def block(draw: st.DrawFn, depth: int = 0) -> list[str]:
     lines: list[str] = []
     for _ in range(draw(st.integers(1, 5 if depth == 0 else 3))):
         kind = draw(st.integers(0, 9)) if depth < 2 else 9
-        if kind > 3:
+        if kind > 4:
             lines += draw(simple()).split("\n")
             continue
         s, number = draw(st.sampled_from(SCALARS)), draw(st.integers(0, 3))
@@ -131,9 +131,11 @@ def block(draw: st.DrawFn, depth: int = 0) -> list[str]:
             f"for a{depth} in al.static_range({number}):",
             f"if {s} > {number}:",
             f"if n > {number}:",
+            f"for v{depth} in ({', '.join(draw(st.permutations(TILES)))}, p + q):",
         ][kind]
-        lines += [header, *(f"    {line}" for line in draw(block(depth + 1)))]
-        if kind > 1 and draw(st.booleans()):
+        used = [f"r = r + v{depth}"] if kind == 4 else []
+        lines += [header, *(f"    {line}" for line in (*used, *draw(block(depth + 1))))]
+        if kind in (2, 3) and draw(st.booleans()):
             lines += ["else:", *(f"    {line}" for line in draw(block(depth + 1)))]
     return lines
 
