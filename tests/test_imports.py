@@ -27,7 +27,7 @@ PRIVATE = {
     "z3": {"argus.verify.solver"},
     "lark": {"argus.frontend.parse", "argus.frontend.parser", "argus.frontend.build", "argus.frontend.constructs",
              "argus.frontend.tables",
-             "argus.ir.text_parser"},
+             "argus.ir.text_parser", "argus.ir.text_terms"},
 }  # fmt: skip
 """Which modules may import a library when they are imported themselves."""
 
