@@ -32,16 +32,19 @@ def carrier(dtype: DType) -> np.dtype[Any]:
 def round_to(values: Array, dtype: DType) -> Array:
     """`values` as the carrier of `dtype`, each rounded to the nearest value that `dtype` holds.
 
-    Integers wrap to the width of `dtype`; floats become integers by truncation, as C's casts.
+    Integers wrap to the width of `dtype`; floats become integers by truncation, NaN 0, and those outside of its range
+    the nearest that it has.
     """
     if not dtype.is_float:
         if dtype.kind == "bool":
             truth: Array = values != 0
             return truth
         if values.dtype.kind == "f":
-            finite = np.nan_to_num(np.trunc(values.astype(np.float64)), posinf=2.0**62, neginf=-(2.0**62))
             limit = np.iinfo(carrier(dtype))
-            result: Array = np.clip(finite, limit.min, limit.max).astype(carrier(dtype))
+            whole = np.nan_to_num(np.trunc(values.astype(np.float64)))
+            # As a float, the greatest integer of 64 bits is one more than it.
+            inside = np.where(whole >= float(limit.max), 0, np.maximum(whole, float(limit.min)))
+            result: Array = np.where(whole >= float(limit.max), limit.max, inside.astype(carrier(dtype)))
             return result
         return values.astype(carrier(dtype))
     values = values.astype(np.float32)

@@ -52,3 +52,19 @@ def test_integers_of_data_round_and_wrap_as_numpy_does() -> None:
     z, by = np.zeros((4, 64), np.int32), np.where(y == 0, 1, y)
     quotients(x, y, z)
     np.testing.assert_array_equal(z, np.stack([x // by, x % by, x * y + np.int32(1), (x >> 3) & 7]))
+
+
+@argus.kernel(num_warps=1)
+def narrow(x: al.Tensor[al.int8, "64"], z: al.Tensor[al.int8, "2 64"]):
+    al.grid(1)
+    o = al.arange(64)
+    a, place = al.load(x[o]), o.to(al.int8)
+    al.store(z[0, o], a + -place)
+    al.store(z[1, o], al.maximum(a, place // 3))
+
+
+def test_narrow_integers_of_places_stay_narrow() -> None:
+    x, place = np.arange(-96, 96, 3, dtype=np.int8), np.arange(64, dtype=np.int8)
+    z = np.zeros((2, 64), np.int8)
+    narrow(x, z)
+    np.testing.assert_array_equal(z, np.stack([x - place, np.maximum(x, place // 3)]))

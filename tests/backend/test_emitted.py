@@ -9,42 +9,35 @@ import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from argus.backend.cpu.toolchain import find_compiler
 from argus.backend.emit import emit
 from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel
-from tests import strategies
-from tests.backend.emitted import Trial, disagreements, trials
+from tests import computations, strategies
+from tests.backend.emitted import disagreements, drawn, trials, with_extremes
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 
 
-def drawn(kernels: st.SearchStrategy[Kernel], count: int, number: int) -> list[Trial]:
-    """Runs of `count` kernels drawn from a seed, at two sizes each."""
-    found: list[Trial] = []
-
-    @seed(number)
-    @settings(
-        max_examples=count, deadline=None, database=None, phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    @given(st.data())
-    def one(data: st.DataObject) -> None:
-        kernel = data.draw(kernels)
-        sizes = data.draw(st.lists(strategies.sizes(kernel), min_size=1, max_size=2))
-        found.extend(trials(kernel, sizes))
-
-    one()
-    return found
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Kernel, list[dict[str, int]]]:
+    kernel = draw(strategies.kernels())
+    return kernel, draw(st.lists(strategies.sizes(kernel), min_size=1, max_size=2))
 
 
 def test_generated_kernels() -> None:
-    count, found = disagreements(drawn(strategies.kernels(), 16, 4711))
+    count, found = disagreements(drawn(cases(), 12, 4711))
     assert not found
-    assert count > 16
+    assert count > 12
+
+
+def test_generated_computations() -> None:
+    runs = drawn(computations.cases(), 12, 4711)
+    count, found = disagreements([*runs, *(with_extremes(run, number) for number, run in enumerate(runs))])
+    assert not found
+    assert count > 24
 
 
 ROWS = parse_kernel("""

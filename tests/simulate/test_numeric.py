@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from argus.ir.types import DTYPES, bfloat16, int8, int32
+from argus.ir.types import DTYPES, bfloat16, int8, int32, int64
 from argus.simulate.numeric import bf16_to_bits, bits_to_bf16, from_bits, round_to, to_bits
 
 FLOATS = ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"]
@@ -49,3 +49,5 @@ def test_bf16_helpers_are_inverse() -> None:
 def test_integers_wrap_and_floats_truncate() -> None:
     assert round_to(np.array([130, -129]), int8).tolist() == [-126, 127]
     assert round_to(np.array([-1.9, 3e9]), int32).tolist() == [-1, 2**31 - 1]
+    beyond = np.array([np.inf, 2.0**63, 2.0**62, -(2.0**63), -np.inf, np.nan])
+    assert round_to(beyond, int64).tolist() == [2**63 - 1, 2**63 - 1, 2**62, -(2**63), -(2**63), 0]

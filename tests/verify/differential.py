@@ -5,8 +5,8 @@
 No kernel that is proved may break a rule in the simulator, at any size and under any schedule tried, nor in any order
 of the events of small runs (`interleavings`); every refutation carries a replayed witness (the verifier itself demotes
 those that do not replay). With `--emitted`, the emitted text of what is proved is also run on the host, many kernels at
-a time, and has to end as the simulator does. Prints a line for every disagreement, a table by family, and why kernels
-stay unknown.
+a time, and has to end as the simulator does; so is that of as many kernels that compute (`tests.computations`). Prints
+a line for every disagreement, a table by family, and why kernels stay unknown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from argus.simulate import NotReplayable, replay
 from argus.simulate.launch import scalar
 from argus.simulate.usage import kernel_roles
 from argus.verify import verify
-from tests.backend.emitted import disagreements, trials
+from tests import computations
+from tests.backend.emitted import disagreements, drawn, trials, with_extremes
 from tests.strategies import kernels, mutations, sizes
 from tests.verify.interleavings import Unmodelled, explore
 
@@ -195,6 +196,17 @@ def execute(tally: Tally) -> None:
     tally.waiting.clear()
 
 
+def execute_computations(count: int, number: int, tally: Tally) -> None:
+    """Runs the emitted texts of kernels that compute, of numbers of all sizes."""
+    for first in range(0, count, BATCH):
+        runs = drawn(computations.cases(), min(BATCH, count - first), number + first)
+        launches, found = disagreements([*runs, *(with_extremes(run, n) for n, run in enumerate(runs))])
+        tally.launches += launches
+        for trial, text in found:
+            sizes = {name: value for name, value in trial.arguments.items() if isinstance(value, int)}
+            _disagree(trial.kernel, "", f"the emitted text, {sizes}: {text}", tally)
+
+
 def _disagree(kernel: Kernel, mutation: str, text: str, tally: Tally) -> None:
     tally.numbers[kernel.name, "disagreements"] += 1
     tally.disagreements.append(f"{text}\nmutation: {mutation or 'none'}\n{print_kernel(kernel)}")
@@ -224,6 +236,8 @@ def run(
     with np.errstate(all="ignore"):
         one()
         execute(tally)
+        if emitted:
+            execute_computations(count, number, tally)
         progress(tally)
     return tally
 

@@ -160,9 +160,9 @@ class Printer:
         if name in ("floordiv", "mod") and operand.is_int and self._plain_division(expr):
             symbol = "/" if name == "floordiv" else "%"
             text = f"{self.text(args[0], PRODUCT)} {symbol} {self.text(args[1], ATOM)}"
-            return enclosed(text, PRODUCT, needed)
+            return self._narrow(dtype, text, PRODUCT, needed)
         if name == "neg":
-            return enclosed(f"-{self.text(args[0], ATOM)}", PRODUCT, needed)
+            return self._narrow(dtype, f"-{self.text(args[0], ATOM)}", PRODUCT, needed)
         if name == "not":
             text = f"{'!' if operand.kind == 'bool' else '~'}{self.text(args[0], ATOM)}"
             return self._narrow(dtype, text, PRODUCT, needed)
