@@ -21,7 +21,7 @@ NOBODY = -1
 class Touch(Enum):
     """How a cell is touched. `ACCUMULATE` is atomic: two of them do not conflict. `MULTIPLY` is the read of an
     asynchronous product; `BULK_READ` and `BULK_WRITE` are what a bulk store does with its source and its target, and
-    `BULK_ACCUMULATE` is a bulk reduction's atomic update of its target."""
+    `BULK_ACCUMULATE` is a bulk reduction's update of its target, atomic among those."""
 
     READ = "read"
     WRITE = "write"
@@ -54,11 +54,13 @@ _AGAINST: dict[Touch, tuple[Touch, ...]] = {
         Touch.WRITE, Touch.READ, Touch.MULTIPLY, Touch.ACCUMULATE, Touch.BULK_READ, Touch.BULK_WRITE,
         Touch.BULK_ACCUMULATE,
     ),
-    Touch.ACCUMULATE: (Touch.WRITE, Touch.READ, Touch.MULTIPLY, Touch.BULK_READ, Touch.BULK_WRITE),
+    Touch.ACCUMULATE: (
+        Touch.WRITE, Touch.READ, Touch.MULTIPLY, Touch.BULK_READ, Touch.BULK_WRITE, Touch.BULK_ACCUMULATE,
+    ),
     Touch.MULTIPLY: (Touch.WRITE, Touch.ACCUMULATE),
     Touch.BULK_READ: (Touch.WRITE, Touch.ACCUMULATE),
     Touch.BULK_WRITE: (Touch.WRITE, Touch.READ, Touch.ACCUMULATE, Touch.BULK_WRITE, Touch.BULK_ACCUMULATE),
-    Touch.BULK_ACCUMULATE: (Touch.WRITE, Touch.READ, Touch.BULK_WRITE),
+    Touch.BULK_ACCUMULATE: (Touch.WRITE, Touch.READ, Touch.ACCUMULATE, Touch.BULK_WRITE),
 }  # fmt: skip
 _ORDINARY = (Touch.READ, Touch.WRITE, Touch.ACCUMULATE)
 UNFINISHED = np.iinfo(np.int32).max

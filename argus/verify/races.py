@@ -7,6 +7,7 @@ the threads that hold the elements.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import combinations_with_replacement, product
 
@@ -49,10 +50,12 @@ def check(model: Model, ordering: Ordering, objects: Sequence[Shared | Tensor]) 
 
 
 def _conflicting(a: Cells, b: Cells) -> bool:
-    """Whether their order matters: only reads, and updates by one operation, may come in any."""
+    """Whether their order matters: only reads, and updates by one operation, may come in any. Threads' updates and the
+    copy engine's are atomic among themselves alone (PTX ISA, memory consistency model: those of one proxy)."""
     modes = {a.relation.mode, b.relation.mode}
     operations = {s.op for s in (a.site.stmt, b.site.stmt) if isinstance(s, Accumulate)}
-    return modes != {Mode.READ} and (modes != {Mode.ACCUMULATE} or len(operations) > 1)
+    proxies = {c.relation.order in ASYNCHRONOUS_PROXY for c in (a, b)}
+    return modes != {Mode.READ} and (modes != {Mode.ACCUMULATE} or len(operations) > 1 or len(proxies) > 1)
 
 
 # ---------------------------------------------------------------------------- within a block
@@ -174,8 +177,8 @@ def thread_map(model: Model, cells: Cells) -> Map | None:
             condition = model.translator.condition(guard, coords)
         except NonAffine:
             continue
-        if "thread" in condition:
-            condition = condition.replace("thread", "t")
+        if re.search(r"\bthread\b", condition):
+            condition = re.sub(r"\bthread\b", "t", condition)
             result = result.intersect(model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [t] : {condition} }}"))
     return result.apply_range(isl.Map(f"{{ [t] -> [u] : u = t + {first} }}"))
 

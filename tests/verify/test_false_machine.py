@@ -146,6 +146,53 @@ body {{
 }}
 """
 
+_SPREAD = "shape 64x32 layout [64x32 | t 8@1*4 16@0 | v 4@1 4@0*16]"
+TWO_PROXIES = f"""kernel two_proxies
+target sm_90a
+warps 4 of 32
+size N
+tensor x: float32[64, 32] strides [32:int64, 1:int64] align 16
+tensor z: float32[64, 32] strides [32:int64, 1:int64] align 16
+grid [N]
+shared s: float32 64x32 layout Sw<3,2,3> o 0 o (64,32):(32,1) at 0
+fragment f: float32 64x32 layout [64x32 | t 8@1*4 16@0 | v 4@1 4@0*16]
+body {{
+  copy f[c0, c1] <- x[c0, c1] {_SPREAD} via ld.global vector 4
+  copy s[c0, c1] <- f[c0, c1] {_SPREAD} via st.shared vector 4
+  proxy_fence
+  barrier
+  accumulate z[c0, c1] add s[c0, c1] shape 64x32 via tma.reduce.add
+  accumulate z[c0, c1] add EDIT
+  bulk_commit
+  bulk_wait 0
+}}
+"""
+_BY_ENGINE, _BY_THREADS = "s[c0, c1] shape 64x32 via tma.reduce.add", f"f[c0, c1] {_SPREAD} via red.global"
+
+NAMES = f"""kernel names
+target sm_80
+warps 2 of 32
+size threads
+size ts
+tensor x: float32[64] strides [1:int64] align 16
+tensor a: float32[threads] strides [1:int64] align 4
+tensor b: float32[ts] strides [1:int64] align 4
+tensor z: float32[64] strides [1:int64] align 16
+grid [1]
+requires threads == EDIT
+requires ts == 1
+shared s: float32 1 layout 1:1 at 0
+fragment f: float32 64 layout {_LINE}
+body {{
+  copy f[c0] <- x[c0] shape 64 layout {_LINE} via ld.global
+  if thread < threads {{
+    copy s[0] <- f[c0] shape 64 layout {_LINE} via st.shared
+  }}
+  copy z[c0] <- f[c0] shape 64 layout {_LINE} via st.global
+}}
+"""
+"""The guard is about `threads`, and not about `ts`."""
+
 _IN_TURN = "          mma_fence\n"
 _MEET = "          mbarrier_arrive x[turn % 2]\n          mbarrier_wait x[turn % 2] parity turn // 2 % 2\n"
 _AFTER = "          mma_wait 0\n"
@@ -200,6 +247,12 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         PRODUCT.replace("CLAIM", "").replace("EDIT", "mma_wait 0"),
         PRODUCT.replace("CLAIM", "").replace("EDIT", ""),
         "unfinished-copy",
+    ),
+    "updates by the copy engine, and by threads": (
+        TWO_PROXIES.replace("EDIT", _BY_ENGINE), TWO_PROXIES.replace("EDIT", _BY_THREADS), "data-race",
+    ),
+    "a guard of a size whose name begins with a thread": (
+        NAMES.replace("EDIT", "1"), NAMES.replace("EDIT", "64"), "data-race",
     ),
     "roles that wait for each other in their turns": (
         _meeting(turns.text(), _AFTER), _meeting(turns.text(), _IN_TURN), "deadlock",

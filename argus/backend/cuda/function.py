@@ -44,7 +44,7 @@ class CudaFunction:
     ) -> None:
         self._driver, self._device, self._stream, self._current_device = driver, device, stream, current_device
         self._context = driver.primary_context(device)
-        self._zeros: int | None = None
+        self._zeros: dict[str, int] = {}
         self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         with _Current(driver, self._context):
             load, find = driver.library.cuModuleLoadData, driver.library.cuModuleGetFunction
@@ -57,9 +57,11 @@ class CudaFunction:
         if 0 not in tensor.extents:
             return encoder(self._driver, tensor)
         # The driver describes no empty tensor (K = 0, say). A kernel may prefetch the map all the same, and copy boxes
-        # that are all outside: one element of our own, zero, stands for the tensor.
-        self._zeros = self._zeros or self._cleared()
-        rank, zero = len(tensor.extents), self._zeros
+        # that are all outside: one element of our own, zero, stands for the tensor, and for no other: what a kernel
+        # stores to it lands there.
+        if tensor.name not in self._zeros:
+            self._zeros[tensor.name] = self._cleared()
+        rank, zero = len(tensor.extents), self._zeros[tensor.name]
         encode = encoder(self._driver, replace(tensor, extents=(1,) * rank, strides_bytes=(16,) * rank))
         return lambda _address, place: encode(zero, place)
 
