@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Union
 
 from argus.diagnostic import Note
 from argus.frontend import arguments, tiles
@@ -30,7 +29,6 @@ from argus.ir.nodes import (
     AssertTags,
     DataValue,
     Once,
-    Shared,
     Tag,
     TagCondition,
     TagEqual,
@@ -41,8 +39,6 @@ from argus.ir.nodes import (
 )
 from argus.ir.types import int32
 from argus.source import Span
-
-Whole = Union[Tensor, Shared, str]
 
 
 @contextmanager

@@ -59,12 +59,12 @@ def tag(block: Block, stmt: Tag, frame: Frame) -> None:
     for name, value in stmt.fields:
         side = term(block, value, step)
         new.fields[name] = side.field
-        _lacking(block, stmt, side, new, step, name)
+        _lacking(side, new, step, name)
     new.status[old.status == BOTTOM] = BOTTOM
     memory.tags.put(cell[at], new.take(at))
 
 
-def _lacking(block: Block, stmt: Tag, side: Term, new: Tags, step: Step, name: str) -> None:
+def _lacking(side: Term, new: Tags, step: Step, name: str) -> None:
     """A field that is to be copied from an element that has none: the result is mixed."""
     bad = (side.kind != TAGGED) & step.on
     if bad.any() and side.place is not None:

@@ -236,7 +236,7 @@ def _finding(analysis: TagAnalysis, site: Site, failure: _Failure) -> Finding | 
         return unknown("tags-unknown", "tags", site.stmt.span, f"cannot decide this assertion: {failure.what}", help)
     point = smallest(parts[0])
     place = place_of(analysis.kernel, point, site)
-    at = isl.UnionSet.from_set(_point_set(analysis, site, point.values, point.parameters))
+    at = isl.UnionSet.from_set(_point_set(site, point.values, point.parameters))
     return Finding(
         "tag-mismatch",
         "tags",
@@ -251,7 +251,7 @@ def _finding(analysis: TagAnalysis, site: Site, failure: _Failure) -> Finding | 
     )
 
 
-def _point_set(analysis: TagAnalysis, site: Site, values: tuple[int, ...], parameters: dict[str, int]) -> isl.Set:
+def _point_set(site: Site, values: tuple[int, ...], parameters: dict[str, int]) -> isl.Set:
     fixed = " and ".join(f"{name} = {value}" for name, value in parameters.items()) or "true"
     names = ", ".join(parameters)
     return isl.Set(f"[{names}] -> {{ {site.name}[{', '.join(map(str, values))}] : {fixed} }}")

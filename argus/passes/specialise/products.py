@@ -111,7 +111,7 @@ class _Writer:
             self.done.append(MmaFence(stmt.span))
             self.fenced = True
         self.done += [map_accesses(stmt, self._within), MmaCommit(stmt.span)]
-        self._issued(stmt, (stmt,))
+        self._issued((stmt,))
 
     def _branch(self, stmt: If) -> None:
         """A branch with products. Waits and arrivals stand before it, and a group ends whichever way it goes: the
@@ -130,7 +130,7 @@ class _Writer:
         close = MmaCommit(stmt.span)
         self.done.append(replace(stmt, then=(*work, close), orelse=(close,)))
         products = tuple(s for s in stmt.then if isinstance(s, Mma))
-        self._issued(stmt, products)
+        self._issued(products)
         self.fenced = False
 
     def _prepare(self, stmt: Mma) -> None:
@@ -139,10 +139,10 @@ class _Writer:
             self._arrive(ring, stmt.span)
         used = frozenset({stmt.d.obj, stmt.a.obj} & self.registers)
         self._free({f for f in self.flights if f.registers & used and f.into != {stmt.d.obj}}, stmt.span)
-        self._settle(used, stmt)
+        self._settle(used)
 
-    def _issued(self, stmt: Stmt, products: tuple[Mma, ...]) -> None:
-        """The products of `stmt` are in flight, in one group."""
+    def _issued(self, products: tuple[Mma, ...]) -> None:
+        """Products are in flight, in one group."""
         objects = frozenset(o for p in products for o in (p.d.obj, p.a.obj, p.b.obj))
         into = frozenset(p.d.obj for p in products)
         self.flights.append(Flight(into, objects & self.registers, frozenset(objects & self.rings.keys())))
@@ -157,7 +157,7 @@ class _Writer:
         """The registers that a statement uses; no product in flight does, and what is claimed of them is said."""
         used = frozenset().union(*(touches(s) for s in statements((stmt,)))) & self.registers
         self._free({f for f in self.flights if f.registers & used}, stmt.span)
-        self._settle(used, stmt)
+        self._settle(used)
         return used
 
     def _ordinary(self, stmt: Stmt) -> None:
@@ -261,7 +261,7 @@ class _Writer:
         """Whether products in flight, of the iteration before or of this one, read the ring's tiles."""
         return any(f.tiles & ring.tiles for f in self.flights if f.carried == carried)
 
-    def _settle(self, used: frozenset[str], stmt: Stmt) -> None:
+    def _settle(self, used: frozenset[str]) -> None:
         """What is claimed of registers is claimed before they change."""
         for claim in self.claims:
             if names(claim) & used:
