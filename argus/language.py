@@ -33,6 +33,7 @@ __all__ = [
     "cluster_rank",
     "constexpr",
     "copy",
+    "cos",
     "cp_async_commit",
     "cp_async_wait",
     "erf",
@@ -90,6 +91,7 @@ __all__ = [
     "shuffle_up",
     "shuffle_xor",
     "sigmoid",
+    "sin",
     "softmax",
     "spec",
     "sqrt",
@@ -344,6 +346,16 @@ def sqrt(x: Any) -> Any:
 @_kernel_only
 def rsqrt(x: Any) -> Any:
     """1 / sqrt(x)."""
+
+
+@_kernel_only
+def sin(x: Any) -> Any:
+    """Sine of an angle in radians, for every float32 as PyTorch's."""
+
+
+@_kernel_only
+def cos(x: Any) -> Any:
+    """Cosine of an angle in radians, for every float32 as PyTorch's."""
 
 
 @_kernel_only

@@ -1,11 +1,11 @@
-// Elementary functions for targets without a mathematics library, from exp, fused multiply-add and arithmetic.
+// Elementary functions for targets that lack them, or whose own are not good enough, from exp, fused multiply-add and
+// arithmetic.
 // Included after argus_numeric.h; the polynomials are minimax fits of this project, errors as tests measure them.
 #pragma once
 
 namespace argus::formula {
 
-// One rounding of x * y + z.
-ARGUS_FN float fused(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+using target::fused;
 
 template <int N> ARGUS_FN float polynomial(const float (&coefficients)[N], float x) {
     float sum = coefficients[N - 1];
@@ -36,6 +36,66 @@ ARGUS_FN float erf(float x) {
     if (size < 0.9f) return fused(polynomial(near_zero, x * x), x, x);
     const float large = 1.0f - target::exp(-polynomial(tail, size < 4.0f ? size : 4.0f));
     return x != x ? x : with_sign(large, x);
+}
+
+// An angle of at least 0 as quadrant * pi/2 + rest, where -pi/4 <= rest <= pi/4, nearly; 0 of infinity and NaN is NaN.
+struct Angle { float rest; unsigned quadrant; };
+
+// 32 bits of 2/pi from bit `at` on; bits 64 and later are those behind the point.
+ARGUS_FN unsigned two_over_pi(int at) {
+    constexpr unsigned words[] = {0u, 0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u};
+    unsigned high = 0, low = 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {  // no array that is indexed when it runs
+        if (i == at / 32) high = words[i];
+        if (i == at / 32 + 1) low = words[i];
+    }
+    return at % 32 ? high << at % 32 | low >> (32 - at % 32) : high;
+}
+
+// Payne and Hanek: the mantissa times those bits of 2/pi that are no multiple of a turn. Right to 2^-62 of a quadrant.
+ARGUS_FN Angle reduce_exactly(float x) {
+    const unsigned bits = target::bits_of(x);
+    if (bits >= 0x7f800000u) return {target::float_of(0x7fc00000u), 0u};
+    const int at = static_cast<int>(bits >> 23) - 127 - 33 + 64;
+    const unsigned long long mantissa = (bits << 8) | 0x80000000u;
+    const unsigned long long low = mantissa * two_over_pi(at + 64), middle = mantissa * two_over_pi(at + 32);
+    const unsigned long long carried = middle + (low >> 32);
+    const unsigned long long turns = (mantissa * two_over_pi(at) << 32) + carried;
+    unsigned quadrant = static_cast<unsigned>(turns >> 62);
+    const i64 fraction = static_cast<i64>(turns << 2 | (low & 0xffffffffu) >> 30);
+    if (fraction < 0) ++quadrant;
+    return {static_cast<float>(static_cast<double>(fraction) * 8.5153039502163872e-20), quadrant};  // pi/2 2^-64
+}
+
+// Cody and Waite with pi/2 as the sum of three numbers; beyond, all its digits count.
+ARGUS_FN Angle reduce(float x) {
+    if (!(x < 32768.0f)) return reduce_exactly(x);
+    const float turns = fused(x, 0.636619747f, 12582912.0f);  // 1.5 2^23: rounds to an integer
+    const float count = turns - 12582912.0f;
+    const float rest = fused(-count, -1.71512451e-15f, fused(-count, -4.37113883e-8f, fused(-count, 1.57079637f, x)));
+    return {rest, target::bits_of(turns)};
+}
+
+// The sine of an angle, or its cosine, a quadrant further.
+ARGUS_FN float wave(Angle angle) {
+    constexpr float sine[] = {-0.166666672f, 0.00833333191f, -0.000198400754f, 0.00000272483658f};
+    constexpr float cosine[] = {0.0416666642f, -0.00138882967f, 0.0000245466563f};
+    const float x = angle.rest, square = x * x;
+    const float odd = fused(polynomial(sine, square) * square, x, x);
+    const float even = fused(polynomial(cosine, square) * square, square, fused(-0.5f, square, 1.0f));
+    const float size = angle.quadrant & 1u ? even : odd;
+    return angle.quadrant & 2u ? -size : size;
+}
+
+// Within 2 ulp, for every number.
+ARGUS_FN float sin(float x) {
+    const float size = wave(reduce(detail::magnitude(x)));
+    return target::bits_of(x) >> 31 ? -size : size;
+}
+ARGUS_FN float cos(float x) {
+    const Angle angle = reduce(detail::magnitude(x));
+    return wave({angle.rest, angle.quadrant + 1});
 }
 
 ARGUS_FN float sigmoid(float x) { return 1.0f / (1.0f + target::exp(-x)); }

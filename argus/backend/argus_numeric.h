@@ -32,6 +32,7 @@ ARGUS_FN unsigned char float_to_e4m3fn(float x);
 ARGUS_FN unsigned char float_to_e5m2(float x);
 ARGUS_FN int float_to_int(float x);   // truncates and saturates; NaN gives 0
 ARGUS_FN i64 float_to_i64(float x);   // truncates and saturates; NaN gives 0
+ARGUS_FN float fused(float x, float y, float z);  // x * y + z, rounded once
 ARGUS_FN float minimum(float x, float y);  // NaN if either is
 ARGUS_FN float maximum(float x, float y);
 ARGUS_FN float modulo(float x, float y);  // C's fmod
@@ -43,6 +44,8 @@ ARGUS_FN float sqrt(float x);
 ARGUS_FN float rsqrt(float x);
 ARGUS_FN float tanh(float x);
 ARGUS_FN float erf(float x);
+ARGUS_FN float sin(float x);
+ARGUS_FN float cos(float x);
 ARGUS_FN float sigmoid(float x);
 ARGUS_FN float floor(float x);
 ARGUS_FN float ceil(float x);
@@ -270,6 +273,8 @@ ARGUS_UNARY(sqrt)
 ARGUS_UNARY(rsqrt)
 ARGUS_UNARY(tanh)
 ARGUS_UNARY(erf)
+ARGUS_UNARY(sin)
+ARGUS_UNARY(cos)
 ARGUS_UNARY(sigmoid)
 ARGUS_UNARY(floor)
 ARGUS_UNARY(ceil)

@@ -223,7 +223,9 @@ _MATH = (
     _f("shr", "class T", "T", "T x, T y", "arithmetic (logical for u8); 0 <= y < bits"),
     *(
         _f(name, "class T", "T", "T x", f"{name} of float, and of f16 and bf16 through float")
-        for name in ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "floor", "ceil")
+        for name in (
+            "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid", "floor", "ceil",
+        )
     ),
     _f("infinity", "class T", "T", "", "positive infinity of float, f16, bf16, e5m2"),
     _f("not_a_number", "class T", "T", "", "a quiet NaN of any float type"),

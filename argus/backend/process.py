@@ -119,7 +119,8 @@ class Running:
 
 _UNABLE = re.compile(
     r"cannot find .(?P<gcc>ld|collect2)\b|cannot exec\w* .(?P<execvp>[\w.+-]+).?:|"  # g++
-    r"unable to execute command: .*?\"(?P<clang>[\w./+-]+)\" doesn't exist|invalid linker name in .*-fuse-ld=(?P<linker>\w+)|"
+    r"unable to execute command: .*?\"(?P<clang>[\w./+-]+)\" doesn't exist|"
+    r"invalid linker name in .*-fuse-ld=(?P<linker>\w+)|"
     r"\b(?P<sh>gcc|g\+\+|cicc|ptxas|cudafe\+\+|nvlink): (?:command )?not found|"  # nvcc's shell
     r"Failed to preprocess (?P<host>host compiler) properties"
 )

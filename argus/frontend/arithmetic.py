@@ -391,9 +391,8 @@ HANDLERS: dict[str, Handler] = {
     "full": full,
     "trans": trans,
     "permute": permute,
-    **dict.fromkeys(
-        ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "abs", "floor", "ceil"), unary
-    ),
+    **dict.fromkeys(("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid"), unary),
+    **dict.fromkeys(("abs", "floor", "ceil"), unary),
     "maximum": extremum,
     "minimum": extremum,
     "where": where,

@@ -137,6 +137,8 @@ OPERATORS: dict[str, Operator] = {
         Operator("log2", 1, "same"),
         Operator("sqrt", 1, "same"),
         Operator("rsqrt", 1, "same"),
+        Operator("sin", 1, "same"),
+        Operator("cos", 1, "same"),
         Operator("tanh", 1, "same"),
         Operator("erf", 1, "same"),
         Operator("sigmoid", 1, "same"),

@@ -24,7 +24,7 @@ from argus.ir.nodes import Fragment, Kernel, Mbarrier, MemoryObject, Scalar, Ten
 from argus.ir.types import HARDWARE_AXES, DType, boolean, int32
 
 _FLOAT_ONLY = frozenset({"truediv", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid"})
-_FLOAT_ONLY |= {"floor", "ceil"}
+_FLOAT_ONLY |= {"sin", "cos", "floor", "ceil"}
 _NO_FLOAT = frozenset({"floordiv", "mod", "and", "or", "xor", "not", "shl", "shr"})
 
 

@@ -152,6 +152,12 @@ def _logical(boolean: Callable[..., Any], bitwise: Callable[..., Any], *args: Ar
 
 _erf = np.vectorize(math.erf, otypes=[np.float32])
 
+
+def _through_double(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """A function of float32: NumPy's own of that type reduces large angles by few digits of pi."""
+    return lambda x: function(x.astype(np.float64)).astype(np.float32)
+
+
 FUNCTIONS: dict[str, Callable[..., Array]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -182,6 +188,8 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "log2": np.log2,
     "sqrt": np.sqrt,
     "rsqrt": lambda x: np.float32(1) / np.sqrt(x),
+    "sin": _through_double(np.sin),
+    "cos": _through_double(np.cos),
     "tanh": np.tanh,
     "erf": _erf,
     "sigmoid": lambda x: np.float32(1) / (np.float32(1) + np.exp(-x)),

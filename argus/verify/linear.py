@@ -34,7 +34,7 @@ from argus.verify.terms import (
 TOLERANCE = 1e-6
 """Relative difference of constants that rounding to float32 explains."""
 
-_REAL = ("add", "sub", "mul", "neg", "abs", "minimum", "exp", "exp2", "tanh", "sigmoid", "erf")
+_REAL = ("add", "sub", "mul", "neg", "abs", "minimum", "exp", "exp2", "tanh", "sigmoid", "erf", "sin", "cos")
 """Operators that give real numbers for real numbers."""
 
 

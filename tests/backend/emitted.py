@@ -43,7 +43,7 @@ Array = NDArray[Any]
 
 ULP = 4
 """How far two computations of a function like exp may be apart, in units of the last place."""
-_INEXACT = frozenset({"exp", "exp2", "log", "log2", "rsqrt", "tanh", "erf", "sigmoid"})
+_INEXACT = frozenset({"exp", "exp2", "log", "log2", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid"})
 _PATIENCE_S = 120.0
 _PAGE = mmap.PAGESIZE
 _UNUSED = 0x5A

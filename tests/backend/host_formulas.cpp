@@ -38,6 +38,7 @@ i64 float_to_i64(float) { return 0; }
 float minimum(float x, float y) { return x != x || x < y ? x : y; }
 float maximum(float x, float y) { return x != x || x > y ? x : y; }
 float modulo(float x, float y) { return formula::modulo(x, y); }
+float fused(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 float exp(float x) { return __builtin_expf(x); }
 float exp2(float x) { return __builtin_exp2f(x); }
 float log(float x) { return __builtin_logf(x); }
@@ -46,6 +47,8 @@ float sqrt(float x) { return __builtin_sqrtf(x); }
 float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 float tanh(float x) { return formula::tanh(x); }
 float erf(float x) { return formula::erf(x); }
+float sin(float x) { return formula::sin(x); }
+float cos(float x) { return formula::cos(x); }
 float sigmoid(float x) { return formula::sigmoid(x); }
 float floor(float x) { return __builtin_floorf(x); }
 float ceil(float x) { return __builtin_ceilf(x); }
@@ -55,6 +58,8 @@ float ceil(float x) { return __builtin_ceilf(x); }
     extern "C" void f_##NAME(const float* x, float* y, int n) { for (int i = 0; i < n; ++i) y[i] = argus::NAME(x[i]); }
 UNARY(tanh)
 UNARY(erf)
+UNARY(sin)
+UNARY(cos)
 UNARY(sigmoid)
 
 #define CAST(NAME, TYPE)                                                                                       \

@@ -182,11 +182,20 @@ def depthwise(target: str) -> None:
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
 
 
+def rotary(target: str) -> None:
+    x, position, frequency = normal(25, 2, 5, 2, 2, 10), np.float32([0, 1, 2, 60000, 3]), normal(26, 10)
+    out = np.full_like(x, np.nan)
+    run("rotary", target, (1, 2, 5, 2), {"x": x, "position": position, "frequency": frequency, "out": out})
+    angle = (position[:, None] * frequency)[None, :, None].astype(np.float64)
+    turned = (x[:, :, :, 0] + 1j * x[:, :, :, 1]) * np.exp(1j * angle)
+    np.testing.assert_allclose(out, np.stack([turned.real, turned.imag], 3), rtol=1e-4, atol=1e-5)
+
+
 CASES: dict[str, Callable[[str], None]] = {
     f.__name__: f
     for f in (
         vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper, gemm_pingpong,
-        gemm_waves, linear, split_k, stream_k_atomic, column_sum, cumsum, conv2d, depthwise,
+        gemm_waves, linear, split_k, stream_k_atomic, column_sum, cumsum, conv2d, depthwise, rotary,
         cluster_softmax,
     )
 }  # fmt: skip

@@ -123,6 +123,29 @@ def test_limits(library: ctypes.CDLL, name: str) -> None:
     assert name == "sigmoid" or np.signbit(got[1])
 
 
+@pytest.mark.parametrize(("name", "exact"), [("sin", np.sin), ("cos", np.cos)])
+def test_waves_are_within_two_ulp_of_every_size_of_angle(
+    library: ctypes.CDLL, name: str, exact: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+) -> None:
+    """Angles near multiples of pi/2 among them: there all digits of pi count."""
+    generator = np.random.default_rng(0)
+    multiples = np.arange(1, 30_000) * (np.pi / 2)
+    huge = np.exp2(generator.uniform(15, 128, 30_000))
+    near = np.float64(np.arange(0, 4 * 10**7, 997)) * (np.pi / 2)
+    tiny = np.exp2(generator.uniform(-149, 0, 5_000))
+    values = np.concatenate([generator.uniform(0, 40, 50_000), multiples, huge, near, tiny]).astype(np.float32)
+    values = np.concatenate([values, -values, np.float32([1.7182846e20, 3.4028235e38, 16367173 * 2.0**72])])
+    assert ulps(call(library, f"f_{name}", values), exact(values.astype(np.float64))) <= 2
+
+
+def test_limits_of_waves(library: ctypes.CDLL) -> None:
+    zeros = np.array([0.0, -0.0], np.float32)
+    assert np.signbit(call(library, "f_sin", zeros)).tolist() == [False, True]
+    same(call(library, "f_cos", zeros), np.ones(2, np.float32))
+    for name in ("sin", "cos"):
+        assert np.isnan(call(library, f"f_{name}", np.array([np.nan, np.inf, -np.inf], np.float32))).all()
+
+
 def test_integer_division_rounds_down(library: ctypes.CDLL) -> None:
     x, y = (a.reshape(-1).astype(np.int32) for a in np.meshgrid(np.arange(-20, 21), [-7, -3, -1, 1, 2, 5, 2**30]))
     same(call(library, "i_floordiv", x, y), x // y)

@@ -194,6 +194,8 @@ FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float, float, flo
     "log2": (np.log2, 1e-37, 1e37, 2),
     "sqrt": (np.sqrt, 0, 1e37, 0.5),
     "rsqrt": (lambda x: 1 / np.sqrt(x), 1e-37, 1e37, 2),
+    "sin": (np.sin, -100, 100, 2),
+    "cos": (np.cos, -1e6, 1e6, 2),
     "tanh": (np.tanh, -12, 12, 3),
     "erf": (lambda x: np.array([erf(v) for v in x]), -5, 5, 3),
     "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), -80, 80, 3),

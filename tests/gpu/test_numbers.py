@@ -58,9 +58,8 @@ def cpp(dtype: torch.dtype) -> str:
 
 
 def text(together: tuple[Made, ...]) -> str:
-    """One text of all; the formulas of targets without a mathematics library among what it can use."""
-    head = '#define __builtin_fmaf __fmaf_rn\n#include "argus_math.h"\n'
-    return head + "".join(made.text(f"entry{i}") for i, made in enumerate(together))
+    """One text of all."""
+    return "".join(made.text(f"entry{i}") for i, made in enumerate(together))
 
 
 def floats(codes: Tensor) -> Tensor:
@@ -127,11 +126,15 @@ FUNCTIONS: dict[str, tuple[Reference, float]] = {
     "log2": (torch.log2, 2),
     "sqrt": (torch.sqrt, 0.5),
     "rsqrt": (torch.rsqrt, 2),
+    "sin": (torch.sin, 2.5),
+    "cos": (torch.cos, 2.5),
     "tanh": (torch.tanh, 3),
     "erf": (torch.erf, 3),
     "sigmoid": (torch.sigmoid, 4),
     "floor": (torch.floor, 0),
     "ceil": (torch.ceil, 0),
+    "formula::sin": (torch.sin, 2.5),
+    "formula::cos": (torch.cos, 2.5),
     "formula::tanh": (torch.tanh, 3),
     "formula::erf": (torch.erf, 3),
     "formula::sigmoid": (torch.sigmoid, 4),

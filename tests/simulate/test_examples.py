@@ -81,6 +81,11 @@ def inputs(name: str) -> tuple[dict[str, NDArray[np.generic] | float], NDArray[n
         case "depthwise":
             x, weight, bias = normal(2, 3, 9, 70), normal(3, 3, 3), normal(3)
             return {"x": x, "weight": weight, "bias": bias, "out": np.zeros_like(x)}, depthwise(x, weight, bias)
+        case "rotary":
+            x, frequency = normal(1, 5, 2, 2, 9), normal(9)
+            position = np.float32([0, 1, 2, 3, 4])
+            expected = rotary(x, position, frequency)
+            return {"x": x, "position": position, "frequency": frequency, "out": np.zeros_like(x)}, expected
         case _:
             raise AssertionError(f"no inputs for the example {name}")
 
@@ -95,6 +100,15 @@ def depthwise(x: NDArray[np.float32], weight: NDArray[np.float32], bias: NDArray
     """The convolution of each channel by its own filter, with a border of zeros."""
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
     return np.einsum("bchwrs,crs->bchw", windows, weight) + bias[:, None, None]
+
+
+def rotary(
+    x: NDArray[np.float32], position: NDArray[np.float32], frequency: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Pairs of features as complex numbers, turned by position times frequency; angles are float32."""
+    angle = (position[:, None] * frequency)[None, :, None].astype(np.float64)
+    turned = (x[:, :, :, 0] + 1j * x[:, :, :, 1]) * np.exp(1j * angle)
+    return np.stack([turned.real, turned.imag], 3).astype(np.float32)
 
 
 def bfloat16(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -132,6 +146,7 @@ PROPERTIES = {
     "cumsum": "tags",
     "conv2d": "tags",
     "depthwise": "bounds",
+    "rotary": "tags",
 }
 
 

@@ -48,6 +48,7 @@ ARGUS_FN i64 float_to_i64(float x) { return saturated<i64>(x, 0x1p63f); }
 ARGUS_FN float minimum(float x, float y) { return x != x || x < y ? x : y; }
 ARGUS_FN float maximum(float x, float y) { return x != x || x > y ? x : y; }
 ARGUS_FN float modulo(float x, float y) { return __builtin_fmodf(x, y); }
+ARGUS_FN float fused(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 ARGUS_FN float exp(float x) { return __builtin_expf(x); }
 ARGUS_FN float exp2(float x) { return __builtin_exp2f(x); }
 ARGUS_FN float log(float x) { return __builtin_logf(x); }
@@ -56,6 +57,8 @@ ARGUS_FN float sqrt(float x) { return __builtin_sqrtf(x); }
 ARGUS_FN float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 ARGUS_FN float tanh(float x) { return __builtin_tanhf(x); }
 ARGUS_FN float erf(float x) { return __builtin_erff(x); }
+ARGUS_FN float sin(float x) { return __builtin_sinf(x); }
+ARGUS_FN float cos(float x) { return __builtin_cosf(x); }
 ARGUS_FN float sigmoid(float x) { return 1.0f / (1.0f + __builtin_expf(-x)); }
 ARGUS_FN float floor(float x) { return __builtin_floorf(x); }
 ARGUS_FN float ceil(float x) { return __builtin_ceilf(x); }

@@ -19,14 +19,18 @@
 
 #include "argus_numeric.h"
 
+namespace argus::target {
+ARGUS_FN unsigned bits_of(float x) { return __float_as_uint(x); }
+ARGUS_FN float float_of(unsigned bits) { return __uint_as_float(bits); }
+}  // namespace argus::target
+
+#include "argus_math.h"
+
 namespace argus {
 
 using shared_t = unsigned;  // an address in the shared window
 
 namespace target {
-
-ARGUS_FN unsigned bits_of(float x) { return __float_as_uint(x); }
-ARGUS_FN float float_of(unsigned bits) { return __uint_as_float(bits); }
 
 ARGUS_FN float f16_to_float(unsigned short bits) {
     float x;
@@ -98,6 +102,7 @@ ARGUS_FN float maximum(float x, float y) {
 
 // The compilers' own functions, within 2 ulp; only exp2 and rsqrt are the bare instructions (2 ulp as well). Keeping
 // subnormal results of exp2 would take three instructions more.
+ARGUS_FN float fused(float x, float y, float z) { return __fmaf_rn(x, y, z); }
 ARGUS_FN float modulo(float x, float y) { return ::fmodf(x, y); }
 ARGUS_FN float exp(float x) { return ::expf(x); }
 ARGUS_FN float exp2(float x) {
@@ -115,6 +120,9 @@ ARGUS_FN float rsqrt(float x) {
 }
 ARGUS_FN float tanh(float x) { return ::tanhf(x); }
 ARGUS_FN float erf(float x) { return ::erff(x); }
+// The compilers' own reduce large angles by an array in memory.
+ARGUS_FN float sin(float x) { return formula::sin(x); }
+ARGUS_FN float cos(float x) { return formula::cos(x); }
 ARGUS_FN float sigmoid(float x) { return 1.0f / (1.0f + ::expf(-x)); }
 ARGUS_FN float floor(float x) { return ::floorf(x); }
 ARGUS_FN float ceil(float x) { return ::ceilf(x); }

@@ -64,6 +64,7 @@ ARGUS_FN float maximum(float x, float y) {
 }
 
 // clang expands these in place, with subnormal numbers.
+ARGUS_FN float fused(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 ARGUS_FN float exp(float x) { return __builtin_expf(x); }
 ARGUS_FN float exp2(float x) { return __builtin_exp2f(x); }
 ARGUS_FN float log(float x) { return __builtin_logf(x); }
@@ -76,6 +77,8 @@ ARGUS_FN float rsqrt(float x) {
 ARGUS_FN float modulo(float x, float y) { return formula::modulo(x, y); }
 ARGUS_FN float tanh(float x) { return formula::tanh(x); }
 ARGUS_FN float erf(float x) { return formula::erf(x); }
+ARGUS_FN float sin(float x) { return formula::sin(x); }
+ARGUS_FN float cos(float x) { return formula::cos(x); }
 ARGUS_FN float sigmoid(float x) { return formula::sigmoid(x); }
 ARGUS_FN float floor(float x) { return __builtin_floorf(x); }
 ARGUS_FN float ceil(float x) { return __builtin_ceilf(x); }

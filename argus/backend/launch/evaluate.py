@@ -52,6 +52,8 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "log2": math.log2,
     "sqrt": math.sqrt,
     "rsqrt": lambda x: 1 / math.sqrt(x),
+    "sin": math.sin,
+    "cos": math.cos,
     "tanh": math.tanh,
     "erf": math.erf,
     "sigmoid": _sigmoid,
