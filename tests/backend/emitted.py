@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import product
 from math import prod
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -40,6 +40,7 @@ from argus.simulate import NotReplayable, simulate
 from argus.simulate.numeric import from_bits, round_to, to_bits
 
 Array = NDArray[Any]
+T = TypeVar("T")
 
 ULP = 4
 """How far two computations of a function like exp may be apart, in units of the last place."""
@@ -77,9 +78,9 @@ def trials(kernel: Kernel, sizes: Sequence[Mapping[str, int]]) -> Iterator[Trial
             yield Trial(kernel, inputs.arguments(kernel, values), padding)
 
 
-def drawn(cases: st.SearchStrategy[tuple[Kernel, list[dict[str, int]]]], count: int, number: int) -> list[Trial]:
-    """Runs of `count` cases, kernels and sizes, drawn from the seed `number`."""
-    found: list[Trial] = []
+def examples(strategy: st.SearchStrategy[T], count: int, number: int) -> list[T]:
+    """`count` values drawn from the seed `number`."""
+    found: list[T] = []
 
     @seed(number)
     @settings(
@@ -89,12 +90,17 @@ def drawn(cases: st.SearchStrategy[tuple[Kernel, list[dict[str, int]]]], count: 
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(cases)
-    def one(case: tuple[Kernel, list[dict[str, int]]]) -> None:
-        found.extend(trials(*case))
+    @given(strategy)
+    def one(value: T) -> None:
+        found.append(value)
 
     one()
     return found
+
+
+def drawn(cases: st.SearchStrategy[tuple[Kernel, list[dict[str, int]]]], count: int, number: int) -> list[Trial]:
+    """Runs of `count` cases, kernels and sizes, drawn from the seed `number`."""
+    return [trial for case in examples(cases, count, number) for trial in trials(*case)]
 
 
 def with_extremes(trial: Trial, number: int) -> Trial:
