@@ -61,7 +61,7 @@ def evaluate(expr: Expr, scope: Scope) -> Array:
         case Param(name=name, dtype=dtype):
             return _constant(scope.params[name], dtype)
         case ProgramId(axis=axis):
-            return np.asarray(scope.block[axis], dtype=np.int64)
+            return np.asarray(scope.block[axis] if axis < len(scope.block) else 0, dtype=np.int64)
         case LoopVar(name=name):
             return np.asarray(scope.loops[name], dtype=np.int64)
         case Coord(axis=axis):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from argus.backend.emit import emit
@@ -9,6 +10,7 @@ from argus.diagnostic import Verdict
 from argus.ir.nodes import AssertTags
 from argus.ir.text import parse_kernel
 from argus.ir.wellformed import check_explicit
+from argus.simulate import simulate
 from argus.verify import verify
 from tests.verify import turns
 
@@ -354,3 +356,27 @@ body {{
 """
     assert verify(parse_kernel(text)).verdict is Verdict.PROVED
     assert ("< N" in emit(parse_kernel(text))) is asked
+
+
+@pytest.mark.parametrize(("programs", "begins", "ends"), [("", "", ""), (" persistent", "programs {", "}")])
+def test_axes_that_a_grid_does_not_have(programs: str, begins: str, ends: str) -> None:
+    """There is one program along them, to the verifier, the simulator and the emitter."""
+    text = f"""kernel rows
+target sm_80
+warps 1 of 32
+size N
+tensor x: float32[N, 32] strides [32:int64, 1:int64] align 16
+tensor z: float32[N, 32] strides [32:int64, 1:int64] align 16
+grid [N]{programs}
+fragment f: float32 32 layout {_WARP}
+body {{
+  {begins}
+  copy f[c0] <- x[program_id(0), c0] shape 32 layout {_WARP} via ld.global
+  copy z[program_id(0), c0 + program_id(2)] <- f[c0] shape 32 layout {_WARP} via st.global
+  {ends}
+}}
+"""
+    kernel = parse_kernel(text)
+    assert verify(kernel).verdict is Verdict.PROVED
+    assert simulate(kernel, {"x": np.ones((3, 32), np.float32), "z": np.zeros((3, 32), np.float32)}).ok
+    assert "block2" not in emit(kernel)

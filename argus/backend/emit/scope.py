@@ -93,7 +93,9 @@ class Writer:
 
     def block_id(self, axis: int) -> str:
         """The variable for the program's index along an axis: the kernel's where ids are computed from more than the
-        block's index along that axis, else the prologue's."""
+        block's index along that axis, else the prologue's; 0 for an axis that the grid does not have."""
+        if self.kernel.grid is not None and axis >= len(self.kernel.grid):
+            return "0"
         if self.kernel.group > 1 or self.kernel.flat or self.kernel.persistent:
             return f"block{axis}"
         return self.prologue.setdefault(("int", f"argus::block_id<{axis}>()"), f"block{axis}")
