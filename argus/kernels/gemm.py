@@ -233,10 +233,14 @@ def combine(
     EPILOGUE: al.constexpr = None,
     PARTS: al.constexpr = 4,
     DEPTH: al.constexpr = 1024,
+    EACH: al.constexpr = 4,
     ROWS: al.constexpr = 4,
     COLUMNS: al.constexpr = 256,
 ):
-    """c = epilogue(scale_a * scale_b * sum of parts + bias) + residual, of the parts that `gemm` made with DEPTH."""
+    """c = epilogue(scale_a * scale_b * sum of parts + bias) + residual, of the parts that `gemm` made with DEPTH.
+
+    EACH of them are asked for before the first of those is added: else each would be a way to the cache of its own.
+    """
     S, M, N = parts.shape
     residual = in_order(residual, RESIDUAL, ("M N",))
     al.requires(S == PARTS)
@@ -253,8 +257,9 @@ def combine(
     m0, n0 = pid_m * ROWS, pid_n * COLUMNS
 
     acc = al.zeros((ROWS, COLUMNS), al.float32)
-    for s in al.static_range(PARTS):
-        acc += al.load(parts[s, m0 : m0 + ROWS, n0 : n0 + COLUMNS], boundary_check=(0, 1))
+    for s in al.static_range(0, PARTS, EACH):
+        some = al.load(parts[s : s + EACH, m0 : m0 + ROWS, n0 : n0 + COLUMNS], boundary_check=(0, 1, 2))
+        acc += al.sum(some, axis=0)
     al.assert_tags(
         lambda i, j: acc[i, j].m == m0 + i and acc[i, j].n == n0 + j and acc[i, j].k == al.once(0, K),
         where=lambda i, j: (m0 + i < M) & (n0 + j < N),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from argus.frontend.decorator import FuncSource
@@ -191,7 +192,7 @@ def _of_operands(
         operands.turned(first) if tile.swapped != across.turned else first, problem.bulk, ones
     )
     rest, more = operands.combined(across, problem.bulk, ones)
-    more |= {"PARTS": count, "DEPTH": tile.part, **_spread(parts.shape[2])}
+    more |= {"PARTS": count, "DEPTH": tile.part, **_spread(*parts.shape)}
     return (
         Call(kernel, tensors, {**constants, **tile.constants, **read_once(problem, tile)}),
         Call(combine, (parts, *rest, problem.k), more),
@@ -206,9 +207,15 @@ def empty_parts(across: operands.Request, count: int) -> Any:
     return torch.empty(shape, dtype=torch.float32, device=across.a.device)
 
 
-def _spread(columns: int) -> dict[str, int]:
-    """Tiles of `combine`: 8 elements a thread, fewer rows for long ones."""
-    wide = 32
+_TOGETHER, _ROOM = 7, 2**18
+"""Parts that `combine` asks for before it adds the first: kernels that read eight times what they write keep the next
+launch waiting until they end. And elements of a result for which a thread each 4 finds room beside the product's."""
+
+
+def _spread(count: int, rows: int, columns: int) -> dict[str, int]:
+    """Tiles of `combine` for so many parts of a result: fewer rows for long ones; a vector of 4 elements a thread, or
+    two for large ones, whose blocks would else come one after the other."""
+    elements, wide = 512 if rows * columns <= _ROOM else 1024, 32
     while wide < min(columns, 512):
         wide *= 2
-    return {"ROWS": 1024 // wide, "COLUMNS": wide}
+    return {"EACH": ceil(count / ceil(count / _TOGETHER)), "ROWS": elements // wide, "COLUMNS": wide}

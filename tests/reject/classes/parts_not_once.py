@@ -5,7 +5,7 @@ from tests.reject.case import Case, Text
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "STAGES": 2, "PRODUCERS": 0}
 PART = {**TILE, "DEPTH": 96, "C": "Z M N", "OUT": float32}
-SUM = {"PARTS": 3, "DEPTH": 96, "COLUMNS": 64}
+SUM = {"PARTS": 3, "EACH": 2, "DEPTH": 96, "ROWS": 8, "COLUMNS": 64}
 GEMM = "argus/kernels/gemm.py"
 
 CASES = (
@@ -13,9 +13,12 @@ CASES = (
          constants=PART),
     Case(GEMM, Text("first = z * DEPTH", "first = z * DEPTH + BLOCK_K"), "tag-mismatch", "tags", constants=PART),
     Case(GEMM, Text("al.minimum(first + DEPTH, K)", "first + DEPTH - BLOCK_K"), "tag-mismatch", "tags", constants=PART),
-    Case(GEMM, Text("static_range(PARTS)", "static_range(PARTS - 1)"), "tag-mismatch", "tags", kernel="combine",
+    Case(GEMM, Text("static_range(0, PARTS, EACH)", "static_range(0, PARTS - 1, EACH)"), "tag-mismatch", "tags",
+         kernel="combine", constants=SUM),
+    Case(GEMM, Text("static_range(0, PARTS, EACH)", "static_range(0, PARTS, EACH - 1)"), "tag-mismatch", "tags",
+         kernel="combine", constants=SUM),
+    Case(GEMM, Text("parts[s : s + EACH", "parts[s // 2 : s // 2 + EACH"), "tag-mismatch", "tags", kernel="combine",
          constants=SUM),
-    Case(GEMM, Text("parts[s, m0", "parts[s // 2, m0"), "tag-mismatch", "tags", kernel="combine", constants=SUM),
     Case(GEMM, Text("K <= PARTS * DEPTH)", "K <= PARTS * DEPTH + DEPTH)"), "tag-mismatch", "tags", kernel="combine",
          constants=SUM),
     Case(GEMM, Text("al.once(s * DEPTH, ", "al.once(s * DEPTH - s, "), "tag-mismatch", "tags", kernel="combine",
