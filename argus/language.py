@@ -19,6 +19,8 @@ __all__ = [
     "Tensor",
     "abs",
     "arange",
+    "argmax",
+    "argmin",
     "assert_tags",
     "assume",
     "atomic_add",
@@ -434,6 +436,18 @@ def max(x: Any, axis: Any = None, keep_dims: Any = False) -> Any:
 @_kernel_only
 def min(x: Any, axis: Any = None, keep_dims: Any = False) -> Any:
     """Minimum along a dimension, or of all elements."""
+
+
+@_kernel_only
+def argmax(x: Any, axis: Any = None, keep_dims: Any = False) -> Any:
+    """int32: where the maximum along a dimension is, or that of all elements, counted row by row; of equals the first,
+    and the first NaN if there is any, as in PyTorch."""
+
+
+@_kernel_only
+def argmin(x: Any, axis: Any = None, keep_dims: Any = False) -> Any:
+    """int32: where the minimum along a dimension is, or that of all elements, counted row by row; of equals the first,
+    and the first NaN if there is any, as in PyTorch."""
 
 
 @_kernel_only

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from argus.diagnostic import Note
 from argus.frontend import arguments, tiles, views
 from argus.frontend.context import CallSite, Handler
@@ -141,11 +143,37 @@ def next_power_of_2(call: CallSite) -> Value:
 
 # ---------------------------------------------------------------------------- reductions
 
-_REDUCE = {"sum": "add", "max": "maximum", "min": "minimum"}
+_REDUCE = {"sum": "add", "max": "maximum", "min": "minimum", "argmax": "maximum", "argmin": "minimum"}
 
 
 def reduce(call: CallSite) -> Value:
     """The identity element, then an accumulation over the whole domain."""
+    x, op, dropped, keep = _reduction(call)
+    name = call.wanted.name if call.wanted is not None else call.name
+    return _accumulated(call, x, op, dropped, keep, (Const(_identity(op, x.dtype), x.dtype), name))
+
+
+def first_extremum(call: CallSite) -> Value:
+    """`argmax` and `argmin`: the extremum, and then the least place that holds it, or that holds a NaN if any does."""
+    context, (x, op, dropped, keep) = call.context, _reduction(call)
+    x = tiles.in_registers(context, x, f"{call.name}_of", call.span)  # compared with itself: computed once
+    start = Const(_identity(op, x.dtype), x.dtype)
+    best = _accumulated(call, x, op, dropped, True, (start, f"{call.name}_value"))
+    place: Expr = Const(0)
+    for d in dropped:
+        place = ir.op("add", ir.op("mul", place, Const(x.shape[d])), Coord(d))
+    at_best = tuple(Const(0) if d in dropped else Coord(d) for d in range(len(x.shape)))
+    found = ir.op("eq", x.expr, substitute_coords(best.expr, at_best))
+    if x.dtype.is_float:
+        found = ir.op("or", found, ir.op("ne", x.expr, x.expr))
+    last = Const(prod(x.shape[d] for d in dropped) - 1)
+    places = Tile(x.shape, int32, ir.op("where", found, place, last))
+    name = call.wanted.name if call.wanted is not None else call.name
+    return _accumulated(call, places, "minimum", dropped, keep, (last, name))
+
+
+def _reduction(call: CallSite) -> tuple[Tile, str, tuple[int, ...], bool]:
+    """What is reduced by which operator along which dimensions, and whether they stay as 1."""
     context, x, op = call.context, arguments.tile(call, "x"), _REDUCE[call.name]
     keep = arguments.flag(call, "keep_dims")
     if not x.shape:
@@ -161,14 +189,18 @@ def reduce(call: CallSite) -> Value:
         )
     rank = len(x.shape)
     if not arguments.given(call, "axis"):
-        dropped: tuple[int, ...] = tuple(range(rank))
-    else:
-        dropped = (arguments.axes(call, "axis", rank)[0],)
+        return x, op, tuple(range(rank)), keep
+    return x, op, (arguments.axes(call, "axis", rank)[0],), keep
+
+
+def _accumulated(
+    call: CallSite, x: Tile, op: str, dropped: tuple[int, ...], keep: bool, start: tuple[Const, str]
+) -> Tile:
+    """A new fragment, of that start and name, into which all of `x` is accumulated."""
+    context, rank, (value, name) = call.context, len(x.shape), start
     shape = tuple(1 if d in dropped else n for d, n in enumerate(x.shape) if keep or d not in dropped)
     index: list[Expr] = [Const(0) if d in dropped else Coord(d) for d in range(rank) if keep or d not in dropped]
-    name = call.wanted.name if call.wanted is not None else call.name
-    identity = Tile(shape, x.dtype, Const(_identity(op, x.dtype), x.dtype))
-    result = tiles.materialise(context, identity, name, call.span)
+    result = tiles.materialise(context, Tile(shape, x.dtype, value), name, call.span)
     assert result.fragment is not None
     context.emit(Accumulate(Access(result.fragment, tuple(index)), x.expr, op, x.shape), call.span)
     return result
@@ -402,6 +434,8 @@ HANDLERS: dict[str, Handler] = {
     "sum": reduce,
     "max": reduce,
     "min": reduce,
+    "argmax": first_extremum,
+    "argmin": first_extremum,
     "mma": mma,
     "shuffle_xor": shuffle,
     "shuffle_up": shuffle,
