@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from argus.frontend.scan import Line, Token, scan
 from argus.source import SourceFile
@@ -75,27 +76,102 @@ def imports(line: Line) -> Iterator[tuple[str, str]]:
             yield (name or path.split(".")[0], package + path if name or package else path.split(".")[0])
 
 
+def bindings(block: Block) -> Iterator[Token]:
+    """The names that a top-level block of Python gives to the module: what its statements bind, in branches, loops and
+    by several targets, too, and what functions declare `global`. Some may be too many."""
+    inner: int | None = None  # what is indented further is a function's or class's own
+    for line in block.lines:
+        words = [t for t in line.tokens if t.text != "async"]
+        if inner is not None and line.indent > inner:
+            yield from (t for t in words[1:] if words[0].text == "global" and t.kind == "name")
+            continue
+        inner = line.indent if words and words[0].text in ("def", "class") else None
+        for statement in _statements(words):
+            yield from _bound(statement)
+
+
+def _statements(tokens: list[Token]) -> Iterator[list[Token]]:
+    """The parts of a line between semicolons, and what stands behind the colon of a header."""
+    start, depth = 0, 0
+    for i, token in enumerate(tokens):
+        depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))
+        header = token.text == ":" and tokens[start].text in _HEADERS
+        if depth == 0 and (token.text == ";" or header):
+            yield tokens[start:i]
+            start = i + 1
+    yield tokens[start:]
+
+
+_HEADERS = ("if", "elif", "else", "for", "while", "with", "try", "except", "finally", "def", "class")
+
+
+def _bound(tokens: list[Token]) -> Iterator[Token]:
+    texts = [t.text for t in tokens]
+    match texts:
+        case ["def" | "class", _, *_]:
+            yield tokens[1]
+        case ["for", *_] if "in" in texts:
+            yield from _names(tokens[1 : texts.index("in")])
+        case ["del", *_]:
+            yield from _names(tokens[1:])
+        case ["import" | "from", *_]:
+            yield from _names(tokens[texts.index("import") + 1 :])
+        case _:
+            yield from _assigned(tokens)
+    yield from (after for word, after in pairwise(tokens) if word.text == "as" and after.kind == "name")
+    yield from (name for name, sign in pairwise(tokens) if sign.text == ":=" and name.kind == "name")
+
+
+def _assigned(tokens: list[Token]) -> Iterator[Token]:
+    """The targets of an assignment: `a = b = c`, `a, b = c`, `a += b`, `a: b = c`."""
+    depth, start = 0, 0
+    for i, token in enumerate(tokens):
+        depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))
+        if depth == 0 and token.kind == "op" and token.text.endswith("=") and token.text not in _COMPARISONS:
+            yield from _names(tokens[start:i])
+            start = i + 1
+
+
+_COMPARISONS = ("==", "!=", "<=", ">=", ":=")
+
+
+def _names(tokens: list[Token]) -> Iterator[Token]:
+    """Names that stand for themselves: no attribute, nor what has one or is subscripted or called, nor what is in
+    there."""
+    depth = 0
+    for i, token in enumerate(tokens):
+        before, after = tokens[i - 1] if i else None, tokens[i + 1].text if i + 1 < len(tokens) else ""
+        applied = before is not None and (before.kind == "name" or before.text in (")", "]"))
+        if token.text in ("(", "[", "{") and (depth or applied):
+            depth += 1
+        elif token.text in (")", "]", "}") and depth:
+            depth -= 1
+        elif token.kind == "name" and not depth and after not in (".", "[", "(") and getattr(before, "text", "") != ".":
+            yield token
+
+
 def resolve(name: str, aliases: dict[str, str]) -> str:
     """A dotted name with its first part replaced by what an import binds it to."""
     head, dot, rest = name.partition(".")
     return aliases.get(head, head) + dot + rest
 
 
-def cut_out(source: SourceFile, first: int, count: int) -> SourceFile:
-    """A file as seen by the function in its lines `first` to `first + count - 1`, which is nested in other Python.
+def cut_out(source: SourceFile, name: str, first: int, count: int) -> SourceFile:
+    """A file as seen by the function `name` in its lines `first` to `first + count - 1`, which is nested in other
+    Python, or one of several that are called so.
 
-    Line numbers stay. Imports, constants and helpers at top level stay; other Python is blank, and so are
-    kernels, so that the function is the file's only one.
+    Line numbers stay. What stands around the function is blank, and so are kernels, so that it is the file's only one.
     """
     text = source.text.split("\n")
     keep = set(range(first, first + count))
     for block in blocks(scan(source)):
         lines = block.lines
-        last = lines[-1].last.end_line
+        own = range(lines[0].first.line, lines[-1].last.end_line + 1)
         helper = any(dotted(d.tokens[1:]).rpartition(".")[2] == "func" for d in block.decorators)
-        simple = block.header is not None and not block.header.opens_block and not block.decorators
-        if not (helper or simple) or lines[0].indent:
-            for number in range(lines[0].first.line, last + 1):
+        called = block.header is not None and [t.text for t in block.header.tokens[1:2]] == [name]
+        other = helper and not called if block.decorators else keep.isdisjoint(own)
+        if not other or lines[0].indent:
+            for number in own:
                 if number not in keep:
                     text[number - source.first_line] = ""
     text[first - 1 - source.first_line] = "pass"  # the function is not the body of what stands above it

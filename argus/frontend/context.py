@@ -17,7 +17,7 @@ from argus.ir.target import Target
 from argus.ir.types import DType
 from argus.ir.visit import map_exprs
 from argus.layout import AnyLayout, FragmentLayout
-from argus.source import Span
+from argus.source import SourceFile, Span
 
 MAX_ELEMENTS = 2**20
 """Most elements of one tile."""
@@ -97,7 +97,7 @@ class Context:
     """Everything that elaborating one kernel reads and makes.
 
     `handlers` are the language's functions by name; `inline` elaborates a call of a helper. `module` is the file whose
-    names are seen, the kernel's or a helper's; `constants` are those of files, by the file's path and their names.
+    names are seen, the kernel's or a helper's; `constants` are those of files, by the file and their names.
     """
 
     module: Module
@@ -128,7 +128,7 @@ class Context:
     preconditions: list[Precondition] = field(default_factory=list)
     natural: set[str] = field(default_factory=set)
     sizes: list[str] = field(default_factory=list)
-    constants: dict[tuple[str, str], Value | None] = field(default_factory=dict)
+    constants: dict[tuple[SourceFile, str], Value | None] = field(default_factory=dict)
     elaborated: int = 0
 
     # ------------------------------------------------------------------ errors

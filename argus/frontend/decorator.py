@@ -82,6 +82,7 @@ def file_of(function: Callable[..., Any]) -> SourceFile:
     try:
         everything, at = inspect.findsource(function)
         nested = "." in function.__qualname__ or everything[at][:1].isspace()  # in an `if` or `try` of the file
+        nested |= sum(line.startswith(f"def {function.__name__}(") for line in everything) > 1  # or one of several
         lines, first = inspect.getsourcelines(function) if nested else ([], 0)  # takes a millisecond
         path = inspect.getsourcefile(function) or "<unknown>"
     except (OSError, TypeError):
@@ -93,4 +94,4 @@ def file_of(function: Callable[..., Any]) -> SourceFile:
             )
         ) from None
     source = SourceFile(path, "".join(everything))
-    return cut_out(source, first, len(lines)) if nested else source
+    return cut_out(source, function.__name__, first, len(lines)) if nested else source

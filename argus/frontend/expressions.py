@@ -201,7 +201,7 @@ def _global(context: Context, node: Name) -> Value:
 
 def _constant(context: Context, name: str, span: Span) -> Value:
     """A module-level constant, from its text."""
-    key = (context.module.source.path, name)
+    key = (context.module.source, name)
     if key in context.constants:
         known = context.constants[key]
         if known is None:

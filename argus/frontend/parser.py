@@ -19,7 +19,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from argus.diagnostic import Diagnostic, SourceError
 from argus.frontend import scan, tables
-from argus.frontend.blocks import DEFAULT_ALIASES, Block, blocks, dotted, imports, resolve
+from argus.frontend.blocks import DEFAULT_ALIASES, Block, bindings, blocks, dotted, imports, resolve
 from argus.frontend.build import Builder
 from argus.frontend.constructs import name_construct
 from argus.frontend.surface import Constant, Foreign, Function, Module
@@ -62,7 +62,10 @@ def _parse(source: SourceFile) -> Module:
             functions.extend([function] if function is not None else [])
         elif block.header is not None:
             constant = _constant(source, block.header)
-            constants.extend([constant] if constant is not None else [])
+            own = set() if constant is None else {constant.name}
+            known = {c.name for c in constants} - own  # what else binds these makes them Python's
+            constants.extend(Constant(t.text, None, t.span(source)) for t in bindings(block) if t.text in known)
+            constants.extend([] if constant is None else [constant])
             foreign.extend(_foreign(source, block.header))
     if diagnostics:
         raise SourceError(*sorted(diagnostics, key=lambda d: (d.span.line, d.span.column)))

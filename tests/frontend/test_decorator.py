@@ -1,5 +1,6 @@
 """Where a decorated function's text comes from: the file, and nested functions cut out of it."""
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from argus.diagnostic import SourceError
 from argus.frontend import Options, check, parse
 from argus.frontend.decorator import FuncSource, file_of
 from argus.frontend.decorator import kernel as source_of
+from argus.ir.text import print_kernel
+from argus.source import SourceFile
 
 FACTOR = 2.0
 
@@ -94,3 +97,73 @@ def test_a_function_without_text_says_so():
     with pytest.raises(SourceError) as caught:
         file_of(eval("lambda: 0"))
     assert caught.value.diagnostics[0].code == "no-source"
+
+
+OF_ONE_NAME = '''\
+import argus
+import argus.language as al
+from argus.frontend.decorator import kernel
+
+@argus.func
+def value(v):
+    return v + 1.0
+
+FIRST = value
+
+@kernel
+def fill(x: al.Tensor[al.float32, "32"]):
+    al.store(x[al.grid(1) + al.arange(32)], 1.0)
+
+first = fill
+
+@argus.func
+def value(v):
+    return v + 2.0
+
+@kernel
+def fill(x: al.Tensor[al.float32, "32"]):
+    al.store(x[al.grid(1) + al.arange(32)], 2.0)
+'''
+
+
+def test_of_several_functions_of_one_name_each_is_itself(tmp_path):
+    place = tmp_path / "twice.py"
+    place.write_text(OF_ONE_NAME)
+    module = runpy.run_path(str(place))
+    for name, number in (("first", "1.0"), ("fill", "2.0")):
+        assert f" = {number}" in print_kernel(elaborate(module[name]))
+    for name, number in (("FIRST", "v + 1.0"), ("value", "v + 2.0")):
+        found = parse(module[name].file).function("value")
+        assert found is not None
+        lines = module[name].file.text.split("\n")
+        assert number in lines[found.body[-1].span.line - 1]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "N += 1.0",
+        "if True: N = 3.0",
+        "if True:\n    N = 3.0",
+        "try:\n    N = 3.0\nexcept ValueError:\n    pass",
+        "M = N = 3.0",
+        "M, N = 3.0, 4.0",
+        "M = 1.0; N = 3.0",
+        "for N in range(3):\n    pass",
+        "import math as N",
+        "def change():\n    global N\n    N = 3.0",
+        "if (N := 3.0) > 2.0: pass",
+    ],
+)
+def test_a_constant_is_what_its_file_leaves_it(after):
+    kernel = '@argus.kernel\ndef k(x: al.Tensor[al.float32, "32"]):\n    al.store(x[al.grid(1) + al.arange(32)], N)\n'
+
+    def made(text):
+        module = parse(SourceFile("k.py", f"{text}\n\n{kernel}"))
+        return print_kernel(check(module, "k", Options(target="cpu")))
+
+    with pytest.raises(SourceError, match="computed by Python"):
+        made(f"N = 2.0\n{after}")
+    assert " = 2.0" in made(f"{after}\nN = 2.0")
+    local = "def change():\n    N = 3.0\n\n" + "M = [N for N in (1, 2)]\nM[N] = dict(N=3.0)\nM.N = 5.0"
+    assert " = 2.0" in made(f"N = 2.0\n{local}")
