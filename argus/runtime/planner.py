@@ -98,8 +98,8 @@ class Planner:
         problems = []
         if len(args) > len(declared):
             problems.append(f"takes {len(declared)} arguments, {len(args)} were given")
-        for name in kwargs.keys() - options.keys():
-            if name not in declared:
+        for name in kwargs:
+            if name not in declared and name not in options:
                 problems.append(f"has no parameter `{name}`")
             elif name in given:
                 problems.append(f"got `{name}` twice")
