@@ -131,6 +131,11 @@ class VerificationError(ArgusError):
 class LaunchError(ArgusError, ValueError):
     """The arguments of a call break a precondition: dtype, device, shape, stride, alignment, `requires`."""
 
+    @classmethod
+    def of(cls, code: str, message: str, help: str) -> LaunchError:
+        """One finding, which has no place in a text."""
+        return cls(Diagnostic(code, message, property="launch", help=help))
+
 
 class ToolchainError(ArgusError, RuntimeError):
     """A compiler is missing or failed, or the driver refused what it made."""

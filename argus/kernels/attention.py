@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.diagnostic import Diagnostic, LaunchError
+from argus.diagnostic import LaunchError
 from argus.ir.types import float32
 from argus.kernels.attention_tiles import Problem, hopper_tiles
 from argus.kernels.rows import dtype_of
@@ -221,7 +221,8 @@ def attention(
     if scale is not None:
         scale = float(scale)
         if not (isfinite(scale) and scale > 0):
-            raise _problem("bad-scale", f"the scale is {scale}, no positive number", "leave it out for 1 / sqrt(D)")
+            what = f"the scale is {scale}, no positive number"
+            raise LaunchError.of("bad-scale", what, "leave it out for 1 / sqrt(D)")
         numbers = (scale * LOG2E,)
     o, lse = _attention((q, k, v), numbers, (causal,))
     return (o, lse) if return_lse else o
@@ -264,11 +265,12 @@ def _group(q: torch.Tensor, k: torch.Tensor) -> int:
     if q.ndim != 4 or k.ndim != 4 or q.shape[3] not in HEAD_SIZES:
         sizes = " or ".join(map(str, HEAD_SIZES))
         what = f"`q` has the shape {tuple(q.shape)} and `k` {tuple(k.shape)}; heads are [batch, heads, rows, {sizes}]"
-        raise _problem("shape-mismatch", what, "pass tensors of four dimensions, the last of a size that there is")
+        help = "pass tensors of four dimensions, the last of a size that there is"
+        raise LaunchError.of("shape-mismatch", what, help)
     heads, shared = q.shape[1], k.shape[1]
     if not shared or heads % shared:
         what = f"{heads} heads of queries cannot share {shared} of keys, which do not divide them"
-        raise _problem("shape-mismatch", what, "pass as many heads of k and v as of q, or a divisor of them")
+        raise LaunchError.of("shape-mismatch", what, "pass as many heads of k and v as of q, or a divisor of them")
     return max(1, heads // shared)
 
 
@@ -285,7 +287,3 @@ def _float32() -> torch.dtype:
     import torch
 
     return torch.float32
-
-
-def _problem(code: str, message: str, help: str) -> LaunchError:
-    return LaunchError(Diagnostic(code, message, property="launch", help=help))

@@ -8,7 +8,7 @@ from functools import partial
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
-from argus.diagnostic import Diagnostic, LaunchError
+from argus.diagnostic import LaunchError
 from argus.frontend.decorator import FuncSource
 from argus.ir.types import DTYPES, DType
 from argus.kernels import pack
@@ -59,7 +59,7 @@ def result_dtype(a: torch.Tensor, wanted: torch.dtype | None, out: torch.Tensor 
         name = "bfloat16"
     if name not in RESULTS or (out is not None and dtype_name(out) != name):
         found = name if out is None else dtype_name(out)
-        raise _wrong("dtype-mismatch", f"the result cannot be {found}", f"use one of {', '.join(RESULTS)}")
+        raise LaunchError.of("dtype-mismatch", f"the result cannot be {found}", f"use one of {', '.join(RESULTS)}")
     return name
 
 
@@ -67,7 +67,7 @@ def result_shape(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
     """The shape of a @ b. Raises LaunchError "shape-mismatch"."""
     batches = {x.shape[0] for x in (a, b) if x.ndim == 3} - {1}
     if not (2 <= a.ndim <= 3 and 2 <= b.ndim <= 3) or a.shape[-1] != b.shape[-2] or len(batches) > 1:
-        raise _wrong(
+        raise LaunchError.of(
             "shape-mismatch",
             f"`a` {tuple(a.shape)} and `b` {tuple(b.shape)} have no product",
             "pass [M, K] or [Z, M, K], and [K, N] or [Z, K, N]",
@@ -90,7 +90,7 @@ def request(
     shape = result_shape(a, b)
     if dtype_name(a) != dtype_name(b) or dtype_name(a) not in OPERANDS:
         what = f"`a` is of {dtype_name(a)} and `b` of {dtype_name(b)}"
-        raise _wrong("dtype-mismatch", what, f"pass both of one of {', '.join(OPERANDS)}")
+        raise LaunchError.of("dtype-mismatch", what, f"pass both of one of {', '.join(OPERANDS)}")
     _check("out", c, (shape,), RESULTS)
     _check("residual", residual, (shape,), RESULTS)
     _check("bias", bias, ((shape[-1],),), RESULTS)
@@ -99,7 +99,8 @@ def request(
     named = EPILOGUES.get(epilogue) if isinstance(epilogue, str) else epilogue
     if epilogue is not None and not isinstance(named, FuncSource):
         what = f"{epilogue!r} is no epilogue"
-        raise _wrong("argument-type", what, f"use one of {', '.join(EPILOGUES)}, or a function under `@argus.func`")
+        help = f"use one of {', '.join(EPILOGUES)}, or a function under `@argus.func`"
+        raise LaunchError.of("argument-type", what, help)
     a, b = (x[0] if x.ndim == 3 and x.shape[0] == 1 and len(shape) == 3 else x for x in (a, b))
     found = Request(a, b.mT, c, bias, residual, scale_a, scale_b, named)
     return _folded(found) if len(shape) == 3 else found
@@ -110,9 +111,9 @@ def _check(name: str, x: torch.Tensor | None, shapes: tuple[tuple[int, ...], ...
         return
     if tuple(x.shape) not in shapes:
         wanted = " or ".join(str(s) for s in shapes)
-        raise _wrong("shape-mismatch", f"`{name}` has the shape {tuple(x.shape)}", f"pass one of {wanted}")
+        raise LaunchError.of("shape-mismatch", f"`{name}` has the shape {tuple(x.shape)}", f"pass one of {wanted}")
     if dtype_name(x) not in dtypes:
-        raise _wrong("dtype-mismatch", f"`{name}` is of {dtype_name(x)}", f"pass one of {', '.join(dtypes)}")
+        raise LaunchError.of("dtype-mismatch", f"`{name}` is of {dtype_name(x)}", f"pass one of {', '.join(dtypes)}")
 
 
 def _folded(r: Request) -> Request:
@@ -295,7 +296,3 @@ def _line(x: torch.Tensor) -> int:
     """Bytes, 16 to 128, that the rows of `x` start at multiples of."""
     places = (x.data_ptr(), *(s * x.element_size() for s in x.stride()[:-1]))
     return max(_ALIGNED, gcd(LINE, *places))
-
-
-def _wrong(code: str, message: str, help: str) -> LaunchError:
-    return LaunchError(Diagnostic(code, message, property="launch", help=help))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
-from argus.diagnostic import Diagnostic, LaunchError
+from argus.diagnostic import LaunchError
 from argus.ir.types import float32
 from argus.kernels.matmul import Call
 from argus.kernels.rows import dtype_of, spread, step_of, vector
@@ -406,4 +406,4 @@ def _power(number: int) -> int:
 
 
 def _wrong(message: str, help: str) -> LaunchError:
-    return LaunchError(Diagnostic("reduction-argument", message, property="launch", help=help))
+    return LaunchError.of("reduction-argument", message, help)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
-from argus.diagnostic import Diagnostic, LaunchError
+from argus.diagnostic import LaunchError
 from argus.ir.types import DTYPES, DType
 from argus.runtime.device import target_of
 
@@ -191,7 +191,7 @@ def matrix(x: torch.Tensor) -> torch.Tensor:
     Raises LaunchError "shape-mismatch" for a scalar.
     """
     if not x.ndim:
-        raise LaunchError(_problem("shape-mismatch", "a scalar has no rows", "pass a tensor of at least one dimension"))
+        raise LaunchError.of("shape-mismatch", "a scalar has no rows", "pass a tensor of at least one dimension")
     rows = x if x.ndim == 2 else x.reshape(prod(x.shape[:-1]), x.shape[-1])
     return rows if rows.shape[1] < 2 or rows.stride(1) == 1 else rows.contiguous()
 
@@ -212,7 +212,7 @@ def dtype_of(name: str, x: torch.Tensor, allowed: tuple[str, ...] = FLOATS) -> D
     found = str(x.dtype).removeprefix("torch.")
     if found not in allowed:
         what = f"`{name}` is a tensor of {found}; this kernel takes {', '.join(allowed)}"
-        raise LaunchError(_problem("dtype-mismatch", what, f"convert it: {name}.to(torch.{allowed[0]})"))
+        raise LaunchError.of("dtype-mismatch", what, f"convert it: {name}.to(torch.{allowed[0]})")
     return DTYPES[found]
 
 
@@ -220,22 +220,18 @@ def same_shape(name: str, x: torch.Tensor, shape: tuple[int, ...]) -> None:
     """Raises LaunchError "shape-mismatch" unless `x` has `shape`."""
     if tuple(x.shape) != tuple(shape):
         what = f"`{name}` has the shape {tuple(x.shape)}, and {tuple(shape)} is needed"
-        raise LaunchError(_problem("shape-mismatch", what, "pass a tensor of that shape"))
+        raise LaunchError.of("shape-mismatch", what, "pass a tensor of that shape")
 
 
 def same_rank(name: str, x: torch.Tensor, rank: int) -> None:
     """Raises LaunchError "shape-mismatch" unless `x` has `rank` dimensions."""
     if x.ndim != rank:
         what = f"`{name}` has {x.ndim} dimensions, and {rank} are needed"
-        raise LaunchError(_problem("shape-mismatch", what, f"pass a tensor of {rank} dimensions"))
+        raise LaunchError.of("shape-mismatch", what, f"pass a tensor of {rank} dimensions")
 
 
 def longest(name: str, rows: torch.Tensor, columns: int) -> None:
     """Raises LaunchError "shape-mismatch" for rows of more than `columns` elements."""
     if rows.shape[1] > columns:
         what = f"rows of `{name}` have {rows.shape[1]} elements, and this kernel takes at most {columns}"
-        raise LaunchError(_problem("shape-mismatch", what, "use the kernels of the single steps"))
-
-
-def _problem(code: str, message: str, help: str) -> Diagnostic:
-    return Diagnostic(code, message, property="launch", help=help)
+        raise LaunchError.of("shape-mismatch", what, "use the kernels of the single steps")

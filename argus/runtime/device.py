@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from argus.backend.launch.plan import Function
-from argus.diagnostic import Diagnostic, LaunchError
+from argus.diagnostic import LaunchError
 from argus.runtime.executable import Executable
 
 
@@ -55,4 +55,4 @@ def load(executable: Executable, device: str) -> Function:
 
 
 def _unsupported(what: str, help: str) -> LaunchError:
-    return LaunchError(Diagnostic("unsupported-device", f"the tensors are on {what}", property="launch", help=help))
+    return LaunchError.of("unsupported-device", f"the tensors are on {what}", help)

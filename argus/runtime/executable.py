@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from argus.backend.cache import DiskCache, Entry, cache_key
 from argus.backend.fingerprint import FORMAT, compiler, constant, file_identity
 from argus.backend.launch.signature import Signature, TensorParam, signature, signature_from_json, signature_to_json
-from argus.diagnostic import Diagnostic, LaunchError
+from argus.diagnostic import LaunchError
 from argus.environment import cache_directory
 from argus.frontend.decorator import FuncSource
 from argus.frontend.options import Options
@@ -155,9 +155,7 @@ def _options(options: Options) -> dict[str, Json]:
         try:
             constants[name] = _constant(value)
         except TypeError as error:
-            raise LaunchError(
-                Diagnostic("constexpr-argument", f"`{name}`: {error}", property="launch", help="pass a constant")
-            ) from None
+            raise LaunchError.of("constexpr-argument", f"`{name}`: {error}", "pass a constant") from None
     return {
         "target": options.target,
         "constants": constants,

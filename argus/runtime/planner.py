@@ -107,15 +107,8 @@ class Planner:
         runtime = {name: given[name] for name, p in declared.items() if p.kind != CONSTEXPR and name in given}
         problems += [f"misses `{n}`" for n, p in declared.items() if p.kind != CONSTEXPR and n not in given]
         if problems:
-            names = ", ".join(declared)
-            raise LaunchError(
-                Diagnostic(
-                    "argument-count",
-                    f"the call {'; '.join(problems)}",
-                    property="launch",
-                    help=f"its parameters are {names}",
-                )
-            )
+            help = f"its parameters are {', '.join(declared)}"
+            raise LaunchError.of("argument-count", f"the call {'; '.join(problems)}", help)
         constexprs = {name: value for name, value in given.items() if declared[name].kind == CONSTEXPR}
         return Call(runtime, constexprs, options.get(NUM_WARPS), bool(options.get(CHECK_INDEX_TENSORS)))
 
@@ -201,14 +194,8 @@ def grid_of(grid: object) -> Grid:
             return tuple(operator.index(extent) for extent in grid)
         return (operator.index(grid),)  # type: ignore[arg-type]
     except TypeError:
-        raise LaunchError(
-            Diagnostic(
-                "grid-mismatch",
-                f"the grid {grid!r} is not a number of blocks, nor a tuple of such",
-                property="launch",
-                help="write kernel[(blocks_x, blocks_y)](...)",
-            )
-        ) from None
+        message = f"the grid {grid!r} is not a number of blocks, nor a tuple of such"
+        raise LaunchError.of("grid-mismatch", message, "write kernel[(blocks_x, blocks_y)](...)") from None
 
 
 def _with_alignments(error: ArgusError, alignments: Mapping[str, int]) -> ArgusError:

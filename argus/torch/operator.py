@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from argus.backend.launch.signature import ScalarParam, Signature, TensorParam
-from argus.diagnostic import Diagnostic, LaunchError
+from argus.diagnostic import LaunchError
 from argus.ir.expr import Const, Expr, Param
 from argus.ir.types import DTYPES
 from argus.runtime.jit_kernel import JitKernel
@@ -123,7 +123,7 @@ def _sizes(inputs: Sequence[TensorParam | ScalarParam], given: Mapping[str, Any]
             shape = given[param.name].shape
             if len(shape) != len(param.shape):
                 text = f"`{param.name}` has {len(shape)} dimensions; the kernel takes {len(param.shape)}"
-                raise _problem("shape-mismatch", text, "pass a tensor of that rank")
+                raise LaunchError.of("shape-mismatch", text, "pass a tensor of that rank")
             for declared, extent in zip(param.shape, shape, strict=True):
                 if isinstance(declared, Param):
                     sizes.setdefault(declared.name, extent)
@@ -159,9 +159,9 @@ def _dtype(name: str) -> torch.dtype:
 def _check(name: str, signature: Signature) -> None:
     namespace, separator, rest = name.partition("::")
     if not (separator and namespace.isidentifier() and rest.isidentifier()):
-        raise _problem("operator-name", f"`{name}` is no operator name", 'write "namespace::name"')
+        raise LaunchError.of("operator-name", f"`{name}` is no operator name", 'write "namespace::name"')
     if signature.grid is None:
-        raise _problem(
+        raise LaunchError.of(
             "operator-grid",
             f"kernel `{signature.name}` declares no grid, and a call of an operator gives none",
             "declare it in the kernel with al.grid(...)",
@@ -178,14 +178,14 @@ def _check_outputs(
     names, tensors = {p.name for p in inputs}, [p for p in inputs if isinstance(p, TensorParam)]
     known = {e.name for t in tensors for e in t.shape if isinstance(e, Param)}
     if not made or not tensors:
-        raise _problem(
+        raise LaunchError.of(
             "operator-output",
             f"kernel `{signature.name}` has no tensor that it only reads, or none that it writes",
             "register it without `functional`",
         )
     for output in made:
         if output.read:
-            raise _problem(
+            raise LaunchError.of(
                 "operator-output",
                 f"`{output.name}` is read as well as written, so a new tensor cannot take its place",
                 "register the operator without `functional`, and pass the tensor",
@@ -193,24 +193,20 @@ def _check_outputs(
         if output.name in shapes:
             unknown = [n for n in inspect.signature(shapes[output.name]).parameters if n not in names]
             if unknown:
-                raise _problem(
+                raise LaunchError.of(
                     "operator-output",
                     f"the shape of `{output.name}` asks for `{unknown[0]}`, which is no input",
                     f"the inputs are {', '.join(sorted(names))}",
                 )
         elif missing := [e.name for e in output.shape if isinstance(e, Param) and e.name not in known]:
-            raise _problem(
+            raise LaunchError.of(
                 "operator-output",
                 f"the extent `{missing[0]}` of `{output.name}` is in no input's shape",
                 f'give its shape: outputs={{"{output.name}": lambda {tensors[0].name}: (...)}}',
             )
     if stray := [name for name in shapes if name not in {t.name for t in made}]:
-        raise _problem(
+        raise LaunchError.of(
             "operator-output",
             f"`{stray[0]}` is not written by the kernel",
             f"the outputs are {', '.join(t.name for t in made)}",
         )
-
-
-def _problem(code: str, message: str, help: str) -> LaunchError:
-    return LaunchError(Diagnostic(code, message, property="launch", help=help))

@@ -60,14 +60,9 @@ def _no_stream() -> int:
 
 
 def _failed(_status: int, bound: tuple[Any, ...]) -> None:
-    raise LaunchError(
-        Diagnostic(
-            "kernel-failed",
-            f"the kernel stopped: {bound[-2].value.decode(errors='replace')}",
-            property="launch",
-            help="a proved kernel does not do this: report it with the kernel's text and the arguments",
-        )
-    )
+    message = f"the kernel stopped: {bound[-2].value.decode(errors='replace')}"
+    help = "a proved kernel does not do this: report it with the kernel's text and the arguments"
+    raise LaunchError.of("kernel-failed", message, help)
 
 
 def _entry(binary: bytes, launch: str) -> Callable[..., int]:

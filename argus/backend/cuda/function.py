@@ -15,7 +15,7 @@ from argus.backend.cuda.driver import Driver
 from argus.backend.cuda.tensormap import encoder
 from argus.backend.launch.bind import Described
 from argus.backend.launch.plan import Arguments, Encode, Launcher
-from argus.diagnostic import Diagnostic, LaunchError
+from argus.diagnostic import LaunchError
 
 _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -173,4 +173,4 @@ class _Current:
 
 
 def _refused(message: str, help: str) -> LaunchError:
-    return LaunchError(Diagnostic("launch-refused", message, property="launch", help=help))
+    return LaunchError.of("launch-refused", message, help)

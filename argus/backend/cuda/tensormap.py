@@ -7,7 +7,7 @@ import ctypes
 from argus.backend.cuda.driver import Driver
 from argus.backend.launch.bind import Described
 from argus.backend.launch.plan import Encode
-from argus.diagnostic import Diagnostic, LaunchError
+from argus.diagnostic import LaunchError
 
 # CUtensorMapDataType: what reductions compute in; elements of one byte are unsigned integers. Otherwise nothing is
 # converted, and zero is all bits zero in every type: only the float32 numbers of a tensor of tf32 are rounded.
@@ -44,15 +44,11 @@ def encoder(driver: Driver, tensor: Described) -> Encode:
     def encode(address: int, place: int) -> None:
         where.value, what.value = place, address
         if status := library.cuTensorMapEncodeTiled(*values):
-            raise LaunchError(
-                Diagnostic(
-                    "tensor-map-refused",
-                    f"the CUDA driver describes no tensor `{tensor.name}` to the copy engine, for the extents "
-                    f"{list(tensor.extents)} and strides of {list(tensor.strides_bytes)} bytes: "
-                    f"{driver.describe(status)}",
-                    property="launch",
-                    help="pass a contiguous copy",
-                )
+            raise LaunchError.of(
+                "tensor-map-refused",
+                f"the CUDA driver describes no tensor `{tensor.name}` to the copy engine, for the extents "
+                f"{list(tensor.extents)} and strides of {list(tensor.strides_bytes)} bytes: {driver.describe(status)}",
+                "pass a contiguous copy",
             )
 
     return encode

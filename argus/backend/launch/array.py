@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from argus.diagnostic import Diagnostic, LaunchError
+from argus.diagnostic import LaunchError
 
 _STAND_INS = {"uint16": "bfloat16", "float32": "tfloat32"}
 """Element types of arrays that may be passed for another of the same bits: bfloat16 without ml_dtypes, tfloat32."""
@@ -125,4 +125,4 @@ def _numpy(name: str, value: Any) -> Array:
 
 
 def _unusable(name: str, what: str, help: str) -> LaunchError:
-    return LaunchError(Diagnostic("argument-type", f"argument `{name}` is {what}", property="launch", help=help))
+    return LaunchError.of("argument-type", f"argument `{name}` is {what}", help)
