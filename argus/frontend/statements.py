@@ -160,10 +160,8 @@ def _accumulate(context: Context, target: Target, op: str, operand: Expression, 
     result = tiles.elementwise(context, op, (held, value), (target.span, operand.span), span)
     binding.check_name(context, target, result)
     contribution = tiles.as_tile(context, value, operand.span, held.dtype)
-    if result.shape != held.shape or result.dtype is not held.dtype:
-        bind(context, target, result, span)
-        return
-    if tiles.reads(contribution.expr, held.fragment):
+    other = result.shape != held.shape or result.dtype is not held.dtype
+    if other or tiles.reads(contribution.expr, held.fragment):
         bind(context, target, result, span)
         return
     expr = tiles.stretch(contribution.expr, contribution.shape, held.shape)

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Union
 
-from argus.source import NO_SPAN, SourceFile, Span
-
-
-def _span() -> Span:
-    return field(default=NO_SPAN, compare=False, repr=False)
-
+from argus.source import SourceFile, Span, span_field
 
 # ---------------------------------------------------------------------------- expressions
 
@@ -21,7 +16,7 @@ class Name:
     """A name, read."""
 
     id: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +24,7 @@ class Literal:
     """A number, string, `True`, `False` or `None`."""
 
     value: int | float | bool | str | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +32,7 @@ class TupleExpr:
     """`a, b` or `(a, b)`."""
 
     items: tuple[Expression, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +41,7 @@ class Attribute:
 
     value: Expression
     name: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +50,7 @@ class Keyword:
 
     name: str
     value: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,7 @@ class Call:
     function: Expression
     args: tuple[Expression, ...]
     keywords: tuple[Keyword, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +70,7 @@ class Slice:
     lower: Expression | None
     upper: Expression | None
     step: Expression | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +79,7 @@ class Subscript:
 
     value: Expression
     items: tuple[Expression | Slice, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +88,7 @@ class Unary:
 
     op: str
     operand: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +98,7 @@ class Binary:
     op: str
     left: Expression
     right: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +108,7 @@ class Logic:
     op: str
     left: Expression
     right: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +118,7 @@ class Compare:
     first: Expression
     ops: tuple[str, ...]
     rest: tuple[Expression, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +128,7 @@ class Conditional:
     cond: Expression
     then: Expression
     orelse: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +137,7 @@ class Lambda:
 
     params: tuple[str, ...]
     body: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 Expression = Union[
@@ -168,7 +163,7 @@ class Target:
     """A name that is bound."""
 
     id: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +173,7 @@ class Assign:
     targets: tuple[Target, ...]
     unpack: bool
     value: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +183,7 @@ class AugAssign:
     target: Target
     op: str
     value: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +191,7 @@ class ExprStmt:
     """An expression for its effect; a docstring too."""
 
     value: Expression
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +201,7 @@ class ForStmt:
     target: Target
     iterable: Expression
     body: tuple[Statement, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +211,7 @@ class IfStmt:
     cond: Expression
     then: tuple[Statement, ...]
     orelse: tuple[Statement, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +220,14 @@ class AssertStmt:
 
     cond: Expression
     message: Expression | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
 class PassStmt:
     """`pass`."""
 
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +235,7 @@ class ReturnStmt:
     """`return value`."""
 
     value: Expression | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 Statement = Union[Assign, AugAssign, ExprStmt, ForStmt, IfStmt, AssertStmt, PassStmt, ReturnStmt]
@@ -255,7 +250,7 @@ class Parameter:
     name: str
     annotation: Expression | None
     default: Expression | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +262,7 @@ class Function:
     options: tuple[Keyword, ...]
     params: tuple[Parameter, ...]
     body: tuple[Statement, ...]
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +271,7 @@ class Constant:
 
     name: str
     value: Expression | None
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +280,7 @@ class Foreign:
 
     name: str
     what: str
-    span: Span = _span()
+    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)

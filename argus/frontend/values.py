@@ -214,7 +214,7 @@ Value = Union[
 
 def fragment_tile(name: str, shape: tuple[int, ...], dtype: DType, fresh: bool = False) -> Tile:
     """The tile that a fragment holds."""
-    return Tile(shape, dtype, Elem(name, tuple(Coord(d) for d in range(len(shape))), dtype), fresh)
+    return Tile(shape, dtype, Elem(name, coords(len(shape)), dtype), fresh)
 
 
 def shape_text(shape: tuple[int | Expr, ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argus.ir.access import Holders, Mode, Relation
-from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, rewrite
+from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, coords, rewrite
 from argus.ir.instruction import Order
 from argus.ir.nodes import (
     Accumulate,
@@ -106,8 +106,8 @@ class TagAnalysis:
     def _retag(self, site: Site) -> Cells:
         stmt = site.stmt
         assert isinstance(stmt, Tag)
-        coords = tuple(Coord(i) for i in range(len(site.shape)))
-        relation = Relation(stmt.obj, Mode.WRITE, site.shape, coords, None, None, Holders.ALL, Order.SYNC)
+        whole = coords(len(site.shape))
+        relation = Relation(stmt.obj, Mode.WRITE, site.shape, whole, None, None, Holders.ALL, Order.SYNC)
         domain, exact, reason = self.model.bare_domain(site)
         names = self.model.coords(len(site.shape))
         text = f"{{ {self.model.tuple_text(site, names)} -> {identifier(stmt.obj)}[{', '.join(names)}] }}"
