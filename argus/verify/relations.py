@@ -107,6 +107,7 @@ class Model:
         self._schedules: dict[int, Map] = {}
         self._iterations: dict[tuple[str, int], Set] = {}
         self._counts: dict[int, Count] = {}
+        self._turning: dict[str, list[Count]] = {}
         self._spans: dict[str, tuple[int, int]] = {}
         self.persistent = any(isinstance(s.stmt, Programs) for s in self.sites)
         self._rings = {obj: size for obj in (t.name for t in kernel.shared) if (size := self._ring_size(obj))}
@@ -348,6 +349,12 @@ class Model:
         place = self.ring_place(site, relation.index[0])
         if place is None or place.size != size or size != self.kernel.object(relation.obj).shape[0]:
             raise NonAffine(f"'{relation.obj}' is used as a ring of buffers and otherwise too")
+        count = self.count(site, place)
+        turning = self._turning.setdefault(relation.obj, [count])
+        if not any(known is count for known in turning):  # a trip is one buffer where all counts run alike
+            if not self.context.same(turning[0].after(0), count.after(0)):
+                raise NonAffine(f"loops of other trips count the buffers of '{relation.obj}', too")
+            turning.append(count)
         # The last trip up to now with that buffer: later ones are not begun in the schedule, or else `races` says so.
         return self.trips(site, place, place.shift % size - size if place.shift % size else 0, coords)
 

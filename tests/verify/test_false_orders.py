@@ -196,6 +196,38 @@ body {{
 """`other` waits for every other phase alone: who tells it that the one between is over?"""
 _TELLS = f"mbarrier_arrive told[{_SLOT}]"
 
+_SPREAD = "shape 64 layout [64 | t 64@0 | v]"
+TWO_COUNTS = f"""kernel two_counts
+target sm_80
+warps 2 of 32
+size N
+tensor x: float32[N, 64] strides [64:int64, 1:int64] align 16
+tensor z: float32[N, 64] strides [64:int64, 1:int64] align 16
+grid [1]
+shared s: float32 2x64 layout (2,64):(64,1) at 0
+fragment f: float32 64 layout [64 | t 64@0 | v]
+fragment g: float32 64 layout [64 | t 64@0 | v]
+body {{
+  tag x[N, 64] = {{row = c0, column = c1}}
+  for p in 0 .. N step 1 {{
+    copy f[c0] <- x[p, c0] {_SPREAD} via ld.global
+    for i in 0 .. 1 step 1 counter filled wrap 4 {{
+      copy s[filled % 2, c0] <- f[c0] {_SPREAD} via st.shared
+    }}
+    barrier
+    for j in 0 .. EDIT step 1 counter used wrap 4 {{
+      if j == 0 {{
+        copy g[c0] <- s[used % 2, 63 - c0] {_SPREAD} via ld.shared
+        assert (i) in 64 {{g[c0] carries [p, 63 - c0]}}
+        copy z[p, c0] <- g[c0] {_SPREAD} via st.global
+      }}
+    }}
+    barrier
+  }}
+}}
+"""
+"""Two loops count the buffers: where one has two trips, it always reads the first buffer."""
+
 GEMM = print_kernel(gemm(2))
 _PRODUCT = next(line for line in GEMM.splitlines(keepends=True) if " mma acc" in line)
 _HALF = _PRODUCT.replace("m64n128k16", "m64n64k16")
@@ -233,6 +265,9 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     "a parity of two and more": (GEMM, GEMM.replace("2 % 2\n", "2\n"), "wrong-parity"),
     "a copy that is waited for two programs later": (_late(right=True), _late(right=False), "unfinished-copy"),
     "a wait two phases behind": (_told(EVERY_OTHER, True), _told(EVERY_OTHER, False), "progress-unknown"),
+    "buffers that loops of other trips count": (
+        TWO_COUNTS.replace("EDIT", "1"), TWO_COUNTS.replace("EDIT", "2"), "tag-mismatch",
+    ),
     "a fence for half a warp": (
         GEMM.replace(_FENCE, _FENCE + _BRANCH),
         GEMM.replace(_FENCE, _FENCE + _BRANCH.replace("k0 >= 0", "thread < 16")),
