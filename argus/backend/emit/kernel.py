@@ -1,74 +1,37 @@
-"""A whole kernel: signature, prologue, body; and its roles, each with a prologue and registers of its own."""
+"""A whole kernel: signature, what stands before its body, and the body."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from math import prod
-
-from typing_extensions import assert_never
 
 from argus.backend.abi import arguments, entry, shared_bytes
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.address import pointer_type
-from argus.backend.emit.alike import NUMBER, as_one
-from argus.backend.emit.asynchronous import emit_asynchronous, prefetch_maps
-from argus.backend.emit.compute import emit_accumulate, emit_map
-from argus.backend.emit.copy import emit_copy
-from argus.backend.emit.expression import ATOM, SUM, Printer, natural
-from argus.backend.emit.flight import is_product, start, used
-from argus.backend.emit.matrix import emit_mma
+from argus.backend.emit.asynchronous import prefetch_maps
+from argus.backend.emit.body import counts, digits, opening, statements
+from argus.backend.emit.expression import ATOM, Printer
+from argus.backend.emit.flight import start, used
 from argus.backend.emit.names import identifiers
-from argus.backend.emit.problem import problem
-from argus.backend.emit.registers import register_layout
-from argus.backend.emit.scope import Domain, Writer
+from argus.backend.emit.scope import Writer
 from argus.backend.emit.sizes import least
-from argus.backend.emit.waves import emit_wave_step
 from argus.ir import visit
 from argus.ir.cluster import grid_of_clusters, group_of_clusters
-from argus.ir.expr import Const, coords, elements
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
     Barrier,
-    BarrierArrive,
-    BarrierSync,
-    BulkCommit,
-    BulkWait,
-    CommitGroup,
     Copy,
     For,
-    Fragment,
-    If,
     Kernel,
-    Map,
-    MbarrierArrive,
-    MbarrierExpect,
     MbarrierFence,
     MbarrierInit,
-    MbarrierWait,
-    Mma,
-    MmaCommit,
-    MmaFence,
-    MmaWait,
     Programs,
-    ProxyFence,
-    Role,
     Roles,
-    SchedGroup,
     Spec,
-    Stage,
     Stmt,
     Tag,
-    WaitCounts,
-    WaitGroup,
-    WaveBarrier,
-    WavePriority,
 )
-from argus.layout import FragmentLayout
-from argus.source import Span
 
 
 def emit(kernel: Kernel) -> str:
@@ -81,15 +44,15 @@ def emit(kernel: Kernel) -> str:
     """
     kernel = replace(kernel, body=visit.rewrite_body(kernel.body, _without_claims))
     names, threads = identifiers(kernel), kernel.num_threads
-    counts = {s.counter.name for s in visit.walk(kernel.body) if isinstance(s, For) and s.counter is not None}
+    counters = {s.counter.name for s in visit.walk(kernel.body) if isinstance(s, For) and s.counter is not None}
     flight = start(kernel.body, (f.name for f in kernel.fragments))
-    writer = Writer(kernel, names, counts | set(kernel.sizes), threads, flight, least(kernel))
+    writer = Writer(kernel, names, counters | set(kernel.sizes), threads, flight, least(kernel))
     prepared, late = _preparing(kernel.body), _leaves_together(kernel)
-    _statements(kernel.body[:prepared], writer)
+    statements(kernel.body[:prepared], writer)
     if not late:
         writer.line(_LAUNCH_DEPENDENTS)
     writer.line("argus::begin();")
-    _statements(kernel.body[prepared:], writer)
+    statements(kernel.body[prepared:], writer)
     if late:
         writer.line(_LAUNCH_DEPENDENTS)
     if kernel.cluster > 1 and any(isinstance(s, Roles) for s in kernel.body):
@@ -136,13 +99,13 @@ def _head(kernel: Kernel, writer: Writer) -> None:
         writer.line(f"const auto [block0, block1] = argus::grouped_block_ids<{order}>({rows}, {columns});")
     if kernel.flat and not kernel.persistent:
         grid = [Printer(writer).text(extent, ATOM) for extent in kernel.grid or ()]
-        _digits("argus::block_id<0>()", [f"block{axis}" for axis in range(len(grid))], grid, writer)
+        digits("argus::block_id<0>()", [f"block{axis}" for axis in range(len(grid))], grid, writer)
     own = used(tuple(s for s in kernel.body if not isinstance(s, Roles)))
     fragments = tuple(f for f in kernel.fragments if not roles or f.name in own)
     if not all(isinstance(s, _ANYBODY) for s in kernel.body):
-        _opening(writer, "argus::thread_id()", fragments)
+        opening(writer, "argus::thread_id()", fragments)
     if not roles:
-        _counts(kernel.body, writer)
+        counts(kernel.body, writer)
     prefetch_maps(kernel, writer)
 
 
@@ -176,358 +139,5 @@ _ANYBODY = Roles | _PREPARING
 """Statements that need no registers or addresses of the whole block's."""
 
 
-def _opening(writer: Writer, thread: str, fragments: tuple[Fragment, ...]) -> None:
-    """What the statements of a kernel or a role start from: the thread, its share of addresses, its registers."""
-    writer.line(f"{'int' if writer.kernel.persistent else 'const int'} thread = {thread};")
-    _prologue(writer, 0)
-    for f in fragments:
-        layout = register_layout(f)
-        name = writer.names[f.name]
-        writer.line(f"alignas(16) {cpp_type(f.dtype)} {name}[{layout.num_values}];  // {layout}")
-    writer.line("")
-
-
-def _prologue(writer: Writer, start: int) -> None:
-    """The variables of the prologue from number `start` on."""
-    for (ctype, text), name in list(writer.prologue.items())[start:]:
-        writer.line(f"const {ctype} {name} = {text};")
-
-
-def _counts(body: tuple[Stmt, ...], writer: Writer) -> None:
-    """The running counts of all loops, which outlive them."""
-    for stmt in visit.walk(body):
-        if isinstance(stmt, For) and stmt.counter is not None:
-            writer.line(f"unsigned {writer.names[stmt.counter.name]} = 0;")
-
-
 def _comma(items: list[str]) -> list[str]:
     return [f"    {item}{',' if i < len(items) - 1 else ''}" for i, item in enumerate(items)]
-
-
-def _statements(body: tuple[Stmt, ...], writer: Writer) -> None:
-    for place in range(len(body)):
-        _statement_at(body, place, writer)
-
-
-def _statement_at(body: tuple[Stmt, ...], place: int, writer: Writer) -> None:
-    """Statement number `place`, behind those before it."""
-    stmt = body[place]
-    if isinstance(stmt, Map) and _is_overwritten(stmt, body[place + 1 :], writer.kernel):
-        writer.line(f"argus::wgmma_forget({writer.names[stmt.dst.obj]});")
-        writer.empty.add(stmt.dst.obj)
-        writer.flight = writer.flight.forgetting(stmt.dst.obj)
-        return
-    held = writer.flight.held(stmt)
-    for fragment in writer.kernel.fragments:
-        if fragment.name in held:
-            writer.line(f"argus::wgmma_hold({writer.names[fragment.name]});")
-    if isinstance(stmt, MmaWait):
-        _beside(body[place + 1 :], writer)
-    _statement(stmt, writer)
-    writer.flight = writer.flight.after(stmt)
-
-
-def _beside(rest: tuple[Stmt, ...], writer: Writer) -> None:
-    """In front of a wait: what was computed beside the products, and is used by the `rest` after it, is there now."""
-    work = writer.flight.beside & used(rest)
-    for fragment in writer.kernel.fragments:
-        if fragment.name in work:
-            writer.line(f"argus::wgmma_hold({writer.names[fragment.name]});")
-    if work:
-        writer.line("argus::wgmma_beside();")
-
-
-def _is_overwritten(stmt: Map, rest: tuple[Stmt, ...], kernel: Kernel) -> bool:
-    """Whether `stmt` clears a whole tile and an asynchronous product is the next to use it: one that need not add.
-
-    Not so for a product in a loop: a path on which registers are cleared instead makes the compiler of sm_90a wait for
-    each product by itself.
-    """
-    tile = kernel.object(stmt.dst.obj)
-    if not isinstance(stmt.value, Const) or stmt.value.value != 0 or stmt.shape != tile.shape:
-        return False
-    product = next((s for s in rest if tile.name in used((s,))), None)
-    if not isinstance(product, Mma) or not is_product(product) or product.d.obj != tile.name:
-        return False
-    whole = stmt.dst.index == product.d.index == coords(2) and product.shape[:2] == tile.shape
-    return whole and product.a.obj != tile.name
-
-
-def _statement(stmt: Stmt, writer: Writer) -> None:
-    match stmt:
-        case Copy():
-            emit_copy(stmt, writer)
-        case Map():
-            emit_map(stmt, writer)
-        case Accumulate():
-            emit_accumulate(stmt, writer)
-        case Mma():
-            emit_mma(stmt, writer)
-        case Barrier(scope="cluster"):
-            writer.line("argus::cluster_barrier();")
-        case Barrier():
-            _barrier(writer)
-        case CommitGroup():
-            writer.line("argus::cp_async_commit();")
-        case WaitGroup(pending=pending):
-            writer.line(f"argus::cp_async_wait<{pending}>();")
-        case For():
-            _loop(stmt, writer)
-        case If():
-            _branch(stmt, writer)
-        case MmaFence() | MmaCommit() | MmaWait() | ProxyFence() | MbarrierExpect() | MbarrierArrive() | MbarrierWait():
-            emit_asynchronous(stmt, writer)
-        case Roles():
-            _roles(stmt, writer)
-        case Tag() | AssertTags() | Spec():
-            pass
-        case BulkCommit() | BulkWait() | BarrierSync() | BarrierArrive() | MbarrierInit() | MbarrierFence():
-            emit_asynchronous(stmt, writer)
-        case WaitCounts() | WaveBarrier() | WavePriority() | SchedGroup():
-            emit_wave_step(stmt, writer)
-        case Programs():
-            _programs(stmt, writer)
-        case Stage():
-            raise problem("not-explicit", "a staged copy is a policy: lower the kernel first", stmt.span)
-        case _:
-            assert_never(stmt)
-
-
-def _loop(stmt: For, writer: Writer) -> None:
-    if stmt.kind != "dynamic":
-        raise problem("not-explicit", f"a {stmt.kind} loop is a policy: lower the kernel first", stmt.span)
-    printer, name = _of_block(writer, stmt.span), writer.names[stmt.var]
-    start, stop = printer.text(stmt.start), printer.text(stmt.stop, SUM)
-    if any(True for _ in elements(stmt.stop)):  # the body may write the register; the bound is what it held before
-        start, stop = f"{start}, _{name}_stop = {stop}", f"_{name}_stop"
-    fresh = stmt.var not in writer.natural and natural(stmt.start, writer.natural)
-    if fresh:
-        writer.natural.add(stmt.var)
-    with writer.block(f"for (int {name} = {start}; {name} < {stop}; {name} += {stmt.step})"):
-        before, writer.flight = writer.flight, writer.flight.after(stmt)  # in front of any iteration as well
-        _statements(stmt.body, writer)
-        writer.flight = before
-        if stmt.counter is not None:
-            count = writer.names[stmt.counter.name]
-            writer.line(f"{count} = {count} + 1 == {stmt.counter.wrap} ? 0 : {count} + 1;")
-    if fresh:
-        writer.natural.discard(stmt.var)
-
-
-def _of_block(writer: Writer, span: Span) -> Printer:
-    """Prints what a statement without elements computes, of scalars in registers as well."""
-    return Printer(writer, Domain(writer, FragmentLayout((), (), ()), (), span))
-
-
-def _programs(stmt: Programs, writer: Writer) -> None:
-    """A loop over the programs of the grid, from the block's own on; the first axis of the grid counts fastest.
-
-    What depends on the thread or on the program is computed anew for each program, and not before something needs it:
-    kept any longer, it would take registers from products in flight, and ptxas makes those wait for one another.
-    """
-    extents = [Printer(writer).text(extent, ATOM) for extent in grid_of_clusters(writer.kernel)]
-    if not extents:
-        raise problem("not-explicit", "a persistent kernel declares no grid", stmt.span)
-    cluster = writer.kernel.cluster
-    start, step = "program = argus::block_id<0>()", "program = argus::next_program(program)"
-    if cluster > 1:
-        start, step = f"{start} / {cluster}", f"program = argus::next_program<{cluster}>(program)"
-    if stmt.turns > 1:
-        start, step = f"{start}, program_number = 0", f"{step}, ++program_number"
-    with writer.block(f"for (int {start}; program < {' * '.join(extents)}; {step})"):
-        if stmt.turns > 1:
-            _others_turn(stmt, writer)
-        outer, writer.prologue = writer.prologue, {}
-        before, writer.flight = writer.flight, writer.flight.after(stmt)
-        unknown = True
-        for place in range(len(stmt.body)):
-            lines, writer.lines, defined = writer.lines, [], len(writer.prologue)
-            _statement_at(stmt.body, place, writer)
-            own, writer.lines = writer.lines, lines
-            if unknown and any(_PROGRAM_ID.search(line) for line in own):
-                unknown = False
-                _program_ids(extents, writer)
-            if len(writer.prologue) > defined:
-                writer.line("argus::anew(thread);")
-                _prologue(writer, defined)
-            writer.lines += own
-        writer.prologue, writer.flight = outer, before
-
-
-def _others_turn(stmt: Programs, writer: Writer) -> None:
-    """Another role's program is left out, but for the running counts of its loops."""
-    with writer.block(f"if (program_number % {stmt.turns} != {stmt.turn})"):
-        for loop in stmt.body:
-            if isinstance(loop, For) and loop.counter is not None:
-                printer, count = Printer(writer), writer.names[loop.counter.name]
-                start, stop = printer.text(loop.start, ATOM), printer.text(loop.stop, ATOM)
-                trips = f"argus::maximum({stop} - {start} + {loop.step - 1}, 0) / {loop.step}"
-                writer.line(f"{count} = ({count} + {trips}) % {loop.counter.wrap};")
-        writer.line("continue;")
-
-
-_PROGRAM_ID = re.compile(r"\bblock[012]\b")
-
-
-def _program_ids(extents: list[str], writer: Writer) -> None:
-    """The ids of program number `program`; in clusters, which are counted together, of this block's one of those."""
-    kernel = writer.kernel
-    first = "block0" if kernel.cluster == 1 else "cluster0"
-    names, rest = [first, *(f"block{axis}" for axis in range(1, len(extents)))], "program"
-    if kernel.group > 1:
-        *rows, columns = extents
-        rest = names[0] if len(rows) == 1 else "program_row"
-        ids = f"argus::grouped_program<{group_of_clusters(kernel)}>(program, {' * '.join(rows)}, {columns})"
-        writer.line(f"const auto [{rest}, {names.pop()}] = {ids};")
-    if rest != names[0]:
-        _digits(rest, names, extents, writer)
-    if kernel.cluster > 1:
-        within = f"argus::block_id<0>() % {kernel.cluster}"
-        writer.line(f"const int block0 = cluster0 * {kernel.cluster} + {within};")
-
-
-def _digits(number: str, names: list[str], extents: list[str], writer: Writer) -> None:
-    """Variables `names` for the digits of `number`: so many of the `extents`, the first of which counts fastest."""
-    for name, extent in zip(names, extents, strict=False):
-        writer.line(f"const int {name} = {number}{'' if name == names[-1] else f' % {extent}'};")
-        number += f" / {extent}"
-
-
-def _branch(stmt: If, writer: Writer) -> None:
-    with writer.block(f"if ({_of_block(writer, stmt.span).text(stmt.cond)})"):
-        before = writer.flight
-        _statements(stmt.then, writer)
-        writer.flight = before
-    if stmt.orelse:
-        with writer.block("else"):
-            _statements(stmt.orelse, writer)
-            writer.flight = before
-
-
-# ---------------------------------------------------------------------------- roles
-
-# The 32-bit registers of a multiprocessor (CUDA C++ guide, table of compute capabilities), and how many are handed
-# out at once.
-_REGISTERS = 65536
-_REGISTER_UNIT = 8
-_MAX_REGISTERS = 255
-_WARPGROUP = 4
-
-
-def _barrier(writer: Writer) -> None:
-    if writer.barrier is None:
-        writer.line("argus::barrier();")
-    else:
-        writer.line(f"argus::role_barrier<{writer.threads}>({writer.barrier});")
-
-
-def _roles(stmt: Roles, writer: Writer) -> None:
-    """One branch a role, by the number of the warp; one for several whose texts are alike. Registers are dealt to whole
-    warpgroups, with idle warps or not."""
-    kernel = writer.kernel
-    writer.line(f"const int warp = argus::uniform(argus::thread_id() / {kernel.warp_size});")
-    lead = ""
-    for roles, lines in _branches(stmt, writer):
-        first, last = roles[0], roles[-1]
-        warps = last.first_warp + last.num_warps - first.first_warp
-        dealt = warps if first.registers is None else -(-warps // _WARPGROUP) * _WARPGROUP
-        end, reach = first.first_warp + warps, first.first_warp + dealt
-        with writer.block(f"{lead}if ({_of_warps(first.first_warp, reach, kernel)})"):
-            _redistribute(first, writer)
-            with writer.block("" if reach == end else f"if (warp < {end})"):
-                writer.lines += lines(writer.depth)
-        lead = "else "
-
-
-def _branches(stmt: Roles, writer: Writer) -> Iterator[tuple[tuple[Role, ...], Callable[[int], list[str]]]]:
-    """The roles in order, side by side those that share a branch, and what gives its lines at a depth."""
-    declared = used(tuple(s for s in writer.kernel.body if s is not stmt))
-
-    def alone(role: Role) -> Callable[[int], list[str]]:
-        first = role.first_warp * writer.kernel.warp_size
-        thread = f"argus::thread_id() - {first}" if first else "argus::thread_id()"
-        return lambda depth: _role(role, stmt.own_barrier(role), thread, declared, writer, depth)
-
-    for group in _side_by_side(stmt.roles):
-        shared = _shared_branch(group, stmt, declared, writer)
-        if shared is not None:
-            yield group, partial(_indented, shared)
-            continue
-        yield from (((role,), alone(role)) for role in group)
-
-
-def _side_by_side(roles: tuple[Role, ...]) -> list[tuple[Role, ...]]:
-    """Runs of roles of as many warps and registers, whole warpgroups each, one behind the other."""
-    groups: list[tuple[Role, ...]] = []
-    for role in roles:
-        last = groups[-1][-1] if groups else None
-        if (
-            last is not None
-            and (role.num_warps, role.registers) == (last.num_warps, last.registers)
-            and role.first_warp == last.first_warp + last.num_warps
-            and role.num_warps % _WARPGROUP == 0
-        ):
-            groups[-1] = (*groups[-1], role)
-        else:
-            groups.append((role,))
-    return groups
-
-
-def _shared_branch(group: tuple[Role, ...], stmt: Roles, declared: frozenset[str], writer: Writer) -> list[str] | None:
-    """The lines of several roles, not indented, if their texts are alike: where `role_number` is i, those of role i."""
-    if len(group) == 1:
-        return None
-    kernel, warps = writer.kernel, group[0].num_warps
-    own = [[f.name for f in kernel.fragments if f.name in used(role.body) - declared] for role in group]
-    if len({name for names in own for name in names}) < sum(map(len, own)) or len(set(map(len, own))) > 1:
-        return None
-    names = [{writer.names[n]: writer.names[m] for n, m in zip(names, own[0], strict=True)} for names in own]
-    first, size = group[0].first_warp, warps * kernel.warp_size
-    start = f" - {first * kernel.warp_size}" if first else ""
-    thread = f"argus::thread_id(){start} - {NUMBER} * {size}"
-    texts = [_role(role, stmt.own_barrier(role), thread, declared, writer, 0)[1:] for role in group]
-    lines = as_one(texts, names)
-    if lines is None:
-        return None
-    number = f"const int {NUMBER} = {f'(warp - {first})' if first else 'warp'} / {warps};"
-    return [f"// {', '.join(role.name for role in group)}", number, *lines]
-
-
-def _indented(lines: list[str], depth: int) -> list[str]:
-    return ["    " * depth + line if line and not line.startswith("#line") else line for line in lines]
-
-
-def _role(role: Role, barrier: int, thread: str, declared: frozenset[str], writer: Writer, depth: int) -> list[str]:
-    """The lines of a role, of which the first names it; `thread` computes its threads' numbers."""
-    kernel = writer.kernel
-    inner = Writer(
-        kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size,
-        start(role.body, (f.name for f in kernel.fragments)), writer.least, barrier, depth=depth,
-    )  # fmt: skip
-    _statements(role.body, inner)
-    body, inner.lines = inner.lines, []
-    inner.line(f"// {role.name}")
-    own = used(role.body) - declared
-    _opening(inner, thread, tuple(f for f in kernel.fragments if f.name in own))
-    _counts(role.body, inner)
-    return [*inner.lines, *body]
-
-
-def _of_warps(first: int, end: int, kernel: Kernel) -> str:
-    """Whether the warp is one from `first` up to `end`."""
-    conditions = [f"warp >= {first}"] if first else []
-    conditions += [f"warp < {end}"] if end < kernel.num_warps else []
-    return " && ".join(conditions) or "true"
-
-
-def _redistribute(role: Role, writer: Writer) -> None:
-    """Takes the role's registers from the block's pool, or gives back what it does not need.
-
-    A block starts with the registers of a multiprocessor evenly dealt out; of a small one all threads have the most.
-    """
-    if role.registers is None:
-        return
-    start = _REGISTERS // writer.kernel.num_threads // _REGISTER_UNIT * _REGISTER_UNIT
-    if start <= _MAX_REGISTERS and role.registers != start:
-        verb = "raise" if role.registers > start else "lower"
-        writer.line(f"argus::{verb}_registers<{role.registers}>();")
