@@ -112,7 +112,7 @@ def gemm(
     BLOCK_K: al.constexpr = 64,
     STAGES: al.constexpr = 3,
     PRODUCERS: al.constexpr = 4,
-    GROUP: al.constexpr = 8,
+    GROUP: al.constexpr = 16,
     DEPTH: al.constexpr = 0,
     CLUSTER: al.constexpr = 1,
     A_ONCE: al.constexpr = False,
