@@ -11,10 +11,10 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.types import float32
-from argus.kernels.attention_tiles import Problem, hopper_tiles
+from argus.kernels.attention_tiles import Problem, apart, hopper_tiles
 from argus.kernels.rows import dtype_of
 from argus.runtime.device import target_of
-from argus.runtime.recipe import Function, Join, Results, Work
+from argus.runtime.recipe import Beside, Function, Join, Results, Work
 
 if TYPE_CHECKING:
     import torch
@@ -237,24 +237,66 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
         return made[0].zero_(), made[1].fill_(NEVER)
     read = tuple(x if x.stride(3) == 1 else x.contiguous() for x in tensors)
     causal = causal and q.shape[2] > 1  # the last query sees all keys
-    if group > 1 and not causal and (rows := _together(read[0], group)) is not None:
-        read, group = (rows, *read[1:]), 1
     aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in (*read, made[0]))
     hopper = aligned and target_of(str(q.device)) == "sm_90a"
+    rows = _together(read[0], group) if group > 1 else None
+    scale = numbers or (q.shape[3] ** -0.5 * LOG2E,)
+    if rows is not None and not causal:
+        read, group = (rows, *read[1:]), 1
     (B, H, M, size), (_, shared, N, _) = read[0].shape, k.shape
-    tiles = hopper_tiles(Problem(size, M, N, B * H, B * shared, causal)) if hopper else _ELSEWHERE
-    scale = numbers or (size**-0.5 * LOG2E,)
-    constants = {"DTYPE": dtype, "D": size, "GROUP": group, "CAUSAL": causal, **tiles}
-    parts = int(tiles.get("PARTS", 1))
+    problem = Problem(size, M, N, B * H, B * shared, causal)
+    constants = {"DTYPE": dtype, "D": size, "GROUP": group, "CAUSAL": causal}
+    if hopper and rows is not None and causal and apart(problem):
+        return _apart(read, rows, made, scale, constants)
+    constants |= hopper_tiles(problem) if hopper else _ELSEWHERE
+    parts = int(str(constants.get("PARTS", 1)))
     if parts == 1:
         written = made[0].view(B, H, 1, M, size), made[1].view(B, H, 1, M)
         return Work(attention_forward, read, written, made, scale, {**constants, "OUT": dtype})
-    levels = made[1].new_empty(B, H, parts, M)
-    written = levels.new_empty(B, H, parts, M, size), levels
-    results = made[0].view(B * H, M, size), made[1].view(B * H, M)
-    joined = (*(x.view(B * H, *x.shape[2:]) for x in written), *results)
-    join = Join(attention_combine, joined, {"DTYPE": dtype, "D": size, "PARTS": parts})
-    return Work(attention_forward, read, written, made, scale, {**constants, "OUT": float32}, join)
+    rooms, written = _parts(made, parts, B, H)
+    join = _join(rooms, made, B * H, dtype)
+    return Work(attention_forward, read, written, made, scale, {**constants, "OUT": float32}, join, rooms)
+
+
+def _apart(
+    read: tuple[torch.Tensor, ...],
+    rows: torch.Tensor,
+    made: tuple[torch.Tensor, ...],
+    scale: tuple[Number, ...],
+    constants: Mapping[str, object],
+) -> Work:
+    """Of causal queries, fewer than keys: the keys that all of them see, to `rows`, those of all heads that share keys
+    together; and the others, head by head, as one more part."""
+    (q, k, v), (B, H, M, size) = read, read[0].shape
+    shared, both = k.shape[1], k.shape[2] - M
+    tiles = hopper_tiles(Problem(size, rows.shape[2], both, B * shared, B * shared, False))
+    parts = int(tiles.get("PARTS", 1))
+    rooms, written = _parts(made, parts + 1, B, shared)
+    first = written[0][:, :, :parts], written[1][:, :, :parts]
+    last = rooms[0][parts:].view(B, H, 1, M, size), rooms[1][parts:].view(B, H, 1, M)
+    constants = {**constants, "OUT": float32}
+    rest = Problem(size, M, M, B * H, B * shared, True)
+    beside = Beside((q, k[:, :, both:], v[:, :, both:]), last, {**constants, **hopper_tiles(rest)})
+    join = _join(rooms, made, B * shared, constants["DTYPE"])
+    read = rows, k[:, :, :both], v[:, :, :both]
+    constants |= {"GROUP": 1, "CAUSAL": False, **tiles}
+    return Work(attention_forward, read, first, made, scale, constants, join, rooms, beside)
+
+
+def _parts(made: tuple[torch.Tensor, ...], parts: int, batch: int, heads: int) -> tuple[Results, Results]:
+    """Room for results of parts of the keys, part by part; and the same as results, of so many heads."""
+    o, lse = made
+    rooms = lse.new_empty(parts, *o.shape), lse.new_empty(parts, *lse.shape)
+    shape = (parts, batch, heads, -1)
+    return rooms, (rooms[0].view(*shape, o.shape[3]).movedim(0, 2), rooms[1].view(shape).movedim(0, 2))
+
+
+def _join(rooms: Results, made: Results, heads: int, dtype: object) -> Join:
+    """What joins such parts of so many heads of all batches."""
+    (o, lse), parts, size = made, len(rooms[0]), made[0].shape[3]
+    joined = rooms[0].view(parts, heads, -1, size).movedim(0, 1), rooms[1].view(parts, heads, -1).movedim(0, 1)
+    results = o.view(heads, -1, size), lse.view(heads, -1)
+    return Join(attention_combine, (*joined, *results), {"DTYPE": dtype, "D": size, "PARTS": parts})
 
 
 _attention = Function(_work)

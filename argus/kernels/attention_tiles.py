@@ -8,7 +8,7 @@ takes a time of its own, and one for each block of keys that some of its rows se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 Tiles = dict[str, int | str]
 
 _MULTIPROCESSORS = 132
-_GROUPS = (33, 11, 22, 66, 132)
+_GROUPS = (33, 11, 22, 66, 44, 132)
 """Heads that causal programs go through together: shares of the multiprocessors, so that rounds are whole blocks of
-rows. The cache holds the keys and values of fewer heads; of more heads the programs come out more even."""
+rows. The cache holds the keys and values of fewer heads; of more heads the programs come out more even. Nine blocks of
+rows of 44 heads are three rounds."""
 _SPAN = 128
 _LEAST_SPANS = 8
 """Keys of a part: so many times 128 at least. A second kernel takes as long."""
@@ -71,16 +72,34 @@ _SHAPES = {
 """By head size, as measured on an H200."""
 
 
-@lru_cache(maxsize=1024)
 def hopper_tiles(problem: Problem) -> Mapping[str, int | str]:
     """The constants of the fastest tiles, by the model; of those that it takes for as fast the first, so that shapes
     share kernels.
 
     Few blocks of keys are as wide as the keys need, in steps of 16: 77 are a block of 80.
     """
+    return _fastest(problem)[1]
+
+
+def apart(problem: Problem) -> bool:
+    """Whether causal queries had better go through the keys that all of them see as rows of one head for all that share
+    its keys, and through the others by another launch; and a last one joins both."""
+    together = problem.rows * problem.heads // problem.shared
+    if problem.rows >= problem.keys:
+        return False
+    whole = replace(problem, rows=together, keys=problem.keys - problem.rows, heads=problem.shared, causal=False)
+    rest = replace(problem, keys=problem.rows)
+    if "PARTS" in hopper_tiles(rest):
+        return False
+    launches = _JOIN_S * (1 if "PARTS" in hopper_tiles(whole) else 2)
+    return _fastest(whole)[0] + _fastest(rest)[0] + launches < _fastest(problem)[0]
+
+
+@lru_cache(maxsize=1024)
+def _fastest(problem: Problem) -> tuple[float, Mapping[str, int | str]]:
     choices = list(_choices(problem))
     fastest = min(seconds for seconds, _ in choices)
-    return next(tiles for seconds, tiles in choices if seconds <= fastest * _AS_FAST)
+    return next(found for found in choices if found[0] <= fastest * _AS_FAST)
 
 
 def _choices(problem: Problem) -> Iterator[tuple[float, Tiles]]:
@@ -157,10 +176,10 @@ def _seconds(problem: Problem, busy: float, programs: int, parts: int, group: in
 
 def _bytes(problem: Problem, rounds: int, group: int) -> float:
     """What memory moves: queries and results, and keys and values once, if the cache holds those of a group of heads;
-    else, half of them on average, once for all programs of a head in a round, which come apart in large groups as in
-    small ones."""
+    else, half of them on average, once in a round for all programs of a head. A round has as many heads as a group, but
+    as those of a head come apart, small groups read as much as `_GROUPS[0]` heads."""
     rows = 4 * problem.heads * problem.rows * problem.size
     keys = 4 * problem.shared * problem.keys * problem.size
     held = not problem.causal or min(group / problem.heads, 1.0) * keys <= _CACHE_BYTES
-    together = min(_GROUPS[0] / problem.heads, 1.0)
+    together = min(max(group, _GROUPS[0]), _MULTIPROCESSORS, problem.heads) / problem.heads
     return rows + keys * (1.0 if held else max(rounds * together / 2, 1.0))

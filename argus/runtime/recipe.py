@@ -96,8 +96,18 @@ def room(shape: Sequence[int], dtype: Any, device: Any) -> Callable[[], Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """A further launch of a work's kernel, with its numbers: on views of the function's tensors, in order, and of what
+    the work writes."""
+
+    read: tuple[Any, ...]
+    written: tuple[Any, ...]
+    constants: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
-    """A second launch, `kernel(*tensors, **constants)`: of all that the first wrote, then of the results, as views."""
+    """A last launch, `kernel(*tensors, **constants)`: of all that was written, then of the results, as views."""
 
     kernel: JitKernel
     tensors: tuple[Any, ...]
@@ -109,7 +119,8 @@ class Work:
     """A function's launch, `kernel(*read, *written, *numbers, **constants)`, and what follows, if anything.
 
     `read` are the function's tensors in order, or what stands for them: views from their first element on, copies.
-    `written` are new and contiguous; `results` are the same in the shapes that the caller gets, or what `join` makes.
+    `written` are new and contiguous, or the first elements of `rooms`, which are; `results` are the same in the shapes
+    that the caller gets, or what `join` makes.
     """
 
     kernel: JitKernel
@@ -119,6 +130,8 @@ class Work:
     numbers: tuple[Number, ...]
     constants: Mapping[str, object]
     join: Join | None = None
+    rooms: tuple[Any, ...] = ()
+    beside: Beside | None = None
 
 
 Results = tuple[Any, ...]
@@ -126,7 +139,7 @@ Results = tuple[Any, ...]
 
 
 class Function:
-    """A function whose calls are one launch each, or two. Keeps what it prepared, by shapes, strides, dtypes,
+    """A function whose calls are one launch each, or up to three. Keeps what it prepared, by shapes, strides, dtypes,
     alignments and device. `work(tensors, numbers, *way)` says what a call does, and raises what is wrong with its
     arguments.
     """
@@ -154,10 +167,16 @@ class Function:
             return None
         plan = work.kernel.prepare(*work.read, *work.written, *work.numbers, **work.constants)
         addresses: list[Value] = [Given(i) for i in range(len(tensors))]
-        results, rooms = len(work.results), work.results if work.join is None else (*work.results, *work.written)
-        written = [Made(len(rooms) - len(work.written) + i) for i in range(len(work.written))]
+        results, made = len(work.results), work.rooms or work.written
+        rooms = work.results if work.join is None else (*work.results, *made)
+        written: list[Value] = [Made(len(rooms) - len(made) + i) for i in range(len(made))]
         last = tuple(Told(i) for i in range(len(numbers))) if numbers else work.numbers
         launches = [Launch(plan, (*addresses, *written, *last))]
+        if (beside := work.beside) is not None:
+            more = work.kernel.prepare(*beside.read, *beside.written, *work.numbers, **beside.constants)
+            read = (Given(i, _bytes(x, tensors[i])) for i, x in enumerate(beside.read))
+            own = (Made(len(rooms) - len(made) + i, _bytes(x, made[i])) for i, x in enumerate(beside.written))
+            launches.append(Launch(more, (*read, *own, *last)))
         if work.join is not None:
             second = work.join.kernel.prepare(*work.join.tensors, **work.join.constants)
             launches.append(Launch(second, (*written, *map(Made, range(results)))))
@@ -168,9 +187,16 @@ class Function:
         results = work.results if isinstance(work, Work) else work
         if isinstance(work, Work):
             work.kernel(*work.read, *work.written, *work.numbers, **work.constants)
+            if (beside := work.beside) is not None:
+                work.kernel(*beside.read, *beside.written, *work.numbers, **beside.constants)
             if work.join is not None:
                 work.join.kernel(*work.join.tensors, **work.join.constants)
         return results[0] if len(results) == 1 else results
+
+
+def _bytes(view: Any, tensor: Any) -> int:
+    """How far a view begins behind its tensor."""
+    return int(view.data_ptr() - tensor.data_ptr())
 
 
 # ---------------------------------------------------------------------------- generated text

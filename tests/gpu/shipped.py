@@ -84,6 +84,15 @@ def _attention() -> Iterator[Call]:
 
         name = f"attention {size} {'causal' if causal else 'full'}{'' if aligned else ' misaligned'}"
         yield name, ours, exact, (q, k, v)
+    few = tuple(random(8, heads, n, 64, seed=n).bfloat16() for heads, n in ((64, 2), (1, 1000), (1, 1001)))
+    q, k, v = few[0], few[1], few[2][:, :, 1:]
+    seen = torch.ones(2, 1000, dtype=torch.bool).tril(998)
+    yield (
+        "attention 64 causal, few queries of heads that share keys",
+        lambda q, k, v: kernels.attention(q, k, v, causal=True),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True),
+        (q, k, v),
+    )
 
 
 def _rows() -> Iterator[Call]:

@@ -15,9 +15,11 @@ import argus.kernels  # noqa: E402
 from argus.diagnostic import LaunchError  # noqa: E402
 from argus.frontend import Options, check, parse  # noqa: E402
 from argus.ir.nodes import Kernel  # noqa: E402
-from argus.ir.types import bfloat16, float32  # noqa: E402
+from argus.ir.types import bfloat16, float16, float32  # noqa: E402
 from argus.kernels import attention  # noqa: E402
+from argus.kernels.attention import _apart, _together  # noqa: E402
 from argus.passes import lower  # noqa: E402
+from argus.runtime.recipe import Function, Work  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
 from tests.backend.host import run  # noqa: E402
 from tests.kernels.common import assert_proved, random, source_of  # noqa: E402
@@ -128,6 +130,21 @@ def test_many_keys_of_few_queries(device: str, causal: bool) -> None:
     """Parts of the keys, on a GPU that has the copy engine."""
     q, k, v = operands((1, 2, 1, 70, 2100, 64), "float16", device)
     accept(attention(q, k, v, causal=causal, return_lse=True), exact(q, k, v, causal))
+
+
+@pytest.mark.slow
+def test_keys_that_all_queries_see_and_the_others() -> None:
+    def work(tensors: tuple[Any, ...], numbers: tuple[Any, ...]) -> Work:
+        q, k, _ = tensors
+        group = q.shape[1] // k.shape[1]
+        made = torch.empty(q.shape, dtype=q.dtype), torch.empty(q.shape[:3])
+        constants = {"DTYPE": float16, "D": q.shape[3], "GROUP": group, "CAUSAL": True}
+        return _apart(tensors, _together(q, group), made, numbers, constants)
+
+    function = Function(work)
+    for offset in (0.0, 0.1):
+        q, k, v = operands((2, 4, 2, 5, 70, 64), "float16", "cpu")
+        accept(function((q, k + offset, v), (64**-0.5 * LOG2E,)), exact(q, k + offset, v, True))
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argus.kernels import attention_tiles as model
-from argus.kernels.attention_tiles import Problem, hopper_tiles
+from argus.kernels.attention_tiles import Problem, apart, hopper_tiles
 
 SQUARE = Problem(128, 4096, 4096, 64, 64, False)
 
@@ -57,7 +57,16 @@ def test_heads_go_together_as_the_cache_holds_their_keys_and_rounds_come_out_eve
     assert hopper_tiles(replace(causal, shared=16))["HEADS"] == 33
     assert hopper_tiles(Problem(128, 16384, 16384, 32, 32, True))["HEADS"] == 33  # nor does it hold 11
     assert hopper_tiles(Problem(128, 2048, 2048, 40, 40, True))["HEADS"] == 66  # else 7 are left for one more round
+    assert hopper_tiles(Problem(128, 1108, 1108, 160, 160, True))["HEADS"] == 44  # nine blocks of rows, three rounds
     assert "HEADS" not in hopper_tiles(SQUARE)
+
+
+def test_few_queries_of_shared_heads_go_together_through_the_keys_that_all_see() -> None:
+    few = Problem(128, 16, 8192, 128, 16, True)
+    assert apart(few)
+    assert not apart(replace(few, rows=128))  # their tiles are full
+    assert not apart(replace(few, keys=16))  # there are no such keys
+    assert not apart(replace(few, shared=128, keys=32))
 
 
 def test_rows_of_a_tile_by_the_rounds_that_they_make() -> None:

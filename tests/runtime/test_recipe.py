@@ -10,7 +10,20 @@ from typing import Any
 import pytest
 
 from argus.diagnostic import Diagnostic, LaunchError
-from argus.runtime.recipe import Function, Given, Join, Launch, Made, Recipe, Results, Told, Work, room, room_like
+from argus.runtime.recipe import (
+    Beside,
+    Function,
+    Given,
+    Join,
+    Launch,
+    Made,
+    Recipe,
+    Results,
+    Told,
+    Work,
+    room,
+    room_like,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -188,6 +201,29 @@ def test_finished_results_are_no_launch() -> None:
         y, sums = function((torch.zeros(3, 0), torch.zeros(0)))
         assert (y.shape, sums.shape) == ((3, 0), (3,))
     assert not recorder.ran
+
+
+def test_a_launch_beside_the_first_gets_the_ends_of_tensors() -> None:
+    recorder, joining = Recorder(), Recorder()
+
+    def work(tensors: tuple[Any, ...], numbers: tuple[Any, ...]) -> Work:
+        x, y = tensors
+        rooms, result = (torch.empty(3, 4),), torch.empty(4)
+        beside = Beside((x, y[6:]), (rooms[0][2:],), {"MODE": "last"})
+        kernel, last = recorder, Join(joining, (rooms[0].t(), result), {})  # type: ignore[arg-type]
+        first: Any = kernel
+        return Work(first, (x, y[:6]), (rooms[0][:2].t(),), (result,), numbers, {}, last, rooms, beside)
+
+    function = Function(work)
+    for number in (2.0, 3.0):
+        x, y = torch.zeros(5), torch.zeros(9)
+        result = function((x, y), (number,))
+        (one, two), (three,) = recorder.ran[-2:], joining.ran[-1:]
+        assert one == (*addresses(x, y), three[0], number)
+        assert two == (x.data_ptr(), y.data_ptr() + 24, three[0] + 32, number)
+        assert three[1] == result.data_ptr() and result.shape == (4,)
+    assert [shapes[:3] for shapes in recorder.prepared] == [((5,), (6,), (4, 2)), ((5,), (3,), (1, 4))]
+    assert not recorder.called and len(recorder.ran) == 4
 
 
 def test_no_tensor_of_a_call_is_kept_alive() -> None:
