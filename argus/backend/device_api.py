@@ -51,6 +51,7 @@ MACROS: dict[str, str] = {
     "void, launch bounds of `threads` threads a block",
     "ARGUS_ROLES_KERNEL(name, threads)": "the same for a block that has all registers of a multiprocessor, and deals "
     "them out to roles; CUDA and CPU",
+    "ARGUS_CLUSTER_KERNEL(name, threads, blocks)": "the same in clusters of `blocks`; CUDA",
     "ARGUS_SHARED(smem, bytes)": "declares `const argus::shared_t smem`, the block's `bytes` bytes of "
     "shared memory, aligned to 1024. CUDA: dynamic; a launcher passes `abi.shared_bytes(kernel)`",
     "ARGUS_WARP_SIZE": "32 or 64; on the CPU given by the compiler's command line",

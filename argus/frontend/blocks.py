@@ -12,6 +12,9 @@ from argus.source import SourceFile
 DEFAULT_ALIASES = (("argus", "argus"), ("al", "argus.language"))
 """Names that mean the language where a text does not import it."""
 
+HEADERS = ("if", "elif", "else", "for", "while", "with", "try", "except", "finally", "def", "class")
+"""First words of Python's statements that a colon ends."""
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -95,14 +98,11 @@ def _statements(tokens: list[Token]) -> Iterator[list[Token]]:
     start, depth = 0, 0
     for i, token in enumerate(tokens):
         depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))
-        header = token.text == ":" and tokens[start].text in _HEADERS
+        header = token.text == ":" and tokens[start].text in HEADERS
         if depth == 0 and (token.text == ";" or header):
             yield tokens[start:i]
             start = i + 1
     yield tokens[start:]
-
-
-_HEADERS = ("if", "elif", "else", "for", "while", "with", "try", "except", "finally", "def", "class")
 
 
 def _bound(tokens: list[Token]) -> Iterator[Token]:

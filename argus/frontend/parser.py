@@ -19,7 +19,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from argus.diagnostic import Diagnostic, SourceError
 from argus.frontend import scan, tables
-from argus.frontend.blocks import DEFAULT_ALIASES, Block, bindings, blocks, dotted, imports, resolve
+from argus.frontend.blocks import DEFAULT_ALIASES, HEADERS, Block, bindings, blocks, dotted, imports, resolve
 from argus.frontend.build import Builder
 from argus.frontend.constructs import name_construct
 from argus.frontend.surface import Constant, Foreign, Function, Module
@@ -29,7 +29,6 @@ MAX_DEPTH = 100
 """Deepest nesting of expressions and statements together."""
 
 DECORATORS = ("kernel", "func", "autotune")
-HEADERS = ("def", "if", "elif", "else", "for", "while", "with", "try", "except", "finally", "class")
 _MAX_CONSTANT_TOKENS = 200
 _PAGE_BREAK = re.compile(r"^[ \t]*\f", re.MULTILINE)
 """A form feed at the beginning of a line, after which indentation counts from zero."""

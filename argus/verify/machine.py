@@ -121,7 +121,7 @@ def _statements(bounds: BoundsChecker) -> Iterator[tuple[Site, Finding]]:
             case Accumulate(dst=dst, shape=shape, instr=instr) if instr in REDUCES:
                 yield from ((site, f) for f in _bulk(bounds, site, dst, shape))
             case Mma():
-                yield from ((site, f) for f in _mma(bounds, site, site.stmt))
+                yield from ((site, f) for f in _mma(bounds, site.stmt))
             case _:
                 pass
 
@@ -159,11 +159,11 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
     for access in (stmt.src, stmt.dst):
         obj = kernel.object(access.obj)
         if isinstance(obj, Shared) and row.collective:
-            findings += _matrix_rows(bounds, site, stmt, access, obj)
+            findings += _matrix_rows(site, stmt, access, obj)
         elif isinstance(obj, Shared) and counted(stmt):
             findings += _lanes(bounds, site, stmt, access, obj)
         elif isinstance(obj, Shared) and stmt.vector > 1:
-            findings += _shared_vector(bounds, site, stmt, access, obj) or _shared_mask(bounds, site, stmt, obj)
+            findings += _shared_vector(site, stmt, access, obj) or _shared_mask(bounds, site, stmt, obj)
         elif isinstance(obj, Tensor) and stmt.vector > 1:
             findings += _global_vector(bounds, site, stmt, access, obj)
     return findings
@@ -249,9 +249,9 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
     return [Finding("misaligned-vector", "machine", Verdict.REFUTED, text, stmt.span, help=help, place=place)]
 
 
-def _shared_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:
+def _shared_vector(site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:
     """The elements of each vector are consecutive and aligned in the tile's layout, swizzle included."""
-    found = offsets(bounds.kernel, site, access, tile)
+    found = offsets(site, access, tile)
     help = "choose a shared layout that keeps the vector's elements together"
     if found is None:
         return [
@@ -303,12 +303,12 @@ def _shared_mask(bounds: BoundsChecker, site: Site, stmt: Copy, tile: Shared) ->
 
 def _lanes(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:
     """The lanes of a wave write one run of bytes, in their order, at each load to LDS."""
-    found = offsets(bounds.kernel, site, access, tile)
+    found = offsets(site, access, tile)
     help = "let consecutive lanes copy consecutive 4 bytes of the tile, and leave swizzles out: 256 bytes a wave"
     if found is None:
         text = f"cannot tell where in '{tile.name}' the lanes of {stmt.instr} write"
         return [unknown("vector-unknown", "machine", stmt.span, text, help)]
-    findings = _shared_vector(bounds, site, stmt, access, tile)
+    findings = _shared_vector(site, stmt, access, tile)
     assert tile.offset is not None
     first = found[..., :: stmt.vector] * tile.dtype.bytes + tile.offset
     if not in_lane_order(first, bounds.kernel.warp_size).all():
@@ -317,9 +317,9 @@ def _lanes(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tile: 
     return findings
 
 
-def _matrix_rows(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:
+def _matrix_rows(site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:
     """ldmatrix and stmatrix: rows of 16 aligned bytes, spread over lanes as the document says."""
-    found = offsets(bounds.kernel, site, access, tile)
+    found = offsets(site, access, tile)
     layout = stmt.layout
     assert layout is not None and tile.offset is not None
     if found is None:
@@ -357,7 +357,7 @@ def _matrix_rows(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, 
     ]
 
 
-def _mma(bounds: BoundsChecker, site: Site, stmt: Mma) -> list[Finding]:
+def _mma(bounds: BoundsChecker, stmt: Mma) -> list[Finding]:
     """The operands' registers are exactly those that the instruction reads."""
     kernel = bounds.kernel
     target = TARGETS[kernel.target or "sm_80"]

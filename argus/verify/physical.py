@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.ir.expr import Elem, Expr, LoopVar, Param, ProgramId, Thread, walk
-from argus.ir.nodes import Access, Copy, Kernel, Shared
+from argus.ir.nodes import Access, Copy, Shared
 from argus.layout import table
 from argus.simulate.evaluate import Scope, evaluate
 from argus.verify.program import Site, is_uniform
 
 
-def offsets(kernel: Kernel, site: Site, access: Access, tile: Shared) -> NDArray[np.int64] | None:
+def offsets(site: Site, access: Access, tile: Shared) -> NDArray[np.int64] | None:
     """int64 `[U, T, V]`: element offset in the tile of each thread's each value, for each of the U combinations of
     uniform indices (a stage, say); None if an index mixes coordinates with anything else."""
     stmt = site.stmt

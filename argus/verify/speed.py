@@ -43,7 +43,7 @@ def check(kernel: Kernel, sites: tuple[Site, ...]) -> list[Finding]:
 
 def wavefronts(kernel: Kernel, site: Site, stmt: Copy, access: Access, tile: Shared) -> tuple[int, int] | None:
     """(wavefronts, fewest possible) of one execution of a copy by all warps of a block; None if not known."""
-    found = offsets(kernel, site, access, tile)
+    found = offsets(site, access, tile)
     if found is None or stmt.layout is None or stmt.instr is None:
         return None
     size, model = kernel.warp_size, _model(kernel, stmt, access)

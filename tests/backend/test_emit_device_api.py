@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from argus.backend.device_api import FUNCTIONS, TYPES, functions, mma_function, wgmma_function
+import re
+from pathlib import Path
+
+import argus.backend.emit
+from argus.backend.device_api import FUNCTIONS, MACROS, TYPES, functions, mma_function, wgmma_function
 from argus.ir.cluster import MULTICAST
 from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
 from argus.ir.types import DTYPES
@@ -15,6 +19,15 @@ def test_every_type_has_a_spelling() -> None:
 def test_names_are_unique() -> None:
     names = [f.name for f in FUNCTIONS]
     assert len(names) == len(set(names))
+
+
+def test_the_macros_are_those_that_are_emitted_and_defined() -> None:
+    emitter = Path(argus.backend.emit.__file__).parent
+    header = (emitter.parent / "cuda" / "argus_cuda.h").read_text(encoding="utf-8")
+    names = {name.partition("(")[0] for name in MACROS}
+    emitted = {name for file in emitter.glob("*.py") for name in re.findall(r"ARGUS_\w+", file.read_text("utf-8"))}
+    assert emitted == names - {"ARGUS_WARP_SIZE"}  # which headers use
+    assert all(re.search(rf"^#define {name}\b", header, re.MULTILINE) for name in names)
 
 
 def test_every_copy_row_is_served_on_its_target() -> None:
