@@ -46,6 +46,12 @@ def variance(x, i):
 
 
 @argus.func
+def normal(x, weight, bias, eps, i, j):
+    """The result at row i, column j."""
+    return (x[i, j] - mean(x, i)) * al.rsqrt(variance(x, i) + eps) * weight[j] + bias[j]
+
+
+@argus.func
 def mean_of_sum(x, y, i):
     """Of row i of x + y."""
     return al.sum(lambda k: x[i, k] + y[i, k]) / x.shape[1].to(al.float32)
@@ -57,6 +63,13 @@ def variance_of_sum(x, y, i):
     return al.sum(
         lambda n: (x[i, n] + y[i, n] - mean_of_sum(x, y, i)) * (x[i, n] + y[i, n] - mean_of_sum(x, y, i))
     ) / x.shape[1].to(al.float32)
+
+
+@argus.func
+def normal_of_sum(x, y, weight, bias, eps, i, j):
+    """The result of x + y at row i, column j."""
+    centred = x[i, j] + y[i, j] - mean_of_sum(x, y, i)
+    return centred * al.rsqrt(variance_of_sum(x, y, i) + eps) * weight[j] + bias[j]
 
 
 @argus.func
@@ -147,7 +160,7 @@ def layernorm_rows(
     """`out[i, :] = (x[i, :] - mean) / sqrt(variance + eps) * weight + bias`; a block works on ROWS rows."""
     M, N = x.shape
     al.requires(FROM <= N <= BLOCK)
-    al.spec(out, lambda i, j: (x[i, j] - mean(x, i)) * al.rsqrt(variance(x, i) + eps) * weight[j] + bias[j])
+    al.spec(out, lambda i, j: normal(x, weight, bias, eps, i, j))
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
     cols = al.arange(BLOCK)
     live = (rows < M)[:, None] & (cols < N)
@@ -177,7 +190,7 @@ def layernorm_held_rows(
     of all blocks of a cluster: registers hold but BLOCK."""
     M, N = x.shape
     al.requires((N <= CLUSTER * BLOCKS * BLOCK) & (M <= 2**31 // CLUSTER - 1))
-    al.spec(out, lambda i, j: (x[i, j] - mean(x, i)) * al.rsqrt(variance(x, i) + eps) * weight[j] + bias[j])
+    al.spec(out, lambda i, j: normal(x, weight, bias, eps, i, j))
     row = al.grid(M * CLUSTER, cluster=CLUSTER) // CLUSTER
     begin = al.cluster_rank() * (BLOCKS * BLOCK)
     held = al.shared((BLOCKS, BLOCK), DTYPE)
@@ -198,7 +211,7 @@ def layernorm_long_rows(
 ):
     """The same for rows of any length, which are read three times, BLOCK elements at a time."""
     M, N = x.shape
-    al.spec(out, lambda i, j: (x[i, j] - mean(x, i)) * al.rsqrt(variance(x, i) + eps) * weight[j] + bias[j])
+    al.spec(out, lambda i, j: normal(x, weight, bias, eps, i, j))
     row = al.grid(M)
     total = al.zeros((BLOCK,), al.float32)
     for start in range(0, N, BLOCK):
@@ -238,15 +251,7 @@ def add_layernorm_rows(
     M, N = x.shape
     al.requires(FROM <= N <= BLOCK)
     al.spec(total, lambda i, j: x[i, j] + residual[i, j])
-    al.spec(
-        out,
-        lambda i, j: (
-            (x[i, j] + residual[i, j] - mean_of_sum(x, residual, i))
-            * al.rsqrt(variance_of_sum(x, residual, i) + eps)
-            * weight[j]
-            + bias[j]
-        ),
-    )
+    al.spec(out, lambda i, j: normal_of_sum(x, residual, weight, bias, eps, i, j))
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
     cols = al.arange(BLOCK)
     live = (rows < M)[:, None] & (cols < N)
@@ -281,15 +286,7 @@ def add_layernorm_held_rows(
     M, N = x.shape
     al.requires((N <= CLUSTER * BLOCKS * BLOCK) & (M <= 2**31 // CLUSTER - 1))
     al.spec(total, lambda i, j: x[i, j] + residual[i, j])
-    al.spec(
-        out,
-        lambda i, j: (
-            (x[i, j] + residual[i, j] - mean_of_sum(x, residual, i))
-            * al.rsqrt(variance_of_sum(x, residual, i) + eps)
-            * weight[j]
-            + bias[j]
-        ),
-    )
+    al.spec(out, lambda i, j: normal_of_sum(x, residual, weight, bias, eps, i, j))
     row = al.grid(M * CLUSTER, cluster=CLUSTER) // CLUSTER
     begin = al.cluster_rank() * (BLOCKS * BLOCK)
     held, added = al.shared((BLOCKS, BLOCK), DTYPE), al.shared((BLOCKS, BLOCK), DTYPE)
