@@ -53,14 +53,14 @@ def finished(model: Model, ordering: Ordering) -> list[Finding]:
     for site in model.sites:
         orders = {a.order for a in site.accesses}
         if Order.ASYNC_BULK in orders:
-            seen = [_in_its_program(model, site, times) for times in ordering.protocol.observed(site).values()]
+            seen = [in_its_program(model, site, times) for times in ordering.protocol.observed(site).values()]
             what, help = "a bulk copy", "wait for the phase that counts its bytes before the block ends"
         elif Order.BULK_READ in orders:
             seen = _awaited(model, site, ordering)
             kind = "reduction" if any(a.mode is Mode.ACCUMULATE for a in site.accesses) else "store"
             what, help = f"a bulk {kind}", "wait for its group (bulk_wait_read 0) at the end of the role that issues it"
         elif Order.ASYNC_MMA in orders:
-            seen = [_in_its_program(model, site, ordering.completed(site, Order.ASYNC_MMA))]
+            seen = [in_its_program(model, site, ordering.completed(site, Order.ASYNC_MMA))]
             what, help = "an asynchronous product", "wait for its group (mma_wait 0) before the program ends"
         else:
             continue
@@ -83,9 +83,9 @@ def finished(model: Model, ordering: Ordering) -> list[Finding]:
 def _awaited(model: Model, site: Site, ordering: Ordering) -> list[Map]:
     """When a bulk store has read, if its own program waits for that, since the next one may be another block's;
     or when its group was closed, if the role waits for all of its stores after its programs."""
-    seen = [_in_its_program(model, site, ordering.completed(site, Order.BULK_READ))]
+    seen = [in_its_program(model, site, ordering.completed(site, Order.BULK_READ))]
     if any(_last_wait(s, site) for s in model.sites):
-        seen.append(_in_its_program(model, site, ordering.closed(site, Order.BULK_READ)))
+        seen.append(in_its_program(model, site, ordering.closed(site, Order.BULK_READ)))
     return seen
 
 
@@ -94,7 +94,7 @@ def _last_wait(wait: Site, store: Site) -> bool:
     return everything and wait.role is store.role and wait.index > store.index
 
 
-def _in_its_program(model: Model, site: Site, times: Map) -> Map:
+def in_its_program(model: Model, site: Site, times: Map) -> Map:
     """Those of the times that are in the program of the site: the block may have no other one after it."""
     if PROGRAM not in site.iterators:
         return times

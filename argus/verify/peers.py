@@ -3,8 +3,9 @@
 A block's shared memory is there from its start to its end, and blocks of a cluster begin and end when they will
 (CUDA C++ guide, distributed shared memory). In the united block (argus/ir/cluster.py) an access comes after the start
 of the tile's block if its role knows of anything that a role of that block did, and before its end if some role of that
-block comes to know of the access. Copies by the copy engine, and mbarriers of peers, are waited for
-(argus/verify/beginning.py), or rest on the last barrier of kernels with roles.
+block comes to know of the access, in the same program of a persistent block: it may be the last one. Copies by the copy
+engine, and mbarriers of peers, are waited for (argus/verify/beginning.py), or rest on the last barrier of kernels with
+roles.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from argus.ir.access import Mode, Relation
 from argus.ir.cluster import rank_of
 from argus.ir.instruction import Order
 from argus.ir.nodes import Barrier, Role, Roles
+from argus.verify.beginning import in_its_program
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.isl import Set, smallest
 from argus.verify.order import Ordering
@@ -42,7 +44,7 @@ def check(model: Model, ordering: Ordering) -> list[Finding]:
             for role in roles:
                 early = ordering.before_start(early, role, site)
                 for known in ordering.released(site, access.order, role):
-                    late = late.subtract(known.domain())
+                    late = late.subtract(in_its_program(model, site, known).domain())
             if not met and not model.context.nothing(early):
                 findings.append(_found(model, site, access, early, "peer-not-started"))
             elif not model.context.nothing(late):

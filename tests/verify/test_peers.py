@@ -102,6 +102,19 @@ def test_refuted(name: str, old: str, new: str, code: str) -> None:
     assert all(d.witness is not None and d.witness.replayed for d in found)
 
 
+def test_after_its_last_program_a_block_ends() -> None:
+    """What orders an access before the next program's does not keep the peer's block."""
+    head, _, rest = print_kernel(made(READS)).partition("body {\n")
+    spec, *work, meet, _ = rest.splitlines(keepends=True)
+    assert spec.lstrip().startswith("spec") and meet == "  barrier scope cluster\n"
+    head = head.replace("cluster 2\n", "cluster 2 persistent\n")
+    for steps, verdict in (([*work, meet], Verdict.PROVED), ([meet, *work], Verdict.REFUTED)):
+        text = "".join([head, "body {\n", spec, "programs {\n", *steps, "}\n", "}\n"])
+        report = verify(parse_kernel(text), limit_s=120)
+        assert report.verdict is verdict
+        assert verdict is Verdict.PROVED or "peer-exited" in {d.code for d in report.diagnostics}
+
+
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("schedule", ["program", "reverse", "lazy", "eager-block.1", "random(7)"])
 def test_right_under_every_schedule(name: str, schedule: str) -> None:
