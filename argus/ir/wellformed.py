@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing_extensions import assert_never
 
 from argus.diagnostic import Diagnostic
-from argus.ir.expr import REDUCTIONS, Elem, Expr, Op
+from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op, Param
 from argus.ir.expr import walk as walk_expr
 from argus.ir.instruction import REDUCES
 from argus.ir.nodes import (
@@ -98,7 +98,7 @@ def _diagnostics(problems: Iterable[Problem]) -> tuple[Diagnostic, ...]:
 def _tile(kernel: Kernel) -> Iterator[Problem]:
     declared = [*(p.name for p in kernel.params), *(s.name for s in kernel.shared), *(f.name for f in kernel.fragments)]
     declared += [b.name for b in kernel.barriers]
-    for name, count in Counter(declared).items():
+    for name, count in Counter([*declared, *kernel.sizes]).items():
         if count > 1:
             yield f"`{name}` is declared {count} times", kernel.span
     tagged = Counter(s.obj for s in walk(kernel.body) if isinstance(s, Tag))
@@ -121,6 +121,8 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
         if tensor.alignment not in (1, 2, 4, 8, 16) or tensor.alignment < tensor.dtype.bytes:
             yield f"`{tensor.name}` cannot be aligned to {tensor.alignment} bytes", tensor.span
         yield from _exprs((*tensor.shape, *tensor.strides), launch, tensor.span)
+        if not all(_named(e, kernel.sizes) for e in tensor.shape) or not all(_named(e) for e in tensor.strides):
+            yield f"extents of `{tensor.name}` are numbers or sizes, its strides numbers or names", tensor.span
     tiles: tuple[Shared | Fragment, ...] = (*kernel.shared, *kernel.fragments)
     for tile in tiles:
         if any(extent < 1 for extent in tile.shape):
@@ -153,6 +155,17 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
     yield from running_counts(kernel)
     yield from cluster_problems(kernel)
     yield from _body(kernel.body, scope)
+
+
+def _named(expr: Expr, names: tuple[str, ...] | None = None) -> bool:
+    """Whether a launch can compare an extent or a stride with that of an argument, or call that by its name."""
+    match expr:
+        case Const(value=value):
+            return names is None or value >= 0
+        case Param(name=name):
+            return names is None or name in names
+        case _:
+            return False
 
 
 def _body(body: tuple[Stmt, ...], scope: Scope) -> Iterator[Problem]:

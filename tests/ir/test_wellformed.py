@@ -75,7 +75,7 @@ TILE: dict[str, tuple[Callable[[Kernel], Kernel], str]] = {
     "division by the constant 0": (
         value(Op("cast", (Op("mod", (C0, Const(0)), int32),), float32)), "`mod` by 0 has no value"),
     "wrong result type": (value(Op("cast", (Op("lt", (C0, C1), int32),), float32)), "gives bool"),
-    "unknown operator": (value(Op("sin", (Const(1.0, float32),), float32)), "not an operator"),
+    "unknown operator": (value(Op("sinh", (Const(1.0, float32),), float32)), "not an operator"),
     "unknown object": (on(Mma, lambda s: replace(s, a=Access("zz", (C0, C1)))), "no memory object `zz`"),
     "tensor as operand": (on(Mma, lambda s: replace(s, a=Access("a", (C0, C1)))), "cannot stand here"),
     "staging into registers": (on(Stage, lambda s: replace(s, dst="acc")), "not a shared tile"),
@@ -98,6 +98,12 @@ TILE: dict[str, tuple[Callable[[Kernel], Kernel], str]] = {
     "grid of four axes": (lambda k: replace(k, grid=(Const(1),) * 4), "1 to 3 axes"),
     "group of no rows": (lambda k: replace(k, group=0), "not walked 0 rows at a time"),
     "group of more rows than an int32": (lambda k: replace(k, group=2**31), "not walked"),
+    "size called like a tensor": (lambda k: replace(k, sizes=(*k.sizes, k.params[0].name)), "is declared 2 times"),
+    "size that is declared twice": (lambda k: replace(k, sizes=(*k.sizes, k.sizes[0])), "is declared 2 times"),
+    "extent that is computed": (
+        lambda k: replace(k, params=(replace(k.tensors[0], shape=(Op("neg", (Const(1),), int32),) * 2), *k.params[1:])),
+        "are numbers or sizes",
+    ),
     "grid in floats": (
         lambda k: replace(k, grid=(Op("cast", (Op("cast", (Const(3),), float32),), int32),)), "computed in floats"
     ),

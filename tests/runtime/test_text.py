@@ -71,3 +71,22 @@ def test_names_that_the_emitted_text_has_for_itself(require_tool: Any, name: str
     x, y, o = np.arange(1000, dtype=np.float32), np.empty(128, np.float32), np.arange(128)
     argus.from_text(CUT.replace("NAME", name).replace("HOW", how))["kernel"](x, y, 5)
     assert (y == np.where(o < 5, o + 5, 0)).all()
+
+
+LARGE = """import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def kernel(x: al.Tensor[al.float32, "32"]):
+    al.spec(x, lambda i: NUMBER)
+    al.store(x[al.grid(1) + al.arange(32)], al.full((32,), NUMBER, al.float32))
+"""
+
+
+@pytest.mark.parametrize("number", ["3.4e38", "1e39", "-1e300"])
+def test_numbers_that_float32_has_no_room_for_are_infinite(require_tool: Any, number: str) -> None:
+    require_tool("g++", "clang++", "c++")
+    x = np.zeros(32, np.float32)
+    argus.from_text(LARGE.replace("NUMBER", number))["kernel"](x)
+    with np.errstate(over="ignore"):
+        assert (x == np.float32(float(number))).all()

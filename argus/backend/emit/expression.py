@@ -72,10 +72,12 @@ def literal(value: float, dtype: DType) -> str:
         return str(number) if dtype.name == "int32" else f"{cpp_type(dtype)}({number})"
     if math.isnan(value):
         return f"argus::not_a_number<{cpp_type(dtype)}>()"
-    if math.isinf(value):
+    with np.errstate(over="ignore"):
+        rounded = np.float32(value)
+    if np.isinf(rounded):
         text = f"argus::infinity<{cpp_type(dtype)}>()"
         return text if value > 0 else f"(-{text})"
-    text = str(np.float32(value))
+    text = str(rounded)
     text = (text if "." in text or "e" in text else text + ".0") + "f"
     return text if dtype.name == "float32" else f"argus::cast<{cpp_type(dtype)}>({text})"
 
