@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, Param, rewrite, walk
+from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, rewrite, walk
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.types import int32, rounds_only
 
@@ -20,6 +20,17 @@ def strip(spec: SpecTerm) -> SpecTerm:
     while isinstance(spec, (Op, SpecOp)) and spec.op == "cast" and rounds_only(spec.args[0].dtype, spec.dtype):
         spec = spec.args[0]
     return spec
+
+
+def exact_indices(spec: SpecTerm) -> bool:
+    """Whether a term depends on an index and is computed from indices and sizes by arithmetic of 32 bits and more, which
+    is taken for exact."""
+    if isinstance(spec, (SpecReduce, SpecSoftmax, SpecOp)):
+        return False
+    parts = list(walk(spec))
+    wide = all(e.dtype.is_int and e.dtype.bits >= 32 and not isinstance(e, Elem) for e in parts)
+    narrowed = (e.op == "cast" and e.args[0].dtype.bits > e.dtype.bits for e in parts if isinstance(e, Op))
+    return wide and not any(narrowed) and any(isinstance(e, (Coord, ProgramId, LoopVar)) for e in parts)
 
 
 def uses(spec: SpecTerm, axis: int) -> bool:

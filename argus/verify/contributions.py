@@ -10,7 +10,7 @@ from argus.ir.spec_terms import elements_of
 from argus.verify.isl import UnionMap, empty_map, isl, map_parts
 from argus.verify.numbers import Numbers
 from argus.verify.scope import Mismatch, Scope
-from argus.verify.terms import Apply, Cases, Constant, Load, Recurrence, Reduce, Term, Via
+from argus.verify.terms import Apply, Cases, Choice, Constant, Load, Recurrence, Reduce, Term, Via
 
 
 def contributions(numbers: Numbers, term: Reduce, scope: Scope, identity: float) -> list[tuple[Scope, UnionMap, Term]]:
@@ -96,6 +96,9 @@ def coordinate(term: Term, tensor: str, dim: int, scope: Scope) -> UnionMap | No
                 if found is not None:
                     return found
             return None
+        case Choice(test=test, yes=yes, no=no):
+            every = (coordinate(each, tensor, dim, scope) for each in (test, yes, no))
+            return next((found for found in every if found is not None), None)
         case Recurrence(term=inner):
             return coordinate(inner, tensor, dim, scope)
         case Cases(parts=parts):

@@ -13,7 +13,17 @@ from math import isnan
 
 from argus.ir.expr import OPERATORS, Const, Elem, Expr, Op, Param, op, rewrite
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.spec_terms import described, elements_of, identity, nested, of_floats, renumbered, strip, uses
+from argus.ir.spec_terms import (
+    described,
+    elements_of,
+    exact_indices,
+    identity,
+    nested,
+    of_floats,
+    renumbered,
+    strip,
+    uses,
+)
 from argus.ir.types import boolean
 from argus.verify.contributions import bound_by, contributions
 from argus.verify.isl import UnionMap, UnionSet, empty_map, empty_set, isl
@@ -27,6 +37,7 @@ from argus.verify.terms import (
     Cases,
     Choice,
     Constant,
+    Index,
     Load,
     Opaque,
     Parameter,
@@ -36,7 +47,7 @@ from argus.verify.terms import (
     Via,
     operation,
 )
-from argus.verify.translator import identifier
+from argus.verify.translator import NonAffine, identifier
 
 IDEMPOTENT = ("maximum", "minimum")
 """Reductions whose value does not depend on how often a term contributes."""
@@ -141,6 +152,8 @@ class Matcher:
                 self._load(term, spec, scope)
             case Choice(), _:
                 self._choice(term, spec, scope)
+            case Index(), _ if exact_indices(spec):
+                self._index(term, spec, scope)
             case Constant(value=value), Const(value=wanted):
                 if value != wanted and not (isnan(value) and isnan(wanted)):
                     raise Mismatch(f"the constant {value} where the specification has {wanted}")
@@ -258,6 +271,19 @@ class Matcher:
         wrong = arrived.subtract(wanted).domain().union(wanted.intersect_domain(scope.roots).subtract(arrived).domain())
         if not wrong.is_empty():
             raise Mismatch(f"an element of '{spec.obj}' at other coordinates than specified", scope.origins(wrong))
+
+    def _index(self, term: Index, spec: SpecTerm, scope: Scope) -> None:
+        assert not isinstance(spec, (SpecOp, SpecReduce, SpecSoftmax))
+        domain, coords = self._names(scope)
+        try:
+            text = self.model.translator.integer(spec, coords)
+        except NonAffine as error:
+            raise Mismatch(f"an index of which {error}") from None
+        values = self.model.parse_map(f"{{ V[{domain}] -> [{text}] }}").to_union_map()
+        arrived, wanted = scope.path.apply_range(term.values), scope.variables.apply_range(values)
+        wrong = arrived.subtract(wanted).domain().union(wanted.intersect_domain(scope.roots).subtract(arrived).domain())
+        if not wrong.is_empty():
+            raise Mismatch("an index that is another number than specified", scope.origins(wrong))
 
     def _names(self, scope: Scope) -> tuple[str, tuple[str, ...]]:
         """The dimensions of V[...], and what stands for each coordinate."""
@@ -403,6 +429,8 @@ def _describe(term: Term) -> str:
             return f"an element of '{tensor}'"
         case Constant(value=value):
             return f"the constant {value}"
+        case Index():
+            return "an index"
         case Parameter(name=name):
             return f"'{name}'"
         case Apply(op=op):

@@ -13,7 +13,20 @@ from argus.ir.expr import REDUCTIONS
 from argus.ir.types import float32
 from argus.verify.isl import UnionMap, UnionSet, empty_set, merged
 from argus.verify.tagvalue import union
-from argus.verify.terms import Again, Apply, Cases, Choice, Constant, Load, Parameter, Recurrence, Reduce, Term, Via
+from argus.verify.terms import (
+    Again,
+    Apply,
+    Cases,
+    Choice,
+    Constant,
+    Index,
+    Load,
+    Parameter,
+    Recurrence,
+    Reduce,
+    Term,
+    Via,
+)
 
 _PARTIAL = ("truediv", "log", "log2", "sqrt", "rsqrt")
 """Operators that give no real number for some real numbers."""
@@ -28,7 +41,7 @@ def always_real(term: Term, carried: frozenset[int] = frozenset()) -> bool:
     match term:
         case Constant(value=value):
             return math.isfinite(value)
-        case Parameter() | Load():
+        case Parameter() | Load() | Index():
             return True
         case Via(term=inner):
             return always_real(inner, carried)

@@ -12,12 +12,13 @@ from typing import Union
 
 from argus.ir.expr import Const, Elem, Expr, Op, Param
 from argus.ir.nodes import Accumulate, Copy, Map, Mma, Tensor
+from argus.ir.spec_terms import exact_indices
 from argus.ir.types import DType, boolean, rounds_only
 from argus.verify.flow import sink_name
 from argus.verify.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.program import Site
 from argus.verify.tags import TagAnalysis, writes
-from argus.verify.translator import NonAffine
+from argus.verify.translator import NonAffine, Translator
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,13 @@ class Load:
 
     tensor: str
     cells: UnionMap
+
+
+@dataclass(frozen=True)
+class Index:
+    """An integer that is computed from where an instance stands: {instance -> [integer]}."""
+
+    values: UnionMap
 
 
 @dataclass(frozen=True)
@@ -108,7 +116,7 @@ class Opaque:
 _MODULAR = ("add", "sub", "mul", "neg", "and", "or", "xor", "not")
 """Operators on integers of which the last bits of the result depend on no others than as many last bits of operands."""
 
-Term = Union[Constant, Parameter, Load, Apply, Via, Cases, Reduce, Choice, Recurrence, Again, Opaque]
+Term = Union[Constant, Parameter, Load, Index, Apply, Via, Cases, Reduce, Choice, Recurrence, Again, Opaque]
 
 
 def operation(op: str, operand: DType, dtype: DType) -> str:
@@ -219,12 +227,23 @@ class TermBuilder:
                     return Choice(*(self.of_expr(site, e) for e in expr.args))
                 outside = self.model.domain(site)[0].to_union_set().subtract(inside)
                 return Cases(((inside, self.of_expr(site, a)), (outside, self.of_expr(site, b))))
+            case Op() if exact_indices(expr) and (index := self._index(site, expr)) is not None:
+                return index
             case Op(op=name, args=args, dtype=dtype):
                 modular = name in _MODULAR or (name == "cast" and dtype.is_int)
                 terms = (self.of_expr(site, a) if modular else self._widened(site, a) for a in args)
                 return Apply(operation(name, args[0].dtype, dtype), tuple(terms))
             case _:
-                return Opaque("a value computed from indices")
+                return self._index(site, expr) or Opaque("a value computed from indices")
+
+    def _index(self, site: Site, expr: Expr) -> Index | None:
+        """The term of an affine expression of indices; None of any other."""
+        alone = Translator()
+        try:
+            alone.integer(expr, tuple(f"c{axis}" for axis in range(len(site.shape))))
+            return None if alone.opaque else Index(self.analysis.integer(site, expr))
+        except NonAffine:
+            return None
 
     def _widened(self, site: Site, expr: Expr) -> Term:
         """The term of what is used for its value, not modulo a power of two: that of arithmetic in 8 bits is none."""
@@ -338,7 +357,7 @@ def _computed(term: Term) -> bool:
     """Whether a term may be the result of arithmetic, which 8-bit integers soon cannot hold; of wider ones, that is not
     looked at."""
     match term:
-        case Constant() | Parameter() | Load():
+        case Constant() | Parameter() | Load() | Index():
             return False
         case Via(term=inner):
             return _computed(inner)
