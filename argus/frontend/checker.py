@@ -18,6 +18,7 @@ from argus.frontend import (
     tagging,
     waves,
 )
+from argus.frontend.axes import separate_axes
 from argus.frontend.context import CallSite, Context, Frame, Handler, Rejected
 from argus.frontend.inline import inline
 from argus.frontend.options import Options
@@ -57,7 +58,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
     body = roles.finished(context)
     if context.diagnostics:
         raise SourceError(*_sorted(context.diagnostics))
-    return Kernel(
+    kernel = Kernel(
         function.name,
         params,
         tuple(context.sizes),
@@ -77,6 +78,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
         flat=context.flat,
         span=function.span,
     )
+    return separate_axes(kernel)
 
 
 def _kernel(module: Module, name: str) -> Function:

@@ -23,8 +23,8 @@ def strip(spec: SpecTerm) -> SpecTerm:
 
 
 def exact_indices(spec: SpecTerm) -> bool:
-    """Whether a term depends on an index and is computed from indices and sizes by arithmetic of 32 bits and more, which
-    is taken for exact."""
+    """Whether a term depends on an index, and is computed from indices and sizes by arithmetic that is taken for exact:
+    that of 32 bits and more."""
     if isinstance(spec, (SpecReduce, SpecSoftmax, SpecOp)):
         return False
     parts = list(walk(spec))

@@ -8,7 +8,6 @@ from argus.ir.nodes import Kernel
 from argus.ir.target import TARGETS
 from argus.passes.allocate import allocate_shared
 from argus.passes.assign import assign_layouts
-from argus.passes.axes import separate_axes
 from argus.passes.bulk_stores import store_in_bulk
 from argus.passes.conditions import ask_once_a_vector, trust_the_grid
 from argus.passes.late_sums import sum_behind_loops
@@ -29,7 +28,6 @@ from argus.passes.through_registers import copy_through_registers
 from argus.passes.tiles import lay_out_tiles
 
 PASSES: tuple[Pass, ...] = (
-    separate_axes,  # grids: axes that program ids are decoded to
     specialise,  # pipelined loops with producer warps: roles, bulk copies, asynchronous products
     persist,  # persistent grids: the programs of each role
     by_role(choose_matrix_instructions),  # mma: instruction, warps

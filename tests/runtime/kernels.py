@@ -46,3 +46,16 @@ def take(
     mask = offs < N
     i = al.load(index[offs], mask=mask, other=0)
     al.store(out[offs], al.load(table[i], mask=mask), mask=mask)
+
+
+@argus.kernel
+def scale_heads(
+    x: al.Tensor[al.float32, "B H N"], factor: al.Tensor[al.float32, "B H"], out: al.Tensor[al.float32, "B H N"],
+    BLOCK: al.constexpr = 64,
+):  # fmt: skip
+    """Every head of every batch by its own factor; one axis of the grid counts both."""
+    B, H, N = x.shape
+    block, bh = al.grid(al.cdiv(N, BLOCK), B * H)
+    b, h = bh // H, bh % H
+    n = block * BLOCK + al.arange(BLOCK)
+    al.store(out[b, h, n], al.load(x[b, h, n], mask=n < N) * al.load(factor[b, h]), mask=n < N)

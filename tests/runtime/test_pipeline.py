@@ -57,6 +57,18 @@ def check_scale(k: JitKernel, n: int = 1000) -> None:
     assert np.array_equal(out, 3 * x + np.float32(0.5))
 
 
+def test_more_heads_than_a_second_axis_of_the_hardware_has(folder: Path) -> None:
+    k = kernel("scale_heads", folder)
+    x = np.random.default_rng(0).standard_normal((300, 219, 4)).astype(np.float32)
+    factor, out = x[:, :, 0].copy(), np.zeros_like(x)
+    for call in (k, k[1, 300 * 219], k[1, 219, 300]):
+        out[:] = 0
+        call(x, factor, out)
+        np.testing.assert_array_equal(out, x * factor[:, :, None])
+    with pytest.raises(LaunchError, match="grid-mismatch"):
+        k[1, 300, 219](x, factor, out)
+
+
 def test_a_kernel_computes_for_numpy_and_pytorch(folder: Path) -> None:
     k = kernel("scale", folder)
     for n in (1000, 4, 0, 256):
