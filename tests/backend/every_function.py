@@ -102,11 +102,14 @@ def cut() -> str:
     for name, n in (("uint8", 16), ("bfloat16", 8), ("float32", 4)):
         cpp = TYPES[name]
         body = [
-            f"alignas(16) {cpp} x[{n}];",
+            f"alignas(16) {cpp} x[{n}], ends[{n}];",
             f"if (argus::is_aligned<{n}>(a, argus::i64(t) * {n} + p))",
-            f"    argus::load_global_whole<{n}>(p > t, t * {n}, p, q, a, argus::i64(t) * {n} + p, x);",
+            f"    argus::load_global_whole<{n}>(p > t, t * {n}, p, q, a, argus::i64(t) * {n} + p, x, a[0]);",
             f"else argus::load_global_each<{n}>(p > t, t * {n}, p, q, a, argus::i64(t) * {n} + p, x, a[0]);",
-            f"argus::load_global_ends<{n}>(p > t, t * {n}, p, q, a, argus::i64(t) * {n} + p, x, a[0]);",
+            f"if (argus::has_ends<{n}>(p > t, t * {n}, p, q)) {{",
+            f"    argus::load_global_each<{n}>(p > t, t * {n}, p, q, a, argus::i64(t) * {n} + p, ends, a[0]);",
+            f"    argus::put<{n}>(ends, x);",
+            "}",
             f"argus::store_global_cut<{n}>(p > t, t * {n}, p, q, b, argus::i64(t) * {n} + q, x);",
         ]
         parameters = f"const {cpp}* ARGUS_RESTRICT a, {cpp}* ARGUS_RESTRICT b, int p, int q"

@@ -64,7 +64,7 @@ def test_rows_of_any_length_are_moved_by_whole_vectors() -> None:
     assert [(s.instr, s.vector) for s in copies] == [("ld.global.cut", 4), ("st.global.cut", 4)]
     assert verify(kernel).verdict is Verdict.PROVED
     text = emit(kernel)
-    assert "if (aligned)" in text and text.index("load_global_whole<4>") < text.index("load_global_ends<4>")
+    assert "if (aligned)" in text and text.index("load_global_whole<4>") < text.index("has_ends<4>")
 
 
 @pytest.mark.parametrize("columns", [1, 3, 4, 127, 253])
@@ -72,6 +72,13 @@ def test_what_the_mask_leaves_is_moved_and_nothing_else(columns: int) -> None:
     x = np.arange(5 * columns, dtype=np.float32).reshape(5, columns)
     outcome = simulate(rows(), {"x": x, "out": np.zeros_like(x)})
     assert outcome.ok and np.array_equal(outcome.tensors["out"], x)
+
+
+@pytest.mark.parametrize("least", [0, 200])
+def test_bounds_that_all_rows_have_are_not_asked(least: int) -> None:
+    source = SourceFile("rows.py", TEXT.replace("MASK", "live").replace("N <= 253", f"({least} <= N) & (N <= 253)"))
+    text = emit(lower(elaborate(source, "copy_rows", Options("sm_90a", 1, {}, default_alignment=4)), "sm_90a"))
+    assert ("v0 >= 1 ? " in text) and (("v0 < 1 ? " in text) == (least > 0))
 
 
 def test_a_mask_with_holes_is_refused() -> None:

@@ -95,18 +95,18 @@ template <int N, class T> bool is_aligned(const T* base, i64 offset) {
 namespace detail {
 template <int N> bool is_whole(bool p, int at, int start, int end) { return p && start <= at && at + (N - 1) < end; }
 }  // namespace detail
-template <int N, class T>
-void load_global_whole(bool p, int at, int start, int end, const T* base, i64 offset, T* dst) {
-    load_global_if<N>(detail::is_whole<N>(p, at, start, end), base, offset, dst);
+template <int N> bool has_ends(bool p, int at, int start, int end) {
+    return p && at < end && start <= at + (N - 1) && !detail::is_whole<N>(p, at, start, end);
 }
 template <int N, class T>
 void load_global_each(bool p, int at, int start, int end, const T* base, i64 offset, T* dst, T other) {
     for (int i = 0; i < N; ++i) dst[i] = detail::is_whole<1>(p, at + i, start, end) ? base[offset + i] : other;
 }
 template <int N, class T>
-void load_global_ends(bool p, int at, int start, int end, const T* base, i64 offset, T* dst, T other) {
-    if (!detail::is_whole<N>(p, at, start, end)) load_global_each<N>(p, at, start, end, base, offset, dst, other);
+void load_global_whole(bool p, int at, int start, int end, const T* base, i64 offset, T* dst, T other) {
+    load_global_or<N>(detail::is_whole<N>(p, at, start, end), base, offset, dst, other);
 }
+template <int N, class T> void put(const T* src, T* dst) { memcpy(dst, src, N * sizeof(T)); }
 template <int N, class T>
 void store_global_cut(bool p, int at, int start, int end, T* base, i64 offset, const T* src) {
     for (int i = 0; i < N; ++i)

@@ -344,13 +344,17 @@ template <int N, class T> ARGUS_FN bool is_aligned(const T* base, i64 offset) {
 
 namespace detail {
 template <int N> ARGUS_FN bool is_whole(bool p, int at, int start, int end) {
-    return p && start <= at && at + (N - 1) < end;
+    return p & (start <= at) & (at + (N - 1) < end);
 }
 }  // namespace detail
 
+template <int N> ARGUS_FN bool has_ends(bool p, int at, int start, int end) {
+    return p & (at < end) & (start <= at + (N - 1)) & !detail::is_whole<N>(p, at, start, end);
+}
+
 template <int N, class T>
-ARGUS_FN void load_global_whole(bool p, int at, int start, int end, const T* base, i64 offset, T* dst) {
-    load_global_if<N>(detail::is_whole<N>(p, at, start, end), base, offset, dst);
+ARGUS_FN void load_global_whole(bool p, int at, int start, int end, const T* base, i64 offset, T* dst, T other) {
+    load_global_or<N>(detail::is_whole<N>(p, at, start, end), base, offset, dst, other);
 }
 
 template <int N, class T>
@@ -360,10 +364,10 @@ ARGUS_FN void load_global_each(bool p, int at, int start, int end, const T* base
         load_global_or<1>(detail::is_whole<1>(p, at + i, start, end), base, offset + i, dst + i, other);
 }
 
-// Behind the loads of all whole vectors, which are on their way meanwhile. Few warps have others.
-template <int N, class T>
-ARGUS_FN void load_global_ends(bool p, int at, int start, int end, const T* base, i64 offset, T* dst, T other) {
-    if (!detail::is_whole<N>(p, at, start, end)) load_global_each<N>(p, at, start, end, base, offset, dst, other);
+// Element by element, so that no two are put together, which waits for them, before all are on their way.
+template <int N, class T> ARGUS_FN void put(const T* src, T* dst) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) dst[i] = src[i];
 }
 
 template <int N, class T>

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from argus.backend.device_api import cpp_type
 from argus.backend.emit.address import global_address, shared_address, split
 from argus.backend.emit.asynchronous import emit_bulk_load, emit_bulk_store
-from argus.backend.emit.expression import COMPARISON, Printer
+from argus.backend.emit.expression import COMPARISON, SUM, Printer, literal
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import digits
 from argus.backend.emit.scope import Domain, Writer
@@ -177,34 +178,39 @@ def _unaligned(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | E
 
 def _cut(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | Elem], writer: Writer) -> None:
     """Vectors of which the mask leaves a part: those that it leaves whole at once where they are aligned, others by
-    elements."""
+    elements, behind all whole ones, and put into place when all are on their way: few warps have such."""
     load, vector = memory.name == stmt.src.obj, stmt.vector
     cell, register = (stmt.src, stmt.dst) if load else (stmt.dst, stmt.src)
+    name, count, dtype = writer.names[register.obj], domain.layout.num_values, cpp_type(memory.dtype)
     if load and stmt.mask is not None and stmt.other is None:
         raise problem("unaligned-mask", f"{stmt.instr} fills what the mask leaves out", stmt.span, "say with what")
 
-    def each_of(call: str, *filling: str) -> None:
+    def each_of(line: str) -> None:
         for each in domain.iterations(used):
             printer = Printer(writer, each)
-            place = global_address(memory, cell.index, each)
-            told = (*_inside(stmt, domain, printer), *place, f"&{printer.register(register)}", *filling)
-            writer.line(f"argus::{call}<{vector}>({', '.join(told)});")
+            place = ", ".join(global_address(memory, cell.index, each))
+            inside, to = ", ".join(_inside(stmt, domain, printer)), printer.register(register)
+            told = {"N": vector, "place": place, "inside": inside, "to": to, "at": to.removeprefix(name)}
+            writer.line(line.format(**told))
 
     if not load:
         with writer.block(holders(domain.layout, writer, stmt.span)):
-            each_of("store_global_cut")
+            each_of("argus::store_global_cut<{N}>({inside}, {place}, &{to});")
         return
+    other = literal(0.0, memory.dtype) if stmt.other is None else Printer(writer).text(stmt.other)
     with writer.braces():
-        writer.line("bool aligned = true;")
-        for each in domain.iterations(used):
-            base, offset = global_address(memory, cell.index, each)
-            writer.line(f"aligned = aligned & argus::is_aligned<{vector}>({base}, {offset});")
-        other = Printer(writer).text(stmt.other or Const(0, memory.dtype))
+        writer.line("bool aligned = true, some = false;")
+        each_of("aligned = aligned & argus::is_aligned<{N}>({place});")
         with writer.block("if (aligned)"):
-            each_of("load_global_whole")
-            each_of("load_global_ends", other)
+            each_of(f"argus::load_global_whole<{{N}}>({{inside}}, {{place}}, &{{to}}, {other});")
+            each_of("some = some | argus::has_ends<{N}>({inside});")
+            with writer.block("if (some)"):
+                writer.line(f"alignas(16) {dtype} ends[{count}];")
+                cut = "if (argus::has_ends<{N}>({inside}))"
+                each_of(f"{cut} argus::load_global_each<{{N}}>({{inside}}, {{place}}, &ends{{at}}, {other});")
+                each_of(f"{cut} argus::put<{{N}}>(&ends{{at}}, &{{to}});")
         with writer.block("else"):
-            each_of("load_global_each", other)
+            each_of(f"argus::load_global_each<{{N}}>({{inside}}, {{place}}, &{{to}}, {other});")
 
 
 def _global(load: bool, vector: int, mask: str | None, place: str, pointer: str, other: str | None) -> str:
@@ -227,9 +233,18 @@ def _inside(stmt: Copy, domain: Domain, printer: Printer) -> tuple[str, ...]:
     some = "true" if found.rest is None else printer.text(found.rest)
     if found.place is None or found.bound is None:
         return (some, "0", *(("0",) if cut else ()), str(stmt.vector))
-    place = printer.text(found.place)
+    place, end = printer.text(found.place, SUM), printer.text(found.bound)
+    if not cut:
+        return some, place, end
     start = place if found.start is None else printer.text(found.start)
-    return (some, place, *((start,) if cut else ()), printer.text(found.bound))
+    inside = printer.below(found.place, found.bound, stmt.vector - 1)
+    behind = None if found.start is None else printer.above(found.start, found.place)
+    return some, place, _unless(behind, place, start), _unless(inside, f"{place} + {stmt.vector}", end)
+
+
+def _unless(sure: str | None, met: str, bound: str) -> str:
+    """A bound, or one that is met anyway where it is sure that this one is."""
+    return bound if sure is None else met if sure == "true" else f"{sure} ? {met} : {bound}"
 
 
 def _form(stmt: Copy, domain: Domain, cut: bool) -> Inside | None:

@@ -169,8 +169,10 @@ class Printer:
             text = f"{'!' if operand.kind == 'bool' else '~'}{self.text(args[0], ATOM)}"
             return self._narrow(dtype, text, PRODUCT, needed)
         infix = _logical(name) if operand.kind == "bool" else OPERATORS[name].symbol
-        if name == "lt" and (always := self._inside(expr)) is not None:
-            return always if always == "true" else enclosed(f"{always} || {self._infix(expr, '<', 0)}", LOGICAL, needed)
+        always = {"lt": self.below, "le": self.above}[name](*args) if name in ("lt", "le") else None
+        if always is not None and infix is not None:
+            asked = f"{always} || {self._infix(expr, infix, 0)}"
+            return always if always == "true" else enclosed(asked, LOGICAL, needed)
         if infix is None or name in _CALLS:
             return f"argus::{_CALLS.get(name, name)}({', '.join(self._same_type(expr, TERNARY))})"
         return self._infix(expr, infix, needed)
@@ -183,18 +185,20 @@ class Printer:
             case _:
                 return None
 
-    def _inside(self, expr: Op) -> str | None:
-        """When a coordinate, or what some number leaves of it, is less than a size whatever the thread, as the
-        preconditions say how small that can be."""
-        match expr.args:
-            case (Coord(axis=axis), Param(name=name)):
-                pass
-            case (Op(op="sub", args=(Coord(axis=axis), Op(op="mod", args=(_, Const(value=width))))), Param(name=name)):
-                if width <= 0:  # the remainder would not be positive
-                    return None
-            case _:
-                return None
-        return None if self.domain is None else self.domain.below(axis, self.writer.least.get(name, 0))
+    def below(self, place: Expr, bound: Expr, more: int = 0) -> str | None:
+        """When a coordinate, or what some number leaves of it, and `more` further are less than a size whatever the
+        thread, as the preconditions say how small that can be."""
+        axis = _left(place)
+        if axis is None or self.domain is None or not isinstance(bound, Param):
+            return None
+        return self.domain.below(axis[0], self.writer.least.get(bound.name, 0) - more)
+
+    def above(self, start: Expr, place: Expr) -> str | None:
+        """When such a place is at least a number whatever the thread."""
+        axis = _left(place)
+        if axis is None or self.domain is None or not isinstance(start, Const):
+            return None
+        return self.domain.above(axis[0], int(start.value) + axis[1])
 
     def _infix(self, expr: Op, symbol: str, needed: int) -> str:
         binds, left, right = _BINDING.get(symbol, (LOGICAL, ATOM, ATOM))
@@ -225,6 +229,17 @@ class Printer:
         if dtype.is_int and dtype.bits < 32:
             return f"{cpp_type(dtype)}({text})"
         return enclosed(text, binds, needed)
+
+
+def _left(place: Expr) -> tuple[int, int] | None:
+    """The axis of a coordinate that is the whole of `place`, and how much at most a remainder takes off it."""
+    match place:
+        case Coord(axis=axis):
+            return axis, 0
+        case Op(op="sub", args=(Coord(axis=axis), Op(op="mod", args=(_, Const(value=width))))) if width > 0:
+            return axis, int(width) - 1  # the remainder of a negative divisor would not be positive
+        case _:
+            return None
 
 
 _BINDING: dict[str, tuple[int, int, int]] = {

@@ -184,6 +184,16 @@ class Domain:
         turns = -(-(bound - rest) // along[-1].stride)
         return "true" if turns >= along[-1].extent else f"{along[-1].name} < {turns}"
 
+    def above(self, dim: int, bound: int) -> str | None:
+        """What of the loops alone makes the coordinate along `dim` at least `bound` in every thread, likewise."""
+        along = sorted((d for d in self.loops if d.dim == dim), key=lambda d: d.stride)
+        if self.fixed is not None:
+            return "true" if sum(self.fixed[d.name] * d.stride for d in along) >= bound else None
+        if not along or bound <= 0:
+            return "true" if bound <= 0 else None
+        turns = -(-bound // along[-1].stride)
+        return f"{along[-1].name} >= {turns}" if turns < along[-1].extent else None
+
     def combination(self) -> int:
         """The position of `fixed` among all combinations of counters."""
         index = 0

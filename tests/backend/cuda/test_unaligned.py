@@ -10,7 +10,7 @@ import argus.backend.cuda
 
 HERE = Path(__file__).parent
 NAMES = ("is_amid", "load_words_amid", "load_words", "shift_into_place")
-CUT = ("is_aligned", "load_global_whole", "load_global_each", "load_global_ends", "store_global_cut")
+CUT = ("is_aligned", "has_ends", "load_global_whole", "load_global_each", "put", "store_global_cut")
 
 
 HEADER = (Path(argus.backend.cuda.__file__).parent / "argus_cuda.h").read_text(encoding="utf-8")

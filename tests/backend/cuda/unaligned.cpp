@@ -32,7 +32,7 @@ template <int N, class T> void load_global_if(bool p, const T* base, i64 offset,
     std::memcpy(dst, from, bytes);
 }
 template <int N, class T> void load_global_or(bool p, const T* base, i64 offset, T* dst, T other) {
-    if (!p) *dst = other;
+    for (int i = 0; i < N; ++i) dst[i] = other;
     load_global_if<N>(p, base, offset, dst);
 }
 template <int N, class T> void store_global_if(bool p, T* base, i64 offset, const T* src) {
@@ -94,11 +94,15 @@ template <class T, int N> void check_cut() {
                         first = reinterpret_cast<const char*>(base + start);
                         last = reinterpret_cast<const char*>(base + end);
                         alignas(16) T found[N];
+                        T ends[N];
                         std::memset(found, 0, sizeof found);
                         const i64 offset = place;
                         if (is_aligned<N>(base, offset)) {
-                            load_global_whole<N>(p, place, start, end, base, offset, found);
-                            load_global_ends<N>(p, place, start, end, base, offset, found, other);
+                            load_global_whole<N>(p, place, start, end, base, offset, found, other);
+                            if (has_ends<N>(p, place, start, end)) {
+                                load_global_each<N>(p, place, start, end, base, offset, ends, other);
+                                put<N>(ends, found);
+                            }
                         } else {
                             load_global_each<N>(p, place, start, end, base, offset, found, other);
                         }
