@@ -169,7 +169,9 @@ class Printer:
             text = f"{'!' if operand.kind == 'bool' else '~'}{self.text(args[0], ATOM)}"
             return self._narrow(dtype, text, PRODUCT, needed)
         infix = _logical(name) if operand.kind == "bool" else OPERATORS[name].symbol
-        always = {"lt": self.below, "le": self.above}[name](*args) if name in ("lt", "le") else None
+        always = None
+        if name in ("lt", "le"):
+            always = self.below(args[0], args[1]) if name == "lt" else self.above(args[0], args[1])
         if always is not None and infix is not None:
             asked = f"{always} || {self._infix(expr, infix, 0)}"
             return always if always == "true" else enclosed(asked, LOGICAL, needed)
