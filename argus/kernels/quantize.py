@@ -7,12 +7,26 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, LONGEST_ROW, dtype_of, matrix, shaped, spread, vector
+from argus.kernels.rows import (
+    CHUNK,
+    CHUNK_WARPS,
+    LEAST_AROUND,
+    LONGEST_ROW,
+    around,
+    dtype_of,
+    matrix,
+    shaped,
+    spread,
+    step_of,
+    vector,
+)
 from argus.runtime.recipe import Function, Work
 
 if TYPE_CHECKING:
     import torch
 
+LONGEST = 16384  # elements of an odd row that is moved by the memory's own vectors
+_HELD = (5, 6)  # vectors of such a row in a thread
 LARGEST = 448.0  # of e4m3fn (OCP 8-bit floating point specification)
 UNIT = 1 / LARGEST
 LEAST = 1e-12  # rows of smaller magnitudes share the scale of this one: a scale must not underflow
@@ -33,20 +47,31 @@ def quantize_rows(
     ROWS: al.constexpr = 4,
     BLOCK: al.constexpr = 1024,
     FROM: al.constexpr = 0,
+    STEP: al.constexpr = 0,
+    WIDTH: al.constexpr = 1,
 ):
-    """`scale[i] = max(abs(x[i, :])) / 448`, `values = x / scale`; a block works on ROWS rows of at most BLOCK."""
+    """`scale[i] = max(abs(x[i, :])) / 448`, `values = x / scale`; a block works on ROWS rows of at most BLOCK.
+
+    Of rows that begin STEP elements each behind an aligned address, vectors of WIDTH are those of the memory.
+    """
     M, N = x.shape
-    al.requires(FROM <= N <= BLOCK)
+    al.requires(FROM <= N <= BLOCK - WIDTH + 1)
     al.spec(scale, lambda i: magnitude(x, i) * UNIT)
     al.spec(values, lambda i, j: x[i, j] * (LARGEST / magnitude(x, i)))
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
-    cols = al.arange(BLOCK)
-    live = (rows < M)[:, None] & (cols < N)
-    numbers = al.load(x[rows[:, None], cols], mask=live).to(al.float32)
+    if STEP:
+        cols = al.arange(BLOCK) - (rows % WIDTH * STEP % WIDTH)[:, None]
+        live = (rows < M)[:, None] & (0 <= cols) & (cols < N)
+        way, load, keep = al.blocked((ROWS, BLOCK), (1, 0), WIDTH), "ld.global.cut", "st.global.cut"
+    else:
+        cols = al.arange(BLOCK)
+        live = (rows < M)[:, None] & (cols < N)
+        way, load, keep = None, None, None
+    numbers = al.load(x[rows[:, None], cols], mask=live, layout=way, instruction=load).to(al.float32)
     largest = al.maximum(al.max(al.where(live, al.abs(numbers), -float("inf")), axis=1), LEAST)
     al.store(scale[rows], largest * UNIT, mask=rows < M)
     factor = (LARGEST / largest)[:, None]
-    al.store(values[rows[:, None], cols], (numbers * factor).to(al.float8_e4m3fn), mask=live)
+    al.store(values[rows[:, None], cols], (numbers * factor).to(al.float8_e4m3fn), mask=live, instruction=keep)
 
 
 @argus.kernel
@@ -93,10 +118,12 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     dtype, rows = dtype_of("x", x), matrix(x)
     values = torch.empty(rows.shape, dtype=torch.float8_e4m3fn, device=x.device)
     scale = torch.empty(rows.shape[:1], dtype=torch.float32, device=x.device)
-    if rows.shape[1] > LONGEST_ROW:
+    step = step_of(rows, values) if dtype.bytes == 2 and LEAST_AROUND <= rows.shape[1] <= LONGEST else 0
+    kernel, shape = quantize_rows, spread(rows.shape[1], dtype.bytes, width=vector(rows)).constants
+    if step:
+        shape = around(rows.shape[1], dtype.bytes, step, _HELD).constants
+    elif rows.shape[1] > LONGEST_ROW:
         kernel, shape = quantize_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
-    else:
-        kernel, shape = quantize_rows, spread(rows.shape[1], dtype.bytes, width=vector(rows)).constants
     results = shaped(values, x), scale.view(*x.shape[:-1], 1)
     return Work(kernel, (rows,), (values, scale), results, (), {"DTYPE": dtype, **shape})
 

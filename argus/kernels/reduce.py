@@ -17,7 +17,7 @@ import argus.language as al
 from argus.diagnostic import LaunchError
 from argus.ir.types import float32
 from argus.kernels.matmul import Call
-from argus.kernels.rows import dtype_of, spread, step_of, vector
+from argus.kernels.rows import LEAST_AROUND, around, dtype_of, spread, step_of, vector
 from argus.runtime.reader import UNPREPARED, Memory, Run
 from argus.runtime.recipe import Given, Launch, Made, Recipe, Value, room, room_like
 
@@ -31,7 +31,8 @@ _MOST_BLOCKS = 65535  # along an axis of the grid that is not the first
 _LEAST = 8192  # elements of a part: one turn of a block
 _LONGEST = 8192  # elements of a row at a time
 _SHORT = 128  # elements of a short row
-_AROUND = 576  # elements of an odd row that is read by the memory's own vectors
+_AROUND, _MOST_AROUND = 576, 16384  # elements of an odd row that is read by the memory's own vectors; at once
+_HELD = (3, 4, 6)  # vectors of an odd row in a thread
 _FEW_LANES = 8  # of a row of whole vectors: a longer one has 32
 _MEMORY, _WARP, _AT_ONCE = 4.2e6, 2.1e3, 132 * 32  # of an H200: bytes a microsecond, for one warp, warps at once
 _JOIN = 6.0  # microseconds of a second launch
@@ -85,6 +86,39 @@ def reduce_last(
             collected += al.sum(values, axis=0)
     result = al.max(collected, axis=1) if OP == "max" else al.sum(collected, axis=1) * factor
     al.store(out[rows, part], result.to(OUT), mask=rows < A)
+
+
+@argus.kernel
+def reduce_odd_rows(
+    x: al.Tensor[DTYPE, "A R"],
+    out: al.Tensor[DTYPE, "A"],
+    factor: al.float32,
+    OP: al.constexpr = "sum",
+    DTYPE: al.constexpr = al.bfloat16,
+    ROWS: al.constexpr = 1,
+    BLOCK: al.constexpr = 4608,
+    FROM: al.constexpr = 0,
+    STEP: al.constexpr = 7,
+    WIDTH: al.constexpr = 8,
+):
+    """`out[a] = sum(x[a, :]) * factor`, or the maximum; ROWS rows a block, all of them at once.
+
+    Each row begins STEP elements further behind an aligned address: vectors of WIDTH are those of the memory.
+    """
+    A, R = x.shape
+    al.requires(FROM <= R <= BLOCK - WIDTH + 1)
+    if OP == "max":
+        al.spec(out, lambda a: al.max(lambda k: x[a, k]))
+    else:
+        al.spec(out, lambda a: al.sum(lambda k: x[a, k]) * factor)
+    rows = al.grid(al.cdiv(A, ROWS)) * ROWS + al.arange(ROWS)
+    cols = al.arange(BLOCK) - (rows % WIDTH * STEP % WIDTH)[:, None]
+    live = (rows < A)[:, None] & (0 <= cols) & (cols < R)
+    start, way = -float("inf") if OP == "max" else 0.0, al.blocked((ROWS, BLOCK), (1, 0), WIDTH)
+    loaded = al.load(x[rows[:, None], cols], mask=live, other=start, layout=way, instruction="ld.global.cut")
+    values = loaded.to(al.float32)
+    result = al.max(values, axis=1) if OP == "max" else al.sum(values, axis=1) * factor
+    al.store(out[rows], result.to(DTYPE), mask=rows < A)
 
 
 @argus.kernel
@@ -293,9 +327,13 @@ def _along(problem: Problem) -> tuple[Call, ...]:
     import torch
 
     x, out, factor, constants = problem.x, problem.out, problem.factor, problem.constants
-    cut = along_rows(*x.shape, vector(x), x.itemsize, step_of(x) if x.shape[1] >= _AROUND else 0)
+    step = step_of(x) if x.shape[1] >= _AROUND else 0
+    cut = along_rows(*x.shape, vector(x), x.itemsize, step)
     dtype = dtype_of("out", out)
     of_part = {**constants, **cut.constants, "num_warps": cut.warps}
+    if step and cut.parts == 1 and LEAST_AROUND <= x.shape[1] <= _MOST_AROUND:
+        shape = around(x.shape[1], x.itemsize, step, _HELD).constants
+        return (Call(reduce_odd_rows, (x, out[:, 0], factor), {**constants, **shape}),)
     if cut.parts == 1:
         return (Call(reduce_last, (x.unsqueeze(1), out, factor), {**of_part, "OUT": dtype}),)
     whole = cut.parts * cut.length
@@ -392,12 +430,13 @@ def across_rows(tensors: int, length: int, columns: int, vector: int, itemsize: 
     elif tensors * columns >= 2 * _COLUMNS * most:
         width *= 2
     elif vector == _VECTOR:
-        width //= 2  # whose parts come to half the bytes
+        most, width = 1188, width // 2  # nine for each of them: one round; and parts come to half the bytes
     block = min(width, _power(columns))
     rows = warps * 32 * (16 // itemsize) // block
     turn = _EACH * rows
     parts = min(most // max(1, tensors * -(-columns // block)), length * block // _LEAST)
-    part = max(1, (-(-length // parts) + 3 * turn // 4) // turn) * turn if parts > 1 else max(1, length)
+    more = turn - 1 if most < _BLOCKS else 3 * turn // 4  # what is one round stays one
+    part = max(1, (-(-length // parts) + more) // turn) * turn if parts > 1 else max(1, length)
     return Cut(max(1, -(-length // part)), part, {"EACH": _EACH, "ROWS": rows, "BLOCK": block}, warps)
 
 

@@ -8,6 +8,7 @@ import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.kernels.rows import dtype_of, matrix, same_rank, vector
+from argus.runtime.device import target_of
 from argus.runtime.recipe import Function, Results, Work
 
 if TYPE_CHECKING:
@@ -43,6 +44,42 @@ def transpose_tiles(
     al.store(out[n0 : n0 + TILE, m0 : m0 + TILE], al.load(al.trans(tile)), boundary_check=(0, 1))
 
 
+@argus.kernel
+def transpose_to_odd_rows(
+    x: al.Tensor[DTYPE, "M N"],
+    out: al.Tensor[DTYPE, "N M"],
+    DTYPE: al.constexpr = al.bfloat16,
+    TILE: al.constexpr = 128,
+    WIDTH: al.constexpr = 8,
+    SECTOR: al.constexpr = 16,
+    STEP: al.constexpr = 15,
+):
+    """The same where each row of `out` begins STEP elements further behind a sector of the memory, of SECTOR elements.
+
+    The tile of `out` begins as many before a whole tile: its rows are whole sectors, in vectors of WIDTH, but for the
+    ends. So it takes SECTOR rows of x more.
+    """
+    M, N = x.shape
+    al.requires(M <= 2**31 - 2 * TILE)
+    al.spec(out, lambda n, m: x[m, n])
+    pid_m, pid_n = al.grid(al.cdiv(M + SECTOR - 1, TILE), al.cdiv(N, TILE))
+    m0, n0 = pid_m * TILE, pid_n * TILE
+    tile = al.shared((TILE + SECTOR, TILE + 1), DTYPE)
+    rows, cols = al.arange(TILE + SECTOR)[:, None], al.arange(TILE)
+    places = m0 - SECTOR + rows
+    there = (0 <= places) & (places < M) & (n0 + cols < N)
+    way = al.blocked((TILE + SECTOR, TILE), (1, 0), WIDTH)
+    al.store(tile[rows, cols], al.load(x[places, n0 + cols], mask=there, layout=way))
+    al.barrier()
+    n = n0 + al.arange(TILE)[:, None]
+    back = n % SECTOR * STEP % SECTOR
+    m = m0 + al.arange(TILE) - back
+    values = al.load(
+        tile[SECTOR + cols - back, al.arange(TILE)[:, None]], layout=al.blocked((TILE, TILE), (1, 0), WIDTH)
+    )
+    al.store(out[n, m], values, mask=(n < N) & (0 <= m) & (m < M), instruction="st.global.cut")
+
+
 def transpose(x: torch.Tensor) -> torch.Tensor:
     """The contiguous transpose of a float32, float16 or bfloat16 matrix, whose rows may be any distance apart.
 
@@ -61,8 +98,18 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
         return (x.t(),)
     rows = matrix(x)
     out = rows.new_empty(rows.shape[::-1])
-    tile = _tile(dtype.bytes, *(vector(t) * dtype.bytes == 16 for t in (rows, out)))
-    return Work(transpose_tiles, (rows,), (out,), (out,), (), {"DTYPE": dtype, **tile})
+    reads, writes = (vector(t) * dtype.bytes == 16 for t in (rows, out))
+    if reads and not writes and target_of(str(x.device)) != "gfx942":
+        sector = 32 // dtype.bytes
+        shape = {
+            "TILE": 8 * sector,
+            "WIDTH": sector // 2,
+            "SECTOR": sector,
+            "STEP": len(rows) % sector,
+            "num_warps": 16,
+        }
+        return Work(transpose_to_odd_rows, (rows,), (out,), (out,), (), {"DTYPE": dtype, **shape})
+    return Work(transpose_tiles, (rows,), (out,), (out,), (), {"DTYPE": dtype, **_tile(dtype.bytes, reads, writes)})
 
 
 _transpose = Function(_work)

@@ -66,6 +66,9 @@ def test_rows_of_odd_lengths(device: str) -> None:
     for x in (odd, odd[1:], wide[:, :1001], wide[:, 1:1000]):
         for op in ("sum", "max"):
             close(reduce(x, op, -1), exact(x, op, -1, False), 1001)
+    x = random(9, 2001, dtype="bfloat16", device=device)
+    for op in ("sum", "mean", "max"):
+        close(reduce(x, op, -1), exact(x, op, -1, False), 2001)
 
 
 @pytest.mark.parametrize(("width", "itemsize"), [(8, 2), (1, 2), (4, 4), (1, 4)])
@@ -115,6 +118,7 @@ def test_proved(target: str, op: str) -> None:
     assert_proved("reduce", "reduce_last", target, OP=op, EACH=3, ROWS=128, BLOCK=8, alignment=2)
     assert_proved("reduce", "reduce_last", target, OP=op, EACH=3, ROWS=32, BLOCK=32)
     assert_proved("reduce", "reduce_last", target, OP=op, STEP=5, WIDTH=8, alignment=2)
+    assert_proved("reduce", "reduce_odd_rows", target, OP=op, FROM=3072, alignment=2, num_warps=6)
     assert_proved("reduce", "reduce_inner", target, OP=op)
     assert_proved("reduce", "reduce_inner", target, OP=op, OUT="float32", ROWS=8, BLOCK=128)
     assert_proved("reduce", "reduce_inner", target, OP=op, ROWS=128, BLOCK=8, alignment=2)

@@ -19,6 +19,13 @@ def test_results(device: str, shape: tuple[int, int], dtype: str) -> None:
     assert got.is_contiguous() and torch.equal(got, x.t())
 
 
+@pytest.mark.parametrize(("dtype", "columns"), [("bfloat16", 264), ("float32", 136)])
+@pytest.mark.parametrize("rows", [3, 130, 255, 300])
+def test_results_of_odd_rows_are_written_by_sectors(device: str, rows: int, columns: int, dtype: str) -> None:
+    x = random(rows, columns, dtype=dtype, device=device)
+    assert torch.equal(transpose(x), x.t())
+
+
 def test_rows_any_distance_apart_and_misaligned(device: str) -> None:
     wide = random(12, 40, dtype="bfloat16", device=device)
     for x in (wide[:, 3:20], wide[::2, :8], wide.t(), wide[:, :1]):
@@ -44,6 +51,9 @@ def test_wrong_arguments_are_refused() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_proved(target: str) -> None:
     assert_proved("transpose", "transpose_tiles", target, num_warps=16)
+    assert_proved("transpose", "transpose_to_odd_rows", target, alignment=2, num_warps=16)
+    small = {"TILE": 64, "WIDTH": 4, "SECTOR": 8, "STEP": 7}
+    assert_proved("transpose", "transpose_to_odd_rows", target, DTYPE="float32", alignment=4, num_warps=16, **small)
     assert_proved("transpose", "transpose_tiles", target, DTYPE="float32", VECTOR=2, WIDTH=3, num_warps=16)
     assert_proved("transpose", "transpose_tiles", target, DTYPE="float16", alignment=2, PAD=2, num_warps=8)
     assert_proved("transpose", "transpose_tiles", target, DTYPE="float32", alignment=4, WIDTH=3, PAD=1, num_warps=8)
