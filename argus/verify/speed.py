@@ -109,26 +109,21 @@ def _sectors(kernel: Kernel, stmt: Copy, access: Access, tensor: Tensor) -> Find
     if not unit:
         return None
     moving = [_single_coordinate(e) for e in access.index]
-    along = moving[unit[0]]
-    if along is None and any(m is not None for m in moving):
-        rows = True
-    elif along is None:
+    if all(m is None for m in moving):
         return None
-    else:
-        rows = False
-    coordinates = layout.coordinates().astype(np.int64)
-    warp = coordinates[: kernel.warp_size].reshape(kernel.warp_size, -1, stmt.vector, layout.rank)[:, 0]
-    line = np.zeros(warp.shape[:2], dtype=np.int64) if rows or along is None else warp[..., along]
-    others = [m for i, m in enumerate(moving) if m is not None and i != unit[0]]
-    key = np.zeros(warp.shape[:2], dtype=np.int64)
-    for dim in others:
-        key = key * layout.shape[dim] + warp[..., dim]
-    byte = line * tensor.dtype.bytes
-    sectors = len(np.unique(np.stack([key.ravel(), (byte // SECTOR).ravel()], axis=1), axis=0))
-    elements = len(np.unique(np.stack([key.ravel(), line.ravel()], axis=1), axis=0))
-    ideal = -(-elements * tensor.dtype.bytes // SECTOR)
+    strides = [int(s.value) if isinstance(s, Const) else None for s in tensor.strides]
+    sectors, ideal = _counted(kernel, stmt, tensor, moving, strides)
     if sectors < 2 * ideal:
         return None
+    help = "let consecutive threads run along the tensor's contiguous dimension"
+    whole = _contiguous(tensor)
+    if whole is not None:
+        fewer, _ = _counted(kernel, stmt, tensor, moving, [*whole])
+        if fewer < sectors:
+            help = (
+                f"the strides of '{tensor.name}' are known at launch only. If its rows follow one another, say so: "
+                f'`al.Tensor[al.{tensor.dtype}, "...", "{" ".join(map(str, whole))}"]`, and {fewer} sectors do'
+            )
     return Finding(
         "uncoalesced-access",
         "speed",
@@ -136,9 +131,42 @@ def _sectors(kernel: Kernel, stmt: Copy, access: Access, tensor: Tensor) -> Find
         f"{stmt.instr} of tensor '{tensor.name}' touches {sectors} sectors of {SECTOR} bytes a warp "
         f"where {ideal} would do",
         stmt.span,
-        help="let consecutive threads run along the tensor's contiguous dimension",
+        help=help,
         severity=Severity.WARNING,
     )
+
+
+def _counted(
+    kernel: Kernel, stmt: Copy, tensor: Tensor, moving: list[int | None], strides: list[int | None]
+) -> tuple[int, int]:
+    """Sectors that a warp touches, and as many as its elements would fill; what is a stride apart that is not known
+    lies in other sectors."""
+    layout = stmt.layout
+    assert layout is not None
+    coordinates = layout.coordinates().astype(np.int64)
+    warp = coordinates[: kernel.warp_size].reshape(kernel.warp_size, -1, stmt.vector, layout.rank)[:, 0]
+    offset, row, element = (np.zeros(warp.shape[:2], dtype=np.int64) for _ in range(3))
+    for along, stride in zip(moving, strides, strict=True):
+        if along is None:
+            continue
+        element = element * layout.shape[along] + warp[..., along]
+        if stride is None:
+            row = row * layout.shape[along] + warp[..., along]
+        else:
+            offset = offset + warp[..., along] * stride
+    sector = offset * tensor.dtype.bytes // SECTOR
+    sectors = len(np.unique(np.stack([row.ravel(), sector.ravel()], axis=1), axis=0))
+    return sectors, -(-len(np.unique(element)) * tensor.dtype.bytes // SECTOR)
+
+
+def _contiguous(tensor: Tensor) -> list[int] | None:
+    """The strides of rows that follow one another, where these are constants and some are not stated; else None."""
+    strides = [1]
+    for extent in reversed(tensor.shape[1:]):
+        if not isinstance(extent, Const):
+            return None
+        strides.insert(0, strides[0] * int(extent.value))
+    return None if all(isinstance(s, Const) for s in tensor.strides) else strides
 
 
 def _single_coordinate(index: object) -> int | None:

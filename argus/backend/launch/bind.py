@@ -14,7 +14,7 @@ from itertools import combinations
 from math import prod
 from typing import NamedTuple
 
-from argus.backend.launch.array import Array
+from argus.backend.launch.array import Array, is_torch
 from argus.backend.launch.evaluate import Number, evaluate, names, show
 from argus.backend.launch.signature import Condition, ContentRange, Signature, TensorParam
 from argus.diagnostic import Diagnostic, LaunchError, Note
@@ -160,6 +160,16 @@ def _held(signature: Signature, scalars: Mapping[str, Number]) -> tuple[dict[str
     return values, problems
 
 
+def _conversion(name: str, value: Array, wanted: str) -> str:
+    """How an array of another type becomes one that the kernel takes."""
+    if value.dtype.startswith("complex"):
+        return f"pass its pairs as a last dimension of 2: `torch.view_as_real({name})`, or NumPy's `.view` of floats"
+    kept = wanted in DTYPES and (wanted == "bfloat16" or wanted.startswith("float8"))
+    if kept and not is_torch(value.source):
+        return f"NumPy has no {wanted}: pass `{name}` as uint{8 * DTYPES[wanted].bytes} with the same bits"
+    return f"pass `{name}` as {wanted}"
+
+
 def _tensor(param: TensorParam, value: Array) -> list[Diagnostic]:
     """What is wrong with one tensor by itself."""
     name, span = param.name, param.span
@@ -169,7 +179,7 @@ def _tensor(param: TensorParam, value: Array) -> list[Diagnostic]:
                 "dtype-mismatch",
                 f"`{name}` holds {value.dtype}; the kernel takes {param.dtype}",
                 span,
-                f"pass `{name}` as {param.dtype}",
+                _conversion(name, value, param.dtype),
             )
         ]
     if len(value.shape) != len(param.shape):

@@ -241,6 +241,15 @@ def test_strides_that_the_copy_engine_takes() -> None:
         assert f"dimension 0 of `a` has a stride of {2 * bad} bytes" in diagnostic.message
 
 
+def test_what_another_type_becomes() -> None:
+    def help(**tensors: Any) -> str | None:
+        return fails("dtype-mismatch", **tensors).diagnostics[0].help
+
+    assert help(a=np.zeros((100, 128), np.float32)) == "NumPy has no bfloat16: pass `a` as uint16 with the same bits"
+    assert "torch.view_as_real(x)" in str(help(s=GATHER, x=np.zeros((9, 4), np.complex64)))
+    assert help(s=GATHER, index=np.zeros(5, np.int64)) == "pass `index` as int32"
+
+
 def test_grids() -> None:
     fails("grid-mismatch", "(3, 2)", "(2, 2)", grid=(3, 2))
     fails("grid-mismatch", "not one to 3", grid=(1, 1, 1, 1))
