@@ -207,25 +207,8 @@ def _slice(context: Context, view: View, axis: int, item: SliceValue, where: Spa
 
 def difference(upper: Expr, lower: Expr) -> int | None:
     """`upper - lower` where that is a constant, by their linear forms."""
-    terms: dict[Expr, int] = {}
-    constant = _linear(upper, 1, terms) + _linear(lower, -1, terms)
-    return None if any(terms.values()) else constant
-
-
-def _linear(expr: Expr, factor: int, terms: dict[Expr, int]) -> int:
-    """Adds `factor * expr` to `terms`, and returns the constant part of it."""
-    match expr:
-        case Const(value=value):
-            return factor * int(value)
-        case Op(op="add", args=(a, b)):
-            return _linear(a, factor, terms) + _linear(b, factor, terms)
-        case Op(op="sub", args=(a, b)):
-            return _linear(a, factor, terms) + _linear(b, -factor, terms)
-        case Op(op="mul", args=(a, Const(value=value))) | Op(op="mul", args=(Const(value=value), a)):
-            return _linear(a, factor * int(value), terms)
-        case _:
-            terms[expr] = terms.get(expr, 0) + factor
-            return 0
+    (left, high), (right, low) = ir.linear(upper), ir.linear(lower)
+    return high - low if left == right else None
 
 
 # ---------------------------------------------------------------------------- whole views

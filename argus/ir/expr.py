@@ -205,6 +205,23 @@ def coords(rank: int) -> tuple[Expr, ...]:
     return tuple(Coord(axis) for axis in range(rank))
 
 
+def linear(expr: Expr) -> tuple[dict[Expr, int], int]:
+    """An integer expression as a sum: {term -> factor}, none of them 0, and a constant. Casts are terms."""
+    match expr:
+        case Const(value=value):
+            return {}, int(value)
+        case Op(op="add" | "sub" as name, args=(a, b)):
+            (left, x), (right, y) = linear(a), linear(b)
+            sign = 1 if name == "add" else -1
+            terms = {t: left.get(t, 0) + sign * right.get(t, 0) for t in (*left, *right)}
+            return {t: factor for t, factor in terms.items() if factor}, x + sign * y
+        case Op(op="mul", args=(a, Const(value=factor))) | Op(op="mul", args=(Const(value=factor), a)):
+            terms, x = linear(a)
+            return {t: f * int(factor) for t, f in terms.items() if factor}, x * int(factor)
+        case _:
+            return {expr: 1}, 0
+
+
 def elements(expr: Expr) -> Iterator[Elem]:
     """Every register (or tensor) element that `expr` reads."""
     return (e for e in walk(expr) if isinstance(e, Elem))

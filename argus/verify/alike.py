@@ -34,7 +34,7 @@ from typing import Any
 
 from argus.ir.access import Mode, relations
 from argus.ir.cluster import rank_of
-from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, linear, op
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -341,7 +341,7 @@ class _Alike:
         """e, e + 64, e + 128   ->   e + 64 * number"""
         first = exprs[0]
         if first.dtype.is_int and all(e.dtype == first.dtype for e in exprs):
-            sums = [_linear(e) for e in exprs]
+            sums = [linear(e) for e in exprs]
             step = sums[1][1] - sums[0][1]
             if all(terms == sums[0][0] and start == sums[0][1] + i * step for i, (terms, start) in enumerate(sums)):
                 self._numbered = True
@@ -372,23 +372,6 @@ _EXPRESSIONS = (Const, Param, ProgramId, LoopVar, Coord, Thread, Elem, Op)
 def _placed(declared: _Object, name: str) -> _Object:
     """A declaration under another name, wherever it is in shared memory."""
     return replace(declared, name=name) if isinstance(declared, Fragment) else replace(declared, name=name, offset=0)
-
-
-def _linear(expr: Expr) -> tuple[dict[Expr, int], int]:
-    """An integer expression as a sum: {term -> factor}, and a constant."""
-    match expr:
-        case Const(value=value):
-            return {}, int(value)
-        case Op(op="add" | "sub" as name, args=(a, b)):
-            (left, x), (right, y) = _linear(a), _linear(b)
-            sign = 1 if name == "add" else -1
-            terms = {t: left.get(t, 0) + sign * right.get(t, 0) for t in (*left, *right)}
-            return {t: factor for t, factor in terms.items() if factor}, x + sign * y
-        case Op(op="mul", args=(a, Const(value=factor))) | Op(op="mul", args=(Const(value=factor), a)):
-            terms, x = _linear(a)
-            return {t: f * int(factor) for t, f in terms.items() if factor}, x * int(factor)
-        case _:
-            return {expr: 1}, 0
 
 
 def _names(stmt: Stmt) -> list[str]:
