@@ -356,7 +356,11 @@ class Model:
                 raise NonAffine(f"loops of other trips count the buffers of '{relation.obj}', too")
             turning.append(count)
         # The last trip up to now with that buffer: later ones are not begun in the schedule, or else `races` says so.
-        return self.trips(site, place, place.shift % size - size if place.shift % size else 0, coords)
+        moved = place.shift % size
+        trip = self.trips(site, place, moved - size if moved else 0, coords)
+        if moved and not self.context.nothing(self.bare_domain(site)[0].subtract(trip.domain())):
+            raise NonAffine(f"the first trips use buffers of '{relation.obj}' that no trip before them has")
+        return trip
 
     def _extent_text(self, obj: str, axis: int) -> str:
         extent = self.kernel.object(obj).shape[axis]

@@ -228,6 +228,36 @@ body {{
 """
 """Two loops count the buffers: where one has two trips, it always reads the first buffer."""
 
+_CUBE = "float32[P, N, 64] strides [NAME.stride0:int64, 64:int64, 1:int64] align 16"
+BEFORE_THE_FIRST = f"""kernel before_the_first
+target sm_80
+warps 2 of 32
+size N
+size P
+tensor x: {_CUBE.replace("NAME", "x")}
+tensor z: {_CUBE.replace("NAME", "z")}
+grid [1]
+shared s: float32 2x64 layout (2,64):(64,1) at 0
+fragment f: float32 64 layout [64 | t 64@0 | v]
+fragment g: float32 64 layout [64 | t 64@0 | v]
+body {{
+  for p in 0 .. P step 1 {{
+    for i in 0 .. N step 1 counter turn wrap 4 {{
+      copy f[c0] <- x[p, i, c0] {_SPREAD} via ld.global
+      copy s[turn % 2, c0] <- f[c0] {_SPREAD} via st.shared
+      barrier
+      copy g[c0] <- s[turn % 2, 63 - c0] {_SPREAD} via ld.shared
+      if EDIT {{
+        copy g[c0] <- s[(turn + 1) % 2, c0] {_SPREAD} via ld.shared
+      }}
+      copy z[p, i, c0] <- g[c0] {_SPREAD} via st.global
+      barrier
+    }}
+  }}
+}}
+"""
+"""The buffer of the trip before, which the first one does not have."""
+
 GEMM = print_kernel(gemm(2))
 _PRODUCT = next(line for line in GEMM.splitlines(keepends=True) if " mma acc" in line)
 _HALF = _PRODUCT.replace("m64n128k16", "m64n64k16")
@@ -267,6 +297,10 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     "a wait two phases behind": (_told(EVERY_OTHER, True), _told(EVERY_OTHER, False), "progress-unknown"),
     "buffers that loops of other trips count": (
         TWO_COUNTS.replace("EDIT", "1"), TWO_COUNTS.replace("EDIT", "2"), "tag-mismatch",
+    ),
+    "the buffer before the first one": (
+        BEFORE_THE_FIRST.replace("EDIT", "(p > 0) | (i > 0)"), BEFORE_THE_FIRST.replace("EDIT", "i >= 0"),
+        "uninitialised-read",
     ),
     "a fence for half a warp": (
         GEMM.replace(_FENCE, _FENCE + _BRANCH),
