@@ -144,17 +144,17 @@ template <int N, class T> Vector<N, T> left(const Cut& cut, const T* base, T oth
 template <int N, class T> void check_load_global_whole() {
     for_cuts<N, T>([](const Cut& cut, const T* base, bool aligned) {
         if (!aligned) return;
-        Vector<N, T> found(1), kept(1);
-        load_global_whole<N>(cut.p, cut.place, cut.start, cut.end, base, static_cast<i64>(cut.place), found.at);
-        expect(found.holds(cut.whole(N) ? static_cast<const void*>(base + cut.place) : kept.at), "load_global_whole");
-    });
-}
-template <int N, class T> void check_load_global_ends() {
-    for_cuts<N, T>([](const Cut& cut, const T* base, bool aligned) {
-        if (!aligned) return;
-        Vector<N, T> found(1), kept(1);
-        load_global_ends<N>(cut.p, cut.place, cut.start, cut.end, base, static_cast<i64>(cut.place), found.at, made<T>(99));
-        expect(found.holds(cut.whole(N) ? kept.at : left<N>(cut, base, made<T>(99)).at), "load_global_ends");
+        Vector<N, T> found(1), ends(1);
+        const T other = made<T>(99);
+        const i64 offset = cut.place;
+        load_global_whole<N>(cut.p, cut.place, cut.start, cut.end, base, offset, found.at, other);
+        const auto none = left<N>(Cut{}, base, other);
+        expect(found.holds(cut.whole(N) ? static_cast<const void*>(base + cut.place) : none.at), "load_global_whole");
+        if (has_ends<N>(cut.p, cut.place, cut.start, cut.end)) {
+            load_global_each<N>(cut.p, cut.place, cut.start, cut.end, base, offset, ends.at, other);
+            put<N>(ends.at, found.at);
+        }
+        expect(found.holds(left<N>(cut, base, other).at), "has_ends, put");
     });
 }
 template <int N, class T> void check_load_global_each() {
