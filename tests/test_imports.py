@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,12 @@ PRIVATE = {
              "argus.ir.text_parser", "argus.ir.text_terms"},
 }  # fmt: skip
 """Which modules may import a library when they are imported themselves."""
+
+BACK = {
+    ("argus.diagnostic", "argus.render"),  # an error, as text
+    ("argus.runtime.jit_kernel", "argus.torch"),  # a kernel, as an operator
+}
+"""Imports, when asked for alone, of what imports the module itself."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +131,16 @@ def test_parts_of_one_layer_do_not_import_one_another() -> None:
         and not (_part(found.module) == "verify" and _part(found.name) == "simulate")  # witnesses are replayed
     ]
     assert not wrong
+
+
+def test_modules_stand_in_no_circle() -> None:
+    known = {name for name, _ in modules()}
+    needs: dict[str, set[str]] = {name: set() for name in known}
+    for found in ALL:
+        target = found.name if found.name in known else found.name.rpartition(".")[0]
+        if target in known and target != found.module and (found.module, target) not in BACK:
+            needs[found.module].add(target)
+    TopologicalSorter(needs).prepare()  # raises CycleError
 
 
 def test_layout_stands_alone() -> None:

@@ -63,8 +63,6 @@ _COMPOSED = {
     "relu": "write `al.maximum(x, 0.0)`",
     "clamp": "write `al.minimum(al.maximum(x, lo), hi)`",
     "mean": "divide `al.sum(x, axis)` by how many there are",
-    "argmax": "write `al.min(al.where(x == al.max(x), index, n))`",
-    "argmin": "write `al.min(al.where(x == al.min(x), index, n))`",
     "cumsum": "carry the sum in a loop, or sum a tile under a triangular mask: `al.where(j <= i, x[None, :], 0.0)`",
     "gather": "index a tensor by a tile: `al.load(x[index])`",
     "expand_dims": "write `x[:, None]`",

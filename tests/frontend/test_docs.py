@@ -10,6 +10,7 @@ from argus.diagnostic import SourceError
 from argus.frontend import Options, check, parse
 from argus.frontend.calls import signature
 from argus.frontend.checker import HANDLERS
+from argus.frontend.expressions import _COMPOSED
 from argus.ir.types import DType
 from argus.source import SourceFile
 
@@ -32,6 +33,11 @@ def test_every_function_of_the_language_has_a_handler_and_is_documented():
     assert functions | dtypes | {"Tensor", "constexpr"} == set(language.__all__)
     words = set(re.findall(r"\w+", TEXT))
     assert {n for n in language.__all__ if n not in words} == set()
+
+
+def test_what_other_libraries_have_is_made_of_what_there_is():
+    assert not {*_COMPOSED} & set(HANDLERS)
+    assert {n for remedy in _COMPOSED.values() for n in re.findall(r"\bal\.(\w+)", remedy)} <= set(language.__all__)
 
 
 @pytest.mark.parametrize("name", ["load", "mma", "grid", "tag"])
