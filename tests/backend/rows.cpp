@@ -1,4 +1,4 @@
-// What the CUDA header's functions on memory touch: of each row of the instruction table its own bytes, where the mask
+// What a device header's functions on memory touch: of each row of the instruction table its own bytes, where the mask
 // leaves them, and no others. `check_NAME` is the check of function NAME; their calls stand where the marker is.
 #include "model.h"
 
@@ -112,6 +112,7 @@ template <int N, class T> void check_store_global_if() {
     });
 }
 
+#ifdef __CUDA_ARCH__
 // ---- vectors that a mask cuts, and those that begin anywhere
 
 struct Cut {
@@ -204,6 +205,7 @@ template <int N, class T> void check_load_words() {
         expect(found.holds(left<N>(cut, base, zeros<T>()).at), "load_words");
     });
 }
+#endif
 
 // ---- shared memory, the block's own and a peer's
 
@@ -258,6 +260,7 @@ template <int N, class T> void check_store_peer() {
 }
 #endif
 
+#ifdef __CUDA_ARCH__
 // ---- asynchronous copies
 
 template <int BYTES, class T, class F> void copies(bool p, F f) {
@@ -334,6 +337,49 @@ MATRIX(ldmatrix_x4_trans, 4, true, true)
 MATRIX(stmatrix_x1, 1, false, false)
 MATRIX(stmatrix_x2, 2, false, false)
 MATRIX(stmatrix_x4, 4, false, false)
+#endif
+#else
+
+// ---- loads to LDS of a wave: lane i's 4 bytes come 4 * i bytes after where lane 0 points
+
+template <class T, class F> void waves(F run) {
+    constexpr int each = 4 / sizeof(T);
+    for (int offset : {0, 256, model::SIZE - 256}) {
+        Memory& own = model::shared[0];
+        own.fill();
+        global.fill();
+        for (model::lane = 0; model::lane < 64; ++model::lane) {
+            const bool p = model::lane % 3 > 0;
+            const T* base = tensor<T>(0);
+            const i64 source = static_cast<i64>(model::lane * 7 % 64 * each);
+            const unsigned char zero[4] = {};
+            const bool reads = run(-1, base, source, p);
+            if (reads) global.show(base + source, 4, &Memory::readable);
+            changes(own, own.bytes + offset + 4 * model::lane, 4, reads ? static_cast<const void*>(base + source) : zero,
+                    [&] { run(model::lane ? 12 : offset, base, source, p); });
+            global.hide();
+        }
+        model::lane = 0;
+    }
+}
+template <class T> void check_load_to_lds() {
+    waves<T>([](int offset, const T* base, i64 source, bool) {
+        if (offset >= 0) load_to_lds(model::SHARED, offset, base, source);
+        return true;
+    });
+}
+template <class T> void check_load_to_lds_or_zero() {
+    waves<T>([](int offset, const T* base, i64 source, bool p) {
+        if (offset >= 0) load_to_lds_or_zero(model::SHARED, offset, base, source, p);
+        return p;
+    });
+}
+void check_wait_counts() {
+    wait_counts<3, -1>();
+    expect(model::waited == 3, "wait_counts");
+    wait_counts<0, 0>();
+    expect(model::waited == 0, "wait_counts");
+}
 #endif
 
 // ---- updates

@@ -1,5 +1,5 @@
-// A machine for the CUDA header on the host: memory of which each byte is there or not, and the instructions on memory
-// of its PTX text. `asm` statements of the header are calls of `ptx` here. Document: PTX ISA 9.0.
+// A machine for device headers on the host: memory of which each byte is there or not, and the instructions on memory of
+// their assembly, whose statements are calls of `ptx` here. Documents: PTX ISA 9.0; CDNA3 ISA reference guide.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #define __device__
@@ -266,8 +267,43 @@ inline void execute(const std::string& text, const Operands& operands) {
     else fail("the model has no " + text);
 }
 
+// AMD's: lane i's word goes 4 * i bytes after where the first lane points, by M0; what a masked lane reads is no tensor's.
+inline std::uint64_t zero_word;
+inline int first_lane(int x) {
+    static int first;
+    return lane == 0 ? first = x : first;
+}
+inline void load_to_lds(const Operands& operands) {
+    unsigned char word[4] = {};
+    if (operands.at(1).in != zero_word) read("global", operands.at(1).in, 4, word);
+    write("shared", operands.at(0).in + 4 * lane, 4, word);
+}
+
+// A pointer to words of one address space, by which they are read and written.
+template <class W> struct Word {
+    std::uint64_t address;
+    bool shared;
+    operator W() const {
+        W x;
+        read(shared ? "shared" : "global", address, sizeof(W), &x);
+        return x;
+    }
+    void operator=(const W& x) const { write(shared ? "shared" : "global", address, sizeof(W), &x); }
+};
+template <class W, bool SHARED_SPACE> struct Pointer {
+    std::uint64_t address;
+    explicit Pointer(const void* p) : address(reinterpret_cast<std::uintptr_t>(p)) {}
+    explicit Pointer(unsigned p) : address(p) {}
+    auto operator*() const { return Word<std::remove_const_t<W>>{address, SHARED_SPACE}; }
+};
+
 // One text: an instruction, or a predicate and one under it.
 inline void ptx(std::string text, const Operands& operands) {
+    if (text.rfind("s_mov_b32 m0", 0) == 0) return load_to_lds(operands);
+    if (text.rfind("s_waitcnt", 0) == 0) {
+        waited = static_cast<int>(operands.at(0).in);
+        return;
+    }
     if (text[0] == '{') text = text.substr(1, text.rfind('}') - 1);
     bool on = true;
     for (std::size_t from = 0; from <= text.size();) {
@@ -295,4 +331,29 @@ inline unsigned atomicCAS(unsigned* address, unsigned compare, unsigned wanted) 
     model::read("global", reinterpret_cast<std::uintptr_t>(address), 4, &seen);
     if (seen == compare) model::write("global", reinterpret_cast<std::uintptr_t>(address), 4, &wanted);
     return seen;
+}
+
+// HIP's atomic operations, of one thread.
+#define __HIP_MEMORY_SCOPE_AGENT 4
+template <class T> T __hip_atomic_load(model::Pointer<T, false> p, int, int) { return *p; }
+template <class T, class F> void updated(model::Pointer<T, false> p, F change) {
+    const T old = *p;
+    *p = change(old);
+}
+template <class T> void __hip_atomic_fetch_add(model::Pointer<T, false> p, T x, int, int) {
+    updated(p, [x](T old) { return static_cast<T>(old + x); });
+}
+template <class T> void __hip_atomic_fetch_max(model::Pointer<T, false> p, T x, int, int) {
+    updated(p, [x](T old) { return old > x ? old : x; });
+}
+template <class T> void __hip_atomic_fetch_min(model::Pointer<T, false> p, T x, int, int) {
+    updated(p, [x](T old) { return old < x ? old : x; });
+}
+template <class T>
+bool __hip_atomic_compare_exchange_strong(model::Pointer<T, false> p, T* seen, T wanted, int, int, int) {
+    const T found = *p;
+    const bool same = found == *seen;
+    if (same) *p = wanted;
+    else *seen = found;
+    return same;
 }
