@@ -154,6 +154,9 @@ def _cast(context: Context, node: Call, term: SpecTerm) -> SpecTerm:
 def _reduce(context: Context, node: Call, body: Lambda, axes: int) -> SpecTerm:
     """`al.sum(lambda k: ...)` over the dimension that `k` indexes."""
     name = next((n for n in _REDUCE if is_call(context, node, n)), None)
+    if is_call(context, node, "argmax") or is_call(context, node, "argmin"):
+        text = "the place of an extremum is no part of a specification: rounding would decide between numbers"
+        context.fail("bad-tag", text, node.span, "leave it out; bounds, races and coverage are proved without one")
     if name is None or len(body.params) != 1:
         context.fail(
             "bad-tag",

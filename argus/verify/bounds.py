@@ -22,7 +22,7 @@ from argus.ir.nodes import (
 from argus.ir.types import MAX_EXTENT
 from argus.simulate.sizes import integer_arguments
 from argus.verify.data import Data, evaluated, partly_defined
-from argus.verify.findings import Finding, Place, unknown
+from argus.verify.findings import Finding, Place, axes_help, unknown
 from argus.verify.launchable import launchable
 from argus.verify.program import Site, mbarrier_use
 from argus.verify.solver import Answer, Solver, z3
@@ -312,6 +312,8 @@ class BoundsChecker:
         help = (
             f"mask the access with boundary_check=({axis},) or mask=..., or state the needed relation with al.requires"
         )
+        if self.kernel.grid is None and any(isinstance(e, ProgramId) for e in walk(relation.index[axis])):
+            help = f"say how many programs there are by `i = al.grid(...)`: `al.program_id` leaves it open. Or {help}"
         if answer.verdict is Verdict.UNKNOWN:
             return unknown("bounds-unknown", "bounds", site.stmt.span, f"cannot decide: {what} ({answer.reason})", help)
         return Finding(
@@ -328,6 +330,7 @@ class BoundsChecker:
     def _overflows(self, site: Site | None, part: Op, what: str, answer: Answer) -> Finding:
         span = site.stmt.span if site is not None else self.kernel.span
         help = "bound the sizes with al.requires" + (", or compute in al.int64" if part.dtype.bits <= 32 else "")
+        help = (site is None and axes_help(self.kernel)) or help
         if answer.verdict is Verdict.UNKNOWN:
             return unknown(
                 "overflow-unknown", "bounds", span, f"cannot decide the range of {what}: {answer.reason}", help

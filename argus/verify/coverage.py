@@ -155,7 +155,7 @@ def _repeated(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findi
             help = "write each element once: keep the value in registers until it is final"
             if not (first.exact and second.exact):
                 reason = first.reason or second.reason
-                text = f"cannot exclude that {message} ({reason})"
+                text, help = f"cannot exclude that {message} ({reason})", axes_help(model.kernel) or help
                 return [unknown("coverage-unknown", "coverage", span, text, help)]
             point = smallest(twice.range())
             return [

@@ -210,6 +210,7 @@ def _race(model: Model, obj: Shared | Tensor, a: Cells, b: Cells, pairs: Map, ex
         if not model.kernel.barriers and rank_of(names[0]) != rank_of(names[1]):
             help = 'let the blocks of the cluster meet between the two: al.barrier(scope="cluster")'
     if not exact:
+        help = axes_help(model.kernel) or help
         return unknown("races-unknown", "races", b.site.stmt.span, f"cannot exclude: {message} ({reason})", help)
     point = smallest(pairs.range())
     return Finding(

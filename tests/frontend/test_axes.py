@@ -91,3 +91,19 @@ def test_a_divided_program_id_is_met_with_advice() -> None:
     assert report.verdict is not Verdict.PROVED
     (found,) = (d for d in report.diagnostics if d.code == "block-races-unknown")
     assert "declare an axis of the grid for each part" in found.help
+
+
+def test_ids_of_programs_that_nobody_counted_are_met_with_advice() -> None:
+    text = """
+import argus
+import argus.language as al
+
+@argus.kernel
+def k(x: al.Tensor[al.float32, "R"], out: al.Tensor[al.float32, "R"]):
+    r = al.program_id(0)
+    al.store(out[r], al.load(x[r]))
+"""
+    source = SourceFile("k.py", text)
+    report = examine(choreograph(elaborate(source, "k", Options(target="sm_80", default_alignment=4)), "sm_80"))
+    found = [d for d in report.diagnostics if d.code == "out-of-bounds"]
+    assert found and all("al.grid" in d.help for d in found)
