@@ -434,8 +434,9 @@ def across_rows(tensors: int, length: int, columns: int, vector: int, itemsize: 
     block = min(width, _power(columns))
     rows = warps * 32 * (16 // itemsize) // block
     turn = _EACH * rows
-    parts = min(most // max(1, tensors * -(-columns // block)), length * block // _LEAST)
-    more = turn - 1 if most < _BLOCKS else 3 * turn // 4  # what is one round stays one
+    room = most // max(1, tensors * -(-columns // block))
+    parts = min(room, length * block // _LEAST)
+    more = turn - 1 if parts == room and most < _BLOCKS else 3 * turn // 4  # what is one round stays one
     part = max(1, (-(-length // parts) + more) // turn) * turn if parts > 1 else max(1, length)
     return Cut(max(1, -(-length // part)), part, {"EACH": _EACH, "ROWS": rows, "BLOCK": block}, warps)
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import torch
 
 
+_MANY = 1000  # rows of x: of fewer, too many tiles would be the last, and hold but what the others leave
+
+
 @argus.kernel
 def transpose_tiles(
     x: al.Tensor[DTYPE, "M N"],
@@ -99,7 +102,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     rows = matrix(x)
     out = rows.new_empty(rows.shape[::-1])
     reads, writes = (vector(t) * dtype.bytes == 16 for t in (rows, out))
-    if reads and not writes and target_of(str(x.device)) != "gfx942":
+    if reads and not writes and len(rows) >= _MANY and target_of(str(x.device)) != "gfx942":
         sector = 32 // dtype.bytes
         shape = {
             "TILE": 8 * sector,
