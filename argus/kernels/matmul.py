@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from argus.frontend.decorator import FuncSource
 from argus.kernels import operands
 from argus.kernels.gemm import combine
-from argus.kernels.tiling import Problem, Tile, read_once
+from argus.kernels.tiling import Problem, Tile, read_once, rows_together
 from argus.runtime.jit_kernel import JitKernel
 from argus.runtime.reader import Memory, Run
 from argus.runtime.recipe import Given, Launch, Made, Recipe, Value, room, room_like
@@ -184,7 +184,8 @@ def _of_operands(
     if not tile.part:
         seen = operands.turned(request) if tile.swapped else operands.in_halves(request) if tile.shift else request
         tensors, constants = operands.arguments(seen, problem.bulk, ones)
-        return (Call(kernel, tensors, {**constants, **tile.constants, **read_once(problem, tile)}),)
+        own = {**tile.constants, **read_once(problem, tile), **rows_together(problem)}
+        return (Call(kernel, tensors, {**constants, **own}),)
     across, count = operands.by_rows(request), tile.parts(problem.k)
     parts = empty_parts(across, count)
     first = operands.of_parts(across, parts)

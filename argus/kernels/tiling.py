@@ -196,6 +196,7 @@ _LEAST_ROWS = 64  # of a tile
 _WARPGROUP = 4  # warps
 _ATOM_ROWS = 8  # rows of b that the blocks of a cluster share out
 _FEW = (8, 16, 32, 64, 128)
+_HELD_BYTES = 60_000_000  # what the L2 cache holds
 _PLAIN: tuple[_Shape, ...] = tuple(
     (*shape, _ROWS) for shape in ((128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4), (32, 32, 1))
 )
@@ -212,10 +213,13 @@ def tiles(problem: Problem) -> Iterator[Tile]:
 
 
 def _tiles(problem: Problem) -> Iterator[Tile]:
-    """Those of operands as they are; where half of a tile would be padding, the swapped ones if there are any."""
+    """Those of operands as they are; of few rows, none that would be padding for half of 64 rows or more, if there are
+    swapped ones, whose columns are of any number."""
     swapped = list(_turned_tiles(problem, True))
-    if not (swapped and problem.bulk and problem.m <= _HALF_A_TILE):
-        yield from _turned_tiles(problem, False)
+    fitting = bool(swapped) and problem.bulk and problem.m <= (_HALF_A_TILE if problem.loaded else _FEW[-1])
+    for tile in _turned_tiles(problem, False):
+        if not fitting or tile.block_m - problem.m < _HALF_A_TILE:
+            yield tile
     yield from swapped
     if problem.halves and problem.halved.m > _FEW[-1]:
         shift = (_SECTOR // 2) * 8 // problem.bits
@@ -230,7 +234,9 @@ def _turned_tiles(problem: Problem, turned: bool) -> Iterator[Tile]:
             for cluster, across in _clusters(seen, tile):
                 yield replace(tile, block_k=depth, stages=stages, cluster=cluster, across=across)
         few = turned and seen.n <= _FEW[-1]
-        in_parts = problem.batch == 1 and tile.groups == 1 and (few or columns % 16 == 0)
+        # Few rows: blocks that add up find no registers beside the warps of tall tiles, and come late.
+        good = warps < _TALL_WARPS if few else columns % 16 == 0
+        in_parts = problem.batch == 1 and tile.groups == 1 and good
         parted = replace(problem, out_bits=32)
         for depth, stages in _rings(parted, tile) if in_parts else ():
             for cluster, across in _clusters(seen, tile):
@@ -298,9 +304,11 @@ def _any_shape(problem: Problem, turned: bool) -> Sequence[_Shape]:
         return _PLAIN if few or not turned else ()
     if problem.loaded and not turned:
         return _LOADED
-    heights = ((64, 4),) if problem.loaded else ((64, 4), (128, 8))
+    heights = ((64, 4),) if problem.loaded else ((64, 4), (128, 8), (192, _TALL_WARPS))
     if turned and few:
-        return [(rows, n, warps, _ROWS) for n in _FEW if n < 2 * max(problem.n, 5) for rows, warps in heights]
+        needed = ceil(problem.n / 16) * 16 if problem.n > _FEW[0] else _FEW[0]
+        widths = sorted({*(n for n in _FEW if n < 2 * max(problem.n, 5)), needed})
+        return [(rows, n, warps, _ROWS) for n in widths for rows, warps in heights]
     many = min(problem.m, problem.n) > _FEW[-1] and not problem.loaded
     if turned:
         whole = ((_LEAST_ROWS, ceil(problem.n / 16) * 16, 4, _ROWS),) if problem.n <= 2 * _FEW[-1] else ()
@@ -344,6 +352,14 @@ def read_once(problem: Problem, tile: Tile) -> dict[str, bool]:
     by_engine = p.bulk and p.batch == 1
     wide, high = tile.block_n * tile.across, tile.block_m * tile.cluster // tile.across
     return {"A_ONCE": by_engine and p.n <= wide, "B_ONCE": by_engine and p.m <= high}
+
+
+def rows_together(problem: Problem) -> dict[str, int]:
+    """The kernel's constant for how many rows of tiles go together: more, nearly a square of what runs at a time, where
+    operands come from memory again and again; fewer where the cache holds them and the result."""
+    p = problem
+    held = ((p.m + p.n) * p.k * p.bits + p.m * p.n * p.out_bits) // 8 <= _HELD_BYTES
+    return {"GROUP": 8} if held and p.bulk and p.batch == 1 else {}
 
 
 def work(problem: Problem, tile: Tile) -> Work:

@@ -201,6 +201,7 @@ PROOFS: dict[str, dict[str, Any]] = {
     "float8": {"IN": "float8_e4m3fn", "SCALED": True, "SCALE_A": "M", "BLOCK_K": 128},
     "tfloat32": {"IN": "tfloat32", "OUT": "float32", "BLOCK_K": 32, "BLOCK_N": 128},
     "few rows": {"BLOCK_M": 64, "BLOCK_N": 16, "BLOCK_K": 128, "STAGES": 3, "C": "N M", "BIAS": "M", "num_warps": 4},
+    "few rows, 192 of weights": {"BLOCK_M": 192, "BLOCK_N": 80, "STAGES": 5, "C": "N M", "num_warps": 12},
     "rows in halves": {"A": "Z M K", "A_STRIDES": "za lda 1", "C": "Z M N", "SHIFT": 8, "BLOCK_N": 192},
     "192 rows": {"BLOCK_M": 192, "BLOCK_N": 136, "CLUSTER": 2, "ACROSS": 2, "num_warps": 12},
     "epilogue": {"BIAS": "N", "RESIDUAL": "M N", "RESIDUAL_TYPE": "bfloat16", "EPILOGUE": gelu},

@@ -16,7 +16,7 @@ from argus.ir.types import DTYPES
 from argus.kernels import operands
 from argus.kernels.gemm import gelu, gemm
 from argus.kernels.table import TRUSTED, from_json, rounded, shape_class, shipped, tile_for, to_json
-from argus.kernels.tiling import Problem, Tile, ranked, read_once, tiles, work
+from argus.kernels.tiling import Problem, Tile, ranked, read_once, rows_together, tiles, work
 from argus.tuning.model import HOPPER, estimate, occupancy
 from tests.kernels.common import source_of
 
@@ -286,3 +286,18 @@ def test_the_copy_engine_takes_no_tensor_without_elements(monkeypatch: pytest.Mo
     monkeypatch.setattr(operands, "target_of", lambda device: "sm_90a")
     a, b, c = (torch.empty(size, dtype=torch.bfloat16) for size in ((8, k), (64, k), (8, 64)))
     assert operands.problem(operands.request(a, b.t(), c, None, None, None, None, None)).bulk == bulk
+
+
+def test_few_rows_are_no_more_columns_than_whole_products_take() -> None:
+    found = list(tiles(replace(LARGE, m=67, n=17920, k=2944)))
+    assert {t.block_n for t in found if t.swapped} == {8, 16, 32, 64, 80, 128}
+    assert all(t.block_m == 64 for t in found if not t.swapped)  # 61 of 128 rows would be padding
+    tall = [t for t in found if t.swapped and t.num_warps == 12]
+    assert {t.block_m for t in tall} == {192} and not any(t.part for t in tall)
+    assert best(67, 17920, 2944).block_n == 80  # 94 tiles of 192 rows, where 128 columns have 125 of 128 by 144
+
+
+def test_fewer_rows_of_tiles_go_together_where_the_cache_holds_the_operands() -> None:
+    small = replace(LARGE, m=1280, n=512, k=1984)
+    assert rows_together(small) == {"GROUP": 8} and rows_together(LARGE) == {}
+    assert rows_together(replace(small, batch=2)) == {} == rows_together(replace(small, bulk=False))
