@@ -38,14 +38,14 @@ def taken(kernels: list[Kernel], arch: str) -> list[Kernel]:
 @pytest.fixture(scope="module")
 def kernels() -> list[Kernel]:
     """Kernels of all families."""
-    computing = [kernel for kernel, _ in examples(computations.cases(), 8, 4711)]
-    return [*examples(strategies.kernels(), 8, 4711), *computing]
+    computing = [kernel for kernel, _ in examples(computations.cases(), 6, 4711)]
+    return [*examples(strategies.kernels(), 6, 4711), *computing]
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_generated_kernels_compile_without_a_word(kernels: list[Kernel], arch: str) -> None:
     texts = [text for _, text in numbered(taken(kernels, arch)).values()]
-    assert len(texts) > 6
+    assert len(texts) > 4
     log = diagnosed("\n".join(texts), arch)
     assert not re.search(r"\b(warning|error)\b", log), log
 
