@@ -108,6 +108,7 @@ class Model:
         self._iterations: dict[tuple[str, int], Set] = {}
         self._counts: dict[int, Count] = {}
         self._turning: dict[str, list[Count]] = {}
+        self._early: set[str] = set()
         self._spans: dict[str, tuple[int, int]] = {}
         self.persistent = any(isinstance(s.stmt, Programs) for s in self.sites)
         self._rings = {obj: size for obj in (t.name for t in kernel.shared) if (size := self._ring_size(obj))}
@@ -280,7 +281,11 @@ class Model:
         uses = [c for c in self.accesses_of(obj) if c.relation.index]
         place = self.ring_place(uses[0].site, uses[0].relation.index[0])
         assert place is not None  # else its cells would not be exact
-        later = self.count(uses[0].site, place).from_then_on(size)
+        count = self.count(uses[0].site, place)
+        later = count.from_then_on(size)
+        for before in range(1, size) if obj in self._early else ():
+            there = count.after(before - size).domain()
+            later = later.union(isl.Map.from_domain_and_range(_before_first(there, before), there))
         rest = len(self.kernel.object(obj).shape) - 1
         same = isl.Map.identity(isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, rest, rest))
         named = later.flat_product(same).set_tuple_name(isl.dim_type.in_, identifier(obj))
@@ -359,7 +364,12 @@ class Model:
         moved = place.shift % size
         trip = self.trips(site, place, moved - size if moved else 0, coords)
         if moved and not self.context.nothing(self.bare_domain(site)[0].subtract(trip.domain())):
-            raise NonAffine(f"the first trips use buffers of '{relation.obj}' that no trip before them has")
+            self._early.add(relation.obj)
+            own = self.trip(site, self._nest(site, place.counter), coords)
+            for rank in range(size - moved):  # of trips so early that the buffer is no trip's yet
+                here = count.after(-rank).domain().subtract(count.after(-rank - 1).domain())
+                named = isl.Map.from_domain_and_range(here, _before_first(here, size - moved - rank))
+                trip = trip.union(own.apply_range(named))
         return trip
 
     def _extent_text(self, obj: str, axis: int) -> str:
@@ -485,6 +495,12 @@ class Model:
                 same = same.equate(isl.dim_type.in_, outer, isl.dim_type.out, outer)
             parts.append(same.order_lt(isl.dim_type.in_, level, isl.dim_type.out, level))
         return parts[::-1]
+
+
+def _before_first(trips: Set, number: int) -> Set:
+    """The name of what would be so many trips before the first of some."""
+    rest = ["0"] * (trips.dim(isl.dim_type.set) - 1)
+    return isl.Set(f"{{ [{', '.join([str(-number), *rest])}] }}")
 
 
 def byte_span(tile: Shared) -> tuple[int, int]:
