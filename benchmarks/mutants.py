@@ -37,8 +37,8 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A kernel with constants other than its defaults, if any; `how` says which. `shares`: processes that judge its
-    mutants."""
+    """A kernel with constants other than its defaults, if any; `how` says which. `alignment`: bytes, of all tensors and
+    their rows. `shares`: processes that judge its mutants."""
 
     file: str
     kernel: str
@@ -46,6 +46,7 @@ class Subject:
     target: str = "sm_90a"
     constants: Mapping[str, object] = field(default_factory=dict)
     num_warps: int | None = None
+    alignment: int = 16
     shares: int = 1
 
     @property
@@ -57,7 +58,9 @@ class Subject:
     def explicit(self) -> Kernel:
         """The kernel that is mutated."""
         source = SourceFile(self.file, Path(self.file).read_text(encoding="utf-8"))
-        options = Options(target=self.target, num_warps=self.num_warps, constexprs=self.constants)
+        options = Options(
+            target=self.target, num_warps=self.num_warps, constexprs=self.constants, default_alignment=self.alignment
+        )
         return choreograph(elaborate(source, self.kernel, options), self.target)
 
 
@@ -133,8 +136,10 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("argus/kernels/reduce.py", "reduce_last"),
     Subject("argus/kernels/reduce.py", "reduce_inner"),
     Subject("argus/kernels/reduce.py", "join_parts"),
+    Subject("argus/kernels/reduce.py", "reduce_odd_rows", alignment=2, num_warps=6),
     Subject("argus/kernels/silu_mul.py", "silu_mul_tiles"),
     Subject("argus/kernels/transpose.py", "transpose_tiles"),
+    Subject("argus/kernels/transpose.py", "transpose_to_odd_rows"),
     Subject("examples/gemm.py", "gemm", target="sm_80"),
     Subject("examples/gemm_explicit.py", "gemm_explicit"),
     Subject("examples/gemm_hopper.py", "gemm_hopper", shares=3),
