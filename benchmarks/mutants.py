@@ -136,7 +136,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("argus/kernels/reduce.py", "reduce_last"),
     Subject("argus/kernels/reduce.py", "reduce_inner"),
     Subject("argus/kernels/reduce.py", "join_parts"),
-    Subject("argus/kernels/reduce.py", "reduce_odd_rows", alignment=2, num_warps=6),
+    Subject("argus/kernels/reduce.py", "reduce_odd_rows", alignment=2),
     Subject("argus/kernels/silu_mul.py", "silu_mul_tiles"),
     Subject("argus/kernels/transpose.py", "transpose_tiles"),
     Subject("argus/kernels/transpose.py", "transpose_to_odd_rows"),

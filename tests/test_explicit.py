@@ -55,6 +55,8 @@ ELSEWHERE = {
     ("rmsnorm_held_rows", "gfx942"): "unknown-instruction",
     ("softmax_held_rows", "gfx942"): "unknown-instruction",
     ("add_layernorm_held_rows", "gfx942"): "unknown-instruction",
+    ("reduce_odd_rows", "gfx942"): "unknown-instruction",
+    ("transpose_to_odd_rows", "gfx942"): "unknown-instruction",
     **{("gemm_waves", target): "unknown-instruction" for target in ("cpu", "sm_80", "sm_90a")},
     **{("cluster_softmax", target): "no-cluster" for target in ("sm_80", "gfx942")},
     ("attention_forward", "gfx942"): "shared-memory",

@@ -88,7 +88,7 @@ def reduce_last(
     al.store(out[rows, part], result.to(OUT), mask=rows < A)
 
 
-@argus.kernel
+@argus.kernel(num_warps=6)
 def reduce_odd_rows(
     x: al.Tensor[DTYPE, "A R"],
     out: al.Tensor[DTYPE, "A"],

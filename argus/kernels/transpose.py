@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import argus
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     import torch
 
 
-_MANY = 1000  # rows of x: of fewer, too many tiles would be the last, and hold but what the others leave
+_MANY, _TILE, _FILLED = 1000, 256, 132
+"""Rows of x: of fewer, too many tiles would be the last, and hold but what the others leave. Bytes of a row of a large
+tile, and how many of these it takes: one for each multiprocessor, as small matrices are done sooner in small tiles."""
 
 
 @argus.kernel
@@ -102,10 +105,11 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     rows = matrix(x)
     out = rows.new_empty(rows.shape[::-1])
     reads, writes = (vector(t) * dtype.bytes == 16 for t in (rows, out))
-    if reads and not writes and len(rows) >= _MANY and target_of(str(x.device)) != "gfx942":
-        sector = 32 // dtype.bytes
+    tile, sector = _TILE // dtype.bytes, 32 // dtype.bytes
+    many = len(rows) >= _MANY and prod(-(-n // tile) for n in rows.shape) >= _FILLED
+    if reads and not writes and many and target_of(str(x.device)) != "gfx942":
         shape = {
-            "TILE": 8 * sector,
+            "TILE": tile,
             "WIDTH": sector // 2,
             "SECTOR": sector,
             "STEP": len(rows) % sector,

@@ -35,7 +35,7 @@ def declared() -> set[str]:
     for path in HEADERS:
         for line in path.read_text(encoding="utf-8").splitlines():
             if opened := re.match(r"namespace ([\w:]+) \{", line):
-                inside.append(opened[1])
+                inside.append(opened[1].rpartition("::")[2])
             elif line.startswith("}  // namespace"):
                 inside.pop()
             elif inside[-1] not in INNER:
