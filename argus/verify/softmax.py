@@ -173,7 +173,11 @@ class SoftmaxMatcher(Matcher):
             axes = tuple(range(len(rows.used) + 1))
             self._scores(s, rows.parts, Scope(s.points.identity(), every, axes, origin), what)
             self._factors(s, share, scope, up, bound, what)
-            counted = counted.union(up.range_product(bound).reverse())
+            more = up.range_product(bound).reverse()
+            again = counted.domain().intersect(more.domain())  # points of several summands may be the same instances
+            if not again.is_empty():
+                raise Mismatch(f"{what} has a term more than once", scope.origins(again.unwrap().domain()))
+            counted = counted.union(more)
         wanted = mine.apply_range(rows.live)
         if share.at is not None:
             wanted = wanted.intersect(scope.variables.apply_range(self._at(share, scope)))

@@ -594,6 +594,69 @@ def kernel(x: al.Tensor[al.float32, "32"], y: al.Tensor[al.float32, "32"], v: al
         "4",
         "vacuous-assertion",
     ),
+    *(
+        Pair(
+            f"a sum of weights, {how}",
+            """
+def kernel(x: al.Tensor[al.float32, "M N"], y: al.Tensor[al.float32, "M N"]):
+    M, N = x.shape
+    al.spec(y, lambda i, j: al.softmax(lambda k: x[i, k])[j])
+    row = al.grid(M)
+    tops, totals = al.full((32,), -float("inf"), al.float32), al.zeros((32,), al.float32)
+    for start in range(0, N, 32):
+        cols = start + al.arange(32)
+        tops = al.maximum(tops, al.load(x[row, cols], mask=cols < N, other=-float("inf")))
+    top = al.max(tops)
+    for start in range(0, N, 32):
+        cols = start + al.arange(32)
+        totals += al.exp(al.load(x[row, cols], mask=cols < N, other=-float("inf")) - top)
+    total = EDIT
+    for start in range(0, N, 32):
+        cols = start + al.arange(32)
+        al.store(y[row, cols], al.exp(al.load(x[row, cols], mask=cols < N, other=0.0) - top) / total, mask=cols < N)
+""",
+            "al.sum(totals)",
+            wrong,
+            "spec-mismatch",
+        )
+        for how, wrong in (
+            ("added up twice", "al.sum(totals) + al.sum(totals)"),
+            ("each of them twice", "al.sum(totals + totals)"),
+        )
+    ),
+    Pair(
+        "a sum of weights, each of them twice, without a loop",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"]):
+    al.requires((N <= 128) & (N >= 1))
+    al.grid(1)
+    o = al.arange(128)
+    al.spec(y, lambda i: al.softmax(lambda k: x[k])[i])
+    t = al.load(x[o], mask=o < N, other=-float("inf"))
+    w = al.exp(t - al.max(t))
+    al.store(y[o], w / al.sum(EDIT), mask=o < N)
+""",
+        "w",
+        "w + w",
+        "spec-mismatch",
+    ),
+    Pair(
+        "a level whose weights are added up twice",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "1"]):
+    al.requires((N <= 128) & (N >= 1))
+    al.grid(1)
+    o = al.arange(128)
+    al.spec(y, lambda i: al.logsumexp(lambda k: x[k]))
+    t = al.load(x[o], mask=o < N, other=-float("inf"))
+    top = al.max(t)
+    w = al.exp(t - top)
+    al.store(y[0], top + al.log(EDIT))
+""",
+        "al.sum(w)",
+        "al.sum(w + w)",
+        "spec-mismatch",
+    ),
     Pair(
         "a maximum of masked scores, times what may be negative",
         """
