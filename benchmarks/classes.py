@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import geometric_mean, median
 from typing import Any
 
+from benchmarks import plot
+
 Row = Mapping[str, Any]
 Results = Mapping[str, Sequence[Row]]
 """The rows of each area's results."""
@@ -62,12 +64,12 @@ MEMORY: Classes = {
     "rows of odd lengths": lambda i, r: _odd(r),
     "all": lambda i, r: True,
 }
+_RATIO = {area.name: area.ratio for area in plot.AREAS}
 AREAS = {
-    "gemm": Area("speed / library", {"bf16, large: the first eight": lambda i, r: i < _LARGE, **PRODUCTS}),
-    "gemm_drawn": Area("speed / library", PRODUCTS),
-    "attention": Area("speed / cuDNN", ATTENTION),
-    "attention_drawn": Area("speed / cuDNN", ATTENTION),
-    **dict.fromkeys(("memory", "memory_drawn"), Area("speed / best peer", MEMORY, "of copy")),
+    "gemm": Area(_RATIO["gemm"], {"bf16, large: the first eight": lambda i, r: i < _LARGE, **PRODUCTS}),
+    "gemm_drawn": Area(_RATIO["gemm"], PRODUCTS),
+    **dict.fromkeys(("attention", "attention_drawn"), Area(_RATIO["attention"], ATTENTION)),
+    **dict.fromkeys(("memory", "memory_drawn"), Area(_RATIO["memory"], MEMORY, "of copy")),
 }
 
 
@@ -95,7 +97,6 @@ class Shown:
     beside: str
     area: str
     of: Mapping[str, Any]
-    ratio: str
     told: Callable[[Row], str]
 
 
@@ -104,19 +105,19 @@ def _product(m: int, n: int, k: int, dtype: str = "bf16", bound: bool = False) -
     told = (lambda r: f"{r['GB/s'] / 1000:.1f} TB/s") if bound else (lambda r: f"{r['TFLOP/s']:.0f} TFLOP/s")
     library = "cuBLASLt" if dtype == "fp8" else "cuBLAS"
     of = {"M": m, "N": n, "K": k, "dtype": dtype, "layout": "nt"}
-    return Shown(f"`matmul`, {dtype}, {size}", library, "gemm", of, "speed / library", told)
+    return Shown(f"`matmul`, {dtype}, {size}", library, "gemm", of, told)
 
 
 def _attention(size: int, rows: int, heads: int, mask: str) -> Shown:
     of = {"dtype": "bfloat16", "D": size, "M": rows, "N": rows, "H of k": heads, "mask": mask}
     what = f"`attention`, head size {size}, {rows} rows, {mask}"
-    return Shown(what, "cuDNN", "attention", of, "speed / cuDNN", lambda r: f"{r['TFLOP/s']:.0f} TFLOP/s")
+    return Shown(what, "cuDNN", "attention", of, lambda r: f"{r['TFLOP/s']:.0f} TFLOP/s")
 
 
 def _memory(kernel: str, rows: int, columns: int) -> Shown:
     of = {"kernel": kernel, "dtype": "bfloat16", "rows": rows, "columns": columns}
     return Shown(
-        f"`{kernel}`, {rows} × {columns}", "the better of PyTorch and torch.compile", "memory", of, "speed / best peer",
+        f"`{kernel}`, {rows} × {columns}", "the better of PyTorch and torch.compile", "memory", of,
         lambda r: f"{r['TB/s']:.1f} TB/s, {r['of copy']:.2f} of a copy",
     )  # fmt: skip
 
@@ -136,4 +137,4 @@ def shown(results: Results) -> Iterable[Row]:
     """The rows of the README."""
     for one in SHOWN:
         (row,) = (row for row in results[one.area] if all(row[name] == value for name, value in one.of.items()))
-        yield {"kernel": one.what, "beside": one.beside, "speed": f"{row[one.ratio]:.2f} × ({one.told(row)})"}
+        yield {"kernel": one.what, "beside": one.beside, "speed": f"{row[_RATIO[one.area]]:.2f} × ({one.told(row)})"}
