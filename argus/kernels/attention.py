@@ -248,8 +248,9 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     constants = {"DTYPE": dtype, "D": size, "GROUP": group, "CAUSAL": causal}
     if hopper and rows is not None and causal and apart(problem):
         return _apart(read, rows, made, scale, constants)
-    constants |= hopper_tiles(problem) if hopper else _ELSEWHERE
-    parts = int(str(constants.get("PARTS", 1)))
+    tiles = hopper_tiles(problem) if hopper else _ELSEWHERE
+    constants |= tiles
+    parts = int(tiles.get("PARTS", 1))
     if parts == 1:
         written = made[0].view(B, H, 1, M, size), made[1].view(B, H, 1, M)
         return Work(attention_forward, read, written, made, scale, {**constants, "OUT": dtype})
