@@ -193,7 +193,7 @@ def _internal(error: Exception) -> Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A kernel to examine: of a Python file, or, without `options`, what `argus show` printed."""
+    """A kernel to verify: of a Python file, or, without `options`, what `argus show` printed."""
 
     source: SourceFile
     name: str
@@ -203,7 +203,7 @@ class _Job:
         """The kernel with all policies carried out. Raises `ArgusError` where there is none."""
         if self.options is None:
             return compile.read(self.source)
-        return compile.choreograph(compile.elaborate(self.source, self.name, self.options), self.options.target)
+        return compile.lower(compile.elaborate(self.source, self.name, self.options), self.options.target)
 
 
 def _read(path: str) -> SourceFile:
@@ -262,7 +262,7 @@ def _unusable(name: str, start: float, diagnostics: tuple[Diagnostic, ...]) -> O
 
 
 @dataclass(frozen=True, slots=True)
-class _Examined:
+class _Verified:
     """What is known of a kernel, the exit code that says so, and the explicit kernel if it came that far."""
 
     outcome: Outcome
@@ -271,18 +271,18 @@ class _Examined:
     report: Report | None = None
 
 
-def _examine(job: _Job, limit_s: float) -> _Examined:
+def _verify(job: _Job, limit_s: float) -> _Verified:
     start = time.perf_counter()
     try:
         explicit = job.explicit()
-        report = compile.examine(explicit, limit_s)
+        report = compile.verify(explicit, limit_s)
     except ArgusError as error:
-        return _Examined(_unusable(job.name, start, error.diagnostics), UNUSABLE)
+        return _Verified(_unusable(job.name, start, error.diagnostics), UNUSABLE)
     except Exception as error:  # one kernel that trips us does not hide what is known of the others
-        return _Examined(_unusable(job.name, start, (_internal(error),)), UNUSABLE)
+        return _Verified(_unusable(job.name, start, (_internal(error),)), UNUSABLE)
     seconds = time.perf_counter() - start
     outcome = Outcome(explicit.name, report.verdict, seconds, report.assumptions, report.diagnostics)
-    return _Examined(outcome, _CODES[report.verdict], explicit, report)
+    return _Verified(outcome, _CODES[report.verdict], explicit, report)
 
 
 # ---------------------------------------------------------------------------- check
@@ -316,8 +316,8 @@ def _checked(options: argparse.Namespace) -> Iterator[tuple[Outcome, int]]:
             continue
         for job in jobs:
             with _progress(f"proving {job.name}"):
-                examined = _examine(job, options.limit)
-            yield examined.outcome, examined.code
+                verified = _verify(job, options.limit)
+            yield verified.outcome, verified.code
 
 
 # ---------------------------------------------------------------------------- show, build
@@ -336,32 +336,32 @@ def _build(options: argparse.Namespace) -> int:
     codes: list[int] = []
     for job in list(_jobs(options.file, options)):
         with _progress(f"proving {job.name}"):
-            examined = _examine(job, options.limit)
-        _out().print(outcome_text(examined.outcome), end="")
-        codes.append(examined.code)
-        if examined.explicit is None or examined.report is None or examined.code != PROVED:
+            verified = _verify(job, options.limit)
+        _out().print(outcome_text(verified.outcome), end="")
+        codes.append(verified.code)
+        if verified.explicit is None or verified.report is None or verified.code != PROVED:
             _err().print(f"{job.name} is not proved: nothing is built")
             continue
-        if examined.explicit.target != options.target:
-            message = f"`{options.file}` is a kernel of {examined.explicit.target}, not of {options.target}"
-            raise _bad_input("no-kernel", message, f"--target {examined.explicit.target}")
+        if verified.explicit.target != options.target:
+            message = f"`{options.file}` is a kernel of {verified.explicit.target}, not of {options.target}"
+            raise _bad_input("no-kernel", message, f"--target {verified.explicit.target}")
         with _progress(f"building {job.name}"):
-            artifact = _manufacture(examined.explicit, examined.report)
+            artifact = _build_artifact(verified.explicit, verified.report)
         for path in _write(artifact, options.output):
             _out().print(f"  wrote {path}")
     return _worst(codes)
 
 
-def _manufacture(explicit: compile.ExplicitKernel, report: Report) -> Artifact:
+def _build_artifact(explicit: compile.ExplicitKernel, report: Report) -> Artifact:
     """With machine code where a compiler is at hand."""
     try:
-        return compile.manufacture(explicit, report)
+        return compile.build(explicit, report)
     except ToolchainError as error:
         if any(d.code != "compiler-missing" for d in error.diagnostics):
             raise
         _err().print(diagnostics_text(error.diagnostics), end="")
         _err().print("source only")
-        return compile.manufacture(explicit, report, machine_code=False)
+        return compile.build(explicit, report, machine_code=False)
 
 
 def _write(artifact: Artifact, folder: Path) -> list[Path]:

@@ -1,6 +1,6 @@
 """The whole pipeline on one screen.
 
-    text -elaborate-> TileKernel -choreograph-> ExplicitKernel -examine-> Report -manufacture-> Artifact
+    text -elaborate-> TileKernel -lower-> ExplicitKernel -verify-> Report -build-> Artifact
 
 Each step takes what the step before made. An explicit kernel can be printed, changed by hand, and `read` again.
 `ARGUS_DEBUG=1` to `5` shows, each including the ones before it: stages with their times, IR, obligations, emitted
@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NewType, TypeVar
 
-from argus import environment
+from argus import environment, passes
 from argus.backend import build as backend
 from argus.backend.artifact import Artifact
 from argus.backend.emit import emit
@@ -26,7 +26,6 @@ from argus.frontend.surface import Attribute, Expression, Name, Subscript
 from argus.ir.nodes import Kernel
 from argus.ir.text import print_kernel, read_kernel
 from argus.ir.wellformed import check_explicit, check_tile
-from argus.passes import lower
 from argus.source import SourceFile
 
 if TYPE_CHECKING:
@@ -89,9 +88,9 @@ def elaborate(source: SourceFile, name: str, options: Options) -> TileKernel:
     return TileKernel(kernel)
 
 
-def choreograph(tile: TileKernel, target: str) -> ExplicitKernel:
+def lower(tile: TileKernel, target: str) -> ExplicitKernel:
     """Raises `ArgusError` where a policy or an instruction cannot be carried out on the target."""
-    kernel = _timed("lower", lambda: lower(tile, target))
+    kernel = _timed("lower", lambda: passes.lower(tile, target))
     _show(2, f"explicit IR of {kernel.name}", lambda: print_kernel(kernel))
     _insist(check_explicit(kernel))
     return ExplicitKernel(kernel)
@@ -104,16 +103,16 @@ def read(source: SourceFile) -> ExplicitKernel:
     return ExplicitKernel(kernel)
 
 
-def examine(explicit: ExplicitKernel, limit_s: float = LIMIT_S) -> Report:
-    """What is known of the kernel. A wrong kernel raises nothing: the report says so."""
-    from argus.verify import verify  # with its solvers: a third of a second, in which a compiler is at work already
+def verify(explicit: ExplicitKernel, limit_s: float = LIMIT_S) -> Report:
+    """Prove the kernel's properties or say what fails. A wrong kernel raises nothing: the report says so."""
+    from argus import verify as verifier  # late: its solvers take a third of a second to import
 
-    report = _timed("verify", lambda: verify(explicit, limit_s=limit_s))
+    report = _timed("verify", lambda: verifier.verify(explicit, limit_s=limit_s))
     _show(3, f"obligations of {explicit.name}", lambda: _obligations(report))
     return report
 
 
-def manufacture(explicit: ExplicitKernel, report: Report, *, machine_code: bool = True) -> Artifact:
+def build(explicit: ExplicitKernel, report: Report, *, machine_code: bool = True) -> Artifact:
     """Raises `VerificationError` unless all is proved, and `ToolchainError` where a compiler is missing or fails."""
     _insist_on_proof(report)
     return _presented(_built(explicit, machine_code), report)
@@ -140,7 +139,7 @@ def _presented(artifact: Artifact, report: Report) -> Artifact:
 
 def prove(source: SourceFile, name: str, options: Options, *, limit_s: float = LIMIT_S) -> Report:
     """What is known of kernel `name`. Raises `ArgusError` for text that is no kernel of the language."""
-    return examine(choreograph(elaborate(source, name, options), options.target), limit_s)
+    return verify(lower(elaborate(source, name, options), options.target), limit_s)
 
 
 def compile(
@@ -150,11 +149,11 @@ def compile(
 
     Raises the `ArgusError` that says why not.
     """
-    explicit = choreograph(elaborate(source, name, options), options.target)
+    explicit = lower(elaborate(source, name, options), options.target)
     beside = ThreadPoolExecutor(1)
     try:
         building = _building(beside, explicit, compiler)
-        report = examine(explicit, limit_s)
+        report = verify(explicit, limit_s)
         _insist_on_proof(report)
         return Compiled(_presented(building.result(), report), report)
     finally:

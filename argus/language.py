@@ -470,7 +470,7 @@ def shuffle_down(x: Any, delta: Any) -> Any:
     """`y[..., i] = x[..., i + delta]` between the lanes of a warp; the last `delta` keep their own."""
 
 
-# ---------------------------------------------------------------------------- shared memory and choreography
+# ---------------------------------------------------------------------------- shared memory and synchronisation
 
 
 @_kernel_only

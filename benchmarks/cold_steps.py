@@ -60,7 +60,7 @@ def _steps(target: str) -> list[Step]:
     module = _measured("parse", lambda: parse(text.file), steps)
     tile = _measured("check", lambda: check(module, text.name, Options(target)), steps)
     explicit = _measured("lower", lambda: lower(tile, target), steps)
-    _measured("prove", lambda: compile.examine(explicit), steps)
+    _measured("prove", lambda: compile.verify(explicit), steps)
     source = _measured("emit", lambda: emit(explicit), steps)
     _measured("compile to machine code", lambda: build.build(explicit, target, source), steps)
     return steps

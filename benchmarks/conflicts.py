@@ -20,14 +20,14 @@ from itertools import product
 from pathlib import Path
 
 from argus.backend.launch.evaluate import evaluate
-from argus.compile import choreograph, elaborate
+from argus.compile import elaborate, lower
 from argus.diagnostic import ArgusError
 from argus.frontend import Options
 from argus.ir.expr import Const, Elem, Expr, LoopVar, ProgramId, Thread, rewrite, walk
 from argus.ir.nodes import Copy, For, If, Kernel, Programs, Roles, Shared, Stmt
 from argus.source import SourceFile
-from argus.verify.program import sites
-from argus.verify.speed import wavefronts
+from argus.verify.checks.speed import wavefronts
+from argus.verify.model.program import sites
 from benchmarks.table import Cell, Results
 
 Environment = Mapping[tuple[str, str | int], int]
@@ -84,7 +84,7 @@ def static(case: Case) -> dict[str, tuple[int, int]]:
     """(wavefronts, fewest possible) of shared loads and stores in one run, from the kernel alone."""
     file = Path(str(import_module(case.module).__file__))
     source = SourceFile(file.name, file.read_text(encoding="utf-8"))
-    kernel = choreograph(elaborate(source, case.name, Options(target="sm_90a")), "sm_90a")
+    kernel = lower(elaborate(source, case.name, Options(target="sm_90a")), "sm_90a")
     times = executions(kernel, case.sizes)
     found = {"ld": (0, 0), "st": (0, 0)}
     for site in sites(kernel):

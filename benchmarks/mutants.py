@@ -18,7 +18,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from argus.compile import choreograph, elaborate
+from argus.compile import elaborate, lower
 from argus.frontend import Options
 from argus.ir.nodes import Kernel
 from argus.ir.types import bfloat16, float8_e4m3fn, float32
@@ -61,7 +61,7 @@ class Subject:
         options = Options(
             target=self.target, num_warps=self.num_warps, constexprs=self.constants, default_alignment=self.alignment
         )
-        return choreograph(elaborate(source, self.kernel, options), self.target)
+        return lower(elaborate(source, self.kernel, options), self.target)
 
 
 _gemm = partial(Subject, "argus/kernels/gemm.py", "gemm", shares=3)

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 from argus.backend.cache import DiskCache
-from argus.compile import choreograph, elaborate, examine
+from argus.compile import elaborate, lower, verify
 from argus.diagnostic import ArgusError
 from argus.frontend import Options, parse
 from argus.runtime.executable import CachedSource
@@ -83,17 +83,17 @@ def run(target: str, paths: list[Path]) -> Results:
 
 def measured(case: Case) -> list[dict[str, Cell]] | str:
     """The rows of one kernel, or why it has none for this target."""
-    import argus.verify  # noqa: F401  with its solvers, which `examine` would import
+    import argus.verify  # noqa: F401  with its solvers, which `verify` would import
 
     start = perf_counter()
     try:
         tile = elaborate(case.file, case.name, case.options)
         checked = perf_counter()
-        explicit = choreograph(tile, case.target)
+        explicit = lower(tile, case.target)
     except ArgusError as error:
         return error.diagnostics[0].message
     lowered, used = perf_counter(), process_time()
-    report = examine(explicit, LIMIT_S)
+    report = verify(explicit, LIMIT_S)
     done, used = perf_counter(), process_time() - used
     parts: dict[tuple[str, str], float] = {("front end", ""): checked - start, ("passes", ""): lowered - checked}
     for t in report.timings:

@@ -35,7 +35,7 @@ def stages(path: Path, target: str) -> Iterator[tuple[Kernel, Kernel]]:
     source = read(path)
     for name in compile.kernels(source):
         tile = compile.elaborate(source, name, Options(target=target))
-        yield tile, compile.choreograph(tile, target)
+        yield tile, compile.lower(tile, target)
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_80", "sm_90a", "gfx942"])

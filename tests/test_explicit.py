@@ -38,7 +38,7 @@ def explicit(
     read = source(file)
     declared = {parameter for parameter, _ in compile.declared(read, name)}
     chosen = {key: value for key, value in {**SMALL, **constants}.items() if key in declared}
-    return compile.choreograph(compile.elaborate(read, name, Options(target, warps, chosen)), target)
+    return compile.lower(compile.elaborate(read, name, Options(target, warps, chosen)), target)
 
 
 def reads_back(kernel: compile.ExplicitKernel) -> str:
@@ -103,7 +103,7 @@ PROVED_AGAIN = [("examples/gemm_waves.py", "gfx942"), ("examples/rmsnorm.py", "s
 @pytest.mark.parametrize("file, target", PROVED_AGAIN)
 def test_proved_again(file: str, target: str) -> None:
     text = print_kernel(explicit(file, Path(file).stem, target))
-    assert compile.examine(compile.read(SourceFile("kernel.ir", text)), 120.0).verdict is Verdict.PROVED
+    assert compile.verify(compile.read(SourceFile("kernel.ir", text)), 120.0).verdict is Verdict.PROVED
 
 
 def test_changed_and_refuted() -> None:
@@ -112,7 +112,7 @@ def test_changed_and_refuted() -> None:
     wait = next(line for line in text.splitlines() if line.strip().startswith("wait_group"))
     assert wait.strip() == "wait_group 0"
     changed = SourceFile("kernel.ir", text.replace(wait, wait.replace("0", "1"), 1))
-    report = compile.examine(compile.read(changed), 120.0)
+    report = compile.verify(compile.read(changed), 120.0)
     assert report.verdict is Verdict.REFUTED
     places = [d.span for d in report.diagnostics if d.verdict is Verdict.REFUTED]
     assert places and all(span.file is changed and "copy" in changed.line(span.line) for span in places)

@@ -24,8 +24,8 @@ LAYERS: tuple[frozenset[str], ...] = (
 """A part imports its own layer and those above it in this list."""
 
 PRIVATE = {
-    "islpy": {"argus.verify.isl"},
-    "z3": {"argus.verify.solver"},
+    "islpy": {"argus.verify.model.isl"},
+    "z3": {"argus.verify.model.solver"},
     "lark": {"argus.frontend.parse", "argus.frontend.parser", "argus.frontend.build", "argus.frontend.constructs",
              "argus.frontend.tables",
              "argus.ir.text_parser", "argus.ir.text_terms"},

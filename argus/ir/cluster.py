@@ -25,7 +25,7 @@ the cluster a named barrier of all:
 
 The verifier proves that block, and the simulator runs it; the emitter prints the kernel as it stands. So no property
 needs a rule of its own for clusters, but for what a block is that begins later or ends earlier than another one: a
-block's shared memory is there from its start to its end (argus/verify/peers.py). mbarriers of
+block's shared memory is there from its start to its end (argus/verify/order/peers.py). mbarriers of
 peers rest on the last thing that every block of roles does (PTX ISA, barrier.cluster), and the emitter writes: to wait
 until all of the cluster are done, so that nobody reaches for the memory of a block that is gone.
 """

@@ -36,7 +36,7 @@ class Target:
 TARGETS: dict[str, Target] = {
     t.name: t
     for t in (
-        # The CPU runs the choreography of sm_80, lanes as fibers, and clusters as one block of roles.
+        # The CPU runs the lowered form of sm_80, with lanes as fibers and a cluster as one block of roles.
         Target("cpu", "cpu", 32, 166912, 255, ("sm_80", "cpu")),
         Target("sm_80", "nvidia", 32, 166912, 255, ("sm_80",)),  # CUDA C++ guide, table of compute capabilities
         Target("sm_90a", "nvidia", 32, 232448, 255, ("sm_80", "sm_90a")),

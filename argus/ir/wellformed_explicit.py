@@ -39,7 +39,7 @@ from argus.ir.wellformed_hopper import (
     asynchronous_product,
     bulk_copy,
     bulk_reduce,
-    cluster_choreography,
+    cluster_rules,
     mbarrier_declarations,
     outside_of_roles,
     step_problems,
@@ -62,7 +62,7 @@ def explicit_problems(kernel: Kernel) -> Iterator[Problem]:
     if kernel.persistent and not any(isinstance(s, Programs) for s in walk(kernel.body)):
         yield "sharing out the programs of the grid is still a policy", kernel.span
     yield from outside_of_roles(kernel)
-    yield from cluster_choreography(kernel, target)
+    yield from cluster_rules(kernel, target)
     parts = tuple(_programs(kernel))
     open_or_wrong = [*_declarations(kernel, parts), *mbarrier_declarations(kernel, target)]
     yield from open_or_wrong

@@ -172,7 +172,7 @@ def _peer_problems(kernel: Kernel, access: Access, span: Span) -> Iterator[Probl
             return
 
 
-def cluster_choreography(kernel: Kernel, target: Target) -> Iterator[Problem]:
+def cluster_rules(kernel: Kernel, target: Target) -> Iterator[Problem]:
     """Blocks of a cluster that are made of roles are nothing else; before those, all of them meet wherever threads
     do."""
     if kernel.cluster == 1:

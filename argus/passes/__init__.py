@@ -1,4 +1,7 @@
-"""Policies become explicit choreography: tile IR in, explicit IR out. `argus.passes.lower` lists them in order."""
+"""Lower tile IR to explicit IR: policies become buffers, layouts, instructions and waits.
+
+`argus.passes.lower` lists the passes in order.
+"""
 
 from argus.passes.lower import PASSES, lower
 from argus.passes.report import LoweringError

@@ -52,7 +52,7 @@ PASSES: tuple[Pass, ...] = (
 
 
 def lower(kernel: Kernel, target: str) -> Kernel:
-    """The explicit choreography of `kernel` on `target`, a name of `TARGETS`.
+    """The explicit form of `kernel` on `target`, a name of `TARGETS`.
 
     What is already explicit stays as it is. Raises `LoweringError` with everything that the failing pass found:
     instructions that the target does not have, shapes that no instruction takes, shared memory or registers

@@ -186,7 +186,7 @@ class Autotuner:
 
     def _pruned(self, found: Situation, kwargs: Mapping[str, Any], show: Progress) -> list[Trial]:
         """A trial of each configuration, those that are not worth building with the reason."""
-        from argus.compile import choreograph, elaborate
+        from argus.compile import elaborate, lower
         from argus.tuning.work import work_of
 
         of = self._source.text
@@ -197,7 +197,7 @@ class Autotuner:
             show.step(str(config))
             try:
                 tile = elaborate(of.file, of.name, self._options(found, kwargs, config))
-                explicit = choreograph(tile, found.target)
+                explicit = lower(tile, found.target)
             except ArgusError as error:
                 trials.append(Trial(config, None, error.diagnostics[0].message))
                 continue

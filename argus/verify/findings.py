@@ -11,9 +11,9 @@ from argus.ir.nodes import Kernel
 from argus.ir.visit import map_exprs, walk
 from argus.simulate.sizes import integer_parameters
 from argus.source import NO_SPAN, Span
-from argus.verify.isl import Point
-from argus.verify.program import Site, loops_by_trip
-from argus.verify.translator import identifier
+from argus.verify.model.isl import Point
+from argus.verify.model.program import Site, loops_by_trip
+from argus.verify.model.translator import identifier
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,15 @@ from functools import cached_property
 from argus.diagnostic import Verdict
 from argus.ir.access import Mode
 from argus.ir.nodes import Spec
-from argus.verify import assertions, beginning, inflight, initialisation, peers, races, spec
+from argus.verify.checks import initialisation, races
 from argus.verify.findings import Finding
-from argus.verify.order import Ordering
-from argus.verify.protocol import Protocol
-from argus.verify.relations import Model
-from argus.verify.tags import TagAnalysis
-from argus.verify.window import Window
+from argus.verify.model.relations import Model
+from argus.verify.order import beginning, inflight, peers
+from argus.verify.order.order import Ordering
+from argus.verify.order.protocol import Protocol
+from argus.verify.reductions.window import Window
+from argus.verify.values import assertions, spec
+from argus.verify.values.tags import TagAnalysis
 
 
 class Questions:

@@ -16,20 +16,20 @@ from argus.ir.nodes import Assume, Kernel
 from argus.ir.text import print_expr
 from argus.ir.wellformed import check_explicit
 from argus.source import NO_SPAN
-from argus.verify import convergence, coverage, launchable, machine, ownership, speed
-from argus.verify.alike import alone
-from argus.verify.bounds import BoundsChecker
-from argus.verify.counts import spelled
+from argus.verify.checks import convergence, coverage, launchable, machine, ownership, speed
+from argus.verify.checks.bounds import BoundsChecker
+from argus.verify.checks.launchable import as_launched
 from argus.verify.findings import Finding, unknown
-from argus.verify.isl import IslError, operation_limit
-from argus.verify.launchable import as_launched
-from argus.verify.named import Named, named
+from argus.verify.model.isl import IslError, operation_limit
+from argus.verify.model.relations import Model
+from argus.verify.model.solver import Solver
+from argus.verify.model.translator import NonAffine
 from argus.verify.questions import Questions
-from argus.verify.relations import Model
+from argus.verify.reductions.alike import alone
+from argus.verify.reductions.counts import spelled
+from argus.verify.reductions.named import Named, named
 from argus.verify.report import Report, Timing, verdict_of
 from argus.verify.search import search
-from argus.verify.solver import Solver
-from argus.verify.translator import NonAffine
 from argus.verify.witness import to_diagnostic
 
 T = TypeVar("T")

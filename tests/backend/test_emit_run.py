@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from argus.backend.cpu.toolchain import find_compiler
-from argus.compile import choreograph, elaborate
+from argus.compile import elaborate, lower
 from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.ir.expr import Const, Coord, Param, ProgramId
@@ -141,7 +141,7 @@ def window(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "128"], i: al
 def test_an_index_fits_whose_terms_alone_do_not(integer: str, place: str, first: int, last: int) -> None:
     text = WINDOW.replace("INTEGER", integer).replace("PLACE", place).replace("FIRST", str(first))
     file = SourceFile("window.py", text.replace("LAST", str(last)))
-    kernel = choreograph(elaborate(file, "window", Options()), "cpu")
+    kernel = lower(elaborate(file, "window", Options()), "cpu")
     assert verify(kernel, 120.0).verdict is Verdict.PROVED
     x, y = np.arange(1, 129, dtype=np.float32), np.zeros(128, np.float32)
     indices = np.full(128, 2**31 - 2, np.int32)

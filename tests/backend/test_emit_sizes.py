@@ -13,7 +13,7 @@ from argus.backend.cpu.toolchain import find_compiler
 from argus.backend.emit import emit
 from argus.backend.emit.registers import counters, digits
 from argus.backend.emit.scope import Domain
-from argus.compile import choreograph, elaborate
+from argus.compile import elaborate, lower
 from argus.frontend import Options
 from argus.layout import parse_fragment
 from argus.source import NO_SPAN
@@ -31,7 +31,7 @@ def doubled(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "N"], FROM
 def text(least: int, alignment: int = 4) -> str:
     options = Options("sm_80", None, {"FROM": least}, {"x": alignment, "out": alignment})
     source = doubled.source.text
-    return emit(choreograph(elaborate(source.file, source.name, options), "sm_80"))
+    return emit(lower(elaborate(source.file, source.name, options), "sm_80"))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from argus.compile import choreograph, elaborate, examine
+from argus.compile import elaborate, lower, verify
 from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.frontend.axes import separate_axes
@@ -62,9 +62,9 @@ def test_an_axis_for_each_part_of_a_program_id(name: str) -> None:
     assert separated.flat
     assert axes(separated) == grid
     assert separate_axes(separated) is separated
-    explicit = choreograph(separated, "sm_80")
+    explicit = lower(separated, "sm_80")
     assert explicit.flat and explicit.grid == separated.grid
-    assert examine(explicit).verdict is Verdict.PROVED
+    assert verify(explicit).verdict is Verdict.PROVED
     x = np.random.default_rng(3).standard_normal((2, 3, 5, 33)).astype(np.float32)
     outcome = simulate(explicit, {"x": x, "out": np.zeros_like(x)})
     assert outcome.ok, outcome.violations
@@ -87,7 +87,7 @@ def test_an_axis_that_stays(name: str) -> None:
 
 
 def test_a_divided_program_id_is_met_with_advice() -> None:
-    report = examine(choreograph(tile_ir(KEPT["another divisor"]), "sm_80"))
+    report = verify(lower(tile_ir(KEPT["another divisor"]), "sm_80"))
     assert report.verdict is not Verdict.PROVED
     (found,) = (d for d in report.diagnostics if d.code == "block-races-unknown")
     assert "declare an axis of the grid for each part" in found.help
@@ -104,6 +104,6 @@ def k(x: al.Tensor[al.float32, "R"], out: al.Tensor[al.float32, "R"]):
     al.store(out[r], al.load(x[r]))
 """
     source = SourceFile("k.py", text)
-    report = examine(choreograph(elaborate(source, "k", Options(target="sm_80", default_alignment=4)), "sm_80"))
+    report = verify(lower(elaborate(source, "k", Options(target="sm_80", default_alignment=4)), "sm_80"))
     found = [d for d in report.diagnostics if d.code == "out-of-bounds"]
     assert found and all("al.grid" in d.help for d in found)

@@ -19,7 +19,7 @@ from tests.frontend.roles import PINGPONG, PRODUCT, RELAY
 
 def explicit(text: str, name: str, target: str = "sm_90a") -> compile.ExplicitKernel:
     tile = compile.elaborate(SourceFile("kernel.py", text), name, Options(target))
-    return compile.choreograph(tile, target)
+    return compile.lower(tile, target)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def explicit(text: str, name: str, target: str = "sm_90a") -> compile.ExplicitKe
 def test_proved(text: str, name: str) -> None:
     kernel = explicit(text, name)
     assert parse_kernel(print_kernel(kernel)) == kernel
-    report = compile.examine(kernel, 120.0)
+    report = compile.verify(kernel, 120.0)
     assert report.verdict is Verdict.PROVED, report.diagnostics
 
 
@@ -74,7 +74,7 @@ def test_refuted(name: str) -> None:
     old, new, kernel = EDITS[name]
     text = {"relay": RELAY, "pingpong": PINGPONG, "product": PRODUCT}[kernel]
     assert old in text
-    report = compile.examine(explicit(text.replace(old, new, 1), kernel), 120.0)
+    report = compile.verify(explicit(text.replace(old, new, 1), kernel), 120.0)
     assert report.verdict is Verdict.REFUTED, report.diagnostics
     found = [d for d in report.diagnostics if d.verdict is Verdict.REFUTED and d.severity is Severity.ERROR]
     assert found and all(d.span.known and d.witness is not None and d.witness.replayed for d in found)

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 from argus.backend import device_api
 from argus.backend.cuda.toolchain import INCLUDE
 from argus.backend.emit import emit
-from argus.compile import choreograph, elaborate
+from argus.compile import elaborate, lower
 from argus.frontend import Options
 from argus.kernels.tiling import Problem, ranked
 from tests.backend import hopper_bodies, hopper_operands
@@ -68,7 +68,7 @@ def library() -> Iterator[str]:
 
 def _lowered(file: str, kernel: str, warps: int | None, constants: dict[str, object]) -> str:
     options = Options("sm_90a", warps, constants)
-    return emit(choreograph(elaborate(source_of(file), kernel, options), "sm_90a"))
+    return emit(lower(elaborate(source_of(file), kernel, options), "sm_90a"))
 
 
 def written() -> Iterator[str]:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argus.compile import choreograph, elaborate
+from argus.compile import elaborate, lower
 from argus.frontend import Options
 from argus.ir.nodes import Roles
 from argus.ir.types import DTYPES
@@ -182,7 +182,7 @@ def test_epilogues_find_room_in_registers(loaded: int, dtype: str | None) -> Non
     constants |= {"RESIDUAL": "M N", "RESIDUAL_TYPE": DTYPES[dtype]} if dtype else {}
     alignment = dict.fromkeys(("a", "b", "residual"), 4 if dtype == "float32" else 2) if loaded else {}
     options = Options("sm_90a", tile.num_warps, constants, alignment)
-    choreograph(elaborate(source_of("gemm"), "gemm", options), "sm_90a")
+    lower(elaborate(source_of("gemm"), "gemm", options), "sm_90a")
 
 
 def test_batches_of_none_have_a_tile() -> None:
@@ -236,7 +236,7 @@ def test_every_tile_for_the_copy_engine_is_lowered_to_roles(bits: int, m: int) -
         if tile.part:
             shape["OUT"] = DTYPES["float32"]
         options = Options("sm_90a", tile.num_warps, {**constants, **shape, "IN": dtype, "MULTIPLY": dtype})
-        kernel = choreograph(elaborate(source_of("gemm"), "gemm", options), "sm_90a")
+        kernel = lower(elaborate(source_of("gemm"), "gemm", options), "sm_90a")
         assert any(isinstance(s, Roles) for s in kernel.body), str(tile)
 
 

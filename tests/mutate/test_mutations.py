@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 def explicit(name: str, target: str = "sm_80") -> Kernel:
     source = SourceFile(f"examples/{name}.py", (EXAMPLES / f"{name}.py").read_text())
-    return compile.choreograph(compile.elaborate(source, name, Options(target=target)), target)
+    return compile.lower(compile.elaborate(source, name, Options(target=target)), target)
 
 
 @pytest.mark.parametrize("kernel", [explicit("gemm"), explicit("softmax"), roles()], ids=["gemm", "softmax", "roles"])
@@ -68,7 +68,7 @@ def test_a_program_has_one_of_what_the_grid_counts() -> None:
     """Heads and batches are few, and as many heads of queries as their groups want."""
     file = Path(argus.kernels.__file__).parent / "attention.py"
     source, options = SourceFile(str(file), file.read_text()), Options(target="sm_90a", constexprs={"GROUP": 2})
-    kernel = compile.choreograph(compile.elaborate(source, "attention_forward", options), "sm_90a")
+    kernel = compile.lower(compile.elaborate(source, "attention_forward", options), "sm_90a")
     vectors = size_vectors(kernel)
     assert len(vectors) == 6 and {v["B"] for v in vectors} == {1, 2}
     assert {(v["H"], v["HK"]) for v in vectors} == {(2, 1), (4, 2)}

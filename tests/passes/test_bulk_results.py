@@ -20,7 +20,7 @@ TEXT = PATH.read_text(encoding="utf-8")
 
 def lowered(target: str, text: str = TEXT, alignment: int = 16, **constants: object) -> Kernel:
     options = Options(target=target, constexprs=constants, alignment={"c": alignment})
-    return compile.choreograph(compile.elaborate(SourceFile("reduced.py", text), "reduced", options), target)
+    return compile.lower(compile.elaborate(SourceFile("reduced.py", text), "reduced", options), target)
 
 
 def instructions(kernel: Kernel) -> set[str | None]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import argus.language as al
-from argus.compile import choreograph, elaborate, examine
+from argus.compile import elaborate, lower, verify
 from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.frontend.decorator import kernel
@@ -25,7 +25,7 @@ def masked(x: al.Tensor[al.float16, "N"], out: al.Tensor[al.float32, "N"], BLOCK
 
 def explicit(**alignment: Any) -> str:
     options = Options("sm_80", alignment=alignment)
-    return print_kernel(choreograph(elaborate(masked.file, masked.name, options), "sm_80"))
+    return print_kernel(lower(elaborate(masked.file, masked.name, options), "sm_80"))
 
 
 def test_a_condition_that_changes_between_vectors_only_is_asked_of_the_first_element() -> None:
@@ -49,7 +49,7 @@ def of_rows(x: al.Tensor[al.float32, "M N"], out: al.Tensor[al.float32, "M N"], 
 @pytest.mark.parametrize(("rows", "more", "asked"), [(1, 0, False), (2, 0, True), (1, 1, True)])
 def test_a_program_id_is_not_compared_with_its_axis_of_the_grid(rows: int, more: int, asked: bool) -> None:
     options = Options("sm_80", constexprs={"ROWS": rows, "MORE": more})
-    explicit = choreograph(elaborate(of_rows.file, of_rows.name, options), "sm_80")
+    explicit = lower(elaborate(of_rows.file, of_rows.name, options), "sm_80")
     text = print_kernel(explicit)
     assert ("< M" in text) == asked and text.count("< N") == 3
-    assert examine(explicit).verdict is Verdict.PROVED
+    assert verify(explicit).verdict is Verdict.PROVED

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import argus.language as al
-from argus.compile import choreograph, elaborate, examine
+from argus.compile import elaborate, lower, verify
 from argus.diagnostic import SourceError, Verdict
 from argus.frontend import Options
 from argus.frontend.decorator import kernel
@@ -46,7 +46,7 @@ def whole(x: al.Tensor[al.int32, "6 20"], out: al.Tensor[al.int32, "2"], columns
 
 def explicit(source: Any, target: str) -> Kernel:
     options = Options(target=target, default_alignment=4)
-    return choreograph(elaborate(source.file, source.name, options), target)
+    return lower(elaborate(source.file, source.name, options), target)
 
 
 def awkward() -> Array:
@@ -72,7 +72,7 @@ def first(x: Array, extremum: Callable[[Array, Array], Array]) -> Array:
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])
 def test_places_of_rows(target: str) -> None:
     kernel, x = explicit(rows, target), awkward()
-    assert examine(kernel).verdict is Verdict.PROVED
+    assert verify(kernel).verdict is Verdict.PROVED
     empty = np.full(len(x), -1, np.int32)
     outcome = simulate(kernel, {"x": x, "most": empty, "least": empty.copy()})
     assert outcome.ok, outcome.violations
@@ -89,7 +89,7 @@ def test_places_are_pytorchs() -> None:
 
 def test_places_in_a_whole_tile_and_in_columns() -> None:
     kernel = explicit(whole, "sm_80")
-    assert examine(kernel).verdict is Verdict.PROVED
+    assert verify(kernel).verdict is Verdict.PROVED
     x = np.random.default_rng(2).integers(-9, 9, (6, 20)).astype(np.int32)
     arguments = {"x": x, "out": np.zeros(2, np.int32), "columns": np.zeros((1, 20), np.int32)}
     outcome = simulate(kernel, arguments)

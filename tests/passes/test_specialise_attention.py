@@ -51,7 +51,7 @@ def test_golden(golden: Golden) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"CAUSAL": True}, {"D": 64}, {"D": 64, "GROUP": 4, "CAUSAL": True}])
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80", "cpu"])
-def test_every_target_has_a_choreography(target: str, options: dict[str, object]) -> None:
+def test_every_target_has_a_lowered_form(target: str, options: dict[str, object]) -> None:
     kernel = lowered(target, BLOCK_N=128 if target == "sm_90a" else 64, **options)
     assert not check_explicit(kernel)
     assert bool(roles(kernel)) == (target == "sm_90a")

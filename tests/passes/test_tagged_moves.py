@@ -34,7 +34,7 @@ def product(a: al.Tensor[al.float32, "64 32"], b: al.Tensor[al.bfloat16, "64 32"
 
 def lowered(target: str, text: str = TEXT) -> Kernel:
     source = SourceFile("product.py", text)
-    return compile.choreograph(compile.elaborate(source, "product", Options(target=target)), target)
+    return compile.lower(compile.elaborate(source, "product", Options(target=target)), target)
 
 
 @pytest.mark.parametrize("target", ["sm_80", "gfx942"])

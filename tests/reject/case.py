@@ -16,7 +16,7 @@ from argus.source import SourceFile
 ROOT = Path(__file__).parent.parent.parent
 
 Edit = Callable[[Kernel], Kernel]
-"""A mistake in the choreography: an edit of the explicit IR, which keeps the places in the source."""
+"""A mistake in the lowered form: an edit of the explicit IR, which keeps the places in the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,4 +79,4 @@ def _explicit(
     if file.endswith(".ir"):
         return parse_kernel(text)
     options = Options(target=target, constexprs=dict(constants))
-    return compile.choreograph(compile.elaborate(SourceFile(file, text), name, options), target)
+    return compile.lower(compile.elaborate(SourceFile(file, text), name, options), target)

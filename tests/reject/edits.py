@@ -1,4 +1,4 @@
-"""Mistakes of choreography, which no author writes: edits of the explicit IR of any kernel that has what they edit."""
+"""Mistakes in the lowered form, which no author writes: edits of the explicit IR of any kernel that they fit."""
 
 from __future__ import annotations
 

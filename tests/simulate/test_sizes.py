@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import argus.kernels
-from argus.compile import choreograph, elaborate
+from argus.compile import elaborate, lower
 from argus.frontend import Options
 from argus.ir.nodes import Kernel
 from argus.ir.types import float8_e4m3fn
@@ -20,7 +20,7 @@ KERNELS = Path(argus.kernels.__file__).parent
 def explicit(name: str, kernel: str, **constants: object) -> Kernel:
     path = KERNELS / f"{name}.py"
     source = SourceFile(str(path), path.read_text(encoding="utf-8"))
-    return choreograph(elaborate(source, kernel, Options("sm_90a", constexprs=constants)), "sm_90a")
+    return lower(elaborate(source, kernel, Options("sm_90a", constexprs=constants)), "sm_90a")
 
 
 @pytest.mark.parametrize(("parts", "kinds"), [({}, 2), ({"PARTS": 2, "SPAN": 512}, 2)])

@@ -65,10 +65,10 @@ def test_equal_shares() -> None:
     source = SourceFile("stream_k_atomic.py", (EXAMPLES / "stream_k_atomic.py").read_text(encoding="utf-8"))
     engine: tuple[dict[str, object], ...] = ({"BLOCK_K": 64}, {"BLOCK_K": 64, "SHARE": 3})
     for options in (Options(target="cpu"), *(Options(target="sm_90a", constexprs=c) for c in engine)):
-        kernel = compile.choreograph(compile.elaborate(source, "stream_k_atomic", options), options.target)
+        kernel = compile.lower(compile.elaborate(source, "stream_k_atomic", options), options.target)
         by_engine = options.target == "sm_90a"
         assert any(isinstance(s, Accumulate) and s.instr == "tma.reduce.add" for s in walk(kernel.body)) == by_engine
-        report = compile.examine(kernel, 120.0)
+        report = compile.verify(kernel, 120.0)
         assert report.verdict is Verdict.PROVED, report.diagnostics
 
 
@@ -93,7 +93,7 @@ def test_a_maximum_takes_terms_twice_and_a_sum_does_not() -> None:
 
 def test_the_simulator_adds_to_what_was_there() -> None:
     source = SourceFile("column_sum.py", (EXAMPLES / "column_sum.py").read_text(encoding="utf-8"))
-    kernel = compile.choreograph(compile.elaborate(source, "column_sum", Options()), "sm_80")
+    kernel = compile.lower(compile.elaborate(source, "column_sum", Options()), "sm_80")
     x = np.arange(33 * 132, dtype=np.float32).reshape(33, 132)
     outcome = simulate(kernel, {"x": x, "total": np.full(132, 5.0, np.float32)}, tags=True)
     assert outcome.ok and (outcome.tensors["total"] == 5 + x.sum(0)).all()

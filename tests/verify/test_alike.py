@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import argus
-from argus.compile import choreograph, elaborate
+from argus.compile import elaborate, lower
 from argus.diagnostic import Severity, Verdict
 from argus.frontend import Options
 from argus.ir.cluster import unite
@@ -19,8 +19,8 @@ from argus.ir.text import parse_kernel, print_expr, print_kernel
 from argus.ir.visit import walk as statements
 from argus.source import SourceFile
 from argus.verify import verify
-from argus.verify.alike import alone
-from argus.verify.program import NUMBER
+from argus.verify.model.program import NUMBER
+from argus.verify.reductions.alike import alone
 from tests.passes.test_apart import TEXT, lowered
 from tests.verify.test_apart import attention
 
@@ -80,7 +80,7 @@ def test_each_block_of_a_cluster_of_four_has_its_own_set_of_roles() -> None:
     file = Path(argus.__file__).parent / "kernels" / "gemm.py"
     options = Options(target="sm_90a", constexprs={"CLUSTER": 4, "ACROSS": 2})
     tile = elaborate(SourceFile(str(file), file.read_text(encoding="utf-8")), "gemm", options)
-    one = alone(unite(choreograph(tile, "sm_90a")))
+    one = alone(unite(lower(tile, "sm_90a")))
     assert roles(one) == [f"{n}.{rank}" for rank in range(4) for n in ("producer", "compute")]
 
 

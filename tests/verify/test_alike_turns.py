@@ -12,7 +12,7 @@ from argus.ir.nodes import BarrierArrive, BarrierSync, Kernel
 from argus.ir.text import parse_kernel, print_kernel
 from argus.ir.visit import walk
 from argus.verify import verify
-from argus.verify.alike import alone
+from argus.verify.reductions.alike import alone
 from tests.passes.test_apart import lowered
 from tests.passes.test_turns import TURNS
 from tests.verify.test_alike import roles

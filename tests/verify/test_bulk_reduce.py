@@ -32,7 +32,7 @@ PANELS = {"STAGES": 9, "BLOCK_N": 128}
 def lowered(target: str = "sm_90a", edit: tuple[str, str] = ("", ""), **constants: object) -> Kernel:
     source = SourceFile("reduced.py", TEXT.replace(*edit) if edit[0] else TEXT)
     options = Options(target=target, constexprs=constants)
-    return compile.choreograph(compile.elaborate(source, "reduced", options), target)
+    return compile.lower(compile.elaborate(source, "reduced", options), target)
 
 
 def updates(kernel: Kernel) -> list[Accumulate]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from argus.compile import choreograph, elaborate
+from argus.compile import elaborate, lower
 from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.source import SourceFile
@@ -65,7 +65,7 @@ def parts(x: al.Tensor[al.float32, "M K"], out: al.Tensor[al.float32, "Z M"]):
 
 def report(text: str) -> Report:
     name = text.split("def ")[1].split("(")[0]
-    return verify(choreograph(elaborate(SourceFile(f"{name}.py", text), name, Options()), "sm_80"), 60.0)
+    return verify(lower(elaborate(SourceFile(f"{name}.py", text), name, Options()), "sm_80"), 60.0)
 
 
 @pytest.mark.parametrize("text", [GATHER, PAD, PARTS], ids=["data", "indices", "terms"])

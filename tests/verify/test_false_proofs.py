@@ -12,7 +12,7 @@ from argus.frontend import Options
 from argus.ir.text import parse_kernel, print_kernel
 from argus.source import SourceFile
 from argus.verify import Report, verify
-from argus.verify.translator import counter, identifier
+from argus.verify.model.translator import counter, identifier
 
 HEAD = "import argus\nimport argus.language as al\n\n\n@argus.kernel(num_warps=1)\n"
 
@@ -873,7 +873,7 @@ def kernel(t: al.Tensor[al.float32, "V D"], i: al.Tensor[al.int32, "128"], z: al
 def test_the_elements_of_a_vector_come_from_one_row() -> None:
     """Each element of a gather has a row of its own, so no vector brings several of them."""
     source = SourceFile("kernel.py", HEAD + GATHER.lstrip("\n"))
-    text = print_kernel(compile.choreograph(compile.elaborate(source, "kernel", Options()), "sm_80"))
+    text = print_kernel(compile.lower(compile.elaborate(source, "kernel", Options()), "sm_80"))
     assert verify(parse_kernel(text)).verdict is Verdict.PROVED
     line = next(line for line in text.splitlines() if "<- t[" in line)
     wrong = text.replace(line, f"{line} vector 4")

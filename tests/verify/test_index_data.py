@@ -59,6 +59,6 @@ def test_a_masked_load_keeps_its_range_where_it_is_used() -> None:
     for mask, verdict in ((", mask=live)", Verdict.PROVED), (")", Verdict.REFUTED)):
         text = GATHER.replace("al.load(table[rows], mask=live)", f"al.load(table[rows]{mask}")
         source = SourceFile("gather.py", text)
-        kernel = compile.choreograph(compile.elaborate(source, "gather", Options()), "sm_80")
+        kernel = compile.lower(compile.elaborate(source, "gather", Options()), "sm_80")
         report = verify(replace(kernel, body=rewrite_body(kernel.body, old_values)))
         assert report.verdict is verdict, report.diagnostics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from argus.compile import choreograph, elaborate, examine
+from argus.compile import elaborate, lower, verify
 from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.ir.nodes import Kernel
@@ -65,19 +65,19 @@ def kernel(text: str, **parts: str) -> Kernel:
     for name, part in parts.items():
         text = text.replace("{" + name + "}", part)
     options = Options(target="sm_80", default_alignment=4)
-    return choreograph(elaborate(SourceFile("k.py", text), "k", options), "sm_80")
+    return lower(elaborate(SourceFile("k.py", text), "k", options), "sm_80")
 
 
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_elements(name: str) -> None:
     dtype, spec, right, wrong = ELEMENTS[name]
     proved = kernel(TEXT, dtype=dtype, spec=spec, value=right)
-    report = examine(proved)
+    report = verify(proved)
     assert report.verdict is Verdict.PROVED, report.diagnostics
     x = np.random.default_rng(5).standard_normal((7, 70)).astype(np.float32)
     outcome = simulate(proved, {"x": x, "out": np.zeros((7, 70), dtype)})
     assert outcome.ok, outcome.violations
-    report = examine(kernel(TEXT, dtype=dtype, spec=spec, value=wrong))
+    report = verify(kernel(TEXT, dtype=dtype, spec=spec, value=wrong))
     assert report.verdict is Verdict.REFUTED, report.diagnostics
 
 
@@ -85,19 +85,19 @@ def test_elements(name: str) -> None:
 def test_numbers_that_a_narrow_type_may_not_hold(narrow: str) -> None:
     """What is converted to 8 bits on the way is that modulo 256, in a kernel as in a specification."""
     through = f"d.to(al.{narrow}).to(al.int32)"
-    assert examine(kernel(TEXT, dtype="int32", spec="d + 0", value=through)).verdict is not Verdict.PROVED
-    assert examine(kernel(TEXT, dtype="int32", spec=through, value="d + 0")).verdict is not Verdict.PROVED
+    assert verify(kernel(TEXT, dtype="int32", spec="d + 0", value=through)).verdict is not Verdict.PROVED
+    assert verify(kernel(TEXT, dtype="int32", spec=through, value="d + 0")).verdict is not Verdict.PROVED
 
 
 def test_sums_over_a_variable_that_is_a_factor() -> None:
     weighted = "x[t, d] * d.to(al.float32)"
-    assert examine(kernel(MEAN, spec=weighted, value="v * d.to(al.float32)")).verdict is Verdict.PROVED
+    assert verify(kernel(MEAN, spec=weighted, value="v * d.to(al.float32)")).verdict is Verdict.PROVED
     for wrong in ("v * (d - d0).to(al.float32)", "v * t.to(al.float32)", "v"):
-        assert examine(kernel(MEAN, spec=weighted, value=wrong)).verdict is not Verdict.PROVED
+        assert verify(kernel(MEAN, spec=weighted, value=wrong)).verdict is not Verdict.PROVED
 
 
 def test_a_count_by_a_condition_on_data() -> None:
     """Its terms load through the variable in the condition alone."""
     spec = "al.where(x[t, d] > 0.0, 1.0, 0.0)"
-    report = examine(kernel(MEAN, spec=spec, value="al.where((v > 0.0) & (d < D), 1.0, 0.0)"))
+    report = verify(kernel(MEAN, spec=spec, value="al.where((v > 0.0) & (d < D), 1.0, 0.0)"))
     assert report.verdict is not Verdict.REFUTED, report.diagnostics

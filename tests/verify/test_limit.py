@@ -9,8 +9,8 @@ import pytest
 import z3
 
 from argus.diagnostic import Verdict
-from argus.verify.isl import IslError, isl, operation_limit
-from argus.verify.solver import Solver
+from argus.verify.model.isl import IslError, isl, operation_limit
+from argus.verify.model.solver import Solver
 
 LONG = """[N, M] -> { [a, b, c] -> [i, j, k, l] : 0 <= i < N and i <= j < M and 3i + 5j + 7k = a + 2b
            and exists e : k = 5e + l and 0 <= l < 5 and (a + b + c) mod 7 = l mod 3 }"""

@@ -74,7 +74,7 @@ EDITS = [
 
 def made(text: str) -> Kernel:
     source = SourceFile("swap.py", f"import argus\nimport argus.language as al\n{text}")
-    return compile.choreograph(compile.elaborate(source, "swap", Options(target="sm_90a")), "sm_90a")
+    return compile.lower(compile.elaborate(source, "swap", Options(target="sm_90a")), "sm_90a")
 
 
 def rows(count: int) -> np.ndarray:

@@ -23,7 +23,7 @@ def text(cluster: int = 1) -> str:
     source = SourceFile(FILE, (ROOT / FILE).read_text(encoding="utf-8"))
     constants = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 3, "CLUSTER": cluster}
     options = Options(target="sm_90a", constexprs=constants)
-    return print_kernel(compile.choreograph(compile.elaborate(source, "gemm_pingpong", options), "sm_90a"))
+    return print_kernel(compile.lower(compile.elaborate(source, "gemm_pingpong", options), "sm_90a"))
 
 
 OWN, OTHER = "        barrier_sync 4 count 256\n", "        barrier_sync 5 count 256\n"

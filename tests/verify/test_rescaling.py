@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from argus.compile import choreograph, elaborate, prove
+from argus.compile import elaborate, lower, prove
 from argus.diagnostic import Verdict
 from argus.frontend.options import Options
 from argus.simulate import replay
@@ -67,7 +67,7 @@ def test_rejected(name: str) -> None:
 def test_simulated_over_several_steps() -> None:
     """What was rescaled is accumulated into as before."""
     source = SourceFile("scaled.py", KERNEL)
-    kernel = choreograph(elaborate(source, "scaled", Options(target="sm_80")), "sm_80")
+    kernel = lower(elaborate(source, "scaled", Options(target="sm_80")), "sm_80")
     assert not replay(kernel, {"M": 64, "N": 64, "K": 104}, None)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel
-from argus.verify.program import Position, Site, sites
-from argus.verify.schedule import times
+from argus.verify.model.program import Position, Site, sites
+from argus.verify.model.schedule import times
 from tests.verify.test_persistent import GEMM
 from tests.verify.test_window import TEXT
 

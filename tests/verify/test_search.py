@@ -106,7 +106,7 @@ def test_sizes_that_there_was_no_time_for_are_named() -> None:
     text = (EXAMPLES / "softmax.py").read_text(encoding="utf-8")
     exp = ("al.exp(scores - al.max(scores, axis=0))", "al.exp2(1.4426950408889634 * (scores - al.max(scores, axis=0)))")
     source = SourceFile("softmax.py", text.replace(*exp))
-    explicit = compile.choreograph(compile.elaborate(source, "softmax", Options()), "cpu")
+    explicit = compile.lower(compile.elaborate(source, "softmax", Options()), "cpu")
     report = verify(explicit, 0.0)
     assert report.verdict is Verdict.UNKNOWN
     assert any("not all small sizes were tried" in note.message for d in report.diagnostics for note in d.notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from argus.compile import choreograph, elaborate, examine
+from argus.compile import elaborate, lower, verify
 from argus.diagnostic import Diagnostic, Verdict
 from argus.frontend import Options
 from argus.source import SourceFile
@@ -23,7 +23,7 @@ def k(x: al.Tensor[al.float32, {shape}], out: al.Tensor[al.float32, "N"]):
 
 def warnings(shape: str) -> tuple[Diagnostic, ...]:
     source = SourceFile("k.py", TEXT.replace("{shape}", shape))
-    report = examine(choreograph(elaborate(source, "k", Options(target="sm_80", default_alignment=4)), "sm_80"))
+    report = verify(lower(elaborate(source, "k", Options(target="sm_80", default_alignment=4)), "sm_80"))
     assert report.verdict is Verdict.PROVED
     return report.diagnostics
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from argus.compile import choreograph, elaborate
+from argus.compile import elaborate, lower
 from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.source import SourceFile
@@ -40,7 +40,7 @@ WRONG = {
 
 def report(text: str) -> tuple[Verdict, list[str], bool]:
     options = Options("sm_80")
-    kernel = choreograph(elaborate(SourceFile("add_up.py", text), "add_up", options), "sm_80")
+    kernel = lower(elaborate(SourceFile("add_up.py", text), "add_up", options), "sm_80")
     found = verify(kernel, 120.0)
     replayed = all(d.witness is not None and d.witness.replayed for d in found.diagnostics if d.property == "tags")
     return found.verdict, [d.code for d in found.diagnostics], replayed

@@ -7,8 +7,8 @@ import pytest
 from argus.diagnostic import Verdict
 from argus.ir.text import parse_kernel
 from argus.verify import verify
-from argus.verify.relations import Model
-from argus.verify.window import Window
+from argus.verify.model.relations import Model
+from argus.verify.reductions.window import Window
 from tests.verify.test_persistent import GEMM
 
 STOP = "maximum(minimum(K, program_id(0) * 64 + 64), 1)"

@@ -7,8 +7,8 @@ The texts are held against one another token by token. Where they differ in anyt
 throughout, and numbers that grow evenly among the arguments of calls, there is no such text. So for each number it is
 the text that it stands for, by C++'s own rules, whatever the text says.
 
-`argus/verify/alike.py` makes another thing of such roles, for proofs: a kernel with one of them, and fewer arrivals.
-This keeps all that they say, and depends on no proof.
+For proofs, `argus/verify/reductions/alike.py` replaces such roles by one role, with fewer arrivals. This file keeps
+everything that the roles say, and depends on no proof.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class BarrierRow:
 
 
 class Law(Enum):
-    """What a step of AMD's waves orders; `argus.verify.order` proves with it, `argus.simulate` executes it."""
+    """What a step of AMD's waves orders; `argus.verify.order.order` proves with it, `argus.simulate` executes it."""
 
     LOADS = "the wave's loads to LDS after which n or more were issued are complete, for its own lanes"
     ACCESSES = "with n = 0 the wave's accesses to LDS are done, for what a barrier of waves then orders"

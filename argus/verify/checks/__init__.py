@@ -1,0 +1,1 @@
+"""Properties that are checked one by one: bounds, races, coverage, convergence, machine rules."""

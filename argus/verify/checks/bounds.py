@@ -1,0 +1,397 @@
+"""Bounds: every access in range under its mask, and every index expression in the range of its type.
+
+Intervals with constant ends decide most obligations; z3 over mathematical integers decides the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from argus.diagnostic import Verdict
+from argus.ir.access import Relation
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, walk
+from argus.ir.nodes import (
+    AssertTags,
+    For,
+    Kernel,
+    MbarrierWait,
+    Spec,
+    Tag,
+    Tensor,
+)
+from argus.ir.types import MAX_EXTENT
+from argus.simulate.sizes import integer_arguments
+from argus.verify.checks.launchable import launchable
+from argus.verify.findings import Finding, Place, axes_help, unknown
+from argus.verify.model.data import Data, evaluated, partly_defined
+from argus.verify.model.program import Site, mbarrier_use
+from argus.verify.model.solver import Answer, Solver, z3
+
+Interval = tuple[int, int]
+_WIDE = (-(2**63), 2**63 - 1)
+_ANY = (-(2**127), 2**127)
+"""What a result may be before it is in its type."""
+_ARITHMETIC = ("add", "sub", "mul", "neg", "shl", "abs", "floordiv")
+
+
+def _may_overflow(part: Op) -> bool:
+    """Whether an operation may have a result that its type cannot hold."""
+    if not part.dtype.is_int:
+        return False
+    return part.op in _ARITHMETIC or (part.op == "cast" and part.args[0].dtype.is_int)
+
+
+class BoundsChecker:
+    """Checks all sites of one kernel; `findings` collects what fails."""
+
+    def __init__(self, kernel: Kernel, sites: tuple[Site, ...], solver: Solver) -> None:
+        self.kernel, self.sites, self.solver = kernel, sites, solver
+        self.data = Data(kernel, sites, solver)
+        self.findings: list[Finding] = []
+        self._checked: set[tuple[object, ...]] = set()
+        self._facts: dict[int, list[z3.BoolRef]] = {}
+        for fact in self._context():
+            solver.assume(fact)
+
+    # ------------------------------------------------------------------ what is known
+
+    def _context(self) -> Iterator[z3.BoolRef]:
+        kernel, solver = self.kernel, self.solver
+        yield from launchable(kernel, solver)
+        for own in kernel.program_ids:
+            axis, pid = own.axis, solver.integer(own)
+            if kernel.grid is None:
+                yield z3.And(pid >= 0, pid < 2**31 - 1)
+            elif axis < len(kernel.grid):
+                yield z3.And(pid >= 0, pid < solver.integer(kernel.grid[axis]))
+            else:
+                yield pid == 0
+        thread = solver.integer(Thread())
+        yield z3.And(thread >= 0, thread < kernel.num_threads)
+
+    def facts(self, site: Site) -> list[z3.BoolRef]:
+        """Loop ranges, branch conditions and element ranges of a site."""
+        if site.index not in self._facts:
+            self._facts[site.index] = self._make_facts(site)
+        return self._facts[site.index]
+
+    def _make_facts(self, site: Site) -> list[z3.BoolRef]:
+        solver, result = self.solver, []
+        bounds, guards = list(self.data.bounds(site)), self.data.guards(site)
+        for loop, start, stop in bounds:
+            var, first = solver.integer(LoopVar(loop.var)), solver.integer(start)
+            result.append(z3.And(var >= first, var < solver.integer(stop)))
+            if loop.step != 1:
+                result.append((var - first) % loop.step == 0)
+        for name, wrap in _counts(site).items():
+            count = solver.integer(LoopVar(name))
+            result.append(z3.And(count >= 0, count < wrap))
+        result += [solver.condition(guard) for guard in guards]
+        for axis, extent in enumerate(site.shape):
+            coord = solver.integer(Coord(axis))
+            result.append(z3.And(coord >= 0, coord < extent))
+        known = [e for _, start, stop in bounds for e in (start, stop)]
+        return [*result, *self.data.facts(site, [*known, *guards])]
+
+    # ------------------------------------------------------------------ obligations
+
+    def run(self) -> list[Finding]:
+        """All obligations of all sites."""
+        for axis, extent in enumerate(self.kernel.grid or ()):
+            self._overflow(None, extent, f"the grid extent of axis {axis}")
+        for site, expr in evaluated(self.sites):
+            self._overflow(site, expr, "an index expression")
+        for site in self.sites:
+            if isinstance(site.stmt, (Tag, AssertTags, Spec)):
+                continue
+            for part in partly_defined(site):
+                self._defined(site, part)
+            if isinstance(site.stmt, For):
+                last = op("add", site.stmt.stop, Const(site.stmt.step - 1))
+                self._overflow(site, last, f"the last increment of the loop counter '{site.stmt.var}'")
+            for relation in site.accesses:
+                self._access(site, relation)
+            self._mbarrier(site)
+        return self.findings
+
+    def _mbarrier(self, site: Site) -> None:
+        """An mbarrier that a statement uses is one of the array's, and a parity is 0 or 1."""
+        used = mbarrier_use(site.stmt)
+        if used is None:
+            return
+        name, index = used
+        count = next(b.count for b in self.kernel.barriers if b.name == name)
+        help = "declare as many mbarriers as the ring has slots"
+        what = f"the index of mbarrier '{name}' leaves its {count}"
+        self._below(site, index, count, ("out-of-bounds", "bounds"), what, help)
+        if isinstance(site.stmt, MbarrierWait):
+            what = f"the parity of a wait on mbarrier '{name}' is neither 0 nor 1"
+            help = "compute it modulo 2: (i // stages) % 2"
+            self._below(site, site.stmt.parity, 2, ("wrong-parity", "progress"), what, help)
+
+    def _below(self, site: Site, expr: Expr, count: int, kind: tuple[str, str], what: str, help: str) -> None:
+        """An integer is at least 0 and less than `count`; `kind`: the code and the property, if it is not."""
+        if self._inside(site, expr, Const(count)):
+            return
+        value, facts = self.solver.integer(expr), self.facts(site)
+        goal = z3.And(value >= 0, value < count)
+        answer = self.solver.holds(goal, facts)
+        if answer.verdict is Verdict.PROVED:
+            return
+        if answer.verdict is Verdict.REFUTED:
+            answer = self.solver.shrink(goal, facts, self._order(site), answer)
+        span = site.stmt.span
+        if answer.verdict is Verdict.UNKNOWN:
+            self.findings.append(
+                unknown("bounds-unknown", "bounds", span, f"cannot decide: {what} ({answer.reason})", help)
+            )
+            return
+        place = self._place(site, answer)
+        code, property = kind
+        self.findings.append(Finding(code, property, Verdict.REFUTED, what, span, help=help, place=place))
+
+    def _access(self, site: Site, relation: Relation) -> None:
+        obj = self.kernel.object(relation.obj)
+        extents = [e if not isinstance(e, int) else Const(e) for e in obj.shape]
+        guard = () if relation.guard is None else (relation.guard,)
+        if self._seen(site, (*relation.index, *guard), relation.obj):
+            return
+        open_dims = [
+            axis
+            for axis, (index, extent) in enumerate(zip(relation.index, extents, strict=True))
+            if not self._inside(site, index, extent)
+        ]
+        if not open_dims:
+            return
+        solver = self.solver
+        exprs = [*relation.index, *([relation.guard] if relation.guard is not None else [])]
+        facts = self.facts(site) + self.data.facts(site, exprs)
+        if relation.guard is not None:
+            facts.append(solver.condition(relation.guard))
+        goals = {}
+        for axis in open_dims:
+            index, extent = solver.integer(relation.index[axis]), solver.integer(extents[axis])
+            goals[axis] = z3.And(index >= 0, index < extent)
+        if len(goals) > 1 and solver.holds(z3.And(*goals.values()), facts).verdict is Verdict.PROVED:
+            return
+        for axis, goal in goals.items():
+            answer = solver.holds(goal, facts)
+            if answer.verdict is Verdict.REFUTED:
+                answer = solver.shrink(goal, facts, self._order(site), answer)
+            if answer.verdict is not Verdict.PROVED:
+                self.findings.append(self._out_of_bounds(site, relation, axis, answer))
+                return
+
+    def _inside(self, site: Site, index: Expr, extent: Expr) -> bool:
+        low, high = self.interval(index, site)
+        return isinstance(extent, Const) and low >= 0 and high < int(extent.value)
+
+    def _overflow(self, site: Site | None, expr: Expr, what: str) -> None:
+        for part in walk(expr):
+            if not isinstance(part, Op) or not _may_overflow(part):
+                continue
+            least, most = part.dtype.integers
+            low, high = self.interval(part, site)
+            if (low >= least and high <= most) or self._seen(site, (part,)):
+                continue
+            answer = self._answer(site, self._held(part, least, most), [part])
+            if answer.verdict is not Verdict.PROVED:
+                self.findings.append(self._overflows(site, part, what, answer))
+                return
+
+    def _held(self, part: Op, least: int, most: int) -> z3.BoolRef:
+        """That the type of an operation holds its result; of quotients it lacks one alone."""
+        if part.op == "floordiv":
+            dividend, divisor = (self.solver.integer(e) for e in part.args)
+            return z3.Or(dividend > least, divisor != -1) if least < 0 else z3.BoolVal(True)
+        value = self.solver.integer(part)
+        return z3.And(value >= least, value <= most)
+
+    def _defined(self, site: Site, part: Op) -> None:
+        """An operation that has no result for some operands has one here."""
+        operand, shift = part.args[1], part.op in ("shl", "shr")
+        low, high = self.interval(operand, site)
+        decided = low >= 0 and high < part.dtype.bits if shift else low > 0 or high < 0
+        if decided or self._seen(site, (part,), "operand"):
+            return
+        value = self.solver.integer(operand)
+        goal = z3.And(value >= 0, value < part.dtype.bits) if shift else value != 0
+        answer = self._answer(site, goal, [operand])
+        if answer.verdict is Verdict.PROVED:
+            return
+        code, what, label = "division-by-zero", "an integer is divided by zero", "0 here"
+        help = "state al.requires(n > 0) for what is divided by, or divide by al.where(n == 0, 1, n)"
+        if shift:
+            code, label = "shift-out-of-range", "out of range here"
+            what = f"an integer of {part.dtype.bits} bits is shifted by less than 0 or more than {part.dtype.bits - 1}"
+            help = f"state what bounds the shift by al.requires, or shift by al.minimum(n, {part.dtype.bits - 1})"
+        span = site.stmt.span
+        if answer.verdict is Verdict.UNKNOWN:
+            text = f"cannot decide whether {what}: {answer.reason}"
+            self.findings.append(unknown("bounds-unknown", "bounds", span, text, help))
+            return
+        place = self._place(site, answer)
+        self.findings.append(Finding(code, "bounds", Verdict.REFUTED, what, span, label, help=help, place=place))
+
+    def _answer(self, site: Site | None, goal: z3.BoolRef, exprs: list[Expr]) -> Answer:
+        """Whether `goal` holds at a site; a refutation is made small."""
+        facts = self.facts(site) + self.data.facts(site, exprs) if site else []
+        answer = self.solver.holds(goal, facts)
+        if answer.verdict is Verdict.REFUTED:
+            answer = self.solver.shrink(goal, facts, self._order(site), answer)
+        return answer
+
+    def _seen(self, site: Site | None, question: tuple[Expr, ...], of: str = "") -> bool:
+        """Whether a question was asked before with the same answer: registers hold other numbers at other times."""
+        data = any(isinstance(e, Elem) for expr in question for e in walk(expr))
+        key = (of, question, *((_around(site), site.shape, data and site.index) if site else ()))
+        if key in self._checked:
+            return True
+        self._checked.add(key)
+        return False
+
+    # ------------------------------------------------------------------ intervals
+
+    def interval(self, expr: Expr, site: Site | None) -> Interval:
+        """Constant bounds of an integer expression at a site, in unbounded arithmetic."""
+        match expr:
+            case Const(value=value) if not isinstance(value, float):
+                return int(value), int(value)
+            case Param(name=name) if name in self.kernel.sizes:
+                return 0, MAX_EXTENT
+            case Param(dtype=dtype) if dtype.is_int:
+                return dtype.integers
+            case ProgramId(axis=axis):
+                grid = self.kernel.grid
+                if grid is None:
+                    return 0, 2**31 - 2
+                return (0, max(0, self.interval(grid[axis], None)[1] - 1)) if axis < len(grid) else (0, 0)
+            case LoopVar(name=name) if site is not None and name in _counts(site):
+                return 0, _counts(site)[name] - 1
+            case LoopVar(name=name) if site is not None:
+                loop = next((loop for loop in site.loops if loop.var == name), None)
+                if loop is None:
+                    return _WIDE
+                return self.interval(loop.start, site)[0], self.interval(loop.stop, site)[1] - 1
+            case Coord(axis=axis) if site is not None and axis < len(site.shape):
+                return 0, site.shape[axis] - 1
+            case Thread():
+                return 0, self.kernel.num_threads - 1
+            case Elem(dtype=dtype) if dtype.is_int:
+                return dtype.integers
+            case Op(op=name, args=args) if expr.dtype.is_int and all(a.dtype.is_int for a in args):
+                return _operate(name, [self.interval(a, site) for a in args])
+            case Op(op="where", args=(_, a, b)):
+                x, y = self.interval(a, site), self.interval(b, site)
+                return min(x[0], y[0]), max(x[1], y[1])
+            case _:
+                return _WIDE
+
+    # ------------------------------------------------------------------ findings
+
+    def _order(self, site: Site | None) -> list[Expr]:
+        names: list[Expr] = list(integer_arguments(self.kernel))
+        pids: list[Expr] = list(self.kernel.program_ids)
+        loops: list[Expr] = [LoopVar(v) for v in site.iterators] if site else []
+        coords: list[Expr] = [Coord(axis) for axis in range(len(site.shape))] if site else []
+        return [*names, *pids, *loops, *coords]
+
+    def _place(self, site: Site | None, answer: Answer) -> Place:
+        axes = len(self.kernel.grid) if self.kernel.grid is not None else 1
+        model = answer.model
+        return Place(
+            sizes={p.name: model.get(p, 1) for p in integer_arguments(self.kernel)},
+            block=tuple(model.get(ProgramId(axis), 0) for axis in range(axes)),
+            iteration={v: model.get(LoopVar(v), 0) for v in site.iterators} if site else {},
+            element=tuple(model.get(Coord(axis), 0) for axis in range(len(site.shape))) if site else (),
+        )
+
+    def _out_of_bounds(self, site: Site, relation: Relation, axis: int, answer: Answer) -> Finding:
+        space = "tensor" if isinstance(self.kernel.object(relation.obj), Tensor) else "tile"
+        what = f"{relation.mode.value} of {space} '{relation.obj}' out of bounds along dimension {axis}"
+        help = (
+            f"mask the access with boundary_check=({axis},) or mask=..., or state the needed relation with al.requires"
+        )
+        if self.kernel.grid is None and any(isinstance(e, ProgramId) for e in walk(relation.index[axis])):
+            help = f"say how many programs there are by `i = al.grid(...)`: `al.program_id` leaves it open. Or {help}"
+        if answer.verdict is Verdict.UNKNOWN:
+            return unknown("bounds-unknown", "bounds", site.stmt.span, f"cannot decide: {what} ({answer.reason})", help)
+        return Finding(
+            "out-of-bounds",
+            "bounds",
+            Verdict.REFUTED,
+            what,
+            site.stmt.span,
+            label="this access leaves the " + space,
+            help=help,
+            place=self._place(site, answer),
+        )
+
+    def _overflows(self, site: Site | None, part: Op, what: str, answer: Answer) -> Finding:
+        span = site.stmt.span if site is not None else self.kernel.span
+        help = "bound the sizes with al.requires" + (", or compute in al.int64" if part.dtype.bits <= 32 else "")
+        help = (site is None and axes_help(self.kernel)) or help
+        if answer.verdict is Verdict.UNKNOWN:
+            return unknown(
+                "overflow-unknown", "bounds", span, f"cannot decide the range of {what}: {answer.reason}", help
+            )
+        return Finding(
+            "int64-overflow" if part.dtype.bits > 32 else "int32-overflow",
+            "bounds",
+            Verdict.REFUTED,
+            f"{what} leaves the range of {part.dtype.bits}-bit integers",
+            span,
+            label=f"computed in {part.dtype.bits} bits here",
+            help=help,
+            place=self._place(site, answer),
+        )
+
+
+def _around(site: Site) -> Hashable:
+    """The loops and branches around a site, as a key. A loop is told by its identity: its hash is that of all in it."""
+    return tuple(map(id, site.loops)), site.guards
+
+
+def _counts(site: Site) -> dict[str, int]:
+    """The running counts of the loops around a site, and where they wrap."""
+    return {loop.counter.name: loop.counter.wrap for loop in site.loops if loop.counter is not None}
+
+
+def _operate(name: str, args: list[Interval]) -> Interval:
+    """Interval arithmetic on constants."""
+    match name, args:
+        case "add", [(a, b), (c, d)]:
+            return a + c, b + d
+        case "sub", [(a, b), (c, d)]:
+            return a - d, b - c
+        case "mul", [(a, b), (c, d)]:
+            products = (a * c, a * d, b * c, b * d)
+            return min(products), max(products)
+        case "neg", [(a, b)]:
+            return -b, -a
+        case "cast", [interval]:
+            return interval
+        case "abs", [(a, b)]:
+            return max(a, -b, 0), max(-a, b)
+        case "minimum", [(a, b), (c, d)]:
+            return min(a, c), min(b, d)
+        case "maximum", [(a, b), (c, d)]:
+            return max(a, c), max(b, d)
+        case "floordiv", [(a, b), (c, d)] if c > 0:
+            return min(a // c, a // d), max(b // c, b // d)
+        case "floordiv", [(a, b), _]:
+            return min(a, -b), max(b, -a)
+        case "mod", [(a, b), (c, d)] if c > 0:
+            return (a, b) if a >= 0 and b < c else (0, d - 1)
+        case "shl", [(a, b), (c, d)] if c == d and 0 <= c < 63:
+            return a << c, b << c
+        case "shr", [(a, b), (c, d)] if c == d and 0 <= c < 63:
+            return a >> c, b >> c
+        case "shl", _:
+            return _ANY
+        case "and", [(a, b), (c, d)] if a >= 0 and c >= 0:
+            return 0, min(b, d)
+        case "xor" | "or", [(a, b), (c, d)] if a >= 0 and c >= 0:
+            return 0, (1 << max(b.bit_length(), d.bit_length())) - 1
+        case _:
+            return _WIDE

@@ -1,0 +1,174 @@
+"""Coverage: every element of every output is written exactly once.
+
+Outputs are the tensors that have a specification or are stored to, and are never read; a tensor that is read and
+written is updated in place: where it has a specification, each element is written, and may be more than once. One that
+is accumulated into has no once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from argus.diagnostic import Note, Verdict
+from argus.ir.access import Mode
+from argus.ir.nodes import Spec, Tensor
+from argus.simulate.sizes import integer_parameters
+from argus.source import Span
+from argus.verify.checks.races import by_block, without
+from argus.verify.findings import Finding, Place, axes_help, place_of, unknown
+from argus.verify.model.isl import isl, smallest
+from argus.verify.model.program import turns
+from argus.verify.model.relations import Cells, Model
+from argus.verify.model.translator import identifier
+
+
+def check(model: Model) -> list[Finding]:
+    """Missing and repeated writes of all outputs."""
+    findings: list[Finding] = []
+    for tensor in model.kernel.tensors:
+        accesses = model.accesses_of(tensor.name)
+        modes = {c.relation.mode for c in accesses}
+        writes = [c for c in accesses if c.relation.mode is Mode.WRITE]
+        if Mode.ACCUMULATE in modes:
+            continue
+        if not writes:
+            findings += _never_written(model, tensor)
+        elif modes == {Mode.WRITE}:
+            findings += _missing(model, tensor, writes)
+            findings += _repeated(model, tensor, writes)
+        elif _specifications(model, tensor):
+            findings += _missing(model, tensor, writes)
+    return findings
+
+
+def _specifications(model: Model, tensor: Tensor) -> list[Spec]:
+    return [s.stmt for s in model.sites if isinstance(s.stmt, Spec) and s.stmt.output == tensor.name]
+
+
+def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Finding]:
+    span = accesses[-1].site.stmt.span
+    if model.kernel.grid is None:
+        help = "declare the launch grid with al.grid(...), so that the blocks that run are known"
+        return [
+            unknown(
+                "coverage-unknown",
+                "coverage",
+                span,
+                f"cannot tell whether '{tensor.name}' is written whole: the kernel declares no grid",
+                help,
+            )
+        ]
+    inexact = [c.reason for c in accesses if not c.exact]
+    whole = _whole(model, tensor)
+    missing = isl.Set.empty(whole.get_space())
+    # Where roles take turns, a program may be any one's.
+    most = max((turns(site.role) for site in model.sites), default=1)
+    for turn in range(most):
+        written = isl.Set.empty(whole.get_space())
+        for cells in accesses:
+            written = written.union(_written(model, _in_turn(cells, turn, most), whole))
+        missing = missing.union(whole.subtract(written))
+    if missing.is_empty():
+        if inexact:
+            help = "write the output through affine indices, or state al.requires on the index tensor"
+            text = f"cannot tell whether every element of '{tensor.name}' is written: {inexact[0]}"
+            return [unknown("coverage-unknown", "coverage", span, text, help)]
+        return []
+    usual = "make the grid and the tiles cover the whole tensor (al.cdiv for the grid, boundary_check for the tails)"
+    help = axes_help(model.kernel) or usual
+    return [_uncovered(model, tensor, missing, span, "the last store to it", help)]
+
+
+def _never_written(model: Model, tensor: Tensor) -> list[Finding]:
+    """An output whose specification nothing carries out."""
+    specs = _specifications(model, tensor)
+    missing = _whole(model, tensor)
+    if not specs or missing.is_empty():
+        return []
+    help = f"store the result to '{tensor.name}'"
+    return [_uncovered(model, tensor, missing, specs[0].span, "specified here", help)]
+
+
+def _uncovered(model: Model, tensor: Tensor, missing: isl.Set, span: Span, label: str, help: str) -> Finding:
+    point = smallest(missing)
+    place = Place(
+        sizes={n: point.parameters.get(identifier(n), 1) for n in integer_parameters(model.kernel)},
+        block=(),
+        element=point.values,
+    )
+    return Finding(
+        "output-not-covered",
+        "coverage",
+        Verdict.REFUTED,
+        f"element {list(point.values)} of output '{tensor.name}' is never written",
+        span,
+        label=label,
+        help=help,
+        place=place,
+        arrived="⊥ (never written)",
+    )
+
+
+def _written(model: Model, cells: Cells, whole: isl.Set) -> isl.Set:
+    """The elements that some block writes, whatever each block loads or computes from its program ids otherwise."""
+    axes = len(model.kernel.program_ids)
+    by_all = by_block(cells.map.range(), axes)
+    varying = model.varying(cells.map)
+    if not varying:
+        return by_all.range()
+    every = by_block(whole.intersect_params(model.context.set), axes)
+    return every.subtract(without(every.subtract(by_all), varying)).range()
+
+
+def _in_turn(cells: Cells, turn: int, most: int) -> Cells:
+    """What is accessed in programs whose number among the block's is `turn` modulo `most`."""
+    if most == 1:
+        return cells
+    dims = ", ".join(f"i{n}" for n in range(cells.map.dim(isl.dim_type.in_)))
+    name = cells.map.get_tuple_name(isl.dim_type.in_)
+    own = isl.Set(f"{{ {name}[{dims}] : (i0 - {turn}) mod {most} = 0 }}")
+    return replace(cells, bare=cells.bare.intersect_domain(own))
+
+
+def _whole(model: Model, tensor: Tensor) -> isl.Set:
+    """All elements of a tensor, under what is known of the sizes."""
+    dims = [f"e{axis}" for axis in range(len(tensor.shape))]
+    bounds = [f"0 <= {d} < {model.translator.integer(e, ())}" for d, e in zip(dims, tensor.shape, strict=True)]
+    text = f"{{ {identifier(tensor.name)}[{', '.join(dims)}] : {' and '.join(bounds) or 'true'} }}"
+    sizes = model.context.sizes
+    return model.parse_set(text).intersect_params(sizes)
+
+
+def _repeated(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Finding]:
+    """Two writes of one element by one block; two blocks are a race (see `races`)."""
+    for number, first in enumerate(accesses):
+        for second in accesses[number:]:
+            twice = first.map.apply_range(second.map.reverse())
+            if model.persistent:  # two programs of a block are as two blocks
+                twice = twice.equate(isl.dim_type.in_, 0, isl.dim_type.out, 0)
+            if first is second:
+                twice = twice.subtract(isl.Map.identity(twice.get_space()))
+            if twice.is_empty():
+                continue
+            span = second.site.stmt.span
+            message = f"an element of output '{tensor.name}' is written twice"
+            help = "write each element once: keep the value in registers until it is final"
+            if not (first.exact and second.exact):
+                reason = first.reason or second.reason
+                text, help = f"cannot exclude that {message} ({reason})", axes_help(model.kernel) or help
+                return [unknown("coverage-unknown", "coverage", span, text, help)]
+            point = smallest(twice.range())
+            return [
+                Finding(
+                    "output-written-twice",
+                    "coverage",
+                    Verdict.REFUTED,
+                    message,
+                    span,
+                    label="written here",
+                    notes=(Note("and here", first.site.stmt.span),),
+                    help=help,
+                    place=place_of(model.kernel, point, second.site),
+                )
+            ]
+    return []

@@ -1,0 +1,53 @@
+"""Addresses as the machine sees them: element offsets of every register's cell in a shared tile."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argus.ir.expr import Elem, Expr, LoopVar, Param, ProgramId, Thread, walk
+from argus.ir.nodes import Access, Copy, Shared
+from argus.layout import table
+from argus.simulate.evaluate import Scope, evaluate
+from argus.verify.model.program import Site, is_uniform
+
+
+def offsets(site: Site, access: Access, tile: Shared) -> NDArray[np.int64] | None:
+    """int64 `[U, T, V]`: element offset in the tile of each thread's each value, for each of the U combinations of
+    uniform indices (a stage, say); None if an index mixes coordinates with anything else."""
+    stmt = site.stmt
+    assert isinstance(stmt, Copy) and stmt.layout is not None and tile.layout is not None
+    coordinates = stmt.layout.coordinates().astype(np.int64)
+    grid = tuple(coordinates[..., axis] for axis in range(coordinates.shape[-1]))
+    choices: list[list[NDArray[np.int64]]] = []
+    for extent, index in zip(tile.shape, access.index, strict=True):
+        if is_uniform(index):
+            choices.append([np.full(coordinates.shape[:2], value) for value in _uniform_values(index, extent)])
+        elif _concrete(index):
+            values = evaluate(index, _scope(grid, coordinates.shape[0]))
+            choices.append([np.broadcast_to(values, coordinates.shape[:2])])
+        else:
+            return None
+    addresses = table(tile.layout, tile.shape)
+    inside = [[np.clip(v, 0, n - 1) for v in values] for values, n in zip(choices, tile.shape, strict=True)]
+    return np.stack([addresses[combination] for combination in product(*inside)])
+
+
+def _uniform_values(index: Expr, extent: int) -> list[int]:
+    """The values a uniform index may take: itself if constant, else all of the dimension."""
+    if any(isinstance(e, (Param, ProgramId, LoopVar)) for e in walk(index)):
+        return list(range(extent))
+    return [int(evaluate(index, _scope((), 1)))]
+
+
+def _concrete(index: Expr) -> bool:
+    return not any(isinstance(e, (Param, ProgramId, LoopVar, Thread, Elem)) for e in walk(index))
+
+
+def _scope(coords: tuple[NDArray[np.int64], ...], threads: int) -> Scope:
+    def no_element(elem: Elem) -> NDArray[np.int64]:
+        raise AssertionError(elem)
+
+    return Scope({}, (), {}, coords, np.arange(threads)[:, None], no_element, lambda code, expr, bad: None)

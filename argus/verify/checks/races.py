@@ -1,0 +1,296 @@
+"""Races: two threads touch one cell, one of them writing, with no order between them.
+
+Within a block the order is that of `order.Ordering`; a warp's lanes are not ordered among themselves. Blocks
+are never ordered. First all instance pairs are compared without threads; only what is left is refined by
+the threads that hold the elements.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import combinations_with_replacement, product
+
+from argus.diagnostic import Note, Verdict
+from argus.ir.access import Holders, Mode
+from argus.ir.cluster import rank_of
+from argus.ir.instruction import Order
+from argus.ir.nodes import Accumulate, Shared, Tensor
+from argus.simulate.sizes import integer_parameters
+from argus.verify.findings import Finding, Place, axes_help, place_of, unknown
+from argus.verify.model.isl import Map, Set, isl, smallest
+from argus.verify.model.relations import Cells, Model
+from argus.verify.model.translator import NonAffine, holder_condition, identifier
+from argus.verify.order.order import ASYNCHRONOUS_PROXY, Ordering
+
+
+def check(model: Model, ordering: Ordering, objects: Sequence[Shared | Tensor]) -> list[Finding]:
+    """All races for these objects, within a block and across blocks."""
+    findings: list[Finding] = []
+    for obj in objects:
+        accesses = model.accesses_of(obj.name)
+        clobbers = model.clobbers(obj.name)
+        if all(c.relation.mode is Mode.READ for c in (*accesses, *clobbers)):
+            continue
+        pairs = [*combinations_with_replacement(accesses, 2), *product(accesses, clobbers)]
+        for first, second in pairs:
+            if not _conflicting(first, second):
+                continue
+            directions = [(first, second)] if first is second else [(first, second), (second, first)]
+            for a, b in directions:
+                finding = _within_block(model, ordering, obj, a, b)
+                if finding is not None:
+                    findings.append(finding)
+                    break
+            if isinstance(obj, Tensor):
+                across = _across_blocks(model, obj, first, second)
+                if across is not None:
+                    findings.append(across)
+    return findings
+
+
+def _conflicting(a: Cells, b: Cells) -> bool:
+    """Whether their order matters: only reads, and updates by one operation, may come in any. Threads' updates and the
+    copy engine's are atomic among themselves alone (PTX ISA, memory consistency model: those of one proxy)."""
+    modes = {a.relation.mode, b.relation.mode}
+    operations = {s.op for s in (a.site.stmt, b.site.stmt) if isinstance(s, Accumulate)}
+    proxies = {c.relation.order in ASYNCHRONOUS_PROXY for c in (a, b)}
+    return modes != {Mode.READ} and (modes != {Mode.ACCUMULATE} or len(operations) > 1 or len(proxies) > 1)
+
+
+# ---------------------------------------------------------------------------- within a block
+
+
+def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cells, b: Cells) -> Finding | None:
+    order = a.relation.order
+    asynchronous = order is not Order.SYNC
+    conflict = conflicts(model, a, b)
+    in_turn = ordering.in_turn(conflict, a.site, b.site)
+    loose = ordering.unordered(in_turn, a.site, b.site, order)
+    if a.site is b.site and _self_conflict(model, a, b):
+        loose = loose.union(conflict.intersect(isl.Map.identity(conflict.get_space())))
+    rounds = model.next_rounds(obj.name)
+    if rounds is not None:  # the same buffer, rounds later: ordered as their trips are
+        again = model.iteration_cells(a).apply_range(rounds).apply_range(model.iteration_cells(b).reverse())
+        early = ordering.unordered(again, a.site, b.site, order)
+        if not early.is_empty():
+            return _race(model, obj, a, b, early, exact=a.exact and b.exact, reason=a.reason or b.reason)
+    if order not in ASYNCHRONOUS_PROXY and b.relation.order in ASYNCHRONOUS_PROXY:
+        met = in_turn if rounds is None else in_turn.union(ordering.in_turn(again, a.site, b.site))
+        if isinstance(obj, Tensor) and not met.is_empty():
+            return _proxy_in_tensor(obj, a, b)
+        if isinstance(obj, Shared):
+            unfenced = ordering.without_proxy_fence(met, a.site, b.site, order)
+            if not unfenced.is_empty():
+                return _proxy(model, obj, a, b, unfenced)
+    if loose.is_empty():
+        return None
+    same_cell = a.map.apply_range(b.map.reverse())
+    pairs = _different_threads(model, a, b, _at_iterations(model, same_cell, loose, a, b))
+    if pairs.is_empty() and asynchronous:
+        # The issuing thread itself must have waited for its copy.
+        pairs = _at_iterations(model, same_cell, ordering.uncompleted(conflict, a.site, b.site, order), a, b)
+    if pairs.is_empty():
+        return None
+    return _race(model, obj, a, b, pairs, exact=a.exact and b.exact, reason=a.reason or b.reason)
+
+
+def conflicts(model: Model, a: Cells, b: Cells) -> Map:
+    """{iteration of a -> iteration of b} that touch one cell. Two programs of a block meet in tensors as two blocks do:
+    that is the question of `_across_blocks`."""
+    pairs = model.iteration_cells(a).apply_range(model.iteration_cells(b).reverse())
+    if model.persistent and isinstance(model.kernel.object(a.relation.obj), Tensor):
+        return pairs.equate(isl.dim_type.in_, 0, isl.dim_type.out, 0)
+    return pairs
+
+
+def _proxy(model: Model, obj: Shared, a: Cells, b: Cells, pairs: Map) -> Finding:
+    text = f"{_verb(a)} and asynchronous {_verb(b)} of shared tile '{obj.name}' without a proxy fence between them"
+    help = "put al.proxy_fence() after the first, before the barrier or arrival that orders the two"
+    span = b.site.stmt.span
+    if not (a.exact and b.exact):
+        return unknown("races-unknown", "races", span, f"cannot exclude: {text}", help)
+    point, notes = smallest(pairs.range()), (Note(f"first: {_verb(a)}", a.site.stmt.span),)
+    place = place_of(model.kernel, point, b.site)
+    label = "goes through the asynchronous proxy"
+    return Finding(
+        "missing-proxy-fence", "races", Verdict.REFUTED, text, span, label=label, notes=notes, help=help, place=place
+    )
+
+
+def _proxy_in_tensor(obj: Tensor, a: Cells, b: Cells) -> Finding:
+    """Proxy fences are made for shared memory alone (fence.proxy.async.shared::cta)."""
+    text = f"{_verb(a)} and, by the copy engine, {_verb(b)} of tensor '{obj.name}': no fence orders them in a tensor"
+    help = "let both be ordinary accesses, or both the copy engine's, or make two kernels of it"
+    return unknown("races-unknown", "races", b.site.stmt.span, f"cannot exclude: {text}", help)
+
+
+def _self_conflict(model: Model, a: Cells, b: Cells) -> bool:
+    """Whether two elements of one run of a statement touch one cell."""
+    if a is not b:
+        return True
+    same_cell = a.map.apply_range(a.map.reverse())
+    once = isl.Map.identity(model.iteration_schedule(a.site).domain().identity().get_space())
+    together = _at_iterations(model, same_cell, once, a, a)
+    return not together.subtract(isl.Map.identity(together.get_space())).is_empty()
+
+
+def _at_iterations(model: Model, pairs: Map, iterations: Map, a: Cells, b: Cells) -> Map:
+    """The instance pairs that belong to the pairs of iterations."""
+    left, right = _drop_elements(model, a), _drop_elements(model, b)
+    return pairs.intersect(left.apply_range(iterations).apply_range(right.reverse()))
+
+
+def _drop_elements(model: Model, cells: Cells) -> Map:
+    """{instance -> its iteration}."""
+    site = cells.site
+    coords = model.coords(len(site.shape))
+    return isl.Map(f"{{ {model.tuple_text(site, coords)} -> {model.tuple_text(site, ())} }}")
+
+
+def _different_threads(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
+    """The pairs in which two different threads take part. A wave's later load to LDS is not in order even with what its
+    own lanes do: it counts as nobody's."""
+    if b.relation.order is Order.VMCNT:
+        return pairs
+    threads_a, threads_b = thread_map(model, a), thread_map(model, b)
+    if threads_a is None or threads_b is None:
+        return pairs
+    different = threads_a.apply_range(isl.Map("{ [t] -> [u] : t != u }")).apply_range(threads_b.reverse())
+    return pairs.intersect(different)
+
+
+def thread_map(model: Model, cells: Cells) -> Map | None:
+    """{instance -> thread} for the threads that make an access, or None when any thread may."""
+    relation, site = cells.relation, cells.site
+    if relation.layout is None:
+        return None
+    first = 0 if site.role is None else site.role.first_warp * model.kernel.warp_size
+    coords = model.coords(len(relation.shape))
+    text = holder_condition(relation.layout, coords, "t", primary=relation.holders is Holders.PRIMARY)
+    result = model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [t] : {text} }}")
+    if relation.holders is Holders.WARP:
+        size = model.kernel.warp_size
+        result = result.apply_range(isl.Map(f"{{ [t] -> [u] : floor(t / {size}) = floor(u / {size}) }}"))
+    for guard in site.guards:
+        try:
+            condition = model.translator.condition(guard, coords)
+        except NonAffine:
+            continue
+        if re.search(r"\bthread\b", condition):
+            condition = re.sub(r"\bthread\b", "t", condition)
+            result = result.intersect(model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [t] : {condition} }}"))
+    return result.apply_range(isl.Map(f"{{ [t] -> [u] : u = t + {first} }}"))
+
+
+_COMPLETION = {
+    Order.ASYNC_GROUP: "al.cp_async_commit(), al.cp_async_wait(...) and al.barrier() belong between the copy and this",
+    Order.VMCNT: "al.s_waitcnt(vmcnt=n), with n no more than the loads issued since, and then a barrier belong between "
+    "the load and this; an al.s_barrier() only after al.s_waitcnt(lgkmcnt=0)",
+    Order.ASYNC_BULK: "a wait for the phase that counts the copy's bytes belongs between the copy and this",
+    Order.ASYNC_MMA: "a wait for the product's group belongs between the product and this",
+    Order.BULK_READ: "a wait for the store's group, and then a barrier, belong between the store and this",
+    Order.BULK_WRITE: "a wait for the store's group, and then a barrier, belong between the store and this",
+}
+"""What makes an asynchronous access complete for others."""
+
+
+def _race(model: Model, obj: Shared | Tensor, a: Cells, b: Cells, pairs: Map, exact: bool, reason: str) -> Finding:
+    kinds = f"{_verb(a)} and {_verb(b)}"
+    space = "shared tile" if isinstance(obj, Shared) else "tensor"
+    message = f"{kinds} of {space} '{obj.name}' by two threads with no order between them"
+    help = "put al.barrier() between the two"
+    if a.relation.order is not Order.SYNC:
+        message = f"asynchronous {kinds} of {space} '{obj.name}': nothing makes the copy complete and visible first"
+        help = _COMPLETION[a.relation.order]
+    if a.site.role is not b.site.role:
+        names = [c.site.role.name if c.site.role is not None else "the block" for c in (a, b)]
+        message = f"{kinds} of {space} '{obj.name}': nothing orders role '{names[0]}' before role '{names[1]}' here"
+        help = "an arrival on an mbarrier after the first, and a wait for that phase before the second, order them"
+        if not model.kernel.barriers and rank_of(names[0]) != rank_of(names[1]):
+            help = 'let the blocks of the cluster meet between the two: al.barrier(scope="cluster")'
+    if not exact:
+        help = axes_help(model.kernel) or help
+        return unknown("races-unknown", "races", b.site.stmt.span, f"cannot exclude: {message} ({reason})", help)
+    point = smallest(pairs.range())
+    return Finding(
+        "data-race",
+        "races",
+        Verdict.REFUTED,
+        message,
+        b.site.stmt.span,
+        label=f"second: {_verb(b)}",
+        notes=(Note(f"first: {_verb(a)}", a.site.stmt.span),),
+        help=help,
+        place=place_of(model.kernel, point, b.site),
+    )
+
+
+def _verb(cells: Cells) -> str:
+    return {Mode.READ: "read", Mode.WRITE: "write", Mode.ACCUMULATE: "atomic update"}[cells.relation.mode]
+
+
+# ---------------------------------------------------------------------------- across blocks
+
+
+def by_block(touched: Set, axes: int) -> Map:
+    """{[pid0, pid1, ...] -> element} of a set of elements: the block's program ids as dimensions, not parameters."""
+    result = isl.Map.from_range(touched)
+    for axis in range(axes):
+        position = result.find_dim_by_name(isl.dim_type.param, f"pid{axis}")
+        if position < 0:
+            result = result.add_dims(isl.dim_type.param, 1)
+            position = result.dim(isl.dim_type.param) - 1
+            result = result.set_dim_name(isl.dim_type.param, position, f"pid{axis}")
+        result = result.move_dims(isl.dim_type.in_, axis, isl.dim_type.param, position, 1)
+    return result
+
+
+def without(values: Map, names: list[str]) -> Map:
+    """`values` for any value of some parameters."""
+    for name in names:
+        position = values.find_dim_by_name(isl.dim_type.param, name)
+        if position >= 0:
+            values = values.project_out(isl.dim_type.param, position, 1)
+    return values
+
+
+def _touched(model: Model, cells: Cells) -> tuple[Map, bool]:
+    """{program ids -> cells that a block touches}, and whether it may be too many: what a block loads, or computes from
+    its program ids other than by an affine formula, may be anything."""
+    varying = model.varying(cells.map)
+    return without(by_block(cells.map.range(), len(model.kernel.program_ids)), varying), bool(varying)
+
+
+def _across_blocks(model: Model, obj: Tensor, a: Cells, b: Cells) -> Finding | None:
+    (cells_a, more_a), (cells_b, more_b) = _touched(model, a), _touched(model, b)
+    pairs = cells_a.apply_range(cells_b.reverse())
+    pairs = pairs.subtract(isl.Map.identity(pairs.get_space()))
+    if pairs.is_empty():
+        return None
+    message = f"{_verb(a)} and {_verb(b)} of tensor '{obj.name}' by two blocks"
+    help = axes_help(model.kernel) or "give each block its own part of the tensor, or use al.atomic_add"
+    opaque = bool(model.translator.opaque) and any("opaque" in str(c.map) for c in (a, b))
+    if not (a.exact and b.exact) or opaque or more_a or more_b:
+        reason = a.reason or b.reason or "an index is not affine in the program ids, or depends on what a block loads"
+        text = f"cannot exclude: {message} ({reason})"
+        return unknown("block-races-unknown", "races", b.site.stmt.span, text, help)
+    flat: Set = pairs.wrap().flatten()
+    point = smallest(flat)
+    kernel = model.kernel
+    axes, every = len(kernel.grid) if kernel.grid is not None else 1, len(kernel.program_ids)
+    place = Place(
+        sizes={n: point.parameters.get(identifier(n), 1) for n in integer_parameters(kernel)},
+        block=point.values[every : every + axes],
+        other_block=point.values[:axes],
+    )
+    return Finding(
+        "block-race",
+        "races",
+        Verdict.REFUTED,
+        message,
+        b.site.stmt.span,
+        label="blocks meet here",
+        help=help,
+        place=place,
+    )

@@ -1,0 +1,132 @@
+"""What is known of a kernel's sizes and program ids, as a set of parameters, and questions that are asked within it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TypeVar
+
+from argus.ir.expr import Const, Expr, Param
+from argus.ir.nodes import Assume, Kernel, Precondition, Requires
+from argus.verify.model.deciding import deciding
+from argus.verify.model.isl import Map, Set, isl
+from argus.verify.model.translator import NonAffine, Translator
+
+_Relation = TypeVar("_Relation", isl.Map, isl.Set)
+
+
+class Context:
+    """`set`: what is known of the sizes and program ids; `sizes`: of the sizes. Sets of parameters, as all here.
+
+    Without the sizes' greatest values, which would be in every set: what is proved holds for greater ones too, and a
+    counterexample of such sizes is none, since the simulator refuses to replay it.
+    """
+
+    def __init__(self, kernel: Kernel, translator: Translator, definitions: Sequence[Expr], lean: bool) -> None:
+        """See `relations.Model`."""
+        self._kernel, self._translator = kernel, translator
+        self._parts: dict[frozenset[str], Set] = {}
+        conditions = [f"0 <= {translator.integer(Param(name), ())}" for name in kernel.sizes]
+        if not lean:
+            conditions += self._alignments()
+        for precondition in kernel.preconditions:
+            with suppress(NonAffine):  # to know less is sound
+                conditions.append(self._precondition_text(precondition))
+        self.sizes = self._of_all(conditions)
+        self.set = self.sizes.intersect(self._of_all(self._block_range()))
+        if lean:
+            self.set = _of_parameters(self.set, frozenset(translator.integer(e, ()) for e in deciding(kernel)))
+        self._definitions = [translator.condition(d, ()) for d in definitions]
+
+    def narrow(self, condition: str) -> None:
+        """Add a condition, as isl text, to what is known."""
+        self.set = self.set.intersect(self._of_all([condition]))
+        self._parts.clear()
+
+    def _of_all(self, conditions: Sequence[str]) -> Set:
+        text = f"{{ : {' and '.join(conditions) or 'true'} }}"
+        return isl.Set(self._translator.header(text) + text)
+
+    def _alignments(self) -> list[str]:
+        """What the alignments of tensors say of their rows."""
+        conditions = []
+        for tensor in self._kernel.tensors:
+            lanes = max(1, tensor.alignment // tensor.dtype.bytes)
+            for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
+                if stride == Const(1, stride.dtype) and lanes > 1:
+                    conditions.append(f"({self._translator.integer(extent, ())}) mod {lanes} = 0")
+        return conditions
+
+    @cached_property
+    def possible(self) -> Set:
+        """All that is known, also where the model's sets do not say so."""
+        blocks = self._of_all([*self._block_range(), *self._alignments()])
+        return blocks.intersect(self.sizes).intersect(self.defined)
+
+    @cached_property
+    def defined(self) -> Set:
+        """What the definitions say."""
+        return self._of_all(self._definitions)
+
+    def _precondition_text(self, precondition: Precondition) -> str:
+        """What a precondition says of the sizes: an index tensor with elements has values that they can hold."""
+        if isinstance(precondition, (Requires, Assume)):
+            return self._translator.condition(precondition.cond, ())
+        tensor = self._kernel.object(precondition.tensor)
+        extents = [self._translator.integer(e, ()) for e in tensor.shape if not isinstance(e, int)]
+        low, high = (self._translator.integer(e, ()) for e in (precondition.lo, precondition.hi))
+        return "(" + " or ".join([*(f"{e} <= 0" for e in extents), f"{low} < {high}"]) + ")"
+
+    def _block_range(self) -> list[str]:
+        """The program ids that run."""
+        conditions = []
+        for own in self._kernel.program_ids:
+            axis, pid = own.axis, self._translator.integer(own, ())
+            if self._kernel.grid is None:
+                conditions.append(f"0 <= {pid} < {2**31 - 1}")
+            elif axis < len(self._kernel.grid):
+                extent = self._translator.integer(self._kernel.grid[axis], ())
+                conditions.append(f"0 <= {pid} < {extent}")
+            else:
+                conditions.append(f"{pid} = 0")
+        return conditions
+
+    def known(self, found: _Relation) -> _Relation:
+        """A set or relation that was made of schedules in the context, which orders its parameters."""
+        return found.align_params(self.set.get_space()).intersect_params(self.set)
+
+    def nothing(self, found: _Relation) -> bool:
+        """Whether a set or relation that was made of schedules has no point in the context."""
+        if found.is_empty():
+            return True
+        found = found.drop_unused_params()
+        return bool(found.intersect_params(self._of(found)).is_empty())
+
+    def same(self, a: Map, b: Map) -> bool:
+        """Whether two relations that were made of schedules are equal in the context."""
+        if a.is_equal(b):
+            return True
+        context = self._of(a.union(b).drop_unused_params())
+        return bool(a.intersect_params(context).is_equal(b.intersect_params(context)))
+
+    def simply(self, found: _Relation) -> _Relation:
+        """`found` without what the context says, and with the parameters that it then depends on."""
+        found = found.drop_unused_params()
+        return found.gist_params(self._of(found)).drop_unused_params()
+
+    def _of(self, found: _Relation) -> Set:
+        """What the context allows for the parameters of `found`."""
+        count = found.dim(isl.dim_type.param)
+        names = frozenset(str(found.get_dim_name(isl.dim_type.param, i)) for i in range(count))
+        if names not in self._parts:
+            self._parts[names] = _of_parameters(self.set, names)
+        return self._parts[names]
+
+
+def _of_parameters(context: Set, names: Collection[str]) -> Set:
+    """What a parameter set says of some of its parameters."""
+    for position in reversed(range(context.dim(isl.dim_type.param))):
+        if context.get_dim_name(isl.dim_type.param, position) not in names:
+            context = context.project_out(isl.dim_type.param, position, 1)
+    return context.coalesce()

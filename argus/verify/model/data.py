@@ -1,0 +1,172 @@
+"""What is known of the numbers that registers hold, and of when they held them.
+
+To the solver an element of a register tile is one unknown number. So where two expressions were evaluated at different
+times, and the tile was written in between, the earlier number gets a name of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from argus.ir.access import Mode
+from argus.ir.expr import Coord, Elem, Expr, Op, coords, rewrite, walk
+from argus.ir.nodes import Accumulate, AssertTags, Copy, For, InRange, Kernel, Map, Spec, Tag
+from argus.ir.places import index_registers, places
+from argus.ir.types import boolean
+from argus.verify.model.program import Site, is_of_others, resolved
+from argus.verify.model.solver import Solver, z3
+
+
+class Data:
+    """Facts about registers, for the solver, at the sites of one kernel."""
+
+    def __init__(self, kernel: Kernel, sites: tuple[Site, ...], solver: Solver) -> None:
+        self.kernel, self.sites, self.solver = kernel, sites, solver
+        self._branches = {id(s.stmt): s.guards for s in sites if isinstance(s.stmt, For)}
+        self._writers: dict[str, list[Site]] = {}
+        for site in sites:
+            for obj in {a.obj for a in site.accesses if a.mode is not Mode.READ}:
+                self._writers.setdefault(obj, []).append(site)
+
+    def bounds(self, site: Site) -> Iterator[tuple[For, Expr, Expr]]:
+        """The loops around a site with their bounds, as they were when the loop began."""
+        for depth, loop in enumerate(site.loops):
+            inside = partial(_in_loop, loop)
+            start, stop = (self._named(e, f"before loop {depth}", inside) for e in (loop.start, loop.stop))
+            yield loop, start, stop
+
+    def guards(self, site: Site) -> list[Expr]:
+        """The conditions of the branches around a site, as they were when the branch was taken."""
+        return [
+            self._named(guard, f"before branch {depth}", partial(self._since_branch, site, guard))
+            for depth, guard in enumerate(site.guards)
+        ]
+
+    def _since_branch(self, site: Site, guard: Expr, writer: Site) -> bool:
+        """Whether `writer` may run in the branch before `site` does: it stands there before, or in a loop with it."""
+        if guard not in writer.guards:
+            return False
+        shared = (loop for loop in site.loops if _in_loop(loop, writer))
+        return writer.index < site.index or any(guard in self._branches.get(id(loop), ()) for loop in shared)
+
+    def _named(self, expr: Expr, when: str, rewritten: Callable[[Site], bool]) -> Expr:
+        """`expr` with another name for what tiles held that were written since."""
+
+        def change(e: Expr) -> Expr | None:
+            if isinstance(e, Elem) and any(map(rewritten, self._writers.get(e.obj, []))):
+                return replace(e, obj=f"{e.obj} {when}")
+            return None
+
+        return rewrite(expr, change)
+
+    def facts(self, site: Site, exprs: Iterable[Expr]) -> list[z3.BoolRef]:
+        """What is known of the registers in some expressions that a site evaluates."""
+        elements = {e for expr in exprs for e in walk(expr) if isinstance(e, Elem)}
+        return [fact for e in elements if (fact := self._fact(site, e)) is not None]
+
+    def _fact(self, site: Site, elem: Elem) -> z3.BoolRef | None:
+        """The fact on a register whose only writer runs earlier in the same iteration: arithmetic, or a load."""
+        writers = self._writers.get(elem.obj, [])
+        if len(writers) != 1:
+            return None
+        writer = writers[0]
+        if writer.loops != site.loops[: len(writer.loops)] or writer.index >= site.index:
+            return None
+        if not set(writer.guards) <= set(site.guards) or writer.role not in (None, site.role):
+            return None
+        match writer.stmt:
+            case Map(dst=dst, value=value, shape=shape) if dst.index == coords(len(shape)):
+                return self._computed(site, writer, elem, value)
+            case Copy(dst=dst, shape=shape) as stmt if dst.index == coords(len(shape)):
+                return self._loaded(site, writer, elem, stmt)
+            case _:
+                return None
+
+    def _computed(self, site: Site, writer: Site, elem: Elem, value: Expr) -> z3.BoolRef | None:
+        if is_of_others(site, value):
+            return None
+        value = _at(value, elem.index)
+        inner = self.facts(writer, [value])
+        value = self._since(site, writer, value)
+        if value.dtype == boolean:
+            return z3.And(self.solver.condition(elem) == self.solver.condition(value), *inner)
+        if not value.dtype.is_int:
+            return None
+        return z3.And(self.solver.integer(elem) == self.solver.integer(value), *inner)
+
+    def _loaded(self, site: Site, writer: Site, elem: Elem, stmt: Copy) -> z3.BoolRef | None:
+        if self._writers.get(stmt.src.obj):
+            return None  # what was declared is what the tensor holds before the kernel
+        solver, ranges = self.solver, [p for p in self.kernel.preconditions if isinstance(p, InRange)]
+        value = solver.integer(elem)
+        parts = [
+            z3.And(value >= solver.integer(p.lo), value < solver.integer(p.hi))
+            for p in ranges
+            if p.tensor == stmt.src.obj
+        ]
+        if not parts:
+            return None
+        if stmt.mask is None:
+            return z3.And(*parts)
+        mask = solver.condition(self._since(site, writer, _at(stmt.mask, elem.index)))
+        if stmt.other is None:
+            return z3.Implies(mask, z3.And(*parts))
+        return z3.If(mask, z3.And(*parts), value == int(stmt.other.value))
+
+    def _since(self, site: Site, writer: Site, expr: Expr) -> Expr:
+        """What `writer` evaluated, as `site` sees it, which runs later in the same iteration."""
+        own = site.loops[len(writer.loops) :]
+
+        def rewritten(other: Site) -> bool:
+            again = any(loop is around for loop in own for around in other.loops)
+            return again or writer.index <= other.index < site.index
+
+        return self._named(expr, f"at {writer.index}", rewritten)
+
+
+def evaluated(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
+    """The integer arithmetic of each site on whose exactness a proof rests, masked or not.
+
+    That is all from which addresses, masks, branches and bounds are made. Data are not: they wrap around as the
+    machine's integers do, and a proof says which are combined how.
+    """
+    indices = index_registers(site.stmt for site in sites)
+    for site in sites:
+        stmt = site.stmt
+        if isinstance(stmt, (Tag, AssertTags, Spec)):
+            continue
+        yield from ((site, expr) for expr in places(stmt))
+        if not isinstance(stmt, Map | Accumulate):
+            continue
+        counts = stmt.value.dtype.is_int or stmt.value.dtype == boolean
+        data = any(isinstance(e, Elem) for e in walk(stmt.value))
+        if counts and (stmt.dst.obj in indices or not data):
+            yield site, stmt.value
+            continue
+        for part in walk(stmt.value):
+            if isinstance(part, Op) and part.op == "where":
+                condition = resolved(sites, site, part.args[0])
+                if not any(isinstance(e, Elem) for e in walk(condition)):
+                    yield site, condition
+
+
+def partly_defined(site: Site) -> Iterator[Op]:
+    """Every integer operation that a site computes, on data and indices alike, without a result for some operands."""
+    stmt = site.stmt
+    if isinstance(stmt, (Tag, AssertTags, Spec)):
+        return
+    values = (stmt.value,) if isinstance(stmt, Map | Accumulate) else ()
+    for expr in (*places(stmt), *values):
+        for part in walk(expr):
+            if isinstance(part, Op) and part.op in ("floordiv", "mod", "shl", "shr") and part.dtype.is_int:
+                yield part
+
+
+def _in_loop(loop: For, site: Site) -> bool:
+    return any(around is loop for around in site.loops)
+
+
+def _at(expr: Expr, index: tuple[Expr, ...]) -> Expr:
+    return rewrite(expr, lambda e: index[e.axis] if isinstance(e, Coord) else None)

@@ -1,0 +1,211 @@
+"""Expressions as the text of quasi-affine formulas, which `relations` reads.
+
+What cannot be written as such a formula raises `NonAffine`; a uniform, loop-free sub-expression of that kind becomes an
+*opaque* parameter instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from argus.ir.expr import (
+    Const,
+    Coord,
+    Elem,
+    Expr,
+    LoopVar,
+    Op,
+    Param,
+    ProgramId,
+    Thread,
+    op,
+)
+from argus.layout import FragmentLayout
+from argus.verify.model.program import is_launch_constant
+
+
+class NonAffine(Exception):
+    """An expression outside of quasi-affine arithmetic; the message names it."""
+
+
+_COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
+
+
+def identifier(name: str) -> str:
+    """`name` as an isl identifier, another one for another name."""
+    return f"p_{_escaped(name)}"
+
+
+def counter(name: str) -> str:
+    """A loop counter as an isl identifier, another one for another name."""
+    return f"i_{_escaped(name)}"
+
+
+def _escaped(name: str) -> str:
+    """`name` in letters, digits and underscores, and otherwise for another name: other characters by their codes."""
+    return re.sub(r"\W|_(?=[0-9a-f]+_)", lambda found: f"_{ord(found.group()):x}_", name)
+
+
+@dataclass
+class Translator:
+    """Expressions to isl text. `opaque` collects the parameters made for non-affine launch constants; `counts` are
+    the running counts, which have no text of their own; `trips` are the loops whose dimension is the trip number, with
+    their start and step: it says the same as their variable, without a congruence. Sets of a `lean` one have the
+    parameters that they depend on, in any order."""
+
+    opaque: dict[Expr, str] = field(default_factory=dict)
+    parameters: dict[str, Expr] = field(default_factory=dict)
+    counts: frozenset[str] = frozenset()
+    trips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    lean: bool = False
+
+    def header(self, text: str) -> str:
+        """The parameter list of a set or map text; call after all text is translated."""
+        used = set(re.findall(r"\w+", text)) if self.lean else self.parameters.keys()
+        return "[" + ", ".join(name for name in self.parameters if name in used) + "] -> "
+
+    def integer(self, expr: Expr, coords: tuple[str, ...]) -> str:
+        """Text of an integer expression; `coords[i]` is the text for `Coord(i)`."""
+        match expr:
+            case Const(value=value):
+                return str(int(value))
+            case Param(name=name):
+                return self._parameter(identifier(name), expr)
+            case ProgramId(axis=axis):
+                return self._parameter(f"pid{axis}", expr)
+            case LoopVar(name=name):
+                if name in self.counts:
+                    raise NonAffine(f"the running count '{name}' is used as other than a place in a ring of buffers")
+                if name in self.trips:
+                    start, step = self.trips[name]
+                    return f"({start} + {step} * {counter(name)})"
+                return counter(name)
+            case Coord(axis=axis):
+                return coords[axis]
+            case Thread():
+                return "thread"
+            case Elem(obj=obj):
+                raise NonAffine(f"the index depends on data held in '{obj}'")
+            case Op():
+                try:
+                    return self._operator(expr, coords)
+                except NonAffine:
+                    if not is_launch_constant(expr):
+                        raise
+                    name = self.opaque.setdefault(expr, f"opaque{len(self.opaque)}")
+                    return self._parameter(name, expr)
+
+    def _parameter(self, name: str, expr: Expr) -> str:
+        self.parameters[name] = expr
+        return name
+
+    def _operator(self, expr: Op, coords: tuple[str, ...]) -> str:
+        args = expr.args
+        if expr.op in ("add", "sub"):
+            sign = "+" if expr.op == "add" else "-"
+            return f"({self.integer(args[0], coords)} {sign} {self.integer(args[1], coords)})"
+        if expr.op == "neg":
+            return f"(-{self.integer(args[0], coords)})"
+        if expr.op == "cast" and expr.dtype.is_int and args[0].dtype.is_int:
+            return self.integer(args[0], coords)
+        if expr.op in ("minimum", "maximum"):
+            name = expr.op[:3]
+            return f"{name}({self.integer(args[0], coords)}, {self.integer(args[1], coords)})"
+        if len(args) == 2:
+            return self._with_constant(expr, coords)
+        raise NonAffine(f"'{expr.op}' is not affine")
+
+    def _with_constant(self, expr: Op, coords: tuple[str, ...]) -> str:
+        left, right = expr.args
+        if expr.op in ("mul", "xor", "and") and isinstance(left, Const):
+            left, right = right, left
+        if not isinstance(right, Const):
+            raise NonAffine(f"'{expr.op}' of two values that are not constant")
+        constant, text = int(right.value), self.integer(left, coords)
+        match expr.op:
+            case "mul":
+                return f"({constant} * {text})"
+            case "shl":
+                return f"({2**constant} * {text})"
+            case "floordiv" if constant > 0:
+                return f"floor(({text}) / {constant})"
+            case "shr":
+                return f"floor(({text}) / {2**constant})"
+            case "mod" if constant > 0:
+                return f"(({text}) mod {constant})"
+            case "and" if constant >= 0 and constant & (constant + 1) == 0:
+                return f"(({text}) mod {constant + 1})"
+            case "xor" if constant >= 0:
+                return _xor(text, constant)
+            case _:
+                raise NonAffine(f"'{expr.op}' by {constant}")
+
+    def condition(self, expr: Expr, coords: tuple[str, ...]) -> str:
+        """Text of a boolean expression."""
+        match expr:
+            case Const(value=value):
+                return "true" if value else "false"
+            case Op(op="and", args=(a, b)):
+                return f"({self.condition(a, coords)} and {self.condition(b, coords)})"
+            case Op(op="or", args=(a, b)):
+                return f"({self.condition(a, coords)} or {self.condition(b, coords)})"
+            case Op(op="not", args=(a,)):
+                return f"(not {self.condition(a, coords)})"
+            case Op(op="xor" | "ne", args=(a, b)) if a.dtype.kind == "bool":
+                x, y = self.condition(a, coords), self.condition(b, coords)
+                return f"(({x} and not {y}) or (not {x} and {y}))"
+            case Op(op=name, args=(a, b)) if name in _COMPARISONS and a.dtype.is_int:
+                both = _both(expr)
+                if both is not None:
+                    return f"({self.condition(both[0], coords)} and {self.condition(both[1], coords)})"
+                return f"({self.integer(a, coords)} {_COMPARISONS[name]} {self.integer(b, coords)})"
+            case _:
+                raise NonAffine("the condition depends on data or is not affine")
+
+
+def _both(expr: Op) -> tuple[Expr, Expr] | None:
+    """The two comparisons that one with a minimum or maximum stands for, if it says that both hold.
+
+    isl would split it into a region for each of the two, where one is enough.
+    """
+    a, b = expr.args
+    match expr.op, a, b:
+        case ("lt" | "le", _, Op(op="minimum", args=(x, y))) | ("gt" | "ge", _, Op(op="maximum", args=(x, y))):
+            return op(expr.op, a, x), op(expr.op, a, y)
+        case ("lt" | "le", Op(op="maximum", args=(x, y)), _) | ("gt" | "ge", Op(op="minimum", args=(x, y)), _):
+            return op(expr.op, x, b), op(expr.op, y, b)
+        case _:
+            return None
+
+
+def _xor(text: str, mask: int) -> str:
+    """x ^ mask for x >= 0: flip each bit of the mask."""
+    flips = [
+        f"{2**bit} * (1 - 2 * (floor(({text}) / {2**bit}) mod 2))"
+        for bit in range(mask.bit_length())
+        if mask >> bit & 1
+    ]
+    return "(" + " + ".join([text, *flips]) + ")"
+
+
+def holder_condition(layout: FragmentLayout, coords: tuple[str, ...], thread: str, primary: bool = False) -> str:
+    """isl text: `thread` holds the element at `coords`; with `primary`, replicas after the first are left out."""
+    digits, conditions = [], []
+    sums: list[list[str]] = [[] for _ in layout.shape]
+    weights, weight = [], 1
+    for number, mode in enumerate((*layout.threads, *layout.values)):
+        digit = f"d{number}"
+        digits.append(digit)
+        extent = 1 if primary and mode.dim is None else mode.extent
+        conditions.append(f"0 <= {digit} < {extent}")
+        if mode.dim is not None:
+            sums[mode.dim].append(f"{mode.stride} * {digit}")
+        if number < len(layout.threads):
+            weights.append(f"{weight} * {digit}")
+            weight *= mode.extent
+    conditions += [f"{c} = {' + '.join(s) or '0'}" for c, s in zip(coords, sums, strict=True)]
+    conditions.append(f"{thread} = {' + '.join(weights) or '0'}")
+    inner = " and ".join(conditions)
+    return f"(exists {', '.join(digits)}: {inner})" if digits else f"({inner})"

@@ -1,0 +1,1 @@
+"""Happens-before and progress: barriers, asynchronous work and the protocols of mbarriers."""

@@ -1,0 +1,314 @@
+"""Happens-before between threads of a block: barriers, completion of asynchronous work, and mbarriers.
+
+Over time vectors (see `Model.schedule`): an access at time x is ordered before one at time y of another thread
+iff some barrier runs at a time b with x < b < y, that is iff the *first* barrier after x runs before y. An
+asynchronous access is complete, for its own thread, at the first wait that covers its group (PTX ISA,
+cp.async.wait_group and wgmma.wait_group: all but the most recent n groups are complete), and for other threads at
+the first barrier after that. So each access has one time at which it is released, and only that is compared.
+
+On AMD a wave counts single loads to LDS instead of groups: a wait that leaves n of them open covers every load after
+which n more were issued, since they complete in the order of issue (CDNA3 ISA, s_waitcnt). Its bare barrier releases
+to others only what a wait for lgkmcnt 0 found done.
+
+Between roles nothing but mbarriers orders: an access, then an arrival of its role, then a wait of another role for the
+phase that the arrival belongs to, in as many hops as it takes (`Knowledge`). The copy engine's writes are released at
+waits for the phase that counts their bytes.
+
+So an access has few times at which it is released, one for each way that others may learn of it. What is ordered by the
+earliest of them is what is ordered by any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from itertools import chain
+
+from argus.ir.instruction import Order
+from argus.ir.nodes import (
+    Barrier,
+    BulkCommit,
+    BulkWait,
+    CommitGroup,
+    MbarrierFence,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    ProxyFence,
+    Role,
+    Shared,
+    Stmt,
+    Tensor,
+    WaitCounts,
+    WaitGroup,
+    WaveBarrier,
+)
+from argus.ir.waves import counted, loads_to_lds
+from argus.verify.model.isl import Map, Set, first, isl
+from argus.verify.model.program import Site, is_uniform
+from argus.verify.model.relations import Model
+from argus.verify.order.knowledge import Knowledge, Remembered
+from argus.verify.order.protocol import Protocol
+
+_GROUPS: dict[Order, tuple[type[Stmt], type[Stmt]]] = {
+    Order.ASYNC_GROUP: (CommitGroup, WaitGroup),
+    Order.ASYNC_MMA: (MmaCommit, MmaWait),
+    Order.BULK_READ: (BulkCommit, BulkWait),
+    Order.BULK_WRITE: (BulkCommit, BulkWait),
+}
+ASYNCHRONOUS_PROXY = (Order.ASYNC_BULK, Order.ASYNC_MMA, Order.BULK_READ, Order.BULK_WRITE)
+"""Accesses of the copy engine and of the tensor cores: others to the same cells need a proxy fence before them."""
+
+
+class Ordering:
+    """Release times of one kernel's accesses, by statement and iteration (elements are simultaneous)."""
+
+    def __init__(self, model: Model, read: Callable[[], Protocol]) -> None:
+        """`read` gives the protocol of the model, if a question takes it."""
+        self.model, self._read = model, read
+        self.later = model.before()
+        self._bare = any(isinstance(s.stmt, WaveBarrier) for s in model.sites)
+        # What a bare barrier orders depends on the memory that a statement touches, so none stands for another.
+        self._like = {s.index: s for s in model.sites} if self._bare else model.like
+        self._completed: dict[tuple[int, Order], Map] = {}
+        self._released: dict[tuple[int, Order, str, type[Stmt] | None], Remembered] = {}
+        self._fenced: dict[int, Map] = {}
+        self._preceding: dict[int, Map] = {}
+        self._reached: dict[int, Map] = {}
+
+    @cached_property
+    def protocol(self) -> Protocol:
+        return self._read()
+
+    @property
+    def knowledge(self) -> Knowledge:
+        return self.protocol.knowledge
+
+    # ------------------------------------------------------------------ events
+
+    def _times(self, kind: type[Stmt], role: Role | None, like: Stmt | None = None) -> Set:
+        """Times of all exactly known sites of a kind, or equal to `like`, that the threads of a role run.
+        Leaving some out loses order."""
+        result = isl.Set.empty(self.later.get_space().domain())
+        for site in self.model.sites:
+            if not isinstance(site.stmt, kind) or (site.role is not None and site.role is not role):
+                continue
+            if like is not None and site.stmt != like:
+                continue
+            _, exact, _ = self.model.domain(site)
+            if exact:
+                result = result.union(self.model.times(site))
+        return result
+
+    def issued(self, site: Site) -> Map:
+        """{iteration of a site -> time}."""
+        return self.model.iteration_schedule(site)
+
+    def completed(self, site: Site, order: Order) -> Map:
+        """{iteration -> time from which on an access is complete for its own thread}."""
+        if order not in _GROUPS and order is not Order.VMCNT:
+            return self.issued(site)
+        like = self._like[site.index]
+        key = (like.index, order)
+        if order is Order.VMCNT and key not in self._completed:
+            self._completed[key] = self._counted(like)
+        if key not in self._completed:
+            commit, wait = _GROUPS[order]
+            commits = self._times(commit, like.role)
+            result = isl.Map.empty(self.issued(like).get_space())
+            reach, groups = self.issued(like), 0
+            for waited in self._waits(wait, order):
+                while groups < waited.pending + 1:  # the access's own group, and `pending` younger ones, are committed
+                    reach, groups = self.knowledge.next_after(reach, commits), groups + 1
+                result = result.union(self.knowledge.next_after(reach, self._times(wait, like.role, waited)))
+            self._completed[key] = first(result)
+        return _of(site, self._completed[key])
+
+    def closed(self, site: Site, order: Order) -> Map:
+        """{iteration -> time at which the group of an asynchronous access is closed}."""
+        commit, _ = _GROUPS[order]
+        return self.knowledge.next_after(self.issued(site), self._times(commit, site.role))
+
+    def _at(self, chosen: Callable[[Stmt], bool], role: Role | None) -> Set:
+        """Times of statements of waves that every wave of a role runs alike."""
+        result = isl.Set.empty(self.later.get_space().domain())
+        for site in self.model.sites:
+            if chosen(site.stmt) and (site.role is None or site.role is role) and all(map(is_uniform, site.guards)):
+                _, exact, _ = self.model.domain(site)
+                if exact:
+                    result = result.union(self.model.times(site))
+        return result
+
+    def _counted(self, site: Site) -> Map:
+        """{iteration of a load to LDS -> the first wait before which enough loads were issued after it}.
+
+        A statement that issues several counts as one point in time: none of its own follow it.
+        """
+        sizes = {loads_to_lds(s.stmt) for s in self.model.sites if counted(s.stmt)}
+        loads = {size: self._at(_issues(size), site.role) for size in sizes}
+        any_load = self._at(counted, site.role)
+        limits = {s.stmt.vm for s in self.model.sites if isinstance(s.stmt, WaitCounts) and s.stmt.vm is not None}
+        result = isl.Map.empty(self.issued(site).get_space())
+        reach: dict[int, Map] = {0: self.issued(site)}  # by number of loads since: when the last of them was issued
+        for limit in sorted(limits):
+            while min(reach, default=limit) < limit:
+                number = min(reach)
+                following = self.knowledge.next_after(reach.pop(number), any_load)
+                for size, times in loads.items():
+                    part = following.intersect_range(times)
+                    if not part.is_empty():
+                        reach[number + size] = reach[number + size].union(part) if number + size in reach else part
+            waits = self._at(_leaves(limit), site.role)
+            for since in reach.values():
+                result = result.union(self.knowledge.next_after(since, waits))
+        return first(result)
+
+    def _drained(self, site: Site, done: Map) -> Map:
+        """{iteration -> the first wait for lgkmcnt 0 that finds the access done}; none for accesses to tensors alone,
+        which a bare barrier of waves orders for nobody."""
+        kinds = {type(self.model.kernel.object(r.obj)) for r in site.accesses}
+        if Shared not in kinds or (Tensor in kinds and not counted(site.stmt)):
+            return isl.Map.empty(done.get_space())
+        waits = self._at(lambda s: isinstance(s, WaitCounts) and s.lgkm == 0, site.role)
+        return first(done.intersect_range(waits).union(self.knowledge.next_after(done, waits)))
+
+    def _waits(self, kind: type[Stmt], order: Order) -> list[WaitGroup | MmaWait | BulkWait]:
+        """The different waits for accesses of an ordering class, those for the fewest pending groups first."""
+        found: dict[Stmt, None] = {}
+        for site in self.model.sites:
+            only_reads = isinstance(site.stmt, BulkWait) and site.stmt.read and order is Order.BULK_WRITE
+            if isinstance(site.stmt, kind) and not only_reads:
+                found[site.stmt] = None
+        waits = [w for w in found if isinstance(w, (WaitGroup, MmaWait, BulkWait))]
+        return sorted(waits, key=lambda w: w.pending)
+
+    # ------------------------------------------------------------------ release
+
+    def released(self, site: Site, order: Order, role: Role | None, fence: type[Stmt] | None = None) -> Iterator[Map]:
+        """{iteration -> a time from which on every other thread of `role` is ordered after the access}, way by way.
+
+        With `fence`: and after a fence of that kind that its own thread made after it.
+        """
+        like = self._like[site.index]
+        key = (like.index, order, "" if role is None else role.name, fence)
+        if key not in self._released:
+            self._released[key] = Remembered(self._ways(like, order, role, fence))
+        return (_of(site, way) for way in self._released[key])
+
+    def _ways(self, site: Site, order: Order, role: Role | None, fence: type[Stmt] | None) -> Iterator[Map]:
+        if order is Order.ASYNC_BULK:
+            if role is not None:
+                yield from self.knowledge.spread(self.protocol.observed(site), role.name)
+            return
+        done = self.completed(site, order)
+        if fence is not None:
+            done = self.knowledge.next_after(done, self._times(fence, site.role))
+        yield self.knowledge.next_after(done, self._times(Barrier, role if site.role is role else None))
+        if self._bare:  # no target has both waves' barriers and roles
+            bare = self._at(lambda s: isinstance(s, WaveBarrier), site.role)
+            yield self.knowledge.next_after(self._drained(site, done), bare)
+        if site.role is not None and role is not None:
+            ordinary = order not in ASYNCHRONOUS_PROXY and fence is None
+            knowledge = self.protocol.ordinary if ordinary else self.knowledge
+            yield from knowledge.after(done, site.role, role.name)
+
+    # ------------------------------------------------------------------ questions
+
+    def in_turn(self, pairs: Map, first: Site, second: Site) -> Map:
+        """The pairs {iteration of first -> iteration of second} of which the second is later in the schedule."""
+        return pairs.intersect(self._precedes(self.model.clock(first), second))
+
+    def unordered(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
+        """The pairs {iteration of first -> iteration of second} that nothing orders between threads."""
+        return self._not_after(pairs, first, second, self.released(first, order, second.role))
+
+    def uncompleted(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
+        """The pairs in turn at which an asynchronous first access is not complete even for its own thread."""
+        return self._not_after(self.in_turn(pairs, first, second), first, second, (self.completed(first, order),))
+
+    def unfenced(self, pairs: Map, first: Site, second: Site) -> Map:
+        """The pairs {iteration of first -> later iteration of second} without an `MmaFence` between them."""
+        pairs = self.in_turn(pairs, first, second)
+        if pairs.is_empty():
+            return pairs
+        like = self._like[first.index]
+        if like.index not in self._fenced:
+            fences = self._times(MmaFence, like.role)
+            self._fenced[like.index] = self.knowledge.next_after(self.issued(like), fences)
+        return self._not_after(pairs, first, second, (_of(first, self._fenced[like.index]),))
+
+    def without_proxy_fence(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
+        """The pairs {ordinary access of first -> later asynchronous one of second} with no fence between the proxies.
+
+        The fence is made after the first access by its own thread, before what orders the second after it, or after
+        that by the threads that make the second (PTX ISA, fence.proxy.async).
+        """
+        before = self.released(first, order, second.role, ProxyFence)
+        fences = self._times(ProxyFence, second.role)
+        arrived = self.released(first, order, second.role)
+        after = (self.knowledge.next_after(way, fences) for way in arrived)
+        return self._not_after(pairs, first, second, chain(before, after))
+
+    def invisible(self, initialisation: Site, use: Site) -> Set:
+        """The iterations in which a use of mbarriers need not find them initialised: by what its role knows, no fence
+        of thread 0 after the initialisation comes before it."""
+        late = self.issued(use).domain()
+        for way in self.released(initialisation, Order.SYNC, use.role, MbarrierFence):
+            late = late.subtract(self._precedes(way, use).range())
+        return late
+
+    def before_start(self, uses: Set, role: Role, use: Site) -> Set:
+        """Those iterations of a use at which its own role need not know of anything that `role` did."""
+        assert use.role is not None
+        space = self.later.get_space().domain()
+        start = isl.Set.universe(space).fix_val(isl.dim_type.set, 0, -1)
+        for dim in range(1, space.dim(isl.dim_type.set)):
+            start = start.fix_val(isl.dim_type.set, dim, 0)
+        for way in self.knowledge.after(start.identity(), role, use.role.name):
+            if uses.is_empty():
+                break
+            uses = uses.subtract(self._precedes(way, use).range())
+        return uses
+
+    def _not_after(self, pairs: Map, first: Site, second: Site, ways: Iterable[Map]) -> Map:
+        """The pairs {iteration of first -> iteration of second} for which no way to a time, from first, is before
+        second. In a window of programs, if there are pairs, also what is left open in its first program, for pairs
+        whose second is after the window: iterations of first from which no way leads to a time in the window."""
+        if pairs.is_empty():
+            return pairs
+        done = self.issued(first).domain()
+        programs = self.model.programs
+        left = isl.Set.empty(done.get_space()) if programs is None else done.fix_val(isl.dim_type.set, 0, 0)
+        for way in ways:
+            if self.model.context.nothing(pairs) and self.model.context.nothing(left):
+                return isl.Map.empty(pairs.get_space())
+            known, late = way.domain(), way.apply_range(self._up_to(second))
+            pairs, left = pairs.subtract_domain(known).union(pairs.intersect(late)), left.subtract(known)
+        pairs, left = self.model.context.known(pairs), self.model.context.known(left)
+        return pairs.union(isl.Map.from_domain_and_range(left, self.issued(second).domain()))
+
+    def _up_to(self, second: Site) -> Map:
+        """{time -> iteration of second that is not after it}."""
+        if second.index not in self._reached:
+            earlier = self.model.before(strict=False).reverse()
+            self._reached[second.index] = earlier.apply_range(self.model.clock(second).reverse())
+        return self._reached[second.index]
+
+    def _precedes(self, times: Map, second: Site) -> Map:
+        """{x -> iteration of second}: times(x) is before it."""
+        if second.index not in self._preceding:
+            self._preceding[second.index] = self.later.apply_range(self.model.clock(second).reverse())
+        return times.apply_range(self._preceding[second.index])
+
+
+def _of(site: Site, times: Map) -> Map:
+    """Times of a statement as those of one like it."""
+    return times.set_tuple_name(isl.dim_type.in_, site.name)
+
+
+def _issues(loads: int) -> Callable[[Stmt], bool]:
+    return lambda stmt: counted(stmt) and loads_to_lds(stmt) == loads
+
+
+def _leaves(open_loads: int) -> Callable[[Stmt], bool]:
+    return lambda stmt: isinstance(stmt, WaitCounts) and stmt.vm == open_loads

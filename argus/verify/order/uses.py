@@ -1,0 +1,200 @@
+"""How the uses of a barrier are named, so that the phase of each can be told.
+
+The *use* of a barrier array is named by a pair, [index, ordinal], or by a trip [t0, t1, ...], the trip numbers of
+nested loops: the trip whose buffer it is, where a count through these runs the ring (see `argus.ir.rings`). The names
+are a guess, proved by induction: uses of a role happen in the order of their names, none is left out.
+
+A named barrier that is used in nested loops is a ring of one place that counts itself. Roles may come to it before the
+loops, to be ahead from then on: what happens there is named by d trips before the first, and others, that do not, are
+d trips behind in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from argus.ir.expr import Const, Expr, LoopVar, Op, op
+from argus.ir.nodes import BarrierArrive, BarrierSync, Mbarrier, Roles
+from argus.verify.model.isl import Map, Set, isl
+from argus.verify.model.program import PROGRAM, Site, barrier_use, own_turn, turns
+from argus.verify.model.relations import Count, Model
+from argus.verify.model.translator import NonAffine
+
+_FEW = 4
+"""Uses of one barrier outside of loops that are told apart."""
+
+
+@dataclass(frozen=True)
+class Ring:
+    """How the uses of one mbarrier array are named, and {use -> the one before it on the same barrier}.
+
+    `ahead`: how many trips before the first name uses, too.
+    """
+
+    barrier: Mbarrier
+    previous: Map
+    count: Count | None
+    ahead: int = 0
+
+
+class Uses:
+    """The names of the uses of one kernel's barriers."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.later = model, model.before()
+
+    def rings(self, barrier: Mbarrier, uses: list[Site]) -> Iterator[Ring]:
+        """How the uses of a barrier may be named, alike by all that use it: likely ways first."""
+        depths = {len(site.loops) for site in uses} - {0}
+        if all(map(is_named, uses)) and len(depths) == 1 and depths != {1}:
+            yield from self._by_trips(barrier, uses)
+        places = [(s, self.model.ring_place(s, _index_of(s))) for s in uses]
+        counts = [self.model.count(s, place) for s, place in places if place is not None]
+        if not counts:
+            yield Ring(barrier, isl.Map("{ [i, n] -> [i, m] : m = n - 1 and m >= 0 }"), None)
+            return
+        sizes = {place.size for _, place in places if place is not None}
+        if len(counts) < len(places) or sizes != {barrier.count}:
+            raise NonAffine("it is not one ring of as many places for all that use it")
+        if not self._alike(counts):
+            raise NonAffine("its users count different trips")
+        yield Ring(barrier, counts[0].after(-barrier.count), counts[0])
+
+    def _by_trips(self, barrier: Mbarrier, uses: list[Site]) -> Iterator[Ring]:
+        """A named barrier's uses: the trips of nested loops, and before them as many as a role has there."""
+        counts = [self.model.count_of(site, site.loops) for site in uses if site.loops]
+        if not self._alike(counts):
+            return
+        roles = [self.team(site) for site in uses if not site.loops]
+        ahead = max(map(roles.count, roles), default=0)
+        trips = counts[0].trips
+        for before in range(1, ahead + 1):
+            trips = trips.union(isl.Set(f"{{ {_trip_before(trips.dim(isl.dim_type.set), before)} }}"))
+        count = Count(trips)
+        yield Ring(barrier, count.after(-1), count, ahead)
+
+    def _alike(self, counts: list[Count]) -> bool:
+        return all(self.model.context.same(c.after(0), counts[0].after(0)) for c in counts)
+
+    def named(self, ring: Ring, sites: list[Site], once: bool) -> list[tuple[Site, Map]]:
+        """{iteration -> use} of statements of one kind, proved: each role's uses run through the phases one by one."""
+        result: list[tuple[Site, Map]] = []
+        by_team: dict[str, list[Site]] = {}
+        for site in sites:
+            by_team.setdefault(self.team(site), []).append(site)
+        for group in by_team.values():
+            guesses = [self.guesses(ring, site) for site in group]
+            chosen = next((keys for keys in product(*guesses) if self._in_order(ring, group, keys, once)), None)
+            if chosen is None:
+                raise NonAffine("its uses do not run through the phases one by one")
+            result += zip(group, chosen, strict=True)
+        return result
+
+    def team(self, site: Site) -> str:
+        """The role that uses a barrier; or the roles that take turns, and use an mbarrier as one role would."""
+        if site.role is None:
+            return ""
+        number = turns(site.role)
+        if number == 1 or is_named(site):
+            return site.role.name
+        groups: dict[int, list[str]] = {}  # by turn; those of several blocks side by side
+        for stmt in self.model.kernel.body:
+            for role in stmt.roles if isinstance(stmt, Roles) else ():
+                if turns(role) == number:
+                    groups.setdefault(own_turn(role), []).append(role.name)
+        place = groups[own_turn(site.role)].index(site.role.name)
+        return " ".join(names[place] for names in groups.values() if place < len(names))
+
+    def guesses(self, ring: Ring, site: Site) -> list[Map]:
+        """Candidates for {iteration -> use}."""
+        _, exact, reason = self.model.domain(site)
+        if not exact:
+            raise NonAffine(reason)
+        iterations = self.model.iteration_schedule(site).domain()
+        index = _index_of(site)
+        if ring.count is not None and is_named(site):
+            return [keys.intersect_domain(iterations) for keys in self._trips(ring, ring.count, site)]
+        place = self.model.ring_place(site, index)
+        if place is not None:
+            shifts = {place.shift % place.size, place.shift % place.size - place.size}
+            found = [self.model.trips(site, place, shift) for shift in sorted(shifts, key=abs)]
+            return [keys.intersect_domain(iterations) for keys in found]
+        index = self.model.resolve(site, index)
+        if isinstance(index, Const):
+            return [self._keys(site, iterations, index, turn) for turn in self._turns(site)]
+        index, running, stages = _places(index)
+        ordinals = [op("sub", op("floordiv", running, Const(stages)), Const(shift)) for shift in (0, 1)]
+        return [self._keys(site, iterations, index, ordinal) for ordinal in ordinals]
+
+    def _trips(self, ring: Ring, count: Count, site: Site) -> list[Map]:
+        """The trips that may name the uses of a named barrier: in loops as many before their own as others are ahead,
+        before the loops those before the first."""
+        if site.loops:
+            own = self.model.trip(site, site.loops)
+            return [own.apply_range(count.after(-behind)) for behind in range(ring.ahead + 1)]
+        depth, text = count.trips.dim(isl.dim_type.set), self.model.tuple_text(site, ())
+        return [self.model.parse_map(f"{{ {text} -> {_trip_before(depth, d)} }}") for d in range(ring.ahead, 0, -1)]
+
+    def _turns(self, site: Site) -> list[Expr]:
+        """How often one barrier may have been used before: trips of the outermost loop, and a few uses before it."""
+        if not site.loops:
+            return [Const(before) for before in range(_FEW)]
+        loop = site.loops[0]
+        trip = op("floordiv", op("sub", LoopVar(loop.var), loop.start), Const(loop.step))
+        if loop.var == PROGRAM:
+            trip = op("floordiv", trip, Const(turns(site.role)))
+        return [op("add", trip, Const(before)) for before in range(_FEW)]
+
+    def _keys(self, site: Site, iterations: Set, index: Expr, value: Expr) -> Map:
+        texts = [self.model.translator.integer(e, ()) for e in (index, value)]
+        text = f"{{ {self.model.tuple_text(site, ())} -> [{', '.join(texts)}] }}"
+        return self.model.parse_map(text).drop_unused_params().intersect_domain(iterations)
+
+    def _in_order(self, ring: Ring, sites: list[Site], names: Iterable[Map], once: bool) -> bool:
+        """Every use comes after the one before it on its barrier; with `once`, no use is made twice."""
+        times: Map | None = None  # {use -> times}
+        for site, keys in zip(sites, names, strict=True):
+            domain = self.model.iteration_schedule(site).domain()
+            legal = ring.count.trips if ring.count is not None else isl.Set("{ [i, n] : n >= 0 }")
+            if not self.model.context.nothing(domain.subtract(keys.domain())):
+                return False
+            if not self.model.context.nothing(keys.range().subtract(legal)):
+                return False
+            if once and not (keys.is_injective() or self.model.context.known(keys).is_injective()):
+                return False
+            here = keys.reverse().apply_range(self.model.iteration_schedule(site))
+            times = here if times is None else times.union(here)
+        assert times is not None
+        if once and not (times.is_single_valued() or self.model.context.known(times).is_single_valued()):
+            return False
+        uses = times.reverse()  # {time -> use}
+        following = uses.apply_range(ring.previous)  # {time -> the use before}
+        earlier = following.apply_range(times).intersect(self.later.reverse())
+        return self.model.context.nothing(following.domain().subtract(earlier.domain()))
+
+
+def is_named(site: Site) -> bool:
+    """Whether a use is that of a named barrier."""
+    return isinstance(site.stmt, BarrierSync | BarrierArrive)
+
+
+def _trip_before(depth: int, number: int) -> str:
+    """isl text of the trip that many before the first."""
+    return f"[{', '.join([str(-number), *['0'] * (depth - 1)])}]"
+
+
+def _index_of(site: Site) -> Expr:
+    used = barrier_use(site.stmt)
+    assert used is not None
+    return used[1]
+
+
+def _places(index: Expr) -> tuple[Expr, Expr, int]:
+    """(index, running count, stages) of an index `count mod stages`."""
+    match index:
+        case Op(op="mod", args=(running, Const(value=stages))):
+            return index, running, int(stages)
+        case _:
+            raise NonAffine("the index is not a count modulo the number of stages")

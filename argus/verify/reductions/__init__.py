@@ -1,0 +1,1 @@
+"""Simpler forms of a kernel whose proofs carry over to the kernel itself."""

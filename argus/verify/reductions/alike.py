@@ -1,0 +1,419 @@
+"""Roles that are alike, as one role with a number: what is proved of it is proved of each of them.
+
+    role compute  { wait full[i];  mma acc  += qt[..]  * kt[i, ..];  arrive empty[i];  store o[m0 + c0] }
+    role compute1 { wait full[i];  mma acc1 += qt1[..] * kt[i, ..];  arrive empty[i];  store o[m0 + 64 + c0] }
+      ->   role compute { ...;  store o[m0 + c0 + 64 * `number of the role`] },   0 <= `number of the role` < 2
+
+Let K be a kernel with roles R(0) ... R(n - 1), and K(i) the kernel without all of them but R(i): without what only the
+others use, and with as many arrivals and bytes fewer as they bring to what all of them share. `alone` makes one kernel
+that is each K(i), names aside, with the number i as a parameter, and only where these hold:
+
+1. The roles are the same statements. They differ in names of register tiles, shared tiles and mbarriers, one for one
+   throughout, and these are declared alike; and in integers that grow evenly with the number, in places of tensors, in
+   masks, values and tags. Loops, branches, barriers and places in tiles are the same.
+2. What has another name in each is a role's own: the roles write no other tile, and it shares its bytes with no tile.
+   Outside of them it is named only by mbarriers' first steps and by waits, expectations, arrivals and bulk copies that
+   fill it, in groups that stand side by side, one for each role in order, alike too; in a group waits come first.
+   Copies that stand together count as standing in that order: the copy engine does them in any.
+3. What the roles have in common, tiles and mbarriers, they read, wait for, and arrive at with all of their warps.
+   Bytes of a common mbarrier are announced in one place. No tensor that they write is read.
+
+Then what `questions` asks of K(i), for all i, holds for K (docs/soundness.md says why): data-flow, order, progress and
+tags, but not what two of the roles do to one tensor, which is asked of K. Nothing is refuted so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from functools import cached_property, partial
+from itertools import groupby
+from math import prod
+from typing import Any
+
+from argus.ir.access import Mode, relations
+from argus.ir.cluster import rank_of
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, linear, op
+from argus.ir.nodes import (
+    Access,
+    Accumulate,
+    AssertTags,
+    Barrier,
+    BarrierArrive,
+    BulkCommit,
+    BulkWait,
+    Copy,
+    DataValue,
+    For,
+    Fragment,
+    If,
+    Kernel,
+    Map,
+    Mbarrier,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierInit,
+    MbarrierWait,
+    Mma,
+    MmaCommit,
+    MmaFence,
+    MmaWait,
+    Once,
+    Programs,
+    ProxyFence,
+    Requires,
+    Role,
+    Roles,
+    Shared,
+    Signal,
+    Stmt,
+    Tag,
+    TagEqual,
+    TagTuple,
+)
+from argus.ir.visit import map_accesses, rewrite_body, walk
+from argus.verify.model.program import NUMBER
+from argus.verify.model.relations import byte_span
+from argus.verify.reductions.turns import without_turns
+
+Body = tuple[Stmt, ...]
+_Object = Shared | Fragment | Mbarrier
+
+_IN_ROLES = (
+    Copy, Map, Accumulate, Mma, Barrier, MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence,
+    MbarrierArrive, MbarrierWait, For, If, Programs, Tag, AssertTags,
+)  # fmt: skip
+_FOR_ROLES = (MbarrierInit, MbarrierExpect, MbarrierArrive, Copy)
+"""What others do for one of the roles, after their waits: nothing that blocks, and nothing that closes groups."""
+
+
+class Unlike(Exception):
+    """Some roles are not alike in all that matters."""
+
+
+def alone(kernel: Kernel) -> Kernel:
+    """An explicit kernel (a cluster's as one block) with one role for each set of roles that are alike."""
+    for names in _candidates(kernel):
+        try:
+            kernel = _Alike(without_turns(kernel, names), names).kernel()
+        except Unlike:
+            continue
+    return kernel
+
+
+def _candidates(kernel: Kernel) -> list[tuple[str, ...]]:
+    """Names of roles of one block that have as many warps, and as many statements of the same kinds, turns aside."""
+    kinds: dict[object, list[str]] = {}
+    for role in _roles(kernel):
+        steps = tuple(type(s) for s in walk(role.body) if not isinstance(s, BarrierArrive))
+        kind = (role.num_warps, rank_of(role.name), steps)
+        kinds.setdefault(kind, []).append(role.name)
+    return [tuple(names) for names in kinds.values() if len(names) > 1]
+
+
+def _roles(kernel: Kernel) -> tuple[Role, ...]:
+    return tuple(role for stmt in kernel.body if isinstance(stmt, Roles) for role in stmt.roles)
+
+
+class _Alike:
+    """Some roles of a kernel, held against one another. Raises `Unlike`."""
+
+    def __init__(self, kernel: Kernel, names: tuple[str, ...]) -> None:
+        self._kernel = kernel
+        self._alike = tuple(role for role in _roles(kernel) if role.name in names)
+        self._count = len(names)
+        self._tensors = {t.name for t in kernel.tensors}
+        self._number = f"{NUMBER}{names[0]}"
+        self._numbered = False
+        self._called = [_other_names(self._alike[0].body, role.body) for role in self._alike]
+        self._owner = self._owners()
+        self._dropped: Counter[str] = Counter()  # bytes that the others' own copies bring, by common mbarrier
+
+    def kernel(self) -> Kernel:
+        """The kernel with the first of the roles alone."""
+        kernel = self._kernel
+        for role in self._alike:
+            self._check(role)
+        role = replace(self._alike[0], body=self._merged([r.body for r in self._alike]))
+        body = rewrite_body(self._without_others(kernel.body, role), self._announced)
+        number = Param(self._number)
+        bounds = (Requires(op("ge", number, Const(0))), Requires(op("lt", number, Const(self._count))))
+        return replace(
+            kernel,
+            body=body,
+            shared=tuple(s for s in kernel.shared if not self._owner.get(s.name)),
+            fragments=tuple(f for f in kernel.fragments if not self._owner.get(f.name)),
+            barriers=tuple(self._fewer(b) for b in kernel.barriers if not self._owner.get(b.name)),
+            preconditions=(*kernel.preconditions, *bounds) if self._numbered else kernel.preconditions,
+        )
+
+    # ------------------------------------------------------------------ what is whose
+
+    def _owners(self) -> dict[str, int]:
+        """By name: the number of the role whose own it is."""
+        own = [name for name, same in self._called[-1].items() if name != same]
+        owner: dict[str, int] = {}
+        for number, called in enumerate(self._called):
+            for first in own:
+                owner[called[first]] = number
+            if number and any((called[name] != name) != (name in own) for name in called):
+                raise Unlike
+        common = {name for name, same in self._called[-1].items() if name == same}
+        if len(owner) != self._count * len(own) or (self._tensors | common) & set(owner):
+            raise Unlike
+        kernel = self._kernel
+        declared: tuple[_Object, ...] = (*kernel.shared, *kernel.fragments, *kernel.barriers)
+        objects = {each.name: each for each in declared}
+        for first in own:
+            for called in self._called[1:]:
+                mine, theirs = objects[first], objects[called[first]]
+                if _placed(mine, first) != _placed(theirs, first) or rank_of(mine.name) != rank_of(theirs.name):
+                    raise Unlike
+        spans = {tile.name: byte_span(tile) for tile in self._kernel.shared}
+        for name, (low, high) in spans.items():
+            if name in owner and any(a < high and low < b for other, (a, b) in spans.items() if other != name):
+                raise Unlike
+        return owner
+
+    def _check(self, role: Role) -> None:
+        """What a role does to what all of them share, and to tensors, does not matter to the others."""
+        for stmt in walk(role.body):
+            if not isinstance(stmt, _IN_ROLES) or (isinstance(stmt, Copy) and stmt.signal is not None):
+                raise Unlike
+            if isinstance(stmt, Programs) and stmt.turns > 1:
+                raise Unlike
+            for access in relations(stmt):
+                if access.mode is Mode.READ or access.obj in self._owner:
+                    continue
+                if access.mode is Mode.ACCUMULATE or self._is_read(access.obj):
+                    raise Unlike
+
+    def _is_read(self, name: str) -> bool:
+        """Whether what the roles write is read anywhere; a tile that is not theirs may be."""
+        return name not in self._tensors or name in self._read
+
+    @cached_property
+    def _read(self) -> frozenset[str]:
+        accesses = (access for stmt in walk(self._kernel.body) for access in relations(stmt))
+        return frozenset(a.obj for a in accesses if a.mode is Mode.READ)
+
+    # ------------------------------------------------------------------ what others do for them
+
+    def _without_others(self, body: Body, only: Role) -> Body:
+        """What is left of a block of statements outside of the roles."""
+        runs = [(owner, tuple(stmts)) for owner, stmts in groupby(self._side_by_side(body), self._owner_of)]
+        result: list[Stmt] = []
+        while runs:
+            owner, stmts = runs.pop(0)
+            if owner is None:
+                result += (self._inside(stmt, only) for stmt in stmts)
+                continue
+            following, runs = runs[: self._count - 1], runs[self._count - 1 :]
+            if [owner, *(o for o, _ in following)] != list(range(self._count)):
+                raise Unlike
+            result += self._group([stmts, *(s for _, s in following)])
+        return tuple(result)
+
+    def _side_by_side(self, body: Body) -> Body:
+        """`body` with copies that stand together, and that an mbarrier counts, in the order of whom they are for: the
+        copy engine does them in any order."""
+        together = groupby(body, lambda stmt: isinstance(stmt, Copy) and stmt.signal is not None)
+        return tuple(s for copies, stmts in together for s in (sorted(stmts, key=self._place) if copies else stmts))
+
+    def _place(self, copy: Stmt) -> int:
+        owner = self._owner_of(copy)
+        return self._count if owner is None else owner
+
+    def _owner_of(self, stmt: Stmt) -> int | None:
+        """The role whose own things a statement itself names."""
+        owners = {self._owner[name] for name in _names(stmt) if name in self._owner}
+        if len(owners) > 1:
+            raise Unlike
+        return next(iter(owners), None)
+
+    def _inside(self, stmt: Stmt, only: Role) -> Stmt:
+        match stmt:
+            case For(body=body) | Programs(body=body):
+                return replace(stmt, body=self._without_others(body, only))
+            case If(then=then, orelse=orelse):
+                parts = (self._without_others(body, only) for body in (then, orelse))
+                return replace(stmt, then=next(parts), orelse=next(parts))
+            case Roles(roles=roles):
+                rest = tuple(r for r in roles if r not in self._alike[1:])
+                return replace(stmt, roles=tuple(only if r is self._alike[0] else self._other(r, only) for r in rest))
+            case _:
+                return stmt
+
+    def _other(self, role: Role, only: Role) -> Role:
+        return replace(role, body=self._without_others(role.body, only))
+
+    def _group(self, groups: list[Body]) -> Body:
+        """Waits, and then what blocks nobody: the same for each of the roles."""
+        first = groups[0]
+        waits = next((n for n, stmt in enumerate(first) if not isinstance(stmt, MbarrierWait)), len(first))
+        for stmt in first[waits:]:
+            if not isinstance(stmt, _FOR_ROLES):
+                raise Unlike
+            if isinstance(stmt, Copy) and (stmt.signal is None or stmt.dst.obj not in self._owner):
+                raise Unlike
+            if isinstance(stmt, Copy) and stmt.signal is not None and stmt.signal.barrier not in self._owner:
+                brought = prod(stmt.shape) * self._kernel.object(stmt.dst.obj).dtype.bytes
+                self._dropped[stmt.signal.barrier] += (self._count - 1) * brought
+        return self._merged(groups)
+
+    def _announced(self, stmt: Stmt) -> tuple[Stmt, ...]:
+        """An expectation without the bytes that the others' copies bring."""
+        if not isinstance(stmt, MbarrierExpect) or stmt.barrier not in self._dropped:
+            return (stmt,)
+        alike = [s for s in walk(self._kernel.body) if isinstance(s, MbarrierExpect) and s.barrier == stmt.barrier]
+        left = stmt.bytes - self._dropped[stmt.barrier]
+        if len(alike) > 1 or left <= 0:
+            raise Unlike
+        return (replace(stmt, bytes=left),)
+
+    def _fewer(self, barrier: Mbarrier) -> Mbarrier:
+        """A common mbarrier without the arrivals of the others; one of the first role's own as it is."""
+        first = self._alike[0]
+        arrives = any(isinstance(s, MbarrierArrive) and s.barrier == barrier.name for s in walk(first.body))
+        if not arrives or barrier.name in self._owner:
+            return barrier
+        return replace(barrier, arrivals=barrier.arrivals - (self._count - 1) * first.num_warps)
+
+    # ------------------------------------------------------------------ the same statements
+
+    def _merged(self, bodies: Sequence[Body]) -> Body:
+        """Statements of each of the roles as those of the first, with its number."""
+        same = [
+            rewrite_body(body, partial(_renamed, names={theirs: mine for mine, theirs in called.items()}))
+            for body, called in zip(bodies, self._called, strict=True)
+        ]
+        return self._blocks(same)
+
+    def _blocks(self, bodies: Sequence[Body]) -> Body:
+        if len({len(body) for body in bodies}) > 1:
+            raise Unlike
+        return tuple(self._statement(stmts) for stmts in zip(*bodies, strict=True))
+
+    def _statement(self, stmts: tuple[Stmt, ...]) -> Stmt:
+        first = stmts[0]
+        if all(s == first for s in stmts):
+            return first
+        match first:
+            case For() | Programs():
+                merged: dict[str, Any] = {"body": self._blocks([getattr(s, "body", ()) for s in stmts])}
+            case If():
+                merged = {part: self._blocks([getattr(s, part, ()) for s in stmts]) for part in ("then", "orelse")}
+            case _:
+                parts = _NUMBERED.get(type(first), ())
+                merged = {part: self._values([getattr(s, part, None) for s in stmts]) for part in parts}
+        one = replace(first, **merged)
+        if any(type(s) is not type(first) or replace(s, **merged) != one for s in stmts):
+            raise Unlike
+        return one
+
+    def _values(self, values: Sequence[Any]) -> Any:
+        """An expression, a tag term or a tensor's place as that of the first role, with its number."""
+        first = values[0]
+        if all(v == first for v in values):
+            return first
+        if any(type(v) is not type(first) for v in values) and not all(isinstance(v, _EXPRESSIONS) for v in values):
+            raise Unlike
+        match first:
+            case tuple():
+                if len({len(v) for v in values}) > 1:
+                    raise Unlike
+                return tuple(self._values(each) for each in zip(*values, strict=True))
+            case Access(obj=obj) if obj in self._tensors:
+                index = self._values([v.index for v in values])
+                if any(replace(v, index=index) != replace(first, index=index) for v in values):
+                    raise Unlike
+                return replace(first, index=index)
+            case TagEqual() | TagTuple() | Once() | DataValue():
+                parts = {f.name: self._values([getattr(v, f.name) for v in values]) for f in fields(first)}
+                return replace(first, **parts)
+            case Const() | ProgramId() | Coord() | LoopVar() | Param() | Op():
+                return self._expression(values)
+            case _:
+                raise Unlike
+
+    def _expression(self, exprs: Sequence[Expr]) -> Expr:
+        """e, e + 64, e + 128   ->   e + 64 * number"""
+        first = exprs[0]
+        if first.dtype.is_int and all(e.dtype == first.dtype for e in exprs):
+            sums = [linear(e) for e in exprs]
+            step = sums[1][1] - sums[0][1]
+            if all(terms == sums[0][0] and start == sums[0][1] + i * step for i, (terms, start) in enumerate(sums)):
+                self._numbered = True
+                number = Param(self._number, first.dtype)
+                return op("add", first, op("mul", number, Const(step, first.dtype)))
+        args = [e.args for e in exprs if isinstance(e, Op)]
+        if not isinstance(first, Op) or len(args) < len(exprs):
+            raise Unlike
+        merged = self._values(args)
+        if any(replace(e, args=merged) != replace(first, args=merged) for e in exprs if isinstance(e, Op)):
+            raise Unlike
+        return replace(first, args=merged)
+
+
+_NUMBERED: dict[type, tuple[str, ...]] = {
+    Copy: ("dst", "src", "mask"),
+    Map: ("value",),
+    Accumulate: ("value", "mask"),
+    Tag: ("fields",),
+    AssertTags: ("conditions", "where"),
+}
+"""What may depend on the number of a role, by kind of statement."""
+
+
+_EXPRESSIONS = (Const, Param, ProgramId, LoopVar, Coord, Thread, Elem, Op)
+
+
+def _placed(declared: _Object, name: str) -> _Object:
+    """A declaration under another name, wherever it is in shared memory."""
+    return replace(declared, name=name) if isinstance(declared, Fragment) else replace(declared, name=name, offset=0)
+
+
+def _names(stmt: Stmt) -> list[str]:
+    """The memory objects and mbarriers that a statement itself names, in order."""
+    found: list[str] = []
+
+    def note(access: Access) -> Access:
+        found.append(access.obj)
+        return access
+
+    map_accesses(stmt, note)
+    match stmt:
+        case MbarrierInit(barrier=name) | MbarrierExpect(barrier=name) | MbarrierArrive(barrier=name):
+            found.append(name)
+        case MbarrierWait(barrier=name) | Copy(signal=Signal(barrier=name)) | Tag(obj=name):
+            found.append(name)
+        case _:
+            pass
+    return found
+
+
+def _renamed(stmt: Stmt, names: Mapping[str, str]) -> tuple[Stmt, ...]:
+    """A statement with other names of memory objects and mbarriers."""
+    stmt = map_accesses(stmt, lambda access: replace(access, obj=names.get(access.obj, access.obj)))
+    match stmt:
+        case MbarrierInit(barrier=name) | MbarrierExpect(barrier=name) | MbarrierArrive(barrier=name):
+            return (replace(stmt, barrier=names.get(name, name)),)
+        case MbarrierWait(barrier=name):
+            return (replace(stmt, barrier=names.get(name, name)),)
+        case Copy(signal=Signal(barrier=name) as signal):
+            return (replace(stmt, signal=replace(signal, barrier=names.get(name, name))),)
+        case Tag(obj=name):
+            return (replace(stmt, obj=names.get(name, name)),)
+        case _:
+            return (stmt,)
+
+
+def _other_names(body: Body, other: Body) -> dict[str, str]:
+    """By name in one role: the name of what another role uses in its place."""
+    found: dict[str, str] = {}
+    for mine, theirs in zip(walk(body), walk(other), strict=True):
+        a, b = _names(mine), _names(theirs)
+        if len(a) != len(b) or any(found.setdefault(x, y) != y for x, y in zip(a, b, strict=True)):
+            raise Unlike
+    return found

@@ -1,0 +1,1 @@
+"""What data arrives and what is computed from it: tags, terms and specifications."""

@@ -1,0 +1,473 @@
+"""Sums of exponentials: terms as `sum over k of exp(score(k) - level) * factors(k)`, also where a loop rescales them.
+
+A sum that a loop carries on, `x = x * exp(old - new) + exp(score - new) * v`, is one such sum relative to `new`, if it
+was one relative to `old`: by induction over the instances of the statement that writes it. What the levels are does
+not matter; that every weight and every sum of a row is relative to the same one does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
+from argus.verify.values.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close, closure
+from argus.verify.values.numbers import always_real
+from argus.verify.values.scope import Mismatch
+from argus.verify.values.terms import Again, Apply, Cases, Constant, Opaque, Parameter, Recurrence, Reduce, Term, Via
+
+
+@dataclass(frozen=True)
+class Level:
+    """`factor` times scalars times a maximum: known by {point or root -> the instances that made it}.
+
+    `ref` is kept while it may be -inf.
+    """
+
+    factor: float
+    scalars: tuple[str, ...]
+    made: UnionMap
+    root: bool = False
+    ref: Ref | None = None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A reference from points or, with `root`, from the roots that they add to."""
+
+    ref: Ref
+    root: bool = False
+
+
+@dataclass(frozen=True)
+class Summand:
+    """`factor` * scalars * exp(scores + levels) * factors at each of `points`, which add to roots.
+
+    `up`: {point -> root}; None: the points are roots. `again`: times what a statement wrote, {point -> instance}.
+    """
+
+    points: UnionSet
+    up: UnionMap | None = None
+    factor: float = 1.0
+    scalars: tuple[str, ...] = ()
+    scores: tuple[tuple[Monomial, bool], ...] = ()
+    levels: tuple[Level, ...] = ()
+    factors: tuple[Placed, ...] = ()
+    again: tuple[int, UnionMap] | None = None
+
+    @property
+    def roots(self) -> UnionSet:
+        """What the points add to."""
+        return self.points if self.up is None else self.points.apply(self.up)
+
+    def over(self, path: UnionMap, root: bool) -> UnionMap:
+        """A path from points."""
+        limited = self.up.apply_range(path) if root and self.up is not None else path
+        return limited.intersect_domain(self.points)
+
+
+@dataclass(frozen=True)
+class Shift:
+    """What all summands of a root are relative to: `factor` * scalars * level, {root -> the level's instances}."""
+
+    factor: float
+    scalars: tuple[str, ...]
+    made: UnionMap
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What a statement that depends on its own past writes: summands of this and all earlier instances.
+
+    `reach`: {instance -> itself and the earlier ones that it carries on}.
+    """
+
+    summands: tuple[Summand, ...]
+    reach: UnionMap
+    shift: Shift | None
+
+
+class Exponentials:
+    """Terms as sums of exponentials; a term that is none raises `Mismatch` with the reason."""
+
+    def __init__(self, exponents: Exponents) -> None:
+        self.exponents = exponents
+        self.builder = exponents.builder
+        self._carried: dict[int, Carried] = {}
+        self._open: set[int] = set()
+
+    # ------------------------------------------------------------------ terms
+
+    def summands(self, term: Term, path: UnionMap) -> list[Summand]:
+        """The term at the points of `path`, {root -> instance}, zeros left out."""
+        match term:
+            case Via(along=along, term=inner):
+                return self.summands(inner, path.apply_range(along))
+            case Cases(parts=parts):
+                limited = [(path.intersect_range(region), inner) for region, inner in parts]
+                return [s for p, inner in limited if not p.is_empty() for s in self.summands(inner, p)]
+            case Recurrence(site=site) | Again(site=site):
+                return self._again(site, path)
+            case Constant(value=value):
+                if not math.isfinite(value):
+                    raise Mismatch(f"the constant {value} (padding?) takes part in a sum of exponentials")
+                return [Summand(path.domain(), factor=value)] if value else []
+            case Parameter(name=name):
+                return [Summand(path.domain(), scalars=(name,))]
+            case Apply(op="add" | "sub" as op, args=(a, b)):
+                right = self.summands(b, path)
+                return self.summands(a, path) + (right if op == "add" else [_scaled(s, -1.0) for s in right])
+            case Apply(op="neg", args=(a,)):
+                return [_scaled(s, -1.0) for s in self.summands(a, path)]
+            case Apply(op="mul", args=(a, b)):
+                if not (_splits(a) and _splits(b)):
+                    raise Mismatch("a factor that may be no number, also where its weight is 0")
+                right = self.summands(b, path)
+                return self.product(self.summands(a, path), right) if right else []
+            case Apply(op="truediv", args=(a, Constant(value=value))) if value:
+                return [_scaled(s, 1 / value) for s in self.summands(a, path)]
+            case Apply(op="exp" | "exp2" as op, args=(a,)):
+                base = math.log(2) if op == "exp2" else 1.0
+                forms = [self.exponents.scaled(form, base, ()) for form in self.exponents.linear(a, path)]
+                return [s for form in forms if (s := self._exponential(form)) is not None]
+            case Reduce(op="add", start=start, parts=parts):
+                return self.summands(start, path) + self._sum(parts, path)
+            case Opaque(reason=reason):
+                raise Mismatch(reason)
+            case _:
+                return [Summand(path.domain(), factors=(Placed(Ref(term, path)),))]
+
+    def _exponential(self, form: Linear) -> Summand | None:
+        """exp of a linear form; None where it is 0."""
+        levels, scores = [], []
+        for term in form.terms:
+            if not term.level:
+                if form.nothing and term.ref is not None and not always_real(term.ref.term):
+                    raise Mismatch("a number is added to a masked score that may be inf, or none")
+                scores.append((term, False))
+                continue
+            assert term.ref is not None
+            levels.append(self._level(term, term.ref, form.points))
+        return None if form.nothing else Summand(form.points, scores=tuple(scores), levels=tuple(levels))
+
+    def _level(self, term: Monomial, ref: Ref, points: UnionSet) -> Level:
+        made = self.exponents.instances(ref)
+        if not self.exponents.ceiling.holds(ref.term):
+            raise Mismatch("a maximum may be inf or no number, as that of masked scores times what may be negative")
+        if term.guarded:
+            return Level(term.factor, term.scalars, made)
+        self.exponents.require_positive(abs(term.factor), term.scalars, "a maximum")
+        if term.factor < 0 and not points.is_subset(self.exponents.finite(ref)):
+            raise EmptyRow(
+                "the maximum that is subtracted may be -inf, where nothing but masked terms was seen, "
+                "and -inf - -inf is no number: subtract `al.where(top == -inf, 0.0, top)`"
+            )
+        return Level(term.factor, term.scalars, made, ref=ref if term.factor > 0 else None)
+
+    def _sum(self, parts: tuple[tuple[UnionMap, Term], ...], path: UnionMap) -> list[Summand]:
+        found = []
+        for along, inner in parts:
+            reached = path.apply_range(along)
+            if not reached.is_empty():
+                up, down = spread(reached)
+                found += [_lifted(s, up) for s in self.summands(inner, down)]
+        return found
+
+    def product(self, left: list[Summand], right: list[Summand]) -> list[Summand]:
+        """All products that are not empty; one side has one summand a root."""
+        return [s for a in left for b in right if (s := self._times(a, b)) is not None]
+
+    def _times(self, a: Summand, b: Summand) -> Summand | None:
+        if b.up is not None:
+            a, b = b, a
+        if b.up is not None or (a.again is not None and b.again is not None):
+            raise Mismatch("a product of two sums")
+        lower = a.up is not None
+        points = a.points.intersect(b.points.apply(a.up.reverse()) if a.up is not None else b.points)
+        if points.is_empty():
+            return None
+        if lower and b.again is not None:
+            raise Mismatch("a sum times what a loop carries on")
+        return self.settled(
+            replace(
+                a,
+                points=points,
+                factor=a.factor * b.factor,
+                scalars=tuple(sorted((*a.scalars, *b.scalars))),
+                scores=(*a.scores, *((m, lower) for m, _ in b.scores)),
+                levels=(*a.levels, *(replace(level, root=lower) for level in b.levels)),
+                factors=(*a.factors, *(replace(p, root=lower) for p in b.factors)),
+                again=a.again or b.again,
+            )
+        )
+
+    # ------------------------------------------------------------------ levels
+
+    def settled(self, summand: Summand) -> Summand:
+        """Without levels that cancel."""
+        levels = list(summand.levels)
+        for a in summand.levels:
+            for b in summand.levels:
+                if a.factor > 0 > b.factor and a in levels and b in levels and self._cancel(summand, a, b):
+                    levels = [level for level in levels if level is not a and level is not b]
+        return replace(summand, levels=tuple(levels))
+
+    def _cancel(self, summand: Summand, a: Level, b: Level) -> bool:
+        if not close(a.factor, -b.factor) or a.scalars != b.scalars:
+            return False
+        if a.root == b.root:
+            mine, other = a.made, b.made
+            where = summand.roots if a.root else summand.points
+        else:
+            mine, other, where = summand.over(a.made, a.root), summand.over(b.made, b.root), summand.points
+        if not mine.intersect_domain(where).is_equal(other.intersect_domain(where)):
+            return False
+        self._require_finite(summand, a, summand.points)
+        return True
+
+    def _require_finite(self, summand: Summand, level: Level, points: UnionSet) -> None:
+        """A weight or sum is not wiped out by a maximum that fell back to -inf."""
+        if level.ref is None:
+            return
+        finite = self.exponents.finite(level.ref)
+        if level.root and summand.up is not None:
+            finite = finite.apply(summand.up.reverse())
+        if not points.is_subset(finite):
+            raise Mismatch(
+                "the maximum may fall back to -inf after terms were added up, and rescaling by "
+                "exp(old maximum - new maximum) then forgets them: keep it a maximum of the old one and the new terms"
+            )
+
+    def shift(self, summands: list[Summand]) -> Shift | None:
+        """What all summands are relative to, by root; None for no summand at all."""
+        found: list[Shift] = []
+        for summand in summands:
+            if len(summand.levels) > 1:
+                one, *others = summand.levels
+                if any(not close(abs(o.factor), abs(one.factor)) or o.scalars != one.scalars for o in others):
+                    raise Mismatch(
+                        "a weight is not relative to one maximum: what it was relative to, and what it was rescaled "
+                        "by, are maxima times different factors"
+                    )
+                raise Mismatch(
+                    "a weight is not relative to one maximum: what it was relative to, and what it was rescaled from, "
+                    "are maxima of different steps"
+                )
+            made, level = empty_map(), summand.levels[0] if summand.levels else None
+            if level is not None:
+                made = self._by_root(summand, level)
+                self._require_finite(summand, level, summand.points)
+            found.append(Shift(level.factor, level.scalars, made) if level is not None else Shift(0.0, (), made))
+        return joined(found)
+
+    def _by_root(self, summand: Summand, level: Level) -> UnionMap:
+        """{root -> instances} of a level, also at points at which the summand is 0."""
+        if level.root or summand.up is None:
+            return level.made
+        by_root = summand.up.reverse().apply_range(level.made)
+        if not summand.up.apply_range(by_root).intersect_domain(summand.points).is_subset(level.made):
+            raise Mismatch(_NOT_RESCALED)
+        return by_root.coalesce()
+
+    # ------------------------------------------------------------------ what loops carry on
+
+    def _again(self, site: int, path: UnionMap) -> list[Summand]:
+        if site in self._open:
+            return [Summand(path.domain(), again=(site, path))]
+        carried = self.carried(site)
+        base = path.apply_range(carried.reach)
+        found = []
+        for s in carried.summands:
+            down = base.intersect_range(s.points) if s.up is None else base.apply_range(s.up.reverse())
+            if down.is_empty():
+                continue
+            up, to = spread(down)
+            scores = tuple((_moved(m, to.apply_range(s.over(_path(m), root))), False) for m, root in s.scores)
+            factors = tuple(Placed(replace(p.ref, path=to.apply_range(s.over(p.ref.path, p.root)))) for p in s.factors)
+            levels: tuple[Level, ...] = ()
+            if carried.shift is not None and carried.shift.factor:
+                shift = carried.shift
+                levels = (Level(shift.factor, shift.scalars, path.apply_range(shift.made), True),)
+            found.append(Summand(up.domain(), up, s.factor, s.scalars, scores, levels, factors))
+        return found
+
+    def carried(self, site: int) -> Carried:
+        """The closed form of a statement that depends on what it wrote before: induction over its instances."""
+        if site not in self._carried:
+            where = self.builder.model.sites[site]
+            domain = self.builder.model.domain(where)[0].to_union_set()
+            self._open.add(site)
+            try:
+                found = self.summands(self.exponents.term_of(site), domain.identity())
+            finally:
+                self._open.discard(site)
+            self._carried[site] = self._induction(site, found)
+        return self._carried[site]
+
+    def _induction(self, site: int, found: list[Summand]) -> Carried:
+        own = [s for s in found if s.again is None]
+        past = [s for s in found if s.again is not None]
+        _plain(site, past)
+        if any(len(s.levels) not in (0, 2) for s in past):
+            raise Mismatch(_OTHER_FACTOR)
+        relative = self.shift(own)
+        sign = relative.factor if relative is not None and relative.factor else -1.0
+        new = [replace(s, levels=tuple(x for x in s.levels if x.factor * sign > 0)) for s in past if s.levels]
+        shift = self.shift([*own, *new])
+        steps = empty_map()
+        for s in past:
+            assert s.again is not None
+            step = s.again[1].intersect_domain(s.points)
+            if shift is not None and shift.factor:
+                step = step.intersect_range(shift.made.domain())  # elsewhere it was 0
+                self._require_carried(s, step, shift)
+            elif s.levels:
+                raise Mismatch("a sum that is rescaled adds up what is relative to no maximum")
+            steps = steps.union(step)
+        if not steps.is_single_valued():
+            raise Mismatch("a statement adds up several of its own earlier values")
+        instances = self.builder.model.domain(self.builder.model.sites[site])[0].to_union_set()
+        earlier = closure(steps)
+        self._require_kept(own, past, steps, earlier)
+        return Carried(tuple(own), instances.identity().union(earlier).coalesce(), shift)
+
+    def _require_kept(self, own: list[Summand], past: list[Summand], steps: UnionMap, earlier: UnionMap) -> None:
+        """Where something was summed up before, the maximum that it is rescaled from is more than -inf."""
+        summed = empty_set()
+        for s in own:
+            summed = summed.union(s.roots)
+        summed = summed.union(earlier.intersect_range(summed).domain())
+        kept = steps.intersect_range(summed).domain()
+        for s in past:
+            for level in s.levels:
+                self._require_finite(s, level, kept.intersect(s.points))
+
+    def _require_carried(self, s: Summand, step: UnionMap, shift: Shift) -> None:
+        """The past is rescaled by exp of (what it was relative to) - (what this instance is relative to)."""
+        before = step.apply_range(shift.made)
+        if not s.levels:
+            if not before.is_equal(shift.made.intersect_domain(step.domain())):
+                raise Mismatch(_NOT_RESCALED)
+            return
+        old = [level for level in s.levels if level.factor * shift.factor < 0]
+        if len(s.levels) != 2 or len(old) != 1 or not close(old[0].factor, -shift.factor):
+            raise Mismatch(_OTHER_FACTOR)
+        if old[0].scalars != shift.scalars:
+            raise Mismatch(_OTHER_FACTOR)
+        if not before.is_equal(old[0].made.intersect_domain(step.domain())):
+            raise Mismatch(_OTHER_FACTOR)
+
+
+def alike(a: Shift, b: Shift) -> bool:
+    """Whether two levels are scaled alike."""
+    return (close(a.factor, b.factor) or a.factor == b.factor) and a.scalars == b.scalars
+
+
+def joined(shifts: list[Shift]) -> Shift | None:
+    """One shift from those of several sums or summands, which agree. Raises `Mismatch`."""
+    if not shifts:
+        return None
+    both = shifts[0].made
+    for other in shifts[1:]:
+        if not alike(other, shifts[0]):
+            raise Mismatch("weights of one sum are relative to the maximum times different factors")
+        both = both.union(other.made)
+    for one in shifts if not one_image(both) else []:
+        if not both.intersect_domain(one.made.domain()).is_equal(one.made):
+            raise Mismatch(_NOT_RESCALED)
+    return replace(shifts[0], made=both.coalesce())
+
+
+def one_image(relation: UnionMap) -> bool:
+    """Whether a relation surely has one image for each point: even without what tells its pieces apart."""
+    hulls = (isl.Map.from_basic_map(part.unshifted_simple_hull()) for part in map_parts(relation))
+    return bool(reduce(UnionMap.union, (hull.to_union_map() for hull in hulls), empty_map()).is_single_valued())
+
+
+def spread(reached: UnionMap) -> tuple[UnionMap, UnionMap]:
+    """{point -> root} and {point -> instance} for a point for each pair of `reached`, {root -> instance}.
+
+    The instances themselves are points where each of them adds to one root only.
+    """
+    if reached.is_injective():
+        return reached.reverse(), reached.range().identity()
+    return reached.domain_map(), reached.range_map()
+
+
+_NOT_RESCALED = (
+    "a sum adds up weights that are relative to different maxima: what was summed before is not rescaled by "
+    "exp(old maximum - new maximum) when the maximum moves"
+)
+_OTHER_FACTOR = (
+    "what a loop carries on is rescaled by another factor than exp(old maximum - new maximum), of the maxima that its "
+    "weights before and after are relative to"
+)
+
+
+def _plain(site: int, past: list[Summand]) -> None:
+    """The past takes part once, times an exponential of levels and nothing else."""
+    covered = empty_set()
+    for s in past:
+        assert s.again is not None
+        if s.again[0] != site:
+            raise Mismatch("two statements that carry each other on")
+        if s.up is not None or not close(s.factor, 1.0) or s.scalars or s.scores or s.factors:
+            raise Mismatch(_OTHER_FACTOR)
+        if not covered.intersect(s.points).is_empty():
+            raise Mismatch("a statement adds its own earlier value twice")
+        covered = covered.union(s.points)
+
+
+def _splits(term: Term) -> bool:
+    """Whether a term comes apart into real numbers and exponentials: where those are numbers is looked at with their
+    levels."""
+    if always_real(term):
+        return True
+    match term:
+        case Via(term=inner) | Recurrence(term=inner):
+            return _splits(inner)
+        case Cases(parts=parts):
+            return all(_splits(inner) for _, inner in parts)
+        case Reduce(op="add", start=start, parts=parts):
+            return _splits(start) and all(_splits(inner) for _, inner in parts)
+        case Apply(op="exp" | "exp2") | Again():
+            return True
+        case Apply(op="add" | "sub" | "mul" | "neg", args=args):
+            return all(map(_splits, args))
+        case Apply(op="truediv", args=(inner, Constant(value=value))):
+            return bool(value) and _splits(inner)
+        case _:
+            return False
+
+
+def _path(monomial: Monomial) -> UnionMap:
+    return monomial.ref.path if monomial.ref is not None else empty_map()
+
+
+def _moved(monomial: Monomial, path: UnionMap) -> Monomial:
+    return monomial if monomial.ref is None else replace(monomial, ref=replace(monomial.ref, path=path))
+
+
+def _scaled(summand: Summand, factor: float) -> Summand:
+    return replace(summand, factor=summand.factor * factor)
+
+
+def _lifted(s: Summand, up: UnionMap) -> Summand:
+    """A summand of a contribution, {contribution -> root}, as one of the root."""
+    if s.again is not None:
+        raise Mismatch("a sum over what a loop carries on")
+    if s.up is None:
+        return replace(s, up=up.intersect_domain(s.points))
+    scores = tuple((_moved(m, s.over(_path(m), root)), False) for m, root in s.scores)
+    factors = tuple(Placed(replace(p.ref, path=s.over(p.ref.path, p.root))) for p in s.factors)
+    levels = tuple(
+        replace(
+            x,
+            made=s.over(x.made, x.root),
+            root=False,
+            ref=None if x.ref is None else replace(x.ref, path=s.over(x.ref.path, x.root)),
+        )
+        for x in s.levels
+    )
+    return replace(s, up=s.up.apply_range(up).intersect_domain(s.points), scores=scores, factors=factors, levels=levels)

@@ -1,0 +1,391 @@
+"""Exponents: terms as sums of scaled terms, with the maxima in them told apart.
+
+The value of a softmax does not depend on which number is subtracted from all of its scores, as long as that is one
+number. So a maximum is kept as a *level*: a number that is known by the statement instances that computed it. Only
+whether it may be -inf matters, where -inf - -inf would be no number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from argus.ir.expr import Const, Op, Param
+from argus.ir.nodes import Assume, Kernel, Requires
+from argus.verify.model.isl import IslError, UnionMap, UnionSet, empty_map, empty_set, map_parts
+from argus.verify.values.numbers import Ceiling
+from argus.verify.values.scope import Mismatch
+from argus.verify.values.terms import (
+    Again,
+    Apply,
+    Cases,
+    Choice,
+    Constant,
+    Load,
+    Opaque,
+    Parameter,
+    Recurrence,
+    Reduce,
+    Term,
+    TermBuilder,
+    Via,
+)
+
+TOLERANCE = 1e-6
+"""Relative difference of constants that rounding to float32 explains."""
+
+_REAL = ("add", "sub", "mul", "neg", "abs", "minimum", "exp", "exp2", "tanh", "sigmoid", "erf", "sin", "cos")
+"""Operators that give real numbers for real numbers."""
+
+
+class EmptyRow(Mismatch):
+    """What goes wrong in rows of which every score is masked."""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A term seen from points: {point -> instance of the term}."""
+
+    term: Term
+    path: UnionMap
+
+
+@dataclass(frozen=True)
+class Monomial:
+    """`factor` times launch-time scalars times a term (None: 1).
+
+    A `level` is a maximum; `guarded`: it counts as 0 where it is -inf.
+    """
+
+    factor: float
+    scalars: tuple[str, ...] = ()
+    ref: Ref | None = None
+    level: bool = False
+    guarded: bool = False
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A sum of monomials at some points; -inf with `nothing`, whatever the others are."""
+
+    points: UnionSet
+    terms: tuple[Monomial, ...]
+    nothing: bool = False
+
+
+class Exponents:
+    """Linear forms of terms, and what is known of the maxima in them."""
+
+    def __init__(self, builder: TermBuilder) -> None:
+        self.builder = builder
+        self.positive = _positive(builder.model.kernel)
+        self.ceiling = Ceiling(self.positive, self.term_of)
+        self._heads: dict[str, int] = {}
+        self._kept: list[Term] = []
+        self._finite: dict[tuple[int, int], UnionSet] = {}
+        self._steps: dict[int, list[UnionMap]] = {}
+
+    def term_of(self, site: int) -> Term:
+        """What a statement that depends on its own past writes."""
+        term = self.builder.written(self.builder.model.sites[site])
+        return term.term if isinstance(term, Recurrence) else term
+
+    # ------------------------------------------------------------------ linear forms
+
+    def linear(self, term: Term, path: UnionMap) -> list[Linear]:
+        """The term at the points of `path`, {point -> instance}, by parts."""
+        match term:
+            case Via(along=along, term=inner):
+                return self.linear(inner, path.apply_range(along))
+            case Cases(parts=parts):
+                limited = [(path.intersect_range(region), inner) for region, inner in parts]
+                return [found for p, inner in limited if not p.is_empty() for found in self.linear(inner, p)]
+            case Recurrence(term=inner):
+                return self.linear(inner, path)
+            case Again(site=site):
+                return self.linear(self.term_of(site), path)
+            case Constant(value=value):
+                return [_constant(value, path.domain())]
+            case Parameter(name=name):
+                return [Linear(path.domain(), (Monomial(1.0, (name,)),))]
+            case Apply(op="neg", args=(a,)):
+                return [self.scaled(x, -1.0, ()) for x in self.linear(a, path)]
+            case Apply(op="add" | "sub" as op, args=(a, b)):
+                right = self.linear(b, path)
+                if op == "sub":
+                    right = [self.scaled(x, -1.0, ()) for x in right]
+                return [sum_ for x, y in _pairs(self.linear(a, path), right) if (sum_ := _add(x, y)) is not None]
+            case Apply(op="mul" | "truediv" as op, args=(a, b)):
+                pairs = _pairs(self.linear(a, path), self.linear(b, path))
+                return [found for x, y in pairs if (found := self._product(op, x, y, term, path)) is not None]
+            case Choice():
+                return self._choice(term, path)
+            case Opaque(reason=reason):
+                raise Mismatch(reason)
+            case _:
+                level = isinstance(term, (Apply, Reduce)) and term.op == "maximum"
+                return [Linear(path.domain(), (Monomial(1.0, (), Ref(term, path), level),))]
+
+    def scaled(self, form: Linear, factor: float, scalars: tuple[str, ...]) -> Linear:
+        """A linear form times a number."""
+        if form.nothing:
+            self.require_positive(factor, scalars, "a masked score")
+        terms = (replace(t, factor=t.factor * factor, scalars=_together(t.scalars, scalars)) for t in form.terms)
+        return replace(form, terms=tuple(terms))
+
+    def require_positive(self, factor: float, scalars: tuple[str, ...], what: str) -> None:
+        """Raises `Mismatch` unless -inf times these is -inf."""
+        unknown = [name for name in scalars if name not in self.positive]
+        if unknown:
+            names = " and ".join(f"'{name}'" for name in unknown)
+            remedy = f"state `al.requires({unknown[0]} > 0.0)`"
+            raise Mismatch(f"{what} may be -inf, and nothing says that {names} is positive: {remedy}")
+        if factor <= 0:
+            raise Mismatch(f"{what} may be -inf, and is multiplied by {factor:g}: the exponent would be inf")
+
+    def _product(self, op: str, a: Linear, b: Linear, term: Term, path: UnionMap) -> Linear | None:
+        points = a.points.intersect(b.points)
+        if points.is_empty():
+            return None
+        a, b = replace(a, points=points), replace(b, points=points)
+        scale = _scalar(b)
+        if op == "truediv":
+            if scale is not None and scale.factor and not scale.scalars:
+                return self.scaled(a, 1 / scale.factor, ())
+        elif scale is not None:
+            return self.scaled(a, scale.factor, scale.scalars)
+        elif (scale := _scalar(a)) is not None:
+            return self.scaled(b, scale.factor, scale.scalars)
+        if a.nothing or b.nothing:
+            raise Mismatch("a masked score is multiplied by what is not known to be positive")
+        return Linear(points, (Monomial(1.0, (), Ref(term, path.intersect_domain(points))),))
+
+    def _choice(self, term: Choice, path: UnionMap) -> list[Linear]:
+        """`where(top == -inf, 0, top * c)`: a level that counts as 0 where it is -inf."""
+        top, empty, used = _guard(term)
+        if top is None:
+            return [Linear(path.domain(), (Monomial(1.0, (), Ref(term, path)),))]
+        found = []
+        for level in self.linear(top, path):
+            if level.nothing and not level.terms:
+                found += self.linear(empty, path.intersect_domain(level.points))
+                continue
+            here = path.intersect_domain(level.points)
+            for form in self.linear(used, here):
+                single = form.terms[0] if len(form.terms) == 1 and not form.nothing else None
+                base = level.terms[0] if len(level.terms) == 1 else None
+                if single is None or base is None or not (single.level and base.level):
+                    raise Mismatch("a choice by data that is not `where(top == -inf, 0, top * scale)`")
+                if not self.same(single, base, form.points):
+                    raise Mismatch("a choice that compares another maximum with -inf than it uses")
+                for other in self.linear(empty, path.intersect_domain(form.points)):
+                    if other.terms or other.nothing:
+                        raise Mismatch("a level that is not 0 where the maximum is -inf")
+                found.append(replace(form, terms=(replace(single, guarded=True),)))
+        return found
+
+    # ------------------------------------------------------------------ levels
+
+    def instances(self, ref: Ref) -> UnionMap:
+        """{point -> statement instances that made a maximum}: what it is known by."""
+        match ref.term:
+            case Reduce(start=start, parts=parts):
+                return self._origins(start, ref.path).union(
+                    _union([self._named(inner, ref.path.apply_range(along)) for along, inner in parts])
+                )
+            case _:
+                return self._named(ref.term, ref.path)
+
+    def _origins(self, term: Term, path: UnionMap) -> UnionMap:
+        match term:
+            case Via(along=along, term=inner):
+                return self._named(inner, path.apply_range(along))
+            case Cases(parts=parts):
+                return _union([self._origins(inner, path.intersect_range(region)) for region, inner in parts])
+            case _:
+                raise Mismatch("a maximum that starts from no plain value")
+
+    def _named(self, term: Term, path: UnionMap) -> UnionMap:
+        """`path`, after noting which of its values a statement's instances stand for."""
+        for part in map_parts(path):
+            name = str(part.range().get_tuple_name())
+            if self._heads.setdefault(name, id(term)) != id(term):
+                raise Mismatch("a statement with two maxima: bind each to a name")
+        self._kept.append(term)  # so that its identity is not another's
+        return path
+
+    def same(self, a: Monomial, b: Monomial, points: UnionSet) -> bool:
+        """Whether two levels are the same number at all points, scaling aside."""
+        assert a.ref is not None and b.ref is not None
+        mine, other = self.instances(a.ref), self.instances(b.ref)
+        return bool(mine.intersect_domain(points).is_equal(other.intersect_domain(points)))
+
+    # ------------------------------------------------------------------ what is surely more than -inf
+
+    def finite(self, ref: Ref) -> UnionSet:
+        """Points at which a term is more than -inf for all inputs that are real numbers."""
+        if not isinstance(ref.term, Apply):
+            return self._above(ref.term, ref.path, False)
+        known = empty_set()
+        for part in map_parts(ref.path):
+            known = known.union(self._above_here(ref.term, str(part.range().get_tuple_name())))
+        return ref.path.intersect_range(known).domain()
+
+    def _above_here(self, term: Term, space: str) -> UnionSet:
+        """Instances of a statement at which its own maximum is more than -inf."""
+        site = int(space[1:])
+        if self.term_of(site) is term:
+            return self._above_site(site)
+        key = (site, id(term))
+        if key not in self._finite:
+            domain = self.builder.model.domain(self.builder.model.sites[site])[0].to_union_set()
+            self._finite[key] = self._above(term, domain.identity(), False)
+        return self._finite[key]
+
+    def _above(self, term: Term, path: UnionMap, climbing: bool) -> UnionSet:
+        """`climbing`: what is looked at is at least this term, so that one above -inf makes it so."""
+        match term:
+            case Constant(value=value):
+                return path.domain() if value > -math.inf else empty_set()
+            case Parameter() | Load():
+                return path.domain()
+            case Via(along=along, term=inner):
+                return self._above(inner, path.apply_range(along), climbing)
+            case Cases(parts=parts):
+                return _any([self._above(inner, path.intersect_range(region), climbing) for region, inner in parts])
+            case Apply(op="maximum", args=args):
+                return _any([self._above(a, path, climbing) for a in args])
+            case Apply(op=op, args=args) if op in _REAL or (op == "truediv" and isinstance(args[1], Constant)):
+                return _all([self._above(a, path, False) for a in args])
+            case Choice(yes=yes, no=no):
+                return _all([self._above(a, path, False) for a in (yes, no)])
+            case Reduce(op=op, start=start, parts=parts):
+                return self._above_reduced(op, start, parts, path)
+            case Recurrence(site=site) | Again(site=site):
+                if site in self._steps:
+                    if climbing:
+                        self._steps[site].append(path)
+                    return empty_set()
+                return path.intersect_range(self._above_site(site)).domain()
+            case _:
+                return empty_set()
+
+    def _above_reduced(
+        self, op: str, start: Term, parts: tuple[tuple[UnionMap, Term], ...], path: UnionMap
+    ) -> UnionSet:
+        begun, some, lost = self._above(start, path, False), empty_set(), empty_set()
+        for along, inner in parts:
+            reached = path.apply_range(along)
+            above = self._above(inner, reached.range_map(), False)
+            some = some.union(above.apply(reached.domain_map()))
+            if op != "maximum":
+                lost = lost.union(reached.wrap().subtract(above).apply(reached.domain_map()))
+        return begun.union(some) if op == "maximum" else begun.subtract(lost)
+
+    def _above_site(self, site: int) -> UnionSet:
+        """Instances of a statement that depends on its own past: above -inf once, above it from then on."""
+        term = self.term_of(site)
+        key = (site, id(term))
+        if key not in self._finite:
+            where = self.builder.model.sites[site]
+            domain = self.builder.model.domain(where)[0].to_union_set()
+            self._steps[site] = []
+            found = self._above(term, domain.identity(), True)
+            earlier = closure(_union(self._steps.pop(site)))
+            self._finite[key] = found.union(earlier.intersect_range(found).domain()).coalesce()
+        return self._finite[key]
+
+
+def closure(steps: UnionMap) -> UnionMap:
+    """{instance -> every earlier one} from {instance -> the one before}, held against its definition.
+
+    Steps go back in the schedule, so what satisfies the definition is unique. Raises `IslError`.
+    """
+    result = steps.transitive_closure()[0]
+    if not result.is_equal(steps.union(steps.apply_range(result))):
+        raise IslError("isl_union_map_transitive_closure is not exact")
+    return result
+
+
+def close(a: float, b: float) -> bool:
+    """Whether two constants are the same, rounding aside."""
+    return math.isclose(a, b, rel_tol=TOLERANCE)
+
+
+def _constant(value: float, points: UnionSet) -> Linear:
+    if value == -math.inf:
+        return Linear(points, (), True)
+    if not math.isfinite(value):
+        raise Mismatch(f"the constant {value} in an exponent")
+    return Linear(points, (Monomial(value),) if value else ())
+
+
+def _pairs(a: list[Linear], b: list[Linear]) -> list[tuple[Linear, Linear]]:
+    return [(x, y) for x in a for y in b]
+
+
+def _add(a: Linear, b: Linear) -> Linear | None:
+    points = a.points.intersect(b.points)
+    return None if points.is_empty() else Linear(points, (*a.terms, *b.terms), a.nothing or b.nothing)
+
+
+def _scalar(form: Linear) -> Monomial | None:
+    """The one number that a form is, if it is one."""
+    if form.nothing or len(form.terms) > 1 or any(t.ref is not None for t in form.terms):
+        return None
+    return form.terms[0] if form.terms else Monomial(0.0)
+
+
+def _together(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted((*a, *b)))
+
+
+def _guard(term: Choice) -> tuple[Term | None, Term, Term]:
+    """(top, value where top is -inf, value elsewhere) of a choice that compares with -inf; (None, ...) otherwise."""
+    match term.test:
+        case Apply(op="eq", args=(top, Constant(value=value))) | Apply(op="eq", args=(Constant(value=value), top)):
+            yes, no = term.yes, term.no
+        case (
+            Apply(op="ne" | "gt", args=(top, Constant(value=value)))
+            | Apply(op="ne" | "lt", args=(Constant(value=value), top))
+        ):
+            yes, no = term.no, term.yes
+        case _:
+            return None, term.yes, term.no
+    return (top if value == -math.inf else None), yes, no
+
+
+def _union(maps: list[UnionMap]) -> UnionMap:
+    result = empty_map()
+    for each in maps:
+        result = result.union(each)
+    return result
+
+
+def _any(sets: list[UnionSet]) -> UnionSet:
+    result = empty_set()
+    for each in sets:
+        result = result.union(each)
+    return result
+
+
+def _all(sets: list[UnionSet]) -> UnionSet:
+    result = sets[0]
+    for each in sets[1:]:
+        result = result.intersect(each)
+    return result
+
+
+def _positive(kernel: Kernel) -> frozenset[str]:
+    """Scalars that a precondition makes positive."""
+    found = set()
+    for condition in kernel.preconditions:
+        if isinstance(condition, (Requires, Assume)):
+            match condition.cond:
+                case Op(op="gt", args=(Param(name=name), Const(value=value))) if value >= 0:
+                    found.add(name)
+                case Op(op="lt", args=(Const(value=value), Param(name=name))) if value >= 0:
+                    found.add(name)
+                case _:
+                    pass
+    return frozenset(found)

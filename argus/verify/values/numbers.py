@@ -1,0 +1,264 @@
+"""Which terms are known numbers, and which are real numbers: what padding comes to.
+
+Inputs are real numbers. What is made of constants need not be: 0 times -inf is none, nor is 0 / 0 or -inf - -inf.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from argus.ir.expr import REDUCTIONS
+from argus.ir.types import float32
+from argus.verify.model.isl import UnionMap, UnionSet, empty_set, merged
+from argus.verify.values.tagvalue import union
+from argus.verify.values.terms import (
+    Again,
+    Apply,
+    Cases,
+    Choice,
+    Constant,
+    Index,
+    Load,
+    Parameter,
+    Recurrence,
+    Reduce,
+    Term,
+    Via,
+)
+
+_PARTIAL = ("truediv", "log", "log2", "sqrt", "rsqrt")
+"""Operators that give no real number for some real numbers."""
+_NOTHING = -math.inf
+
+
+def always_real(term: Term, carried: frozenset[int] = frozenset()) -> bool:
+    """Whether a term is a real number for all inputs that are, at all of its instances, by its form alone.
+
+    `carried`: statements of which earlier instances are, which is what an induction over the instances assumes.
+    """
+    match term:
+        case Constant(value=value):
+            return math.isfinite(value)
+        case Parameter() | Load() | Index():
+            return True
+        case Via(term=inner):
+            return always_real(inner, carried)
+        case Cases(parts=parts):
+            return all(always_real(inner, carried) for _, inner in parts)
+        case Choice(yes=yes, no=no):
+            return always_real(yes, carried) and always_real(no, carried)
+        case Recurrence(site=site, term=inner):
+            return always_real(inner, carried | {site})
+        case Again(site=site):
+            return site in carried
+        case Apply(args=args):
+            return not _partial(term) and all(always_real(a, carried) for a in args)
+        case Reduce(start=start, parts=parts):
+            return always_real(start, carried) and all(always_real(inner, carried) for _, inner in parts)
+        case _:
+            return False
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """Which terms are real numbers or -inf for all real inputs, by their form alone.
+
+    `positive` are scalars; `earlier` is what a statement writes that depends on its own past.
+    """
+
+    positive: frozenset[str]
+    earlier: Callable[[int], Term]
+
+    def holds(self, term: Term, carried: frozenset[int] = frozenset()) -> bool:
+        """Of a term. `carried`: statements of whose earlier instances it holds."""
+        match term:
+            case _ if always_real(term):
+                return True
+            case Constant(value=value):
+                return value == _NOTHING
+            case Via(term=inner):
+                return self.holds(inner, carried)
+            case Cases(parts=parts):
+                return all(self.holds(inner, carried) for _, inner in parts)
+            case Choice(yes=yes, no=no):
+                return self.holds(yes, carried) and self.holds(no, carried)
+            case Recurrence(site=site) | Again(site=site):
+                return site in carried or self.holds(self.earlier(site), carried | {site})
+            case Apply(op="add" | "maximum" | "minimum" | "exp" | "exp2", args=args):
+                return all(self.holds(a, carried) for a in args)
+            case Apply(op="sub", args=(a, b)):
+                return self.holds(a, carried) and always_real(b)
+            case Apply(op="mul", args=(a, b)):
+                return any(self._above_zero(y) and self.holds(x, carried) for x, y in ((a, b), (b, a)))
+            case Apply(op="truediv", args=(a, Constant(value=value))):
+                return 0 < value < math.inf and self.holds(a, carried)
+            case Reduce(start=start, parts=parts):
+                return all(self.holds(each, carried) for each in (start, *(inner for _, inner in parts)))
+            case _:
+                return False
+
+    def _above_zero(self, term: Term) -> bool:
+        match term:
+            case Via(term=inner):
+                return self._above_zero(inner)
+            case Constant(value=value):
+                return 0 < value < math.inf
+            case Parameter(name=name):
+                return name in self.positive
+            case Apply(op="mul", args=args):
+                return all(map(self._above_zero, args))
+            case _:
+                return False
+
+
+def _partial(term: Apply) -> bool:
+    if term.op == "truediv" and isinstance(term.args[1], Constant):
+        return not term.args[1].value
+    return term.op in _PARTIAL
+
+
+class Numbers:
+    """Where terms are known to be one number; found once for all that asks for a term."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Term, UnionSet, list[tuple[UnionSet, float]]]] = {}
+        self._real: dict[int, tuple[Term, UnionSet, UnionSet]] = {}
+
+    def regions(self, term: Term, root: UnionSet, path: UnionMap) -> list[tuple[UnionSet, float]]:
+        """The root instances at which a term is known to be one number. `path`: {root -> instance of the term}."""
+        if isinstance(term, Constant):
+            return [(root, term.value)]
+        path = merged(path.intersect_domain(root))
+        instances = merged(path.range())
+        found = self._found.get(id(term))
+        if found is None or not instances.is_subset(found[1]):
+            known = instances if found is None else instances.union(found[1])
+            found = self._found[id(term)] = (term, known, self._of(term, known))
+        here = [(merged(path.intersect_range(region).domain()), value) for region, value in found[2]]
+        return [(region, value) for region, value in here if not region.is_empty()]
+
+    def _of(self, term: Term, instances: UnionSet) -> list[tuple[UnionSet, float]]:
+        """Those of a term's own instances."""
+        itself = instances.identity()
+        match term:
+            case Via(along=along, term=inner):
+                along = along.intersect_domain(instances)
+                return self.regions(inner, along.domain(), along)
+            case Cases(parts=parts):
+                cut = ((merged(instances.intersect(region)), inner) for region, inner in parts)
+                return [found for here, inner in cut for found in self.regions(inner, here, itself)]
+            case Recurrence(term=inner):
+                return self.regions(inner, instances, itself)
+            case Reduce():
+                return self._reduction(term, instances)
+            case Apply():
+                return self._application(term, [self.regions(a, instances, itself) for a in term.args])
+            case _:
+                return []
+
+    def _reduction(self, term: Reduce, instances: UnionSet) -> list[tuple[UnionSet, float]]:
+        """A reduction is its start value where every contribution is the identity."""
+        identity = float(REDUCTIONS[term.op](float32))
+        counting = empty_set()
+        for along, inner in term.parts:
+            reached = along.intersect_domain(instances)
+            pairs = reached.wrap()
+            same = empty_set()
+            for region, value in self.regions(inner, pairs, reached.range_map()):
+                if value == identity:
+                    same = same.union(region)
+            counting = counting.union(merged(pairs.subtract(same)).apply(reached.domain_map()))
+        starts = self.regions(term.start, instances, instances.identity())
+        return [(merged(region.subtract(counting)), value) for region, value in starts]
+
+    def _application(self, term: Apply, args: list[list[tuple[UnionSet, float]]]) -> list[tuple[UnionSet, float]]:
+        """Numbers that absorb or survive what is real: 0 in products, quotients and sums with 0, -inf under sums,
+        scaling and exp."""
+        found: list[tuple[UnionSet, float]] = []
+        if term.op == "mul":
+            for number, other in ((0, 1), (1, 0)):
+                found += [(self._real_at(term.args[other], r), 0.0) for r, value in args[number] if value == 0]
+                scales = [(r, value) for r, value in args[other] if 0 < value]
+                found += [(r.intersect(s), v) for r, v in args[number] if v == _NOTHING for s, _ in scales]
+        elif term.op == "truediv":
+            divisors = [r for r, value in args[1] if value and not math.isnan(value)]
+            found += [(r.intersect(s), 0.0) for r, value in args[0] if value == 0 for s in divisors]
+        elif term.op in ("sub", "add"):
+            found += [(self._real_at(term.args[1], r), v) for r, v in args[0] if v == _NOTHING]
+            found += [(r.intersect(s), 0.0) for r, v in args[0] if v == 0 for s, other in args[1] if other == 0]
+        elif term.op in ("maximum", "minimum"):
+            extremum = max if term.op == "maximum" else min
+            numbers = [[(r, v) for r, v in each if not math.isnan(v)] for each in args]  # an extremum with NaN is NaN
+            known = [(r.intersect(s), extremum(v, w)) for r, v in numbers[0] for s, w in numbers[1]]
+            found += [(region, value) for region, value in known if math.isfinite(value)]
+        elif term.op in ("neg", "abs"):
+            found += [(region, abs(value)) for region, value in args[0] if value == 0]
+        elif term.op in ("exp", "exp2"):
+            found += [(region, 0.0) for region, value in args[0] if value == _NOTHING]
+        return found
+
+    # ------------------------------------------------------------------ real numbers
+
+    def _real_at(self, term: Term, instances: UnionSet) -> UnionSet:
+        """Those of the instances at which a term of theirs is a real number."""
+        return self.real(term, instances, instances.identity())
+
+    def real(self, term: Term, root: UnionSet, path: UnionMap) -> UnionSet:
+        """The root instances at which a term is a real number, if inputs are."""
+        if root.is_empty() or always_real(term):
+            return root
+        path = merged(path.intersect_domain(root))
+        instances = merged(path.range())
+        found = self._real.get(id(term))
+        if found is None or not instances.is_subset(found[1]):
+            known = instances if found is None else instances.union(found[1])
+            found = self._real[id(term)] = (term, known, self._really(term, known))
+        return merged(path.intersect_range(found[2]).domain())
+
+    def _really(self, term: Term, instances: UnionSet) -> UnionSet:
+        """Those of a term's own instances."""
+        itself, result = instances.identity(), empty_set()
+        match term:
+            case Via(along=along, term=inner):
+                along = along.intersect_domain(instances)
+                return self.real(inner, along.domain(), along)
+            case Cases(parts=parts):
+                for region, inner in parts:
+                    result = result.union(self.real(inner, instances.intersect(region), itself))
+                return result
+            case Recurrence(term=inner):
+                return self.real(inner, instances, itself)
+            case Choice(yes=yes, no=no):
+                return self.real(no, self.real(yes, instances, itself), itself)
+            case Apply(args=args):
+                for region, value in self.regions(term, instances, itself):
+                    result = result.union(region) if math.isfinite(value) else result
+                if _partial(term):  # of what is known to be positive
+                    known = self.regions(args[-1], instances, itself)
+                    instances = union([region for region, value in known if 0 < value < math.inf])
+                for arg in args:
+                    instances = self._real_at(arg, instances)
+                return result.union(instances)
+            case Reduce():
+                return self._reduced(term, instances)
+            case _:
+                return result
+
+    def _reduced(self, term: Reduce, instances: UnionSet) -> UnionSet:
+        """A sum of real numbers; an extremum of real numbers, and of what does not count, if there is one."""
+        itself, identity = instances.identity(), float(REDUCTIONS[term.op](float32))
+        begun = self._real_at(term.start, instances)
+        some, lost, neutral = begun, empty_set(), begun
+        for region, value in self.regions(term.start, instances, itself):
+            neutral = neutral.union(region) if value == identity else neutral
+        for along, inner in term.parts:
+            reached = along.intersect_domain(instances)
+            pairs, to = reached.wrap(), reached.domain_map()
+            counting = self.real(inner, pairs, reached.range_map())
+            some, rest = some.union(counting.apply(to)), pairs.subtract(counting)
+            for region, value in self.regions(inner, pairs, reached.range_map()):
+                rest = rest.subtract(region) if value == identity else rest
+            lost = lost.union(rest.apply(to))
+        return merged(some.intersect(neutral).subtract(lost))

@@ -1,0 +1,516 @@
+"""Specifications with `al.softmax` and `al.logsumexp`: against terms that are quotients or logarithms of sums of
+exponentials, in one pass or in two, in whatever order and relative to whatever maxima they are summed up.
+
+Both are about real numbers: what is compared are scores, factors, and which of them are summed up how often. Rows with
+no score but -inf weigh nothing: their sums are 0, so the quotient has to have a divisor that is another number there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import permutations
+from typing import TypeVar
+
+from argus.ir.expr import Coord, Elem
+from argus.ir.nodes import SpecTerm
+from argus.ir.spec_terms import elements_of, renumbered, strip, uses
+from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
+from argus.verify.values.contributions import coordinate
+from argus.verify.values.exponentials import Exponentials, Shift, Summand, alike, joined, one_image
+from argus.verify.values.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close
+from argus.verify.values.matching import Matcher
+from argus.verify.values.scope import Mismatch, Scope, append
+from argus.verify.values.specified import Amount, Part, Rows, Share, level_of, rows_of, share_of
+from argus.verify.values.terms import Apply, Cases, Choice, Constant, Load, Reduce, Term, TermBuilder, Via
+
+
+@dataclass(frozen=True)
+class _Summed:
+    """A sum that was matched for rows, {instance -> V[used]}, and what it is relative to."""
+
+    rows: UnionMap
+    shift: Shift | None
+
+
+class SoftmaxMatcher(Matcher):
+    """A matcher that also knows sums of exponentials."""
+
+    def __init__(self, builder: TermBuilder) -> None:
+        super().__init__(builder.model)
+        self.exponentials = Exponentials(Exponents(builder))
+        self._coordinates: dict[tuple[int, str, int], UnionMap | None] = {}
+        self._leaves: dict[tuple[int, SpecTerm], UnionMap] = {}
+        self._sums: dict[tuple[int, SpecTerm], list[_Summed]] = {}
+
+    def match(self, term: Term, spec: SpecTerm, scope: Scope) -> None:
+        """As `Matcher.match`; a softmax, a sum that it weighs and a logarithm of a sum are looked at as a whole."""
+        spec = strip(spec)
+        if scope.roots.is_empty():
+            return
+        share, level = share_of(spec), level_of(self.model, spec, self._names(scope)[1])
+        if level is not None:
+            share = level[0]
+        if share is None:
+            super().match(term, spec, scope)
+            return
+        rows = rows_of(self.model, share, scope.axes)
+        try:
+            if level is not None:
+                self._match_level(term, rows, level[1], scope)
+            else:
+                self._match_share(term, share, rows, scope)
+        except EmptyRow as error:
+            some = self.model.parse_set(f"{{ : {self.model.translator.integer(share.extent, ())} > 0 }}")
+            empty = self._empty(rows, scope).intersect_params(some)  # rows of keys that are masked, not of none
+            raise Mismatch(error.message, empty.apply(scope.origin)) from None
+
+    # ------------------------------------------------------------------ quotients
+
+    def _match_share(self, term: Term, share: Share, rows: Rows, scope: Scope) -> None:
+        for points, numerators, divisors in _fraction(term, scope.path):
+            here = scope.restricted(points)
+            divisor, guarded = _divisor(divisors)
+            upper: list[Summand] | None = None
+            for ref in numerators:
+                each = self.exponentials.summands(ref.term, ref.path.intersect_domain(points))
+                upper = each if upper is None else self.exponentials.product(upper, each)
+            numerator = [self.exponentials.settled(s) for s in upper or []]
+            if not guarded:
+                self._require_live(rows, here)
+            below = self._total(Ref(divisor.term, divisor.path.intersect_domain(points)), rows, here, "the divisor")
+            _require_same(self.exponentials.shift(numerator), below)
+            self._sum(numerator, share, rows, here, "what is divided")
+
+    def _empty(self, rows: Rows, scope: Scope) -> UnionSet:
+        """Roots of which every score is -inf."""
+        return scope.roots.subtract(self._rows(rows, scope).apply_range(rows.live).domain())
+
+    def _require_live(self, rows: Rows, scope: Scope) -> None:
+        empty = self._empty(rows, scope)
+        if not empty.is_empty():
+            raise Mismatch(
+                "0 / 0 where every score is masked: divide by `al.where(total == 0.0, 1.0, total)`",
+                empty.apply(scope.origin),
+            )
+
+    # ------------------------------------------------------------------ logarithms
+
+    def _match_level(self, term: Term, rows: Rows, others: tuple[Amount, ...], scope: Scope) -> None:
+        """The logarithm of a sum, and `others` that are added to it."""
+        for form in self.exponentials.exponents.linear(term, scope.path):
+            here = scope.restricted(form.points)
+            if form.nothing:
+                self.exactly_once(empty_map(), self._rows(rows, here).apply_range(rows.live), False, here)
+                continue
+            logarithm, inner = _logarithm(form)
+            shift = self._total(inner, rows, here, "the sum under the logarithm")
+            if shift is not None:
+                rest = [(t, False) for t in form.terms if not t.level and t is not logarithm]
+                self._amounts(rest, others, "what is added to the logarithm of the sum", partial(self._added, here))
+            self._undone([t for t in form.terms if t.level], shift, form.points)
+
+    def _added(self, scope: Scope, ref: Ref, _root: bool, spec: SpecTerm) -> None:
+        self.match(ref.term, spec, replace(scope, path=ref.path.intersect_domain(scope.roots)))
+
+    def _undone(self, levels: list[Monomial], shift: Shift | None, points: UnionSet) -> None:
+        """The maximum that the weights are relative to is added to the logarithm of their sum."""
+        text = "the logarithm of a sum of weights lacks the maximum that they are relative to, or adds another"
+        if shift is None or not (levels or shift.factor):
+            return
+        level = levels[0] if len(levels) == 1 else None
+        if level is None or level.ref is None or not close(level.factor, -shift.factor):
+            raise Mismatch(text)
+        exponents, summed = self.exponentials.exponents, shift.made.domain().intersect(points)
+        made = exponents.instances(level.ref).intersect_domain(summed)
+        if level.scalars != shift.scalars or not made.is_equal(shift.made.intersect_domain(points)):
+            raise Mismatch(text)
+        if not level.guarded and not summed.is_subset(exponents.finite(level.ref)):
+            raise Mismatch("the maximum that is added to the logarithm may be -inf")
+
+    # ------------------------------------------------------------------ sums
+
+    def _total(self, ref: Ref, rows: Rows, scope: Scope, what: str) -> Shift | None:
+        """Match a sum of weights where it is computed, once for all that use it; what it is relative to, by root."""
+        shifts = []
+        for head in _heads(ref):
+            back = head.path.reverse()
+            mine = back.apply_range(self._rows(rows, scope)).coalesce()
+            there = Scope(back.domain().identity(), mine, tuple(range(len(rows.used))), back.apply_range(scope.origin))
+            shift = self._summed(head.term, rows, there, what)
+            if shift is not None:
+                shifts.append(replace(shift, made=head.path.apply_range(shift.made)))
+        return joined(shifts)
+
+    def _summed(self, term: Term, rows: Rows, scope: Scope, what: str) -> Shift | None:
+        known = self._sums.setdefault((id(term), rows.score), [])
+        for before in known:
+            if scope.variables.is_subset(before.rows):
+                return before.shift
+        if not scope.variables.is_single_valued():
+            raise Mismatch("one sum of weights serves several of the specified ones")
+        axis = len(rows.used)
+        alone = replace(rows, used=tuple(range(axis)))
+        found = self.exponentials.summands(term, scope.path)
+        shift = self.exponentials.shift(found)
+        self._sum(found, Share(axis, Coord(axis), rows.score), alone, scope, what)
+        known.append(_Summed(scope.variables, shift))
+        return shift
+
+    def _sum(self, summands: list[Summand], share: Share, rows: Rows, scope: Scope, what: str) -> None:
+        """Every term that is specified is summed up once, and nothing else."""
+        counted = empty_map()  # {[root -> k] -> point}
+        mine = self._rows(rows, scope)
+        for s in summands:
+            if not close(s.factor, 1.0) or s.scalars:
+                raise Mismatch(f"{what} has weights that are multiplied by another number")
+            up = (s.up if s.up is not None else s.points.identity()).intersect_domain(s.points)
+            bound = self._place(s, rows)
+            origin = up.apply_range(scope.origin)
+            every = append(up.apply_range(mine), bound, len(rows.used))
+            axes = tuple(range(len(rows.used) + 1))
+            self._scores(s, rows.parts, Scope(s.points.identity(), every, axes, origin), what)
+            self._factors(s, share, scope, up, bound, what)
+            more = up.range_product(bound).reverse()
+            again = counted.domain().intersect(more.domain())  # points of several summands may be the same instances
+            if not again.is_empty():
+                raise Mismatch(f"{what} has a term more than once", scope.origins(again.unwrap().domain()))
+            counted = counted.union(more)
+        wanted = mine.apply_range(rows.live)
+        if share.at is not None:
+            wanted = wanted.intersect(scope.variables.apply_range(self._at(share, scope)))
+        self.exactly_once(counted, wanted, False, scope)
+
+    def _rows(self, rows: Rows, scope: Scope) -> UnionMap:
+        """{root -> V[used]}."""
+        return self._project(scope, rows.used)
+
+    def _project(self, scope: Scope, used: tuple[int, ...]) -> UnionMap:
+        if used == tuple(range(len(scope.axes))):
+            return scope.variables
+        dims = ", ".join(f"v{i}" for i in range(len(scope.axes)))
+        some = f"{{ V[{dims}] -> V[{', '.join(f'v{i}' for i in used)}] }}"
+        return scope.variables.apply_range(isl.UnionMap(some))
+
+    def _at(self, share: Share, scope: Scope) -> UnionMap:
+        """{V[...] -> [place]} of a softmax by itself."""
+        assert share.at is not None
+        names = {axis: f"v{position}" for position, axis in enumerate(scope.axes)}
+        coords = tuple(names.get(axis, "0") for axis in range(max((*scope.axes, -1)) + 1))
+        place = self.model.translator.integer(share.at, coords)
+        dims = ", ".join(names[axis] for axis in scope.axes)
+        return self.model.parse_map(f"{{ V[{dims}] -> [{place}] }}").to_union_map()
+
+    def _place(self, s: Summand, rows: Rows) -> UnionMap:
+        """{point -> [k]}: which of the specified terms a summand is, read off a load; what it is compared with."""
+        axis, some = Coord(len(rows.used)), False
+        for elem in reversed(elements_of(rows.score)):
+            for dim, index in enumerate(elem.index):
+                for m, root in s.scores if index == axis else ():
+                    if m.ref is None:
+                        continue
+                    path = s.over(m.ref.path, root)
+                    there = self._coordinate_of(m.ref.term, elem.obj, dim, path)
+                    found = path.apply_range(there) if there is not None else None
+                    if found is not None and found.is_single_valued() and s.points.is_subset(found.domain()):
+                        return found
+                    some = some or (found is not None and not found.is_empty())
+        if some:
+            raise Mismatch("some scores of a sum of exponentials load nothing, as sums over no terms do: "
+                           "a size that is known to be above 0 (`al.requires`) excludes them")  # fmt: skip
+        raise Mismatch("a sum of exponentials whose scores do not load through the bound variable")
+
+    def _scores(self, s: Summand, parts: tuple[Part, ...], scope: Scope, what: str) -> None:
+        for part in parts:
+            here = scope
+            if part.region is not None:
+                here = scope.restricted(scope.variables.intersect_range(part.region).domain())
+            if here.roots.is_empty():
+                continue
+            if part.nothing:
+                raise Mismatch(
+                    f"{what} sums up terms that the specification masks: the mask is another one",
+                    here.roots.apply(scope.origin),
+                )
+            self._score(s, part, here, what)
+
+    def _score(self, s: Summand, part: Part, scope: Scope, what: str) -> None:
+        """A score equals the specified one."""
+
+        def leaf(ref: Ref, root: bool, spec: SpecTerm) -> None:
+            self._leaf(ref, s.over(ref.path, root), spec, scope)
+
+        self._amounts(s.scores, part.terms, f"a score of {what}", leaf)
+
+    def _amounts(
+        self,
+        found: Sequence[tuple[Monomial, bool]],
+        amounts: tuple[Amount, ...],
+        what: str,
+        leaf: Callable[[Ref, bool, SpecTerm], None],
+    ) -> None:
+        """A sum equals the specified one, term by term in some order; `leaf` compares one of each."""
+        mine = [(m, root) for m, root in found if m.ref is not None]
+        wanted = [t for t in amounts if t[2] is not None]
+        numbers = [m for m, _ in found if m.ref is None]
+        offset = sum(m.factor for m in numbers) - sum(f for f, _, core in amounts if core is None)
+        scaled = any(m.scalars for m in numbers) or any(x for _, x, core in amounts if core is None)
+        if len(mine) != len(wanted) or scaled or not close(1.0 + offset, 1.0):
+            raise Mismatch(f"{what} is another sum than specified")
+
+        def attempt(order: tuple[tuple[Monomial, bool], ...]) -> None:
+            for (m, root), (factor, scalars, core) in zip(order, wanted, strict=True):
+                if m.scalars != scalars or not close(m.factor, factor):
+                    numbers = f"{_number(m.factor, m.scalars)}, and not by {_number(factor, scalars)}"
+                    raise Mismatch(f"{what} is multiplied by {numbers}")
+                assert m.ref is not None and core is not None
+                leaf(m.ref, root, core)
+
+        _first_that_holds(mine, attempt)
+
+    def _factors(self, s: Summand, share: Share, scope: Scope, up: UnionMap, bound: UnionMap, what: str) -> None:
+        if len(s.factors) != len(share.factors):
+            raise Mismatch(f"{what} has terms of {len(s.factors)} factors besides weights, not {len(share.factors)}")
+        if not share.factors:
+            return
+        used = tuple(i for i, axis in enumerate(scope.axes) if any(uses(f, axis) for f in share.factors))
+        variables = append(up.apply_range(self._project(scope, used)), bound, len(used))
+        axes = (*(scope.axes[i] for i in used), share.factors_axis)
+        inner = Scope(s.points.identity(), variables, axes, up.apply_range(scope.origin))
+
+        def attempt(order: tuple[tuple[Ref, bool], ...]) -> None:
+            for (ref, root), wanted in zip(order, share.factors, strict=True):
+                self._leaf(ref, s.over(ref.path, root), wanted, inner)
+
+        _first_that_holds([(p.ref, p.root) for p in s.factors], attempt)
+
+    # ------------------------------------------------------------------ leaves
+
+    def _leaf(self, ref: Ref, path: UnionMap, spec: SpecTerm, scope: Scope) -> None:
+        """A term is matched once over its own instances; its variables are held against those of a summand's points."""
+        path, spec = path.intersect_domain(scope.roots), strip(spec)
+        if isinstance(spec, Elem):
+            mine = path.apply_range(self._cells(ref.term, spec.obj, path))
+            wanted = scope.variables.apply_range(self.index(spec, scope))
+        else:
+            used = tuple(i for i, axis in enumerate(scope.axes) if uses(spec, axis))
+            spec = renumbered(spec, {scope.axes[i]: position for position, i in enumerate(used)})
+            mine = path.apply_range(self._variables(ref.term, path, spec, len(used)))
+            wanted = self._project(scope, used)
+        wrong = wanted.intersect_domain(scope.roots).subtract(mine).domain()
+        if not wrong.is_empty() or not mine.is_single_valued():
+            raise Mismatch("a weight or a value is of another place than specified", wrong.apply(scope.origin))
+
+    def _variables(self, term: Term, path: UnionMap, spec: SpecTerm, count: int) -> UnionMap:
+        """{instance of a term -> V[...]}: for which variables of a specified term it equals that.
+
+        They are read off the loads that the specification indexes by them, where these are inside of their tensors.
+        """
+        key = (id(term), spec)
+        if key not in self._leaves:
+            variables: UnionMap | None = None
+            for axis in range(count):
+                places = [
+                    (e.obj, d) for e in elements_of(spec) for d, index in enumerate(e.index) if index == Coord(axis)
+                ]
+                read = (self._coordinate_of(term, tensor, dim, path) for tensor, dim in places)
+                found = next((each for each in read if each is not None), None)
+                if found is None:
+                    raise Mismatch("a score or a value whose loads do not tell which of the specified ones it is")
+                one = found.apply_range(isl.UnionMap("{ [k] -> V[k] }"))
+                variables = one if variables is None else append(variables, found, axis)
+            if variables is None:
+                raise Mismatch("a score that is the same for all terms")
+            there = variables.domain()
+            self.match(term, spec, Scope(there.identity(), variables, tuple(range(count)), there.identity()))
+            self._leaves[key] = variables
+        return self._leaves[key]
+
+    def _coordinate_of(self, term: Term, tensor: str, dim: int, path: UnionMap) -> UnionMap | None:
+        """{instance -> [coordinate dim]} of the loads of a tensor in a term."""
+        key = (id(term), tensor, dim)
+        if key not in self._coordinates:
+            found = _coordinate(term, tensor, dim, self._domain(path).identity())
+            self._coordinates[key] = None if found is None else found.coalesce()
+        return self._coordinates[key]
+
+    def _cells(self, term: Term, tensor: str, path: UnionMap) -> UnionMap:
+        """{instance of a term -> the cell of `tensor` that it is}, where that is inside."""
+        key = (id(term), tensor, -1)
+        if key not in self._coordinates:
+            self._coordinates[key] = _loaded(term, tensor, self._domain(path).identity())
+        found = self._coordinates[key]
+        if found is None:
+            raise Mismatch(f"a value that is not an element of '{tensor}' as specified")
+        return found
+
+    def _domain(self, path: UnionMap) -> UnionSet:
+        """All instances of the statements that a path leads to."""
+        domain = empty_set()
+        for part in map_parts(path):
+            site = self.model.sites[int(str(part.range().get_tuple_name())[1:])]
+            domain = domain.union(self.model.domain(site)[0].to_union_set())
+        return domain
+
+
+# ---------------------------------------------------------------------------- terms
+
+
+def _fraction(term: Term, path: UnionMap) -> list[tuple[UnionSet, list[Ref], list[Ref]]]:
+    """By parts: points, what is multiplied there, and what it is divided by."""
+    match term:
+        case Via(along=along, term=inner):
+            return _fraction(inner, path.apply_range(along))
+        case Cases(parts=parts):
+            limited = [(path.intersect_range(region), inner) for region, inner in parts]
+            return [found for p, inner in limited if not p.is_empty() for found in _fraction(inner, p)]
+        case Constant(value=1):
+            return [(path.domain(), [], [])]
+        case Apply(op="mul" | "truediv" as op, args=(a, b)):
+            found = []
+            for points, up, down in _fraction(a, path):
+                for others, over, under in _fraction(b, path):
+                    both = points.intersect(others)
+                    more, less = (over, under) if op == "mul" else (under, over)
+                    if not both.is_empty():
+                        found.append((both, up + more, down + less))
+            return found
+        case _:
+            return [(path.domain(), [Ref(term, path)], [])]
+
+
+def _divisor(divisors: list[Ref]) -> tuple[Ref, bool]:
+    """The sum that is divided by, and whether another number stands for it where it is 0."""
+    if len(divisors) != 1:
+        text = "the weights are not divided by their sum" if not divisors else "there are several divisors"
+        raise Mismatch(text)
+    heads = _heads(divisors[0])
+    if len(heads) != 1:
+        return divisors[0], False
+    match heads[0].term:
+        case Choice(test=Apply(op="eq", args=(total, Constant(value=0))), yes=Constant(value=value), no=no):
+            if not value or math.isnan(value) or not _same_term(total, no):
+                raise Mismatch("the divisor is not the sum of weights where that is not 0")
+            return Ref(no, heads[0].path), True
+        case _:
+            return divisors[0], False
+
+
+def _heads(ref: Ref) -> list[Ref]:
+    """What a term is, seen from where it is computed: copies are followed, parts are told apart."""
+    match ref.term:
+        case Via(along=along, term=inner):
+            return _heads(Ref(inner, ref.path.apply_range(along)))
+        case Cases(parts=parts):
+            limited = [Ref(inner, ref.path.intersect_range(region)) for region, inner in parts]
+            return [head for each in limited if not each.path.is_empty() for head in _heads(each)]
+        case _:
+            return [ref]
+
+
+def _logarithm(form: Linear) -> tuple[Monomial, Ref]:
+    """The logarithm in a linear form, and what it is of."""
+    bases = {"log": 1.0, "log2": 1 / math.log(2)}
+    for m in form.terms:
+        match m.ref:
+            case Ref(term=Apply(op=op, args=(inner,)), path=path) if op in bases and not m.scalars:
+                if not close(m.factor * bases[op], 1.0):
+                    raise Mismatch("the logarithm of the sum is multiplied by another factor than specified")
+                return m, Ref(inner, path.intersect_domain(form.points))
+            case _:
+                pass
+    raise Mismatch("what is specified is the logarithm of a sum of exponentials, and this is none")
+
+
+def _require_same(above: Shift | None, below: Shift | None) -> None:
+    if above is None or below is None:
+        return
+    same = one_image(above.made.union(below.made))
+    if not same:
+        both = above.made.domain().intersect(below.made.domain())
+        same = above.made.intersect_domain(both).is_equal(below.made.intersect_domain(both))
+    if not (alike(above, below) and same):
+        raise Mismatch(
+            "what is divided and the sum that it is divided by are relative to different maxima: "
+            "one of them is not rescaled with the other"
+        )
+
+
+def _same_term(a: Term, b: Term) -> bool:
+    """Whether two terms are built alike from the same statements' instances."""
+    match a, b:
+        case Via(), Via():
+            return bool(a.along.is_equal(b.along)) and _same_term(a.term, b.term)
+        case Cases(), Cases():
+            return len(a.parts) == len(b.parts) and all(
+                bool(r.is_equal(s)) and _same_term(t, u) for (r, t), (s, u) in zip(a.parts, b.parts, strict=True)
+            )
+        case Reduce(), Reduce():
+            alike = a.op == b.op and len(a.parts) == len(b.parts) and _same_term(a.start, b.start)
+            return alike and all(
+                bool(m.is_equal(n)) and _same_term(t, u) for (m, t), (n, u) in zip(a.parts, b.parts, strict=True)
+            )
+        case Constant(), Constant():
+            return a.value == b.value
+        case Load(), Load():
+            return a.tensor == b.tensor and bool(a.cells.is_equal(b.cells))
+        case _:
+            return a is b
+
+
+def _coordinate(term: Term, tensor: str, dim: int, path: UnionMap) -> UnionMap | None:
+    """{point -> [coordinate dim]} of a load of `tensor` in a term, also under a reduction."""
+    match term:
+        case Reduce(parts=parts):
+            found = empty_map()
+            for along, inner in parts:
+                each = _coordinate(inner, tensor, dim, path.apply_range(along))
+                if each is None:
+                    return None
+                found = found.union(each)
+            return found
+        case Via(along=along, term=inner):
+            return _coordinate(inner, tensor, dim, path.apply_range(along))
+        case _:
+            return coordinate(term, tensor, dim, Scope(path, empty_map(), (), empty_map()))
+
+
+def _loaded(term: Term, tensor: str, path: UnionMap) -> UnionMap | None:
+    """{point -> cell of `tensor`} of a term that is one of its elements, or padding, which is left out."""
+    match term:
+        case Load(tensor=name, cells=cells) if name == tensor:
+            return path.apply_range(cells)
+        case Via(along=along, term=inner):
+            return _loaded(inner, tensor, path.apply_range(along))
+        case Cases(parts=parts):
+            each = [_loaded(t, tensor, path.intersect_range(r)) for r, t in parts if not isinstance(t, Constant)]
+            found = empty_map()
+            for one in each:
+                if one is None:
+                    return None
+                found = found.union(one)
+            return found
+        case _:
+            return None
+
+
+_Item = TypeVar("_Item")
+
+
+def _first_that_holds(items: list[_Item], attempt: Callable[[tuple[_Item, ...]], None]) -> None:
+    """Sums and products may stand in any order: raises what the order of the text does if none holds."""
+    first: Mismatch | None = None
+    for order in permutations(items):
+        try:
+            attempt(order)
+            return
+        except Mismatch as mismatch:
+            first = first or mismatch
+    if first is not None:
+        raise first
+
+
+def _number(factor: float, scalars: tuple[str, ...]) -> str:
+    return " * ".join([f"{factor:.6g}", *(f"'{name}'" for name in scalars)])

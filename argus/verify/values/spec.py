@@ -1,0 +1,114 @@
+"""Specifications: `al.spec(c, lambda m, n: al.sum(lambda k: a[m, k] * b[n, k]))` against the kernel's terms.
+
+A difference in indices is a refutation; a difference in *form* is unknown, since two forms may be equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from argus.diagnostic import Verdict
+from argus.ir.access import Mode
+from argus.ir.nodes import Copy, Spec
+from argus.verify.findings import Finding, place_of, unknown
+from argus.verify.model.isl import empty_map, set_parts, smallest
+from argus.verify.model.program import Site
+from argus.verify.model.relations import Model
+from argus.verify.model.translator import NonAffine
+from argus.verify.values.accumulated import accumulated
+from argus.verify.values.matching import Matcher
+from argus.verify.values.scope import Mismatch, Scope
+from argus.verify.values.softmax import SoftmaxMatcher
+from argus.verify.values.tags import TagAnalysis
+from argus.verify.values.terms import Term, TermBuilder, Via
+
+
+def check(analysis: TagAnalysis) -> list[Finding]:
+    """Findings of every `spec`, at most one a store."""
+    builder, findings = TermBuilder(analysis), []
+    matcher = SoftmaxMatcher(builder)
+    for site in analysis.model.sites:
+        if isinstance(site.stmt, Spec):
+            findings += _stores(builder, matcher, site.stmt)
+    return findings
+
+
+def _stores(builder: TermBuilder, matcher: Matcher, spec: Spec) -> list[Finding]:
+    model, findings = builder.model, []
+    stores = [
+        (site, number)
+        for site in model.sites
+        for number, access in enumerate(site.accesses)
+        if access.obj == spec.output and access.mode is not Mode.READ
+    ]
+    help = "the specification is matched term by term: write it with the operations that the kernel uses"
+    if not model.accesses_of(spec.output):
+        return []  # coverage says that it is never written
+    if not stores:
+        return [unknown("spec-unknown", "tags", spec.span, f"the kernel never writes '{spec.output}'", help)]
+    if all(site.accesses[number].mode is Mode.ACCUMULATE for site, number in stores):
+        return accumulated(builder, matcher, spec, stores)
+    plain: list[tuple[Site, Term, Scope]] = []
+    for site, number in stores:
+        cells = model.cells(site, number)
+        if not cells.exact or not isinstance(site.stmt, Copy):
+            text = f"the store to '{spec.output}' is not a plain affine store: {cells.reason or 'atomic update'}"
+            findings.append(unknown("spec-unknown", "tags", site.stmt.span, text, help))
+            continue
+        roots = cells.map.domain().to_union_set()
+        variables = matcher.as_variables(cells.map)
+        scope = Scope(roots.identity(), variables, tuple(range(len(spec.names))), roots.identity())
+        plain.append((site, builder.written(site), scope))
+    for site, term, scope in _together(plain):
+        try:
+            matcher.match(term, spec.value, scope)
+        except Mismatch as mismatch:
+            findings.append(_finding(model, site, spec, mismatch, help))
+        except NonAffine as error:
+            findings.append(
+                unknown("spec-unknown", "tags", spec.span, f"cannot match the specification: {error}", help)
+            )
+    return findings
+
+
+def _together(stores: list[tuple[Site, Term, Scope]]) -> list[tuple[Site, Term, Scope]]:
+    """Stores of parts of one tile, such as panels, as one: seen from where the tile was computed."""
+    heads: dict[int, list[tuple[Site, Term, Scope]]] = {}
+    for site, term, scope in stores:
+        path = scope.path
+        while isinstance(term, Via):
+            path, term = path.apply_range(term.along), term.term
+        heads.setdefault(id(term), []).append((site, term, replace(scope, path=path)))
+    result: list[tuple[Site, Term, Scope]] = []
+    for group in heads.values():
+        origin, variables = empty_map(), empty_map()
+        for _, _, scope in group:
+            back = scope.path.reverse()
+            origin, variables = origin.union(back), variables.union(back.apply_range(scope.variables))
+        variables = variables.coalesce()
+        site, term, scope = group[0]
+        same = [s for s in stores if any(s[0] is each[0] for each in group)]
+        complete = all(s[2].roots.is_subset(each[2].roots) for s, each in zip(same, group, strict=True))
+        if len(group) == 1 or not complete or not variables.is_single_valued():
+            result += same
+            continue
+        result.append((site, term, Scope(variables.domain().identity(), variables, scope.axes, origin)))
+    return result
+
+
+def _finding(model: Model, site: Site, spec: Spec, mismatch: Mismatch, help: str) -> Finding:
+    text = f"'{spec.output}' does not follow its specification: {mismatch.message}"
+    parts = set_parts(mismatch.roots) if mismatch.roots is not None else []
+    if not parts:
+        return unknown("spec-unknown", "tags", site.stmt.span, text, help)
+    point = smallest(parts[0])
+    return Finding(
+        "spec-mismatch",
+        "tags",
+        Verdict.REFUTED,
+        text,
+        site.stmt.span,
+        label="stored here",
+        help="compare the indices of the specification with those of the loads",
+        place=place_of(model.kernel, point, site),
+    )

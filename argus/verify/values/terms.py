@@ -1,0 +1,385 @@
+"""What is computed, as terms over statement instances: the flow of whole values, for specifications.
+
+A term stands over an instance space; `Via` moves to the instances it was computed by. Loads are relations to tensor
+cells, reductions are relations to the instances that contribute. Casts that round at most are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Union
+
+from argus.ir.expr import Const, Elem, Expr, Op, Param
+from argus.ir.nodes import Accumulate, Copy, Map, Mma, Tensor
+from argus.ir.spec_terms import exact_indices
+from argus.ir.types import DType, boolean, rounds_only
+from argus.verify.model.flow import sink_name
+from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
+from argus.verify.model.program import Site
+from argus.verify.model.translator import NonAffine, Translator
+from argus.verify.values.tags import TagAnalysis, writes
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same number everywhere."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A launch-time scalar."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a tensor held at launch: {instance -> cell}."""
+
+    tensor: str
+    cells: UnionMap
+
+
+@dataclass(frozen=True)
+class Index:
+    """An integer that is computed from where an instance stands: {instance -> [integer]}."""
+
+    values: UnionMap
+
+
+@dataclass(frozen=True)
+class Apply:
+    """An operator."""
+
+    op: str
+    args: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Via:
+    """A term over other instances: {instance -> instance}, single-valued."""
+
+    along: UnionMap
+    term: Term
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Terms on disjoint parts of the instance space."""
+
+    parts: tuple[tuple[UnionSet, Term], ...]
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """`op` over the instances that contribute: each part is {instance -> contributing instance} and its term."""
+
+    op: str
+    start: Term
+    parts: tuple[tuple[UnionMap, Term], ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of two terms, by a condition on data."""
+
+    test: Term
+    yes: Term
+    no: Term
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """What statement `site` writes, where that depends on what it wrote before: `Again(site)` inside of it."""
+
+    site: int
+    term: Term
+
+
+@dataclass(frozen=True)
+class Again:
+    """What statement `site` wrote, over its instances: seen from inside of its own term."""
+
+    site: int
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """A value that no term describes, with the reason."""
+
+    reason: str
+
+
+_MODULAR = ("add", "sub", "mul", "neg", "and", "or", "xor", "not")
+"""Operators on integers of which the last bits of the result depend on no others than as many last bits of operands."""
+
+Term = Union[Constant, Parameter, Load, Index, Apply, Via, Cases, Reduce, Choice, Recurrence, Again, Opaque]
+
+
+def operation(op: str, operand: DType, dtype: DType) -> str:
+    """The name in a term of an operator on operands of some type, with a result of another.
+
+    Where casts that round are left out, types tell what is done: conversions of integers wrap around and those of
+    floats do not, rounding decides comparisons of floats, and of a truth value `not` is another one.
+    """
+    match op:
+        case "cast":
+            return f"cast of {'floats' if operand.is_float else 'integers'} to {dtype}"
+        case "eq" | "ne" | "lt" | "le" | "gt" | "ge" if not operand.is_float:
+            return f"{op} of integers"
+        case "not" if operand == boolean:
+            return "not of truth values"
+        case _:
+            return op
+
+
+class TermBuilder:
+    """Terms by statement, built on demand and kept; shares the data-flow of the tag analysis."""
+
+    def __init__(self, analysis: TagAnalysis) -> None:
+        self.analysis = analysis
+        self.model = analysis.model
+        self._terms: dict[int, Term] = {}
+        self._active: set[int] = set()
+        self._recurrent: set[int] = set()
+
+    def written(self, site: Site) -> Term:
+        """What a statement writes or contributes, over its instances."""
+        if site.index in self._terms:
+            return self._terms[site.index]
+        if site.index in self._active:
+            self._recurrent.add(site.index)
+            return Again(site.index)
+        self._active.add(site.index)
+        try:
+            term = self._written(site)
+        except NonAffine as error:
+            term = Opaque(str(error))
+        finally:
+            self._active.discard(site.index)
+        if site.index in self._recurrent:
+            term = Recurrence(site.index, term)
+        self._terms[site.index] = term
+        return term
+
+    def _written(self, site: Site) -> Term:
+        stmt = site.stmt
+        match stmt:
+            case Copy():
+                return self._copy(site, stmt)
+            case Map(value=value):
+                return self.of_expr(site, value)
+            case Accumulate(value=value, op=op, mask=mask):
+                term = self.of_expr(site, value) if op in _MODULAR else self._widened(site, value)
+                return term if mask is None else Cases(((self.analysis.where(site, mask), term),))
+            case Mma():
+                dtype = self.model.kernel.object(stmt.a.obj).dtype  # the accumulator is wider
+                return Apply("mul", tuple(_exact(self.read(site, n), dtype) for n in (0, 1)))
+            case _:
+                return Opaque("a statement without a value")
+
+    def _copy(self, site: Site, stmt: Copy) -> Term:
+        number = self.analysis.source_number(site, stmt)
+        if stmt.mask is None or stmt.other is None:
+            return self.read(site, number)
+        other = Constant(float(stmt.other.value))
+        inside, tests = self._tests(site, stmt.mask)
+        if not tests:
+            term = self.read(site, number)
+        elif isinstance(self.model.kernel.object(stmt.src.obj), Tensor) and not self.analysis.is_written(stmt.src.obj):
+            term = Load(stmt.src.obj, self.analysis.indirect_cells(site, number, inside))
+        else:
+            return Opaque("a copy whose mask depends on data")
+        for test in tests:
+            term = Choice(test, term, other)
+        outside = self.model.domain(site)[0].to_union_set().subtract(inside)
+        return Cases(((inside, term), (outside, other)))
+
+    def _tests(self, site: Site, mask: Expr) -> tuple[UnionSet, list[Term]]:
+        """Where the parts of a conjunction hold that are conditions on indices, and the others: conditions on data."""
+        match mask:
+            case Op(op="and", args=(a, b)) if mask.dtype.kind == "bool":
+                (here, some), (there, more) = self._tests(site, a), self._tests(site, b)
+                return here.intersect(there), [*some, *more]
+        try:
+            return self.analysis.where(site, mask), []
+        except NonAffine:
+            return self.model.domain(site)[0].to_union_set(), [self.of_expr(site, mask)]
+
+    def of_expr(self, site: Site, expr: Expr) -> Term:
+        """The term of a value expression."""
+        match expr:
+            case Const(value=value):
+                exact = expr.dtype.is_float or float(value) == value
+                return Constant(float(value)) if exact else Opaque("an integer of more digits than a float has")
+            case Param(name=name):
+                return Parameter(name)
+            case Elem():
+                return self.read(site, self.analysis.number(site, expr))
+            case Op(op="cast", args=(inner,), dtype=dtype) if rounds_only(inner.dtype, dtype):
+                return self.of_expr(site, inner) if dtype == inner.dtype else self._widened(site, inner)
+            case Op(op="where", args=(condition, a, b)):
+                inside, tests = self._tests(site, condition)
+                if tests:
+                    return Choice(*(self.of_expr(site, e) for e in expr.args))
+                outside = self.model.domain(site)[0].to_union_set().subtract(inside)
+                return Cases(((inside, self.of_expr(site, a)), (outside, self.of_expr(site, b))))
+            case Op() if exact_indices(expr) and (index := self._index(site, expr)) is not None:
+                return index
+            case Op(op=name, args=args, dtype=dtype):
+                modular = name in _MODULAR or (name == "cast" and dtype.is_int)
+                terms = (self.of_expr(site, a) if modular else self._widened(site, a) for a in args)
+                return Apply(operation(name, args[0].dtype, dtype), tuple(terms))
+            case _:
+                return self._index(site, expr) or Opaque("a value computed from indices")
+
+    def _index(self, site: Site, expr: Expr) -> Index | None:
+        """The term of an affine expression of indices; None of any other."""
+        alone = Translator()
+        try:
+            alone.integer(expr, tuple(f"c{axis}" for axis in range(len(site.shape))))
+            return None if alone.opaque else Index(self.analysis.integer(site, expr))
+        except NonAffine:
+            return None
+
+    def _widened(self, site: Site, expr: Expr) -> Term:
+        """The term of what is used for its value, not modulo a power of two: that of arithmetic in 8 bits is none."""
+        return _exact(self.of_expr(site, expr), expr.dtype)
+
+    def read(self, site: Site, number: int) -> Term:
+        """What an access receives, over the reading site's instances."""
+        relation = (*site.accesses, *site.tag_reads)[number]
+        obj = self.model.kernel.object(relation.obj)
+        cells = self.model.cells(site, number)
+        if isinstance(obj, Tensor) and not self.analysis.is_written(obj.name):
+            return self._initial(site, number)
+        flow = self.analysis.value_flow(obj.name)
+        if not (flow.written and cells.exact):
+            return Opaque(flow.reason or cells.reason)
+        plain: list[tuple[UnionSet, Term]] = []
+        collected: dict[str, list[tuple[UnionMap, Term]]] = {}
+        covered = empty_set()
+        for part in map_parts(flow.sources):
+            if part.get_tuple_name(isl.dim_type.in_) != sink_name(site, number):
+                continue
+            along = part.set_tuple_name(isl.dim_type.in_, site.name).to_union_map()
+            source = self.model.sites[int(part.get_tuple_name(isl.dim_type.out)[1:])]
+            if not writes(source, obj.name):
+                return Opaque(f"'{obj.name}' was overwritten through a tile that shares its bytes")
+            if isinstance(source.stmt, (Accumulate, Mma)):
+                op = source.stmt.op if isinstance(source.stmt, Accumulate) else "add"
+                collected.setdefault(op, []).append((along, self.written(source)))
+            else:
+                plain.append((along.domain(), Via(along, self.written(source))))
+                covered = covered.union(along.domain())
+        if isinstance(obj, Tensor):
+            rest = cells.map.domain().to_union_set().subtract(covered)
+            plain.append((rest, self._initial(site, number)))
+        if not collected:
+            return _cases(_joined(plain))
+        if len(collected) > 1:
+            return Opaque("reductions with different operators in one cell")
+        ((op, parts),) = collected.items()
+        reduced = _union(along.domain() for along, _ in parts)
+        # What nothing was added to since it was written is no reduction, unless it is a start alone.
+        alone = [(r.subtract(reduced), t) for r, t in plain if not _starts(t) and not r.is_subset(reduced)]
+        if not alone:
+            return Reduce(op, _cases(plain), tuple(parts))
+        started = [(r if _starts(t) else r.intersect(reduced), t) for r, t in plain]
+        started = [(r, t) for r, t in started if not r.is_empty()]
+        return Cases((*alone, (_union(r for r, _ in started), Reduce(op, _cases(started), tuple(parts)))))
+
+    def _initial(self, site: Site, number: int) -> Term:
+        cells = self.model.cells(site, number)
+        relation = (*site.accesses, *site.tag_reads)[number]
+        if cells.exact:
+            return Load(relation.obj, cells.map.to_union_map())
+        indirect = self.analysis.indirect_cells(site, number)
+        return Load(relation.obj, indirect)
+
+
+def _joined(parts: list[tuple[UnionSet, Term]]) -> list[tuple[UnionSet, Term]]:
+    """Parts of one tensor as one, and padding with one number as one: tiles are often loaded by several copies."""
+    loads: dict[str, list[tuple[UnionSet, UnionMap]]] = {}
+    padding: dict[float, list[UnionSet]] = {}
+    rest: list[tuple[UnionSet, Term]] = []
+    for region, term in parts:
+        found = _loaded(term)
+        if found is None:
+            rest.append((region, term))
+            continue
+        for along, inner in found:
+            if isinstance(inner, Load):
+                loads.setdefault(inner.tensor, []).append((along.domain(), along.apply_range(inner.cells)))
+            else:
+                padding.setdefault(inner.value, []).append(along.domain())
+    joined: list[tuple[UnionSet, Term]] = [
+        (_union(r for r, _ in each).coalesce(), Load(tensor, _union_of_maps(m for _, m in each).coalesce()))
+        for tensor, each in loads.items()
+    ]
+    joined += [(_union(each).coalesce(), Constant(value)) for value, each in padding.items()]
+    return [*((r, t) for r, t in joined if not r.is_empty()), *rest]
+
+
+def _loaded(term: Term) -> list[tuple[UnionMap, Load | Constant]] | None:
+    """{instance -> instance} and what is there, of a copy of a tensor's elements or padding; None for others."""
+    match term:
+        case Via(along=along, term=Load() as load):
+            return [(along, load)]
+        case Via(along=along, term=Cases(parts=((inside, Load() as load), (outside, Constant() as other)))):
+            return [(along.intersect_range(inside), load), (along.intersect_range(outside), other)]
+        case _:
+            return None
+
+
+def _cases(parts: list[tuple[UnionSet, Term]]) -> Term:
+    return parts[0][1] if len(parts) == 1 else Cases(tuple(parts))
+
+
+def _union(regions: Iterable[UnionSet]) -> UnionSet:
+    result = empty_set()
+    for region in regions:
+        result = result.union(region)
+    return result
+
+
+def _union_of_maps(maps: Iterable[UnionMap]) -> UnionMap:
+    result = empty_map()
+    for each in maps:
+        result = result.union(each)
+    return result
+
+
+def _computed(term: Term) -> bool:
+    """Whether a term may be the result of arithmetic, which 8-bit integers soon cannot hold; of wider ones, that is not
+    looked at."""
+    match term:
+        case Constant() | Parameter() | Load() | Index():
+            return False
+        case Via(term=inner):
+            return _computed(inner)
+        case Cases(parts=parts):
+            return any(_computed(inner) for _, inner in parts)
+        case Choice(yes=yes, no=no):
+            return _computed(yes) or _computed(no)
+        case Apply(op="minimum" | "maximum", args=args):
+            return any(map(_computed, args))
+        case Apply(op=op):
+            return not op.startswith("cast of ")
+        case _:
+            return True
+
+
+def _exact(term: Term, dtype: DType) -> Term:
+    """A term of some type, if it is no result that the type may have been too narrow for."""
+    if dtype.is_int and dtype.bits < 32 and _computed(term):
+        return Opaque(f"a result that may have wrapped around in {dtype}")
+    return term
+
+
+def _starts(term: Term) -> bool:
+    """Whether a term is a plain number, as reductions start from."""
+    return isinstance(term.term if isinstance(term, Via) else term, Constant)
