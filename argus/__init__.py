@@ -1,7 +1,31 @@
 """Argus: a tile language for GPU kernels whose compiler proves how data moves."""
 
-from argus.frontend.decorator import func
-from argus.runtime import JitKernel, from_text, kernel
-from argus.tuning import Autotuner, Config, autotune, do_bench
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argus.frontend.decorator import func
+    from argus.runtime import JitKernel, from_text, kernel
+    from argus.tuning import Autotuner, Config, autotune, do_bench
 
 __all__ = ["Autotuner", "Config", "JitKernel", "autotune", "do_bench", "from_text", "func", "kernel"]
+
+_HOMES = {
+    "func": "argus.frontend.decorator",
+    **dict.fromkeys(("JitKernel", "from_text", "kernel"), "argus.runtime"),
+    **dict.fromkeys(("Autotuner", "Config", "autotune", "do_bench"), "argus.tuning"),
+}
+"""The module of each public name. It is imported when the name is first used: `argus --version` needs none of them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module `argus` has no attribute `{name}`")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -88,6 +88,9 @@ Index arithmetic is 32-bit; the head-room lets `offset + block` expressions past
 Addresses are computed in 64 bits, so a tensor as a whole may have far more elements.
 """
 
+ALIGNMENTS = (16, 8, 4, 2, 1)
+"""The alignments, in bytes, that a kernel may be specialised to."""
+
 HARDWARE_AXES = 3
 """Axes of a grid of blocks, as devices count them."""
 

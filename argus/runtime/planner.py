@@ -9,12 +9,13 @@ from threading import RLock
 from typing import Any, TypeVar
 
 from argus.backend.launch.array import Array, array
-from argus.backend.launch.bind import ALIGNMENTS, alignment, bind, check_contents
+from argus.backend.launch.bind import alignment, bind, check_contents
 from argus.backend.launch.evaluate import Number
 from argus.backend.launch.plan import Function, Plan
 from argus.backend.launch.signature import Signature
 from argus.diagnostic import ArgusError, Diagnostic, LaunchError, Note, VerificationError
 from argus.frontend.options import Options
+from argus.ir.types import ALIGNMENTS
 from argus.runtime.device import load, machine_of, target_of
 from argus.runtime.executable import CONSTEXPR, TENSOR, Executable, Parameter, Source
 

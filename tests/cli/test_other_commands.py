@@ -80,3 +80,51 @@ def test_a_closed_pipe_is_no_error() -> None:
     process.stdout.close()
     assert process.stderr.read() == b""
     process.wait(timeout=20)
+
+
+def test_the_version_needs_nothing_heavy() -> None:
+    """The command starts quickly because it imports a module when it is used. Counting modules depends on no clock."""
+    program = "import runpy, sys; sys.argv = ['argus', '--version']; runpy.run_module('argus', run_name='__main__')"
+    program = f"import atexit, sys; atexit.register(lambda: print(*sorted(sys.modules))); {program}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[1].split())
+    assert loaded.isdisjoint({"numpy", "lark", "rich", "islpy", "z3", "torch", "argus.compile", "argus.frontend"})
+
+
+@pytest.mark.parametrize("thing", ["fifo", "link", "folder"])
+def test_a_picture_replaces_regular_files_only(
+    thing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture, elsewhere = tmp_path / "picture.svg", tmp_path / "elsewhere.svg"
+    elsewhere.write_text("mine")
+    match thing:
+        case "fifo":
+            os.mkfifo(picture)
+        case "link":
+            picture.symlink_to(elsewhere)
+        case _:
+            picture.mkdir()
+    before = picture.lstat()
+    assert main(["layout", "4:1", "--svg", str(picture)]) == 2
+    assert "error[unwritable-output]" in capsys.readouterr().err
+    assert picture.lstat().st_ino == before.st_ino and elsewhere.read_text() == "mine"
+    assert main(["layout", "4:1", "--svg", str(elsewhere)]) == 0
+    assert elsewhere.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize("arguments", [["explain"], ["layout", "4:1"]])
+def test_closed_standard_output_is_one_message(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "argus", *arguments]
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *command], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "error[unwritable-output]: cannot write `standard output`: it is closed" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_one_message() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "argus", "explain"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr.count("error[unwritable-output]") == 1 and "Traceback" not in done.stderr

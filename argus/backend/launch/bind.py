@@ -19,11 +19,8 @@ from argus.backend.launch.evaluate import Number, evaluate, names, show
 from argus.backend.launch.signature import Condition, ContentRange, Signature, TensorParam
 from argus.diagnostic import Diagnostic, LaunchError, Note
 from argus.ir.expr import Const, Expr, Param
-from argus.ir.types import DTYPES, HARDWARE_AXES, MAX_EXTENT, DType
+from argus.ir.types import ALIGNMENTS, DTYPES, HARDWARE_AXES, MAX_EXTENT, DType
 from argus.source import NO_SPAN, Span
-
-ALIGNMENTS = (16, 8, 4, 2, 1)
-"""What a tensor may be specialised to, in bytes."""
 
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)  # CUDA C++ programming guide, "Technical Specifications per CC"
 

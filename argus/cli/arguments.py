@@ -1,0 +1,39 @@
+"""Readers of the values of flags: times, counts, and definitions of constants."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+
+from argus.ir.types import DTYPES
+
+
+def seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a time above 0 s")
+    return value
+
+
+def positive(text: str) -> int:
+    value = int(text) if text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return value
+
+
+def definition(text: str) -> tuple[str, object]:
+    """NAME=VALUE; a value is a Python literal, the name of an element type, or else a string."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    dtype = DTYPES.get(value.removeprefix("al."))
+    if dtype is not None:
+        return name, dtype
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return name, value

@@ -1,0 +1,92 @@
+"""`argus build`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from argus import compile
+from argus.backend.artifact import Artifact
+from argus.cli.common import PROVED, bad_input, err, out, progress, unwritable, worst, write_file
+from argus.cli.jobs import jobs, verify
+from argus.diagnostic import ToolchainError
+from argus.ir.target import TARGETS
+from argus.render import diagnostics_text, outcome_text
+from argus.verify import Report
+
+_SUFFIXES = {"cpu": (".cpp", ".so"), "nvidia": (".cu", ".cubin"), "amd": (".hip", ".co")}
+"""Suffixes of the source and the machine code, by vendor."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prove kernels, and write the source, machine code and report of those that are proved."""
+    codes: list[int] = []
+    for job in list(jobs(options.file, options)):
+        with progress(f"proving {job.name}"):
+            verified = verify(job, options.limit)
+        out().print(outcome_text(verified.outcome), end="")
+        codes.append(verified.code)
+        if verified.explicit is None or verified.report is None or verified.code != PROVED:
+            err().print(f"{job.name} is not proved: nothing is built")
+            continue
+        if verified.explicit.target != options.target:
+            message = f"`{options.file}` is a kernel of {verified.explicit.target}, not of {options.target}"
+            raise bad_input("no-kernel", message, f"--target {verified.explicit.target}")
+        with progress(f"building {job.name}"):
+            artifact = _build_artifact(verified.explicit, verified.report)
+        for path in _write(artifact, options.output):
+            out().print(f"  wrote {path}")
+    return worst(codes)
+
+
+def _build_artifact(explicit: compile.ExplicitKernel, report: Report) -> Artifact:
+    """With machine code where a compiler is at hand."""
+    try:
+        return compile.build(explicit, report)
+    except ToolchainError as error:
+        if any(d.code != "compiler-missing" for d in error.diagnostics):
+            raise
+        err().print(diagnostics_text(error.diagnostics), end="")
+        err().print("source only")
+        return compile.build(explicit, report, machine_code=False)
+
+
+def _write(artifact: Artifact, folder: Path) -> list[Path]:
+    """Source, machine code if any, and the report, which comes last; each file whole or not at all."""
+    stem = f"{artifact.kernel.name}.{artifact.target}"
+    text, binary = _SUFFIXES[TARGETS[artifact.target].vendor]
+    files = {f"{stem}{text}": _source(artifact).encode()}
+    if artifact.binary is not None:
+        files[f"{stem}{binary}"] = artifact.binary
+    files[f"{stem}.json"] = (json.dumps(_resources(artifact, list(files)), indent=2) + "\n").encode()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    for name, content in files.items():
+        write_file(folder / name, content)
+    return [folder / name for name in files]
+
+
+def _source(artifact: Artifact) -> str:
+    """The emitted text, under the assumptions that it is proved under."""
+    return "".join(f"// assuming {a}\n" for a in artifact.assumptions) + artifact.source
+
+
+def _resources(artifact: Artifact, files: list[str]) -> dict[str, object]:
+    found = artifact.resources
+    return {
+        "kernel": artifact.kernel.name,
+        "target": artifact.target,
+        "entry": artifact.entry,
+        "threads": artifact.kernel.num_threads,
+        "registers": found.registers if found is not None else None,
+        "shared_bytes": found.shared_bytes if found is not None else None,
+        "spill_bytes": found.spill_bytes if found is not None else None,
+        "occupancy_blocks": found.occupancy_blocks if found is not None else None,
+        "assumptions": list(artifact.assumptions),
+        "constexprs": {name: value if isinstance(value, (int, float)) else str(value)
+                       for name, value in artifact.kernel.constexprs},
+        "files": files,
+    }  # fmt: skip

@@ -1,0 +1,119 @@
+"""The kernels that the command line names, and their verdicts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from argus import compile
+from argus.cli.common import PROVED, REFUTED, UNKNOWN, UNUSABLE, bad_input, internal
+from argus.diagnostic import ArgusError, Diagnostic, Verdict
+from argus.frontend import Options
+from argus.render import Outcome
+from argus.source import SourceFile
+from argus.verify import Report
+
+_CODES = {Verdict.PROVED: PROVED, Verdict.REFUTED: REFUTED, Verdict.UNKNOWN: UNKNOWN}
+_LARGEST_FILE = 4 << 20
+_EXPLICIT = ".ir"
+"""The suffix of files that hold one explicit kernel, with its target and constants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A kernel to verify: of a Python file, or, without `options`, what `argus show` printed."""
+
+    source: SourceFile
+    name: str
+    options: Options | None
+
+    def explicit(self) -> compile.ExplicitKernel:
+        """The kernel with all policies carried out. Raises `ArgusError` where there is none."""
+        if self.options is None:
+            return compile.read(self.source)
+        return compile.lower(compile.elaborate(self.source, self.name, self.options), self.options.target)
+
+
+def _read(path: str) -> SourceFile:
+    def unreadable(why: str, help: str) -> ArgusError:
+        return bad_input("unreadable-file", f"cannot read `{path}`: {why}", help)
+
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_LARGEST_FILE + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise unreadable(why, "name a Python file with kernels in it") from error
+    if len(content) > _LARGEST_FILE:
+        raise unreadable(f"it has more than {_LARGEST_FILE >> 20} MiB", "put kernels into a file of their own")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise unreadable("it is not UTF-8 text", "kernel files are Python text in UTF-8") from error
+    if "\0" in text:
+        raise unreadable("it is not text", "kernel files are Python text in UTF-8")
+    return SourceFile(path, text)
+
+
+def jobs(where: str, options: argparse.Namespace) -> Iterator[Job]:
+    """The kernels that FILE[::KERNEL] names. Raises `ArgusError` where there are none."""
+    constants = dict[str, object](options.constants)
+    path, separator, wanted = where.rpartition("::")
+    if not separator or os.path.exists(where):
+        path, wanted = where, ""
+    source = _read(path)
+    if path.endswith(_EXPLICIT):
+        if constants:
+            message = f"`{path}` is an explicit kernel: -D gives a value to a constexpr parameter, and it has none"
+            raise bad_input("unknown-constexpr", message, "its constants stand in its text")
+        if options.alignment is not None:
+            message = f"`{path}` is an explicit kernel, whose tensors have their alignment in its text"
+            raise bad_input("bad-option", message, "leave `--alignment` out, and change the text")
+        yield Job(source, Path(path).name.removesuffix(_EXPLICIT), None)
+        return
+    names = compile.kernels(source)
+    if wanted and wanted not in names:
+        raise bad_input("no-kernel", f"`{path}` has no kernel `{wanted}`", f"its kernels are {', '.join(names)}")
+    declared = {name: [parameter for parameter, _ in compile.declared(source, name)] for name in names}
+    for constant in constants:
+        if not any(constant in parameters for parameters in declared.values()):
+            message = f"no kernel in `{path}` has a parameter `{constant}`"
+            raise bad_input("unknown-constexpr", message, "-D gives a value to a constexpr parameter")
+    for name in [wanted] if wanted else names:
+        mine = {key: value for key, value in constants.items() if key in declared[name]}
+        aligned = {} if options.alignment is None else {"default_alignment": options.alignment}
+        yield Job(source, name, Options(target=options.target, constexprs=mine, **aligned))
+
+
+def unusable(name: str, start: float, diagnostics: tuple[Diagnostic, ...]) -> Outcome:
+    """Return the outcome of an input that was not proved because of errors in it."""
+    return Outcome(name, Verdict.UNKNOWN, time.perf_counter() - start, (), diagnostics)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What is known of a kernel, the exit code that says so, and the explicit kernel if it came that far."""
+
+    outcome: Outcome
+    code: int
+    explicit: compile.ExplicitKernel | None = None
+    report: Report | None = None
+
+
+def verify(job: Job, limit_s: float | None) -> Verified:
+    """Prove one kernel within `limit_s` CPU seconds. An error is an outcome too."""
+    start = time.perf_counter()
+    try:
+        explicit = job.explicit()
+        report = compile.verify(explicit, compile.LIMIT_S if limit_s is None else limit_s)
+    except ArgusError as error:
+        return Verified(unusable(job.name, start, error.diagnostics), UNUSABLE)
+    except Exception as error:  # one kernel that trips us does not hide what is known of the others
+        return Verified(unusable(job.name, start, (internal(error),)), UNUSABLE)
+    seconds = time.perf_counter() - start
+    outcome = Outcome(explicit.name, report.verdict, seconds, report.assumptions, report.diagnostics)
+    return Verified(outcome, _CODES[report.verdict], explicit, report)

@@ -1,0 +1,105 @@
+"""The commands and their flags. A command's module is imported when the command is run."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from argus.cli.arguments import definition, positive, seconds
+from argus.diagnostic import ArgusError
+from argus.ir.target import TARGETS
+from argus.ir.types import ALIGNMENTS
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. `arguments` default to those of the process."""
+    options = _parser().parse_args(arguments)
+    from argus.cli.common import UNUSABLE, internal, report, unwritable
+
+    if sys.stdout is None:  # `>&-` in a shell
+        return report(unwritable("standard output", OSError(errno.EBADF, "it is closed")).diagnostics)
+    try:
+        code: int = importlib.import_module(f"argus.cli.{options.module}").run(options)
+        sys.stdout.flush()
+        return code
+    except ArgusError as error:
+        return report(error.diagnostics)
+    except BrokenPipeError:
+        # The reader of our output has gone; there is nobody to tell.
+        _discard_output()
+        return UNUSABLE
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT):
+            return report([internal(error)])
+        _discard_output()
+        return report(unwritable("standard output", error).diagnostics)
+    except Exception as error:  # a mistake of ours is still no reason for a traceback
+        return report([internal(error)])
+
+
+def _discard_output() -> None:
+    """Send the rest of the output nowhere: Python flushes it when it ends, and would complain again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Version(argparse.Action):
+    """Print the version. The package's metadata are read only when they are asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_others: object) -> None:
+        from argus.cli.version import installed_version
+
+        print(f"argus {installed_version()}")
+        parser.exit()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="argus", description="Prove how data moves through GPU kernels.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, module: str, help: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=help, description=help)
+        sub.set_defaults(module=module)
+        return sub
+
+    check = command("check", "check", "prove every kernel of some files, or show why one is wrong")
+    check.add_argument("files", nargs="+", metavar="FILE[::KERNEL]")
+    check.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")
+    form = check.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print a JSON list with an object for each kernel")
+    form.add_argument("--sarif", action="store_true", help="print a SARIF 2.1 log")
+    show = command("show", "show", "print the explicit kernel that policies make: it can be changed, and checked again")
+    show.add_argument("file", metavar="FILE[::KERNEL]")
+    show.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")
+    build = command("build", "build", "prove kernels and write their source, machine code and resource report")
+    build.add_argument("file", metavar="FILE[::KERNEL]")
+    build.add_argument("--target", choices=list(TARGETS), required=True)
+    build.add_argument("-o", "--output", metavar="DIR", type=Path, default=Path("."), help="default: here")
+    mutant = command("mutate", "mutate", "make small edits of a kernel, and count those that the proof catches")
+    mutant.add_argument("files", nargs="+", metavar="FILE[::KERNEL]")
+    mutant.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")
+    mutant.add_argument("--seed", type=int, default=0, metavar="S", help="which mutants are drawn; default: 0")
+    mutant.add_argument("--count", type=positive, metavar="N", help="how many mutants are drawn of each kernel")
+    mutant.add_argument("--json", action="store_true", help="print a JSON list with an object for each kernel")
+    for sub in (check, build, mutant):
+        sub.add_argument("--limit", type=seconds, metavar="S",
+                         help="CPU seconds that a proof may take")  # fmt: skip
+    for sub in (check, show, build, mutant):
+        sub.add_argument("-D", dest="constants", action="append", type=definition, default=[], metavar="NAME=VALUE",
+                         help="the value of a constexpr parameter")  # fmt: skip
+        sub.add_argument("--alignment", type=int, choices=ALIGNMENTS, metavar="BYTES",
+                         help=f"of all tensors and their rows; default: {ALIGNMENTS[0]}")  # fmt: skip
+    explain = command("explain", "explain", "explain an error code; without one, list all codes")
+    explain.add_argument("code", nargs="?", metavar="CODE")
+    forms = "'Sw<3,3,3> o 0 o (8,64):(64,1)' or '[16x8 | t 4@1*2 8@0 | v 2@1 2@0*8]'"
+    draw = command("layout", "draw", f"draw a layout, such as {forms}")
+    draw.add_argument("notation", metavar="NOTATION")
+    draw.add_argument("--svg", metavar="FILE", type=Path, help="write a picture instead")
+    draw.add_argument("--element-bytes", type=int, choices=(1, 2, 4, 8), help="colour by shared-memory bank")
+    command("demo", "demo", "prove and run a kernel on this machine's CPU, then see a wrong one refuted")
+    return parser

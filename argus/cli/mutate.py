@@ -1,0 +1,39 @@
+"""`argus mutate`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from argus import compile, mutate
+from argus.cli.common import PROVED, REFUTED, err, out
+from argus.cli.jobs import jobs
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make small edits of kernels, and count those that the proof catches."""
+    limit = compile.LIMIT_S if options.limit is None else options.limit
+    trials: list[mutate.Trial] = []
+    for job in [job for where in options.files for job in jobs(where, options)]:
+        with _steps(f"mutants of {job.name}") as progress:
+            trials.append(mutate.trial(job.explicit(), options.seed, options.count, limit, progress))
+        if not options.json:
+            out().print(mutate.trial_table(trials[-1]))
+    if len(trials) > 1 and not options.json:
+        out().print(mutate.summary_table(trials))
+    if options.json:
+        print(json.dumps([mutate.trial_json(t) for t in trials], indent=2))
+    return REFUTED if any(t.number(mutate.Outcome.MISSED) for t in trials) else PROVED
+
+
+@contextmanager
+def _steps(message: str) -> Iterator[Callable[[int, int], None]]:
+    """A function that shows on a terminal how far work has come; elsewhere it shows nothing."""
+    console = err()
+    if not console.is_terminal:
+        yield lambda done, of: None
+        return
+    with console.status(message) as status:
+        yield lambda done, of: status.update(f"{message}: {done} of {of}")
