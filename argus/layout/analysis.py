@@ -48,21 +48,30 @@ def is_injective(layout: AnyLayout) -> bool:
 def vector_width(layout: AnyLayout, limit: int = 1 << 30) -> int:
     """Largest w dividing the size such that each aligned run of w flat indices is w consecutive offsets from a
     multiple of w, so that it can move as one vector of w elements (given a base aligned to it). At most `limit`.
+
+    Exact. The widths that fit are the divisors of one number, which strides give for a plain layout and the offsets of
+    all elements for a swizzled one.
     """
-    inner = layout.inner if isinstance(layout, SwizzledLayout) else layout
-    modes = coalesced_modes(flat_modes(inner))
-    if not modes or modes[0][1] != 1 or limit < 1:
+    width = _swizzled_width(layout) if isinstance(layout, SwizzledLayout) else _plain_width(layout)
+    return next((w for w in range(min(width, limit), 0, -1) if width % w == 0), 1)
+
+
+def _plain_width(layout: Layout) -> int:
+    modes = coalesced_modes(flat_modes(layout))
+    if not modes or modes[0][1] != 1:
         return 1
-    width = modes[0][0]
-    for _, step in modes[1:]:
-        width = gcd(width, step)
-    if isinstance(layout, SwizzledLayout):
-        width = gcd(width, layout.offset)
-        swizzle = layout.swizzle
-        if swizzle.bits:
-            lowest = swizzle.base - min(0, swizzle.shift)
-            width = gcd(width, 1 << min(lowest, swizzle.base + max(0, swizzle.shift)))
-    return next(w for w in range(min(width, limit), 0, -1) if width % w == 0)
+    return gcd(modes[0][0], *(step for _, step in modes[1:]))
+
+
+def _swizzled_width(layout: SwizzledLayout) -> int:
+    """A run must not contain a place where offsets stop being consecutive, and must start at a multiple of its width.
+
+    A swizzle can also make runs longer than those of its inner layout, so only the offsets tell.
+    """
+    found = offsets(layout)
+    breaks = np.flatnonzero(np.diff(found) != 1) + 1
+    run = gcd(found.size, *breaks.tolist())
+    return gcd(run, *found[::run].tolist())
 
 
 # F2 form

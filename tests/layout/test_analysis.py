@@ -38,13 +38,25 @@ def test_a_swizzle_that_reaches_no_bit_is_equal_to_none() -> None:
     assert not equal(parse("Sw<3,4,3> o 0 o 256:1"), parse("256:1"))
 
 
-@given(layouts() | swizzled(), st.sampled_from([1, 3, 4, 1 << 30]))
+def moves_at_once(a: Layout | SwizzledLayout, width: int) -> bool:
+    """Return True if each aligned run of `width` elements has consecutive offsets from a multiple of `width`."""
+    starts = range(0, a.size(), width)
+    return all(a(i) % width == 0 and all(a(i + j) == a(i) + j for j in range(width)) for i in starts)
+
+
+@given(layouts(negative=True) | injective() | swizzled(), st.sampled_from([1, 3, 4, 1 << 30]))
 @law
-def test_vector_width(a: Layout | SwizzledLayout, limit: int) -> None:
-    width = vector_width(a, limit)
-    runs = offsets(a).reshape(-1, width)
-    assert width <= limit and (runs[:, 0] % width == 0).all()
-    assert (runs - runs[:, :1] == range(width)).all()
+def test_vector_width_is_the_largest(a: Layout | SwizzledLayout, limit: int) -> None:
+    widths = [w for w in range(1, min(a.size(), limit) + 1) if a.size() % w == 0 and moves_at_once(a, w)]
+    assert vector_width(a, limit) == widths[-1]
+
+
+def test_vector_width_of_every_small_layout() -> None:
+    few = (Swizzle(0, 0, 0), Swizzle(1, 0, 3), Swizzle(1, 0, 1), Swizzle(1, 1, -1), Swizzle(2, 0, 2))
+    for inner in small_layouts():
+        for a in (inner, *(SwizzledLayout(s, offset, inner) for s in few for offset in (0, 2, 5))):
+            widths = [w for w in range(1, a.size() + 1) if a.size() % w == 0 and moves_at_once(a, w)]
+            assert vector_width(a) == widths[-1], a
 
 
 @pytest.mark.parametrize(
@@ -54,6 +66,10 @@ def test_vector_width(a: Layout | SwizzledLayout, limit: int) -> None:
         ("(64,8):(1,72)", 8),
         ("Sw<3,3,3> o 0 o (64,8):(1,64)", 8),
         ("Sw<3,3,3> o 4 o (64,8):(1,64)", 4),
+        ("Sw<1,0,3> o 0 o 4:1", 4),
+        ("Sw<1,0,3> o 0 o 16:1", 1),
+        ("Sw<1,0,1> o 0 o 4:1", 1),
+        ("Sw<1,0,1> o 2 o 2:3", 1),
         ("(8,64):(64,1)", 1),
         ("4:0", 1),
     ],
