@@ -10,6 +10,7 @@ from argus.frontend.context import CallSite, Context, Handler
 from argus.frontend.expressions import items_of
 from argus.frontend.values import Helper, Nothing, Poison, Value, describe
 from argus.ir.instruction import BARRIERS
+from argus.ir.machine import WARPGROUP
 from argus.ir.nodes import (
     AssertTags,
     Barrier,
@@ -26,8 +27,6 @@ from argus.ir.nodes import (
 from argus.ir.visit import rewrite_body
 from argus.ir.wellformed_hopper import BUDGET_UNIT, MAX_BUDGET, MIN_BUDGET
 
-_WARPGROUP = 4
-"""Warps that share a budget of registers; a role begins with a group of its own."""
 _SYNC = BARRIERS["bar.sync"]
 
 
@@ -81,7 +80,7 @@ def _budget(call: CallSite) -> int | None:
 
 def _whole(role: Role) -> int:
     """Warps of the role's warpgroups."""
-    return -(-role.num_warps // _WARPGROUP) * _WARPGROUP
+    return -(-role.num_warps // WARPGROUP) * WARPGROUP
 
 
 def finished(context: Context) -> tuple[Stmt, ...]:
@@ -91,7 +90,7 @@ def finished(context: Context) -> tuple[Stmt, ...]:
         return tuple(context.body)
     total = sum(r.num_warps if r is roles[-1] and r.registers is None else _whole(r) for r in roles)
     if total != context.num_warps:
-        what = f"the roles take {total} warps, each beginning with a group of {_WARPGROUP}, and the kernel has"
+        what = f"the roles take {total} warps, each beginning with a group of {WARPGROUP}, and the kernel has"
         help = f"write `@argus.kernel(num_warps={total})`"
         context.error("bad-role", f"{what} {context.num_warps}", roles[0].span, help)
     first = 1 + len(roles)  # the block has barrier 0, and every role one of its own

@@ -38,6 +38,7 @@ from itertools import count as count_from
 
 from argus.ir.expr import Const, Expr, Op, ProgramId, op, rewrite
 from argus.ir.instruction import BARRIERS, INSTRUCTIONS
+from argus.ir.machine import WARPGROUP
 from argus.ir.nodes import (
     Access,
     Among,
@@ -65,7 +66,6 @@ from argus.ir.visit import map_accesses, map_exprs, rewrite_body, walk
 MULTICAST = "tma.load.multicast"
 MAX_CLUSTER = 8
 """Blocks of a cluster that every device takes (CUDA C++ guide, thread block clusters)."""
-_WARPGROUP = 4  # warps
 _ATOM = 1024  # bytes: shared tiles keep their place in the pattern of the swizzle
 
 
@@ -198,7 +198,7 @@ def unite(kernel: Kernel) -> Kernel:
         return kernel
     kernel = _in_roles(kernel)
     count, ranks = kernel.cluster, range(kernel.cluster)
-    warps = -(-kernel.num_warps // _WARPGROUP) * _WARPGROUP
+    warps = -(-kernel.num_warps // WARPGROUP) * WARPGROUP
     ends = [*(_end_of_tile(s) for s in kernel.shared), *(_end_of_mbarriers(b) for b in kernel.barriers)]
     room = -(-max(ends, default=0) // _ATOM) * _ATOM
     body: list[Stmt] = []

@@ -1,9 +1,11 @@
-"""Targets: what a machine is, as data."""
+"""Targets: which instructions there are, and the machine that they are for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
+
+from argus.ir.machine import A100, H200, MI300X, Machine
 
 
 class Instruction(Protocol):
@@ -15,18 +17,32 @@ class Instruction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`architectures` lists the instruction-table keys usable here; sizes in bytes, registers of 32 bits.
-
-    `shared_bytes` is the most that one block may use; `registers` the most that one thread may use.
-    """
+    """`architectures` lists the instruction-table keys usable here."""
 
     name: str
     vendor: str
-    warp_size: int
-    shared_bytes: int
-    registers: int
+    machine: Machine
     architectures: tuple[str, ...]
-    max_threads: int = 1024
+
+    @property
+    def warp_size(self) -> int:
+        """Threads of a warp."""
+        return self.machine.warp_size
+
+    @property
+    def shared_bytes(self) -> int:
+        """The most bytes of shared memory that one block may use."""
+        return self.machine.block_shared_bytes
+
+    @property
+    def registers(self) -> int:
+        """The most registers of 32 bits that one thread may use."""
+        return self.machine.thread_registers
+
+    @property
+    def max_threads(self) -> int:
+        """The most threads of a block."""
+        return self.machine.block_threads
 
     def has(self, instruction: Instruction) -> bool:
         """Whether the machine has the instruction."""
@@ -37,9 +53,9 @@ TARGETS: dict[str, Target] = {
     t.name: t
     for t in (
         # The CPU runs the lowered form of sm_80, with lanes as fibers and a cluster as one block of roles.
-        Target("cpu", "cpu", 32, 166912, 255, ("sm_80", "cpu")),
-        Target("sm_80", "nvidia", 32, 166912, 255, ("sm_80",)),  # CUDA C++ guide, table of compute capabilities
-        Target("sm_90a", "nvidia", 32, 232448, 255, ("sm_80", "sm_90a")),
-        Target("gfx942", "amd", 64, 65536, 512, ("gfx942",)),  # CDNA3 ISA: 64 KiB LDS, 512 VGPRs with AGPRs
+        Target("cpu", "cpu", A100, ("sm_80", "cpu")),
+        Target("sm_80", "nvidia", A100, ("sm_80",)),
+        Target("sm_90a", "nvidia", H200, ("sm_80", "sm_90a")),
+        Target("gfx942", "amd", MI300X, ("gfx942",)),
     )
 }

@@ -10,6 +10,7 @@ from argus.ir.cluster import MAX_CLUSTER, MULTICAST, clusters, peer, peers_of
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param, Thread, coords, walk
 from argus.ir.instruction import BULK_LOADS, INSTRUCTIONS, CopyRow, Order, ReduceRow, WgmmaRow
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
+from argus.ir.machine import H200, WARPGROUP
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -56,9 +57,6 @@ MAX_BOX = 256
 """Largest extent of a bulk copy's box (CUDA driver API, cuTensorMapEncodeTiled)."""
 MIN_BUDGET, MAX_BUDGET, BUDGET_UNIT = 24, 256, 8
 """Registers a thread of a role may ask for (PTX ISA, setmaxnreg)."""
-BLOCK_REGISTERS = 65536
-"""Registers of a multiprocessor, and so the most that the threads of one block may hold (compute capability 9.0)."""
-_ATOM_WARPS = 4  # a warpgroup: what register budgets and asynchronous products work on
 _MAX_COUNT = (1 << 20) - 1  # arrivals and bytes of one phase (PTX ISA, mbarrier)
 
 
@@ -80,7 +78,7 @@ def roles_placement(kernel: Kernel) -> Iterator[Problem]:
         last = role.first_warp + role.num_warps
         if role.num_warps < 1 or role.first_warp < 0 or last > kernel.num_warps:
             yield f"role `{role.name}` takes warps {role.first_warp} to {last - 1} of {kernel.num_warps}", role.span
-        if role.first_warp % _ATOM_WARPS:
+        if role.first_warp % WARPGROUP:
             yield f"role `{role.name}` begins at warp {role.first_warp}, inside of a warpgroup", role.span
     for a, b in pairwise(sorted(roles, key=lambda r: r.first_warp)):
         if a.first_warp + a.num_warps > b.first_warp:
@@ -234,12 +232,12 @@ def registers_at_first(threads: int) -> int:
     Roles that ask for more wait until others have given that many back (PTX ISA, setmaxnreg): what a block did not
     begin with never comes.
     """
-    return min(MAX_BUDGET, BLOCK_REGISTERS // threads // BUDGET_UNIT * BUDGET_UNIT)
+    return min(MAX_BUDGET, H200.registers // threads // BUDGET_UNIT * BUDGET_UNIT)
 
 
 def _whole(role: Role) -> int:
     """Warps of the role's warpgroups: a budget holds for all of them, also for those that idle."""
-    return -(-role.num_warps // _ATOM_WARPS) * _ATOM_WARPS
+    return -(-role.num_warps // WARPGROUP) * WARPGROUP
 
 
 def outside_of_roles(kernel: Kernel) -> Iterator[Problem]:
@@ -439,7 +437,7 @@ def asynchronous_product(stmt: Mma, row: WgmmaRow, kernel: Kernel) -> Iterator[P
     if not isinstance(target, Fragment) or stmt.d.index != (c0, c1) or target.dtype != row.accumulator:
         yield f"{row.name} adds into a register tile of {row.accumulator}", span
         return
-    if warps is None or warps[0] % _ATOM_WARPS or warps[0] * warps[1] != kernel.num_warps:
+    if warps is None or warps[0] % WARPGROUP or warps[0] * warps[1] != kernel.num_warps:
         yield f"{row.name} over warps {warps} does not take the {kernel.num_warps} warps as warpgroups", span
         return
     if stmt.shape[2] % row.shape[2]:

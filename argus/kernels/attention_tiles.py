@@ -14,9 +14,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.ir.machine import H200
+
 Tiles = dict[str, int | str]
 
-_MULTIPROCESSORS = 132
 _GROUPS = (33, 11, 22, 66, 44, 132)
 """Heads that causal programs go through together: shares of the multiprocessors, so that rounds are whole blocks of
 rows. The cache holds the keys and values of fewer heads; of more heads the programs come out more even. Nine blocks of
@@ -111,7 +112,7 @@ def _choices(problem: Problem) -> Iterator[tuple[float, Tiles]]:
         schedule = {4: "rows", 8: "turns", 12: "cooperative"}[shape.num_warps]
         tiles: Tiles = {"BLOCK_M": shape.rows, "BLOCK_N": width, "STAGES": 2, "SCHEDULE": schedule}
         programs = -(-problem.rows // shape.rows) * problem.heads
-        few = programs <= _PARTED_ROUNDS * _MULTIPROCESSORS
+        few = programs <= _PARTED_ROUNDS * H200.multiprocessors
         for span in (problem.keys, *_spans(problem.keys)) if few else (problem.keys,):
             parts = -(-problem.keys // span)
             parted: Tiles = {"PARTS": parts, "SPAN": span} if parts > 1 else {}
@@ -159,7 +160,7 @@ def slowest(costs: NDArray[np.float64], heads: int, group: int, causal: bool) ->
         dealt = np.concatenate((np.tile(np.repeat(costs, group), whole), np.repeat(costs, rest)))
     else:
         dealt = np.tile(costs, heads)
-    table = np.zeros((-(-len(dealt) // _MULTIPROCESSORS), _MULTIPROCESSORS))
+    table = np.zeros((-(-len(dealt) // H200.multiprocessors), H200.multiprocessors))
     table.flat[: len(dealt)] = dealt
     table[1::2] = table[1::2, ::-1]
     return float(table.sum(axis=0).max())
@@ -168,7 +169,7 @@ def slowest(costs: NDArray[np.float64], heads: int, group: int, causal: bool) ->
 def _seconds(problem: Problem, busy: float, programs: int, parts: int, group: int) -> float:
     """The time of multiprocessors that are `busy` for so long with `programs` of each head, that of memory, and that of
     joining parts."""
-    heads, rounds = problem.heads, -(-programs * problem.heads // _MULTIPROCESSORS)
+    heads, rounds = problem.heads, -(-programs * problem.heads // H200.multiprocessors)
     memory = _bytes(problem, rounds, group) / _MEMORY_BYTES_S
     join = _JOIN_S + 4 * parts * heads * problem.rows * problem.size / _JOINED_BYTES_S if parts > 1 else 0.0
     return max(busy, memory) + _SHOWN * min(busy, memory) + join
@@ -181,5 +182,5 @@ def _bytes(problem: Problem, rounds: int, group: int) -> float:
     rows = 4 * problem.heads * problem.rows * problem.size
     keys = 4 * problem.shared * problem.keys * problem.size
     held = not problem.causal or min(group / problem.heads, 1.0) * keys <= _CACHE_BYTES
-    together = min(max(group, _GROUPS[0]), _MULTIPROCESSORS, problem.heads) / problem.heads
+    together = min(max(group, _GROUPS[0]), H200.multiprocessors, problem.heads) / problem.heads
     return rows + keys * (1.0 if held else max(rounds * together / 2, 1.0))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.diagnostic import LaunchError
+from argus.ir.machine import H200
 from argus.ir.types import float32
 from argus.kernels.matmul import Call
 from argus.kernels.rows import LEAST_AROUND, around, dtype_of, spread, step_of, vector
@@ -34,7 +35,8 @@ _SHORT = 128  # elements of a short row
 _AROUND, _MOST_AROUND = 576, 16384  # elements of an odd row that is read by the memory's own vectors; at once
 _HELD = (3, 4, 6)  # vectors of an odd row in a thread
 _FEW_LANES = 8  # of a row of whole vectors: a longer one has 32
-_MEMORY, _WARP, _AT_ONCE = 4.2e6, 2.1e3, 132 * 32  # of an H200: bytes a microsecond, for one warp, warps at once
+_MEMORY, _WARP, _AT_ONCE = 4.2e6, 2.1e3, 32 * H200.multiprocessors
+"""Measured on an H200: bytes a microsecond, the same of one warp; and the warps that run at once."""
 _JOIN = 6.0  # microseconds of a second launch
 _COLUMNS = 256  # at a time; half as many of whole vectors, twice as many where nothing is cut, as there are so many
 _FEW, _SHORT_COLUMN = 4 << 20, 4096  # bytes that are read in one launch, and elements of a column
@@ -426,11 +428,11 @@ def across_rows(tensors: int, length: int, columns: int, vector: int, itemsize: 
     if length <= _SHORT_COLUMN and tensors * length * columns * itemsize <= _FEW:
         most, width, warps = 0, 64 // itemsize, 8
     elif itemsize > 2:
-        most, width, warps = 1056, 128, 8  # eight for each of 132 multiprocessors, 512 bytes wide as well
+        most, width, warps = 8 * H200.multiprocessors, 128, 8  # 512 bytes wide as well
     elif tensors * columns >= 2 * _COLUMNS * most:
         width *= 2
     elif vector == _VECTOR:
-        most, width = 1188, width // 2  # nine for each of them: one round; and parts come to half the bytes
+        most, width = 9 * H200.multiprocessors, width // 2  # one round; and parts come to half the bytes
     block = min(width, _power(columns))
     rows = warps * 32 * (16 // itemsize) // block
     turn = _EACH * rows

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from argus.tuning.model import MACHINES, Estimate, Machine, Work, estimate
+from argus.ir.machine import H200, WARPGROUP
+from argus.tuning.model import MODELS, Estimate, Modelled, Work, estimate
 
 _ENGINES = "sm_90a"  # the target that has copy engines and wgmma
 _VECTOR_BITS = 128  # what the copy engine asks of rows
@@ -193,10 +194,8 @@ _SHAPES = ((2, 1), (2, 2), (4, 1), (4, 2))
 _SECTOR = 32  # bytes
 _HALF_A_TILE = 32  # rows
 _LEAST_ROWS = 64  # of a tile
-_WARPGROUP = 4  # warps
 _ATOM_ROWS = 8  # rows of b that the blocks of a cluster share out
 _FEW = (8, 16, 32, 64, 128)
-_HELD_BYTES = 60_000_000  # what the L2 cache holds
 _PLAIN: tuple[_Shape, ...] = tuple(
     (*shape, _ROWS) for shape in ((128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4), (32, 32, 1))
 )
@@ -204,7 +203,7 @@ _PLAIN: tuple[_Shape, ...] = tuple(
 
 def tiles(problem: Problem) -> Iterator[Tile]:
     """All tiles that may run `problem`, whatever the time they take."""
-    if problem.target not in MACHINES:
+    if problem.target not in MODELS:
         yield Tile(32, 32, 32, 2, 1, 0)  # the CPU target: small enough that lanes as fibers are quick
         return
     yield from _tiles(problem)
@@ -272,7 +271,7 @@ def _parts(problem: Problem, blocks: int, depth: int) -> Iterator[int]:
     Of each power of two there are four lengths, so that sums of many lengths share kernels.
     """
     steps = ceil(problem.k / depth)
-    most = _PARTED_ROUNDS * MACHINES[problem.target].multiprocessors // max(blocks, 1)
+    most = _PARTED_ROUNDS * MODELS[problem.target].machine.multiprocessors // max(blocks, 1)
     unit = 1
     while unit <= steps:
         for length in (4 * unit, 5 * unit, 6 * unit, 7 * unit):
@@ -323,13 +322,13 @@ def _rings(problem: Problem, tile: Tile) -> Iterator[tuple[int, int]]:
     one is filled while the other is stored. Groups that take turns have theirs each, of one panel and the columns that
     are no whole one at least: one is stored while the other multiplies.
     """
-    machine, rows, columns = MACHINES[problem.target], tile.block_m, tile.block_n
+    machine, rows, columns = MODELS[problem.target].machine, tile.block_m, tile.block_n
     row = columns * problem.out_bits // 8
     least = min(row, _PANELS * LINE) if tile.groups == 1 else min(row, LINE + row % LINE)
     by_engine = problem.bulk_out and not tile.swapped
     found: dict[tuple[int, int], None] = {}
     for result in (tile.groups * rows * (least if by_engine else row), tile.groups * rows * row):
-        free = machine.block_shared_limit - _SLACK - result
+        free = machine.block_shared_bytes - _SLACK - result
         if not problem.bulk:
             depth, most = min(_ROW_BITS // problem.bits // 2, 32), _MOST_STAGES
             free //= 2  # two blocks a multiprocessor hide each other's waits
@@ -358,7 +357,7 @@ def rows_together(problem: Problem) -> dict[str, int]:
     """The kernel's constant for how many rows of tiles go together: more, nearly a square of what runs at a time, where
     operands come from memory again and again; fewer where the cache holds them and the result."""
     p = problem
-    held = ((p.m + p.n) * p.k * p.bits + p.m * p.n * p.out_bits) // 8 <= _HELD_BYTES
+    held = ((p.m + p.n) * p.k * p.bits + p.m * p.n * p.out_bits) // 8 <= H200.cache_bytes
     return {"GROUP": 8} if held and p.bulk and p.batch == 1 else {}
 
 
@@ -379,10 +378,10 @@ def work(problem: Problem, tile: Tile) -> Work:
     read = (tile.block_m + groups * tile.block_n) * tile.block_k * unit
     # With one operand for four warps, three quarters of the time of both for eight.
     loading = staged * (1.0 if p.loaded > 1 else 0.75 if p.loaded else 0.0) / _LOADED_BYTES
-    by_threads = loading * MACHINES[p.target].shared_bytes
+    by_threads = loading * MODELS[p.target].machine.shared_rate
     result = tile.block_m * tile.block_n * out
     flops = 2.0 * prod((tile.block_m, tile.block_n, tile.block_k))
-    rate = MACHINES[p.target].matrix_rate(p.bits)
+    rate = MODELS[p.target].machine.matrix_rate(p.bits)
     few = 0 < min(p.m, p.n) <= _STREAMED_ROWS
     real = (min(p.m, tile.block_m) + min(p.n, tile.block_n)) * tile.block_k * unit
     registers = tile.block_m * tile.block_n // (32 * tile.num_warps) + 64
@@ -393,16 +392,16 @@ def work(problem: Problem, tile: Tile) -> Work:
     end = _LAST_BYTES_CYCLES + ragged * result / _STORED_BYTES + (0.0 if p.bulk else _FIRST_BYTES_CYCLES)
     reached = 1.0 if p.bulk else _SYNC_SHARE if p.bits <= 16 else _SYNC_WORDS_SHARE
     hidden = tile.groups > 1
-    apart = _APART if p.bulk and tile.num_warps > _WARPGROUP else 1.0
+    apart = _APART if p.bulk and tile.num_warps > WARPGROUP else 1.0
     blocks = _blocks(p, tile) * p.batch * parts
     again, uneven = 0.0, 1.0
     if few and p.bulk:
         again, real = _few_rows(p, tile)
-        uneven = _uneven(max(blocks, 1), MACHINES[p.target].multiprocessors)
+        uneven = _uneven(max(blocks, 1), MODELS[p.target].machine.multiprocessors)
     return Work(
         blocks=_rooms(tile, blocks),
         threads=threads,
-        registers=min(registers, 65536 // threads),
+        registers=min(registers, H200.registers // threads),
         shared_bytes=int(tile.stages * staged + least) + _SLACK,
         matrix_flops=steps * max(flops, _STEP_CYCLES * rate) / reached,
         matrix_bits=p.bits,
@@ -448,25 +447,25 @@ def _rooms(tile: Tile, blocks: int) -> int:
     return -(-blocks * taken // of) if tile.cluster == 4 else blocks
 
 
-def ranked(problem: Problem, machine: Machine | None = None) -> list[tuple[Tile, Estimate]]:
+def ranked(problem: Problem, model: Modelled | None = None) -> list[tuple[Tile, Estimate]]:
     """All tiles with their estimates, the fastest first; equal ones in the order of `tiles`."""
-    on = machine or MACHINES.get(problem.target)
+    on = model or MODELS.get(problem.target)
     if on is None:
         return [(t, Estimate(0.0, "", 1)) for t in tiles(problem)]
     return sorted(((t, _estimate(problem, t, on)) for t in tiles(problem)), key=lambda pair: pair[1].seconds)
 
 
-def _estimate(problem: Problem, tile: Tile, machine: Machine) -> Estimate:
+def _estimate(problem: Problem, tile: Tile, model: Modelled) -> Estimate:
     """The time of a product, with that of packing operands, and that of adding up its parts: launches, their bytes in
     memory, and those of parts, which are in the L2 cache."""
-    found = estimate(work(problem, tile), machine)
+    found = estimate(work(problem, tile), model)
     seconds = found.seconds
     for rows, packs in ((problem.m, problem.pack_a), (problem.n, problem.pack_b)):
         if tile.packed and packs:
-            seconds += _PACK_S + 2 * rows * problem.k * problem.bits / 8 / (machine.memory_bytes_s * _PACKED_SHARE)
+            seconds += _PACK_S + 2 * rows * problem.k * problem.bits / 8 / (model.memory_bytes_s * _PACKED_SHARE)
     if tile.part:
         parts = tile.parts(problem.packed.k if tile.packed else problem.k)
         read = problem.m * problem.n * (4 * parts + problem.out_bits // 8)
-        rate = machine.cache_bytes * machine.multiprocessors * machine.clock_hz * _COMBINED_SHARE
+        rate = model.cache_rate * model.machine.multiprocessors * model.clock_hz * _COMBINED_SHARE
         seconds += _COMBINE_S + parts * _COMBINE_PART_S + read / rate
     return replace(found, seconds=seconds)

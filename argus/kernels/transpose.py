@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
+from argus.ir.machine import H200
 from argus.kernels.rows import dtype_of, matrix, same_rank, vector
 from argus.runtime.device import target_of
 from argus.runtime.recipe import Function, Results, Work
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 
-_MANY, _TILE, _FILLED = 1000, 256, 132
+_MANY, _TILE, _FILLED = 1000, 256, H200.multiprocessors
 """Rows of x: of fewer, too many tiles would be the last, and hold but what the others leave. Bytes of a row of a large
 tile, and how many of these it takes: one for each multiprocessor, as small matrices are done sooner in small tiles."""
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from argus.ir.instruction import WgmmaRow
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
+from argus.ir.machine import WARPGROUP
 from argus.ir.nodes import Access, Mma, MmaCommit, MmaWait
 from argus.layout import FragmentLayout
 from argus.simulate import checked, events, races
@@ -31,7 +32,7 @@ from argus.simulate.provenance import hop
 from argus.simulate.step import Frame, Place, Step, box_domain
 from argus.simulate.tagset import CONSTANT, accumulate
 
-_WARPGROUP = 128
+_GROUP_THREADS = 32 * WARPGROUP
 
 
 def issue(block: Block, stmt: Mma, row: WgmmaRow, frame: Frame) -> None:
@@ -87,9 +88,9 @@ def _parts(
 @lru_cache(maxsize=64)
 def _by_warpgroup(a: FragmentLayout, d: FragmentLayout) -> list[tuple[Array, Array, Array]]:
     """Of each warpgroup: positions in `a` of its rows, its columns of the product, positions in `d` of its results."""
-    count = d.num_threads // _WARPGROUP
+    count = d.num_threads // _GROUP_THREADS
     result = []
-    for x, y in zip(by_group(a, _WARPGROUP, count), by_group(d, _WARPGROUP, count), strict=True):
+    for x, y in zip(by_group(a, _GROUP_THREADS, count), by_group(d, _GROUP_THREADS, count), strict=True):
         rows, columns = np.flatnonzero((y >= 0).any(axis=1)), np.flatnonzero((y >= 0).any(axis=0))
         result.append((x[rows], columns, y[np.ix_(rows, columns)]))
     return result

@@ -23,7 +23,7 @@ from argus.runtime.planner import Situation
 from argus.tuning.bench import do_bench
 from argus.tuning.build import Build, Order, build_all, in_a_process
 from argus.tuning.config import Config
-from argus.tuning.model import MACHINES, estimate
+from argus.tuning.model import MODELS, estimate
 from argus.tuning.progress import Progress, progress
 
 SLOWER = 3.0
@@ -191,7 +191,7 @@ class Autotuner:
 
         of = self._source.text
         show.stage("check", len(self.configs))
-        machine = MACHINES.get(found.target)
+        model = MODELS.get(found.target)
         trials: list[Trial] = []
         for config in self.configs:
             show.step(str(config))
@@ -201,10 +201,10 @@ class Autotuner:
             except ArgusError as error:
                 trials.append(Trial(config, None, error.diagnostics[0].message))
                 continue
-            if machine is None:
+            if model is None:
                 trials.append(Trial(config, None))
                 continue
-            expected = estimate(work_of(explicit, {**found.values, **found.scalars}), machine)
+            expected = estimate(work_of(explicit, {**found.values, **found.scalars}), model)
             trials.append(Trial(config, None, expected.reason, expected.seconds * 1e6))
         fastest = min((t.predicted_us for t in trials if t.predicted_us is not None and not t.reason), default=0.0)
         return [_unless_slow(t, fastest) for t in trials]

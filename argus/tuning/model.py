@@ -15,47 +15,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from argus.ir.machine import A100, H200, Machine
+
 _BESIDE, _MEANWHILE = 4.0, 3.0
 """Orders of the norms that parts of the machine are added up in: those that a block needs, and all these and memory."""
 _LAUNCH_S = 1.35e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """What a kernel runs on. Rates are per multiprocessor and cycle unless they say otherwise.
+class Modelled:
+    """A machine, and what it does under load: its clock, and the rates of its memories.
 
-    `flops` of matrix products by bits of an operand; `scalar_flops` of everything else; `clock_hz` under load.
-    `cache_bytes` from the L2 cache when all multiprocessors read.
+    `cache_rate` is the bytes that a multiprocessor gets from the L2 cache in a cycle when all of them read.
     """
 
-    name: str
-    multiprocessors: int
+    machine: Machine
     clock_hz: float
-    flops: tuple[tuple[int, float], ...]
-    scalar_flops: float
-    shared_bytes: float
-    cache_bytes: float
+    cache_rate: float
     memory_bytes_s: float
     memory_latency_s: float
-    shared_capacity: int
-    block_shared_limit: int
-    registers: int
-    threads: int
-    most_blocks: int
-
-    def matrix_rate(self, bits: int) -> float:
-        """Floating-point operations of matrix products a cycle, with operands of `bits`; of the next wider it knows."""
-        return next((rate for width, rate in self.flops if width >= bits), self.scalar_flops)
 
 
-# NVIDIA H100 and A100 architecture white papers (rates, capacities); of the H200 also 1342 measured tiles of 125
-# shapes, which the cache's and memory's rates, the norms' orders, and cycles of `argus.kernels.tiling` were fitted to.
-HOPPER = Machine("sm_90a", 132, 1.9e9, ((8, 8192.0), (16, 4096.0), (32, 2048.0)), 256.0, 128.0, 82.0, 5.2e12, 3.5e-7,
-                 233472, 232448, 65536, 2048, 32)  # fmt: skip
-AMPERE = Machine("sm_80", 108, 1.3e9, ((8, 4096.0), (16, 2048.0), (32, 1024.0)), 128.0, 128.0, 48.0, 1.7e12, 0.8e-6,
-                 167936, 166912, 65536, 2048, 32)  # fmt: skip
-MACHINES = {"sm_90a": HOPPER, "sm_80": AMPERE}
-"""By target. Other targets are not modelled."""
+# Of the H200, the cache's and memory's rates, the norms' orders, and cycles of `argus.kernels.tiling` were fitted to
+# 1342 measured tiles of 125 shapes; of the A100 these are rounded from its white paper.
+MODELS = {m.machine.target: m for m in (Modelled(H200, 1.9e9, 82.0, 5.2e12, 3.5e-7),
+                                        Modelled(A100, 1.3e9, 48.0, 1.7e12, 0.8e-6))}  # fmt: skip
+"""By target. Other machines are not modelled: nothing was measured on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +83,25 @@ class Estimate:
 
 def occupancy(work: Work, machine: Machine) -> tuple[int, str]:
     """Blocks that a multiprocessor runs at a time, and what allows no more (CUDA programming guide, "Occupancy")."""
-    if work.shared_bytes > machine.block_shared_limit:
-        return 0, f"{work.shared_bytes} bytes of shared memory, and a block has {machine.block_shared_limit}"
-    if work.registers > 255:
-        return 0, f"{work.registers} registers a thread, and there are 255"
+    if work.shared_bytes > machine.block_shared_bytes:
+        return 0, f"{work.shared_bytes} bytes of shared memory, and a block has {machine.block_shared_bytes}"
+    if work.registers > machine.thread_registers:
+        return 0, f"{work.registers} registers a thread, and there are {machine.thread_registers}"
     if work.registers * work.threads > machine.registers:
         return 0, f"{work.registers * work.threads} registers, and a block has {machine.registers}"
     limits = {
-        "blocks": machine.most_blocks,
+        "blocks": machine.blocks,
         "threads": machine.threads // work.threads,
         "registers": machine.registers // max(work.registers * work.threads, 1),
-        "shared memory": machine.shared_capacity // (work.shared_bytes + 1024),
+        "shared memory": machine.shared_bytes // (work.shared_bytes + 1024),
     }
     limit = min(limits, key=lambda name: limits[name])
     return limits[limit], limit if limits[limit] else f"no room for a block: {limit}"
 
 
-def estimate(work: Work, machine: Machine) -> Estimate:
+def estimate(work: Work, model: Modelled) -> Estimate:
     """The time of a launch, and of what it is; infinite with the reason for what the machine cannot run."""
+    machine = model.machine
     resident, limit = occupancy(work, machine)
     if not resident:
         return Estimate(float("inf"), "", 0, limit)
@@ -126,15 +112,15 @@ def estimate(work: Work, machine: Machine) -> Estimate:
     cycles = {
         "tensor cores": work.matrix_flops / machine.matrix_rate(work.matrix_bits),
         "arithmetic": work.scalar_flops / machine.scalar_flops,
-        "shared memory": work.shared_traffic / machine.shared_bytes,
-        "L2 cache": filled * work.global_traffic / machine.cache_bytes,
+        "shared memory": work.shared_traffic / machine.shared_rate,
+        "L2 cache": filled * work.global_traffic / model.cache_rate,
     }
     slowest = max(cycles, key=lambda name: cycles[name])
     cycles["tensor cores"] += work.steps * _waiting(work, _norm(_BESIDE, *cycles.values()) / work.steps)
     each = _norm(_BESIDE, *cycles.values())
-    busy_s = (work.start_cycles + rounds * each + ceil(rounds / resident) * work.idle_cycles) / machine.clock_hz
+    busy_s = (work.start_cycles + rounds * each + ceil(rounds / resident) * work.idle_cycles) / model.clock_hz
     in_flight = min(work.blocks, resident * machine.multiprocessors) * work.in_flight
-    memory_s = work.all_bytes * (1 / machine.memory_bytes_s + machine.memory_latency_s / in_flight)
+    memory_s = work.all_bytes * (1 / model.memory_bytes_s + model.memory_latency_s / in_flight)
     bound = slowest if busy_s >= memory_s else "memory"
     return Estimate(_LAUNCH_S + _norm(_MEANWHILE, busy_s, memory_s), bound, resident)
 

@@ -12,6 +12,7 @@ from math import prod
 from argus.backend.abi import shared_bytes
 from argus.backend.launch.evaluate import Number, evaluate
 from argus.ir.expr import Const, Expr, LoopVar, ProgramId, rewrite
+from argus.ir.machine import H200
 from argus.ir.nodes import Accumulate, Copy, For, If, Kernel, Map, Mma, Programs, Roles, Shared, Stmt, Tensor
 from argus.tuning.model import Work
 
@@ -47,7 +48,7 @@ def work_of(kernel: Kernel, values: Mapping[str, Number]) -> Work:
     return Work(
         blocks=prod(int(evaluate(extent, values)) for extent in kernel.grid or ()),
         threads=kernel.num_threads,
-        registers=min(255, int(held) + _OWN_REGISTERS, 65536 // kernel.num_threads),
+        registers=min(H200.thread_registers, int(held) + _OWN_REGISTERS, H200.registers // kernel.num_threads),
         shared_bytes=room,
         matrix_flops=flops,
         matrix_bits=bits,

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from argus.compile import elaborate, lower
 from argus.frontend import Options
+from argus.ir.machine import H200
 from argus.ir.nodes import Roles
 from argus.ir.types import DTYPES
 from argus.kernels import operands
 from argus.kernels.gemm import gelu, gemm
 from argus.kernels.table import TRUSTED, from_json, rounded, shape_class, shipped, tile_for, to_json
 from argus.kernels.tiling import Problem, Tile, ranked, read_once, rows_together, tiles, work
-from argus.tuning.model import HOPPER, estimate, occupancy
+from argus.tuning.model import MODELS, estimate, occupancy
 from tests.kernels.common import source_of
 
 LARGE = Problem(8192, 8192, 8192, 1, 16, 16, "sm_90a", True)
@@ -112,7 +113,7 @@ def test_four_blocks_share_where_sectors_are_split_and_fill_less_of_the_machine(
     assert {t.across for t in four} == {1, 2} and all(t.groups == 1 for t in four)
     assert not any(t.cluster == 4 for t in tiles(replace(split, a_line=32, b_line=64)))
     tile = next(t for t in four if (t.block_m, t.block_n, t.across) == (128, 192, 1))
-    assert work(split, replace(tile, cluster=2)).blocks == 128 <= HOPPER.multiprocessors < work(split, tile).blocks
+    assert work(split, replace(tile, cluster=2)).blocks == 128 <= H200.multiprocessors < work(split, tile).blocks
 
 
 def test_columns_are_as_many_as_divide_the_work_evenly() -> None:
@@ -132,7 +133,7 @@ def test_groups_that_take_turns_have_tiles_of_their_own() -> None:
 
 def test_operands_change_places_where_that_divides_the_work_more_evenly() -> None:
     tile = best(5952, 384, 7744)
-    assert tile.swapped and -(-384 // tile.block_m) * -(-5952 // tile.block_n) <= HOPPER.multiprocessors
+    assert tile.swapped and -(-384 // tile.block_m) * -(-5952 // tile.block_n) <= H200.multiprocessors
 
 
 def test_sides_of_a_cluster_share_what_they_read() -> None:
@@ -218,12 +219,12 @@ def test_every_tile_has_room(
     problem = Problem(m, n, k, 1, bits, out, "sm_90a", bulk, *more)
     found = list(tiles(problem))
     assert found and len(set(found)) == len(found)
-    assert all(occupancy(work(problem, tile), HOPPER)[0] for tile in found)
+    assert all(occupancy(work(problem, tile), H200)[0] for tile in found)
 
 
 def test_what_has_no_room_says_why() -> None:
     much = replace(work(LARGE, next(tiles(LARGE))), shared_bytes=300_000)
-    assert estimate(much, HOPPER).reason == "300000 bytes of shared memory, and a block has 232448"
+    assert estimate(much, MODELS["sm_90a"]).reason == "300000 bytes of shared memory, and a block has 232448"
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32])

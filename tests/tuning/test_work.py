@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from argus.ir.machine import H200
 from argus.passes import lower
-from argus.tuning.model import AMPERE, HOPPER, Work, estimate, occupancy
+from argus.tuning.model import MODELS, Work, estimate, occupancy
 from argus.tuning.work import work_of
 from tests.passes import kernels
 
@@ -22,6 +23,7 @@ SIZES = {
     "ldb": 640,
     "ldc": 512,
 }
+HOPPER = MODELS["sm_90a"]
 SOME = Work(264, 128, 64, 40_000, 1e8, 16, 0.0, 1e4, 1e4, 1e6, 4e4, 0.0)
 
 
@@ -47,7 +49,7 @@ def test_a_product_of_matrices() -> None:
     ],
 )
 def test_occupancy(change: dict[str, int], blocks: int, why: str) -> None:
-    assert occupancy(replace(SOME, **change), HOPPER) == (blocks, why)  # type: ignore[arg-type]
+    assert occupancy(replace(SOME, **change), H200) == (blocks, why)  # type: ignore[arg-type]
 
 
 def test_the_slowest_part_bounds_a_launch() -> None:
@@ -57,7 +59,7 @@ def test_the_slowest_part_bounds_a_launch() -> None:
     assert estimate(replace(SOME, global_traffic=1e9), HOPPER).bound == "L2 cache"
     assert estimate(replace(SOME, blocks=0), HOPPER).bound == "launch"
     assert estimate(replace(SOME, registers=256), HOPPER).seconds == float("inf")
-    assert estimate(SOME, AMPERE).seconds > estimate(SOME, HOPPER).seconds
+    assert estimate(SOME, MODELS["sm_80"]).seconds > estimate(SOME, HOPPER).seconds
 
 
 def test_more_blocks_than_processors_take_another_round() -> None:

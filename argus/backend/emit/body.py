@@ -23,6 +23,7 @@ from argus.backend.emit.waves import emit_wave_step
 from argus.ir import visit
 from argus.ir.cluster import grid_of_clusters, group_of_clusters
 from argus.ir.expr import Const, coords, elements
+from argus.ir.machine import H200, WARPGROUP
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
@@ -267,12 +268,8 @@ def _branch(stmt: If, writer: Writer) -> None:
 
 # ---------------------------------------------------------------------------- roles
 
-# The 32-bit registers of a multiprocessor (CUDA C++ guide, table of compute capabilities), and how many are handed
-# out at once.
-_REGISTERS = 65536
 _REGISTER_UNIT = 8
-_MAX_REGISTERS = 255
-_WARPGROUP = 4
+"""Registers of a thread that are handed out at once (PTX ISA, setmaxnreg)."""
 
 
 def _barrier(writer: Writer) -> None:
@@ -291,7 +288,7 @@ def _roles(stmt: Roles, writer: Writer) -> None:
     for roles, lines in _branches(stmt, writer):
         first, last = roles[0], roles[-1]
         warps = last.first_warp + last.num_warps - first.first_warp
-        dealt = warps if first.registers is None else -(-warps // _WARPGROUP) * _WARPGROUP
+        dealt = warps if first.registers is None else -(-warps // WARPGROUP) * WARPGROUP
         end, reach = first.first_warp + warps, first.first_warp + dealt
         with writer.block(f"{lead}if ({_of_warps(first.first_warp, reach, kernel)})"):
             _redistribute(first, writer)
@@ -326,7 +323,7 @@ def _side_by_side(roles: tuple[Role, ...]) -> list[tuple[Role, ...]]:
             last is not None
             and (role.num_warps, role.registers) == (last.num_warps, last.registers)
             and role.first_warp == last.first_warp + last.num_warps
-            and role.num_warps % _WARPGROUP == 0
+            and role.num_warps % WARPGROUP == 0
         ):
             groups[-1] = (*groups[-1], role)
         else:
@@ -388,8 +385,8 @@ def _redistribute(role: Role, writer: Writer) -> None:
     """
     if role.registers is None:
         return
-    start = _REGISTERS // writer.kernel.num_threads // _REGISTER_UNIT * _REGISTER_UNIT
-    if start <= _MAX_REGISTERS and role.registers != start:
+    start = H200.registers // writer.kernel.num_threads // _REGISTER_UNIT * _REGISTER_UNIT
+    if start <= H200.thread_registers and role.registers != start:
         verb = "raise" if role.registers > start else "lower"
         writer.line(f"argus::{verb}_registers<{role.registers}>();")
 

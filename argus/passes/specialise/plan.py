@@ -8,6 +8,7 @@ from argus.ir.cluster import reaches_peers
 from argus.ir.expr import Expr, ProgramId, elements, walk
 from argus.ir.instruction import WGMMA
 from argus.ir.instruction.tiled import wgmma_accumulator
+from argus.ir.machine import WARPGROUP
 from argus.ir.nodes import AssertTags, Copy, For, Fragment, If, Kernel, Mma, Stage, Stmt
 from argus.ir.visit import rewrite_body
 from argus.ir.visit import walk as statements
@@ -18,7 +19,6 @@ from argus.passes.report import Unfit
 from argus.passes.specialise.apart import apart, together
 from argus.passes.specialise.rings import Ring, alike
 
-_WARPGROUP = 4  # warps
 _MAX_N = 256  # columns of the widest wgmma
 _DEPTH_BITS = 256  # of a row of either operand, in every wgmma
 
@@ -48,7 +48,7 @@ class Plan:
         """Warps that load tiles: those that are no copying warp's warpgroup, if threads bring something."""
         if not any(ring.by_threads for ring in self.rings):
             return 0
-        return self.loop.producer_warps - (_WARPGROUP if self.engines else 0)
+        return self.loop.producer_warps - (WARPGROUP if self.engines else 0)
 
     def part(self, kernel: Kernel) -> Plan:
         """The plan of one of the `parts`: with its own loop, and the rings that it reads."""
@@ -62,7 +62,7 @@ class Plan:
 
     def loading(self, tiles: frozenset[str]) -> Plan:
         """The plan in which threads bring `tiles`, and all others too where no warps are left for the copy engine."""
-        alone = self.loop.producer_warps <= _WARPGROUP
+        alone = self.loop.producer_warps <= WARPGROUP
         brought = frozenset(s.dst for ring in self.rings for s in ring.stages if alone or s.dst in tiles)
         return replace(self, rings=tuple(replace(r, loaded=brought & r.tiles) for r in self.rings))
 
@@ -104,7 +104,7 @@ def _pipelined(kernel: Kernel) -> For:
 def _check_warps(kernel: Kernel, loop: For) -> None:
     warps, most = kernel.num_warps + loop.producer_warps, target_of(kernel).max_threads // kernel.warp_size
     for count, what in ((loop.producer_warps, "producer_warps"), (kernel.num_warps, "num_warps")):
-        if count % _WARPGROUP:
+        if count % WARPGROUP:
             raise Unfit(f"{what} is {count}, and roles are made of warpgroups", loop.span, "use a multiple of 4")
     if warps > most:
         raise Unfit(f"{warps} warps are more than the {most} of a block", loop.span, "use fewer warps")

@@ -30,6 +30,7 @@ from dataclasses import replace
 
 from argus.ir.beginning import initialisation
 from argus.ir.instruction import BULK_LOADS, INSTRUCTIONS, WGMMA
+from argus.ir.machine import WARPGROUP
 from argus.ir.nodes import Copy, Kernel, Mma, Role, Roles, Spec, Stage, Stmt, Tag, Tensor
 from argus.ir.visit import walk as statements
 from argus.ir.wellformed_hopper import BUDGET_UNIT, asynchronous_product, bulk_copy, registers_at_first
@@ -43,7 +44,6 @@ from argus.passes.specialise.rings import Ring, buffers, counted, fill, once_a_p
 from argus.passes.specialise.turns import in_turns
 
 _PRODUCER_REGISTERS = 24  # a thread: addresses and a loop
-_WARPGROUP = 4  # warps
 _MOST_REGISTERS = 240  # a thread: what is left of 255 for the compiler's own use, in units of a budget
 
 
@@ -55,7 +55,7 @@ def specialise(kernel: Kernel) -> Kernel:
             case "pingpong":
                 return take_turns(specialise(cooperative))
             case "rows" | "turns":
-                found = plan(cooperative, kernel.num_warps // _WARPGROUP)
+                found = plan(cooperative, kernel.num_warps // WARPGROUP)
                 done = _specialised(cooperative, found)
                 return in_turns(done, found) if found is not None and kernel.schedule == "turns" else done
             case _:

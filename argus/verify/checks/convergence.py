@@ -8,6 +8,7 @@ from __future__ import annotations
 from argus.diagnostic import Verdict
 from argus.ir.expr import Elem, Expr, LoopVar, Param, ProgramId, Thread, rewrite, walk
 from argus.ir.instruction import WGMMA
+from argus.ir.machine import WARPGROUP
 from argus.ir.nodes import (
     Barrier,
     BarrierArrive,
@@ -27,7 +28,6 @@ from argus.verify.findings import Finding, Place, unknown
 from argus.verify.model.program import Site, is_collective, is_uniform
 from argus.verify.model.solver import Answer, Solver, z3
 
-_WARPGROUP = 4  # warps
 _OTHER = Param("other thread")
 
 
@@ -73,9 +73,9 @@ def _team(kernel: Kernel, site: Site) -> tuple[str, int]:
         case Barrier() | WaveBarrier():
             return "the block", kernel.num_threads
         case MmaFence() | MmaCommit() | MmaWait():
-            return "the warpgroup", _WARPGROUP * kernel.warp_size
+            return "the warpgroup", WARPGROUP * kernel.warp_size
         case Mma(instr=instr) if instr in WGMMA:
-            return "the warpgroup", _WARPGROUP * kernel.warp_size
+            return "the warpgroup", WARPGROUP * kernel.warp_size
         case _:
             return "the warp", kernel.warp_size
 

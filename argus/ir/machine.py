@@ -1,0 +1,126 @@
+"""Machines: what is fixed about the processors that kernels run on, once, for verifier, performance model and kernels.
+
+All figures are public; the documents are named at each machine. Rates that a kernel reaches under load are not here:
+they are measured, and stand with the model that was fitted to them (`argus.tuning.model`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A processor. `multiprocessors` run blocks: NVIDIA's streaming multiprocessors, AMD's compute units.
+
+    Of one multiprocessor: `shared_bytes` of shared memory (LDS), of which a block may use `block_shared_bytes`;
+    `registers` of 32 bits, of which a thread may use `thread_registers`; at most `threads` and `blocks` at a time.
+    Rates of one multiprocessor, a cycle: `matrix_flops` of matrix products by bits of an operand, `scalar_flops` of all
+    other arithmetic, `shared_rate` bytes of shared memory.
+
+    Of the whole machine: `clock_hz` at its peak, `memory_bytes_s` to and from memory; `dies`, each with a part of the
+    multiprocessors and an L2 cache of `cache_bytes`; `last_cache_bytes` of a cache behind those, which all dies share.
+    `warpgroup` is the number of warps that an asynchronous matrix product and a register budget take together; 1 where
+    there are none.
+    """
+
+    name: str
+    target: str
+    multiprocessors: int
+    warp_size: int
+    warpgroup: int
+    shared_bytes: int
+    block_shared_bytes: int
+    registers: int
+    thread_registers: int
+    threads: int
+    block_threads: int
+    blocks: int
+    matrix_flops: tuple[tuple[int, float], ...]
+    scalar_flops: float
+    shared_rate: float
+    clock_hz: float
+    memory_bytes_s: float
+    cache_bytes: int
+    dies: int = 1
+    last_cache_bytes: int = 0
+
+    def matrix_rate(self, bits: int) -> float:
+        """Floating-point operations of matrix products a cycle, with operands of `bits`; of the next wider it knows."""
+        return next((rate for width, rate in self.matrix_flops if width >= bits), self.scalar_flops)
+
+
+# NVIDIA H100 Tensor Core GPU architecture white paper and H200 data sheet; CUDA C++ guide, table of compute
+# capabilities (9.0); the L2 cache's size as the driver reports it, rounded.
+H200 = Machine(
+    "H200",
+    target="sm_90a",
+    multiprocessors=132,
+    warp_size=32,
+    warpgroup=4,
+    shared_bytes=228 * 1024,
+    block_shared_bytes=227 * 1024,
+    registers=65536,
+    thread_registers=255,
+    threads=2048,
+    block_threads=1024,
+    blocks=32,
+    matrix_flops=((8, 8192.0), (16, 4096.0), (32, 2048.0)),
+    scalar_flops=256.0,
+    shared_rate=128.0,
+    clock_hz=1.98e9,
+    memory_bytes_s=4.8e12,
+    cache_bytes=60_000_000,
+)
+
+# NVIDIA A100 Tensor Core GPU architecture white paper; CUDA C++ guide, table of compute capabilities (8.0).
+A100 = Machine(
+    "A100",
+    target="sm_80",
+    multiprocessors=108,
+    warp_size=32,
+    warpgroup=1,
+    shared_bytes=164 * 1024,
+    block_shared_bytes=163 * 1024,
+    registers=65536,
+    thread_registers=255,
+    threads=2048,
+    block_threads=1024,
+    blocks=32,
+    matrix_flops=((8, 4096.0), (16, 2048.0), (32, 1024.0)),
+    scalar_flops=128.0,
+    shared_rate=128.0,
+    clock_hz=1.41e9,
+    memory_bytes_s=2.0e12,
+    cache_bytes=40 * 1024 * 1024,
+)
+
+# AMD CDNA 3 architecture white paper and MI300X data sheet: 8 dies (XCD) of 38 compute units and 4 MiB of L2 cache
+# each, 256 MiB of Infinity Cache, 1307 and 2615 TFLOP/s of 16 and 8 bits, 163 of 32 (vectors and matrices alike).
+# CDNA3 ISA: 64 KiB of LDS at 128 bytes a cycle; 4 SIMDs, each with 512 registers for every lane of a wave and up to
+# 8 waves.
+MI300X = Machine(
+    "MI300X",
+    target="gfx942",
+    multiprocessors=304,
+    warp_size=64,
+    warpgroup=1,
+    shared_bytes=64 * 1024,
+    block_shared_bytes=64 * 1024,
+    registers=4 * 64 * 512,
+    thread_registers=512,
+    threads=2048,
+    block_threads=1024,
+    blocks=32,
+    matrix_flops=((8, 4096.0), (16, 2048.0), (32, 256.0)),
+    scalar_flops=256.0,
+    shared_rate=128.0,
+    clock_hz=2.1e9,
+    memory_bytes_s=5.3e12,
+    cache_bytes=4 * 1024 * 1024,
+    dies=8,
+    last_cache_bytes=256 * 1024 * 1024,
+)
+
+WARPGROUP = H200.warpgroup
+"""Warps of a warpgroup, wherever there are any: roles of other targets imitate those of sm_90a."""

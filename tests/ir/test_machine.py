@@ -1,0 +1,36 @@
+"""Descriptions of machines, beside the peak rates of their data sheets."""
+
+from __future__ import annotations
+
+import pytest
+
+from argus.ir.machine import A100, H200, MI300X, Machine
+from argus.ir.target import TARGETS
+
+
+@pytest.mark.parametrize(
+    ("machine", "bits", "tera"),
+    [
+        (H200, 16, 1071),  # 989 at the clock of 1.83 GHz that the data sheet assumes
+        (A100, 16, 312),
+        (A100, 32, 156),
+        (MI300X, 8, 2614.9),
+        (MI300X, 16, 1307.4),
+        (MI300X, 32, 163.4),
+    ],
+)
+def test_rates_of_matrix_products(machine: Machine, bits: int, tera: float) -> None:
+    peak = machine.multiprocessors * machine.matrix_rate(bits) * machine.clock_hz
+    assert peak == pytest.approx(tera * 1e12, rel=2e-3)
+
+
+def test_every_target_but_the_host_has_a_machine_of_its_own() -> None:
+    for name, target in TARGETS.items():
+        assert name == target.machine.target or target.vendor == "cpu"
+
+
+@pytest.mark.parametrize("machine", [H200, A100, MI300X])
+def test_a_block_fits_its_multiprocessor(machine: Machine) -> None:
+    assert machine.multiprocessors % machine.dies == 0
+    assert machine.block_shared_bytes <= machine.shared_bytes
+    assert machine.block_threads <= machine.threads
