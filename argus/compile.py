@@ -27,13 +27,11 @@ from argus.ir.nodes import Kernel
 from argus.ir.text import print_kernel, read_kernel
 from argus.ir.wellformed import check_explicit, check_tile
 from argus.source import SourceFile
+from argus.work import LIMIT_S
 
 if TYPE_CHECKING:
     from argus.backend.cuda.toolchain import Compiler
     from argus.verify import Report
-
-LIMIT_S = 30.0
-"""CPU seconds that a proof may take unless the caller says otherwise."""
 
 TileKernel = NewType("TileKernel", Kernel)
 """Names, shapes and types are right and constants are fixed; policies are still open."""

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "argus"
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"source", "diagnostic", "render", "layout", "environment"}),
+    frozenset({"source", "diagnostic", "render", "layout", "environment", "work"}),
     frozenset({"ir", "pages"}),
     frozenset({"language"}),
     frozenset({"frontend", "passes", "verify", "simulate", "backend"}),

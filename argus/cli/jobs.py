@@ -16,6 +16,7 @@ from argus.frontend import Options
 from argus.render import Outcome
 from argus.source import SourceFile
 from argus.verify import Report
+from argus.work import LIMIT_S
 
 _CODES = {Verdict.PROVED: PROVED, Verdict.REFUTED: REFUTED, Verdict.UNKNOWN: UNKNOWN}
 _LARGEST_FILE = 4 << 20
@@ -109,7 +110,7 @@ def verify(job: Job, limit_s: float | None) -> Verified:
     start = time.perf_counter()
     try:
         explicit = job.explicit()
-        report = compile.verify(explicit, compile.LIMIT_S if limit_s is None else limit_s)
+        report = compile.verify(explicit, LIMIT_S if limit_s is None else limit_s)
     except ArgusError as error:
         return Verified(unusable(job.name, start, error.diagnostics), UNUSABLE)
     except Exception as error:  # one kernel that trips us does not hide what is known of the others

@@ -88,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     mutant.add_argument("--json", action="store_true", help="print a JSON list with an object for each kernel")
     for sub in (check, build, mutant):
         sub.add_argument("--limit", type=seconds, metavar="S",
-                         help="CPU seconds that a proof may take")  # fmt: skip
+                         help="work that a proof may take, in seconds of a processor")  # fmt: skip
     for sub in (check, show, build, mutant):
         sub.add_argument("-D", dest="constants", action="append", type=definition, default=[], metavar="NAME=VALUE",
                          help="the value of a constexpr parameter")  # fmt: skip

@@ -7,14 +7,15 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from argus import compile, mutate
+from argus import mutate
 from argus.cli.common import PROVED, REFUTED, err, out
 from argus.cli.jobs import jobs
+from argus.work import LIMIT_S
 
 
 def run(options: argparse.Namespace) -> int:
     """Make small edits of kernels, and count those that the proof catches."""
-    limit = compile.LIMIT_S if options.limit is None else options.limit
+    limit = LIMIT_S if options.limit is None else options.limit
     trials: list[mutate.Trial] = []
     for job in [job for where in options.files for job in jobs(where, options)]:
         with _steps(f"mutants of {job.name}") as progress:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -25,6 +24,7 @@ from argus.simulate.phase import Mbarrier
 from argus.simulate.step import Domain, Frame, Program, Step, box_domain, domain_of
 from argus.simulate.tagset import Schemas
 from argus.simulate.usage import asynchronous_registers, first_threads, kernel_roles, named_barriers
+from argus.work import Work
 
 
 class Brought(Protocol):
@@ -68,8 +68,8 @@ class Run:
     """Register tiles from which places in memory are computed."""
     segment: int = 0
     """The last segment that began (argus/simulate/clock.py)."""
-    deadline: float = math.inf
-    """A value of `time.thread_time()` after which the run is given up."""
+    work: Work | None = None
+    """Steps after which the run is given up; None: it may take as many as it needs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -21,6 +20,7 @@ from argus.simulate.outcome import NotReplayable, Violation
 from argus.simulate.run import grid_of, prepare, run_blocks
 from argus.simulate.tagset import hashed
 from argus.simulate.usage import kernel_roles
+from argus.work import Work
 
 Values = Array | Mapping[tuple[int, ...], int | float]
 """A whole tensor, or some of its elements by coordinate."""
@@ -47,7 +47,7 @@ def replay(
     schedule: str | None = None,
     seed: int = 0,
     floats: tuple[int, int, float] = SMALL,
-    deadline: float = math.inf,
+    work: Work | None = None,
 ) -> tuple[Violation, ...]:
     """Run `blocks` (None: the whole grid, then also coverage) of the explicit kernel and return what it breaks.
 
@@ -61,8 +61,8 @@ def replay(
     wholly or at single coordinates. Elements are made when touched, so sizes may be as large as they like.
 
     Raises `NotReplayable` when the sizes break a precondition (or leave an index tensor no values), a loop takes more
-    than `iterations` iterations, the grid more than 4096 blocks, a tensor has 2^63 elements, or the run is not over at
-    `deadline` (of `time.thread_time`).
+    than `iterations` iterations, the grid more than 4096 blocks, a tensor has 2^63 elements, or the run takes
+    more steps than `work` has.
     """
     kernel, given = unite(kernel), dict(tensors or {})
     params = _params(kernel, sizes, floats[2])
@@ -72,7 +72,7 @@ def replay(
     for name in names:
         contents = {t.name: _contents(kernel, t, params, given.get(t.name), seed, floats) for t in kernel.tensors}
         run = prepare(kernel, params, contents, True, tags, False, iterations)
-        run.deadline = deadline
+        run.work = work
         grid = grid_of(run, None, blocks)
         if blocks is None and grid is not None and prod(grid) > _MOST_BLOCKS:
             raise NotReplayable(f"the grid has {prod(grid)} blocks")

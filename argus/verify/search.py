@@ -6,8 +6,8 @@ is a counterexample like any other; where it finds nothing, what is unknown stay
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,28 +19,43 @@ from argus.simulate.replay import FRACTIONS, LARGE, NEGATIVE, SMALL
 from argus.simulate.sizes import size_vectors
 from argus.verify.findings import Place
 from argus.verify.witness import REPLAY_ITERATIONS, witness
+from argus.work import Work
 
 _WIDE = frozenset({"float32", "tfloat32", "bfloat16"})
 """Types in which sums and products of large inputs are finite."""
 
 
-def search(kernel: Kernel, values: bool, deadline: float) -> tuple[Diagnostic | None, bool]:
-    """The first broken rule that runs at small sizes meet before `deadline` (of `time.thread_time`), as a refutation;
-    and whether there was time for all of them. `values`: whether other values than specified may be what is wrong.
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The outcome of a search: a refutation, if any; whether all sizes were tried; whether values were looked at."""
+
+    found: Diagnostic | None
+    complete: bool
+    values: bool
+
+    def settles(self, values: bool) -> bool:
+        """Return True if a search for the same, or for less, would show nothing new."""
+        return self.found is not None or (self.complete and self.values >= values)
+
+
+def search(kernel: Kernel, values: bool, work: Work) -> Trial:
+    """Run the kernel at small sizes, within `work`, until a run breaks a rule.
+
+    `values`: also look for values other than the specified ones, with several kinds of inputs.
 
     An assertion that is vacuous at some sizes is no broken rule: it has to be at all of them.
     """
     if kernel.grid is None:
-        return None, True
+        return Trial(None, True, values)
     sizes = sorted(size_vectors(kernel), key=lambda vector: sum(vector.values()))
     for floats in _floats(kernel) if values else (SMALL,):
         for vector in sizes:
-            for violation in _run(kernel, vector, floats, deadline):
+            for violation in _run(kernel, vector, floats, work):
                 if violation.certain and violation.code != "vacuous-assertion":
-                    return _diagnostic(kernel, violation, vector), True
-            if time.thread_time() > deadline:
-                return None, False
-    return None, True
+                    return Trial(_diagnostic(kernel, violation, vector), True, values)
+            if work.over:
+                return Trial(None, False, values)
+    return Trial(None, True, values)
 
 
 def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
@@ -55,14 +70,14 @@ def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
 
 
 def _run(
-    kernel: Kernel, sizes: dict[str, int], floats: tuple[int, int, float], deadline: float
+    kernel: Kernel, sizes: dict[str, int], floats: tuple[int, int, float], work: Work
 ) -> tuple[Violation, ...]:
     # What is out of order shows in the shadows of values, whatever these are.
     order = None if floats == SMALL else "program"
     try:
         with np.errstate(all="ignore"):
             return replay(
-                kernel, sizes, None, iterations=REPLAY_ITERATIONS, schedule=order, floats=floats, deadline=deadline
+                kernel, sizes, None, iterations=REPLAY_ITERATIONS, schedule=order, floats=floats, work=work
             )
     except NotReplayable:
         return ()

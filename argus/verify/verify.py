@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +19,7 @@ from argus.verify.checks import convergence, coverage, launchable, machine, owne
 from argus.verify.checks.bounds import BoundsChecker
 from argus.verify.checks.launchable import as_launched
 from argus.verify.findings import Finding, unknown
-from argus.verify.model.isl import IslError, operation_limit
+from argus.verify.model.isl import IslError, limited
 from argus.verify.model.relations import Model
 from argus.verify.model.solver import Solver
 from argus.verify.model.translator import NonAffine
@@ -29,28 +28,29 @@ from argus.verify.reductions.alike import alone
 from argus.verify.reductions.counts import spelled
 from argus.verify.reductions.named import Named, named
 from argus.verify.report import Report, Timing, verdict_of
-from argus.verify.search import search
+from argus.verify.search import Trial, search
 from argus.verify.witness import to_diagnostic
+from argus.work import LIMIT_S, STEPS_PER_SECOND, Work
 
 T = TypeVar("T")
 
-DEFAULT_LIMIT_S = 30.0
-"""CPU seconds of verification per kernel before what is left is unknown."""
+REPLAY = 3 * STEPS_PER_SECOND
+"""Steps in which refutations are replayed, at least, if the proofs have used up the limit."""
+
+FIRST = 4 * STEPS_PER_SECOND
+"""Steps of one question before small sizes are tried in the simulator; then the question is asked again, for longer."""
+
+_NOT_TRIED = Note("not all small sizes were tried in the simulator: the limit of work was reached; raise --limit")
 
 
-REPLAY_S = 3.0
-"""CPU seconds in which refutations are replayed, at least, if the proofs have taken all of their time."""
+def verify(kernel: Kernel, limit_s: float = LIMIT_S) -> Report:
+    """Prove every property of an explicit kernel, or say what fails, with a replayed witness, or what is unknown.
 
-_NOT_TRIED = Note("not all small sizes were tried in the simulator: the time limit ran out; raise --limit")
-
-
-def verify(kernel: Kernel, limit_s: float = DEFAULT_LIMIT_S) -> Report:
-    """Proves every property of an explicit kernel, or says what fails, with a replayed witness, or what is unknown.
-
-    Takes `limit_s` seconds of the processor, and what operations that are under way take; and `REPLAY_S` more where a
-    refutation is left to be replayed. What there was no time for is unknown, and the diagnostics say so.
+    `limit_s`: the work that the proof may take, in seconds of a processor. It is counted in steps of the engines
+    (`argus.work`), so the verdict does not depend on the machine; a refutation that is left to be replayed may take
+    `REPLAY` steps more. What the limit left undecided is unknown, and the diagnostics say so.
     Raises `SourceError` for a kernel that is not well-formed explicit IR, or that no launch could run. Threads of one
-    process prove one after the other; the limit counts from a proof's own start, and its own thread's time alone.
+    process prove one after the other.
     """
     problems = check_explicit(kernel)
     if problems:
@@ -69,16 +69,16 @@ def _verify(kernel: Kernel, limit_s: float) -> Report:
     findings = run.findings()
     refused = [f for f in findings if f.property == "machine" and f.verdict is Verdict.REFUTED and f.place is None]
     if refused:
-        raise SourceError(*(to_diagnostic(kernel, f, math.inf) for f in refused))
+        raise SourceError(*(to_diagnostic(kernel, f, run.work) for f in refused))
     started = time.monotonic()
-    deadline = max(run.deadline, time.thread_time() + REPLAY_S)
-    diagnostics = (*(to_diagnostic(kernel, f, deadline) for f in _distinct(findings)), *kernel.remarks)
+    work = Work(max(run.work.left, REPLAY))
+    diagnostics = (*(to_diagnostic(kernel, f, work) for f in _distinct(findings)), *kernel.remarks)
     if verdict_of(diagnostics) is Verdict.UNKNOWN:
         values = any(d.property == "tags" and d.verdict is Verdict.UNKNOWN for d in diagnostics)
-        found, complete = search(kernel, values, run.deadline)
-        if found is not None:
-            diagnostics = (found, *diagnostics)
-        elif not complete:
+        tried = run.tried if run.tried is not None and run.tried.settles(values) else search(kernel, values, work)
+        if tried.found is not None:
+            diagnostics = (tried.found, *diagnostics)
+        elif not tried.complete:
             diagnostics = tuple(replace(d, notes=(*d.notes, _NOT_TRIED)) if d.verdict else d for d in diagnostics)
     run.timings.append(Timing("witness", "simulator", time.monotonic() - started))
     seconds = time.monotonic() - run.started
@@ -102,11 +102,13 @@ _FLOW: tuple[tuple[str, Callable[[Questions], list[Finding]]], ...] = (
 
 
 class _Run:
-    """The engines on one kernel, with a deadline; what fails to finish is unknown."""
+    """The engines on one kernel, with a limit of work; what fails to finish is unknown."""
 
     def __init__(self, kernel: Kernel, limit_s: float) -> None:
         self.launched, self.kernel, self.started = kernel, spelled(as_launched(unite(kernel))), time.monotonic()
-        self.deadline = time.thread_time() + limit_s
+        self.work = Work.of_seconds(limit_s)
+        self.tried: Trial | None = None
+        """What the simulator showed while questions were still open."""
         self.timings: list[Timing] = []
 
     def findings(self) -> list[Finding]:
@@ -114,9 +116,9 @@ class _Run:
         model = self._timed("relations", "isl", lambda: Model(self.kernel))
         if isinstance(model, Finding):
             return [model]
-        bounds = BoundsChecker(self.kernel, model.sites, Solver(self.deadline))
+        bounds = BoundsChecker(self.kernel, model.sites, Solver(self.work))
         alone: tuple[tuple[str, str, Callable[[], list[Finding]]], ...] = (
-            ("launch", "z3", lambda: launchable.check(self.kernel, self.deadline)),
+            ("launch", "z3", lambda: launchable.check(self.kernel, self.work)),
             ("bounds", "z3", bounds.run),
             ("convergence", "z3", lambda: convergence.check(bounds)),
             ("machine", "z3+tables", lambda: machine.check(bounds, model, self.launched)),
@@ -133,15 +135,34 @@ class _Run:
         weaker = self._weaker(named(one))
         exact, unsaid = Questions(model), False
         findings: list[Finding] = []
+        open: list[tuple[str, Callable[[], list[Finding]]]] = []
         for name, question in _FLOW:
             # What several roles do to one tensor is asked of all of them, and shares of a sum are as long as they are.
             every = one is not self.kernel and question is Questions.races_in_tensors
             every |= question is Questions.values and exact.added_up
-            if weaker is not None and not every and not self._timed(name, "isl", partial(question, weaker), 0.5):
+            if weaker is not None and not every and not self._timed(name, "isl", partial(question, weaker), 0.5, FIRST):
                 unsaid |= question is Questions.progress
                 continue
-            findings += _listed(self._timed(name, "isl", partial(question, exact)))
+            asked = partial(question, exact)
+            answer = self._timed(name, "isl", asked, 1.0, FIRST)
+            if isinstance(answer, Finding):
+                open.append((name, asked))
+            else:
+                findings += answer
+        findings += self._decided(open)
         return findings + (exact.kept_silent() if unsaid else [])
+
+    def _decided(self, open: list[tuple[str, Callable[[], list[Finding]]]]) -> list[Finding]:
+        """What is found of questions that took too long: a run at small sizes may refute the kernel at once; otherwise
+        they are asked again, with all the work that is left."""
+        if not open:
+            return []
+        started, work = time.monotonic(), Work(min(FIRST, max(self.work.left, 0)))
+        self.tried = search(self.kernel, any(name == "tags" for name, _ in open), work)
+        self.timings.append(Timing("witness", "simulator", time.monotonic() - started))
+        if self.tried.found is not None:
+            return [self._gave_up(name, "isl", "a run at small sizes refuted the kernel first") for name, _ in open]
+        return [found for name, asked in open for found in _listed(self._timed(name, "isl", asked))]
 
     def _weaker(self, form: Named) -> Questions | None:
         """The questions of another form of the kernel; None where there is none, or it cannot be asked."""
@@ -152,14 +173,16 @@ class _Run:
         )
         return made if isinstance(made, Questions) else None
 
-    def _timed(self, name: str, engine: str, work: Callable[[], T], share: float = 1.0) -> T | Finding:
-        """What some work gives in a share of the time that is left, or that it gave up."""
+    def _timed(
+        self, name: str, engine: str, work: Callable[[], T], share: float = 1.0, most: int | None = None
+    ) -> T | Finding:
+        """Do `work` within a share of the steps that are left, and at most `most`; or say that it gave up."""
         started = time.monotonic()
-        left = share * (self.deadline - time.thread_time())
+        left = int(share * self.work.left)
         try:
             if left <= 0:
-                return self._gave_up(name, engine, "the time limit of the kernel ran out")
-            with operation_limit(left):
+                return self._gave_up(name, engine, "the kernel's limit of work was reached")
+            with limited(self.work, left if most is None else min(left, most)):
                 return work()
         except NonAffine as error:
             return self._gave_up(name, engine, str(error))

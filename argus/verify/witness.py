@@ -14,6 +14,7 @@ from argus.ir.nodes import Kernel, Roles
 from argus.simulate import NotReplayable, Violation, replay
 from argus.simulate.sizes import longer
 from argus.verify.findings import Finding, Place
+from argus.work import Work
 
 RING_SIZE = 520
 """A size with which a loop over tiles of 64 goes round every ring of up to eight stages."""
@@ -22,10 +23,10 @@ REPLAY_ITERATIONS = 4096
 """Loop iterations of a replay before it is given up."""
 
 
-def to_diagnostic(kernel: Kernel, finding: Finding, deadline: float) -> Diagnostic:
+def to_diagnostic(kernel: Kernel, finding: Finding, work: Work) -> Diagnostic:
     """A finding as a diagnostic; refutations carry their replayed witness or become unknown.
 
-    So does what is not replayed at `deadline` (of `time.thread_time`).
+    So does a refutation whose replay takes more than `work`.
     """
     plain = Diagnostic(
         finding.code,
@@ -45,7 +46,7 @@ def to_diagnostic(kernel: Kernel, finding: Finding, deadline: float) -> Diagnost
     place, violation, reason = finding.place, None, "the simulator did not find it at the sizes of the candidate"
     for place in _candidates(kernel, finding.place):
         try:
-            violation = confirm(kernel, finding, place, deadline)
+            violation = confirm(kernel, finding, place, work)
         except NotReplayable as error:
             reason = f"the candidate cannot be replayed: {error}"
         if violation is not None:
@@ -69,14 +70,14 @@ def _candidates(kernel: Kernel, place: Place) -> list[Place]:
     return [place, *(replace(place, sizes=sizes) for sizes in longer(kernel, place.sizes, RING_SIZE))]
 
 
-def confirm(kernel: Kernel, finding: Finding, place: Place, deadline: float) -> Violation | None:
+def confirm(kernel: Kernel, finding: Finding, place: Place, work: Work) -> Violation | None:
     """The simulator's own violation of the same property, at the same statement if there is one."""
     if finding.property == "coverage" and not place.block:
         blocks = None
     else:
         blocks = [b for b in (place.other_block, place.block) if b is not None]
     tags = finding.property == "tags"
-    violations = replay(kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS, deadline=deadline)
+    violations = replay(kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS, work=work)
     same = [v for v in violations if v.property == finding.property]
     if finding.property in ("machine", "progress"):  # a broken rule shows in whatever it breaks first
         same = list(violations)

@@ -1,5 +1,4 @@
-"""The time limit of proofs, in seconds of the processor: many short operations of isl's, one long one, z3's questions,
-and nothing left over for the next proof."""
+"""The limit of proofs, in steps of work: the same on every machine, and nothing left over for the next proof."""
 
 from __future__ import annotations
 
@@ -9,8 +8,9 @@ import pytest
 import z3
 
 from argus.diagnostic import Verdict
-from argus.verify.model.isl import IslError, isl, operation_limit
+from argus.verify.model.isl import IslError, isl, limited
 from argus.verify.model.solver import Solver
+from argus.work import MOST_SECONDS, STEPS_PER_SECOND, Work
 
 LONG = """[N, M] -> { [a, b, c] -> [i, j, k, l] : 0 <= i < N and i <= j < M and 3i + 5j + 7k = a + 2b
            and exists e : k = 5e + l and 0 <= l < 5 and (a + b + c) mod 7 = l mod 3 }"""
@@ -21,46 +21,76 @@ def short() -> None:
     isl.Map("{ [i] -> [j] : 0 <= i < j }").lexmin()
 
 
-def test_many_operations_end_when_the_time_is_over() -> None:
-    started = time.monotonic()
-    with pytest.raises(IslError), operation_limit(1.2):
-        while time.monotonic() < started + 30:
+def steps(times: int) -> int:
+    """What some short operations take."""
+    work = Work(10_000_000)
+    with limited(work):
+        for _ in range(times):
             short()
-    # Four times as quick as is reckoned, where the watcher has not run.
-    assert 0.3 <= time.monotonic() - started < 15
+    return 10_000_000 - work.left
+
+
+def test_operations_are_counted() -> None:
+    once = steps(1)
+    assert 100 < once < 10_000
+    assert 0.5 < steps(10) / (10 * once) < 1.5
+
+
+def test_the_count_does_not_depend_on_time() -> None:
+    work = Work(10_000_000)
+    with limited(work):
+        short()
+        time.sleep(0.05)
+    assert abs((10_000_000 - work.left) - steps(1)) < 100
+
+
+def test_many_operations_end_when_the_work_is_over() -> None:
+    done, work = 0, Work(100 * steps(1))
+    with pytest.raises(IslError), limited(work):
+        while done < 1000:
+            short()
+            done += 1
+    assert 50 < done < 200
+    assert work.over
 
 
 def test_one_operation_ends_by_what_it_allocates() -> None:
     relation = isl.Map(LONG)
-    with pytest.raises(IslError), operation_limit(0.05):
+    with pytest.raises(IslError), limited(Work(50_000)):
         relation.lexmin()
 
 
-def test_time_in_which_others_have_the_processor_does_not_count() -> None:
-    with operation_limit(0.3):
-        time.sleep(1.0)
-        short()
+def test_a_part_may_have_less_than_all_that_is_left() -> None:
+    work = Work(1_000_000)
+    relation = isl.Map(LONG)
+    with pytest.raises(IslError), limited(work, 50_000):
+        relation.lexmin()
+    assert 900_000 < work.left <= 950_000
 
 
 def test_a_question_to_z3_ends_when_it_has_had_its_share() -> None:
-    solver = Solver(time.thread_time() + 60.0, query_limit_ms=50)
+    work = Work.of_seconds(60.0)
+    solver = Solver(work, query_limit=50_000)
     x, y, z = (z3.Int(name) for name in "xyz")
     answer = solver.holds(x * x * x + y * y * y + z * z * z != 33)
-    assert answer.verdict is Verdict.UNKNOWN and "50 ms" in answer.reason
+    assert answer.verdict is Verdict.UNKNOWN and "50000 steps" in answer.reason
+    assert 50_000 <= 60 * STEPS_PER_SECOND - work.left < 200_000
 
 
-def test_many_operations_may_allocate_more_than_one() -> None:
-    with operation_limit(60.0):
-        isl.DEFAULT_CONTEXT.set_max_operations(40_000)
-        for _ in range(4):
-            for _ in range(20):
-                short()
-            time.sleep(0.4)  # the watcher runs
+def test_z3_answers_nothing_without_work() -> None:
+    x = z3.Int("x")
+    assert Solver(Work(0)).holds(x == x).verdict is Verdict.UNKNOWN
+    assert Solver(Work.of_seconds(1.0)).holds(x == x).verdict is Verdict.PROVED
 
 
 def test_what_ended_leaves_nothing_behind() -> None:
-    with pytest.raises(IslError), operation_limit(0.05):
+    with pytest.raises(IslError), limited(Work(50_000)):
         isl.Map(LONG).lexmin()
     short()
-    with operation_limit(10.0):
+    with limited(Work.of_seconds(10.0)):
         short()
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, 1e300, float("inf")])
+def test_every_number_of_seconds_is_some_work(seconds: float) -> None:
+    assert 0 <= Work.of_seconds(seconds).left <= MOST_SECONDS * STEPS_PER_SECOND

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from argus import compile
@@ -12,7 +11,6 @@ from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel
 from argus.source import SourceFile
 from argus.verify import Report, verify
-from argus.verify.verify import REPLAY_S
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
@@ -90,11 +88,10 @@ body {{
 
 def test_a_replay_ends_with_the_time_limit() -> None:
     """The store is met after sixteen million steps, which would take hours."""
-    started = time.thread_time()
     report = verify(slow(4000), 2.0)
-    assert time.thread_time() - started < 2.0 + REPLAY_S + 5.0
     assert report.verdict is Verdict.UNKNOWN
-    assert any("cannot be replayed: the time limit ran out" in d.message for d in report.diagnostics)
+    assert any("cannot be replayed: the limit of work was reached" in d.message for d in report.diagnostics)
+    assert any("not all small sizes were tried" in note.message for d in report.diagnostics for note in d.notes)
 
 
 def test_a_short_one_is_replayed() -> None:
@@ -102,11 +99,11 @@ def test_a_short_one_is_replayed() -> None:
     assert refuted(report) >= {"out-of-bounds"}
 
 
-def test_sizes_that_there_was_no_time_for_are_named() -> None:
+def test_small_sizes_are_tried_after_the_limit_of_the_proof() -> None:
     text = (EXAMPLES / "softmax.py").read_text(encoding="utf-8")
     exp = ("al.exp(scores - al.max(scores, axis=0))", "al.exp2(1.4426950408889634 * (scores - al.max(scores, axis=0)))")
     source = SourceFile("softmax.py", text.replace(*exp))
     explicit = compile.lower(compile.elaborate(source, "softmax", Options()), "cpu")
     report = verify(explicit, 0.0)
     assert report.verdict is Verdict.UNKNOWN
-    assert any("not all small sizes were tried" in note.message for d in report.diagnostics for note in d.notes)
+    assert not any("not all small sizes were tried" in note.message for d in report.diagnostics for note in d.notes)

@@ -13,6 +13,7 @@ from argus.ir.visit import walk
 from argus.simulate.usage import usage
 from argus.verify.findings import Finding
 from argus.verify.model.solver import Solver, z3
+from argus.work import Work
 
 
 def as_launched(kernel: Kernel) -> Kernel:
@@ -59,13 +60,13 @@ def _something(kernel: Kernel, solver: Solver) -> z3.BoolRef:
     return z3.Or(*(z3.And(*(solver.integer(e) > 0 for e in t.shape)) for t in outputs)) if outputs else z3.BoolVal(True)
 
 
-def check(kernel: Kernel, deadline: float) -> list[Finding]:
+def check(kernel: Kernel, work: Work) -> list[Finding]:
     """Preconditions that no launch can meet: whatever was proved would say nothing.
 
     They exclude one another where there is something to write, or exclude the alignments, of tensors without elements
     as well: rows of no elements are aligned as they may be, so a kernel of short rows is made for those, too.
     """
-    writing, aligned = Solver(deadline), Solver(deadline)
+    writing, aligned = Solver(work), Solver(work)
     for fact in (*_extents(kernel, writing), _something(kernel, writing)):
         writing.assume(fact)
     for fact in (*_extents(kernel, aligned), *_aligned(kernel, aligned)):

@@ -1,19 +1,17 @@
-"""The door to ISL, and the only use of islpy: sets and relations of integers, their time limits, what ISL lacks."""
+"""The door to ISL, and the only use of islpy: sets and relations of integers, limits of work, and what ISL lacks."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from threading import Event, Thread, get_ident
 from typing import TypeVar
 
 import islpy as isl
 
+from argus.work import Work
+
 __all__ = [
-    "OPERATIONS_PER_SECOND",
     "IslError",
     "Map",
     "Point",
@@ -24,9 +22,9 @@ __all__ = [
     "empty_set",
     "first",
     "isl",
+    "limited",
     "map_parts",
     "merged",
-    "operation_limit",
     "set_parts",
     "smallest",
 ]
@@ -37,50 +35,42 @@ UnionMap = isl.UnionMap
 UnionSet = isl.UnionSet
 _Union = TypeVar("_Union", isl.UnionMap, isl.UnionSet)
 
-OPERATIONS_PER_SECOND = 1_000_000
-"""What isl counts in a second, its allocations: from 0.2 to 4 million are usual."""
-_WATCH_S = 0.1
-
-
 IslError = isl.Error
 
 
-def _clock() -> Callable[[], float]:
-    """CPU seconds of the calling thread, for any thread to read; of the whole process where no system clock tells."""
-    if hasattr(time, "pthread_getcpuclockid"):
-        return partial(time.clock_gettime, time.pthread_getcpuclockid(get_ident()))
-    return time.process_time
-
-
 @contextmanager
-def operation_limit(seconds: float) -> Iterator[None]:
-    """Ends isl's work after that many CPU seconds of this thread, between two of its operations, by `IslError`.
+def limited(work: Work, most: int | None = None) -> Iterator[None]:
+    """Count ISL's operations inside against `work`, and end them by `IslError` after `most` (by default all) steps.
 
-    One operation is bounded by what it allocates, at `OPERATIONS_PER_SECOND`: islpy holds Python's lock throughout, so
-    that nobody can stop it, and isl counts nothing else. The count begins anew whenever others get to run.
+    One step is one allocation: the only thing that ISL counts.
     """
-    context, done = isl.DEFAULT_CONTEXT, Event()
-    used = _clock()
-    deadline = used() + seconds
-
-    def watch() -> None:
-        while not done.wait(_WATCH_S):
-            context.reset_operations()
-            if used() > deadline:
-                context.abort()
-
-    # Short operations allocate the quickest, up to four times as much, and all of them until others run count as one.
-    context.set_max_operations(int((max(seconds, 0.0) + 4 * _WATCH_S) * OPERATIONS_PER_SECOND))
+    context = isl.DEFAULT_CONTEXT
+    allowed = max(1, work.left if most is None else min(most, work.left))
+    context.set_max_operations(allowed)
     context.reset_operations()
-    watcher = Thread(target=watch, daemon=True)
-    watcher.start()
     try:
         yield
     finally:
-        done.set()
-        watcher.join()
-        context.resume()
+        work.spend(_operations(context, allowed))
         context.set_max_operations(0)
+
+
+def _operations(context: isl.Context, most: int) -> int:
+    """The operations that ISL has counted, up to `most`.
+
+    ISL tells nobody, but refuses an operation once the count has reached the limit. So the count is the least limit
+    under which an operation succeeds, found by halving in some 25 operations.
+    """
+    low, high = 0, most
+    while low < high:
+        middle = (low + high) // 2
+        context.set_max_operations(middle + 1)
+        try:
+            isl.Val(1)
+            high = middle
+        except IslError:
+            low = middle + 1
+    return low
 
 
 def first(images: Map) -> Map:

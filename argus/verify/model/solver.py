@@ -6,13 +6,13 @@ nothing here relies on wrap-around. Anything without an integer meaning becomes 
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 import z3
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
+from argus.work import STEPS_PER_SECOND, Work
 
 __all__ = ["Answer", "Solver", "z3"]
 
@@ -29,16 +29,17 @@ class Answer:
     reason: str = ""
 
 
-_TIMED_OUT = ("timeout", "canceled")
-"""What z3 calls the end of its time."""
+_UNITS_PER_STEP = 3
+"""Resource units of Z3 in a step of `Work`: hard questions were measured at 6 to 14 million units a second."""
 
 
 @dataclass
 class Solver:
-    """One incremental solver. `deadline` is a `time.thread_time()` value after which everything is unknown."""
+    """One incremental solver. It takes its steps from `work`; once that is over, every answer is unknown."""
 
-    deadline: float
-    query_limit_ms: int = 5000
+    work: Work
+    query_limit: int = 5 * STEPS_PER_SECOND
+    """Steps for one question."""
     atoms: dict[Expr, z3.ArithRef] = field(default_factory=dict)
     booleans: dict[Expr, z3.BoolRef] = field(default_factory=dict)
 
@@ -142,10 +143,9 @@ class Solver:
 
     def holds(self, goal: z3.BoolRef, facts: list[z3.BoolRef] | None = None) -> Answer:
         """Whether the facts in scope and `facts` imply `goal`."""
-        left = self.deadline - time.thread_time()
-        if left <= 0:
-            return Answer(Verdict.UNKNOWN, {}, "the time limit of the kernel ran out")
-        limit = max(1, min(self.query_limit_ms, int(left * 1000)))
+        if self.work.over:
+            return Answer(Verdict.UNKNOWN, {}, "the kernel's limit of work was reached")
+        limit = min(self.query_limit, self.work.left)
         self.solver.push()
         try:
             for fact in facts or []:
@@ -156,23 +156,28 @@ class Solver:
                 return Answer(Verdict.PROVED, {})
             if outcome == z3.sat:
                 return Answer(Verdict.REFUTED, self._values(self.solver.model()))
-            return Answer(Verdict.UNKNOWN, {}, f"z3: {self.solver.reason_unknown()} ({limit} ms)")
+            return Answer(Verdict.UNKNOWN, {}, f"z3: {self.solver.reason_unknown()} ({limit} steps)")
         except z3.Z3Exception as error:
             return Answer(Verdict.UNKNOWN, {}, f"z3: {error}")
         finally:
             self.solver.pop()
 
     def _check(self, limit: int) -> z3.CheckSatResult:
-        """z3's answer in so many milliseconds of the processor. Its own time-out counts others' turns at the processor,
-        too: then it is asked once more, for longer."""
-        started, allowed = time.thread_time(), limit
-        while True:
-            self.solver.set("timeout", allowed)
-            outcome = self.solver.check()
-            ended = outcome == z3.unknown and self.solver.reason_unknown() in _TIMED_OUT
-            if not ended or (time.thread_time() - started) * 1000 > limit / 2:
-                return outcome
-            allowed *= 2
+        """Ask Z3, for at most `limit` steps."""
+        before = self._units()
+        self.solver.set("rlimit", limit * _UNITS_PER_STEP)
+        outcome = self.solver.check()
+        self.work.spend((self._units() - before) // _UNITS_PER_STEP)
+        return outcome
+
+    def _units(self) -> int:
+        """The resource units that Z3 has used so far in this process."""
+        found = self.solver.statistics()
+        context, last = found.ctx.ref(), len(found) - 1
+        for at in range(last, -1, -1):
+            if z3.Z3_stats_get_key(context, found.stats, at) == "rlimit count":
+                return int(z3.Z3_stats_get_uint_value(context, found.stats, at))
+        return 0
 
     def shrink(self, goal: z3.BoolRef, facts: list[z3.BoolRef], order: list[Expr], answer: Answer) -> Answer:
         """A refutation with small atoms: each atom of `order` in turn is tried at 0, 1, and by halving."""
