@@ -173,6 +173,32 @@ def write(
     place.memory.store(cell, values[at])
 
 
+def simultaneous(block: Block, place: Place, values: Array, step: Step) -> None:
+    """Report two elements of one statement that write one cell with different values: none of them is the last."""
+    if not block.run.checks:
+        return
+    at = np.flatnonzero(place.ok)
+    at = at[np.argsort(place.cell[at], kind="stable")]
+    cell, bits = place.cell[at], np.ascontiguousarray(values[at]).view(f"V{values.dtype.itemsize}")
+    bad = np.flatnonzero((cell[1:] == cell[:-1]) & (bits[1:] != bits[:-1]))
+    if not len(bad):
+        return
+    first, second = at[bad[0]], at[bad[0] + 1]
+    elements = [[int(c[i]) for c in map(step.domain.flat, step.domain.coords)] for i in (first, second)]
+    block.report(
+        step,
+        "races",
+        "cell-written-twice",
+        f"elements {elements[0]} and {elements[1]} of one statement write one cell of {place.memory.name}",
+        int(step.thread[first]),
+        place.memory,
+        int(cell[bad[0]]),
+        arrived=f"{values[first]} or {values[second]}",
+        expected="one value",
+        count=len(bad),
+    )
+
+
 def atomic(block: Block, place: Place, step: Step) -> None:
     """Check and record atomic accumulations into the cells of a tensor."""
     if block.run.checks:

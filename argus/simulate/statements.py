@@ -295,6 +295,7 @@ def copy(block: Block, stmt: Copy, step: Step) -> None:
     if fills and stmt.other is not None:
         other = round_to(np.asarray(stmt.other.value), dst.dtype)
         values = np.where(inside, values, other)
+    checked.simultaneous(block, target, values, step)
     tags = tagging.copied(block, source, step, inside if fills else None)
     if later:
         asynchronous.issue(block, source, target, values, tags, step, loads_to_lds(stmt))
@@ -314,6 +315,7 @@ def map_(block: Block, stmt: Map, step: Step) -> None:
     tags, sources = tagging.computed(block, kept or stmt.value, step, step.on, warp)
     if tags is not None and kept is not None and kept.obj == stmt.dst.obj:
         tags = of_place(block, sources[0], step)  # an accumulator, as before
+    checked.simultaneous(block, target, values, step)
     checked.write(block, target, values, step)
     tagging.store(block, target, tags, step, sources)
 

@@ -157,6 +157,4 @@ def _update(block: Block, store: Store, stmt: Accumulate, memory: GlobalTensor, 
     memory.store(cells, reduced(before, values, group, stmt.op, memory.dtype))
     every = np.arange(len(store.at))
     source = replace(store.source, cell=store.source.cell[store.at], ok=store.source.ok[store.at])
-    tagging.accumulated(
-        block, stmt, memory, cells, before, store.tags, values, every, group, store.step, (source,)
-    )
+    tagging.accumulated(block, stmt, memory, cells, before, store.tags, values, every, group, store.step, (source,))

@@ -15,7 +15,7 @@ from argus.ir.nodes import Assume, Kernel
 from argus.ir.text import print_expr
 from argus.ir.wellformed import check_explicit
 from argus.source import NO_SPAN
-from argus.verify.checks import convergence, coverage, launchable, machine, ownership, speed
+from argus.verify.checks import convergence, coverage, launchable, machine, overwrites, ownership, speed
 from argus.verify.checks.bounds import BoundsChecker
 from argus.verify.checks.launchable import as_launched
 from argus.verify.findings import Finding, unknown
@@ -123,6 +123,7 @@ class _Run:
             ("convergence", "z3", lambda: convergence.check(bounds)),
             ("machine", "z3+tables", lambda: machine.check(bounds, model, self.launched)),
             ("machine", "tables", lambda: ownership.check(self.kernel, model.sites)),
+            ("races", "isl", lambda: overwrites.check(model)),
             ("coverage", "isl", lambda: coverage.check(model)),
         )
         findings = [f for check in alone for f in _listed(self._timed(*check))]

@@ -427,7 +427,7 @@ def resolved(sites: tuple[Site, ...], site: Site, expr: Expr) -> Expr:
     def change(e: Expr) -> Expr | None:
         if not isinstance(e, Elem) or e.dtype.is_float:
             return None
-        writer = _only_writer(sites, site, e.obj)
+        writer = only_writer(sites, site, e.obj)
         match writer.stmt if writer is not None else None:
             case Map(dst=dst, value=value, shape=shape) if writer is not None and dst.index == coords(len(shape)):
                 value = resolved(sites, writer, value)
@@ -473,7 +473,7 @@ def differs_by_block(expr: Expr) -> bool:
     )
 
 
-def _only_writer(sites: tuple[Site, ...], site: Site, obj: str) -> Site | None:
+def only_writer(sites: tuple[Site, ...], site: Site, obj: str) -> Site | None:
     """The one statement that writes a tile, if it runs before `site` whenever that runs."""
     writers = [s for s in sites if any(a.obj == obj and a.mode is not Mode.READ for a in s.accesses)]
     if len(writers) != 1:
