@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 
-from argus.ir.expr import Coord
+from argus.ir.expr import Const, Coord, Elem
 from argus.ir.nodes import SpecTerm
 from argus.ir.spec_terms import elements_of
 from argus.verify.model.isl import UnionMap, empty_map, isl, map_parts
+from argus.verify.model.translator import identifier
 from argus.verify.values.numbers import Numbers
 from argus.verify.values.scope import Mismatch, Scope
 from argus.verify.values.terms import Apply, Cases, Choice, Constant, Load, Recurrence, Reduce, Term, Via
@@ -61,66 +64,97 @@ def _open(numbers: Numbers, op: str, term: Term, scope: Scope, identity: float) 
             return [(scope, scope.roots.identity(), term)]
 
 
-def bound_by(term: Term, body: SpecTerm, axis: int, leaf: Scope) -> UnionMap:
-    """{root -> [k]} of what the term contributes to the values of the bound variable `axis`."""
-    bound = _bound_variable(term, body, axis, leaf)
-    if bound is None:
+def bounds(term: Term, body: SpecTerm, axis: int, leaf: Scope) -> list[UnionMap]:
+    """Candidates for {root -> [k]}: what the term may contribute to the values of the bound variable `axis`.
+
+    Each is read off a load that the specification indexes by the bound variable itself.
+    """
+    found = [*_read(term, body, axis, leaf)]
+    if not found:
         raise Mismatch("a reduction whose terms do not load through the bound variable")
-    if not leaf.roots.is_subset(bound.domain()):
+    total = [bound for bound in found if leaf.roots.is_subset(bound.domain())]
+    if not total:
         raise Mismatch("a reduction has terms that no value of its variable counts: padding that is not known "
                        "to change nothing, such as 0 times a logarithm of 0")  # fmt: skip
-    return bound
+    return total
 
 
-def _bound_variable(term: Term, body: SpecTerm, axis: int, scope: Scope) -> UnionMap | None:
-    """{root -> [k]}, read off a load that the specification indexes by the bound variable itself."""
+def _read(term: Term, body: SpecTerm, axis: int, scope: Scope) -> Iterator[UnionMap]:
     for elem in elements_of(body):
         for dim, index in enumerate(elem.index):
             if index == Coord(axis):
-                found = coordinate(term, elem.obj, dim, scope)
-                if found is not None:
-                    return found
-    return None
+                yield from coordinates(term, elem, dim, scope.path)
 
 
-def coordinate(term: Term, tensor: str, dim: int, scope: Scope) -> UnionMap | None:
-    """{root -> [coordinate dim]} of the first load of `tensor` in a term."""
+def coordinates(term: Term, elem: Elem, dim: int, path: UnionMap) -> list[UnionMap]:
+    """{root -> [coordinate dim]} of each load in a term that may be the one that `elem` specifies."""
+    found: list[UnionMap] = []
+    for cells in _cells(term, elem.obj, path):
+        for position, index in enumerate(elem.index):
+            if isinstance(index, Const):
+                there = isl.UnionSet(f"{{ [{int(index.value)}] }}")
+                cells = cells.intersect_domain(_project(cells, elem.obj, position).intersect_range(there).domain())
+        one = _project(cells, elem.obj, dim)
+        if not one.is_empty() and one.is_single_valued() and not any(one.is_equal(other) for other in found):
+            found.append(one)
+    return found
+
+
+def _cells(term: Term, tensor: str, path: UnionMap) -> list[UnionMap]:
+    """{root -> cell} of each load of `tensor` in a term; what parts of a term load in the same place is one."""
     match term:
-        case Load(tensor=name, cells=cells) if name == tensor:
-            return _project(scope.path.apply_range(cells), dim)
+        case Load(tensor=name, cells=cells):
+            reached = path.apply_range(cells)
+            indices = (factor for part in map_parts(reached) for factor in _factors(part))
+            data = [i.to_union_map() for i in indices if i.get_tuple_name(isl.dim_type.out) == index_data(tensor)]
+            return ([reached] if name == tensor else []) + ([reduce(UnionMap.union, data)] if data else [])
         case Via(along=along, term=inner):
-            return coordinate(inner, tensor, dim, replace(scope, path=scope.path.apply_range(along)))
+            return _cells(inner, tensor, path.apply_range(along))
         case Apply(args=args):
-            for arg in args:
-                found = coordinate(arg, tensor, dim, scope)
-                if found is not None:
-                    return found
-            return None
+            return [found for arg in args for found in _cells(arg, tensor, path)]
         case Choice(test=test, yes=yes, no=no):
-            every = (coordinate(each, tensor, dim, scope) for each in (test, yes, no))
-            return next((found for found in every if found is not None), None)
+            return [found for each in (test, yes, no) for found in _cells(each, tensor, path)]
         case Recurrence(term=inner):
-            return coordinate(inner, tensor, dim, scope)
+            return _cells(inner, tensor, path)
         case Cases(parts=parts):
-            total = empty_map()
-            for region, inner in parts:
-                here = scope.path.intersect_range(region).domain()
-                if here.is_empty() or isinstance(inner, Constant):  # padding
-                    continue
-                found = coordinate(inner, tensor, dim, replace(scope, path=scope.path.intersect_domain(here)))
-                if found is None:
-                    return None
-                total = total.union(found)
-            return total
+            limited = [(path.intersect_range(region), inner) for region, inner in parts]
+            return _aligned([_cells(t, tensor, p) for p, t in limited if not (isinstance(t, Constant) or p.is_empty())])
+        case Reduce(parts=parts):
+            return _aligned([_cells(inner, tensor, path.apply_range(along)) for along, inner in parts])
         case _:
-            return None
+            return []
 
 
-def _project(cells: UnionMap, dim: int) -> UnionMap:
-    """{root -> [coordinate dim of the cell]}."""
+def _aligned(each: list[list[UnionMap]]) -> list[UnionMap]:
+    """The loads of several parts of a term, those of all parts together where they have as many of them."""
+    if len({len(found) for found in each}) > 1:
+        return []
+    return [reduce(UnionMap.union, same).coalesce() for same in zip(*each, strict=True)]
+
+
+def _factors(part: isl.Map) -> list[isl.Map]:
+    """The indices of a cell apart, if it is addressed through index data."""
+    if not part.range_is_wrapping():
+        return [part]
+    return [*_factors(part.range_factor_domain()), *_factors(part.range_factor_range())]
+
+
+def _project(cells: UnionMap, tensor: str, dim: int) -> UnionMap:
+    """{root -> [coordinate dim of the cell]}, where that is a number and no index data."""
     result = empty_map()
     for part in map_parts(cells):
         name, rank = part.get_tuple_name(isl.dim_type.out), part.dim(isl.dim_type.out)
-        dims = ", ".join(f"x{i}" for i in range(rank))
-        result = result.union(part.to_union_map().apply_range(isl.UnionMap(f"{{ {name}[{dims}] -> [x{dim}] }}")))
+        if name in (identifier(tensor), index_data(tensor)) and not part.range_is_wrapping():
+            dims = ", ".join(f"x{i}" for i in range(rank))
+            one = part.to_union_map().apply_range(isl.UnionMap(f"{{ {name}[{dims}] -> [x{dim}] }}"))
+        else:
+            factors = _factors(part)
+            alone = dim < len(factors) and not factors[dim].has_tuple_name(isl.dim_type.out)
+            one = factors[dim].to_union_map() if alone else empty_map()
+        result = result.union(one)
     return result
+
+
+def index_data(tensor: str) -> str:
+    """The name of an index in the cells that are addressed through the data of a tensor."""
+    return f"data_{identifier(tensor)}"

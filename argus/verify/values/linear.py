@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from argus.ir.expr import Const, Op, Param
 from argus.ir.nodes import Assume, Kernel, Requires
@@ -21,6 +22,7 @@ from argus.verify.values.terms import (
     Cases,
     Choice,
     Constant,
+    Index,
     Load,
     Opaque,
     Parameter,
@@ -29,6 +31,7 @@ from argus.verify.values.terms import (
     Term,
     TermBuilder,
     Via,
+    starts_at,
 )
 
 TOLERANCE = 1e-6
@@ -82,6 +85,7 @@ class Exponents:
         self.ceiling = Ceiling(self.positive, self.term_of)
         self._heads: dict[str, int] = {}
         self._kept: list[Term] = []
+        self._opened: dict[int, Term | None] = {}
         self._finite: dict[tuple[int, int], UnionSet] = {}
         self._steps: dict[int, list[UnionMap]] = {}
 
@@ -120,11 +124,32 @@ class Exponents:
                 return [found for x, y in pairs if (found := self._product(op, x, y, term, path)) is not None]
             case Choice():
                 return self._choice(term, path)
+            case Reduce(op="add") if (several := self._several(term)) is not None:
+                return self.linear(several, path)
             case Opaque(reason=reason):
                 raise Mismatch(reason)
             case _:
                 level = isinstance(term, (Apply, Reduce)) and term.op == "maximum"
                 return [Linear(path.domain(), (Monomial(1.0, (), Ref(term, path), level),))]
+
+    def _several(self, term: Reduce) -> Term | None:
+        """`x += y` once for each element, after whatever x was, as a sum; None for a sum over several instances."""
+        if id(term) not in self._opened:
+            zero, once, rest = Constant(0.0), [], []
+            for along, inner in term.parts:
+                if not along.is_single_valued():
+                    rest.append((along, inner))
+                    continue
+                outside = self.builder.instances(along).subtract(along.domain())
+                value = Via(along, inner)
+                once.append(Cases(((along.domain(), value), (outside, zero))) if not outside.is_empty() else value)
+            summands: list[Term] = [] if starts_at(term.start, 0.0) else [term.start]
+            summands += [Reduce(term.op, zero, tuple(rest))] if rest else []
+            summands += once
+            plain = not once and len(summands) == 1
+            self._opened[id(term)] = None if plain else reduce(lambda a, b: Apply("add", (a, b)), summands)
+            self._kept.append(term)
+        return self._opened[id(term)]
 
     def scaled(self, form: Linear, factor: float, scalars: tuple[str, ...]) -> Linear:
         """A linear form times a number."""
@@ -247,7 +272,7 @@ class Exponents:
         match term:
             case Constant(value=value):
                 return path.domain() if value > -math.inf else empty_set()
-            case Parameter() | Load():
+            case Parameter() | Load() | Index():
                 return path.domain()
             case Via(along=along, term=inner):
                 return self._above(inner, path.apply_range(along), climbing)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from itertools import permutations
+from itertools import permutations, product
 from math import isnan
 
 from argus.ir.expr import OPERATORS, Const, Elem, Expr, Op, Param, op, rewrite
@@ -29,9 +29,9 @@ from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl
 from argus.verify.model.program import loaded
 from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine, identifier
-from argus.verify.values.contributions import bound_by, contributions
+from argus.verify.values.contributions import bounds, contributions, index_data
 from argus.verify.values.numbers import Numbers
-from argus.verify.values.scope import Mismatch, Scope, append
+from argus.verify.values.scope import Mismatch, Scope, append, first_that_holds
 from argus.verify.values.terms import (
     Again,
     Apply,
@@ -232,16 +232,12 @@ class Matcher:
         if not once or len(wanted) != len(mine):
             raise Mismatch(f"a reduction by '{term.op}' of other terms than '{spec.op}' has in the specification")
         self._kept += mine  # what is remembered of a term goes by its identity
-        first: Mismatch | None = None
-        for order in permutations(mine):
-            try:
-                for each, operand in zip(order, wanted, strict=True):
-                    self.match(each, operand, scope)
-                return
-            except Mismatch as mismatch:
-                first = first or mismatch
-        if first is not None:
-            raise first
+
+        def attempt(order: tuple[Term, ...]) -> None:
+            for each, operand in zip(order, wanted, strict=True):
+                self.match(each, operand, scope)
+
+        first_that_holds(permutations(mine), attempt)
 
     def _beside(
         self, term: Reduce, parts: tuple[list[Via], list[tuple[UnionMap, Term]]],
@@ -306,7 +302,7 @@ class Matcher:
         for index in spec.index:
             if isinstance(index, Elem):
                 inner = ", ".join(self.model.translator.integer(e, coords) for e in index.index)
-                image = f"data_{identifier(index.obj)}[{inner}]"
+                image = f"{index_data(index.obj)}[{inner}]"
             else:
                 image = f"[{self.model.translator.integer(index, coords)}]"
             part = self.model.parse_map(f"{{ V[{domain}] -> {image} }}").to_union_map()
@@ -375,11 +371,18 @@ class Matcher:
         pieces = contributions(self.numbers, term, scope, identity(sums[-1]))
         counted = empty_map()  # {[root -> k] -> contribution}
         for leaf, up, inner in pieces:
-            bounds = [bound_by(inner, sums[-1].body, s.axis, leaf) for s in sums]
-            bound = reduce(UnionMap.flat_range_product, bounds)
             variables = up.apply_range(scope.variables)
-            extended = append(variables, bound, len(scope.axes), len(sums))
-            self.match(inner, sums[-1].body, replace(leaf, variables=extended, axes=axes))
+            candidates = product(*(bounds(inner, sums[-1].body, s.axis, leaf) for s in sums))
+
+            def attempt(
+                each: tuple[UnionMap, ...], leaf: Scope = leaf, inner: Term = inner, variables: UnionMap = variables
+            ) -> UnionMap:
+                bound = reduce(UnionMap.flat_range_product, each)
+                extended = append(variables, bound, len(scope.axes), len(sums))
+                self.match(inner, sums[-1].body, replace(leaf, variables=extended, axes=axes))
+                return bound
+
+            bound = first_that_holds(candidates, attempt)
             counted = counted.union(up.range_product(bound).reverse())
         return counted
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeVar
 
 from argus.ir.nodes import SpecTerm
 from argus.verify.model.isl import UnionMap, UnionSet, isl
@@ -51,3 +54,20 @@ def append(variables: UnionMap, bound: UnionMap, count: int, more: int = 1) -> U
     dims, bounds = ([f"{letter}{i}" for i in range(n)] for letter, n in (("v", count), ("k", more)))
     flatten = isl.UnionMap(f"{{ [V[{', '.join(dims)}] -> [{', '.join(bounds)}]] -> V[{', '.join(dims + bounds)}] }}")
     return variables.range_product(bound).apply_range(flatten)
+
+
+_Choice = TypeVar("_Choice")
+_Result = TypeVar("_Result")
+_MOST = 24
+"""How many assignments of what is found to what is specified are tried: every order of four."""
+
+
+def first_that_holds(choices: Iterable[_Choice], attempt: Callable[[_Choice], _Result]) -> _Result:
+    """What the first attempt returns that does not raise `Mismatch`; if all do, raises what the first one did."""
+    first: Mismatch | None = None
+    for choice in islice(choices, _MOST):
+        try:
+            return attempt(choice)
+        except Mismatch as mismatch:
+            first = first or mismatch
+    raise first or Mismatch("nothing to compare with")

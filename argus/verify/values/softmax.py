@@ -11,18 +11,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import permutations
-from typing import TypeVar
+from itertools import permutations, product
 
-from argus.ir.expr import Coord, Elem
+from argus.ir.expr import Const, Coord, Elem
 from argus.ir.nodes import SpecTerm
 from argus.ir.spec_terms import elements_of, renumbered, strip, uses
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
-from argus.verify.values.contributions import coordinate
+from argus.verify.values.contributions import coordinates
 from argus.verify.values.exponentials import Exponentials, Shift, Summand, alike, joined, one_image
 from argus.verify.values.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close
 from argus.verify.values.matching import Matcher
-from argus.verify.values.scope import Mismatch, Scope, append
+from argus.verify.values.scope import Mismatch, Scope, append, first_that_holds
 from argus.verify.values.specified import Amount, Part, Rows, Share, level_of, rows_of, share_of
 from argus.verify.values.terms import Apply, Cases, Choice, Constant, Load, Reduce, Term, TermBuilder, Via
 
@@ -41,7 +40,8 @@ class SoftmaxMatcher(Matcher):
     def __init__(self, builder: TermBuilder) -> None:
         super().__init__(builder.model)
         self.exponentials = Exponentials(Exponents(builder))
-        self._coordinates: dict[tuple[int, str, int], UnionMap | None] = {}
+        self._coordinates: dict[tuple[int, str, int, tuple[Const | None, ...]], list[UnionMap]] = {}
+        self._loaded_cells: dict[tuple[int, str], UnionMap | None] = {}
         self._leaves: dict[tuple[int, SpecTerm], UnionMap] = {}
         self._sums: dict[tuple[int, SpecTerm], list[_Summed]] = {}
 
@@ -162,17 +162,20 @@ class SoftmaxMatcher(Matcher):
     def _sum(self, summands: list[Summand], share: Share, rows: Rows, scope: Scope, what: str) -> None:
         """Every term that is specified is summed up once, and nothing else."""
         counted = empty_map()  # {[root -> k] -> point}
-        mine = self._rows(rows, scope)
+        mine, axes = self._rows(rows, scope), tuple(range(len(rows.used) + 1))
         for s in summands:
             if not close(s.factor, 1.0) or s.scalars:
                 raise Mismatch(f"{what} has weights that are multiplied by another number")
             up = (s.up if s.up is not None else s.points.identity()).intersect_domain(s.points)
-            bound = self._place(s, rows)
             origin = up.apply_range(scope.origin)
-            every = append(up.apply_range(mine), bound, len(rows.used))
-            axes = tuple(range(len(rows.used) + 1))
-            self._scores(s, rows.parts, Scope(s.points.identity(), every, axes, origin), what)
-            self._factors(s, share, scope, up, bound, what)
+
+            def attempt(bound: UnionMap, s: Summand = s, up: UnionMap = up, origin: UnionMap = origin) -> UnionMap:
+                every = append(up.apply_range(mine), bound, len(rows.used))
+                self._scores(s, rows.parts, Scope(s.points.identity(), every, axes, origin), what)
+                self._factors(s, share, scope, up, bound, what)
+                return bound
+
+            bound = first_that_holds(self._places(s, rows), attempt)
             more = up.range_product(bound).reverse()
             again = counted.domain().intersect(more.domain())  # points of several summands may be the same instances
             if not again.is_empty():
@@ -203,20 +206,22 @@ class SoftmaxMatcher(Matcher):
         dims = ", ".join(names[axis] for axis in scope.axes)
         return self.model.parse_map(f"{{ V[{dims}] -> [{place}] }}").to_union_map()
 
-    def _place(self, s: Summand, rows: Rows) -> UnionMap:
-        """{point -> [k]}: which of the specified terms a summand is, read off a load; what it is compared with."""
-        axis, some = Coord(len(rows.used)), False
+    def _places(self, s: Summand, rows: Rows) -> list[UnionMap]:
+        """{point -> [k]}: which of the specified terms a summand may be, read off loads; what it is compared with."""
+        axis, some, places = Coord(len(rows.used)), False, []
         for elem in reversed(elements_of(rows.score)):
             for dim, index in enumerate(elem.index):
                 for m, root in s.scores if index == axis else ():
                     if m.ref is None:
                         continue
                     path = s.over(m.ref.path, root)
-                    there = self._coordinate_of(m.ref.term, elem.obj, dim, path)
-                    found = path.apply_range(there) if there is not None else None
-                    if found is not None and found.is_single_valued() and s.points.is_subset(found.domain()):
-                        return found
-                    some = some or (found is not None and not found.is_empty())
+                    for there in self._coordinates_of(m.ref.term, elem, dim, path):
+                        found = path.apply_range(there)
+                        if found.is_single_valued() and s.points.is_subset(found.domain()):
+                            places.append(found)
+                        some = some or not found.is_empty()
+        if places:
+            return places
         if some:
             raise Mismatch("some scores of a sum of exponentials load nothing, as sums over no terms do: "
                            "a size that is known to be above 0 (`al.requires`) excludes them")  # fmt: skip
@@ -268,7 +273,7 @@ class SoftmaxMatcher(Matcher):
                 assert m.ref is not None and core is not None
                 leaf(m.ref, root, core)
 
-        _first_that_holds(mine, attempt)
+        first_that_holds(permutations(mine), attempt)
 
     def _factors(self, s: Summand, share: Share, scope: Scope, up: UnionMap, bound: UnionMap, what: str) -> None:
         if len(s.factors) != len(share.factors):
@@ -284,7 +289,7 @@ class SoftmaxMatcher(Matcher):
             for (ref, root), wanted in zip(order, share.factors, strict=True):
                 self._leaf(ref, s.over(ref.path, root), wanted, inner)
 
-        _first_that_holds([(p.ref, p.root) for p in s.factors], attempt)
+        first_that_holds(permutations([(p.ref, p.root) for p in s.factors]), attempt)
 
     # ------------------------------------------------------------------ leaves
 
@@ -297,51 +302,61 @@ class SoftmaxMatcher(Matcher):
         else:
             used = tuple(i for i, axis in enumerate(scope.axes) if uses(spec, axis))
             spec = renumbered(spec, {scope.axes[i]: position for position, i in enumerate(used)})
-            mine = path.apply_range(self._variables(ref.term, path, spec, len(used)))
             wanted = self._project(scope, used)
+            variables = self._variables(ref.term, path, spec, len(used))
+            if variables is None:
+                if not scope.roots.is_subset(path.domain()):
+                    raise Mismatch("a weight or a value that is not known everywhere")
+                here = wanted.intersect_domain(path.domain())
+                self.match(ref.term, spec, Scope(path, here, tuple(range(len(used))), scope.origin))
+                return
+            mine = path.apply_range(variables)
         wrong = wanted.intersect_domain(scope.roots).subtract(mine).domain()
         if not wrong.is_empty() or not mine.is_single_valued():
             raise Mismatch("a weight or a value is of another place than specified", wrong.apply(scope.origin))
 
-    def _variables(self, term: Term, path: UnionMap, spec: SpecTerm, count: int) -> UnionMap:
+    def _variables(self, term: Term, path: UnionMap, spec: SpecTerm, count: int) -> UnionMap | None:
         """{instance of a term -> V[...]}: for which variables of a specified term it equals that.
 
-        They are read off the loads that the specification indexes by them, where these are inside of their tensors.
+        They are read off the loads that the specification indexes by them, where these are inside of their tensors;
+        None if there is no such load.
         """
         key = (id(term), spec)
         if key not in self._leaves:
-            variables: UnionMap | None = None
-            for axis in range(count):
-                places = [
-                    (e.obj, d) for e in elements_of(spec) for d, index in enumerate(e.index) if index == Coord(axis)
-                ]
-                read = (self._coordinate_of(term, tensor, dim, path) for tensor, dim in places)
-                found = next((each for each in read if each is not None), None)
-                if found is None:
-                    raise Mismatch("a score or a value whose loads do not tell which of the specified ones it is")
-                one = found.apply_range(isl.UnionMap("{ [k] -> V[k] }"))
-                variables = one if variables is None else append(variables, found, axis)
-            if variables is None:
-                raise Mismatch("a score that is the same for all terms")
-            there = variables.domain()
-            self.match(term, spec, Scope(there.identity(), variables, tuple(range(count)), there.identity()))
-            self._leaves[key] = variables
+            places = [
+                [(e, d) for e in elements_of(spec) for d, index in enumerate(e.index) if index == Coord(axis)]
+                for axis in range(count)
+            ]
+            read = [[c for e, d in each for c in self._coordinates_of(term, e, d, path)] for each in places]
+            if not read or not all(read):
+                return None
+
+            def attempt(each: tuple[UnionMap, ...]) -> UnionMap:
+                variables = each[0].apply_range(isl.UnionMap("{ [k] -> V[k] }"))
+                for axis, found in enumerate(each[1:], 1):
+                    variables = append(variables, found, axis)
+                there = variables.domain()
+                self.match(term, spec, Scope(there.identity(), variables, tuple(range(count)), there.identity()))
+                return variables
+
+            self._leaves[key] = first_that_holds(product(*read), attempt)
         return self._leaves[key]
 
-    def _coordinate_of(self, term: Term, tensor: str, dim: int, path: UnionMap) -> UnionMap | None:
-        """{instance -> [coordinate dim]} of the loads of a tensor in a term."""
-        key = (id(term), tensor, dim)
+    def _coordinates_of(self, term: Term, elem: Elem, dim: int, path: UnionMap) -> list[UnionMap]:
+        """{instance -> [coordinate dim]} of the loads in a term that may be a specified one."""
+        constants = tuple(index if isinstance(index, Const) else None for index in elem.index)
+        key = (id(term), elem.obj, dim, constants)
         if key not in self._coordinates:
-            found = _coordinate(term, tensor, dim, self._domain(path).identity())
-            self._coordinates[key] = None if found is None else found.coalesce()
+            found = coordinates(term, elem, dim, self._domain(path).identity())
+            self._coordinates[key] = [each.coalesce() for each in found]
         return self._coordinates[key]
 
     def _cells(self, term: Term, tensor: str, path: UnionMap) -> UnionMap:
         """{instance of a term -> the cell of `tensor` that it is}, where that is inside."""
-        key = (id(term), tensor, -1)
-        if key not in self._coordinates:
-            self._coordinates[key] = _loaded(term, tensor, self._domain(path).identity())
-        found = self._coordinates[key]
+        key = (id(term), tensor)
+        if key not in self._loaded_cells:
+            self._loaded_cells[key] = _loaded(term, tensor, self._domain(path).identity())
+        found = self._loaded_cells[key]
         if found is None:
             raise Mismatch(f"a value that is not an element of '{tensor}' as specified")
         return found
@@ -460,23 +475,6 @@ def _same_term(a: Term, b: Term) -> bool:
             return a is b
 
 
-def _coordinate(term: Term, tensor: str, dim: int, path: UnionMap) -> UnionMap | None:
-    """{point -> [coordinate dim]} of a load of `tensor` in a term, also under a reduction."""
-    match term:
-        case Reduce(parts=parts):
-            found = empty_map()
-            for along, inner in parts:
-                each = _coordinate(inner, tensor, dim, path.apply_range(along))
-                if each is None:
-                    return None
-                found = found.union(each)
-            return found
-        case Via(along=along, term=inner):
-            return _coordinate(inner, tensor, dim, path.apply_range(along))
-        case _:
-            return coordinate(term, tensor, dim, Scope(path, empty_map(), (), empty_map()))
-
-
 def _loaded(term: Term, tensor: str, path: UnionMap) -> UnionMap | None:
     """{point -> cell of `tensor`} of a term that is one of its elements, or padding, which is left out."""
     match term:
@@ -494,22 +492,6 @@ def _loaded(term: Term, tensor: str, path: UnionMap) -> UnionMap | None:
             return found
         case _:
             return None
-
-
-_Item = TypeVar("_Item")
-
-
-def _first_that_holds(items: list[_Item], attempt: Callable[[tuple[_Item, ...]], None]) -> None:
-    """Sums and products may stand in any order: raises what the order of the text does if none holds."""
-    first: Mismatch | None = None
-    for order in permutations(items):
-        try:
-            attempt(order)
-            return
-        except Mismatch as mismatch:
-            first = first or mismatch
-    if first is not None:
-        raise first
 
 
 def _number(factor: float, scalars: tuple[str, ...]) -> str:

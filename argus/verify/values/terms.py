@@ -146,6 +146,11 @@ class TermBuilder:
         self._active: set[int] = set()
         self._recurrent: set[int] = set()
 
+    def instances(self, path: UnionMap) -> UnionSet:
+        """All instances of the statements that a path starts from."""
+        names = {str(part.get_tuple_name(isl.dim_type.in_)) for part in map_parts(path)}
+        return _union(self.model.domain(self.model.sites[int(name[1:])])[0].to_union_set() for name in names)
+
     def written(self, site: Site) -> Term:
         """What a statement writes or contributes, over its instances."""
         if site.index in self._terms:
@@ -383,3 +388,16 @@ def _exact(term: Term, dtype: DType) -> Term:
 def _starts(term: Term) -> bool:
     """Whether a term is a plain number, as reductions start from."""
     return isinstance(term.term if isinstance(term, Via) else term, Constant)
+
+
+def starts_at(term: Term, value: float) -> bool:
+    """Return True if a term is one number everywhere."""
+    match term:
+        case Via(term=inner):
+            return starts_at(inner, value)
+        case Cases(parts=parts):
+            return all(starts_at(inner, value) for _, inner in parts)
+        case Constant(value=found):
+            return found == value
+        case _:
+            return False
