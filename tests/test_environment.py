@@ -23,9 +23,7 @@ def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert environment.cache_directory() == tmp_path / "argus"
 
 
-def test_find_tool_prefers_the_override_and_never_replaces_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_find_tool_prefers_the_override_and_never_replaces_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)

@@ -159,9 +159,7 @@ def test_solvers_and_parsers_have_one_door(library: str) -> None:
 
 @pytest.mark.parametrize("library", ["torch", "cuda", "triton"])
 def test_heavy_libraries_are_imported_late(library: str) -> None:
-    early = {
-        i.module for i in ALL if i.name.split(".")[0] == library and not i.late and _part(i.module) != "torch"
-    }
+    early = {i.module for i in ALL if i.name.split(".")[0] == library and not i.late and _part(i.module) != "torch"}
     assert not early
 
 

@@ -146,9 +146,7 @@ def _copy(stmt: Copy) -> tuple[Relation, ...]:
     writer = Holders.WARP if collective else Holders.PRIMARY if to_memory else Holders.ALL
     guard_reads = _elements(mask, None, shape, layout, Holders.ALL) if mask is not None else ()
     index_reads = tuple(
-        r
-        for e in (*stmt.src.index, *stmt.dst.index)
-        for r in _elements(e, mask, shape, layout, Holders.ALL)
+        r for e in (*stmt.src.index, *stmt.dst.index) for r in _elements(e, mask, shape, layout, Holders.ALL)
     )
     read_order = Order.BULK_READ if order is Order.BULK_WRITE else order
     keeps = mask is not None and stmt.other is None
@@ -175,6 +173,4 @@ def _access(
 def _elements(
     expr: Expr, guard: Expr | None, shape: tuple[int, ...], layout: FragmentLayout | None, holders: Holders
 ) -> tuple[Relation, ...]:
-    return tuple(
-        Relation(e.obj, Mode.READ, shape, e.index, guard, layout, holders, Order.SYNC) for e in elements(expr)
-    )
+    return tuple(Relation(e.obj, Mode.READ, shape, e.index, guard, layout, holders, Order.SYNC) for e in elements(expr))

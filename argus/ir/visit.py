@@ -50,9 +50,7 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
                 pass
 
 
-def rewrite_blocks(
-    body: tuple[Stmt, ...], change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]
-) -> tuple[Stmt, ...]:
+def rewrite_blocks(body: tuple[Stmt, ...], change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
     """Bottom-up replacement of blocks: those of loops, branches and roles, in program order, and then `body`."""
     return change(tuple(_inside(stmt, change) for stmt in body))
 
@@ -69,9 +67,7 @@ def _inside(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) 
             return stmt
 
 
-def rewrite_body(
-    body: tuple[Stmt, ...], change: Callable[[Stmt], tuple[Stmt, ...] | None]
-) -> tuple[Stmt, ...]:
+def rewrite_body(body: tuple[Stmt, ...], change: Callable[[Stmt], tuple[Stmt, ...] | None]) -> tuple[Stmt, ...]:
     """Bottom-up replacement of statements: `change` gives the new statements, or None to keep one."""
 
     def block(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -119,9 +115,7 @@ def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr | None]) -> Stmt:
         case Tag(fields=fields):
             return replace(stmt, fields=tuple((name, _map_term(term, one)) for name, term in fields))
         case AssertTags(conditions=conditions, where=where):
-            return replace(
-                stmt, conditions=tuple(_map_condition(c, one) for c in conditions), where=maybe(where)
-            )
+            return replace(stmt, conditions=tuple(_map_condition(c, one) for c in conditions), where=maybe(where))
         case _:
             return stmt
 

@@ -28,14 +28,10 @@ def _on_inner(layout: AnyL, function: Callable[[Layout], Layout]) -> AnyL:
     return function(layout)
 
 
-def _by_mode(
-    layout: Layout, tilers: tuple[Tiler, ...], function: Callable[[Layout, Tiler], Layout]
-) -> Layout:
+def _by_mode(layout: Layout, tilers: tuple[Tiler, ...], function: Callable[[Layout, Tiler], Layout]) -> Layout:
     """Apply `function` to each mode that has a tiler; keep the other modes."""
     if len(tilers) > layout.rank:
-        raise LayoutError(
-            f"{len(tilers)} tilers for layout {layout} of {layout.rank} modes: give at most one a mode"
-        )
+        raise LayoutError(f"{len(tilers)} tilers for layout {layout} of {layout.rank} modes: give at most one a mode")
     modes = list(layout)
     return join([function(m, t) for m, t in zip(modes, tilers, strict=False)] + modes[len(tilers) :])
 
@@ -132,9 +128,7 @@ def _compose_tree(
     return _compose_mode(modes, shape, stride, reach, what)
 
 
-def _compose_mode(
-    modes: tuple[tuple[int, int], ...], extent: int, step: int, reach: list[int], what: str
-) -> Layout:
+def _compose_mode(modes: tuple[tuple[int, int], ...], extent: int, step: int, reach: list[int], what: str) -> Layout:
     """`i -> A(i*step)` for `i < extent`, adding to `reach[k]` the largest digit used in mode k of A."""
     if step < 0:
         raise LayoutError(f"{what}: the second has the stride {step}, but indexes the first, from 0")

@@ -284,9 +284,7 @@ def from_cute(layout: Layout, shape: tuple[int, ...]) -> FragmentLayout:
         if extent <= -(-size // stride):
             return [Mode(extent, dim, stride)]
         if size % stride or extent % count:
-            raise LayoutError(
-                f"mode {extent}:{step} of {layout} crosses dimension {dim} of the tile {shape} unevenly"
-            )
+            raise LayoutError(f"mode {extent}:{step} of {layout} crosses dimension {dim} of the tile {shape} unevenly")
         return [Mode(count, dim, stride), *split(extent // count, size * unit)]
 
     threads, values = (tuple(m for s, d in flat_modes(part) for m in split(s, d)) for part in layout)
@@ -394,9 +392,7 @@ def blocked(
     )
 
 
-def _blocked(
-    shape: tuple[int, ...], num_threads: int, order: tuple[int, ...], vector: int
-) -> FragmentLayout | None:
+def _blocked(shape: tuple[int, ...], num_threads: int, order: tuple[int, ...], vector: int) -> FragmentLayout | None:
     threads: list[Mode] = []
     values = [Mode(vector, order[0])]
     for dim in order:
@@ -408,9 +404,7 @@ def _blocked(
     if num_threads > 1 and prod(m.extent for m in values[1:]) > 1:
         return None
     threads.append(Mode(num_threads, None))
-    return FragmentLayout(
-        shape, tuple(m for m in threads if m.extent > 1), tuple(m for m in values if m.extent > 1)
-    )
+    return FragmentLayout(shape, tuple(m for m in threads if m.extent > 1), tuple(m for m in values if m.extent > 1))
 
 
 def tile(

@@ -40,8 +40,7 @@ class Mode:
             raise LayoutError(f"mode dimension {self.dim!r} must be an integer >= 0, or None to replicate")
         if not is_int(self.stride) or self.stride < 1:
             raise LayoutError(
-                f"mode stride {self.stride!r} must be a positive integer; "
-                "write dim=None for a mode that moves nowhere"
+                f"mode stride {self.stride!r} must be a positive integer; write dim=None for a mode that moves nowhere"
             )
 
     def __str__(self) -> str:

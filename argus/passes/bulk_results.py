@@ -1,7 +1,7 @@
 """The statements that bring a register tile to a tensor, and what the copy engine does instead: a store, or an update.
 
-    copy c[m0 + c0, n0 + c1] <- t[c0, c1]               ->  ... via tma.store
-    accumulate c[m0 + c0, n0 + c1] add t[c0, c1]        ->  ... via tma.reduce.add
+copy c[m0 + c0, n0 + c1] <- t[c0, c1]               ->  ... via tma.store
+accumulate c[m0 + c0, n0 + c1] add t[c0, c1]        ->  ... via tma.reduce.add
 """
 
 from __future__ import annotations

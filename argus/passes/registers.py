@@ -76,8 +76,8 @@ class _Pressure:
                 return self.block(then, after) | self.block(orelse, after)
             case Map(dst=dst, shape=shape) if self._fills(dst, shape) and dst.obj not in _read(stmt):
                 return (after - {dst.obj}) | self._known(_read(stmt))
-            case Copy(dst=dst, shape=shape, mask=mask, other=other) if (
-                self._fills(dst, shape) and (mask is None or other is not None)
+            case Copy(dst=dst, shape=shape, mask=mask, other=other) if self._fills(dst, shape) and (
+                mask is None or other is not None
             ):
                 return (after - {dst.obj}) | self._known(_read(stmt))
             case _:

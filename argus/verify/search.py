@@ -69,16 +69,12 @@ def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
             yield NEGATIVE
 
 
-def _run(
-    kernel: Kernel, sizes: dict[str, int], floats: tuple[int, int, float], work: Work
-) -> tuple[Violation, ...]:
+def _run(kernel: Kernel, sizes: dict[str, int], floats: tuple[int, int, float], work: Work) -> tuple[Violation, ...]:
     # What is out of order shows in the shadows of values, whatever these are.
     order = None if floats == SMALL else "program"
     try:
         with np.errstate(all="ignore"):
-            return replay(
-                kernel, sizes, None, iterations=REPLAY_ITERATIONS, schedule=order, floats=floats, work=work
-            )
+            return replay(kernel, sizes, None, iterations=REPLAY_ITERATIONS, schedule=order, floats=floats, work=work)
     except NotReplayable:
         return ()
 

@@ -205,8 +205,12 @@ def hopper() -> str:
         "    argus::mbarrier_expect(smem, 0, 128);",
         *(f"    argus::tma_load{way}(smem, 1024, 0, map, {corner});" for way in ("", "_once") for corner in CORNERS),
         *(f"    argus::tma_store(smem, 1024, map, {corner});" for corner in CORNERS),
-        *(f"    argus::tma_reduce_{op}<{cpp_type_of(t)}>(smem, 1024, map, {corner});"
-          for op, types in UPDATES.items() for t in types for corner in CORNERS),
+        *(
+            f"    argus::tma_reduce_{op}<{cpp_type_of(t)}>(smem, 1024, map, {corner});"
+            for op, types in UPDATES.items()
+            for t in types
+            for corner in CORNERS
+        ),
         "    argus::bulk_commit();",
         "    int again = t;",
         "    argus::anew(again);",
@@ -319,8 +323,12 @@ def clusters() -> str:
     """What reaches other blocks, which the host has none of: there a cluster is one block."""
     body = [
         "argus::cluster_barrier();",
-        *(f"argus::tma_load{way}_multicast<{among}>(smem, 1024, 0, map, {corner});"
-          for way in ("", "_once") for among in ("2", "2, 2") for corner in CORNERS),
+        *(
+            f"argus::tma_load{way}_multicast<{among}>(smem, 1024, 0, map, {corner});"
+            for way in ("", "_once")
+            for among in ("2", "2, 2")
+            for corner in CORNERS
+        ),
         "argus::mbarrier_arrive_cluster<2>(smem, 0);",
         "argus::mbarrier_arrive_cluster<4>(smem, 0, argus::blocks_among<2, 1>() | argus::blocks_among<2, 2>());",
         "alignas(16) argus::i8 x[16];",

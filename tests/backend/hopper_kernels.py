@@ -143,7 +143,10 @@ def gemm(
         (),
         tuple(shared),
         fragments,
-        (*initialisation(barriers), Roles((consumer, _producer(block, stages, dtype, computing))),),
+        (
+            *initialisation(barriers),
+            Roles((consumer, _producer(block, stages, dtype, computing))),
+        ),
         "sm_90a",
         barriers,
     )

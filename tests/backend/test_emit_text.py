@@ -146,8 +146,23 @@ def test_every_call_is_of_the_device_library() -> None:
 
 
 OF_THE_EMITTER = {"aligned", "amid", "moved", "wide", "words"}
-NAMES = ("int", "int_", "v0", "t1", "p2", "block0", "smem", "thread", "a.b", "a_b", "x__y", "EOF", "argus", "ok",
-         *OF_THE_EMITTER)
+NAMES = (
+    "int",
+    "int_",
+    "v0",
+    "t1",
+    "p2",
+    "block0",
+    "smem",
+    "thread",
+    "a.b",
+    "a_b",
+    "x__y",
+    "EOF",
+    "argus",
+    "ok",
+    *OF_THE_EMITTER,
+)
 
 
 @given(st.permutations(NAMES))

@@ -48,7 +48,7 @@ def test_a_missing_program_is_reported() -> None:
     [
         ("collect2: fatal error: cannot find ‘ld’\ncompilation terminated.", "ld"),
         ("g++: fatal error: cannot execute ‘as’: execvp: No such file or directory", "as"),
-        ("error: unable to execute command: Executable \"ld.lld\" doesn't exist!", "ld.lld"),
+        ('error: unable to execute command: Executable "ld.lld" doesn\'t exist!', "ld.lld"),
         ("clang: error: invalid linker name in argument '-fuse-ld=lld'", "lld"),
         ("sh: 1: cicc: not found", "cicc"),
         ("nvcc fatal   : Failed to preprocess host compiler properties.", "host compiler"),

@@ -92,9 +92,7 @@ def test_the_version_needs_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("thing", ["fifo", "link", "folder"])
-def test_a_picture_replaces_regular_files_only(
-    thing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_picture_replaces_regular_files_only(thing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture, elsewhere = tmp_path / "picture.svg", tmp_path / "elsewhere.svg"
     elsewhere.write_text("mine")
     match thing:

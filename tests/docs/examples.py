@@ -1,10 +1,10 @@
 """Fenced blocks of the documentation, and what their info strings ask for.
 
-    ```python rejected [--target T ...]   a kernel file that `argus check` refuses; the next ```text block quotes it
-    ```python warned                      the same, proved but with a warning
-    ```python accepted [--target T ...]   a kernel file that is proved
-    ```python raises, ```python runs      a program; the first ends with an ArgusError that the text block quotes
-    ```sh rejected, ```sh accepted        `argus ...` commands, run in an empty folder
+```python rejected [--target T ...]   a kernel file that `argus check` refuses; the next ```text block quotes it
+```python warned                      the same, proved but with a warning
+```python accepted [--target T ...]   a kernel file that is proved
+```python raises, ```python runs      a program; the first ends with an ArgusError that the text block quotes
+```sh rejected, ```sh accepted        `argus ...` commands, run in an empty folder
 """
 
 from __future__ import annotations

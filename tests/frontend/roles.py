@@ -80,7 +80,7 @@ def multiply(sa, sb, c, m0, n0, full, free, own, other, deep, BEGINS: al.constex
 """
 """Two roles multiply in turns what a third brings; what follows a product runs beside the other's."""
 
-PRODUCT = '''
+PRODUCT = """
 @argus.kernel(num_warps=8)
 def product(a: al.Tensor[al.bfloat16, "M K"], b: al.Tensor[al.bfloat16, "N K"], c: al.Tensor[al.bfloat16, "M N"],
             BLOCK: al.constexpr = 64, STAGES: al.constexpr = 3):
@@ -123,5 +123,5 @@ def multiply(sa, sb, c, m0, n0, full, empty, deep):
         al.mma_wait(0)
         empty[i % stages].arrive()
     al.store(c[m0 : m0 + rows, n0 : n0 + columns], acc.to(al.bfloat16), boundary_check=(0, 1))
-'''
+"""
 """A matrix product of bulk copies and asynchronous products, which a ring of buffers with mbarriers keeps in step."""

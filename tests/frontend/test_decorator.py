@@ -99,7 +99,7 @@ def test_a_function_without_text_says_so():
     assert caught.value.diagnostics[0].code == "no-source"
 
 
-OF_ONE_NAME = '''\
+OF_ONE_NAME = """\
 import argus
 import argus.language as al
 from argus.frontend.decorator import kernel
@@ -123,7 +123,7 @@ def value(v):
 @kernel
 def fill(x: al.Tensor[al.float32, "32"]):
     al.store(x[al.grid(1) + al.arange(32)], 2.0)
-'''
+"""
 
 
 def test_of_several_functions_of_one_name_each_is_itself(tmp_path):

@@ -90,6 +90,7 @@ def _cut(a: torch.Tensor, b: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
     the sum so far, which is taken for the last one and four standard deviations of a sum of such terms."""
     return (total.abs() + 4.0 * (a.square() @ b.square()).sqrt()) * (a.shape[-1] / 32 * 2**-13)
 
+
 _EPILOGUES: dict[str | None, Callable[[torch.Tensor], torch.Tensor]] = {
     None: lambda x: x,
     "relu": F.relu,

@@ -27,19 +27,34 @@ CASES: dict[str, Case] = {
     "float8": (Tile(64, 64, 128, 2, 4, 4), (72, 72, 208), EIGHT, "nt", {"scaled": True}),
     "tfloat32": (Tile(64, 64, 32, 2, 4, 4), (72, 72, 84), torch.float32, "nt", {}),
     "two warpgroups": (
-        Tile(128, 64, 64, 2, 8, 4), (136, 72, 104), torch.bfloat16, "nt", {"bias": True, "residual": True}
+        Tile(128, 64, 64, 2, 8, 4),
+        (136, 72, 104),
+        torch.bfloat16,
+        "nt",
+        {"bias": True, "residual": True},
     ),
     "in turns": (
-        Tile(128, 72, 64, 2, 4, 4, schedule="pingpong"), (136, 152, 104), torch.bfloat16, "nt",
+        Tile(128, 72, 64, 2, 4, 4, schedule="pingpong"),
+        (136, 152, 104),
+        torch.bfloat16,
+        "nt",
         {"bias": True, "residual": True},
     ),
     "in turns, swapped": (
-        Tile(128, 40, 64, 2, 4, 4, True, schedule="pingpong"), (72, 136, 104), torch.bfloat16, "nt", {"bias": True}
+        Tile(128, 40, 64, 2, 4, 4, True, schedule="pingpong"),
+        (72, 136, 104),
+        torch.bfloat16,
+        "nt",
+        {"bias": True},
     ),
     "256 rows": (Tile(256, 24, 64, 2, 8, 4), (264, 40, 72), torch.bfloat16, "nt", {}),
     "two warpgroups, columns": (Tile(128, 64, 64, 2, 8, 4), (136, 72, 104), torch.float16, "tn", {}),
     "two warpgroups, odd rows": (
-        Tile(128, 64, 64, 2, 8, 4), (131, 69, 67), torch.bfloat16, "nt", {"alignments": {"a": 2, "b": 2, "c": 2}}
+        Tile(128, 64, 64, 2, 8, 4),
+        (131, 69, 67),
+        torch.bfloat16,
+        "nt",
+        {"alignments": {"a": 2, "b": 2, "c": 2}},
     ),
     "odd rows": (TILE, (67, 69, 131), torch.bfloat16, "nt", {"bias": True, "alignments": {"a": 2, "b": 2, "c": 2}}),
     "odd columns": (TILE, (67, 69, 80), torch.float16, "tn", {"alignments": {"a": 2, "b": 2, "c": 2}}),

@@ -43,12 +43,7 @@ def test_coordinates(f: FragmentLayout) -> None:
 def test_holders_locate_primary_and_counts_agree(f: FragmentLayout) -> None:
     locate, primary, counts = f.locate(), f.primary(), f.counts()
     for coord in product(*(range(n) for n in f.shape)):
-        holders = [
-            (t, v)
-            for t in range(f.num_threads)
-            for v in range(f.num_values)
-            if brute(f, t, v) == coord
-        ]
+        holders = [(t, v) for t in range(f.num_threads) for v in range(f.num_values) if brute(f, t, v) == coord]
         assert f.holders(coord) == holders
         assert counts[coord] == len(holders)
         assert [(t, v) for t, v in holders if primary[t, v]] == holders[:1]

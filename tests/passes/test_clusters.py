@@ -165,5 +165,3 @@ def test_a_loop_without_producers_has_no_clusters() -> None:
     kernel = lower(clustered(producer_warps=0), "sm_90a")
     assert kernel.cluster == 1
     assert not check_explicit(kernel)
-
-

@@ -48,8 +48,6 @@ def test_two_groups_take_turns() -> None:
     assert lowered().num_warps == 12 and lowered().schedule == "cooperative", "the policy is carried out"
 
 
-
-
 def test_a_tile_outside_of_the_loop_is_shared_by_all() -> None:
     """Then the kernel is as it is without the policy, and says so."""
     first = "    acc = al.zeros"

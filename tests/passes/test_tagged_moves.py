@@ -14,7 +14,7 @@ from argus.source import SourceFile
 from argus.verify import verify
 
 TAG = "    al.tag(y, lambda i, j: dict(m=i, k=j))\n"
-TEXT = f'''
+TEXT = f"""
 import argus
 import argus.language as al
 
@@ -29,7 +29,7 @@ def product(a: al.Tensor[al.float32, "64 32"], b: al.Tensor[al.bfloat16, "64 32"
 {TAG}    acc = al.mma(y, bt, al.zeros((64, 64), al.float32))
     al.assert_tags(lambda i, j: acc[i, j] == (i, j, al.once(0, 32)))
     al.store(c[0:64, 0:64], acc)
-'''
+"""
 
 
 def lowered(target: str, text: str = TEXT) -> Kernel:

@@ -1,4 +1,4 @@
-"""Right kernels whose specification is spelled in another way than their code, each beside wrong ones, an edit apart."""
+"""Right kernels whose specification is spelled in another way than their code; each beside wrong ones."""
 
 from __future__ import annotations
 

@@ -26,9 +26,7 @@ def kernel(body: list[str], buffers: int = 3, elements: str = "256:1", fragment:
 
 def fetch(row: str, slot: str, layout: str = FULL) -> str:
     """One statement: a whole row, two loads a wave."""
-    return (
-        f"copy s[{slot}, c0] <- x[{row}, c0] shape 256 if {row} < N else 0.0 layout {layout} via global_load_lds"
-    )
+    return f"copy s[{slot}, c0] <- x[{row}, c0] shape 256 if {row} < N else 0.0 layout {layout} via global_load_lds"
 
 
 def halves(row: str, slot: str) -> list[str]:

@@ -79,7 +79,6 @@ class Parts:
         else:
             self.uniform.append((factor, expr))
 
-
     def add_panels(self, expr: Expr, width: int, near: int, far: int) -> bool:
         """Adds `expr % width * near + expr // width * far`; False if `expr` is no plain coordinate."""
         inner = split(expr)

@@ -48,9 +48,7 @@ def test_repetitions_follow_the_atom_with_the_last_dimension_fastest():
     assert [(m.extent, m.dim, m.stride) for m in tiled.a.values[atom:]] == [(2, 1, 16), (2, 0, 32)]
 
 
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((48, 32, 32), "M"), ((64, 24, 32), "N"), ((64, 32, 24), "K")]
-)
+@pytest.mark.parametrize(("shape", "axis"), [((48, 32, 32), "M"), ((64, 24, 32), "N"), ((64, 32, 24), "K")])
 def test_a_tile_that_the_warps_do_not_divide_names_the_axis(shape, axis):
     with pytest.raises(LayoutError, match=f"along {axis}"):
         tiled_mma(ROW, shape, (2, 2))

@@ -24,9 +24,7 @@ def reduced(
     N = b.shape[0]
     if SPECIFIED:
         al.spec(c, lambda m, n: al.sum(lambda k: a[m, k] * b[n, k]))
-    row, column, part = al.grid(
-        al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), al.cdiv(K, DEPTH), persistent=PERSISTENT
-    )
+    row, column, part = al.grid(al.cdiv(M, BLOCK_M), al.cdiv(N, BLOCK_N), al.cdiv(K, DEPTH), persistent=PERSISTENT)
     m0, n0, first = row * BLOCK_M, column * BLOCK_N, part * DEPTH
     last = al.minimum(first + DEPTH, K)
     acc = al.zeros((BLOCK_M, BLOCK_N), al.float32)
