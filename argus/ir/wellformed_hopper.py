@@ -346,9 +346,10 @@ def _box(
     if rank < 2 or not 2 <= len(tensor.shape) <= 5:
         yield f"{name} copies boxes of 2 to 5 dimensions, those of the tensor", span
         return
-    moving = [(axis, e) for axis, e in enumerate(outside.index) if not _uniform(e)]
+    moving = [(axis, e) for axis, e in enumerate(outside.index) if not _one_place(e)]
     if [a for a, (_, e) in enumerate(moving) if _shifted(e, a)] != list(range(rank)):
-        yield f"the indices of `{tensor.name}` are not, in order, a place or a start plus c0 to c{rank - 1}", span
+        text = f"a box of `{tensor.name}` begins at one place in each dimension, and goes on by 1"
+        yield f"{text}: its indices are not, in order, a place or a start plus c0 to c{rank - 1}", span
     leading = len(inside.index) - rank
     *rows, column = inside.index[max(leading, 0) :]
     panel = shape[-1]
@@ -472,13 +473,18 @@ def _uniform(expr: Expr) -> bool:
     return not any(isinstance(e, Thread | Coord | Elem) for e in walk(expr))
 
 
+def _one_place(expr: Expr) -> bool:
+    """Whether `expr` is the same for all elements of a box, in the thread that issues its copy: it may be loaded."""
+    return not any(isinstance(e, Thread | Coord) or (isinstance(e, Elem) and e.index) for e in walk(expr))
+
+
 def _shifted(expr: Expr, axis: int) -> bool:
     """Whether `expr` is a start, the same for the box, plus the coordinate of `axis`."""
     match expr:
         case Coord(axis=found):
             return found == axis
         case Op(op="add", args=(start, Coord(axis=found))) | Op(op="add", args=(Coord(axis=found), start)):
-            return found == axis and _uniform(start)
+            return found == axis and _one_place(start)
         case _:
             return False
 

@@ -161,6 +161,8 @@ def _loop(stmt: For, writer: Writer) -> None:
     printer, name = _of_block(writer, stmt.span), writer.names[stmt.var]
     start, stop = printer.text(stmt.start), printer.text(stmt.stop, SUM)
     if any(True for _ in elements(stmt.stop)):  # the body may write the register; the bound is what it held before
+        if writer.barrier is not None:  # a role's products: their compiler wants to know that all threads loop alike
+            stop = f"argus::uniform({stop})"
         start, stop = f"{start}, _{name}_stop = {stop}", f"_{name}_stop"
     fresh = stmt.var not in writer.natural and natural(stmt.start, writer.natural)
     if fresh:

@@ -11,12 +11,12 @@ from argus.backend.emit.address import Parts, leaves, split, sum_text, times_tex
 from argus.backend.emit.expression import Printer
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import Affine, Digit, Ints, fit
-from argus.backend.emit.scope import Writer
-from argus.ir.expr import Coord, Expr
+from argus.backend.emit.scope import Domain, Writer
+from argus.ir.expr import Coord, Expr, Thread, walk
 from argus.ir.instruction import WgmmaRow
 from argus.ir.nodes import Shared
 from argus.ir.wellformed_hopper import NARROW_ROWS, ROW_BYTES
-from argus.layout import Swizzle, SwizzledLayout
+from argus.layout import FragmentLayout, Swizzle, SwizzledLayout
 from argus.source import Span
 
 _UNIT = 16
@@ -83,11 +83,12 @@ def box_origin(shared: Shared, index: tuple[Expr, ...], shape: tuple[int, ...], 
 
 
 def box_corner(expr: Expr, writer: Writer, span: Span) -> str:
-    """Where a box starts along one dimension: the index without its coordinate."""
+    """Where a box starts along one dimension: the index without its coordinate. It may be in a register."""
     parts = split(expr)
-    if parts.mixed or parts.threads:
+    if parts.threads or any(isinstance(e, Coord | Thread) for _, term in parts.mixed for e in walk(term)):
         raise problem("tma-index", "the corner of a bulk copy depends on a thread or an element", span)
-    terms = uniform_text(parts, Printer(writer), 1)
+    printer = Printer(writer, Domain(writer, FragmentLayout((), (), ()), (), span))
+    terms = [*uniform_text(parts, printer, 1), *(printer.times(e, factor) for factor, e in parts.mixed)]
     return sum_text([*terms, str(parts.constant)]) if parts.constant or not terms else sum_text(terms)
 
 

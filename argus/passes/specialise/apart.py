@@ -80,7 +80,7 @@ def _together(bodies: Sequence[tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
             case For() as loop:
                 result.append(replace(loop, body=_together([s.body for s in alike if isinstance(s, For)])))
             case _:
-                result.append(alike[0])
+                result += dict.fromkeys(alike)
     return tuple(result)
 
 

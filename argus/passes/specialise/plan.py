@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from argus.ir.cluster import reaches_peers
-from argus.ir.expr import Expr, ProgramId, elements, walk
+from argus.ir.expr import Elem, ProgramId, walk
 from argus.ir.instruction import WGMMA
 from argus.ir.instruction.tiled import wgmma_accumulator
 from argus.ir.machine import WARPGROUP
@@ -16,6 +16,7 @@ from argus.layout import LayoutError
 from argus.passes.fresh import Fresh, names
 from argus.passes.moves import target_of
 from argus.passes.report import Unfit
+from argus.passes.specialise.addresses import check_addresses
 from argus.passes.specialise.apart import apart, together
 from argus.passes.specialise.rings import Ring, alike
 
@@ -132,15 +133,10 @@ def _check_separable(kernel: Kernel, loop: For) -> None:
     _check_readers(kernel.body, tiles, set())
     _check_readers(loop.body, tiles, {s.dst for s in kernel.body if isinstance(s, Stage)})
     written = {s.dst.obj for s in everything if isinstance(s, Copy) and s.dst.obj not in tiles}
-    exprs: list[Expr] = [loop.start, loop.stop]
-    for stage in staged:
-        exprs += [*stage.src.index, *([stage.mask] if stage.mask is not None else [])]
     late = next((s for s in staged if s.src.obj in written), None)
     if late is not None:
         raise Unfit(f"{late.src.obj} is written by the kernel that stages it", late.span, "write to another tensor")
-    if any(True for e in exprs for _ in elements(e)):
-        raise Unfit("where the copies start depends on registers, which the producer has none of", loop.span,
-                    "let it depend on sizes, program ids and counters")  # fmt: skip
+    check_addresses(kernel, loop)
 
 
 def _check_readers(body: tuple[Stmt, ...], tiles: set[str], before: set[str]) -> None:
@@ -214,8 +210,8 @@ def _rings(kernel: Kernel, loop: For, products: list[Mma]) -> tuple[tuple[Ring, 
 
 def differs(loop: For) -> bool:
     """Whether the blocks of a cluster may go through the loop in different steps."""
-    ids = (e for bound in (loop.start, loop.stop) for e in walk(bound))
-    return any(isinstance(e, ProgramId) and e.axis == 0 for e in ids)
+    parts = (e for bound in (loop.start, loop.stop) for e in walk(bound))
+    return any(isinstance(e, Elem) or (isinstance(e, ProgramId) and e.axis == 0) for e in parts)
 
 
 def _together(stages: list[Stage], products: list[Mma]) -> list[tuple[Stage, ...]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from argus.ir.cluster import MULTICAST, number_among, reached, that_share
-from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, coords, op, rewrite
+from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, coords, elements, op, rewrite
 from argus.ir.nodes import (
     Access,
     Among,
@@ -234,7 +234,10 @@ def _part(copy: Copy, start: Expr, rows: int) -> Copy:
 
 def alike(stage: Stage, cluster: int) -> Among | None:
     """The blocks of a cluster that stage the same tile, with some rows for each to bring; None if there are no two."""
-    among = that_share([*stage.src.index, *([stage.mask] if stage.mask is not None else [])], cluster)
+    exprs = [*stage.src.index, *([stage.mask] if stage.mask is not None else [])]
+    if any(True for e in exprs for _ in elements(e)):
+        return None  # blocks load what differs
+    among = that_share(exprs, cluster)
     return None if among is None or stage.shape[0] < among.count * _ATOM_ROWS else among
 
 

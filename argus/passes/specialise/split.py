@@ -36,6 +36,7 @@ from argus.ir.visit import walk as statements
 from argus.ir.wellformed_hopper import BUDGET_UNIT, asynchronous_product, bulk_copy, registers_at_first
 from argus.passes.fresh import Fresh
 from argus.passes.report import Unfit
+from argus.passes.specialise.addresses import in_own_registers, with_addresses
 from argus.passes.specialise.loads import budget, load
 from argus.passes.specialise.pingpong import take_turns
 from argus.passes.specialise.plan import Plan, differs, plan
@@ -90,13 +91,15 @@ def _split(found: Plan) -> Kernel:
     together = warps + loop.producer_warps
     roles, taken = [], 0
     if found.engines:
-        body = _producing(found, lambda ring: fill(found.kernel, ring))
+        body = _producing(fresh, found, lambda r: r.by_engine, lambda ring: fill(found.kernel, ring))
         taken = (loop.producer_warps - found.loaders) * _PRODUCER_REGISTERS
         first = warps + found.loaders
         roles.append(Role("producer", first, 1, _PRODUCER_REGISTERS, _counted(found, body), loop.span))
     if found.loaders:
         registers = budget(found.parts, found.loaders, together - warps - found.loaders, taken, loop.span)
-        body = _producing(found, lambda ring: load(fresh, ring, found.loaders, registers))
+        body = _producing(
+            fresh, found, lambda r: r.by_threads, lambda ring: load(fresh, ring, found.loaders, registers)
+        )
         taken += found.loaders * registers
         roles.append(Role("loader", warps, found.loaders, registers, _counted(found, body), loop.span))
     left = (together * registers_at_first(together * found.kernel.warp_size) - taken) // warps
@@ -145,20 +148,26 @@ def _counted(found: Plan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     return once_a_program(found.kernel, found.program, body, found.loop.span)
 
 
-def _producing(found: Plan, bring: Callable[[Ring], tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
-    """Fills every ring by `bring`, in the order in which its first tile is staged."""
+def _producing(
+    fresh: Fresh, found: Plan, brought: Callable[[Ring], tuple[Stage, ...]], bring: Callable[[Ring], tuple[Stmt, ...]]
+) -> tuple[Stmt, ...]:
+    """Fills every ring by `bring`, in the order in which its first tile is staged; `brought` are a ring's tiles that
+    this role fills."""
     heads = {id(ring.stages[0]): ring for ring in found.rings}
+    stages = [stage for ring in found.rings for stage in brought(ring)]
+    addresses, names = with_addresses(fresh, found.kernel.body, found.loop, stages)
 
     def filled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(new for s in body if id(s) in heads for new in bring(heads[id(s)]))
+        result: list[Stmt] = []
+        for stmt in body:
+            result += bring(heads[id(stmt)]) if id(stmt) in heads else (stmt,) if id(stmt) in addresses else ()
+        return tuple(result)
 
     result: list[Stmt] = []
     for stmt in found.kernel.body:
-        if stmt is found.loop:
-            result.append(counted(found.loop, found.turn, filled(found.loop.body)))
-        elif isinstance(stmt, Stage):
-            result += filled((stmt,))
-    return tuple(result)
+        looped = stmt is found.loop
+        result += (counted(found.loop, found.turn, filled(found.loop.body)),) if looped else filled((stmt,))
+    return in_own_registers(tuple(result), names)
 
 
 def _on_tensors(kernel: Kernel, stmt: Stmt) -> bool:

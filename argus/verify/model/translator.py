@@ -21,6 +21,8 @@ from argus.ir.expr import (
     ProgramId,
     Thread,
     op,
+    rewrite,
+    walk,
 )
 from argus.layout import FragmentLayout
 from argus.verify.model.program import is_launch_constant
@@ -160,9 +162,23 @@ class Translator:
                 both = _both(expr)
                 if both is not None:
                     return f"({self.condition(both[0], coords)} and {self.condition(both[1], coords)})"
+                choice = next((e for e in walk(expr) if isinstance(e, Op) and e.op == "where"), None)
+                if choice is not None:
+                    return self._chosen(expr, choice, coords)
                 return f"({self.integer(a, coords)} {_COMPARISONS[name]} {self.integer(b, coords)})"
             case _:
                 raise NonAffine("the condition depends on data or is not affine")
+
+    def _chosen(self, expr: Op, choice: Op, coords: tuple[str, ...]) -> str:
+        """Text of a comparison with a choice between two integers in it: one comparison for each."""
+        chosen = self.condition(choice.args[0], coords)
+        yes, no = (self.condition(_with(expr, choice, other), coords) for other in choice.args[1:])
+        return f"(({chosen} and {yes}) or (not {chosen} and {no}))"
+
+
+def _with(expr: Op, part: Expr, other: Expr) -> Expr:
+    """`expr` with another expression in the place of a part."""
+    return rewrite(expr, lambda e: other if e == part else None)
 
 
 def _both(expr: Op) -> tuple[Expr, Expr] | None:
