@@ -15,7 +15,7 @@ Which cells a statement touches is said once, by its `Access`es and `Elem`s; `ar
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Union
+from typing import ClassVar, Union
 
 from argus.diagnostic import Diagnostic
 from argus.ir.expr import Const, Expr, ProgramId
@@ -165,6 +165,7 @@ class Access:
 class Signal:
     """Completion on mbarrier `barrier[index]`: the bytes that a bulk copy brings are counted there (complete_tx)."""
 
+    FORM: ClassVar[str] = "signal {barrier}[{index}]"
     barrier: str
     index: Expr
 
@@ -188,6 +189,10 @@ class Copy:
     way round, without `signal` and `other`: thread 0 of the role issues it, and it is complete as `BulkWait` says.
     """
 
+    FORM: ClassVar[str] = (
+        "copy {dst} <- {src} shape {shape}(? if {mask})(? else {other})(? layout {layout})(? via {instr})"
+        "(? vector {vector})(? {signal})(?once: once)(? {among})"
+    )
     dst: Access
     src: Access
     shape: tuple[int, ...]
@@ -210,6 +215,7 @@ class Map:
     "warp": registers of other lanes of the warp are read (a shuffle; `value` is then a single `Elem`).
     """
 
+    FORM: ClassVar[str] = "map {dst} = {value} shape {shape}(? layout {layout})(? scope {scope})"
     dst: Access
     value: Expr
     shape: tuple[int, ...]
@@ -231,6 +237,10 @@ class Accumulate:
     tile, `mask` exactly "inside the tensor", there is no `layout`, and it is issued and completes as a "tma.store".
     """
 
+    FORM: ClassVar[str] = (
+        "accumulate {dst} {op} {value} shape {shape}(? if {mask})(? layout {layout})(? scope {scope})"
+        "(? via {instr})"
+    )
     dst: Access
     value: Expr
     op: str
@@ -254,6 +264,7 @@ class Mma:
     to a warpgroup. A shared operand is K-major, or, if its index has the depth before the rows, MN-major.
     """
 
+    FORM: ClassVar[str] = "mma {d} += {a} * {b} shape {shape}(? via {instr})(? warps {warps})"
     d: Access
     a: Access
     b: Access
@@ -273,6 +284,7 @@ class Role:
     through.
     """
 
+    FORM: ClassVar[str] = "role {name} warps {num_warps} from {first_warp}(? registers {registers}) {body}"
     name: str
     first_warp: int
     num_warps: int
@@ -286,6 +298,7 @@ class Roles:
     """Roles run side by side, ordered by mbarriers and named barriers alone; they stand at the top level of a kernel,
     once, last."""
 
+    FORM: ClassVar[str] = "roles {roles}"
     roles: tuple[Role, ...]
     span: Span = span_field()
 
@@ -306,6 +319,7 @@ class Programs:
     ready and arrives there first, and, after it, waits for the bulk stores of the last programs.
     """
 
+    FORM: ClassVar[str] = "programs(? turn {turn} of {turns}) {body}"
     body: tuple[Stmt, ...]
     turns: int = 1
     turn: int = 0
@@ -319,6 +333,7 @@ class Stage:
     `once`: nothing else reads these elements soon; a hint, of which the copy engine makes use.
     """
 
+    FORM: ClassVar[str] = "stage {dst} <- {src} shape {shape}(? if {mask})(? else {other})(?once: once)"
     dst: str
     src: Access
     shape: tuple[int, ...]
@@ -333,6 +348,7 @@ class Counter:
     """`LoopVar(name)` in a loop: how many of its iterations the thread began before this one, in all of its runs
     and programs, modulo `wrap`. Places in a ring of S buffers are `name % S` and the like, and 2 S divides `wrap`."""
 
+    FORM: ClassVar[str] = "counter {name} wrap {wrap}"
     name: str
     wrap: int
 
@@ -345,6 +361,10 @@ class For:
     `producer_warps` further warps where the target can (0: by the computing warps themselves).
     """
 
+    FORM: ClassVar[str] = (
+        "for {var} in {start} .. {stop} step {step}(? kind {kind})(? stages {stages})(? producers {producer_warps})"
+        "(? {counter}) {body}"
+    )
     var: str
     start: Expr
     stop: Expr
@@ -366,6 +386,7 @@ class For:
 class If:
     """Runs `then` or `orelse`. `cond` may read `Thread()`, and is then divergent."""
 
+    FORM: ClassVar[str] = "if {cond} {then}(? else {orelse})"
     cond: Expr
     then: tuple[Stmt, ...]
     orelse: tuple[Stmt, ...] = ()

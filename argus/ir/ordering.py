@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Union
+from typing import ClassVar, Union
 
 from argus.ir.expr import Expr
 from argus.source import Span, span_field
@@ -16,6 +16,7 @@ class Barrier:
     In a role its threads alone; with `scope` "cluster", outside of roles, those of all blocks of the cluster, whose
     shared accesses it orders alike (barrier.cluster, .release and .acquire)."""
 
+    FORM: ClassVar[str] = "barrier(? scope {scope})"
     span: Span = span_field()
     scope: str = "block"
 
@@ -24,6 +25,7 @@ class Barrier:
 class CommitGroup:
     """Closes the executing thread's current group of asynchronous copies (cp.async.commit_group)."""
 
+    FORM: ClassVar[str] = "commit_group"
     span: Span = span_field()
 
 
@@ -31,6 +33,7 @@ class CommitGroup:
 class WaitGroup:
     """Waits until at most `pending` of the thread's most recent groups are unfinished (cp.async.wait_group)."""
 
+    FORM: ClassVar[str] = "wait_group {pending}"
     pending: int
     span: Span = span_field()
 
@@ -39,6 +42,7 @@ class WaitGroup:
 class MmaFence:
     """Orders register accesses before it with asynchronous products after it (wgmma.fence)."""
 
+    FORM: ClassVar[str] = "mma_fence"
     span: Span = span_field()
 
 
@@ -46,6 +50,7 @@ class MmaFence:
 class MmaCommit:
     """Closes the warpgroup's current group of asynchronous products (wgmma.commit_group)."""
 
+    FORM: ClassVar[str] = "mma_commit"
     span: Span = span_field()
 
 
@@ -53,6 +58,7 @@ class MmaCommit:
 class MmaWait:
     """Waits until at most `pending` of the most recent groups are unfinished (wgmma.wait_group)."""
 
+    FORM: ClassVar[str] = "mma_wait {pending}"
     pending: int
     span: Span = span_field()
 
@@ -61,6 +67,7 @@ class MmaWait:
 class BulkCommit:
     """Closes the current group of bulk stores of the role's thread 0 (cp.async.bulk.commit_group)."""
 
+    FORM: ClassVar[str] = "bulk_commit"
     span: Span = span_field()
 
 
@@ -72,6 +79,7 @@ class BulkWait:
     A block's shared memory is there until it ends: before that, all of its bulk stores have to be waited for.
     """
 
+    FORM: ClassVar[str] = "bulk_wait(?read:_read) {pending}"
     pending: int
     read: bool = False
     span: Span = span_field()
@@ -82,6 +90,7 @@ class ProxyFence:
     """Orders ordinary accesses to shared memory that this thread made, or was ordered after, with asynchronous ones
     that it makes, or that are ordered after it (fence.proxy.async)."""
 
+    FORM: ClassVar[str] = "proxy_fence"
     span: Span = span_field()
 
 
@@ -94,6 +103,7 @@ class WaitCounts:
     how many instructions other accesses become, so `lgkm` above 0 orders nothing that a proof could use.
     """
 
+    FORM: ClassVar[str] = "s_waitcnt(? vmcnt {vm})(? lgkmcnt {lgkm})"
     vm: int | None = None
     lgkm: int | None = None
     span: Span = span_field()
@@ -104,6 +114,7 @@ class WaveBarrier:
     """All waves of the block meet (s_barrier); unlike `Barrier` it waits for no access: for the others it orders what a
     wave's last `WaitCounts` with `lgkm` 0 found done."""
 
+    FORM: ClassVar[str] = "s_barrier"
     span: Span = span_field()
 
 
@@ -111,6 +122,7 @@ class WaveBarrier:
 class WavePriority:
     """Sets the wave's priority, 0 to 3 (s_setprio): a hint."""
 
+    FORM: ClassVar[str] = "s_setprio {level}"
     level: int
     span: Span = span_field()
 
@@ -120,6 +132,7 @@ class SchedGroup:
     """Asks the compiler to put `size` instructions of the kinds in `mask` here, in turns with the other groups of the
     same `sync` number (LLVM AMDGPU, llvm.amdgcn.sched.group.barrier): a hint."""
 
+    FORM: ClassVar[str] = "sched_group_barrier mask {mask} size {size} sync {sync}"
     mask: int
     size: int
     sync: int = 0
@@ -130,6 +143,7 @@ class SchedGroup:
 class MbarrierInit:
     """Thread 0 of the block, or of the role, initialises all mbarriers of the array `barrier` (mbarrier.init)."""
 
+    FORM: ClassVar[str] = "mbarrier_init {barrier}"
     barrier: str
     span: Span = span_field()
 
@@ -139,6 +153,7 @@ class MbarrierFence:
     """Makes what thread 0 of the block, or of the role, initialised before visible to all that is ordered after this,
     copy engine included (fence.mbarrier_init, fence.proxy.async)."""
 
+    FORM: ClassVar[str] = "mbarrier_fence"
     span: Span = span_field()
 
 
@@ -147,6 +162,7 @@ class MbarrierExpect:
     """One lane of the role's warp arrives on `barrier[index]` and announces `bytes` (mbarrier.arrive.expect_tx), after
     all lanes of the warp reached this."""
 
+    FORM: ClassVar[str] = "mbarrier_expect {barrier}[{index}] bytes {bytes}"
     barrier: str
     index: Expr
     bytes: int
@@ -159,6 +175,7 @@ class Among:
     count`: in a cluster of 4 those of the same half (count 2, stride 1), or of the same place in the halves (stride 2).
     """
 
+    FORM: ClassVar[str] = "among {count} by {stride}"
     count: int
     stride: int
 
@@ -172,6 +189,7 @@ class MbarrierArrive:
     makes no ordinary access visible there.
     """
 
+    FORM: ClassVar[str] = "mbarrier_arrive {barrier}[{index}](? scope {scope})(? {among})"
     barrier: str
     index: Expr
     scope: str = "block"
@@ -187,6 +205,7 @@ class MbarrierWait:
     1; so parity 1 passes at once on a fresh barrier.
     """
 
+    FORM: ClassVar[str] = "mbarrier_wait {barrier}[{index}] parity {parity}"
     barrier: str
     index: Expr
     parity: Expr
@@ -199,6 +218,7 @@ class BarrierSync:
     this phase of it: those of every role that arrives there (bar.sync). Accesses before any of these arrivals are
     ordered before what follows the wait. Then the next phase begins, for the same threads."""
 
+    FORM: ClassVar[str] = "barrier_sync {number} count {count}"
     number: int
     count: int
     span: Span = span_field()
@@ -213,6 +233,7 @@ class BarrierSync:
 class BarrierArrive:
     """All threads of the role arrive at named barrier `number`, as in `BarrierSync`, and go on (bar.arrive)."""
 
+    FORM: ClassVar[str] = "barrier_arrive {number} count {count}"
     number: int
     count: int
     span: Span = span_field()

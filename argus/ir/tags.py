@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Union
+from typing import ClassVar, Union
 
 from argus.ir.expr import Elem, Expr
 from argus.ir.types import DType
@@ -64,6 +64,7 @@ class Tag:
     holds at this point; a field may use the tag that an element carried (`TagField`).
     """
 
+    FORM: ClassVar[str] = "tag {obj}{shape} = {fields}"
     obj: str
     shape: tuple[Expr, ...]
     fields: tuple[tuple[str, TagTerm], ...]
@@ -74,6 +75,7 @@ class Tag:
 class AssertTags:
     """All `conditions` hold here for every value of the quantified `Coord`s in the box `shape` under `where`."""
 
+    FORM: ClassVar[str] = "assert ({names}) in {shape} {conditions}(? where {where})"
     shape: tuple[int, ...]
     names: tuple[str, ...]
     conditions: tuple[TagCondition, ...]
@@ -125,6 +127,7 @@ SpecTerm = Union[SpecReduce, SpecSoftmax, SpecOp, Expr]
 class Spec:
     """`output[c0, ...] = value` at the end of the kernel, for every element; casts are transparent."""
 
+    FORM: ClassVar[str] = "spec {output}({names}) = {value}"
     output: str
     names: tuple[str, ...]
     value: SpecTerm

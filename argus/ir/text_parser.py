@@ -2,70 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import cast
+from typing import Any, cast
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
+from typing_extensions import assert_never
 
 from argus.diagnostic import Diagnostic, SourceError
-from argus.ir.expr import Const, Expr
+from argus.ir.descriptor import (
+    STATEMENTS,
+    Descriptor,
+    Field,
+    Flag,
+    Hole,
+    Kind,
+    Option,
+    Piece,
+    Text,
+    describe,
+    parts,
+)
 from argus.ir.nodes import (
     Access,
-    Accumulate,
-    Among,
-    AssertTags,
     Assume,
-    Barrier,
-    BarrierArrive,
-    BarrierSync,
-    BulkCommit,
-    BulkWait,
-    CommitGroup,
-    Copy,
-    Counter,
     For,
     Fragment,
-    If,
     InRange,
     Kernel,
-    Map,
     Mbarrier,
-    MbarrierArrive,
-    MbarrierExpect,
-    MbarrierFence,
-    MbarrierInit,
-    MbarrierWait,
-    Mma,
-    MmaCommit,
-    MmaFence,
-    MmaWait,
     Precondition,
-    Programs,
-    ProxyFence,
     Requires,
-    Role,
-    Roles,
     Scalar,
-    SchedGroup,
     Shared,
-    Signal,
-    Spec,
-    SpecTerm,
-    Stage,
     Stmt,
-    Tag,
     TagCondition,
     TagEqual,
     TagTerm,
     TagTuple,
     Tensor,
-    WaitCounts,
-    WaitGroup,
-    WaveBarrier,
-    WavePriority,
 )
 from argus.ir.text_printer import EMPTY_SCOPE, Scope, scope_of
 from argus.ir.text_terms import (
@@ -85,17 +63,59 @@ from argus.ir.text_terms import (
 from argus.layout import AnyLayout, FragmentLayout, LayoutError, parse, parse_fragment
 from argus.source import SourceFile, Span
 
-_CLAUSES = frozenset(
-    {"mask", "other", "fragment_layout", "via", "vector", "signal", "scope", "warp_grid", "kind", "stages"}
-    | {"producers", "where", "once"}
-)
 _DEEPEST = 200
 
 
 @cache
 def _grammar() -> Lark:
-    text = files("argus.ir").joinpath("text.lark").read_text(encoding="utf-8")
+    text = files("argus.ir").joinpath("text.lark").read_text(encoding="utf-8") + statement_rules()
     return Lark(text, parser="lalr", lexer="contextual", maybe_placeholders=True, propagate_positions=True)
+
+
+@cache
+def _rules() -> Mapping[str, Descriptor]:
+    """The nodes that have rules of their own: statements, and what stands in them."""
+    nodes = {node for statement in STATEMENTS for node in (statement, *parts(statement))}
+    return {d.name: d for d in sorted(map(describe, nodes), key=lambda d: d.name)}
+
+
+_SYMBOLS: Mapping[Kind, str] = {
+    Kind.ACCESS: "access", Kind.EXPRESSION: "expr", Kind.MEANING: "expr", Kind.CONSTANT: "expr", Kind.NUMBER: "INT",
+    Kind.NAME: "name", Kind.NAMES: "names", Kind.SHAPE: "SHAPE_TEXT", Kind.EXTENTS: "list",
+    Kind.LAYOUT: "FRAGMENT_TEXT", Kind.FIELDS: "fields", Kind.CONDITIONS: "conditions", Kind.BLOCK: "block",
+}  # fmt: skip
+"""What the grammar calls a field of each kind; parts of statements have rules of their own."""
+
+
+def statement_rules() -> str:
+    """The grammar's rules of statements and of their parts, from the forms of the nodes."""
+    lines = [f"?stmt: ({' | '.join(describe(s).name for s in STATEMENTS)}) _NL"]
+    flags: dict[str, str] = {}  # terminals, by their texts
+    several: set[str] = set()
+
+    def symbol(piece: Piece) -> str:
+        match piece:
+            case Text(text=text):
+                return " ".join(f'"{word}"' for word in text.split())
+            case Flag(text=text):
+                return f"[{flags.setdefault(text.strip(), f'FLAG{len(flags)}')}]"
+            case Option(fields=fields) if fields[0].kind is Kind.PARTS:
+                return f"{describe(cast(type, fields[0].part)).name}*"
+            case Option(pieces=pieces):
+                return f"[{' '.join(map(symbol, pieces))}]"
+            case Hole(field=field) if field.kind is Kind.BLOCKS:
+                part = describe(cast(type, field.part)).name
+                several.add(part)
+                return f"{part}_lines"
+            case Hole(field=field):
+                return describe(field.part).name if field.part is not None else _SYMBOLS[field.kind]
+            case _:
+                assert_never(piece)
+
+    lines += [f"{name}: {' '.join(map(symbol, d.form))}" for name, d in _rules().items()]
+    lines += [f'{name}: "{text}"' for text, name in flags.items()]
+    lines += [f'{part}_lines: "{{" _NL ({part} _NL)* "}}"' for part in sorted(several)]
+    return "\n" + "\n".join(lines) + "\n"
 
 
 def parse_kernel(text: str) -> Kernel:
@@ -230,7 +250,7 @@ def _precondition(tree: Tree[Token], scope: Scope) -> Precondition:
 
 
 def _block(tree: Tree[Token], scope: Scope) -> tuple[Stmt, ...]:
-    return tuple(_placed(_stmt(tree_of(child), scope), tree_of(child), scope) for child in tree.children)
+    return tuple(_placed(cast(Stmt, _node(tree_of(child), scope)), tree_of(child), scope) for child in tree.children)
 
 
 def _placed(stmt: Stmt, tree: Tree[Token], scope: Scope) -> Stmt:
@@ -247,159 +267,72 @@ def _access(node: Node, scope: Scope) -> Access:
     return Access(name_of(name), exprs_of(index, scope), None if block is None else expr_of(block, scope))
 
 
-def _stmt(tree: Tree[Token], scope: Scope) -> Stmt:
-    kids = cast("list[Node]", list(tree.children))
-    options = {str(k.data): k.children[0] for k in kids if isinstance(k, Tree) and k.data in _CLAUSES}
-
-    def text(key: str) -> str | None:
-        return name_of(options[key]) if key in options else None
-
-    mask = expr_of(options["mask"], scope) if "mask" in options else None
-    other = cast(Const, expr_of(options["other"], scope)) if "other" in options else None
-    layout = _fragment_layout(options.get("fragment_layout"))
-    match str(tree.data):
-        case "copy":
-            dst, src, vector = _access(kids[0], scope), _access(kids[2], scope), options.get("vector")
-            width = 1 if vector is None else int_of(vector)
-            signal = Signal(*_place(options["signal"], scope)) if "signal" in options else None
-            among = next(iter(_groups(kids)), None)
-            once = "once" in options
-            return Copy(dst, src, shape_of(kids[3]), mask, other, layout, text("via"), width, signal, once, among)
-        case "map":
-            dst, value = _access(kids[0], scope), expr_of(kids[1], scope)
-            return Map(dst, value, shape_of(kids[2]), layout, text("scope"))
-        case "accumulate":
-            dst, value, shape = _access(kids[0], scope), expr_of(kids[2], scope), shape_of(kids[3])
-            return Accumulate(dst, value, str(kids[1]), shape, mask, layout, text("scope"), text("via"))
-        case "mma":
-            d, a, b = (_access(k, scope) for k in kids if isinstance(k, Tree) and k.data == "access")
-            m, n, k = shape_of(next(k for k in kids if isinstance(k, Token) and k.type == "SHAPE_TEXT"))
-            grid = shape_of(options["warp_grid"]) if "warp_grid" in options else None
-            return Mma(d, a, b, (m, n, k), text("via"), None if grid is None else (grid[0], grid[1]))
-        case "stage":
-            return Stage(name_of(kids[0]), _access(kids[2], scope), shape_of(kids[3]), mask, other, "once" in options)
-        case "barrier":
-            return Barrier(scope=text("scope") or "block")
-        case "commit":
-            return CommitGroup()
-        case "wait":
-            return WaitGroup(int_of(kids[0]))
-        case "mma_fence" | "mma_commit" | "mma_wait" | "proxy_fence":
-            return _mma_order(str(tree.data), kids)
-        case "barrier_sync":
-            return BarrierSync(int_of(kids[0]), int_of(kids[1]))
-        case "barrier_arrive":
-            return BarrierArrive(int_of(kids[0]), int_of(kids[1]))
-        case "mbarrier_init":
-            return MbarrierInit(name_of(kids[0]))
-        case "mbarrier_fence":
-            return MbarrierFence()
-        case "mbarrier_expect" | "mbarrier_arrive" | "mbarrier_wait":
-            return _mbarrier_step(str(tree.data), kids, text("scope"), scope)
-        case "wait_counts" | "wave_barrier" | "wave_priority" | "sched_group":
-            return _wave_step(str(tree.data), kids)
-        case "bulk_commit" | "bulk_wait" | "bulk_wait_read":
-            read = tree.data == "bulk_wait_read"
-            return BulkCommit() if tree.data == "bulk_commit" else BulkWait(int_of(kids[0]), read)
-        case "programs":
-            turn, turns = (0 if kids[0] is None else int_of(kids[0])), (1 if kids[1] is None else int_of(kids[1]))
-            return Programs(_block(tree_of(kids[2]), scope), turns, turn)
-        case "roles":
-            return Roles(tuple(_role(tree_of(k), scope) for k in kids))
-        case "for":
-            return _for(kids, options, scope)
-        case "if":
-            orelse = kids[2] if len(kids) > 2 else None
-            then = _block(tree_of(kids[1]), scope)
-            return If(expr_of(kids[0], scope), then, () if orelse is None else _block(tree_of(orelse), scope))
-        case _:
-            plain = [k for k in kids if not (isinstance(k, Tree) and k.data == "where")]
-            where = expr_of(options["where"], scope) if "where" in options else None
-            return _annotation(tree, plain, where, scope)
+def _node(tree: Tree[Token], scope: Scope) -> object:
+    """A statement, or a part of one, as its descriptor says."""
+    descriptor = _rules()[str(tree.data)]
+    children = iter(tree.children)
+    found: dict[str, Any] = {}
+    blocks: dict[str, Tree[Token]] = {}
+    for field in _fields(descriptor.form):
+        if field.kind is Kind.PARTS:
+            found[field.name] = tuple(_node(tree_of(child), scope) for child in children)
+            continue
+        child = next(children)
+        if child is None:
+            found[field.name] = field.absent
+        elif field.kind is Kind.BLOCK:
+            found[field.name], blocks[field.name] = (), tree_of(child)
+        else:
+            found[field.name] = _value(child, field.kind, scope)
+    node = descriptor.node(**found)
+    inner = scope.enter(*node.counters) if isinstance(node, For) else scope
+    return replace(node, **{name: _block(block, inner) for name, block in blocks.items()}) if blocks else node
 
 
-def _for(kids: list[Node], options: dict[str, Node], scope: Scope) -> For:
-    var, start, stop = name_of(kids[0]), expr_of(kids[1], scope), expr_of(kids[2], scope)
-    counting = next((k for k in kids if isinstance(k, Tree) and k.data == "counter"), None)
-    counter = None if counting is None else Counter(name_of(counting.children[0]), int_of(counting.children[1]))
-    body = _block(tree_of(kids[-1]), scope.enter(var) if counter is None else scope.enter(var, counter.name))
-    kind = name_of(options["kind"]) if "kind" in options else "dynamic"
-    stages = int_of(options["stages"]) if "stages" in options else 1
-    producers = int_of(options["producers"]) if "producers" in options else 0
-    return For(var, start, stop, int_of(kids[3]), body, kind, stages, producers, counter)
+def _fields(form: tuple[Piece, ...]) -> Iterator[Field]:
+    """The fields of a form, in the order of the text."""
+    for piece in form:
+        match piece:
+            case Hole(field=field) | Flag(field=field):
+                yield field
+            case Option(fields=fields):
+                yield from fields
+            case Text():
+                pass
 
 
-def _mma_order(kind: str, kids: list[Node]) -> Stmt:
-    """How asynchronous products are ordered."""
+def _value(node: Node, kind: Kind, scope: Scope) -> object:
     match kind:
-        case "mma_fence":
-            return MmaFence()
-        case "mma_commit":
-            return MmaCommit()
-        case "mma_wait":
-            return MmaWait(int_of(kids[0]))
+        case Kind.ACCESS:
+            return _access(node, scope)
+        case Kind.EXPRESSION | Kind.MEANING | Kind.CONSTANT:
+            return term_of(node, scope)
+        case Kind.NUMBER:
+            return int_of(node)
+        case Kind.FLAG:
+            return True
+        case Kind.NAME:
+            return name_of(node)
+        case Kind.NAMES:
+            return tuple(name_of(child) for child in tree_of(node).children)
+        case Kind.SHAPE:
+            return shape_of(node)
+        case Kind.EXTENTS:
+            return exprs_of(node, scope)
+        case Kind.LAYOUT:
+            return parse_fragment(str(node))
+        case Kind.FIELDS:
+            return tuple(_field(tree_of(child), scope) for child in tree_of(node).children)
+        case Kind.CONDITIONS:
+            return tuple(_condition(tree_of(child), scope) for child in tree_of(node).children)
+        case Kind.PART:
+            return _node(tree_of(node), scope)
+        case Kind.BLOCKS:
+            return tuple(_node(tree_of(child), scope) for child in tree_of(node).children)
+        case Kind.BLOCK | Kind.PARTS:
+            raise TypeError(f"a {kind.name} is read where its node is")
         case _:
-            return ProxyFence()
-
-
-def _wave_step(kind: str, kids: list[Node]) -> Stmt:
-    match kind:
-        case "wait_counts":
-            counts = {str(tree_of(k).data): int_of(tree_of(k).children[0]) for k in kids if k is not None}
-            return WaitCounts(counts.get("vm"), counts.get("lgkm"))
-        case "wave_barrier":
-            return WaveBarrier()
-        case "wave_priority":
-            return WavePriority(int_of(kids[0]))
-        case _:
-            mask, size, sync = (int_of(k) for k in kids)
-            return SchedGroup(mask, size, sync)
-
-
-def _groups(kids: list[Node]) -> tuple[Among, ...]:
-    groups = (k.children for k in kids if isinstance(k, Tree) and k.data == "among")
-    return tuple(Among(int_of(count), int_of(stride)) for count, stride in groups)
-
-
-def _mbarrier_step(kind: str, kids: list[Node], where: str | None, scope: Scope) -> Stmt:
-    barrier, index = _place(kids[0], scope)
-    match kind:
-        case "mbarrier_expect":
-            return MbarrierExpect(barrier, index, int_of(kids[1]))
-        case "mbarrier_arrive":
-            return MbarrierArrive(barrier, index, where or "block", _groups(kids))
-        case _:
-            return MbarrierWait(barrier, index, expr_of(kids[1], scope))
-
-
-def _place(node: Node, scope: Scope) -> tuple[str, Expr]:
-    name, index = tree_of(node).children
-    return name_of(name), expr_of(index, scope)
-
-
-def _role(tree: Tree[Token], scope: Scope) -> Role:
-    name, warps, first, registers, body = cast("list[Node | None]", list(tree.children))
-    assert name is not None and warps is not None and first is not None and body is not None
-    budget = None if registers is None else int_of(registers)
-    return Role(name_of(name), int_of(first), int_of(warps), budget, _block(tree_of(body), scope))
-
-
-def _annotation(tree: Tree[Token], kids: list[Node], where: Expr | None, scope: Scope) -> Stmt:
-    """The statements that cost nothing."""
-    match str(tree.data):
-        case "tag":
-            fields = tuple(_field(tree_of(k), scope) for k in kids[2:] if k is not None)
-            return Tag(name_of(kids[0]), exprs_of(kids[1], scope), fields)
-        case "assert":
-            at = next(i for i, k in enumerate(kids) if isinstance(k, Token) and k.type == "SHAPE_TEXT")
-            names = tuple(name_of(k) for k in kids[:at] if k is not None)
-            conditions = tuple(_condition(tree_of(k), scope) for k in kids[at + 1 :] if k is not None)
-            return AssertTags(shape_of(kids[at]), names, conditions, where)
-        case "spec":
-            names = tuple(name_of(k) for k in kids[1:-1] if k is not None)
-            return Spec(name_of(kids[0]), names, cast(SpecTerm, term_of(kids[-1], scope)))
-        case _:
-            raise AssertionError(tree)
+            assert_never(kind)
 
 
 def _field(tree: Tree[Token], scope: Scope) -> tuple[str, TagTerm]:

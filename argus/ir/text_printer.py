@@ -14,69 +14,37 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from typing_extensions import assert_never
 
+from argus.ir.descriptor import Flag, Hole, Kind, Option, Piece, Text, describe
 from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
 from argus.ir.nodes import (
     Access,
-    Accumulate,
-    Among,
-    AssertTags,
     Assume,
-    Barrier,
-    BarrierArrive,
-    BarrierSync,
-    BulkCommit,
-    BulkWait,
-    CommitGroup,
-    Copy,
     DataValue,
     For,
     Fragment,
-    If,
     InRange,
     Kernel,
-    Map,
     Mbarrier,
-    MbarrierArrive,
-    MbarrierExpect,
-    MbarrierFence,
-    MbarrierInit,
-    MbarrierWait,
-    Mma,
-    MmaCommit,
-    MmaFence,
-    MmaWait,
     Once,
     Precondition,
-    Programs,
-    ProxyFence,
     Requires,
-    Role,
-    Roles,
     Scalar,
-    SchedGroup,
     Shared,
-    Signal,
-    Spec,
     SpecOp,
     SpecReduce,
     SpecSoftmax,
     SpecTerm,
-    Stage,
     Stmt,
-    Tag,
     TagCondition,
     TagEqual,
     TagField,
     TagTerm,
     TagTuple,
     Tensor,
-    WaitCounts,
-    WaitGroup,
-    WaveBarrier,
-    WavePriority,
 )
 from argus.ir.types import DType, boolean, float32, int32
 from argus.ir.visit import walk
@@ -284,7 +252,7 @@ def print_stmt(stmt: Stmt, kernel: Kernel) -> str:
     """One statement of `kernel`, with what is nested in it."""
     loops = frozenset(name for s in walk(kernel.body) if isinstance(s, For) for name in s.counters)
     scope = scope_of(kernel.params, (*kernel.shared, *kernel.fragments))
-    return "\n".join(_stmt(stmt, Scope(scope.params, scope.elements, loops)))
+    return _node(stmt, Scope(scope.params, scope.elements, loops))
 
 
 def _param(param: Tensor | Scalar) -> str:
@@ -344,145 +312,66 @@ def _fragment(fragment: Fragment) -> str:
     return f"fragment {_name(fragment.name)}: {fragment.dtype} {print_shape(fragment.shape)}{layout}"
 
 
-def _block(body: tuple[Stmt, ...], scope: Scope) -> list[str]:
-    return [f"  {line}" for stmt in body for line in _stmt(stmt, scope)]
+def _node(node: object, scope: Scope) -> str:
+    """The text of a statement, or of a part of one, as its descriptor says."""
+    inner = scope.enter(*node.counters) if isinstance(node, For) else scope
+    return "".join(_piece(piece, node, scope, inner) for piece in describe(type(node)).form)
 
 
-def _mask(mask: Expr | None, scope: Scope) -> str:
-    return "" if mask is None else f" if {print_expr(mask, scope)}"
-
-
-def _other(other: Const | None) -> str:
-    return "" if other is None else f" else {print_expr(other)}"
-
-
-def _tail(stmt: Copy | Map | Accumulate) -> str:
-    """How the statement is spread over threads, and with what."""
-    parts = "" if stmt.layout is None else f" layout {stmt.layout}"
-    if not isinstance(stmt, Copy):
-        parts += "" if stmt.scope is None else f" scope {_name(stmt.scope)}"
-    if not isinstance(stmt, Map):
-        parts += "" if stmt.instr is None else f" via {_name(stmt.instr)}"
-    if isinstance(stmt, Copy) and stmt.vector != 1:
-        parts += f" vector {stmt.vector}"
-    return parts
-
-
-def _stmt(stmt: Stmt, scope: Scope) -> list[str]:
-    match stmt:
-        case Copy(dst=dst, src=src, shape=shape, mask=mask, other=other, signal=signal, among=among):
-            head = f"copy {_access(dst, scope)} <- {_access(src, scope)} shape {print_shape(shape)}"
-            to = _once(stmt) + ("" if among is None else _among(among))
-            return [head + _mask(mask, scope) + _other(other) + _tail(stmt) + _signal(signal, scope) + to]
-        case Map(dst=dst, value=value, shape=shape):
-            head = f"map {_access(dst, scope)} = {print_expr(value, scope)} shape {print_shape(shape)}"
-            return [head + _tail(stmt)]
-        case Accumulate(dst=dst, value=value, op=op, shape=shape, mask=mask):
-            head = f"accumulate {_access(dst, scope)} {op} {print_expr(value, scope)} shape {print_shape(shape)}"
-            return [head + _mask(mask, scope) + _tail(stmt)]
-        case Mma(d=d, a=a, b=b, shape=shape, instr=instr, warps=warps):
-            head = f"mma {_access(d, scope)} += {_access(a, scope)} * {_access(b, scope)}"
-            via = "" if instr is None else f" via {_name(instr)}"
-            grid = "" if warps is None else f" warps {print_shape(warps)}"
-            return [f"{head} shape {print_shape(shape)}{via}{grid}"]
-        case Barrier(scope=where):
-            return ["barrier" if where == "block" else f"barrier scope {where}"]
-        case CommitGroup():
-            return ["commit_group"]
-        case WaitGroup(pending=pending):
-            return [f"wait_group {pending}"]
-        case MmaFence():
-            return ["mma_fence"]
-        case MmaCommit():
-            return ["mma_commit"]
-        case MmaWait(pending=pending):
-            return [f"mma_wait {pending}"]
-        case BulkCommit():
-            return ["bulk_commit"]
-        case BulkWait(pending=pending, read=read):
-            return [f"bulk_wait{'_read' if read else ''} {pending}"]
-        case ProxyFence():
-            return ["proxy_fence"]
-        case BarrierSync(number=number, count=count):
-            return [f"barrier_sync {number} count {count}"]
-        case BarrierArrive(number=number, count=count):
-            return [f"barrier_arrive {number} count {count}"]
-        case WaitCounts(vm=vm, lgkm=lgkm):
-            counts = (("vmcnt", vm), ("lgkmcnt", lgkm))
-            return [" ".join(["s_waitcnt", *(f"{name} {n}" for name, n in counts if n is not None)])]
-        case WaveBarrier():
-            return ["s_barrier"]
-        case WavePriority(level=level):
-            return [f"s_setprio {level}"]
-        case SchedGroup(mask=kinds, size=size, sync=sync):
-            return [f"sched_group_barrier mask {kinds} size {size} sync {sync}"]
-        case MbarrierInit(barrier=name):
-            return [f"mbarrier_init {_name(name)}"]
-        case MbarrierFence():
-            return ["mbarrier_fence"]
-        case MbarrierExpect(barrier=name, index=index, bytes=count):
-            return [f"mbarrier_expect {_place(name, index, scope)} bytes {count}"]
-        case MbarrierArrive(barrier=name, index=index, scope=where, among=groups):
-            to = ("" if where == "block" else f" scope {where}") + "".join(map(_among, groups))
-            return [f"mbarrier_arrive {_place(name, index, scope)}{to}"]
-        case MbarrierWait(barrier=name, index=index, parity=parity):
-            return [f"mbarrier_wait {_place(name, index, scope)} parity {print_expr(parity, scope)}"]
-        case Roles(roles=roles):
-            return ["roles {", *(f"  {line}" for role in roles for line in _role(role, scope)), "}"]
-        case Programs(body=body, turns=turns, turn=turn):
-            return ["programs {" if turns == 1 else f"programs turn {turn} of {turns} {{", *_block(body, scope), "}"]
-        case Stage(dst=name, src=src, shape=shape, mask=mask, other=other):
-            head = f"stage {_name(name)} <- {_access(src, scope)} shape {print_shape(shape)}"
-            return [head + _mask(mask, scope) + _other(other) + _once(stmt)]
-        case For(var=var, body=body):
-            inner = scope.enter(*stmt.counters)
-            return [f"for {_name(var)} in {_bounds(stmt, scope)} {{", *_block(body, inner), "}"]
-        case If(cond=cond, then=then, orelse=orelse):
-            lines = [f"if {print_expr(cond, scope)} {{", *_block(then, scope)]
-            return [*lines, "} else {", *_block(orelse, scope), "}"] if orelse else [*lines, "}"]
-        case Tag(obj=obj, shape=extents, fields=fields):
-            entries = ", ".join(f"{_name(field)} = {print_expr(term, scope)}" for field, term in fields)
-            return [f"tag {_name(obj)}[{_list(extents, scope)}] = {{{entries}}}"]
-        case AssertTags(shape=shape, names=names, conditions=conditions, where=where):
-            texts = "; ".join(_condition(c, scope) for c in conditions)
-            only = "" if where is None else f" where {print_expr(where, scope)}"
-            return [f"assert ({', '.join(map(_name, names))}) in {print_shape(shape)} {{{texts}}}{only}"]
-        case Spec(output=output, names=names, value=term):
-            return [f"spec {_name(output)}({', '.join(map(_name, names))}) = {print_expr(term, scope)}"]
+def _piece(piece: Piece, node: object, scope: Scope, inner: Scope) -> str:
+    match piece:
+        case Text(text=text):
+            return text
+        case Flag(field=field, text=text):
+            return text if getattr(node, field.name) else ""
+        case Hole(field=field):
+            return _value(getattr(node, field.name), field.kind, scope, inner)
+        case Option(pieces=pieces):
+            held = [(field, getattr(node, field.name)) for field in piece.fields]
+            if all(value == field.absent for field, value in held):
+                return ""
+            return "".join(_piece(p, node, scope, inner) for p in pieces)
         case _:
-            assert_never(stmt)
+            assert_never(piece)
 
 
-def _bounds(loop: For, scope: Scope) -> str:
-    """The range of a loop and its policy."""
-    bounds = f"{print_expr(loop.start, scope)} .. {print_expr(loop.stop, scope)} step {loop.step}"
-    policy = "" if loop.kind == "dynamic" else f" kind {_name(loop.kind)}"
-    policy += "" if loop.stages == 1 else f" stages {loop.stages}"
-    policy += "" if loop.producer_warps == 0 else f" producers {loop.producer_warps}"
-    policy += "" if loop.counter is None else f" counter {_name(loop.counter.name)} wrap {loop.counter.wrap}"
-    return bounds + policy
+def _value(value: Any, kind: Kind, scope: Scope, inner: Scope) -> str:
+    """The text of a field: `scope` is that of its node, `inner` that of the blocks in it."""
+    match kind:
+        case Kind.ACCESS:
+            return _access(value, scope)
+        case Kind.EXPRESSION | Kind.MEANING | Kind.CONSTANT:
+            return print_expr(value, scope)
+        case Kind.NUMBER | Kind.LAYOUT:
+            return str(value)
+        case Kind.NAME:
+            return _name(value)
+        case Kind.NAMES:
+            return ", ".join(map(_name, value))
+        case Kind.SHAPE:
+            return print_shape(value)
+        case Kind.EXTENTS:
+            return f"[{_list(value, scope)}]"
+        case Kind.FIELDS:
+            return "{" + ", ".join(f"{_name(name)} = {print_expr(term, scope)}" for name, term in value) + "}"
+        case Kind.CONDITIONS:
+            return "{" + "; ".join(_condition(c, scope) for c in value) + "}"
+        case Kind.BLOCK:
+            return "\n".join(["{", *_block(value, inner), "}"])
+        case Kind.BLOCKS:
+            return "\n".join(["{", *_block(value, scope), "}"])
+        case Kind.PART:
+            return _node(value, scope)
+        case Kind.PARTS:
+            return " ".join(_node(part, scope) for part in value)
+        case Kind.FLAG:
+            raise TypeError("a flag is printed as the text that its form gives it")
+        case _:
+            assert_never(kind)
 
 
-def _role(role: Role, scope: Scope) -> list[str]:
-    budget = "" if role.registers is None else f" registers {role.registers}"
-    head = f"role {_name(role.name)} warps {role.num_warps} from {role.first_warp}{budget} {{"
-    return [head, *_block(role.body, scope), "}"]
-
-
-def _place(barrier: str, index: Expr, scope: Scope) -> str:
-    return f"{_name(barrier)}[{print_expr(index, scope)}]"
-
-
-def _once(stmt: Copy | Stage) -> str:
-    return " once" if stmt.once else ""
-
-
-def _among(among: Among) -> str:
-    return f" among {among.count} by {among.stride}"
-
-
-def _signal(signal: Signal | None, scope: Scope) -> str:
-    return "" if signal is None else f" signal {_place(signal.barrier, signal.index, scope)}"
+def _block(nodes: tuple[object, ...], scope: Scope) -> list[str]:
+    return [f"  {line}" for node in nodes for line in _node(node, scope).split("\n")]
 
 
 def _condition(condition: TagCondition, scope: Scope) -> str:

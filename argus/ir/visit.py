@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any, TypeVar, cast
 
+from argus.ir.descriptor import Kind, describe
 from argus.ir.expr import Elem, Expr, rewrite
 from argus.ir.nodes import (
     Access,
-    Accumulate,
-    AssertTags,
-    Copy,
     DataValue,
-    For,
-    If,
-    Map,
-    MbarrierArrive,
-    MbarrierExpect,
-    MbarrierWait,
-    Mma,
     Once,
-    Programs,
-    Roles,
-    Stage,
     Stmt,
-    Tag,
     TagCondition,
     TagEqual,
     TagField,
@@ -32,22 +20,26 @@ from argus.ir.nodes import (
     TagTuple,
 )
 
+_Node = TypeVar("_Node")
+
 
 def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
     """Every statement, parents before children, in program order."""
     for stmt in body:
         yield stmt
-        match stmt:
-            case For(body=inner) | Programs(body=inner):
-                yield from walk(inner)
-            case If(then=then, orelse=orelse):
-                yield from walk(then)
-                yield from walk(orelse)
-            case Roles(roles=roles):
-                for role in roles:
-                    yield from walk(role.body)
-            case _:
-                pass
+        for block in blocks(stmt):
+            yield from walk(block)
+
+
+def blocks(node: object) -> Iterator[tuple[Stmt, ...]]:
+    """The blocks of statements that stand directly in a statement, in program order."""
+    for field in describe(type(node)).blocks:
+        value = getattr(node, field.name)
+        if field.kind is Kind.BLOCK:
+            yield value
+        else:
+            for part in value:
+                yield from blocks(part)
 
 
 def rewrite_blocks(body: tuple[Stmt, ...], change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
@@ -55,16 +47,18 @@ def rewrite_blocks(body: tuple[Stmt, ...], change: Callable[[tuple[Stmt, ...]], 
     return change(tuple(_inside(stmt, change) for stmt in body))
 
 
-def _inside(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
-    match stmt:
-        case For(body=inner) | Programs(body=inner):
-            return replace(stmt, body=rewrite_blocks(inner, change))
-        case If(then=then, orelse=orelse):
-            return replace(stmt, then=rewrite_blocks(then, change), orelse=rewrite_blocks(orelse, change))
-        case Roles(roles=roles):
-            return replace(stmt, roles=tuple(replace(r, body=rewrite_blocks(r.body, change)) for r in roles))
-        case _:
-            return stmt
+def _inside(node: _Node, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> _Node:
+    new: dict[str, object] = {}
+    for field in describe(type(node)).blocks:
+        value = getattr(node, field.name)
+        direct = field.kind is Kind.BLOCK
+        new[field.name] = rewrite_blocks(value, change) if direct else tuple(_inside(part, change) for part in value)
+    return _replaced(node, new)
+
+
+def _replaced(node: _Node, fields: Mapping[str, object]) -> _Node:
+    changed: Any = node
+    return cast(_Node, replace(changed, **fields)) if fields else node
 
 
 def rewrite_body(body: tuple[Stmt, ...], change: Callable[[Stmt], tuple[Stmt, ...] | None]) -> tuple[Stmt, ...]:
@@ -77,47 +71,33 @@ def rewrite_body(body: tuple[Stmt, ...], change: Callable[[Stmt], tuple[Stmt, ..
     return rewrite_blocks(body, block)
 
 
-def map_exprs(stmt: Stmt, change: Callable[[Expr], Expr | None]) -> Stmt:
+def map_exprs(stmt: _Node, change: Callable[[Expr], Expr | None]) -> _Node:
     """`stmt` with `change` applied bottom-up to all of its own expressions (not those of nested statements).
 
-    In a tag condition the element whose tag is meant must stay an `Elem`.
+    In a tag condition the element whose tag is meant must stay an `Elem`. Extents of tagged tensors and specifications
+    stay as they are.
     """
+    fields = describe(type(stmt)).expressions
+    return _replaced(stmt, {f.name: _map_value(getattr(stmt, f.name), f.kind, change) for f in fields})
 
+
+def _map_value(value: Any, kind: Kind, change: Callable[[Expr], Expr | None]) -> object:
     def one(expr: Expr) -> Expr:
         return rewrite(expr, change)
 
-    def maybe(expr: Expr | None) -> Expr | None:
-        return None if expr is None else one(expr)
-
-    def access(a: Access) -> Access:
-        return Access(a.obj, tuple(one(e) for e in a.index), maybe(a.block))
-
-    match stmt:
-        case Copy(dst=dst, src=src, mask=mask, signal=signal):
-            moved = None if signal is None else replace(signal, index=one(signal.index))
-            return replace(stmt, dst=access(dst), src=access(src), mask=maybe(mask), signal=moved)
-        case Map(dst=dst, value=value):
-            return replace(stmt, dst=access(dst), value=one(value))
-        case Accumulate(dst=dst, value=value, mask=mask):
-            return replace(stmt, dst=access(dst), value=one(value), mask=maybe(mask))
-        case Mma(d=d, a=a, b=b):
-            return replace(stmt, d=access(d), a=access(a), b=access(b))
-        case Stage(src=src, mask=mask):
-            return replace(stmt, src=access(src), mask=maybe(mask))
-        case MbarrierExpect(index=index) | MbarrierArrive(index=index):
-            return replace(stmt, index=one(index))
-        case MbarrierWait(index=index, parity=parity):
-            return replace(stmt, index=one(index), parity=one(parity))
-        case For(start=start, stop=stop):
-            return replace(stmt, start=one(start), stop=one(stop))
-        case If(cond=cond):
-            return replace(stmt, cond=one(cond))
-        case Tag(fields=fields):
-            return replace(stmt, fields=tuple((name, _map_term(term, one)) for name, term in fields))
-        case AssertTags(conditions=conditions, where=where):
-            return replace(stmt, conditions=tuple(_map_condition(c, one) for c in conditions), where=maybe(where))
+    match kind:
+        case _ if value is None:
+            return None
+        case Kind.ACCESS:
+            return Access(value.obj, tuple(map(one, value.index)), None if value.block is None else one(value.block))
+        case Kind.FIELDS:
+            return tuple((name, _map_term(term, one)) for name, term in value)
+        case Kind.CONDITIONS:
+            return tuple(_map_condition(c, one) for c in value)
+        case Kind.PART:
+            return map_exprs(value, change)
         case _:
-            return stmt
+            return one(value)
 
 
 def _map_condition(condition: TagCondition, one: Callable[[Expr], Expr]) -> TagCondition:
@@ -157,14 +137,5 @@ def map_accesses(stmt: Stmt, change: Callable[[Access], Access]) -> Stmt:
         return Elem(new.obj, new.index, expr.dtype)
 
     stmt = map_exprs(stmt, register)
-    match stmt:
-        case Copy(dst=dst, src=src):
-            return replace(stmt, dst=change(dst), src=change(src))
-        case Map(dst=dst) | Accumulate(dst=dst):
-            return replace(stmt, dst=change(dst))
-        case Mma(d=d, a=a, b=b):
-            return replace(stmt, d=change(d), a=change(a), b=change(b))
-        case Stage(src=src):
-            return replace(stmt, src=change(src))
-        case _:
-            return stmt
+    fields = describe(type(stmt)).accesses
+    return _replaced(stmt, {f.name: change(getattr(stmt, f.name)) for f in fields})

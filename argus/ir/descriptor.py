@@ -1,0 +1,221 @@
+"""Descriptors of statements, from which printer, parser and visitor are derived.
+
+A statement declares its fields, as a dataclass, and its text form, as `FORM`. The types of the fields say what they
+are: expressions, accesses, layouts, blocks of statements, options. So a new statement is one class, and a new option of
+a statement is one field and its place in the form.
+
+In a form `{field}` stands for the text of a field, and everything else for itself, spaces included:
+
+    copy {dst} <- {src} shape {shape}(? if {mask})(? vector {vector})(?once: once)
+
+`(? ... )` is printed only if one of its fields has another value than when it is left out: its default, or None if it
+has no default. `(?field: text)` is the text of a field that is True.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache
+from types import MappingProxyType, NoneType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from argus.ir.expr import Const, Expr
+from argus.ir.nodes import Access, SpecTerm, Stmt, TagCondition, TagTerm
+from argus.layout import FragmentLayout
+from argus.source import Span
+
+
+class Kind(Enum):
+    """What a field holds, as its type says."""
+
+    ACCESS = auto()  # cells of a memory object
+    EXPRESSION = auto()  # over what the statement can see
+    CONSTANT = auto()
+    NUMBER = auto()
+    FLAG = auto()
+    NAME = auto()  # of an object, an instruction, or a choice
+    NAMES = auto()
+    SHAPE = auto()  # numbers: 128x64
+    EXTENTS = auto()  # expressions of the launch: [M, N]
+    LAYOUT = auto()
+    FIELDS = auto()  # terms of a tag, by name
+    CONDITIONS = auto()  # on tags
+    MEANING = auto()  # a term of a specification
+    BLOCK = auto()  # statements
+    PART = auto()  # a node that is no statement, with a form of its own
+    PARTS = auto()  # any number of them, one after the other
+    BLOCKS = auto()  # any number of them, each on lines of its own
+
+
+_KINDS: tuple[tuple[Any, Kind], ...] = (
+    (Access, Kind.ACCESS),
+    (Const, Kind.CONSTANT),
+    (Expr, Kind.EXPRESSION),
+    (bool, Kind.FLAG),
+    (int, Kind.NUMBER),
+    (str, Kind.NAME),
+    (FragmentLayout, Kind.LAYOUT),
+    (tuple[str, ...], Kind.NAMES),
+    (tuple[Expr, ...], Kind.EXTENTS),
+    (tuple[tuple[str, TagTerm], ...], Kind.FIELDS),
+    (tuple[TagCondition, ...], Kind.CONDITIONS),
+    (SpecTerm, Kind.MEANING),
+    (tuple[Stmt, ...], Kind.BLOCK),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a node. `absent` is its value where the text leaves it out; `part` is the class of nodes in it."""
+
+    name: str
+    kind: Kind
+    absent: object
+    part: type | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What stands for itself."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """The place of a field."""
+
+    field: Field
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A text that is there if the field is True."""
+
+    field: Field
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What is there unless all of its fields are as if they were absent."""
+
+    pieces: tuple[Text | Hole, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Its fields, in order."""
+        return tuple(p.field for p in self.pieces if isinstance(p, Hole))
+
+
+Piece = Union[Text, Hole, Flag, Option]
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """All that is known of a class of nodes: its fields by name, in order, and the pieces of its text form.
+
+    `accesses`, `expressions` and `blocks` are the fields that hold such, themselves or in their parts.
+    """
+
+    node: type
+    name: str
+    fields: Mapping[str, Field]
+    form: tuple[Piece, ...]
+    accesses: tuple[Field, ...]
+    expressions: tuple[Field, ...]
+    blocks: tuple[Field, ...]
+
+
+STATEMENTS: tuple[type, ...] = get_args(Stmt)
+"""The classes of all statements."""
+
+
+_OVER = frozenset({Kind.ACCESS, Kind.EXPRESSION, Kind.FIELDS, Kind.CONDITIONS})
+"""What is over the coordinates of a statement, and rewritten with it."""
+
+
+def describe(node: type) -> Descriptor:
+    """The descriptor of a class of nodes that has a `FORM`. Raises `TypeError` for a field that the form lacks."""
+    key: Any = node
+    return _describe(key)
+
+
+@cache
+def _describe(node: Any) -> Descriptor:
+    hints = get_type_hints(node)
+    fields = {f.name: _field(f, hints[f.name]) for f in dataclasses.fields(node) if hints[f.name] is not Span}
+    form = tuple(_pieces(node.FORM, fields))
+    missing = fields.keys() - {f.name for p in form for f in _named(p)}
+    if missing:
+        raise TypeError(f"the text form of {node.__name__} leaves out {', '.join(sorted(missing))}")
+    words = re.findall(r"[A-Z][a-z]*", node.__name__)
+    every = fields.values()
+    return Descriptor(
+        node,
+        "_".join(words).lower() + "_node",
+        MappingProxyType(fields),
+        form,
+        accesses=tuple(f for f in every if f.kind is Kind.ACCESS),
+        expressions=tuple(f for f in every if f.kind in _OVER or (f.kind is Kind.PART and _part(f).expressions)),
+        blocks=tuple(f for f in every if f.kind in (Kind.BLOCK, Kind.BLOCKS)),
+    )
+
+
+def _part(field: Field) -> Descriptor:
+    assert field.part is not None
+    return describe(field.part)
+
+
+def parts(node: type) -> Iterator[type]:
+    """The classes of nodes that stand in nodes of this class, and in those, besides statements."""
+    for field in describe(node).fields.values():
+        if field.part is not None:
+            yield field.part
+            yield from parts(field.part)
+
+
+def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
+    absent = None if field.default is dataclasses.MISSING else field.default
+    some = [option for option in get_args(hint) if option is not NoneType]
+    if NoneType in get_args(hint):
+        hint = Union[tuple(some)]
+    for known, kind in _KINDS:
+        if hint == known:
+            return Field(field.name, kind, absent)
+    if get_origin(hint) is tuple:
+        member = get_args(hint)[0]
+        if member is int:
+            return Field(field.name, Kind.SHAPE, absent)
+        # What has a default stands behind a statement, and what has none is the statement's own.
+        return Field(field.name, Kind.BLOCKS if absent is None else Kind.PARTS, absent, member)
+    return Field(field.name, Kind.PART, absent, hint)
+
+
+_FORM = re.compile(r"\(\?(?P<flag>\w+):(?P<text>[^)]*)\)|\(\?(?P<option>[^)]*)\)|\{(?P<hole>\w+)\}|(?P<own>[^{(]+|\()")
+
+
+def _pieces(form: str, fields: Mapping[str, Field]) -> Iterator[Piece]:
+    for found in _FORM.finditer(form):
+        if found["flag"] is not None:
+            yield Flag(fields[found["flag"]], found["text"])
+        elif found["option"] is not None:
+            yield Option(tuple(p for p in _pieces(found["option"], fields) if isinstance(p, Text | Hole)))
+        elif found["hole"] is not None:
+            yield Hole(fields[found["hole"]])
+        else:
+            yield Text(found["own"])
+
+
+def _named(piece: Piece) -> tuple[Field, ...]:
+    match piece:
+        case Text():
+            return ()
+        case Hole(field=field) | Flag(field=field):
+            return (field,)
+        case Option():
+            return piece.fields
