@@ -27,4 +27,4 @@ __all__ = [
     "transpose",
 ]
 
-matmul = Matmul(gemm, tile_for)
+matmul = Matmul(gemm, tile_for, name="matmul")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
-from argus.ir.types import float32
+from argus.ir.types import DType, float32
 from argus.kernels.attention_tiles import Problem, apart, hopper_tiles
-from argus.kernels.rows import dtype_of
+from argus.kernels.rows import dtype_of, same_shape
 from argus.runtime.device import target_of
-from argus.runtime.recipe import Beside, Function, Join, Results, Work
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
 
 if TYPE_CHECKING:
     import torch
@@ -228,13 +229,12 @@ def attention(
     return (o, lse) if return_lse else o
 
 
-def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal: bool) -> Work | Results:
-    q, k, _ = tensors
-    dtype = dtype_of("q", q, ("float16", "bfloat16"))
-    group = _group(q, k)
-    made = q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=_float32())
+def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal: bool) -> Work:
+    q, k, v = tensors
+    dtype, group = _checked(q, k, v)
+    made = _results(q)
     if not (k.shape[2] and q.numel()):
-        return made[0].zero_(), made[1].fill_(NEVER)
+        return Work((), (made[0].zero_(), made[1].fill_(NEVER)))
     read = tuple(x if x.stride(3) == 1 else x.contiguous() for x in tensors)
     causal = causal and q.shape[2] > 1  # the last query sees all keys
     aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in (*read, made[0]))
@@ -253,10 +253,10 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     parts = int(tiles.get("PARTS", 1))
     if parts == 1:
         written = made[0].view(B, H, 1, M, size), made[1].view(B, H, 1, M)
-        return Work(attention_forward, read, written, made, scale, {**constants, "OUT": dtype})
+        return Work((Call(attention_forward, (*read, *written, *scale), {**constants, "OUT": dtype}),), made)
     rooms, written = _parts(made, parts, B, H)
-    join = _join(rooms, made, B * H, dtype)
-    return Work(attention_forward, read, written, made, scale, {**constants, "OUT": float32}, join, rooms)
+    first = Call(attention_forward, (*read, *written, *scale), {**constants, "OUT": float32})
+    return Work((first, _join(rooms, made, B * H, dtype)), made)
 
 
 def _apart(
@@ -277,14 +277,17 @@ def _apart(
     last = rooms[0][parts:].view(B, H, 1, M, size), rooms[1][parts:].view(B, H, 1, M)
     constants = {**constants, "OUT": float32}
     rest = Problem(size, M, M, B * H, B * shared, True)
-    beside = Beside((q, k[:, :, both:], v[:, :, both:]), last, {**constants, **hopper_tiles(rest)})
-    join = _join(rooms, made, B * shared, constants["DTYPE"])
     read = rows, k[:, :, :both], v[:, :, :both]
-    constants |= {"GROUP": 1, "CAUSAL": False, **tiles}
-    return Work(attention_forward, read, first, made, scale, constants, join, rooms, beside)
+    before = Call(attention_forward, (*read, *first, *scale), {**constants, "GROUP": 1, "CAUSAL": False, **tiles})
+    read = q, k[:, :, both:], v[:, :, both:]
+    beside = Call(attention_forward, (*read, *last, *scale), {**constants, **hopper_tiles(rest)})
+    return Work((before, beside, _join(rooms, made, B * shared, constants["DTYPE"])), made)
 
 
-def _parts(made: tuple[torch.Tensor, ...], parts: int, batch: int, heads: int) -> tuple[Results, Results]:
+Tensors = tuple[Any, ...]
+
+
+def _parts(made: Tensors, parts: int, batch: int, heads: int) -> tuple[Tensors, Tensors]:
     """Room for results of parts of the keys, part by part; and the same as results, of so many heads."""
     o, lse = made
     rooms = lse.new_empty(parts, *o.shape), lse.new_empty(parts, *lse.shape)
@@ -292,15 +295,54 @@ def _parts(made: tuple[torch.Tensor, ...], parts: int, batch: int, heads: int) -
     return rooms, (rooms[0].view(*shape, o.shape[3]).movedim(0, 2), rooms[1].view(shape).movedim(0, 2))
 
 
-def _join(rooms: Results, made: Results, heads: int, dtype: object) -> Join:
+def _join(rooms: Tensors, made: Tensors, heads: int, dtype: object) -> Call:
     """What joins such parts of so many heads of all batches."""
     (o, lse), parts, size = made, len(rooms[0]), made[0].shape[3]
     joined = rooms[0].view(parts, heads, -1, size).movedim(0, 1), rooms[1].view(parts, heads, -1).movedim(0, 1)
     results = o.view(heads, -1, size), lse.view(heads, -1)
-    return Join(attention_combine, (*joined, *results), {"DTYPE": dtype, "D": size, "PARTS": parts})
+    return Call(attention_combine, (*joined, *results), {"DTYPE": dtype, "D": size, "PARTS": parts})
 
 
-_attention = Function(_work)
+def _checked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[DType, int]:
+    """The dtype, and the query heads of each head of keys. Raises LaunchError."""
+    dtype, group = dtype_of("q", q, ("float16", "bfloat16")), _group(q, k)
+    for name, x in (("k", k), ("v", v)):
+        dtype_of(name, x, (dtype.name,))
+    same_shape("k", k, (q.shape[0], *k.shape[1:3], q.shape[3]))
+    same_shape("v", v, tuple(k.shape))
+    return dtype, group
+
+
+def _results(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=_float32())
+
+
+def _fake(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, _scale: float | None, _causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    _checked(q, k, v)
+    return _results(q)
+
+
+def _joined(tensors: Tensors, numbers: tuple[Number, ...], way: tuple[bool]) -> Tensors:
+    return (*tensors, numbers[0] / LOG2E if numbers else None, *way)
+
+
+def _split(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float | None, causal: bool
+) -> tuple[Tensors, tuple[Number, ...], tuple[bool]]:
+    return (q, k, v), () if scale is None else (scale * LOG2E,), (causal,)
+
+
+_attention = Function(
+    _work,
+    Operator(
+        "attention(Tensor q, Tensor k, Tensor v, float? scale, bool causal) -> (Tensor, Tensor)",
+        _fake,
+        join=_joined,
+        split=_split,
+    ),
+)
 
 
 def _group(q: torch.Tensor, k: torch.Tensor) -> int:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
+from argus.ir.types import DType
 from argus.kernels.rows import dtype_of, matrix, same_rank, same_shape, spread, step_of, vector
-from argus.runtime.recipe import Function, Work
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
 
 if TYPE_CHECKING:
     import torch
@@ -166,14 +168,10 @@ def losses_and_levels(
 
 
 def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Work:
-    import torch
-
     logits, target = tensors
-    dtype, index = dtype_of("logits", logits), dtype_of("target", target, ("int64", "int32"))
-    same_rank("logits", logits, 2)
-    same_shape("target", target, tuple(logits.shape[:1]))
+    dtype, index = _checked(logits, target)
     rows = matrix(logits)
-    results = tuple(torch.empty(len(rows), dtype=torch.float32, device=logits.device) for _ in range(2))
+    results = _results(logits)
     if not 0 < rows.shape[1] <= LONGEST:
         step, width = step_of(rows), vector(rows)
         if step:
@@ -183,7 +181,30 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
     else:
         kernel, shape = cross_entropy_rows, spread(rows.shape[1], dtype.bytes, width=vector(rows)).constants
     constants = {"DTYPE": dtype, "INDEX": index, **shape}
-    return Work(kernel, (rows, target.contiguous()), results, results, numbers, constants)
+    return Work((Call(kernel, (rows, target.contiguous(), *results, *numbers), constants),), results)
 
 
-_losses = Function(_work)
+def _checked(logits: torch.Tensor, target: torch.Tensor) -> tuple[DType, DType]:
+    """The dtypes. Raises LaunchError."""
+    same_rank("logits", logits, 2)
+    same_shape("target", target, tuple(logits.shape[:1]))
+    return dtype_of("logits", logits), dtype_of("target", target, ("int64", "int32"))
+
+
+def _results(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    import torch
+
+    def empty() -> torch.Tensor:
+        return logits.new_empty(logits.shape[:1], dtype=torch.float32)
+
+    return empty(), empty()
+
+
+def _fake(logits: torch.Tensor, target: torch.Tensor, _ignored: int) -> tuple[torch.Tensor, torch.Tensor]:
+    _checked(logits, target)
+    return _results(logits)
+
+
+_losses = Function(
+    _work, Operator("cross_entropy(Tensor logits, Tensor target, int ignore_index=-100) -> (Tensor, Tensor)", _fake)
+)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
+from argus.ir.types import DType
 from argus.kernels.rows import (
     SMALL,
+    columns,
     dtype_of,
     fitting,
     held,
@@ -21,7 +23,8 @@ from argus.kernels.rows import (
     spread,
     vector,
 )
-from argus.runtime.recipe import Function, Work
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
 
 if TYPE_CHECKING:
     import torch
@@ -319,20 +322,19 @@ def add_layernorm(
 
 def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Work:
     x, weight, bias = tensors
-    dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
-    weight, bias = _parameters(weight, bias, rows.shape[1])
+    dtype, scale = _checked(x, weight, bias)
+    rows, weight, bias = matrix(x), weight.contiguous(), bias.contiguous()
     out = rows.new_empty(rows.shape)
     kernel, shape = fitting(rows, LONGEST, layernorm_rows, layernorm_held_rows, layernorm_long_rows)
     constants = {"DTYPE": dtype, "WEIGHT": scale, **shape}
-    return Work(kernel, (rows, weight, bias), (out,), (shaped(out, x),), numbers, constants)
+    return Work((Call(kernel, (rows, weight, bias, out, *numbers), constants),), (shaped(out, x),))
 
 
 def _work_of_sum(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Work:
     x, residual, weight, bias = tensors
-    dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
-    same_shape("residual", residual, tuple(x.shape))
-    dtype_of("residual", residual, (dtype.name,))
-    read = (rows, matrix(residual), *_parameters(weight, bias, rows.shape[1]))
+    dtype, scale = _checked(x, weight, bias, residual)
+    rows = matrix(x)
+    read = rows, matrix(residual), weight.contiguous(), bias.contiguous()
     longest("x", rows, longest_held(*read[:2]))
     made = rows.new_empty(rows.shape), rows.new_empty(rows.shape)
     shape: Mapping[str, int | str | None]
@@ -341,14 +343,43 @@ def _work_of_sum(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...])
     else:
         kernel, shape = add_layernorm_held_rows, held(*read[:2])
     results = tuple(shaped(t, x) for t in made)
-    return Work(kernel, read, made, results, numbers, {"DTYPE": dtype, "WEIGHT": scale, **shape})
+    return Work((Call(kernel, (*read, *made, *numbers), {"DTYPE": dtype, "WEIGHT": scale, **shape}),), results)
 
 
-_layernorm, _add_layernorm = Function(_work), Function(_work_of_sum)
+def _checked(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor | None = None
+) -> tuple[DType, DType]:
+    """The dtypes of x and the parameters. Raises LaunchError."""
+    dtype, scale = dtype_of("x", x), dtype_of("weight", weight)
+    same_shape("weight", weight, (columns(x),))
+    same_shape("bias", bias, (columns(x),))
+    dtype_of("bias", bias, (scale.name,))
+    if residual is not None:
+        same_shape("residual", residual, tuple(x.shape))
+        dtype_of("residual", residual, (dtype.name,))
+    return dtype, scale
 
 
-def _parameters(weight: torch.Tensor, bias: torch.Tensor, columns: int) -> tuple[torch.Tensor, torch.Tensor]:
-    same_shape("weight", weight, (columns,))
-    same_shape("bias", bias, (columns,))
-    dtype_of("bias", bias, (str(weight.dtype).removeprefix("torch."),))
-    return weight.contiguous(), bias.contiguous()
+def _fake(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, _eps: float) -> torch.Tensor:
+    _checked(x, weight, bias)
+    return x.new_empty(x.shape)
+
+
+def _fake_sum(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, _eps: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    _checked(x, weight, bias, residual)
+    return x.new_empty(x.shape), x.new_empty(x.shape)
+
+
+_layernorm = Function(
+    _work, Operator("layernorm(Tensor x, Tensor weight, Tensor bias, float eps=1e-5) -> Tensor", _fake, batch=1)
+)
+_add_layernorm = Function(
+    _work_of_sum,
+    Operator(
+        "add_layernorm(Tensor x, Tensor residual, Tensor weight, Tensor bias, float eps=1e-5) -> (Tensor, Tensor)",
+        _fake_sum,
+        batch=2,
+    ),
+)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from argus.backend.launch.evaluate import Number
 from argus.frontend.decorator import FuncSource
 from argus.kernels import operands
 from argus.kernels.gemm import combine
 from argus.kernels.tiling import Problem, Tile, read_once, rows_together
+from argus.runtime.function import Function, Operator
 from argus.runtime.jit_kernel import JitKernel
-from argus.runtime.reader import Memory, Run
-from argus.runtime.recipe import Given, Launch, Made, Recipe, Value, room, room_like
+from argus.runtime.work import Call, Work
 
 if TYPE_CHECKING:
     import torch
@@ -22,13 +23,21 @@ if TYPE_CHECKING:
 class Matmul:
     """`matmul(a, b)`: see `__call__`. Keeps what it prepared, by shapes, strides, dtypes, alignments and device.
 
-    `choose` gives the tile for a problem, `combine` adds up the parts that some tiles leave.
+    `choose` gives the tile for a problem, `combine` adds up the parts that some tiles leave. With a `name`, it is the
+    PyTorch operators of that name, and of that name with `_out`.
     """
 
-    def __init__(self, kernel: JitKernel, choose: Callable[[Problem], Tile], combine: JitKernel = combine) -> None:
+    def __init__(
+        self,
+        kernel: JitKernel,
+        choose: Callable[[Problem], Tile],
+        combine: JitKernel = combine,
+        name: str | None = None,
+    ) -> None:
         self._kernel, self._choose, self._combine = kernel, choose, combine
-        self._memory = Memory()
         self._ones: dict[Any, Any] = {}
+        self.product = Function(self._work, None if name is None else _operator(name))
+        self.product_into = Function(self._work, None if name is None else _operator_into(name))
 
     def __call__(
         self,
@@ -43,7 +52,7 @@ class Matmul:
         out_dtype: torch.dtype | None = None,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """`epilogue(scale_a * scale_b * (a @ b) + bias) + residual`, added up in float32 and rounded once. No gradient.
+        """`epilogue(scale_a * scale_b * (a @ b) + bias) + residual`, added up in float32 and rounded once.
 
         `a` is `[M, K]` or `[Z, M, K]`, `b` `[K, N]` or `[Z, K, N]`, of one dtype: float16, bfloat16, float8_e4m3fn, or
         float32, which is multiplied as tfloat32 (10 bits of mantissa). Views are taken as they are: transposed, padded,
@@ -54,58 +63,96 @@ class Matmul:
 
         Raises LaunchError for what does not fit, and what a kernel's call raises.
         """
-        plain = bias is residual is scale_a is scale_b is out is None
-        given = () if plain else (bias, residual, scale_a, scale_b, out)
-        tensors = (a, b) if plain else (a, b, *(x for x in given if x is not None))
-        way = (epilogue, out_dtype) if plain else (epilogue, out_dtype, *(x is None for x in given))
-        result: torch.Tensor = self._memory.call(
-            way, tensors, (), self._prepare, a, b, bias, residual, epilogue, scale_a, scale_b, out_dtype, out
-        )
-        return result if out is None else out
+        if bias is residual is scale_a is scale_b is out is None:
+            result: torch.Tensor = self.product((a, b), (), (epilogue, out_dtype))
+            return result
+        given = (bias, residual, scale_a, scale_b, out)
+        tensors = (a, b, *(x for x in given if x is not None))
+        way = (epilogue, out_dtype, *(x is None for x in given))
+        if out is None:
+            result = self.product(tensors, (), way)
+            return result
+        self.product_into(tensors, (), way)
+        return out
 
-    def _prepare(
+    def _work(
         self,
-        a: torch.Tensor,
-        b: torch.Tensor,
-        bias: torch.Tensor | None,
-        residual: torch.Tensor | None,
+        tensors: tuple[torch.Tensor, ...],
+        _numbers: tuple[Number, ...],
         epilogue: str | FuncSource | None,
-        scale_a: torch.Tensor | None,
-        scale_b: torch.Tensor | None,
         out_dtype: torch.dtype | None,
-        out: torch.Tensor | None,
-    ) -> Run:
-        import torch
-
-        dtype = getattr(torch, operands.result_dtype(a, out_dtype, out))
-        allocate = room(operands.result_shape(a, b), dtype, a.device)
-        request = operands.request(a, b, allocate() if out is None else out, bias, residual, scale_a, scale_b, epilogue)
+        *absent: bool,
+    ) -> Work:
+        a, b, bias, residual, scale_a, scale_b, out = _all(tensors, absent)
+        c = _empty(a, b, out_dtype, out) if out is None else out
+        operands.result_dtype(a, out_dtype, out)
+        request = operands.request(a, b, c, bias, residual, scale_a, scale_b, epilogue)
         problem = operands.problem(request)
-        tile = self._choose(problem)
         if a.device not in self._ones:
-            self._ones[a.device] = torch.ones(1, device=a.device)
-        ones = self._ones[a.device]
-        packings = packed(request, problem) if tile.packed else (None, None)
-        if tile.packed:
-            request, problem = of_packed(request, packings), problem.packed
-        calls = _of_operands(self._kernel, self._combine, request, problem, tile, ones)
-        places = map(Given, range(2, 7))
-        *others, to = (None if x is None else next(places) for x in (bias, residual, scale_a, scale_b, out))
-        one = ones.data_ptr()
-        bias_at, residual_at, *scales_at = (one if place is None else place for place in others)
-        if tile.swapped if len(calls) == 1 else operands.by_rows(request).turned:
-            scales_at.reverse()
-        rest = (bias_at, residual_at, *scales_at)
-        return _recipe(calls, packings, tile.swapped, allocate if to is None else to, rest, one).runner()
+            self._ones[a.device] = _one(a)
+        found = calls(self._kernel, self._combine, request, problem, self._choose(problem), self._ones[a.device])
+        return Work(found, (c,) if out is None else ())
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call of a kernel: `kernel(*arguments, **constants)`."""
+def _all(tensors: tuple[Any, ...], absent: tuple[bool, ...]) -> tuple[Any, ...]:
+    """a, b, bias, residual, scale_a, scale_b and out, None for those that are absent."""
+    a, b, *rest = tensors
+    found = iter(rest)
+    return (a, b, *(None if gone else next(found) for gone in absent or (True,) * 5))
 
-    kernel: JitKernel
-    arguments: tuple[Any, ...]
-    constants: dict[str, Any]
+
+def _empty(a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype | None, out: torch.Tensor | None) -> torch.Tensor:
+    """The result, empty. Raises LaunchError."""
+    import torch
+
+    dtype = getattr(torch, operands.result_dtype(a, out_dtype, out))
+    return a.new_empty(operands.result_shape(a, b), dtype=dtype)
+
+
+def _one(a: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return a.new_ones(1, dtype=torch.float32)
+
+
+_TENSORS = "Tensor a, Tensor b, Tensor? bias, Tensor? residual, Tensor? scale_a, Tensor? scale_b"
+_REST = "str? epilogue, ScalarType? out_dtype"
+
+
+def _operator(name: str) -> Operator:
+    schema = f"{name}({_TENSORS}, {_REST}) -> Tensor"
+    return Operator(schema, _fake, join=lambda *call: _joined(*call)[:-1], split=lambda *given: _split(*given, None))
+
+
+def _operator_into(name: str) -> Operator:
+    schema = f"{name}_out({_TENSORS}, {_REST}, Tensor(a!) out) -> ()"
+    return Operator(schema, _fake_into, join=_joined, split=_split)
+
+
+def _joined(tensors: tuple[Any, ...], _numbers: tuple[Number, ...], way: tuple[Any, ...]) -> tuple[Any, ...]:
+    epilogue, out_dtype, *absent = way
+    *found, out = _all(tensors, tuple(absent))
+    return (*found, operands.epilogue_text(epilogue), out_dtype, out)
+
+
+def _split(*given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]]:
+    *found, epilogue, out_dtype, out = given
+    optional = (*found[2:], out)
+    tensors = (*found[:2], *(x for x in optional if x is not None))
+    way = (operands.epilogue_of(epilogue), out_dtype)
+    return tensors, (), way if len(tensors) == 2 else (*way, *(x is None for x in optional))
+
+
+def _fake(*given: Any) -> torch.Tensor:
+    a, b, bias, residual, scale_a, scale_b, epilogue, out_dtype = given
+    operands.check(a, b, None, bias, residual, scale_a, scale_b, operands.epilogue_of(epilogue))
+    return _empty(a, b, out_dtype, None)
+
+
+def _fake_into(*given: Any) -> None:
+    a, b, bias, residual, scale_a, scale_b, epilogue, out_dtype, out = given
+    operands.check(a, b, out, bias, residual, scale_a, scale_b, operands.epilogue_of(epilogue))
+    operands.result_dtype(a, out_dtype, out)
 
 
 def calls(
@@ -135,46 +182,6 @@ def of_packed(request: operands.Request, packings: Packings) -> operands.Request
     """The product of the copies."""
     first, second = packings
     return replace(request, a=request.a if first is None else first.out, b=request.b if second is None else second.out)
-
-
-def _recipe(
-    calls: tuple[Call, ...],
-    packings: Packings,
-    swapped: bool,
-    to: Given | Callable[[], Any],
-    rest: tuple[Value, ...],
-    one: int,
-) -> Recipe:
-    """What `calls` do, on a, b, and what else is given: `rest` are bias, residual and scales, in the calls' order.
-
-    `to`: where the result goes, or what makes it. `one` is the address of what stands for absent tensors.
-    """
-    allocations: list[Callable[[], Any]] = []
-
-    def made(allocate: Callable[[], Any]) -> Made:
-        allocations.append(allocate)
-        return Made(len(allocations) - 1)
-
-    c = to if isinstance(to, Given) else made(to)
-    tensors = 2 + sum(isinstance(v, Given) for v in (c, *rest))
-    launches: list[Launch] = []
-    at: list[Value] = [Given(0), Given(1)]
-    for i, packing in enumerate(packings):
-        if packing is not None:
-            plan, copy = packing.kernel.prepare(packing.x, packing.out, **packing.constants), made(packing.room)
-            launches.append(Launch(plan, (at[i], copy)))
-            at[i] = copy
-    if swapped:
-        at.reverse()
-    first, *sums = (call.kernel.prepare(*call.arguments, **call.constants) for call in calls)
-    if not sums:
-        launches.append(Launch(first, (*at, c, *rest)))
-    else:
-        parts, depth = calls[1].arguments[0], calls[1].arguments[-1]
-        sums_at = made(room_like(parts))
-        launches.append(Launch(first, (*at, sums_at, one, one, one, one)))
-        launches.append(Launch(sums[0], (sums_at, c, *rest, depth)))
-    return Recipe(tensors, tuple(allocations), tuple(launches), 0 if isinstance(to, Given) else 1)
 
 
 def _of_operands(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from argus.kernels.gemm import gelu, gelu_tanh, relu, silu
 from argus.kernels.tiling import LINE, Problem
 from argus.runtime.device import target_of
 from argus.runtime.jit_kernel import JitKernel
+from argus.source import SourceFile
 
 if TYPE_CHECKING:
     import torch
@@ -76,6 +77,32 @@ def result_shape(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
     return (*(() if single else (max(batches, default=1),)), a.shape[-2], b.shape[-1])
 
 
+def check(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    out: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    scale_a: torch.Tensor | None,
+    scale_b: torch.Tensor | None,
+    epilogue: str | FuncSource | None,
+) -> None:
+    """Raises LaunchError for tensors of the wrong shapes and dtypes, and for what is no epilogue."""
+    shape = result_shape(a, b)
+    if dtype_name(a) != dtype_name(b) or dtype_name(a) not in OPERANDS:
+        what = f"`a` is of {dtype_name(a)} and `b` of {dtype_name(b)}"
+        raise LaunchError.of("dtype-mismatch", what, f"pass both of one of {', '.join(OPERANDS)}")
+    _check("out", out, (shape,), RESULTS)
+    _check("residual", residual, (shape,), RESULTS)
+    _check("bias", bias, ((shape[-1],),), RESULTS)
+    _check("scale_a", scale_a, ((1,), (shape[-2],)), ("float32",))
+    _check("scale_b", scale_b, ((1,), (shape[-1],)), ("float32",))
+    if not (epilogue is None or isinstance(epilogue, FuncSource) or epilogue in EPILOGUES):
+        what = f"{epilogue!r} is no epilogue"
+        help = f"use one of {', '.join(EPILOGUES)}, or a function under `@argus.func`"
+        raise LaunchError.of("argument-type", what, help)
+
+
 def request(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -87,23 +114,27 @@ def request(
     epilogue: str | FuncSource | None,
 ) -> Request:
     """The call, checked, with as few batches as views allow. Raises LaunchError."""
-    shape = result_shape(a, b)
-    if dtype_name(a) != dtype_name(b) or dtype_name(a) not in OPERANDS:
-        what = f"`a` is of {dtype_name(a)} and `b` of {dtype_name(b)}"
-        raise LaunchError.of("dtype-mismatch", what, f"pass both of one of {', '.join(OPERANDS)}")
-    _check("out", c, (shape,), RESULTS)
-    _check("residual", residual, (shape,), RESULTS)
-    _check("bias", bias, ((shape[-1],),), RESULTS)
-    _check("scale_a", scale_a, ((1,), (shape[-2],)), ("float32",))
-    _check("scale_b", scale_b, ((1,), (shape[-1],)), ("float32",))
-    named = EPILOGUES.get(epilogue) if isinstance(epilogue, str) else epilogue
-    if epilogue is not None and not isinstance(named, FuncSource):
-        what = f"{epilogue!r} is no epilogue"
-        help = f"use one of {', '.join(EPILOGUES)}, or a function under `@argus.func`"
-        raise LaunchError.of("argument-type", what, help)
-    a, b = (x[0] if x.ndim == 3 and x.shape[0] == 1 and len(shape) == 3 else x for x in (a, b))
+    check(a, b, c, bias, residual, scale_a, scale_b, epilogue)
+    a, b = (x[0] if x.ndim == 3 and x.shape[0] == 1 and c.ndim == 3 else x for x in (a, b))
+    named = EPILOGUES[epilogue] if isinstance(epilogue, str) else epilogue
     found = Request(a, b.mT, c, bias, residual, scale_a, scale_b, named)
-    return _folded(found) if len(shape) == 3 else found
+    return _folded(found) if c.ndim == 3 else found
+
+
+def epilogue_text(epilogue: str | FuncSource | None) -> str | None:
+    """An epilogue as the text that an operator takes: a name, or a function's name and file."""
+    if not isinstance(epilogue, FuncSource):
+        return epilogue
+    return json.dumps([epilogue.name, epilogue.file.path, epilogue.file.text])
+
+
+@lru_cache(maxsize=256)
+def epilogue_of(text: str | None) -> str | FuncSource | None:
+    """The inverse of `epilogue_text`."""
+    if text is None or not text.startswith("["):
+        return text
+    name, path, source = json.loads(text)
+    return FuncSource(name, SourceFile(path, source))
 
 
 def _check(name: str, x: torch.Tensor | None, shapes: tuple[tuple[int, ...], ...], dtypes: tuple[str, ...]) -> None:
@@ -190,21 +221,19 @@ def _packs(r: Request) -> tuple[bool, bool]:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """`kernel(x, out, **constants)` copies operand `x` to `out`; `room()` is another such `out`."""
+    """`kernel(x, out, **constants)` copies operand `x` to `out`."""
 
     kernel: JitKernel
     x: torch.Tensor
     out: torch.Tensor
     constants: dict[str, object]
-    room: Callable[[], torch.Tensor]
 
 
 def packing(x: torch.Tensor) -> Packing:
     """What copies an operand [rows, k] into rows that are whole vectors, whole cache lines apart."""
     kept, names, _ = _stored(x, "M K", "x")
-    room = partial(_room, x.shape[0], x.shape[1], x.dtype, x.device)
     kernel, constants = pack.kernel_for(kept, DTYPES[dtype_name(x)], rows=names.endswith("K"))
-    return Packing(kernel, kept, room(), constants, room)
+    return Packing(kernel, kept, _room(x.shape[0], x.shape[1], x.dtype, x.device), constants)
 
 
 def _room(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

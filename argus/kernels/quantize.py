@@ -13,14 +13,15 @@ from argus.kernels.rows import (
     LEAST_AROUND,
     LONGEST_ROW,
     around,
+    columns,
     dtype_of,
     matrix,
-    shaped,
     spread,
     step_of,
     vector,
 )
-from argus.runtime.recipe import Function, Work
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
 
 if TYPE_CHECKING:
     import torch
@@ -112,20 +113,26 @@ def quantize(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Work:
-    import torch
-
     (x,) = tensors
     dtype, rows = dtype_of("x", x), matrix(x)
-    values = torch.empty(rows.shape, dtype=torch.float8_e4m3fn, device=x.device)
-    scale = torch.empty(rows.shape[:1], dtype=torch.float32, device=x.device)
+    results = _fake(x)
+    values, scale = results[0].view(rows.shape), results[1].view(rows.shape[:1])
     step = step_of(rows, values) if dtype.bytes == 2 and LEAST_AROUND <= rows.shape[1] <= LONGEST else 0
     kernel, shape = quantize_rows, spread(rows.shape[1], dtype.bytes, width=vector(rows)).constants
     if step:
         shape = around(rows.shape[1], dtype.bytes, step, _HELD).constants
     elif rows.shape[1] > LONGEST_ROW:
         kernel, shape = quantize_long_rows, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
-    results = shaped(values, x), scale.view(*x.shape[:-1], 1)
-    return Work(kernel, (rows,), (values, scale), results, (), {"DTYPE": dtype, **shape})
+    return Work((Call(kernel, (rows, values, scale), {"DTYPE": dtype, **shape}),), results)
 
 
-_quantize = Function(_work)
+def _fake(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The results, empty."""
+    import torch
+
+    columns(x), dtype_of("x", x)
+    values = x.new_empty(x.shape, dtype=torch.float8_e4m3fn)
+    return values, x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
+
+
+_quantize = Function(_work, Operator("quantize(Tensor x) -> (Tensor, Tensor)", _fake, batch=1))

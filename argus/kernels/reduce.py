@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import argus
 import argus.language as al
+from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.machine import H200
-from argus.ir.types import float32
-from argus.kernels.matmul import Call
+from argus.ir.types import DType, float32
 from argus.kernels.rows import LEAST_AROUND, around, dtype_of, spread, step_of, vector
-from argus.runtime.reader import UNPREPARED, Memory, Run
-from argus.runtime.recipe import Given, Launch, Made, Recipe, Value, room, room_like
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
 
 if TYPE_CHECKING:
     import torch
@@ -226,24 +226,15 @@ def join_parts(
     al.store(out[a, cols], result.to(OUT), mask=cols < B)
 
 
-class Reduce:
-    """`reduce(x, op)`: see `__call__`. Keeps what it prepared, by shape, strides, dtype, alignment and device."""
+def reduce(x: torch.Tensor, op: str, dim: int | None = None, keepdim: bool = False) -> torch.Tensor:
+    """The "sum", "mean" or "max" along `dim`, or of all, of a float32, float16 or bfloat16 tensor, in its dtype.
 
-    def __init__(self) -> None:
-        self._memory = Memory()
-
-    def __call__(self, x: torch.Tensor, op: str, dim: int | None = None, keepdim: bool = False) -> torch.Tensor:
-        """The "sum", "mean" or "max" along `dim`, or of all, of a float32, float16 or bfloat16 tensor, in its dtype.
-
-        NaN propagates. Elements are added in float32, in an order that depends on the shape alone. No gradient.
-        Raises LaunchError: "reduction-argument" for another operation, a dimension that x has not, and for the maximum
-        of no elements.
-        """
-        result: torch.Tensor = self._memory.call((op, dim, keepdim), (x,), (), _prepared, x, op, dim, keepdim)
-        return _reduced(x, op, dim, keepdim) if result is UNPREPARED else result
-
-
-reduce = Reduce()
+    NaN propagates. Elements are added in float32, in an order that depends on the shape alone.
+    Raises LaunchError: "reduction-argument" for another operation, a dimension that x has not, and for the maximum
+    of no elements.
+    """
+    result: torch.Tensor = _reduce((x,), (), (op, dim, keepdim))
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,64 +250,59 @@ class Problem:
 
 def _problem_of(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Problem:
     """What is asked for, checked. Raises LaunchError."""
+    dtype = _checked(x, op, dim)
+    axis = None if dim is None else dim % x.ndim
+    before, length, after = (
+        (1, x.numel(), 1) if axis is None else (prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :]))
+    )
+    view = x.reshape(before, length, *((after,) if after != 1 else ()))
+    view = view if view.stride(-1) == 1 or view.shape[-1] < 2 else view.contiguous()
+    factor = 1.0 if op != "mean" else 1 / length if length else float("nan")
+    constants = {"OP": "max" if op == "max" else "sum", "DTYPE": dtype}
+    out = x.new_empty(before, 1, *view.shape[2:])
+    return Problem(view, out, factor, constants, _shape_of(x, dim, keepdim))
+
+
+def _checked(x: torch.Tensor, op: str, dim: int | None) -> DType:
+    """The dtype. Raises LaunchError."""
     dtype = dtype_of("x", x)
     if op not in OPERATIONS:
         raise _wrong(f"there is no reduction `{op}`", f"write one of {', '.join(OPERATIONS)}")
     if dim is not None and not -x.ndim <= dim < x.ndim:
         raise _wrong(f"a tensor of {x.ndim} dimensions has no dimension {dim}", "count from 0, or from -1 down")
-    axis = None if dim is None else dim % x.ndim
-    before, length, after = (
-        (1, x.numel(), 1) if axis is None else (prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :]))
-    )
-    if op == "max" and not length:
+    if op == "max" and not (x.numel() if dim is None else x.shape[dim]):
         raise _wrong("the maximum of no elements is not defined", "leave empty tensors out")
-    view = x.reshape(before, length, *((after,) if after != 1 else ()))
-    view = view if view.stride(-1) == 1 or view.shape[-1] < 2 else view.contiguous()
-    factor = 1.0 if op != "mean" else 1 / length if length else float("nan")
+    return dtype
+
+
+def _shape_of(x: torch.Tensor, dim: int | None, keepdim: bool) -> tuple[int, ...]:
+    """The shape of the result."""
     kept = (1,) if keepdim else ()
-    shape = kept * x.ndim if axis is None else (*x.shape[:axis], *kept, *x.shape[axis + 1 :])
-    constants = {"OP": "max" if op == "max" else "sum", "DTYPE": dtype}
-    return Problem(view, x.new_empty(before, 1, *view.shape[2:]), factor, constants, shape)
+    if dim is None:
+        return kept * x.ndim
+    axis = dim % x.ndim
+    return (*x.shape[:axis], *kept, *x.shape[axis + 1 :])
 
 
-def _reduced(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> torch.Tensor:
-    """The reduction, nothing of it prepared."""
+def _work(
+    tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], op: str, dim: int | None, keepdim: bool
+) -> Work:
+    (x,) = tensors
     problem = _problem_of(x, op, dim, keepdim)
     step = _MOST_BLOCKS if problem.x.ndim == 3 else max(1, len(problem.x))
+    calls: list[Call] = []
     for start in range(0, max(1, len(problem.x)), step):
         some, results = (t[start : start + step] for t in (problem.x, problem.out))
-        for call in _calls(replace(problem, x=some, out=results)):
-            call.kernel(*call.arguments, **call.constants)
-    return problem.out.view(problem.shape)
+        calls += _calls(replace(problem, x=some, out=results))
+    return Work(tuple(calls), (problem.out.view(problem.shape),))
 
 
-def _prepared(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Run | None:
-    """None where x has to be copied first, is empty, or has more matrices than one launch takes."""
-    problem = _problem_of(x, op, dim, keepdim)
-    view = problem.x
-    if not x.numel() or view.data_ptr() != x.data_ptr() or (view.ndim == 3 and len(view) > _MOST_BLOCKS):
-        return None
-    calls = _calls(problem)
-    given, made = (t.untyped_storage().data_ptr() for t in (view, problem.out))
-    rooms = [room_like(problem.out.view(problem.shape))]
+def _fake(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> torch.Tensor:
+    _checked(x, op, dim)
+    return x.new_empty(_shape_of(x, dim, keepdim))
 
-    def value(argument: torch.Tensor | float) -> Value:
-        if isinstance(argument, float) or not argument.numel():
-            return argument if isinstance(argument, float) else 0
-        at, storage = argument.data_ptr(), argument.untyped_storage()
-        if storage.data_ptr() == given:
-            return Given(0, at - view.data_ptr())
-        if storage.data_ptr() == made:
-            return Made(0, at - made)
-        if len(rooms) == 1:
-            rooms.append(room((storage.nbytes() // argument.itemsize,), argument.dtype, argument.device))
-        return Made(1, at - storage.data_ptr())
 
-    launches = tuple(
-        Launch(call.kernel.prepare(*call.arguments, **call.constants), tuple(map(value, call.arguments)))
-        for call in calls
-    )
-    return Recipe(1, tuple(rooms), launches, 1).runner()
+_reduce = Function(_work, Operator("reduce(Tensor x, str op, int? dim=None, bool keepdim=False) -> Tensor", _fake))
 
 
 def _calls(problem: Problem) -> tuple[Call, ...]:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import LEAST_AROUND, around, dtype_of, fitting, matrix, same_shape, shaped, step_of
-from argus.runtime.recipe import Function, Work
+from argus.ir.types import DType
+from argus.kernels.rows import LEAST_AROUND, around, columns, dtype_of, fitting, matrix, same_shape, shaped, step_of
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
 
 if TYPE_CHECKING:
     import torch
@@ -148,15 +150,26 @@ def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.T
 
 def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Work:
     x, weight = tensors
-    dtype, scale, rows = dtype_of("x", x), dtype_of("weight", weight), matrix(x)
-    same_shape("weight", weight, (rows.shape[1],))
+    dtype, scale = _checked(x, weight)
+    rows = matrix(x)
     out = rows.new_empty(rows.shape)
     step = step_of(rows, out) if dtype.bytes == 2 and LEAST_AROUND <= rows.shape[1] <= LONGEST else 0
     kernel, shape = fitting(rows, LONGEST, rmsnorm_rows, rmsnorm_held_rows, rmsnorm_long_rows)
     if step:
         shape = around(rows.shape[1], dtype.bytes, step, _HELD).constants
     constants = {"DTYPE": dtype, "WEIGHT": scale, **shape}
-    return Work(kernel, (rows, weight.contiguous()), (out,), (shaped(out, x),), numbers, constants)
+    return Work((Call(kernel, (rows, weight.contiguous(), out, *numbers), constants),), (shaped(out, x),))
 
 
-_rmsnorm = Function(_work)
+def _checked(x: torch.Tensor, weight: torch.Tensor) -> tuple[DType, DType]:
+    """The dtypes. Raises LaunchError."""
+    same_shape("weight", weight, (columns(x),))
+    return dtype_of("x", x), dtype_of("weight", weight)
+
+
+def _fake(x: torch.Tensor, weight: torch.Tensor, _eps: float) -> torch.Tensor:
+    _checked(x, weight)
+    return x.new_empty(x.shape)
+
+
+_rmsnorm = Function(_work, Operator("rmsnorm(Tensor x, Tensor weight, float eps=1e-6) -> Tensor", _fake, batch=1))

@@ -185,13 +185,19 @@ def _clusters(rows: torch.Tensor) -> bool:
     return target_of(str(rows.device)) == "sm_90a"
 
 
+def columns(x: torch.Tensor) -> int:
+    """The number of elements in a row of `x`. Raises LaunchError "shape-mismatch" for a scalar."""
+    if not x.ndim:
+        raise LaunchError.of("shape-mismatch", "a scalar has no rows", "pass a tensor of at least one dimension")
+    return x.shape[-1]
+
+
 def matrix(x: torch.Tensor) -> torch.Tensor:
     """`x` as rows `[M, N]` of consecutive elements: a view, any distance apart, unless only a copy can be that.
 
     Raises LaunchError "shape-mismatch" for a scalar.
     """
-    if not x.ndim:
-        raise LaunchError.of("shape-mismatch", "a scalar has no rows", "pass a tensor of at least one dimension")
+    columns(x)
     rows = x if x.ndim == 2 else x.reshape(prod(x.shape[:-1]), x.shape[-1])
     return rows if rows.shape[1] < 2 or rows.stride(1) == 1 else rows.contiguous()
 

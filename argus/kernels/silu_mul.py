@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import dtype_of, matrix, same_shape, shaped, tiled
-from argus.runtime.recipe import Function, Work
+from argus.ir.types import DType
+from argus.kernels.rows import columns, dtype_of, matrix, same_shape, shaped, tiled
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
 
 if TYPE_CHECKING:
     import torch
@@ -61,12 +63,24 @@ def silu_mul(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
 
 def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Work:
     gate, up = tensors
-    dtype, rows = dtype_of("gate", gate), matrix(gate)
-    same_shape("up", up, tuple(gate.shape))
-    dtype_of("up", up, (dtype.name,))
+    dtype, rows = _checked(gate, up), matrix(gate)
     out = rows.new_empty(rows.shape)
     constants = {"DTYPE": dtype, **tiled(rows.shape[1], rows.element_size()).constants}
-    return Work(silu_mul_tiles, (rows, matrix(up)), (out,), (shaped(out, gate),), (), constants)
+    return Work((Call(silu_mul_tiles, (rows, matrix(up), out), constants),), (shaped(out, gate),))
 
 
-_silu_mul = Function(_work)
+def _checked(gate: torch.Tensor, up: torch.Tensor) -> DType:
+    """The dtype. Raises LaunchError."""
+    columns(gate)
+    dtype = dtype_of("gate", gate)
+    same_shape("up", up, tuple(gate.shape))
+    dtype_of("up", up, (dtype.name,))
+    return dtype
+
+
+def _fake(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    _checked(gate, up)
+    return gate.new_empty(gate.shape)
+
+
+_silu_mul = Function(_work, Operator("silu_mul(Tensor gate, Tensor up) -> Tensor", _fake, batch=2))

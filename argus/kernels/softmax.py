@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.rows import LEAST_AROUND, around, dtype_of, fitting, matrix, shaped, step_of
-from argus.runtime.recipe import Function, Work
+from argus.kernels.rows import LEAST_AROUND, around, columns, dtype_of, fitting, matrix, shaped, step_of
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
 
 if TYPE_CHECKING:
     import torch
@@ -161,7 +162,12 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     if step:
         held = _HELD if rows.shape[1] > _FEW else (3, *_HELD)
         shape = around(rows.shape[1], dtype.bytes, step, held).constants
-    return Work(kernel, (rows,), (out,), (shaped(out, x),), (), {"DTYPE": dtype, **shape})
+    return Work((Call(kernel, (rows, out), {"DTYPE": dtype, **shape}),), (shaped(out, x),))
 
 
-_softmax = Function(_work)
+def _fake(x: torch.Tensor) -> torch.Tensor:
+    columns(x), dtype_of("x", x)
+    return x.new_empty(x.shape)
+
+
+_softmax = Function(_work, Operator("softmax(Tensor x) -> Tensor", _fake, batch=1))

@@ -9,9 +9,11 @@ import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.ir.machine import H200
+from argus.ir.types import DType
 from argus.kernels.rows import dtype_of, matrix, same_rank, vector
 from argus.runtime.device import target_of
-from argus.runtime.recipe import Function, Results, Work
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
 
 if TYPE_CHECKING:
     import torch
@@ -93,16 +95,15 @@ def transpose(x: torch.Tensor) -> torch.Tensor:
     A view of `x` where that is contiguous already, as of a single row: PyTorch's `x.t().contiguous()` is one, too.
     No gradient. Raises LaunchError.
     """
+    if x.ndim == 2 and (x.stride(0) == 1 or x.shape[0] == 1) and x.t().is_contiguous():
+        return x.t()
     result: torch.Tensor = _transpose((x,))
     return result
 
 
-def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Work | Results:
+def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Work:
     (x,) = tensors
-    dtype = dtype_of("x", x)
-    same_rank("x", x, 2)
-    if x.t().is_contiguous():
-        return (x.t(),)
+    dtype = _checked(x)
     rows = matrix(x)
     out = rows.new_empty(rows.shape[::-1])
     reads, writes = (vector(t) * dtype.bytes == 16 for t in (rows, out))
@@ -116,11 +117,23 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
             "STEP": len(rows) % sector,
             "num_warps": 16,
         }
-        return Work(transpose_to_odd_rows, (rows,), (out,), (out,), (), {"DTYPE": dtype, **shape})
-    return Work(transpose_tiles, (rows,), (out,), (out,), (), {"DTYPE": dtype, **_tile(dtype.bytes, reads, writes)})
+        return Work((Call(transpose_to_odd_rows, (rows, out), {"DTYPE": dtype, **shape}),), (out,))
+    constants = {"DTYPE": dtype, **_tile(dtype.bytes, reads, writes)}
+    return Work((Call(transpose_tiles, (rows, out), constants),), (out,))
 
 
-_transpose = Function(_work)
+def _checked(x: torch.Tensor) -> DType:
+    """The dtype. Raises LaunchError."""
+    same_rank("x", x, 2)
+    return dtype_of("x", x)
+
+
+def _fake(x: torch.Tensor) -> torch.Tensor:
+    _checked(x)
+    return x.new_empty((x.shape[1], x.shape[0]))
+
+
+_transpose = Function(_work, Operator("transpose(Tensor x) -> Tensor", _fake))
 
 
 def _tile(itemsize: int, reads: bool, writes: bool) -> dict[str, int]:

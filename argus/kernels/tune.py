@@ -22,10 +22,11 @@ from argus.environment import cache_directory
 from argus.frontend.options import Options
 from argus.kernels import operands
 from argus.kernels.gemm import combine, gemm
-from argus.kernels.matmul import Call, Matmul, calls
+from argus.kernels.matmul import Matmul, calls
 from argus.kernels.table import PATH, shape_class, to_json
 from argus.kernels.tiling import Problem, Tile, ranked
 from argus.runtime.executable import CachedSource
+from argus.runtime.work import Call
 from argus.tuning.build import Build, Order, build_all, in_a_process
 from argus.tuning.progress import progress
 
@@ -99,7 +100,7 @@ def _order(call: Call) -> Order:
     assert isinstance(source, CachedSource)
     found = call.kernel.situation(*call.arguments, **call.constants)
     constants = dict(call.constants)
-    num_warps = constants.pop("num_warps", None)
+    num_warps: Any = constants.pop("num_warps", None)
     options = Options(found.target, num_warps, constants, found.alignments)
     return Order(source.text, options, (source.cache or DiskCache(cache_directory())).directory)
 

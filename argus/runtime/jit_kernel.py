@@ -8,7 +8,7 @@ from typing import Any
 
 from argus.backend.launch.plan import Plan
 from argus.backend.launch.signature import Signature
-from argus.runtime.executable import CONSTEXPR, Executable, Source, is_constant
+from argus.runtime.executable import CONSTEXPR, TENSOR, Executable, Source, is_constant
 from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, Situation, grid_of
 from argus.runtime.reader import UNREADABLE, Cold, Prepared, Site
 
@@ -136,7 +136,8 @@ class JitKernel:
     def _prepared(self, key: Hashable, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prepared:
         found = self._plans.get(key)
         if found is None:
-            found = Prepared(self._planner.plan(grid, self._planner.arrange(args, kwargs)).run)
+            plan = self._planner.plan(grid, self._planner.arrange(args, kwargs))
+            found = Prepared(plan.run, plan.written)
             if len(self._plans) >= _MAX_PLANS:
                 self._plans.clear()
             self._plans[key] = found
@@ -151,8 +152,9 @@ class JitKernel:
         """
         if isinstance(missed, Cold):
             prepared = self._prepared(missed.key, grid, args, kwargs)
-            self._sites[way].settle(prepared, args, missed.values)
-            prepared.run(missed.values)
+            site = self._sites[way]
+            site.settle(prepared, args, missed.values)
+            prepared.started([a for a, kind in zip(args, site.kinds, strict=True) if kind == TENSOR], missed.values)
             return
         call = self._planner.arrange(args, kwargs)
         declared = self._planner.parameters

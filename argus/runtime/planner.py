@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any, TypeVar
 
-from argus.backend.launch.array import Array, array
+from argus.backend.launch.array import Array, array, is_torch
 from argus.backend.launch.bind import alignment, bind, check_contents
 from argus.backend.launch.evaluate import Number
 from argus.backend.launch.plan import Function, Plan
@@ -18,6 +18,7 @@ from argus.frontend.options import Options
 from argus.ir.types import ALIGNMENTS
 from argus.runtime.device import load, machine_of, target_of
 from argus.runtime.executable import CONSTEXPR, TENSOR, Executable, Parameter, Source
+from argus.runtime.reader import count_writes
 
 NUM_WARPS, CHECK_INDEX_TENSORS = "num_warps", "check_index_tensors"
 """Keywords of a call that are no parameters."""
@@ -125,7 +126,9 @@ class Planner:
         if call.check_contents:
             found = self.interface(call, _target(arrays))
             check_contents(found.ranges, arrays, {**bind(found, arrays, scalars, grid).values, **scalars})
-        plan.run((*(a.pointer for a in arrays.values()), *scalars.values()))
+        tensors = list(arrays.values())
+        count_writes(tensors[i].source for i in plan.written if is_torch(tensors[i].source))
+        plan.run((*(a.pointer for a in tensors), *scalars.values()))
 
     def plan(self, grid: Grid | None, call: Call) -> Plan:
         """A launch that serves every call of the same shapes, types, devices and constants. All errors of a call."""

@@ -7,7 +7,7 @@ more than the rest of a launch. The text is made of positions only; nothing of a
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -25,8 +25,6 @@ _HOT = 4
 """What is tried before a key is made: a check takes a tenth of the time of a key."""
 
 _RENEWALS = 8
-_MOST = 4096
-"""Of what is prepared, and of ways to call: beyond that number, all is prepared anew."""
 
 # Of an address only its last four bits matter to a plan: alignment is specialised up to 16 bytes.
 _TENSOR_KEY = "a{i}.shape, a{i}.stride(), a{i}.dtype, a{i}.device, a{i}.__class__, a{i}.is_neg(), p{i} & 15, "
@@ -38,12 +36,39 @@ def _never(*_tensors: Any) -> bool:
 
 @dataclass(slots=True)
 class Prepared:
-    """What runs, and what tells that it serves. `renewals`: how often yet the check may be made anew, for tensors that
-    are the same to a plan and not to PyTorch (which may need a gradient, say)."""
+    """What runs, and what tells that it serves. `written` are the places, among the tensors, of those that it writes.
+
+    `renewals`: how often yet the check may be made anew, for tensors that are the same to a plan and not to PyTorch
+    (which may need a gradient, say).
+    """
 
     run: Run
+    written: tuple[int, ...] = ()
     check: Check = _never
     renewals: int = _RENEWALS
+
+    def started(self, tensors: Sequence[Any], values: tuple[Number, ...]) -> Any:
+        """Count the writes of the tensors, and run: the result."""
+        count_writes(tensors[i] for i in self.written)
+        return self.run(values)
+
+
+def count_writes(tensors: Iterable[Any]) -> None:
+    """Tell PyTorch that these tensors are written, so that a later backward pass does not use stale values.
+
+    Inference tensors count no writes.
+    """
+    counting = [t for t in tensors if not t.is_inference()]
+    if counting:
+        sys.modules["torch"]._C._increment_version(counting)
+
+
+def _counter(tensors: Sequence[Any]) -> Callable[[Any], None]:
+    """The function that counts writes of tensors like these, which a check knows; it takes them as a tuple."""
+    if any(t.is_inference() for t in tensors):
+        return count_writes
+    count: Callable[[Any], None] = sys.modules["torch"]._C._increment_version
+    return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,89 +89,34 @@ UNREADABLE = (AttributeError, RuntimeError, TypeError)
 
 
 class Site:
-    """Calls with the same grid, number of arguments and keywords. `hot` is what ran last, with checks."""
+    """Calls with the same grid, number of arguments and keywords. `hot` is what ran last: checks, what runs, and what
+    counts the writes of the tensors at the places `written`."""
 
-    __slots__ = ("hot", "keywords", "kinds", "read")
+    __slots__ = ("_name", "hot", "keywords", "kinds", "read", "written")
 
     def __init__(self, kinds: tuple[str, ...], name: Hashable, keywords: Mapping[str, object]) -> None:
-        self.hot: tuple[tuple[Check, Run], ...] = ()
+        self.hot: tuple[tuple[Check, Run, Callable[[Any], None]], ...] = ()
         self.kinds = kinds
         self.keywords = dict(keywords)  # kept, because calls find their site by the identity of these objects
-        self.read: Reader = _generated(kinds)(self, name, Cold)
+        self.written: tuple[int, ...] = ()
+        self._name = name
+        self.read: Reader = _generated(kinds, ())(self, name, Cold)
 
     def settle(self, prepared: Prepared, arguments: Sequence[Any], values: Sequence[Number]) -> None:
         """Makes `prepared` hot: later calls like this one find it first."""
         tensors = [a for a, kind in zip(arguments, self.kinds, strict=True) if kind == TENSOR]
         if CONSTEXPR in self.kinds or any(int(v) & 15 for v in values[: len(tensors)]):
             return
+        if prepared.written != self.written:
+            self.hot, self.written = (), prepared.written
+            self.read = _generated(self.kinds, self.written)(self, self._name, Cold)
         others = tuple(entry for entry in self.hot if entry[1] is not prepared.run)
         if prepared.renewals and (prepared.check is _never or len(others) < len(self.hot)):
             prepared.renewals -= 1
             prepared.check = check_of(tensors)
         if prepared.check is not _never:
-            self.hot = ((prepared.check, prepared.run), *others[: _HOT - 1])
-
-
-UNPREPARED = object()
-"""What a call gives for which nothing can be prepared."""
-
-
-def _unprepared(_values: tuple[Number, ...]) -> object:
-    return UNPREPARED
-
-
-class Memory:
-    """What functions of PyTorch tensors prepare, to find it again by how they are called and what tensors they get."""
-
-    def __init__(self) -> None:
-        self._prepared: dict[Hashable, Prepared] = {}
-        self._sites: dict[Hashable, Site] = {}
-
-    def call(
-        self,
-        way: Hashable,
-        tensors: tuple[Any, ...],
-        numbers: tuple[Number, ...],
-        prepare: Callable[..., Run | None],
-        *arguments: Any,
-    ) -> Any:
-        """Runs what `prepare(*arguments)` made in the first call of this `way` with such tensors, on these: its result,
-        or `UNPREPARED` if it made None.
-
-        `way` says how many tensors and numbers there are. Raises what `prepare` raises, which of what is no tensor with
-        an address says so in words; failing that, what a `Reader` raises; and what raises where it runs.
-        """
-        site = self._sites.get(way)
-        if site is None:
-            if len(self._sites) >= _MOST:
-                self._sites.clear()
-            site = self._sites[way] = Site((TENSOR,) * len(tensors) + (SCALAR,) * len(numbers), way, {})
-        try:
-            found = site.read(*tensors, *numbers)
-        except UNREADABLE as error:
-            unreadable = error
-        else:
-            return self._run(site, found, tensors, numbers, prepare, arguments) if type(found) is Cold else found
-        prepare(*arguments)  # outside of the handler: a later error would show this one as its context
-        raise unreadable
-
-    def _run(
-        self,
-        site: Site,
-        cold: Cold,
-        tensors: tuple[Any, ...],
-        numbers: tuple[Number, ...],
-        prepare: Callable[..., Run | None],
-        arguments: tuple[Any, ...],
-    ) -> Any:
-        prepared = self._prepared.get(cold.key)
-        if prepared is None:
-            prepared = Prepared(prepare(*arguments) or _unprepared)
-            if len(self._prepared) >= _MOST:
-                self._prepared.clear()
-            self._prepared[cold.key] = prepared
-        site.settle(prepared, (*tensors, *numbers), cold.values)
-        return prepared.run(cold.values)
+            count = _counter([tensors[i] for i in self.written])
+            self.hot = ((prepared.check, prepared.run, count), *others[: _HOT - 1])
 
 
 def check_of(tensors: Sequence[Any]) -> Check:
@@ -164,17 +134,18 @@ def check_of(tensors: Sequence[Any]) -> Check:
 
 
 @lru_cache(maxsize=256)
-def _generated(kinds: tuple[str, ...]) -> Callable[[Site, Hashable, type[Cold]], Reader]:
-    """`make(site, name, Cold)` gives the reader of arguments of these kinds."""
+def _generated(kinds: tuple[str, ...], written: tuple[int, ...]) -> Callable[[Site, Hashable, type[Cold]], Reader]:
+    """`make(site, name, Cold)` gives the reader of arguments of these kinds, of which some tensors are written."""
     places = {kind: [i for i, k in enumerate(kinds) if k == kind] for kind in (TENSOR, SCALAR, CONSTEXPR)}
     tensors, scalars, constants = places[TENSOR], places[SCALAR], places[CONSTEXPR]
     addresses = [f"p{i} = a{i}.data_ptr()" for i in tensors]
     values = f"({''.join(f'p{i}, ' for i in tensors)}{''.join(f'a{i}, ' for i in scalars)})"
     hot = [
-        "        for check, run in site.hot:",
+        "        for check, run, count in site.hot:",
         f"            if check({', '.join(f'a{i}' for i in tensors)}):",
         *(f"                {line}" for line in addresses),
         f"                if not ({' | '.join(f'p{i}' for i in tensors)}) & 15:",
+        *([f"                    count(({''.join(f'a{tensors[i]}, ' for i in written)}))"] if written else []),
         f"                    return run({values})",
     ]
     lines = [

@@ -6,15 +6,14 @@ straight line, as a reader is; the text is made of positions only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
 from argus.backend.launch.evaluate import Number
 from argus.backend.launch.plan import Plan
-from argus.runtime.jit_kernel import JitKernel
-from argus.runtime.reader import UNPREPARED, Memory, Run
+from argus.runtime.reader import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,8 @@ class Recipe:
     make anew in each call.
 
     The results are the first `returned` of these: one tensor, else a tuple. The others go back to
-    PyTorch's allocator, which gives them to work that is queued later on the stream.
+    PyTorch's allocator, which gives them to work that is queued later on the stream. `mutated` are the places of the
+    call's tensors that are written. `kept` stays alive with the recipe, because its addresses are among the values.
     """
 
     tensors: int
@@ -65,6 +65,8 @@ class Recipe:
     launches: tuple[Launch, ...]
     returned: int
     numbers: int = 0
+    mutated: tuple[int, ...] = ()
+    kept: tuple[Any, ...] = ()
 
     def runner(self) -> Run:
         """What carries it out."""
@@ -72,7 +74,9 @@ class Recipe:
         launches = tuple(", ".join(_text(v, constants) for v in launch.values) for launch in self.launches)
         given = (self.tensors, self.numbers)
         make = _generated(given, len(self.allocations), launches, len(constants), self.returned)
-        return make([launch.plan.run for launch in self.launches], self.allocations, constants)
+        run = make([launch.plan.run for launch in self.launches], self.allocations, constants)
+        run.kept = self.kept  # type: ignore[attr-defined]
+        return run
 
 
 def room_like(x: Any) -> Callable[[], Any]:
@@ -93,110 +97,6 @@ def room(shape: Sequence[int], dtype: Any, device: Any) -> Callable[[], Any]:
     if direct is not None and torch.device(device).type == "cuda" and torch.cuda.device_count() == 1:
         return partial(direct, size, strides, dtype)
     return partial(torch.empty_strided, size, strides, dtype=dtype, device=device)
-
-
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """A further launch of a work's kernel, with its numbers: on views of the function's tensors, in order, and of what
-    the work writes."""
-
-    read: tuple[Any, ...]
-    written: tuple[Any, ...]
-    constants: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """A last launch, `kernel(*tensors, **constants)`: of all that was written, then of the results, as views."""
-
-    kernel: JitKernel
-    tensors: tuple[Any, ...]
-    constants: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A function's launch, `kernel(*read, *written, *numbers, **constants)`, and what follows, if anything.
-
-    `read` are the function's tensors in order, or what stands for them: views from their first element on, copies.
-    `written` are new and contiguous, or the first elements of `rooms`, which are; `results` are the same in the shapes
-    that the caller gets, or what `join` makes.
-    """
-
-    kernel: JitKernel
-    read: tuple[Any, ...]
-    written: tuple[Any, ...]
-    results: tuple[Any, ...]
-    numbers: tuple[Number, ...]
-    constants: Mapping[str, object]
-    join: Join | None = None
-    rooms: tuple[Any, ...] = ()
-    beside: Beside | None = None
-
-
-Results = tuple[Any, ...]
-"""Finished results of a call that launches nothing."""
-
-
-class Function:
-    """A function whose calls are one launch each, or up to three. Keeps what it prepared, by shapes, strides, dtypes,
-    alignments and device. `work(tensors, numbers, *way)` says what a call does, and raises what is wrong with its
-    arguments.
-    """
-
-    def __init__(self, work: Callable[..., Work | Results]) -> None:
-        self._work = work
-        self._memory = Memory()
-
-    def __call__(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...] = (), way: tuple[Any, ...] = ()) -> Any:
-        """The results: a tensor, or a tuple of several. `way` holds what else the work depends on, hashable.
-
-        `numbers` are those of the launch; if there are none, the work's are, which then follow from the rest.
-        Raises what `work` raises, and what a kernel's call raises.
-        """
-        kind = (len(numbers), way) if numbers else way
-        results = self._memory.call(kind, tensors, numbers, self._prepared, tensors, numbers, way)
-        return self._anew(tensors, numbers, way) if results is UNPREPARED else results
-
-    def _prepared(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Run | None:
-        """None where tensors have to be copied first, and where nothing is launched."""
-        work = self._work(tensors, numbers, *way)
-        if not isinstance(work, Work):
-            return None
-        if any(x.data_ptr() != given.data_ptr() for x, given in zip(work.read, tensors, strict=True)):
-            return None
-        plan = work.kernel.prepare(*work.read, *work.written, *work.numbers, **work.constants)
-        addresses: list[Value] = [Given(i) for i in range(len(tensors))]
-        results, made = len(work.results), work.rooms or work.written
-        rooms = work.results if work.join is None else (*work.results, *made)
-        written: list[Value] = [Made(len(rooms) - len(made) + i) for i in range(len(made))]
-        last = tuple(Told(i) for i in range(len(numbers))) if numbers else work.numbers
-        launches = [Launch(plan, (*addresses, *written, *last))]
-        if (beside := work.beside) is not None:
-            more = work.kernel.prepare(*beside.read, *beside.written, *work.numbers, **beside.constants)
-            read = (Given(i, _bytes(x, tensors[i])) for i, x in enumerate(beside.read))
-            own = (Made(len(rooms) - len(made) + i, _bytes(x, made[i])) for i, x in enumerate(beside.written))
-            launches.append(Launch(more, (*read, *own, *last)))
-        if work.join is not None:
-            second = work.join.kernel.prepare(*work.join.tensors, **work.join.constants)
-            launches.append(Launch(second, (*written, *map(Made, range(results)))))
-        return Recipe(len(tensors), tuple(map(room_like, rooms)), tuple(launches), results, len(numbers)).runner()
-
-    def _anew(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Any:
-        work = self._work(tensors, numbers, *way)
-        results = work.results if isinstance(work, Work) else work
-        if isinstance(work, Work):
-            work.kernel(*work.read, *work.written, *work.numbers, **work.constants)
-            if (beside := work.beside) is not None:
-                work.kernel(*beside.read, *beside.written, *work.numbers, **beside.constants)
-            if work.join is not None:
-                work.join.kernel(*work.join.tensors, **work.join.constants)
-        return results[0] if len(results) == 1 else results
-
-
-def _bytes(view: Any, tensor: Any) -> int:
-    """How far a view begins behind its tensor."""
-    return int(view.data_ptr() - tensor.data_ptr())
 
 
 # ---------------------------------------------------------------------------- generated text

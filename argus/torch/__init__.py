@@ -1,5 +1,20 @@
-"""Kernels as PyTorch operators. Imports torch; nothing else of Argus does at import time."""
+"""Kernels and functions as PyTorch operators. PyTorch is imported when one is registered, not before."""
 
-from argus.torch.operator import register
+from __future__ import annotations
 
-__all__ = ["register"]
+from typing import TYPE_CHECKING, Any
+
+from argus.torch.gradient import Gradient, attach
+
+if TYPE_CHECKING:
+    from argus.torch.operator import register
+
+__all__ = ["Gradient", "attach", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "register":
+        from argus.torch.operator import register
+
+        return register
+    raise AttributeError(name)

@@ -19,7 +19,8 @@ from argus.ir.types import bfloat16, float16, float32  # noqa: E402
 from argus.kernels import attention  # noqa: E402
 from argus.kernels.attention import _apart, _together  # noqa: E402
 from argus.passes import lower  # noqa: E402
-from argus.runtime.recipe import Function, Work  # noqa: E402
+from argus.runtime.function import Function  # noqa: E402
+from argus.runtime.work import Work  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
 from tests.backend.host import run  # noqa: E402
 from tests.kernels.common import assert_proved, random, source_of  # noqa: E402

@@ -150,6 +150,8 @@ def test_a_second_call_prepares_nothing() -> None:
     prepared: list[object] = []
 
     class Plan:
+        read, written = (0, 1, 3, 4, 5, 6), (2,)
+
         def run(self, values: tuple[int, ...]) -> None:
             prepared.append(values)
 

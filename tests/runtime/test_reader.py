@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from argus.runtime import reader as module
 from argus.runtime.executable import CONSTEXPR, SCALAR, TENSOR
-from argus.runtime.reader import UNPREPARED, Cold, Memory, Prepared, Site, check_of
+from argus.runtime.reader import Cold, Prepared, Site, check_of
 
 torch = pytest.importorskip("torch")
 
@@ -104,65 +103,3 @@ def test_positional_constants_are_part_of_the_key() -> None:
     assert len(set(keys)) == 3
     site.settle(prepared("plan"), (x, 1), site.read(x, 1).values)
     assert isinstance(site.read(x, True), Cold)
-
-
-def numbered(number: int) -> Any:
-    return lambda values: (number, values)
-
-
-def test_a_memory_prepares_once_for_tensors_of_a_kind() -> None:
-    made: list[Any] = []
-    memory = Memory()
-
-    def find(way: Any, *found: Any) -> int:
-        thing, values = memory.call(way, found, (0.5,), lambda: made.append(way) or numbered(len(made)))
-        assert values == (*(t.data_ptr() for t in found), 0.5)
-        return int(thing)
-
-    pair, wide = tensors(), [torch.zeros(4, 16), torch.zeros(4, 16)]
-    for _ in range(3):
-        assert [find("add", *pair), find("add", *wide), find("multiply", *pair), find("one", pair[0])] == [1, 2, 3, 4]
-    assert [find("same", pair[0], pair[0]) for _ in range(20)] == [5] * 20
-
-
-def test_a_memory_keeps_nothing_of_what_failed() -> None:
-    memory = Memory()
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError):
-            memory.call("way", tuple(tensors()), (), lambda: 1 // 0)
-    assert memory.call("way", tuple(tensors()), (), lambda: numbered(7))[0] == 7
-
-
-def test_what_cannot_be_prepared_is_said_each_time() -> None:
-    memory, made = Memory(), []
-    for _ in range(3):
-        assert memory.call("way", tuple(tensors()), (), lambda: made.append(1)) is UNPREPARED
-    assert len(made) == 1
-
-
-def test_what_raises_where_it_runs_is_raised_once() -> None:
-    """Out of memory, say: torch.OutOfMemoryError is a RuntimeError."""
-    memory, ran = Memory(), []
-
-    def run(values: Any) -> Any:
-        ran.append(values)
-        if len(ran) > 1:
-            raise RuntimeError("no room")
-
-    for number in range(3):
-        if number:
-            with pytest.raises(RuntimeError, match="no room"):
-                memory.call("way", tuple(tensors()), (), lambda: run)
-        else:
-            memory.call("way", tuple(tensors()), (), lambda: run)
-    assert len(ran) == 3
-
-
-def test_a_full_memory_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST", 3)
-    memory = Memory()
-    for _ in range(2):
-        for size in range(1, 9):
-            for way in range(5):
-                number = size * 10 + way
-                assert memory.call(way, (torch.zeros(size),), (), lambda: numbered(number))[0] == number

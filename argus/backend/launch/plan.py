@@ -115,6 +115,16 @@ class Plan:
             )
         self.run = self._with_scalars() if self._scalars else self._with_addresses()
 
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The places, among the tensors, of those that the kernel writes."""
+        return tuple(i for i, tensor in enumerate(self._signature.tensors) if tensor.written)
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        """The places, among the tensors, of those that the kernel reads."""
+        return tuple(i for i, tensor in enumerate(self._signature.tensors) if tensor.read)
+
     def _with_addresses(self) -> Callable[[tuple[Number, ...]], None]:
         """`run` of kernels without scalars. Every launch pays for each line."""
         stream, start, failed = self._launcher.stream, self._launcher.start, self._launcher.failed

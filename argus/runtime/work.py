@@ -1,0 +1,217 @@
+"""What one call of a function of tensors launches, and the recipe that does the same for every call of its kind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from argus.backend.launch.evaluate import Number
+from argus.runtime.jit_kernel import JitKernel
+from argus.runtime.recipe import Given, Launch, Made, Recipe, Told, Value, room, room_like
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A launch, `kernel(*arguments, **constants)`; the arguments are tensors and numbers in the kernel's order."""
+
+    kernel: JitKernel
+    arguments: tuple[Any, ...]
+    constants: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one call of a function does: `calls`, in order, and then it returns `results`, a tensor or a tuple.
+
+    Arguments of calls are the function's tensors, tensors that were allocated without contents (`torch.empty`,
+    `new_empty`, `empty_like`), views of either, and tensors that live longer than the call. Results are allocated and
+    contiguous. Work that copies or fills tensors is right as well, but is done anew in each call. Without calls, the
+    results are final.
+    """
+
+    calls: tuple[Call, ...]
+    results: tuple[Any, ...]
+
+
+def plain(tensors: Sequence[Any]) -> bool:
+    """Return True if nothing but the launch has to happen: no gradient, no transformation, no tensor without memory."""
+    torch = sys.modules.get("torch")
+    if torch is None or not all(isinstance(t, torch.Tensor) for t in tensors):
+        return True
+    if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    recorded = torch.is_grad_enabled()
+    return not any(
+        type(t).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+        or (recorded and t.requires_grad)
+        or t.is_meta
+        or t.is_neg()
+        or torch._is_functional_tensor(t)
+        for t in tensors
+    )
+
+
+class _Float(float):
+    """A call's number, to be told from others of the same value."""
+
+
+class _Int(int):
+    """A call's integer, to be told from others of the same value."""
+
+
+def stand_in(number: Number) -> Number:
+    """The same number as an object of its own."""
+    return _Float(number) if isinstance(number, float) else _Int(number)
+
+
+def recipe_of(work: Callable[[], Work], given: tuple[Any, ...], told: tuple[Number, ...]) -> Recipe | None:
+    """What `work` of these tensors and numbers does, for all calls of its kind; None if only doing it anew is right.
+
+    The tensors are bases, so that views tell which of them they are of; the numbers are stand-ins.
+    """
+    for _ in range(2):  # the first time may make tensors that are kept from then on
+        with _allocations() as seen:
+            found = work()
+        recipe = _Recorder(given, told, seen).recipe(found)
+        if recipe is not None or not found.calls:
+            return recipe
+    return None
+
+
+class _Recorder:
+    """Finds where the arguments of calls come from."""
+
+    def __init__(self, given: tuple[Any, ...], told: tuple[Number, ...], seen: Any) -> None:
+        self._given, self._told, self._seen = given, told, seen
+        self._rooms: dict[int, int] = {}
+        self._made: list[Callable[[], Any]] = []
+        self._filled: set[int] = set()
+        self._mutated: set[int] = set()
+        self._used: set[int] = set()
+        self._kept: list[Any] = []
+
+    def recipe(self, work: Work) -> Recipe | None:
+        """The recipe, or None."""
+        if not work.calls or self._computes(work) or not all(map(self._result, work.results)):
+            return None
+        launches = tuple(map(self._launch, work.calls))
+        if None in launches or len(self._used) < len(self._told):
+            return None
+        return Recipe(
+            len(self._given),
+            tuple(self._made),
+            launches,  # type: ignore[arg-type]
+            len(work.results),
+            len(self._told),
+            tuple(sorted(self._mutated)),
+            tuple(self._kept),
+        )
+
+    def _computes(self, work: Work) -> bool:
+        """Return True if a kernel gets a tensor that the call computed or filled: a copy, for one."""
+        tensors = [a for call in work.calls for a in call.arguments if hasattr(a, "data_ptr")]
+        return any(x.untyped_storage()._cdata in self._seen.computed for x in tensors)
+
+    def _result(self, result: Any) -> bool:
+        """Make room for a result, if it is all of a new allocation."""
+        storage = result.untyped_storage()
+        whole = storage.nbytes() == result.numel() * result.itemsize and result.is_contiguous()
+        if storage._cdata not in self._seen.empty or storage._cdata in self._rooms or not whole:
+            return False
+        self._rooms[storage._cdata] = len(self._made)
+        self._made.append(room_like(result))
+        return True
+
+    def _launch(self, call: Call) -> Launch | None:
+        plan = call.kernel.prepare(*call.arguments, **call.constants)
+        values: list[Value] = []
+        place = 0
+        for argument in call.arguments:
+            if not hasattr(argument, "data_ptr"):
+                values.append(self._number(argument))
+                continue
+            value = self._tensor(argument, place in plan.read, place in plan.written)
+            if value is None:
+                return None
+            values.append(value)
+            place += 1
+        tensors = [a for a in call.arguments if hasattr(a, "data_ptr")]
+        self._filled |= {tensors[i].untyped_storage()._cdata for i in plan.written}
+        return Launch(plan, tuple(values))
+
+    def _number(self, number: Number) -> Value:
+        for index, told in enumerate(self._told):
+            if number is told:
+                self._used.add(index)
+                return Told(index)
+        return number
+
+    def _tensor(self, x: Any, read: bool, written: bool) -> Value | None:
+        """Where a tensor comes from. None for an allocation that is read before anything was written to it."""
+        for index, base in enumerate(self._given):
+            if x is base or x._base is base:
+                if written:
+                    self._mutated.add(index)
+                return Given(index, _offset(x) - _offset(base)) if x.numel() else 0
+        storage = x.untyped_storage()
+        if storage._cdata in self._seen.empty:
+            if read and storage._cdata not in self._filled:
+                return None
+            if not x.numel():
+                return 0
+            if storage._cdata not in self._rooms:
+                self._rooms[storage._cdata] = len(self._made)
+                self._made.append(room((storage.nbytes(),), sys.modules["torch"].uint8, x.device))
+            return Made(self._rooms[storage._cdata], _offset(x))
+        self._kept.append(x)
+        return int(x.data_ptr())
+
+
+def _offset(x: Any) -> int:
+    """How many bytes a tensor begins behind its storage."""
+    return int(x.storage_offset()) * int(x.itemsize)
+
+
+def _allocations() -> Any:
+    return _allocations_class()()
+
+
+@lru_cache(maxsize=1)
+def _allocations_class() -> Any:
+    """A mode that sees which tensors are allocated without contents (`empty`), and which are computed."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    aten = sys.modules["torch"].ops.aten
+    empty = {aten.empty, aten.empty_strided, aten.empty_like, aten.new_empty, aten.new_empty_strided}
+
+    class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        """See above."""
+
+        def __init__(self) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self.empty, self.computed = set[int](), set[int]()
+            self._alive: list[Any] = []  # or another storage might get the same identity
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            results = func(*args, **(kwargs or {}))
+            had = self._storages((args, kwargs))
+            new = self._storages(results) - had
+            if func.overloadpacket in empty:
+                self.empty |= new
+            else:
+                self.computed |= new
+                if func._schema.is_mutable:
+                    self.computed |= had & self.empty
+                    self.empty -= had
+            return results
+
+        def _storages(self, tree: Any) -> set[int]:
+            storages = [x.untyped_storage() for x in tree_leaves(tree) if hasattr(x, "untyped_storage")]
+            self._alive += storages
+            return {storage._cdata for storage in storages}
+
+    return Allocations

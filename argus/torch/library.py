@@ -1,0 +1,163 @@
+"""Functions of tensors as PyTorch operators: registered when first needed, and as fast as PyTorch's dispatcher allows.
+
+An operator is three Python functions in a `torch.library.Library`. The one for autograd comes first in every call: it
+launches at once if nothing else has to happen, so that a call costs one pass through the dispatcher. Otherwise it
+records the gradient, or hands the call on to what PyTorch has below autograd: fake tensors, tracing, other modes, and
+at last the function's own implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import RLock
+from typing import Any
+
+import torch
+from torch.library import Library, register_fake, register_vmap
+
+from argus.diagnostic import LaunchError
+from argus.runtime.function import Function
+from argus.torch.gradient import Gradient
+
+_LOCK = RLock()
+_OVERLOADS: dict[Function, Any] = {}
+_LIBRARIES: dict[str, Library] = {}
+"""The library that holds each operator, by the operator's name: it is registered as long as its library lives."""
+
+
+def overload(function: Function) -> Any:
+    """The operator of `function`, an `OpOverload`."""
+    with _LOCK:
+        if function not in _OVERLOADS:
+            _OVERLOADS[function] = _register(function)
+        return _OVERLOADS[function]
+
+
+def _register(function: Function) -> Any:
+    operator = function.operator
+    assert operator is not None
+    name = operator.name
+    namespace, _, short = name.partition("::")
+    if name in _LIBRARIES:
+        _LIBRARIES.pop(name)._destroy()  # type: ignore[no-untyped-call]
+    library: Any = Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
+    _LIBRARIES[name] = library
+    library.define(short + operator.schema[operator.schema.index("(") :], tags=(torch.Tag.pt2_compliant_tag,))
+    found = getattr(getattr(torch.ops, namespace), short).default
+    arguments = _Arguments(function, found._schema)
+    library.impl(short, _implementation(function, arguments), "CompositeExplicitAutograd")
+    library.impl(short, _autograd(function, found, arguments), "Autograd")
+    register_fake(name, lambda *given: operator.fake(*arguments.all(given)), lib=library)
+    if not found._schema.is_mutable:
+        register_vmap(name, _vmap(found, arguments, operator.batch), lib=library)
+    return found
+
+
+class _Arguments:
+    """Between an operator's arguments and those of its function."""
+
+    def __init__(self, function: Function, schema: Any) -> None:
+        types = [str(a.type) for a in schema.arguments]
+        self._defaults = tuple(a.default_value for a in schema.arguments)
+        self._count = len(types)
+        tensors = sum(t == "Tensor" for t in types)
+        numbers = sum(t in ("float", "int") for t in types)
+        split = function.operator.split if function.operator is not None else None
+        self._split = split or (lambda *a: (a[:tensors], a[tensors : tensors + numbers], a[tensors + numbers :]))
+        self.written = tuple(i for i, a in enumerate(schema.arguments) if a.alias_info is not None)
+
+    def all(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments with the defaults, which PyTorch leaves out."""
+        return given if len(given) == self._count else (*given, *self._defaults[len(given) :])
+
+    def split(self, given: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+        """The function's tensors, numbers and way."""
+        return self._split(*self.all(given))
+
+
+def _implementation(function: Function, arguments: _Arguments) -> Callable[..., Any]:
+    def implementation(*given: Any) -> Any:
+        return function.launch(*arguments.split(given)) if not arguments.written else _nothing(given)
+
+    def _nothing(given: tuple[Any, ...]) -> None:
+        function.launch(*arguments.split(given))
+
+    return implementation
+
+
+def _autograd(function: Function, found: Any, arguments: _Arguments) -> Callable[..., Any]:
+    def attended(tensors: Any, numbers: Any, way: Any) -> Any:
+        assert function.operator is not None
+        given = function.operator.joined(tensors, numbers, way)
+        if torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in given):
+            if not arguments.written:
+                return _Differentiable.apply(*given, function)  # type: ignore[no-untyped-call]
+            if any(given[i].requires_grad for i in arguments.written):
+                raise _no_gradient(found, "writes to a tensor that needs a gradient", "pass a tensor that needs none")
+        with torch._C._AutoDispatchBelowAutograd():
+            return found(*given)
+
+    def autograd(*given: Any) -> Any:
+        return function.call(*arguments.split(given), attended)
+
+    def mutating(*given: Any) -> None:
+        function.call(*arguments.split(given), attended)
+
+    return mutating if arguments.written else autograd
+
+
+class _Differentiable(torch.autograd.Function):
+    """A call of which the gradient is recorded. The last argument is the function."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Any:
+        """See torch.autograd.Function."""
+        *inputs, function = given
+        found, gradient = overload(function), function.gradient
+        ctx.found, ctx.gradient = found, gradient
+        ctx.set_materialize_grads(False)
+        with torch._C._AutoDispatchBelowAutograd():
+            compute = found if gradient is None or gradient.forward is None else gradient.forward
+            results = compute(*inputs)
+            if gradient is not None and gradient.setup_context is not None:
+                gradient.setup_context(ctx, tuple(inputs), results)
+        count = len(found._schema.returns)
+        return results if isinstance(results, torch.Tensor) else results[:count] if count > 1 else results[0]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """See torch.autograd.Function."""
+        gradient: Gradient | None = ctx.gradient
+        if gradient is None:
+            raise _no_gradient(ctx.found, "has no gradient", "call it under torch.no_grad(), or detach its arguments")
+        results = gradient.backward(ctx, *gradients)
+        return (*results, None) if isinstance(results, tuple) else (results, None)
+
+
+def _no_gradient(found: Any, what: str, help: str) -> LaunchError:
+    return LaunchError.of("no-gradient", f"the operator `{found._schema.name}` {what}", help)
+
+
+def _vmap(found: Any, arguments: _Arguments, batch: int) -> Callable[..., Any]:
+    """The rule for `torch.vmap`: one call of all, where rows are independent; else a call for each element."""
+
+    def rule(info: Any, dims: Sequence[int | None], *given: Any) -> Any:
+        given = arguments.all(given)
+        dims = (*dims, *(None,) * (len(given) - len(dims)))
+        several = len(found._schema.returns) > 1
+        if all(dim is None for dim in dims[batch:]) and batch:
+            together = (_in_front(x, dim, info.batch_size) for x, dim in zip(given[:batch], dims, strict=False))
+            return found(*together, *given[batch:]), (0,) * len(found._schema.returns) if several else 0
+        calls = [
+            found(*(x if dim is None else x.select(dim, i) for x, dim in zip(given, dims, strict=True)))
+            for i in range(info.batch_size)
+        ]
+        if not several:
+            return torch.stack(calls), 0
+        return tuple(map(torch.stack, zip(*calls, strict=True))), (0,) * len(found._schema.returns)
+
+    return rule
+
+
+def _in_front(x: Any, dim: int | None, size: int) -> Any:
+    return x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
