@@ -103,9 +103,9 @@ def finished(context: Context) -> tuple[Stmt, ...]:
 
     numbered = tuple(replace(r, body=rewrite_body(r.body, number)) for r in roles)
     where = roles[0].span
-    made: list[Stmt] = [MbarrierInit(b.name, where) for b in context.mbarriers]
-    ready = [*made, MbarrierFence(where), Barrier(where)] if made else []
-    return (*context.body, *ready, Roles(numbered, where))
+    made: list[Stmt] = [MbarrierInit(b.name, span=where) for b in context.mbarriers]
+    ready = [*made, MbarrierFence(span=where), Barrier(span=where)] if made else []
+    return (*context.body, *ready, Roles(numbered, span=where))
 
 
 HANDLERS: dict[str, Handler] = {"role": role}

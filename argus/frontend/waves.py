@@ -5,7 +5,9 @@ from __future__ import annotations
 from argus.frontend import arguments
 from argus.frontend.context import CallSite, Handler
 from argus.frontend.values import Nothing, Value
-from argus.ir.nodes import SchedGroup, WaitCounts, WaveBarrier, WavePriority, WaveStep
+from argus.ir.instruction import STEPS
+from argus.ir.nodes import Hint, WaitCounts, WaveBarrier, WaveStep
+from argus.ir.ordering import HINTS
 from argus.ir.waves import off_target, wave_step
 
 
@@ -18,13 +20,13 @@ def s_barrier(call: CallSite) -> Value:
     return _emit(call, WaveBarrier())
 
 
-def s_setprio(call: CallSite) -> Value:
-    return _emit(call, WavePriority(arguments.integer(call, "priority", 0)))
+def _hint(node: type[Hint]) -> Handler:
+    """What makes a hint of a call: the operands of its row are the parameters, in this order."""
 
+    def handle(call: CallSite) -> Value:
+        return _emit(call, node(*(arguments.integer(call, name, 0) for name, _, _ in STEPS[node.ROW].operands)))
 
-def sched_group_barrier(call: CallSite) -> Value:
-    mask, size, sync = (arguments.integer(call, n, 0) for n in ("mask", "size", "sync_id"))
-    return _emit(call, SchedGroup(mask, size, sync))
+    return handle
 
 
 def _emit(call: CallSite, stmt: WaveStep) -> Value:
@@ -42,6 +44,5 @@ def _emit(call: CallSite, stmt: WaveStep) -> Value:
 HANDLERS: dict[str, Handler] = {
     "s_waitcnt": s_waitcnt,
     "s_barrier": s_barrier,
-    "s_setprio": s_setprio,
-    "sched_group_barrier": sched_group_barrier,
+    **{node.ROW: _hint(node) for node in HINTS},
 }

@@ -24,6 +24,7 @@ from argus.ir.nodes import (
     CommitGroup,
     Copy,
     For,
+    Hint,
     If,
     Map,
     MbarrierArrive,
@@ -38,7 +39,6 @@ from argus.ir.nodes import (
     Programs,
     ProxyFence,
     Roles,
-    SchedGroup,
     Spec,
     Stage,
     Stmt,
@@ -46,7 +46,6 @@ from argus.ir.nodes import (
     WaitCounts,
     WaitGroup,
     WaveBarrier,
-    WavePriority,
 )
 from argus.layout import FragmentLayout
 
@@ -130,7 +129,7 @@ def relations(stmt: Stmt) -> tuple[Relation, ...]:
             return ()
         case BarrierSync() | BarrierArrive():
             return ()
-        case WaitCounts() | WaveBarrier() | WavePriority() | SchedGroup():
+        case WaitCounts() | WaveBarrier() | Hint():
             return ()
         case _:
             assert_never(stmt)

@@ -207,7 +207,7 @@ def unite(kernel: Kernel) -> Kernel:
             roles = tuple(_Block(kernel, rank).role(role, warps) for rank in ranks for role in stmt.roles)
             body.append(replace(stmt, roles=roles))
         elif isinstance(stmt, MbarrierInit):
-            body += [MbarrierInit(_name(stmt.barrier, rank), stmt.span) for rank in ranks]
+            body += [MbarrierInit(_name(stmt.barrier, rank), span=stmt.span) for rank in ranks]
         else:
             body.append(replace(stmt, scope="block") if isinstance(stmt, Barrier) else stmt)
     return replace(
@@ -240,7 +240,7 @@ def _in_roles(kernel: Kernel) -> Kernel:
     after = tuple(s for s in kernel.body if isinstance(s, Spec))
     inner = tuple(s for s in kernel.body if not any(s is other for other in (*before, *after)))
     role = Role("block", 0, kernel.num_warps, None, inner, kernel.span)
-    return replace(kernel, body=(*before, Roles((role,), kernel.span), *after))
+    return replace(kernel, body=(*before, Roles((role,), span=kernel.span), *after))
 
 
 def _end_of_tile(tile: Shared) -> int:
@@ -287,7 +287,7 @@ class _Block:
         stmt = map_exprs(map_accesses(stmt, self._access), of_block(self._rank, self._count))
         match stmt:
             case Barrier(scope="cluster"):
-                return (BarrierSync(next(self._met), self._threads, stmt.span),)
+                return (BarrierSync(next(self._met), self._threads, span=stmt.span),)
             case Copy(instr=str(name)) if INSTRUCTIONS[name].peer:
                 return (replace(stmt, instr=name.removesuffix(".cluster")),)
             case Copy(instr=instr, signal=Signal(barrier, index), among=among) if instr == MULTICAST:

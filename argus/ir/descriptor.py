@@ -24,9 +24,10 @@ from types import MappingProxyType, NoneType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from argus.ir.expr import Const, Expr
-from argus.ir.nodes import Access, SpecTerm, Stmt, TagCondition, TagTerm
+from argus.ir.nodes import Access, Hint, SpecTerm, Stmt, TagCondition, TagTerm
+from argus.ir.ordering import HINTS
+from argus.ir.statement import Statement
 from argus.layout import FragmentLayout
-from argus.source import Span
 
 
 class Kind(Enum):
@@ -131,7 +132,7 @@ class Descriptor:
     blocks: tuple[Field, ...]
 
 
-STATEMENTS: tuple[type, ...] = get_args(Stmt)
+STATEMENTS: tuple[type, ...] = (*(s for s in get_args(Stmt) if s is not Hint), *HINTS)
 """The classes of all statements."""
 
 
@@ -148,7 +149,8 @@ def describe(node: type) -> Descriptor:
 @cache
 def _describe(node: Any) -> Descriptor:
     hints = get_type_hints(node)
-    fields = {f.name: _field(f, hints[f.name]) for f in dataclasses.fields(node) if hints[f.name] is not Span}
+    shared = {"span", *(f.name for f in dataclasses.fields(Statement))}
+    fields = {f.name: _field(f, hints[f.name]) for f in dataclasses.fields(node) if f.name not in shared}
     form = tuple(_pieces(node.FORM, fields))
     missing = fields.keys() - {f.name for p in form for f in _named(p)}
     if missing:

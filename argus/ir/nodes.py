@@ -28,6 +28,7 @@ from argus.ir.ordering import (
     BulkCommit,
     BulkWait,
     CommitGroup,
+    Hint,
     MbarrierArrive,
     MbarrierExpect,
     MbarrierFence,
@@ -37,13 +38,12 @@ from argus.ir.ordering import (
     MmaFence,
     MmaWait,
     ProxyFence,
-    SchedGroup,
     WaitCounts,
     WaitGroup,
     WaveBarrier,
-    WavePriority,
     WaveStep,
 )
+from argus.ir.statement import Statement
 from argus.ir.tags import (
     AssertTags,
     DataValue,
@@ -66,12 +66,12 @@ from argus.source import Span, span_field
 
 __all__ = [
     "Access", "Accumulate", "Among", "AssertTags", "Assume", "Asynchronous", "Barrier", "BarrierArrive", "BarrierSync",
-    "BulkCommit", "BulkWait", "CommitGroup", "Copy", "Counter", "DataValue", "For", "Fragment", "If", "InRange",
+    "BulkCommit", "BulkWait", "CommitGroup", "Copy", "Counter", "DataValue", "For", "Fragment", "Hint", "If", "InRange",
     "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect", "MbarrierFence", "MbarrierInit", "MbarrierWait",
     "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once", "Precondition", "Programs", "ProxyFence",
-    "Requires", "Role", "Roles", "Scalar", "SchedGroup", "Shared", "Signal", "Spec", "SpecOp", "SpecReduce",
+    "Requires", "Role", "Roles", "Scalar", "Shared", "Signal", "Spec", "SpecOp", "SpecReduce",
     "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag", "TagCondition", "TagEqual", "TagField", "TagTerm", "TagTuple",
-    "Tensor", "WaitCounts", "WaitGroup", "WaveBarrier", "WavePriority", "WaveStep",
+    "Tensor", "WaitCounts", "WaitGroup", "WaveBarrier", "WaveStep",
 ]  # fmt: skip
 """All nodes, those of `ordering` and `tags` too: this is where others import them from."""
 
@@ -171,7 +171,7 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(Statement):
     """`dst[...] = src[...]` for every element of `shape` under `mask`; between any two spaces, same dtype.
 
     Where `mask` is false: a fragment or shared destination gets `other` (None: keeps its old value), a global
@@ -204,11 +204,10 @@ class Copy:
     signal: Signal | None = None
     once: bool = False
     among: Among | None = None
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Map:
+class Map(Statement):
     """`dst[...] = value` elementwise into a fragment; `value` is over `Coord`s, scalars and fragment `Elem`s.
 
     All reads of one element precede its write. `scope` "thread": every register read is the thread's own;
@@ -221,11 +220,10 @@ class Map:
     shape: tuple[int, ...]
     layout: FragmentLayout | None = None
     scope: str | None = None
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Accumulate:
+class Accumulate(Statement):
     """`dst[...] = dst[...] op value` over the domain; many elements may meet in one cell (a reduction).
 
     `op` is a key of `REDUCTIONS`. Into a fragment: `scope` "thread" adds the thread's own registers, "warp"
@@ -249,11 +247,10 @@ class Accumulate:
     layout: FragmentLayout | None = None
     scope: str | None = None
     instr: str | None = None
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Mma:
+class Mma(Statement):
     """`d[m, n] += sum over k of a[m, k] * b[n, k]`, domain `shape` = (M, N, K) with Coords (m, n, k).
 
     `d` is a fragment; `a`, `b` are fragments in explicit IR (tile IR: shared tiles as well). `instr` is a row
@@ -271,7 +268,6 @@ class Mma:
     shape: tuple[int, int, int]
     instr: str | None = None
     warps: tuple[int, int] | None = None
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,13 +290,12 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
+class Roles(Statement):
     """Roles run side by side, ordered by mbarriers and named barriers alone; they stand at the top level of a kernel,
     once, last."""
 
     FORM: ClassVar[str] = "roles {roles}"
     roles: tuple[Role, ...]
-    span: Span = span_field()
 
     def own_barrier(self, role: Role) -> int:
         """The named barrier that `Barrier` in `role` is: roles have the first ones, in order; 0 is the block's."""
@@ -308,7 +303,7 @@ class Roles:
 
 
 @dataclass(frozen=True, slots=True)
-class Programs:
+class Programs(Statement):
     """Runs `body` once for each program that this block was given, one after the other (a persistent kernel).
 
     With `turns` above 1, roles take turns: this one runs every program whose number among the block's is `turn` modulo
@@ -323,11 +318,10 @@ class Programs:
     body: tuple[Stmt, ...]
     turns: int = 1
     turn: int = 0
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Statement):
     """Policy: bring a global tile into the shared tile `dst` and make it visible to the whole block.
 
     `once`: nothing else reads these elements soon; a hint, of which the copy engine makes use.
@@ -340,7 +334,6 @@ class Stage:
     mask: Expr | None = None
     other: Const | None = None
     once: bool = False
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +347,7 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True)
-class For:
+class For(Statement):
     """`for var in range(start, stop, step)`; `step` is a positive constant. Bounds are uniform over the block.
 
     `kind` "dynamic" is a plain loop; "pipelined" (policy) asks for `stages` buffers per `Stage` inside, filled by
@@ -374,7 +367,6 @@ class For:
     stages: int = 1
     producer_warps: int = 0
     counter: Counter | None = None
-    span: Span = span_field()
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -383,14 +375,13 @@ class For:
 
 
 @dataclass(frozen=True, slots=True)
-class If:
+class If(Statement):
     """Runs `then` or `orelse`. `cond` may read `Thread()`, and is then divergent."""
 
     FORM: ClassVar[str] = "if {cond} {then}(? else {orelse})"
     cond: Expr
     then: tuple[Stmt, ...]
     orelse: tuple[Stmt, ...] = ()
-    span: Span = span_field()
 
 
 Stmt = Union[

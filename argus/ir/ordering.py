@@ -6,73 +6,66 @@ from dataclasses import dataclass
 from typing import ClassVar, Union
 
 from argus.ir.expr import Expr
-from argus.source import Span, span_field
+from argus.ir.statement import Statement
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class Barrier(Statement):
     """All threads of the block meet; shared and global accesses before it are ordered before those after it.
 
     In a role its threads alone; with `scope` "cluster", outside of roles, those of all blocks of the cluster, whose
     shared accesses it orders alike (barrier.cluster, .release and .acquire)."""
 
     FORM: ClassVar[str] = "barrier(? scope {scope})"
-    span: Span = span_field()
     scope: str = "block"
 
 
 @dataclass(frozen=True, slots=True)
-class CommitGroup:
+class CommitGroup(Statement):
     """Closes the executing thread's current group of asynchronous copies (cp.async.commit_group)."""
 
     FORM: ClassVar[str] = "commit_group"
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class WaitGroup:
+class WaitGroup(Statement):
     """Waits until at most `pending` of the thread's most recent groups are unfinished (cp.async.wait_group)."""
 
     FORM: ClassVar[str] = "wait_group {pending}"
     pending: int
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class MmaFence:
+class MmaFence(Statement):
     """Orders register accesses before it with asynchronous products after it (wgmma.fence)."""
 
     FORM: ClassVar[str] = "mma_fence"
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class MmaCommit:
+class MmaCommit(Statement):
     """Closes the warpgroup's current group of asynchronous products (wgmma.commit_group)."""
 
     FORM: ClassVar[str] = "mma_commit"
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class MmaWait:
+class MmaWait(Statement):
     """Waits until at most `pending` of the most recent groups are unfinished (wgmma.wait_group)."""
 
     FORM: ClassVar[str] = "mma_wait {pending}"
     pending: int
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class BulkCommit:
+class BulkCommit(Statement):
     """Closes the current group of bulk stores of the role's thread 0 (cp.async.bulk.commit_group)."""
 
     FORM: ClassVar[str] = "bulk_commit"
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class BulkWait:
+class BulkWait(Statement):
     """Thread 0 of the role waits until at most `pending` of its most recent groups of bulk stores are unfinished
     (cp.async.bulk.wait_group); with `read`, only until they have read their sources (`.read`). Others pass by.
 
@@ -82,20 +75,18 @@ class BulkWait:
     FORM: ClassVar[str] = "bulk_wait(?read:_read) {pending}"
     pending: int
     read: bool = False
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class ProxyFence:
+class ProxyFence(Statement):
     """Orders ordinary accesses to shared memory that this thread made, or was ordered after, with asynchronous ones
     that it makes, or that are ordered after it (fence.proxy.async)."""
 
     FORM: ClassVar[str] = "proxy_fence"
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class WaitCounts:
+class WaitCounts(Statement):
     """Waits until at most `vm` of the wave's most recent direct-to-LDS loads are unfinished, and with `lgkm` 0 until
     all of its accesses to shared memory are done (s_waitcnt vmcnt(vm) lgkmcnt(lgkm)); None leaves a counter alone.
 
@@ -106,59 +97,66 @@ class WaitCounts:
     FORM: ClassVar[str] = "s_waitcnt(? vmcnt {vm})(? lgkmcnt {lgkm})"
     vm: int | None = None
     lgkm: int | None = None
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class WaveBarrier:
+class WaveBarrier(Statement):
     """All waves of the block meet (s_barrier); unlike `Barrier` it waits for no access: for the others it orders what a
     wave's last `WaitCounts` with `lgkm` 0 found done."""
 
     FORM: ClassVar[str] = "s_barrier"
-    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint(Statement):
+    """A statement that changes no value and no order: it tells the compiler or the machine what is likely to help.
+
+    All that is known of it besides its text form is the row of the instruction table that it names: the ranges of its
+    operands, which are its fields in this order, the targets that have it, and the device function that it becomes.
+    """
+
+    ROW: ClassVar[str]
 
 
 @dataclass(frozen=True, slots=True)
-class WavePriority:
-    """Sets the wave's priority, 0 to 3 (s_setprio): a hint."""
+class WavePriority(Hint):
+    """Sets the wave's priority (s_setprio)."""
 
     FORM: ClassVar[str] = "s_setprio {level}"
+    ROW: ClassVar[str] = "s_setprio"
     level: int
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class SchedGroup:
+class SchedGroup(Hint):
     """Asks the compiler to put `size` instructions of the kinds in `mask` here, in turns with the other groups of the
-    same `sync` number (LLVM AMDGPU, llvm.amdgcn.sched.group.barrier): a hint."""
+    same `sync` number (LLVM AMDGPU, llvm.amdgcn.sched.group.barrier)."""
 
     FORM: ClassVar[str] = "sched_group_barrier mask {mask} size {size} sync {sync}"
+    ROW: ClassVar[str] = "sched_group_barrier"
     mask: int
     size: int
     sync: int = 0
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class MbarrierInit:
+class MbarrierInit(Statement):
     """Thread 0 of the block, or of the role, initialises all mbarriers of the array `barrier` (mbarrier.init)."""
 
     FORM: ClassVar[str] = "mbarrier_init {barrier}"
     barrier: str
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class MbarrierFence:
+class MbarrierFence(Statement):
     """Makes what thread 0 of the block, or of the role, initialised before visible to all that is ordered after this,
     copy engine included (fence.mbarrier_init, fence.proxy.async)."""
 
     FORM: ClassVar[str] = "mbarrier_fence"
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class MbarrierExpect:
+class MbarrierExpect(Statement):
     """One lane of the role's warp arrives on `barrier[index]` and announces `bytes` (mbarrier.arrive.expect_tx), after
     all lanes of the warp reached this."""
 
@@ -166,7 +164,6 @@ class MbarrierExpect:
     barrier: str
     index: Expr
     bytes: int
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +178,7 @@ class Among:
 
 
 @dataclass(frozen=True, slots=True)
-class MbarrierArrive:
+class MbarrierArrive(Statement):
     """One lane of each warp of the role arrives on `barrier[index]`, after all lanes of the warp reached this.
 
     `scope` "block": on the block's own; "cluster": on that of every block of the cluster, or, once each, of those that
@@ -194,11 +191,10 @@ class MbarrierArrive:
     index: Expr
     scope: str = "block"
     among: tuple[Among, ...] = ()
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class MbarrierWait:
+class MbarrierWait(Statement):
     """Every thread of the role waits until the phase of `barrier[index]` with parity `parity` has completed.
 
     As mbarrier.try_wait.parity in a loop: with c phases completed so far it returns when c % 2 != parity, which is 0 or
@@ -209,11 +205,10 @@ class MbarrierWait:
     barrier: str
     index: Expr
     parity: Expr
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class BarrierSync:
+class BarrierSync(Statement):
     """All threads of the role arrive at named barrier `number` of the block and wait until `count` threads have, in
     this phase of it: those of every role that arrives there (bar.sync). Accesses before any of these arrivals are
     ordered before what follows the wait. Then the next phase begins, for the same threads."""
@@ -221,7 +216,6 @@ class BarrierSync:
     FORM: ClassVar[str] = "barrier_sync {number} count {count}"
     number: int
     count: int
-    span: Span = span_field()
 
     @property
     def barrier(self) -> str:
@@ -230,13 +224,12 @@ class BarrierSync:
 
 
 @dataclass(frozen=True, slots=True)
-class BarrierArrive:
+class BarrierArrive(Statement):
     """All threads of the role arrive at named barrier `number`, as in `BarrierSync`, and go on (bar.arrive)."""
 
     FORM: ClassVar[str] = "barrier_arrive {number} count {count}"
     number: int
     count: int
-    span: Span = span_field()
 
     @property
     def barrier(self) -> str:
@@ -251,5 +244,8 @@ Asynchronous = Union[
 """Statements that only order others."""
 
 
-WaveStep = Union[WaitCounts, WaveBarrier, WavePriority, SchedGroup]
+HINTS: tuple[type[Hint], ...] = (WavePriority, SchedGroup)
+"""All hints. A new one stands here and in the instruction table, and nowhere else."""
+
+WaveStep = Union[WaitCounts, WaveBarrier, Hint]
 """Statements of AMD's waves that order others, or hint at an order."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Union
 
 from argus.ir.expr import Elem, Expr
+from argus.ir.statement import Statement
 from argus.ir.types import DType
-from argus.source import Span, span_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ TagCondition = Union[TagEqual, TagTuple]
 
 
 @dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(Statement):
     """From here on `obj[c0, c1, ...]` carries the tag `fields`, over the `Coord`s of `obj`.
 
     On a tensor: of the elements in memory, for the whole kernel. On a fragment or shared tile: of what the tile
@@ -68,11 +68,10 @@ class Tag:
     obj: str
     shape: tuple[Expr, ...]
     fields: tuple[tuple[str, TagTerm], ...]
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class AssertTags:
+class AssertTags(Statement):
     """All `conditions` hold here for every value of the quantified `Coord`s in the box `shape` under `where`."""
 
     FORM: ClassVar[str] = "assert ({names}) in {shape} {conditions}(? where {where})"
@@ -80,7 +79,6 @@ class AssertTags:
     names: tuple[str, ...]
     conditions: tuple[TagCondition, ...]
     where: Expr | None = None
-    span: Span = span_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +122,10 @@ SpecTerm = Union[SpecReduce, SpecSoftmax, SpecOp, Expr]
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(Statement):
     """`output[c0, ...] = value` at the end of the kernel, for every element; casts are transparent."""
 
     FORM: ClassVar[str] = "spec {output}({names}) = {value}"
     output: str
     names: tuple[str, ...]
     value: SpecTerm
-    span: Span = span_field()

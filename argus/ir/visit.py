@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any, TypeVar, cast
 
 from argus.ir.descriptor import Kind, describe
@@ -11,6 +12,7 @@ from argus.ir.expr import Elem, Expr, rewrite
 from argus.ir.nodes import (
     Access,
     DataValue,
+    Kernel,
     Once,
     Stmt,
     TagCondition,
@@ -59,6 +61,13 @@ def _inside(node: _Node, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]])
 def _replaced(node: _Node, fields: Mapping[str, object]) -> _Node:
     changed: Any = node
     return cast(_Node, replace(changed, **fields)) if fields else node
+
+
+def numbered(kernel: Kernel) -> Kernel:
+    """The same kernel with an `id` for each statement: its place in the order of `rewrite_blocks`."""
+    numbers = count()
+    body = rewrite_blocks(kernel.body, lambda block: tuple(replace(s, id=next(numbers)) for s in block))
+    return replace(kernel, body=body)
 
 
 def rewrite_body(body: tuple[Stmt, ...], change: Callable[[Stmt], tuple[Stmt, ...] | None]) -> tuple[Stmt, ...]:

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import assert_never
 
+from argus.ir.descriptor import describe
 from argus.ir.instruction import INSTRUCTIONS, STEPS, CopyRow, Order
-from argus.ir.nodes import Copy, SchedGroup, Stmt, WaitCounts, WaveBarrier, WavePriority, WaveStep
+from argus.ir.nodes import Copy, Hint, Stmt, WaitCounts, WaveBarrier, WaveStep
 from argus.ir.target import Target
 from argus.source import Span
 
@@ -63,10 +64,8 @@ def operands(stmt: WaveStep) -> dict[str, tuple[int, ...]]:
             return {name: (n,) for name, n in named.items() if n is not None}
         case WaveBarrier():
             return {"s_barrier": ()}
-        case WavePriority(level=level):
-            return {"s_setprio": (level,)}
-        case SchedGroup(mask=mask, size=size, sync=sync):
-            return {"sched_group_barrier": (mask, size, sync)}
+        case Hint(ROW=name):
+            return {name: tuple(getattr(stmt, field) for field in describe(type(stmt)).fields)}
         case _:
             assert_never(stmt)
 

@@ -27,6 +27,7 @@ from argus.ir.nodes import (
     DataValue,
     For,
     Fragment,
+    Hint,
     If,
     InRange,
     Kernel,
@@ -45,7 +46,6 @@ from argus.ir.nodes import (
     ProxyFence,
     Requires,
     Roles,
-    SchedGroup,
     Shared,
     Spec,
     SpecOp,
@@ -63,7 +63,6 @@ from argus.ir.nodes import (
     WaitCounts,
     WaitGroup,
     WaveBarrier,
-    WavePriority,
 )
 from argus.ir.target import TARGETS
 from argus.ir.types import HARDWARE_AXES, MAX_GRID_AXES, DType, boolean, int32
@@ -220,7 +219,7 @@ def _stmt(stmt: Stmt, scope: Scope) -> Iterator[Problem]:
         case MbarrierWait(barrier=name, index=index, parity=parity, span=span):
             yield from _exprs((index, parity), scope, span)
             yield from barrier_problem(name, index, scope.barriers, span, parity)
-        case WaitCounts() | WaveBarrier() | WavePriority() | SchedGroup():
+        case WaitCounts() | WaveBarrier() | Hint():
             yield from wave_step(stmt)
         case Roles(roles=roles):
             for role in roles:

@@ -37,14 +37,16 @@ Problem = tuple[str, Span]
 def named_barriers(kernel: Kernel) -> Iterator[Problem]:
     """Named barriers order roles: their numbers are not those that roles have for themselves."""
     roles = next((s for s in kernel.body if isinstance(s, Roles)), None)
-    inside = {id(s) for role in (roles.roles if roles is not None else ()) for s in walk(role.body)}
-    for stmt in walk(kernel.body):
+    outside = walk(tuple(s for s in kernel.body if s is not roles))
+    stray = next((s for s in outside if isinstance(s, BarrierSync | BarrierArrive)), None)
+    if stray is not None:
+        yield "named barriers order roles, and stand in them", stray.span
+    if stray is not None or roles is None:
+        return
+    for stmt in walk((roles,)):
         if not isinstance(stmt, BarrierSync | BarrierArrive):
             continue
         row = BARRIERS["bar.sync" if isinstance(stmt, BarrierSync) else "bar.arrive"]
-        if roles is None or id(stmt) not in inside:
-            yield "named barriers order roles, and stand in them", stmt.span
-            return
         first = len(roles.roles) + 1
         if not first <= stmt.number < row.barriers:
             text = f"barrier {stmt.number} is not free: the block has 0, its roles have 1 to {first - 1}, and there are"

@@ -15,6 +15,7 @@ from argus.ir.nodes import (
     Copy,
     For,
     Fragment,
+    Hint,
     Kernel,
     Map,
     MbarrierArrive,
@@ -23,14 +24,12 @@ from argus.ir.nodes import (
     Mma,
     Programs,
     Roles,
-    SchedGroup,
     Shared,
     Stage,
     Stmt,
     Tensor,
     WaitCounts,
     WaveBarrier,
-    WavePriority,
 )
 from argus.ir.target import TARGETS, Target
 from argus.ir.visit import map_accesses, walk
@@ -98,7 +97,7 @@ def _statements(kernel: Kernel, target: Target) -> Iterator[Problem]:
                 yield from _mma(stmt, kernel, target)
             case MbarrierExpect() | MbarrierArrive() | MbarrierWait():
                 yield from step_problems(stmt)
-            case WaitCounts() | WaveBarrier() | WavePriority() | SchedGroup():
+            case WaitCounts() | WaveBarrier() | Hint():
                 yield from off_target(stmt, target)
             case _:
                 pass
@@ -116,12 +115,12 @@ def _declarations(kernel: Kernel, parts: tuple[Kernel, ...]) -> Iterator[Problem
             yield f"the layout {tile.layout} of `{tile.name}` puts an element before the tile", tile.span
         if tile.offset < 0 or tile.offset % tile.dtype.bytes:
             yield f"`{tile.name}` cannot begin at byte {tile.offset}", tile.span
-    named = {id(part): {name for stmt in walk(part.body) for name in _named(stmt)} for part in parts}
+    named = [(part, {name for stmt in walk(part.body) for name in _named(stmt)}) for part in parts]
     for fragment in kernel.fragments:
         if fragment.layout is None:
             yield f"the register tile `{fragment.name}` has no layout yet", fragment.span
             continue
-        users = [part for part in parts if fragment.name in named[id(part)]] or [kernel]
+        users = [part for part, names in named if fragment.name in names] or [kernel]
         if len(users) > 1:
             yield f"the register tile `{fragment.name}` belongs to threads of two roles", fragment.span
         yield from _layout(f"`{fragment.name}`", fragment.layout, fragment.shape, users[0], fragment.span)

@@ -242,10 +242,9 @@ def _whole(role: Role) -> int:
 
 def outside_of_roles(kernel: Kernel) -> Iterator[Problem]:
     """Phases are those of roles: every warp that is in none would arrive, and issue a bulk copy, by itself."""
-    inside = {id(s) for stmt in kernel.body if isinstance(stmt, Roles) for s in walk_statements((stmt,))}
-    for stmt in walk_statements(kernel.body):
+    for stmt in walk_statements(tuple(s for s in kernel.body if not isinstance(s, Roles))):
         uses = isinstance(stmt, MbarrierExpect | MbarrierArrive | MbarrierWait)
-        if id(stmt) not in inside and (uses or (isinstance(stmt, Copy) and stmt.instr in BULK_LOADS)):
+        if uses or (isinstance(stmt, Copy) and stmt.instr in BULK_LOADS):
             yield "mbarriers order roles, and bulk copies that they count are a role's: this stands in none", stmt.span
 
 

@@ -171,9 +171,9 @@ def _named_barrier(stmt: BarrierSync | BarrierArrive) -> Iterator[Edit]:
         yield f"count {count} threads", Kind.COUNT, (replace(stmt, count=count),)
     yield "come to a named barrier twice", Kind.COUNT, (stmt, stmt)
     if isinstance(stmt, BarrierSync):
-        yield "arrive without waiting", Kind.STATEMENT, (BarrierArrive(stmt.number, stmt.count, stmt.span),)
+        yield "arrive without waiting", Kind.STATEMENT, (BarrierArrive(stmt.number, stmt.count, span=stmt.span),)
     else:
-        yield "wait where others arrive", Kind.STATEMENT, (BarrierSync(stmt.number, stmt.count, stmt.span),)
+        yield "wait where others arrive", Kind.STATEMENT, (BarrierSync(stmt.number, stmt.count, span=stmt.span),)
 
 
 def _wait_counts(stmt: WaitCounts) -> Iterator[Edit]:

@@ -109,17 +109,16 @@ def _reuse(kernel: Kernel) -> tuple[tuple[Stmt, ...], dict[str, Life]]:
     roles = next((s.roles for s in kernel.body if isinstance(s, Roles)), None)
     if roles is None:
         return kernel.body, tile_lives(kernel)
-    filled = {id(r): [s for s in walk(r.body) if _bulk(s)] for r in roles}
-    computing = [r for r in roles if not filled[id(r)]]
+    computing = [r for r in roles if not any(_bulk(s) for s in walk(r.body))]
     if len(computing) != 1:
         return (), {s.name: (0, 0) for s in kernel.shared}
     body = computing[0].body
     lives = tile_lives(replace(kernel, body=body))
     for role in roles:
-        once = {id(s) for s in role.body}
-        for stmt in walk(role.body):
-            for name in () if role is computing[0] else touches(stmt) & lives.keys():
-                lives[name] = (0, lives[name][1] if id(stmt) in once else len(body))
+        for top in () if role is computing[0] else role.body:
+            for stmt in walk((top,)):
+                for name in touches(stmt) & lives.keys():
+                    lives[name] = (0, lives[name][1] if stmt is top else len(body))
     for stmt in walk(body):
         for access in relations(stmt):
             if access.order is Order.BULK_READ:
@@ -170,7 +169,7 @@ def _separated(body: tuple[Stmt, ...], placed: tuple[Shared, ...], lives: dict[s
     result: list[Stmt] = []
     for position, stmt in enumerate(body):
         if position in takes_over:
-            result.append(Barrier(stmt.span))
+            result.append(Barrier(span=stmt.span))
         result.append(stmt)
     return tuple(result)
 

@@ -13,7 +13,7 @@ overwritten early.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import count, pairwise
 from math import prod
 
 from argus.diagnostic import Diagnostic
@@ -32,7 +32,8 @@ from argus.ir.nodes import (
     Tag,
     Tensor,
 )
-from argus.ir.visit import map_accesses, rewrite_blocks, walk
+from argus.ir.statement import UNNUMBERED
+from argus.ir.visit import map_accesses, numbered, rewrite_blocks, walk
 from argus.layout import FragmentLayout
 from argus.passes.allocate import tile_bytes, tile_lives
 from argus.passes.context import Context, rewrite_in_context
@@ -48,6 +49,7 @@ from argus.source import Span
 def assign_layouts(kernel: Kernel) -> Kernel:
     """Fill in `layout` of fragments, copies, maps and accumulations, and `scope` of maps."""
     state = infer(kernel)
+    kernel = numbered(kernel)
     kernel = replace(
         kernel, fragments=tuple(replace(f, layout=f.layout or state.fragments[f.name]) for f in kernel.fragments)
     )
@@ -58,7 +60,7 @@ def assign_layouts(kernel: Kernel) -> Kernel:
         raise LoweringError(*filling.problems)
 
     def follow(stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
-        extra = filling.after.get(id(stmt))
+        extra = filling.after.get(stmt.id)
         return None if extra is None else (stmt, *extra)
 
     return filling.fresh.finish(rewrite_in_context(body, follow))
@@ -66,7 +68,7 @@ def assign_layouts(kernel: Kernel) -> Kernel:
 
 @dataclass
 class _Filling:
-    """One walk over the kernel. `after` holds the moves that follow a (rewritten) statement, by its identity."""
+    """One walk over the kernel. `after` holds the moves that follow a statement, by its `id`."""
 
     state: Layouts
     fresh: Fresh
@@ -79,6 +81,7 @@ class _Filling:
 
     def __post_init__(self) -> None:
         self.counts: dict[str, int] = {}
+        self.made = count(1 + max((s.id for s in walk(self.state.kernel.body)), default=0))
         for stmt in walk(self.state.kernel.body):
             for name in _written(stmt):
                 self.counts[name] = self.counts.get(name, 0) + 1
@@ -93,11 +96,12 @@ class _Filling:
                 result = self._work(stmt, context, before)
             case Mma():
                 result = (self._product(stmt, context, before),)
-            case Tag(obj=name) if id(stmt) in self.following and not any(moved == name for moved, _ in self.moved):
+            case Tag(obj=name) if stmt.id in self.following and not any(moved == name for moved, _ in self.moved):
                 self.tagged[name] = stmt
                 return None
             case _:
                 return None
+        result = tuple(replace(s, id=next(self.made)) if s.id == UNNUMBERED else s for s in result)
         for done in result:
             for name in _written(done):
                 self.writers.setdefault(name, []).append((done, context))
@@ -106,7 +110,7 @@ class _Filling:
     # ---------------------------------------------------------------- statements
 
     def _work(self, stmt: Work, context: Context, before: list[Stmt]) -> tuple[Stmt, ...]:
-        domain = self.state.domains[id(stmt)]
+        domain = self.state.domains[stmt.id]
         if isinstance(stmt, Copy):
             staged = self._stage_store(stmt, domain, context, before)
             if staged is not None:
@@ -153,7 +157,7 @@ class _Filling:
         result: list[Stmt] = []
         if isinstance(stmt, Accumulate):
             zero = identity(stmt.op, fragment.dtype)
-            result.append(Map(Access(name, index), zero, fragment.shape, layout, "thread", stmt.span))
+            result.append(Map(Access(name, index), zero, fragment.shape, layout, "thread", span=stmt.span))
         elif isinstance(stmt, Copy) and stmt.mask is not None and stmt.other is None:
             self.problems.append(_elsewhere(fragment.name, stmt.span))
         result.append(replace(stmt, dst=Access(name, stmt.dst.index)))
@@ -213,7 +217,7 @@ class _Filling:
         tag = self.tagged.get(source.name)
         same = () if tag is None else (replace(tag, obj=name),)
         moves_it = (again, *same) if again is not None else self._through_shared(source.name, name, layout, span, where)
-        self.after.setdefault(id(writer if tag is None else tag), []).extend(moves_it)
+        self.after.setdefault((writer if tag is None else tag).id, []).extend(moves_it)
         return name
 
     def _through_shared(
@@ -230,11 +234,11 @@ class _Filling:
         place = scratch_layout(fragment.shape, fragment.dtype.bytes, fragment.layout, layout, target_machine)
         scratch = self.fresh.tile(f"{source}_scratch", fragment.dtype, fragment.shape, place)
         index = coords(len(fragment.shape))
-        again = () if context.meets else (Barrier(span),)
+        again = () if context.meets else (Barrier(span=span),)
         return (
             *again,
             Copy(Access(scratch, index), Access(source, index), fragment.shape, None, None, fragment.layout, span=span),
-            Barrier(span),
+            Barrier(span=span),
             Copy(Access(target, index), Access(scratch, index), fragment.shape, None, None, layout, span=span),
         )
 
@@ -268,7 +272,7 @@ class _Filling:
     def _shared_bytes(self, stmt: Copy) -> int:
         """Bytes of the tiles that a scratch tile for `stmt` cannot share memory with."""
         kernel = self.state.kernel
-        here = next(i for i, top in enumerate(kernel.body) if any(s is stmt for s in walk((top,))))
+        here = next(i for i, top in enumerate(kernel.body) if any(s.id == stmt.id for s in walk((top,))))
         lives = tile_lives(kernel)
         living = [s for s in kernel.shared if lives[s.name][0] <= here <= lives[s.name][1]]
         return sum(tile_bytes(s) for s in (*living, *self.fresh.shared))
@@ -307,13 +311,13 @@ def _reading(stmt: Work, renamed: dict[Access, str]) -> Work:
 
 
 def _following(body: tuple[Stmt, ...]) -> set[int]:
-    """The tags, by identity, that stand right after a write of what they tag."""
+    """The tags, by `id`, that stand right after a write of what they tag."""
     found: set[int] = set()
 
     def note(block: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         for before, stmt in pairwise(block):
             if isinstance(stmt, Tag) and stmt.obj in _written(before):
-                found.add(id(stmt))
+                found.add(stmt.id)
         return block
 
     rewrite_blocks(body, note)

@@ -42,7 +42,7 @@ from argus.ir.nodes import (
     Stmt,
 )
 from argus.ir.types import boolean
-from argus.ir.visit import rewrite_body, walk
+from argus.ir.visit import numbered, rewrite_body, walk
 from argus.ir.wellformed_hopper import MAX_BOX, ROW_BYTES, SWIZZLE_ATOM
 from argus.layout import FragmentLayout, Layout, LayoutError, Mode, Swizzle, SwizzledLayout
 from argus.passes.allocate import fits
@@ -98,7 +98,7 @@ def _storing(most: int) -> Pass:
     """The pass on the program of one role, a kernel of its own warps: with `most` panels for each store."""
 
     def run(kernel: Kernel) -> Kernel:
-        kernel = in_tiles(kernel)
+        kernel = numbered(in_tiles(kernel))
         plans, remarks = _plans(kernel)
         new = (r for r in remarks if r not in kernel.remarks)  # of roles that store parts of one tile, one is enough
         kernel = replace(kernel, remarks=(*kernel.remarks, *new))
@@ -111,12 +111,12 @@ def _with_panels(kernel: Kernel, plans: Sequence[_Plan], most: int) -> Kernel:
     fresh = Fresh(kernel)
     persistent = any(isinstance(s, Programs) for s in kernel.body)
     through = {
-        id(p.stmt.stmt): _through_panels(
+        p.stmt.stmt.id: _through_panels(
             fresh, p, min(most, len(p.panels)), again=p.repeated or (persistent and p is plans[0])
         )
         for p in plans
     }
-    body = rewrite_body(kernel.body, lambda s: through.get(id(s)))
+    body = rewrite_body(kernel.body, lambda s: through.get(s.id))
     done = fresh.finish((*body, BulkWait(0, span=plans[-1].stmt.span)))
     pinned = {p.source.name: p.whole for p in plans}
     return replace(done, fragments=tuple(replace(f, layout=pinned.get(f.name, f.layout)) for f in done.fragments))
@@ -236,9 +236,9 @@ def _through_panels(fresh: Fresh, plan: _Plan, buffers: int, *, again: bool) -> 
         last = first + together >= len(places)
         group = [*places[first : first + together], *(alone if last else ())]
         if first >= max(buffers, 1) or (again and first == 0):
-            result += [BulkWait(buffers - 1 if first else 0, read=True, span=span), Barrier(span)]
+            result += [BulkWait(buffers - 1 if first else 0, read=True, span=span), Barrier(span=span)]
         writes, stores = zip(*(_moved(plan, panel, here) for panel, here in group), strict=True)
-        result += [*writes, ProxyFence(span), Barrier(span), *stores, BulkCommit(span)]
+        result += [*writes, ProxyFence(span=span), Barrier(span=span), *stores, BulkCommit(span=span)]
     return tuple(result)
 
 

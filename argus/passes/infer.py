@@ -17,7 +17,7 @@ from argus.ir.expr import Coord, Expr, elements, rewrite
 from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
 from argus.ir.instruction.tiled import TiledMma, tiled_mma, wgmma_accumulator
 from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Map, Mma, Shared, Tensor
-from argus.ir.visit import walk
+from argus.ir.visit import numbered, walk
 from argus.layout import FragmentLayout
 from argus.layout.swizzle import SwizzledLayout
 from argus.passes.affine import Facts, facts
@@ -33,7 +33,7 @@ _VECTOR = 16  # bytes: the widest access of all targets
 
 @dataclass
 class Layouts:
-    """What is known so far: of fragments by name, of statements by identity (equal ones may stand in two places)."""
+    """What is known so far: of fragments by name, of statements of `kernel`, which are numbered, by `id`."""
 
     kernel: Kernel
     known: Facts
@@ -41,9 +41,9 @@ class Layouts:
     fragments: dict[str, FragmentLayout] = field(default_factory=dict)
     domains: dict[int, FragmentLayout] = field(default_factory=dict)
     accesses: dict[int, list[tuple[Access, Fragment]]] = field(default_factory=dict)
-    """Of statements by identity, each worked out once: thousands of statements are asked for theirs again and again."""
+    """Of statements, each worked out once: thousands of statements are asked for theirs again and again."""
     finished: set[int] = field(default_factory=set)
-    """Statements, by identity, that have nothing left to learn or to tell."""
+    """Statements that have nothing left to learn or to tell."""
 
     def fragment(self, name: str) -> Fragment | None:
         """The fragment called `name`; None for another object."""
@@ -52,7 +52,8 @@ class Layouts:
 
 
 def infer(kernel: Kernel) -> Layouts:
-    """Layouts of all fragments and of all statements with a domain."""
+    """Layouts of all fragments and of all statements with a domain; these by their `id` in the numbered kernel."""
+    kernel = numbered(kernel)
     state = Layouts(kernel, facts(kernel), reduced_dimensions(kernel))
     work = [s for s in walk(kernel.body) if isinstance(s, Copy | Map | Accumulate) and not by_engine(s)]
     products = [s for s in walk(kernel.body) if isinstance(s, Mma)]
@@ -63,7 +64,7 @@ def infer(kernel: Kernel) -> Layouts:
             state.fragments[fragment.name] = _single(fragment.shape, kernel.num_threads)
     for stmt in work:
         if stmt.layout is not None:
-            state.domains[id(stmt)] = stmt.layout
+            state.domains[stmt.id] = stmt.layout
     for product in products:
         state.fragments.setdefault(product.d.obj, accumulator(product))
     _propagate(state, work)
@@ -138,11 +139,11 @@ def register_reads(stmt: Work) -> tuple[Access, ...]:
 
 def _accesses(state: Layouts, stmt: Work) -> list[tuple[Access, Fragment]]:
     """Fragment accesses: the written one first, except by a reduction, whose result is the smaller side."""
-    found = state.accesses.get(id(stmt))
+    found = state.accesses.get(stmt.id)
     if found is None:
         reads = register_reads(stmt)
         order = (*reads, stmt.dst) if isinstance(stmt, Accumulate) else (stmt.dst, *reads)
-        found = state.accesses[id(stmt)] = [(a, f) for a in order if (f := state.fragment(a.obj)) is not None]
+        found = state.accesses[stmt.id] = [(a, f) for a in order if (f := state.fragment(a.obj)) is not None]
     return found
 
 
@@ -152,22 +153,22 @@ def _propagate(state: Layouts, work: list[Work]) -> None:
     while changed:
         changed = False
         for stmt in work:
-            if id(stmt) not in state.finished:
+            if stmt.id not in state.finished:
                 changed |= _visit(state, stmt)
 
 
 def _visit(state: Layouts, stmt: Work) -> bool:
     accesses = _accesses(state, stmt)
     changed = False
-    if id(stmt) not in state.domains:
+    if stmt.id not in state.domains:
         for access, fragment in accesses:
             layout = state.fragments.get(fragment.name)
             found = None if layout is None else lift(layout, access.index, stmt.shape)
             if found is not None:
-                state.domains[id(stmt)] = found
+                state.domains[stmt.id] = found
                 changed = True
                 break
-    domain = state.domains.get(id(stmt))
+    domain = state.domains.get(stmt.id)
     if domain is None:
         return changed
     for access, fragment in accesses:
@@ -177,7 +178,7 @@ def _visit(state: Layouts, stmt: Work) -> bool:
                 state.fragments[fragment.name] = layout
                 changed = True
     if all(fragment.name in state.fragments for _, fragment in accesses):
-        state.finished.add(id(stmt))
+        state.finished.add(stmt.id)
     return changed
 
 
@@ -192,8 +193,8 @@ def _default_rest(state: Layouts, work: list[Work]) -> None:
         return (-prod(stmt.shape), 0 if moves_global else 1, position)
 
     for _, stmt in sorted(enumerate(work), key=rank):
-        if id(stmt) not in state.domains:
-            state.domains[id(stmt)] = _default_domain(state, stmt)
+        if stmt.id not in state.domains:
+            state.domains[stmt.id] = _default_domain(state, stmt)
             _propagate(state, work)
 
 

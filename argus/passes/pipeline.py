@@ -39,7 +39,7 @@ from argus.ir.nodes import (
     Stmt,
     Tag,
 )
-from argus.ir.visit import map_accesses, map_exprs, rewrite_body, walk
+from argus.ir.visit import map_accesses, map_exprs, numbered, rewrite_body, walk
 from argus.passes.affine import Facts, facts
 from argus.passes.context import Context, rewrite_in_context
 from argus.passes.fresh import Fresh, names, whole
@@ -59,6 +59,7 @@ class Buffered:
 
 def pipeline(kernel: Kernel) -> Kernel:
     """Expand every pipelined loop. Its `Stage`s that cannot run ahead stay, for `stage_tiles`."""
+    kernel = numbered(kernel)
     fresh = Fresh(kernel)
     plans: dict[int, tuple[Buffered, ...]] = {}
     problems: list[Diagnostic] = []
@@ -69,7 +70,7 @@ def pipeline(kernel: Kernel) -> Kernel:
             stages = _ahead(kernel, loop) if loop.stages > 1 else ()
             problems += _misuse(kernel, loop, stages)
             plan = tuple(_plan(kernel, fresh, s, loop.stages, known) for s in stages)
-            plans[_key(loop)] = plan
+            plans[loop.id] = plan
             grown |= {b.stage.dst: _grow(kernel, b) for b in plan}
     if problems:
         raise LoweringError(*problems)
@@ -79,22 +80,17 @@ def pipeline(kernel: Kernel) -> Kernel:
     def change(stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
         if not isinstance(stmt, For) or stmt.kind != "pipelined":
             return None
-        plan = plans[_key(stmt)]
+        plan = plans[stmt.id]
         if not plan:
             return (replace(stmt, kind="dynamic", stages=1, producer_warps=0),)
         if context.divergent:
             what = "a pipelined loop needs all threads of the block, but only some of them get here"
             help_text = "move the loop out of the branch"
             raise LoweringError(problem("barrier-in-divergent-branch", what, stmt.span, help_text))
-        again: tuple[Stmt, ...] = (Barrier(stmt.span),) if context.loops else ()
+        again: tuple[Stmt, ...] = (Barrier(span=stmt.span),) if context.loops else ()
         return (*again, *_expand(fresh.kernel, stmt, plan, known))
 
     return fresh.finish(rewrite_in_context(kernel.body, change))
-
-
-def _key(loop: For) -> int:
-    """Identifies a loop by its stages: rebuilding a loop keeps the statements directly in it."""
-    return next((id(s) for s in loop.body if isinstance(s, Stage)), 0)
 
 
 def _ahead(kernel: Kernel, loop: For) -> tuple[Stage, ...]:
@@ -120,14 +116,14 @@ def _writes(stmt: Stmt) -> set[str]:
 def _misuse(kernel: Kernel, loop: For, stages: tuple[Stage, ...]) -> list[Diagnostic]:
     """Uses of the loop's tiles that buffering would break: after the loop, and tags on one buffer."""
     tiles = {s.dst for s in stages}
-    inside = {id(s) for s in walk(loop.body)}
+    inside = {s.id for s in walk(loop.body)}
     result: list[Diagnostic] = []
     for stmt in walk(kernel.body):
-        if id(stmt) not in inside and tiles & names(stmt):
+        if stmt.id not in inside and tiles & names(stmt):
             what = f"tile {min(tiles & names(stmt))} lives in buffers of a pipelined loop, but is used outside of it"
             help_text = "stage the tile again, or bind it with al.load in the loop"
             result.append(problem("staged-tile-escapes", what, stmt.span, help_text))
-        if id(stmt) in inside and isinstance(stmt, Tag) and stmt.obj in tiles:
+        if stmt.id in inside and isinstance(stmt, Tag) and stmt.obj in tiles:
             what = f"tile {stmt.obj} is one of several buffers: a tag on it would mark those of other iterations"
             result.append(problem("tag-on-buffer", what, stmt.span, "tag the tensor that the tile is staged from"))
     return result
@@ -168,7 +164,7 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
     target = op("mod", op("add", iteration, Const(loop.stages - 1)), Const(loop.stages))
     group = [_issue(kernel, loop, b, later, target, known) for b in direct]
     top: list[Stmt] = [awaited(kernel, group, loop.stages - 2, loop.span)] if direct else []
-    top.append(Barrier(loop.span))
+    top.append(Barrier(span=loop.span))
     if direct:
         top += [*group, *committed(kernel, loop.span)]
     bottom: list[Stmt] = []
@@ -177,8 +173,8 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
         target = op("mod", op("add", iteration, Const(1)), Const(2))
         bottom.append(_within(loop, following, [_deposit(b, target) for b in through]))
 
-    copied = {id(s) for s in loop.body if isinstance(s, Stage) and s.dst in {b.stage.dst for b in plan}}
-    rest = tuple(s for s in loop.body if id(s) not in copied)
+    copied = {s.id for s in loop.body if isinstance(s, Stage) and s.dst in {b.stage.dst for b in plan}}
+    rest = tuple(s for s in loop.body if s.id not in copied)
     place_now = {b.stage.dst: op("mod", iteration, Const(b.buffers)) for b in plan}
     body = (*top, *_in_buffers(rest, place_now), *bottom)
     drain = (awaited(kernel, group, 0, loop.span),) if direct else ()
@@ -187,7 +183,7 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
 
 def _within(loop: For, k: Expr, body: list[Stmt]) -> Stmt:
     """`body` if iteration `k` exists."""
-    return If(op("lt", k, loop.stop), tuple(body), (), loop.span)
+    return If(op("lt", k, loop.stop), tuple(body), (), span=loop.span)
 
 
 def _at_iteration(loop: For, stage: Stage, k: Expr) -> Stage:

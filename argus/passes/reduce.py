@@ -119,7 +119,7 @@ def _expand(kernel: Kernel, fresh: Fresh, stmt: Accumulate, plan: Plan, context:
     zero = identity(stmt.op, dtype)
 
     def start(name: str, layout: FragmentLayout) -> Map:
-        return Map(Access(name, coords(len(layout.shape))), zero, layout.shape, layout, "thread", span)
+        return Map(Access(name, coords(len(layout.shape))), zero, layout.shape, layout, "thread", span=span)
 
     def value(name: str, layout: FragmentLayout) -> Elem:
         return Elem(name, coords(len(layout.shape)), dtype)
@@ -162,11 +162,11 @@ def _across_warps(
     place = scratch_layout(shape, dtype.bytes, layout, together, target_of(fresh.kernel))
     scratch = fresh.tile(f"{target.obj}_scratch", dtype, shape, place)
     all_warps = fresh.fragment(f"{target.obj}_warps", dtype, shape, together)
-    again: list[Stmt] = [] if context.meets else [Barrier(span)]
+    again: list[Stmt] = [] if context.meets else [Barrier(span=span)]
     return [
         *again,
         Copy(Access(scratch, index), Access(partial, index), shape, None, None, layout, span=span),
-        Barrier(span),
+        Barrier(span=span),
         Copy(Access(all_warps, index), Access(scratch, index), shape, None, None, together, span=span),
         Accumulate(target, Elem(all_warps, index, dtype), stmt.op, shape, None, together, "thread", span=span),
     ]

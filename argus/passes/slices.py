@@ -83,7 +83,7 @@ def _bring(
     obj = kernel.object(source.obj)
     if isinstance(obj, Shared):
         return Copy(here, Access(source.obj, index), layout.shape, None, None, layout, span=stmt.span)
-    return Map(here, Elem(source.obj, index, obj.dtype), layout.shape, layout, "thread", stmt.span)
+    return Map(here, Elem(source.obj, index, obj.dtype), layout.shape, layout, "thread", span=stmt.span)
 
 
 def _shifted(index: Sequence[Expr], places: dict[int, Expr]) -> tuple[Expr, ...]:

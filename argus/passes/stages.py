@@ -102,14 +102,14 @@ def _by_address(kernel: Kernel, stage: Stage, vector: int) -> FragmentLayout | N
 
 def committed(kernel: Kernel, span: Span) -> tuple[Stmt, ...]:
     """What ends a group of asynchronous copies; waves that count single loads have no groups."""
-    return () if _counts(kernel) else (CommitGroup(span),)
+    return () if _counts(kernel) else (CommitGroup(span=span),)
 
 
 def awaited(kernel: Kernel, copies: Sequence[Copy], groups: int, span: Span) -> Stmt:
     """Waits for all asynchronous copies but those of the last `groups` groups, each of which consists of `copies`."""
     if _counts(kernel):
         return WaitCounts(min(groups * sum(map(loads_to_lds, copies)), LARGEST_VM), span=span)
-    return WaitGroup(groups, span)
+    return WaitGroup(groups, span=span)
 
 
 def _counts(kernel: Kernel) -> bool:

@@ -47,7 +47,7 @@ def _expand(kernel: Kernel, order: list[Stmt], stages: list[Stage], context: Con
     tiles = {s.dst for s in stages}
     first = next(i for i, s in enumerate(order) if s is stages[0])
     again = bool(context.loops) or any(tiles & touches(s) for s in order[:first])
-    before = (Barrier(span),) if again else ()
+    before = (Barrier(span=span),) if again else ()
     copies: list[Stmt] = []
     wait: tuple[Stmt, ...] = ()
     for stage in stages:
@@ -56,4 +56,4 @@ def _expand(kernel: Kernel, order: list[Stmt], stages: list[Stage], context: Con
         copy = None if context.in_flight else asynchronous_copy(kernel, filled, place, known)
         copies.append(copy or plain_copy(filled, place))
         wait = wait if copy is None else (*committed(kernel, span), awaited(kernel, (), 0, span))
-    return (*before, *copies, *wait, Barrier(span))
+    return (*before, *copies, *wait, Barrier(span=span))

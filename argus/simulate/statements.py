@@ -24,6 +24,7 @@ from argus.ir.nodes import (
     Copy,
     Counter,
     For,
+    Hint,
     If,
     Map,
     MbarrierArrive,
@@ -38,7 +39,6 @@ from argus.ir.nodes import (
     Programs,
     ProxyFence,
     Roles,
-    SchedGroup,
     Spec,
     Stage,
     Stmt,
@@ -46,7 +46,6 @@ from argus.ir.nodes import (
     WaitCounts,
     WaitGroup,
     WaveBarrier,
-    WavePriority,
 )
 from argus.ir.rescaling import rescaled
 from argus.ir.waves import counted, loads_to_lds
@@ -127,7 +126,7 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 block.together(block.step(stmt, frame, None), "a wait of a wave")
                 block.passes(stmt, frame, "wait")
                 _wait_counts(block, stmt, frame)
-            case WavePriority() | SchedGroup():
+            case Hint():
                 pass
             case MmaFence():
                 block.passes(stmt, frame, "fence")

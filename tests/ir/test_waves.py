@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from argus.ir.instruction import STEPS as TABLE
-from argus.ir.nodes import Kernel, SchedGroup, Stmt, WaitCounts, WaveBarrier, WavePriority, WaveStep
+from argus.ir.nodes import Kernel, Stmt, WaitCounts, WaveBarrier, WaveStep
+from argus.ir.ordering import SchedGroup, WavePriority
 from argus.ir.text import parse_kernel, print_kernel
 from argus.ir.visit import walk
 from argus.ir.waves import counted, in_lane_order, loads_to_lds, operands

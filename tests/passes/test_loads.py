@@ -156,7 +156,7 @@ def late_fence(kernel: Kernel) -> Kernel:
             case ProxyFence():
                 return ()
             case MbarrierArrive(barrier="full"):
-                return (stmt, ProxyFence(stmt.span))
+                return (stmt, ProxyFence(span=stmt.span))
             case _:
                 return None
 

@@ -95,7 +95,7 @@ def one_more_load(kernel: Kernel) -> Kernel:
 
 def bare_barriers(kernel: Kernel) -> Kernel:
     """Barriers that meet, and wait for no access."""
-    return statements(lambda s: (WaveBarrier(s.span),) if isinstance(s, Barrier) else None)(kernel)
+    return statements(lambda s: (WaveBarrier(span=s.span),) if isinstance(s, Barrier) else None)(kernel)
 
 
 # ---------------------------------------------------------------------------- mbarriers
@@ -243,7 +243,7 @@ def other_count(role: str, more: int) -> Edit:
 def without_turns(role: str) -> Edit:
     """A role takes no notice of whose turn it is: it comes to its named barriers, and does not wait."""
     return named_barrier(
-        role, lambda s: (BarrierArrive(s.number, s.count, s.span),) if isinstance(s, BarrierSync) else (s,)
+        role, lambda s: (BarrierArrive(s.number, s.count, span=s.span),) if isinstance(s, BarrierSync) else (s,)
     )
 
 

@@ -81,7 +81,7 @@ def fence_before_writes(kernel: Kernel) -> Kernel:
     body = rewrite_body(kernel.body, lambda s: () if isinstance(s, ProxyFence) else None)
 
     def change(s: Stmt) -> tuple[Stmt, ...] | None:
-        return (ProxyFence(s.span), s) if isinstance(s, Copy) and s.instr == "st.shared" else None
+        return (ProxyFence(span=s.span), s) if isinstance(s, Copy) and s.instr == "st.shared" else None
 
     return replace(kernel, body=rewrite_body(body, change))
 

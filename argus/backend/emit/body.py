@@ -36,6 +36,7 @@ from argus.ir.nodes import (
     Copy,
     For,
     Fragment,
+    Hint,
     If,
     Kernel,
     Map,
@@ -52,7 +53,6 @@ from argus.ir.nodes import (
     ProxyFence,
     Role,
     Roles,
-    SchedGroup,
     Spec,
     Stage,
     Stmt,
@@ -60,7 +60,6 @@ from argus.ir.nodes import (
     WaitCounts,
     WaitGroup,
     WaveBarrier,
-    WavePriority,
 )
 from argus.layout import FragmentLayout
 from argus.source import Span
@@ -145,7 +144,7 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
             pass
         case BulkCommit() | BulkWait() | BarrierSync() | BarrierArrive() | MbarrierInit() | MbarrierFence():
             emit_asynchronous(stmt, writer)
-        case WaitCounts() | WaveBarrier() | WavePriority() | SchedGroup():
+        case WaitCounts() | WaveBarrier() | Hint():
             emit_wave_step(stmt, writer)
         case Programs():
             _programs(stmt, writer)

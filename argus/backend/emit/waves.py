@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing_extensions import assert_never
 
 from argus.backend.emit.scope import Writer
-from argus.ir.nodes import SchedGroup, WaitCounts, WaveBarrier, WavePriority, WaveStep
+from argus.ir.instruction import STEPS
+from argus.ir.nodes import Hint, WaitCounts, WaveBarrier, WaveStep
+from argus.ir.waves import operands
 
 
 def emit_wave_step(stmt: WaveStep, writer: Writer) -> None:
@@ -16,9 +18,9 @@ def emit_wave_step(stmt: WaveStep, writer: Writer) -> None:
             writer.line(f"argus::wait_counts<{counts}>();")
         case WaveBarrier():
             writer.line("argus::wave_barrier();")
-        case WavePriority(level=level):
-            writer.line(f"argus::wave_priority<{level}>();")
-        case SchedGroup(mask=mask, size=size, sync=sync):
-            writer.line(f"argus::sched_group<{mask}, {size}, {sync}>();")
+        case Hint():
+            row = STEPS[stmt.ROW]
+            if row.call:
+                writer.line(f"argus::{row.call}<{', '.join(map(str, operands(stmt)[row.name]))}>();")
         case _:
             assert_never(stmt)

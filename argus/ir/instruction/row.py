@@ -140,13 +140,17 @@ class Law(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step of a wave that orders others, or hints at an order: the ranges of its operands, by name; its law."""
+    """A step of a wave that orders others, or hints at an order: the ranges of its operands, by name; its law.
+
+    `call` is the device function that a hint becomes, with its operands as template arguments; none if it is "".
+    """
 
     name: str
     operands: tuple[tuple[str, int, int], ...]
     law: Law
     architectures: tuple[str, ...]
     document: str
+    call: str = ""
 
 
 Row = Union[CopyRow, ReduceRow, MmaRow, WgmmaRow, BarrierRow, StepRow]

@@ -24,13 +24,13 @@ def check_addresses(kernel: Kernel, loop: For) -> None:
     """Raise `Unfit` if where some copy starts, or how often, cannot be worked out by the role that copies."""
     stages = [s for s in walk(kernel.body) if isinstance(s, Stage)]
     needed = _needed(kernel.body, loop, stages)
-    direct = {id(s) for s in (*kernel.body, *loop.body)}
+    direct = {s.id for s in (*kernel.body, *loop.body)}
     written = {r.obj for s in walk(kernel.body) for r in relations(s) if r.mode is not Mode.READ}
     for stmt in walk(kernel.body):
         if not needed & _writes(stmt):
             continue
         loads = isinstance(stmt, Copy) and isinstance(kernel.object(stmt.src.obj), Tensor)
-        if not (loads or isinstance(stmt, Map)) or id(stmt) not in direct:
+        if not (loads or isinstance(stmt, Map)) or stmt.id not in direct:
             why = "where the copies start depends on registers that the producer cannot compute for itself"
             help = "let it depend on sizes, program ids, counters, and what is loaded by those outside of branches"
             raise Unfit(why, stmt.span, help)
@@ -42,12 +42,12 @@ def check_addresses(kernel: Kernel, loop: For) -> None:
 def with_addresses(
     fresh: Fresh, body: tuple[Stmt, ...], loop: For, stages: Sequence[Stage]
 ) -> tuple[frozenset[int], dict[str, str]]:
-    """The statements of `body`, by identity, that say where `stages` start and how often the loop runs; and names for
+    """The statements of `body`, by `id`, that say where `stages` start and how often the loop runs; and names for
     the registers that a role of its own keeps them in."""
     needed = _needed(body, loop, stages)
     tiles = [f for f in fresh.kernel.fragments if f.name in needed]
     names = {f.name: fresh.fragment(f.name, f.dtype, f.shape, f.layout) for f in tiles}
-    return frozenset(id(s) for s in walk(body) if needed & _writes(s)), names
+    return frozenset(s.id for s in walk(body) if needed & _writes(s)), names
 
 
 def in_own_registers(body: tuple[Stmt, ...], names: dict[str, str]) -> tuple[Stmt, ...]:

@@ -84,7 +84,7 @@ def load(fresh: Fresh, ring: Ring, loaders: int, registers: int) -> tuple[Stmt, 
     for number, (fetch, _) in enumerate(slices):
         result.append(fetch)
         result += [slices[number - 1][1]] if number else ready(ring)
-    return (*result, slices[-1][1], ProxyFence(ring.span), MbarrierArrive(ring.full, ring.place, span=ring.span))
+    return (*result, slices[-1][1], ProxyFence(span=ring.span), MbarrierArrive(ring.full, ring.place, span=ring.span))
 
 
 def _slices(fresh: Fresh, stage: Stage, ring: Ring, threads: int, room: int) -> list[tuple[Copy, Copy]]:

@@ -76,8 +76,8 @@ def take_turns(kernel: Kernel) -> Kernel:
     for turn in range(_GROUPS):
         body = computing.body if turn == 0 else renamed(computing.body, copies)
         body = _in_turn(body, first + turn, first + (turn + 1) % _GROUPS, count)
-        program = Programs(body, _GROUPS, turn, computing.span)
-        begin = (BarrierArrive(first, count, computing.span),) if turn == _GROUPS - 1 else ()
+        program = Programs(body, _GROUPS, turn, span=computing.span)
+        begin = (BarrierArrive(first, count, span=computing.span),) if turn == _GROUPS - 1 else ()
         name = computing.name if turn == 0 else f"{computing.name}{turn}"
         groups.append(Role(name, turn * warps, warps, budget, (*begin, program), computing.span))
     roles = replace(found, roles=(producer, *groups))
@@ -99,13 +99,13 @@ def _in_turn(body: tuple[Stmt, ...], own: int, other: int, count: int) -> tuple[
     result: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, For):
-            given = BarrierArrive(other, count, stmt.span)
+            given = BarrierArrive(other, count, span=stmt.span)
             last = op("ge", op("add", LoopVar(stmt.var), Const(stmt.step)), stmt.stop)
             at = max(i for i, s in enumerate(stmt.body) if isinstance(s, MmaCommit)) + 1
             inner = (*stmt.body[:at], If(last, (given,), span=stmt.span), *stmt.body[at:])
             # Not after the loop: ptxas makes products wait for one another where a branch stands before their wait.
             none = If(op("le", stmt.stop, stmt.start), (given,), span=stmt.span)
-            result += [BarrierSync(own, count, stmt.span), none, replace(stmt, body=inner)]
+            result += [BarrierSync(own, count, span=stmt.span), none, replace(stmt, body=inner)]
         else:
             result.append(stmt)
     return tuple(result)

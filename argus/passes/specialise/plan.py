@@ -10,7 +10,7 @@ from argus.ir.instruction import WGMMA
 from argus.ir.instruction.tiled import wgmma_accumulator
 from argus.ir.machine import WARPGROUP
 from argus.ir.nodes import AssertTags, Copy, For, Fragment, If, Kernel, Mma, Stage, Stmt
-from argus.ir.visit import rewrite_body
+from argus.ir.visit import numbered, rewrite_body
 from argus.ir.visit import walk as statements
 from argus.layout import LayoutError
 from argus.passes.fresh import Fresh, names
@@ -90,9 +90,9 @@ def plan(kernel: Kernel, groups: int) -> Plan | None:
         raise Unfit("one buffer cannot be filled while it is read", loop.span, "use stages=2 or more")
     if not any(s is loop for s in kernel.body):
         raise Unfit("the loop stands inside of another loop or branch", loop.span, "let it stand on its own")
-    _check_separable(kernel, loop)
+    _check_separable(numbered(kernel))
     parts = tuple(_with_instructions(part) for part in apart(kernel, groups))
-    chosen = together(parts, kernel.num_warps)
+    chosen = numbered(together(parts, kernel.num_warps))
     loop = _pipelined(chosen)
     products = [s for part in parts for s in statements(part.body) if isinstance(s, Mma)]
     return Plan(chosen, loop, *_rings(chosen, loop, products), parts)
@@ -114,9 +114,9 @@ def _check_warps(kernel: Kernel, loop: For) -> None:
 # ---------------------------------------------------------------------------- what stands where
 
 
-def _check_separable(kernel: Kernel, loop: For) -> None:
+def _check_separable(kernel: Kernel) -> None:
     """The copies need nothing that the products or the rest of the kernel make, and the other way round."""
-    everything = list(statements(kernel.body))
+    loop, everything = _pipelined(kernel), list(statements(kernel.body))
     staged = [s for s in everything if isinstance(s, Stage)]
     tiles = {s.dst for s in staged}
     if len(tiles) != len(staged) or not any(isinstance(s, Stage) for s in loop.body):
@@ -124,9 +124,9 @@ def _check_separable(kernel: Kernel, loop: For) -> None:
     laid = next((s for s in kernel.shared if s.name in tiles and s.layout is not None), None)
     if laid is not None:
         raise Unfit(f"the layout of tile {laid.name} is the author's", loop.span, "leave it open")
-    direct = {id(s) for s in (*kernel.body, *loop.body)}
-    branched = {id(s) for b in loop.body if isinstance(b, If) and not b.orelse for s in b.then if isinstance(s, Mma)}
-    inner = next((s for s in everything if isinstance(s, Stage | Mma) and id(s) not in direct | branched), None)
+    direct = {s.id for s in (*kernel.body, *loop.body)}
+    branched = {s.id for b in loop.body if isinstance(b, If) and not b.orelse for s in b.then if isinstance(s, Mma)}
+    inner = next((s for s in everything if isinstance(s, Stage | Mma) and s.id not in direct | branched), None)
     if inner is not None:
         help = "stage in every iteration; a product may stand in an `if` of the loop without an `else`"
         raise Unfit("a tile is staged or multiplied in a branch or inner loop", inner.span, help)

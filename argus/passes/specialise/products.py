@@ -108,9 +108,9 @@ class _Writer:
     def _product(self, stmt: Mma) -> None:
         self._prepare(stmt)
         if not self.fenced:
-            self.done.append(MmaFence(stmt.span))
+            self.done.append(MmaFence(span=stmt.span))
             self.fenced = True
-        self.done += [map_accesses(stmt, self._within), MmaCommit(stmt.span)]
+        self.done += [map_accesses(stmt, self._within), MmaCommit(span=stmt.span)]
         self._issued((stmt,))
 
     def _branch(self, stmt: If) -> None:
@@ -121,13 +121,13 @@ class _Writer:
             match inner:
                 case Mma():
                     self._prepare(inner)
-                    work += [MmaFence(inner.span), map_accesses(inner, self._within)]
+                    work += [MmaFence(span=inner.span), map_accesses(inner, self._within)]
                 case AssertTags():
                     raise Unfit("a claim stands in a branch with products", inner.span, "state it outside")
                 case _:
                     self._touch(inner)
                     work.append(inner)
-        close = MmaCommit(stmt.span)
+        close = MmaCommit(span=stmt.span)
         self.done.append(replace(stmt, then=(*work, close), orelse=(close,)))
         products = tuple(s for s in stmt.then if isinstance(s, Mma))
         self._issued(products)
@@ -182,12 +182,12 @@ class _Writer:
             raise _untimely(inner.claims[0])
         self.done.append(counted(loop, self.plan.turn, tuple(inner.done)))
         if inner.flights:  # ptxas gives up on products in flight unless a wait stands on every way to their registers
-            self.done.append(MmaWait(0, loop.span))
+            self.done.append(MmaWait(0, span=loop.span))
         self.fenced = False
         for ring in lasting:
             del self.readers[ring.full]
             never = op("le", loop.stop, loop.start)
-            self.done.append(If(never, ring.hand_back(ring.place, loop.span), (), loop.span))
+            self.done.append(If(never, ring.hand_back(ring.place, loop.span), (), span=loop.span))
         for ring in self.plan.rings:
             if ring.full in self.readers and _reads(loop, ring):
                 self.readers[ring.full] -= 1
@@ -216,7 +216,7 @@ class _Writer:
         span = loop.span
         mine = [r for r in self.plan.rings if r.full in self.readers]
         own = tuple(arrival for r in mine for arrival in r.hand_back(r.place, span))
-        self.done.append(If(_is_last(loop), (MmaWait(0, span), *own), (), span))
+        self.done.append(If(_is_last(loop), (MmaWait(0, span=span), *own), (), span=span))
 
     # ---------------------------------------------------------------- order
 
@@ -224,7 +224,7 @@ class _Writer:
         """Waits for a ring's tiles, the first time that they are read."""
         if ring.full not in self.arrived:
             self.arrived.add(ring.full)
-            self.done.append(MbarrierWait(ring.full, ring.place, ring.parity(0), span))
+            self.done.append(MbarrierWait(ring.full, ring.place, ring.parity(0), span=span))
             self._claim()
 
     def _free(self, flights: set[Flight], span: Span) -> None:
@@ -234,7 +234,7 @@ class _Writer:
 
     def _wait(self, last: int, span: Span) -> None:
         """Waits for all products up to that one, and hands back what nothing reads any more."""
-        self.done.append(MmaWait(len(self.flights) - 1 - last, span))
+        self.done.append(MmaWait(len(self.flights) - 1 - last, span=span))
         self.flights = self.flights[last + 1 :]
         self._claim()
         before = tuple(r for r in self.late if not self._reads(r, carried=True))
@@ -243,7 +243,7 @@ class _Writer:
             self.late = tuple(r for r in self.late if r not in before)
             arrivals = tuple(arrival for r in before for arrival in r.hand_back(r.previous, loop.span))
             later = op("ge", LoopVar(loop.var), op("add", loop.start, Const(loop.step)))
-            self.done.append(If(later, arrivals, (), loop.span))
+            self.done.append(If(later, arrivals, (), span=loop.span))
         self._hand_back(span)
 
     def _hand_back(self, span: Span) -> None:
@@ -255,7 +255,7 @@ class _Writer:
                         raise _untimely(claim)
                 del self.readers[ring.full]
                 arrivals = ring.hand_back(ring.place, span)
-                self.done += (If(_is_last(self.plan.loop), arrivals, (), span),) if ring in self.lasting else arrivals
+                self.done += (If(_is_last(self.plan.loop), arrivals, span=span),) if ring in self.lasting else arrivals
 
     def _reads(self, ring: Ring, carried: bool) -> bool:
         """Whether products in flight, of the iteration before or of this one, read the ring's tiles."""

@@ -116,7 +116,7 @@ class Ring:
     def hand_back(self, place: Expr, span: Span) -> tuple[MbarrierArrive, ...]:
         """The arrival that gives a buffer back, if anybody waits for that."""
         scope = "cluster" if self.shared else "block"
-        return () if self.empty is None else (MbarrierArrive(self.empty, place, scope, self._groups, span),)
+        return () if self.empty is None else (MbarrierArrive(self.empty, place, scope, self._groups, span=span),)
 
     @property
     def _groups(self) -> tuple[Among, ...]:
@@ -176,13 +176,13 @@ def fill(kernel: Kernel, ring: Ring) -> tuple[Stmt, ...]:
     tiles = {s.name: s for s in kernel.shared}
     total = sum(prod(s.shape) * tiles[s.dst].dtype.bytes for s in ring.by_engine)
     copies = [c for s in ring.by_engine for c in _copies(padded(s, kernel), tiles[s.dst], ring)]
-    return (*ready(ring), MbarrierExpect(ring.full, ring.place, total, ring.span), *copies)
+    return (*ready(ring), MbarrierExpect(ring.full, ring.place, total, span=ring.span), *copies)
 
 
 def ready(ring: Ring) -> tuple[Stmt, ...]:
     """Waits until the buffers of this turn may be filled."""
     # Round 0 finds every buffer empty: parity 1 of a fresh mbarrier has passed.
-    return () if ring.empty is None else (MbarrierWait(ring.empty, ring.place, ring.parity(1), ring.span),)
+    return () if ring.empty is None else (MbarrierWait(ring.empty, ring.place, ring.parity(1), span=ring.span),)
 
 
 def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[Copy]:

@@ -109,7 +109,7 @@ def _split(found: Plan) -> Kernel:
         body = _counted(found, computing(found.part(part), work))
         name = f"compute{number or ''}"
         roles.append(Role(name, number * part.num_warps, part.num_warps, left, body, loop.span))
-    return _assembled(found, fresh.finish(found.kernel.body), Roles(tuple(roles), loop.span))
+    return _assembled(found, fresh.finish(found.kernel.body), Roles(tuple(roles), span=loop.span))
 
 
 def _assembled(found: Plan, kernel: Kernel, roles: Roles) -> Kernel:
@@ -153,14 +153,14 @@ def _producing(
 ) -> tuple[Stmt, ...]:
     """Fills every ring by `bring`, in the order in which its first tile is staged; `brought` are a ring's tiles that
     this role fills."""
-    heads = {id(ring.stages[0]): ring for ring in found.rings}
+    heads = {ring.stages[0].id: ring for ring in found.rings}
     stages = [stage for ring in found.rings for stage in brought(ring)]
     addresses, names = with_addresses(fresh, found.kernel.body, found.loop, stages)
 
     def filled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         result: list[Stmt] = []
         for stmt in body:
-            result += bring(heads[id(stmt)]) if id(stmt) in heads else (stmt,) if id(stmt) in addresses else ()
+            result += bring(heads[stmt.id]) if stmt.id in heads else (stmt,) if stmt.id in addresses else ()
         return tuple(result)
 
     result: list[Stmt] = []

@@ -36,7 +36,7 @@ def in_turns(kernel: Kernel, plan: Plan) -> Kernel:
     done = []
     for number, role in enumerate(taking):
         turn = partial(_turn, plan.loop.var, first + number, first + (number + 1) % computing, count)
-        begin = (BarrierArrive(first, count, role.span),) if number == computing - 1 else ()
+        begin = (BarrierArrive(first, count, span=role.span),) if number == computing - 1 else ()
         done.append(replace(role, body=(*begin, *rewrite_body(role.body, turn))))
     roles = replace(found, roles=(*others, *done))
     return replace(kernel, body=(*kernel.body[:position], roles, *kernel.body[position + 1 :]))
@@ -49,5 +49,5 @@ def _turn(var: str, own: int, following: int, count: int, loop: Stmt) -> tuple[S
     if begins is None:
         raise Unfit("no product is one of every iteration", loop.span, "multiply outside of branches")
     ends = max((i for i, s in enumerate(loop.body) if isinstance(s, MmaWait) and i > begins), default=len(loop.body))
-    sync, arrive = BarrierSync(own, count, loop.span), BarrierArrive(following, count, loop.span)
+    sync, arrive = BarrierSync(own, count, span=loop.span), BarrierArrive(following, count, span=loop.span)
     return (replace(loop, body=(*loop.body[:begins], sync, *loop.body[begins:ends], arrive, *loop.body[ends:])),)

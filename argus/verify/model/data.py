@@ -24,7 +24,7 @@ class Data:
 
     def __init__(self, kernel: Kernel, sites: tuple[Site, ...], solver: Solver) -> None:
         self.kernel, self.sites, self.solver = kernel, sites, solver
-        self._branches = {id(s.stmt): s.guards for s in sites if isinstance(s.stmt, For)}
+        self._loops = [s for s in sites if isinstance(s.stmt, For)]
         self._writers: dict[str, list[Site]] = {}
         for site in sites:
             for obj in {a.obj for a in site.accesses if a.mode is not Mode.READ}:
@@ -49,7 +49,9 @@ class Data:
         if guard not in writer.guards:
             return False
         shared = (loop for loop in site.loops if _in_loop(loop, writer))
-        return writer.index < site.index or any(guard in self._branches.get(id(loop), ()) for loop in shared)
+        return writer.index < site.index or any(
+            guard in around.guards for loop in shared for around in self._loops if around.stmt is loop
+        )
 
     def _named(self, expr: Expr, when: str, rewritten: Callable[[Site], bool]) -> Expr:
         """`expr` with another name for what tiles held that were written since."""
