@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
-from argus.ir.access import relations
-from argus.ir.expr import Expr, elements
+from argus.ir.access import Mode, relations
+from argus.ir.expr import Expr, Op, elements
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
@@ -54,6 +54,36 @@ def index_registers(statements: Iterable[Stmt]) -> frozenset[str]:
         if more <= found:
             return frozenset(found)
         found |= more
+
+
+def counting_registers(statements: Iterable[Stmt]) -> frozenset[str]:
+    """Register tiles that are computed from sizes, arguments, counters and coordinates alone, and from no data."""
+    writers: dict[str, list[Stmt]] = {}
+    for stmt in statements:
+        for relation in relations(stmt):
+            if relation.mode is not Mode.READ:
+                writers.setdefault(relation.obj, []).append(stmt)
+    found = {obj for obj, each in writers.items() if all(isinstance(stmt, Map | Accumulate) for stmt in each)}
+    values = {obj: [s.value for s in writers[obj] if isinstance(s, Map | Accumulate)] for obj in found}
+    while True:
+        rest = {obj for obj in found if all(without_data(value, found) for value in values[obj])}
+        if rest == found:
+            return frozenset(found)
+        found = rest
+
+
+def without_data(expr: Expr, counting: Set[str]) -> bool:
+    """Return True if an expression reads no other registers than those that are computed from no data."""
+    return all(e.obj in counting for e in elements(expr))
+
+
+def counted_parts(value: Expr, counting: Set[str]) -> Iterator[Expr]:
+    """The largest parts of a value that are computed from no data: their integers are to be exact."""
+    if without_data(value, counting):
+        yield value
+    elif isinstance(value, Op):
+        for argument in value.args:
+            yield from counted_parts(argument, counting)
 
 
 def _in_tags(stmt: Stmt) -> Iterator[Expr]:

@@ -43,6 +43,7 @@ def value(
         element,
         fault,
         overflow if step.event != NOBODY else Overflow.IGNORE,
+        block.run.counting,
     )
     return domain.flat(evaluate(expr, scope))
 

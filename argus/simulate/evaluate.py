@@ -7,7 +7,7 @@ Floats are evaluated in float32 and rounded to the operation's type.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -17,6 +17,7 @@ import numpy as np
 from typing_extensions import assert_never
 
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
+from argus.ir.places import without_data
 from argus.ir.types import DType
 from argus.simulate.numeric import Array, carrier, round_to
 
@@ -25,8 +26,8 @@ Fault = Callable[[str, Expr, Array], None]
 
 
 class Overflow(Enum):
-    """`REPORT`: a fault of the program (indices, masks, bounds, integer values), then wrapped. `WRAP`: as two's
-    complement hardware does. `IGNORE`: integers are mathematical (tags, specifications)."""
+    """`REPORT`: a fault of the program (indices, masks, bounds), then wrapped. `WRAP`: data wrap as two's complement
+    hardware does, and what is computed from no data is reported. `IGNORE`: integers are mathematical (tags)."""
 
     REPORT = "report"
     WRAP = "wrap"
@@ -39,8 +40,8 @@ class Scope:
 
     `coords[i]` is the int64 array of `Coord(i)`, `thread` that of `Thread()`; both broadcast to the domain.
     `element` reads a register. `fault(code, expr, bad)` is told where an operation overflows ("int32-overflow",
-    "int64-overflow"), divides by zero ("division-by-zero") or shifts too far ("shift-out-of-range"), the first if
-    `overflow` is `REPORT`, the others unless it is `IGNORE`.
+    "int64-overflow"), divides by zero ("division-by-zero") or shifts too far ("shift-out-of-range"), the first as
+    `overflow` says, the others unless it is `IGNORE`. `counting` are the registers that are computed from no data.
     """
 
     params: Mapping[str, Number]
@@ -51,6 +52,13 @@ class Scope:
     element: Callable[[Elem], Array]
     fault: Fault
     overflow: Overflow = Overflow.WRAP
+    counting: Set[str] = frozenset()
+
+    def reports(self, expr: Expr) -> bool:
+        """Return True if an integer that its type cannot hold is a fault of the program here."""
+        if self.overflow is Overflow.WRAP:
+            return without_data(expr, self.counting)
+        return self.overflow is Overflow.REPORT
 
 
 def evaluate(expr: Expr, scope: Scope) -> Array:
@@ -111,7 +119,7 @@ def _apply(expr: Op, name: str, args: list[Array], dtype: DType, scope: Scope) -
                 scope.fault("shift-out-of-range", expr, far)
             args = [args[0], np.clip(args[1], 0, most)]
     growing = name in _GROWING and dtype.is_int and dtype.bits == 64
-    if scope.overflow is Overflow.REPORT and growing and not _small(name, args):
+    if growing and not _small(name, args) and scope.reports(expr):
         exact = FUNCTIONS[name](*(np.asarray(a).astype(object) for a in args))
         lost = np.asarray((exact < -(2**63)) | (exact >= 2**63), dtype=np.bool_)
         if lost.any():
@@ -132,7 +140,7 @@ def _fit(expr: Op, result: Array, dtype: DType, scope: Scope) -> Array:
     limit = np.iinfo(carrier(dtype))
     if result.min() >= limit.min and result.max() <= limit.max:
         return result
-    if scope.overflow is Overflow.REPORT:
+    if scope.reports(expr):
         scope.fault("int32-overflow", expr, (result < limit.min) | (result > limit.max))
     return result.astype(carrier(dtype)).astype(np.int64)
 

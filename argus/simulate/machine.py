@@ -66,6 +66,8 @@ class Run:
     """Tiles that are accumulated into."""
     indices: frozenset[str]
     """Register tiles from which places in memory are computed."""
+    counting: frozenset[str]
+    """Register tiles that are computed from no data."""
     segment: int = 0
     """The last segment that began (argus/simulate/clock.py)."""
     work: Work | None = None

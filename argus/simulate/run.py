@@ -12,7 +12,7 @@ from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.cluster import unite
 from argus.ir.expr import Expr
 from argus.ir.nodes import Kernel, Spec, Tag
-from argus.ir.places import index_registers
+from argus.ir.places import counting_registers, index_registers
 from argus.ir.rescaling import accumulators
 from argus.ir.visit import walk
 from argus.simulate import launch
@@ -124,6 +124,7 @@ def prepare(
     return Run(
         kernel, params, tensors, log, checks, schemas, declared, taggable(kernel), iterations, accumulators(kernel),
         index_registers(walk(kernel.body)),
+        counting_registers(walk(kernel.body)),
     )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from typing import Union
 import numpy as np
 from typing_extensions import assert_never
 
-from argus.ir.expr import elements
 from argus.ir.instruction import INSTRUCTIONS, REDUCES, WGMMA, Order
 from argus.ir.nodes import (
     Accumulate,
@@ -320,9 +319,9 @@ def map_(block: Block, stmt: Map, step: Step) -> None:
 
 
 def _overflow(block: Block, stmt: Map | Accumulate) -> Overflow:
-    """What places are computed from must be exact; data, and integers inside of a float's computation, wrap."""
-    data = stmt.dst.obj not in block.run.indices and any(True for _ in elements(stmt.value))
-    return Overflow.WRAP if data or stmt.value.dtype.is_float else Overflow.REPORT
+    """What places are computed from must be exact, data or not; other data wrap."""
+    places = stmt.dst.obj in block.run.indices and not stmt.value.dtype.is_float
+    return Overflow.REPORT if places else Overflow.WRAP
 
 
 # ---------------------------------------------------------------------------- accumulations

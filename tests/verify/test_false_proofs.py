@@ -111,7 +111,7 @@ def kernel(x: al.Tensor[al.float32, "131072"], y: al.Tensor[al.float32, "131072"
 """,
         "o * 16384",
         "o * 65536",
-        "bounds-unknown",
+        "int32-overflow",
     ),
     Pair(
         "a divisor that may be zero",

@@ -11,6 +11,7 @@ from argus.diagnostic import Verdict
 from argus.ir.access import Relation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, walk
 from argus.ir.nodes import (
+    Accumulate,
     AssertTags,
     For,
     Kernel,
@@ -22,12 +23,14 @@ from argus.ir.nodes import (
 from argus.ir.types import MAX_EXTENT
 from argus.simulate.sizes import integer_arguments
 from argus.verify.checks.launchable import launchable
+from argus.verify.checks.totals import Totals
 from argus.verify.findings import Finding, Place, axes_help, unknown
-from argus.verify.model.data import Data, evaluated, partly_defined
+from argus.verify.model.data import Data, counted, evaluated, partly_defined
 from argus.verify.model.program import Site, mbarrier_use
 from argus.verify.model.solver import Answer, Solver, z3
 
 Interval = tuple[int, int]
+_INDEX = "an index expression"
 _WIDE = (-(2**63), 2**63 - 1)
 _ANY = (-(2**127), 2**127)
 """What a result may be before it is in its type."""
@@ -47,6 +50,7 @@ class BoundsChecker:
     def __init__(self, kernel: Kernel, sites: tuple[Site, ...], solver: Solver) -> None:
         self.kernel, self.sites, self.solver = kernel, sites, solver
         self.data = Data(kernel, sites, solver)
+        self.totals = Totals(kernel, sites, self.interval)
         self.findings: list[Finding] = []
         self._checked: set[tuple[object, ...]] = set()
         self._facts: dict[int, list[z3.BoolRef]] = {}
@@ -100,7 +104,9 @@ class BoundsChecker:
         for axis, extent in enumerate(self.kernel.grid or ()):
             self._overflow(None, extent, f"the grid extent of axis {axis}")
         for site, expr in evaluated(self.sites):
-            self._overflow(site, expr, "an index expression")
+            self._overflow(site, expr, _INDEX)
+        for site, expr in counted(self.sites):
+            self._overflow(site, expr, "an integer that is computed from sizes and places")
         for site in self.sites:
             if isinstance(site.stmt, (Tag, AssertTags, Spec)):
                 continue
@@ -111,6 +117,8 @@ class BoundsChecker:
                 self._overflow(site, last, f"the last increment of the loop counter '{site.stmt.var}'")
             for relation in site.accesses:
                 self._access(site, relation)
+            if isinstance(site.stmt, Accumulate):
+                self._total(site, site.stmt)
             self._mbarrier(site)
         return self.findings
 
@@ -199,6 +207,17 @@ class BoundsChecker:
                 self.findings.append(self._overflows(site, part, what, answer))
                 return
 
+    def _total(self, site: Site, stmt: Accumulate) -> None:
+        """A sum of integers that are computed from no data stays in the range of its type."""
+        if stmt.op != "add" or not self.totals.counts(stmt.dst.obj):
+            return
+        least, most = self.kernel.object(stmt.dst.obj).dtype.integers
+        low, high = self.totals.range(stmt.dst.obj)
+        if low < least or high > most:
+            text = f"cannot exclude that a sum of integers leaves the range of its type: up to {max(high, -low)}"
+            help = "bound the sizes with al.requires, or add up in al.int64"
+            self.findings.append(unknown("overflow-unknown", "bounds", site.stmt.span, text, help))
+
     def _held(self, part: Op, least: int, most: int) -> z3.BoolRef:
         """That the type of an operation holds its result; of quotients it lacks one alone."""
         if part.op == "floordiv":
@@ -277,8 +296,8 @@ class BoundsChecker:
                 return 0, site.shape[axis] - 1
             case Thread():
                 return 0, self.kernel.num_threads - 1
-            case Elem(dtype=dtype) if dtype.is_int:
-                return dtype.integers
+            case Elem(obj=obj, dtype=dtype) if dtype.is_int:
+                return self.totals.range(obj) if self.totals.counts(obj) else dtype.integers
             case Op(op=name, args=args) if expr.dtype.is_int and all(a.dtype.is_int for a in args):
                 return _operate(name, [self.interval(a, site) for a in args])
             case Op(op="where", args=(_, a, b)):

@@ -13,7 +13,7 @@ from functools import partial
 from argus.ir.access import Mode
 from argus.ir.expr import Coord, Elem, Expr, Op, coords, rewrite, walk
 from argus.ir.nodes import Accumulate, AssertTags, Copy, For, InRange, Kernel, Map, Spec, Tag
-from argus.ir.places import index_registers, places
+from argus.ir.places import counted_parts, counting_registers, index_registers, places
 from argus.ir.types import boolean
 from argus.verify.model.program import Site, is_of_others, resolved
 from argus.verify.model.solver import Solver, z3
@@ -131,8 +131,7 @@ class Data:
 def evaluated(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
     """The integer arithmetic of each site on whose exactness a proof rests, masked or not.
 
-    That is all from which addresses, masks, branches and bounds are made. Data are not: they wrap around as the
-    machine's integers do, and a proof says which are combined how.
+    That is all from which addresses, masks, branches and bounds are made.
     """
     indices = index_registers(site.stmt for site in sites)
     for site in sites:
@@ -143,8 +142,7 @@ def evaluated(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
         if not isinstance(stmt, Map | Accumulate):
             continue
         counts = stmt.value.dtype.is_int or stmt.value.dtype == boolean
-        data = any(isinstance(e, Elem) for e in walk(stmt.value))
-        if counts and (stmt.dst.obj in indices or not data):
+        if counts and stmt.dst.obj in indices:
             yield site, stmt.value
             continue
         for part in walk(stmt.value):
@@ -152,6 +150,15 @@ def evaluated(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
                 condition = resolved(sites, site, part.args[0])
                 if not any(isinstance(e, Elem) for e in walk(condition)):
                     yield site, condition
+
+
+def counted(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
+    """What each site computes from sizes and places alone, as a value or a part of one: it is to be exact, whatever it
+    is converted to. What data are combined to is a matter of specifications."""
+    counting = counting_registers(site.stmt for site in sites)
+    for site in sites:
+        if isinstance(site.stmt, Map | Accumulate):
+            yield from ((site, resolved(sites, site, part)) for part in counted_parts(site.stmt.value, counting))
 
 
 def partly_defined(site: Site) -> Iterator[Op]:

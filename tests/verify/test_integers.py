@@ -1,0 +1,102 @@
+"""Integers that may leave the range of their type are refused wherever they go, and proved where a bound is stated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from argus import compile
+from argus.diagnostic import Verdict
+from argus.frontend import Options
+from argus.source import SourceFile
+from argus.verify import Report
+
+HEAD = "import argus\nimport argus.language as al\n\n\n@argus.kernel\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Twins:
+    """A kernel with `EDIT` where an integer may wrap around, or may not."""
+
+    name: str
+    text: str
+    right: str
+    wrong: str
+
+
+def prove(text: str) -> Report:
+    return compile.prove(SourceFile("k.py", HEAD + text.lstrip("\n")), "k", Options(target="sm_80"))
+
+
+MEAN = """
+def k(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "1"], BLOCK: al.constexpr = 1024):
+    N = x.shape[0]
+    al.requires(N > 0)
+    EDIT
+    p = al.grid(1)
+    acc = al.zeros((BLOCK,), al.float32)
+    for k in range(0, N, BLOCK):
+        acc += al.load(x[k + al.arange(BLOCK)], mask=k + al.arange(BLOCK) < N)
+    al.store(out[0], al.sum(acc) / VALUE)
+"""
+TILE = """
+def k(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "N"], BLOCK: al.constexpr = 128):
+    N = x.shape[0]
+    al.spec(out, lambda i: x[i] * (i * N).to(al.float32))
+    i = al.grid(al.cdiv(N, BLOCK)) * BLOCK + al.arange(BLOCK)
+    al.store(out[i], al.load(x[i], mask=i < N) * EDIT.to(al.float32), mask=i < N)
+"""
+LOOP = """
+def k(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "1"]):
+    N = x.shape[0]
+    al.requires(N > 0)
+    p = al.grid(1)
+    n = 0
+    for k in range(N):
+        n = al.where(k % 2 == 0, n + EDIT, n)
+    al.store(out[0], al.load(x[0]) * n.to(al.float32))
+"""
+SUM = """
+def k(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "1"]):
+    N = x.shape[0]
+    al.requires(N > 0)
+    p = al.grid(1)
+    al.store(out[0], al.load(x[0]) * al.sum(al.arange(1024) * EDIT).to(al.float32))
+"""
+SPEC = "al.spec(out, lambda o: al.sum(lambda n: x[n]) / (N * N).to(al.float32))"
+TWINS = (
+    Twins(
+        "a product of sizes, with nothing specified",
+        MEAN.replace("VALUE", "(N * N).to(al.float32)"),
+        "al.requires(N < 46000)",
+        "al.requires(N < 47000)",
+    ),
+    Twins(
+        "a product of sizes in 64 bits, as specified",
+        MEAN.replace("EDIT", SPEC).replace("VALUE", "EDIT.to(al.float32)"),
+        "(N.to(al.int64) * N.to(al.int64))",
+        "(N * N)",
+    ),
+    Twins(
+        "a named product of sizes",
+        MEAN.replace("EDIT", "count = EDIT").replace("VALUE", "count.to(al.float32)"),
+        "N // 2",
+        "N * 2",
+    ),
+    Twins("an element's number times a size", TILE, "(i.to(al.int64) * N.to(al.int64))", "(i * N)"),
+    Twins("a counter of a loop", LOOP, "1", "N"),
+    Twins("a sum of numbers", SUM, "4", "5000"),
+)
+
+
+@pytest.mark.parametrize("twins", TWINS, ids=lambda t: t.name)
+def test_integers_of_sizes_are_exact(twins: Twins) -> None:
+    assert prove(twins.text.replace("EDIT", twins.right)).verdict is Verdict.PROVED
+    assert prove(twins.text.replace("EDIT", twins.wrong)).verdict is not Verdict.PROVED
+
+
+def test_an_overflow_of_a_value_is_replayed() -> None:
+    report = prove(MEAN.replace("EDIT", SPEC).replace("VALUE", "(N * N).to(al.float32)"))
+    refused = next(d for d in report.diagnostics if d.code == "int32-overflow")
+    assert refused.verdict is Verdict.REFUTED and refused.witness is not None and refused.witness.sizes["N"] > 46340
