@@ -21,7 +21,7 @@ from argus.backend import build as backend
 from argus.backend.artifact import Artifact
 from argus.backend.emit import emit
 from argus.diagnostic import ArgusError, Diagnostic, Severity, SourceError, Verdict, VerificationError
-from argus.frontend import Options, check, parse
+from argus.frontend import Options, check, functions, parse
 from argus.frontend.surface import Attribute, Expression, Name, Subscript
 from argus.ir.nodes import Kernel
 from argus.ir.text import print_kernel, read_kernel
@@ -58,9 +58,14 @@ def kernels(source: SourceFile) -> tuple[str, ...]:
     return names
 
 
+def named_kernels(source: SourceFile) -> tuple[str, ...]:
+    """Return the names of a file's kernels without reading their bodies: mistakes in them are not reported."""
+    return tuple(dict.fromkeys(name for name, kind in functions(source) if kind == "kernel"))
+
+
 def declared(source: SourceFile, name: str) -> tuple[tuple[str, str], ...]:
     """Name and kind ("tensor", "scalar", "constexpr") of each parameter of kernel `name`. Raises `SourceError`."""
-    module = parse(source)
+    module = parse(source, name)
     function = module.function(name)
     aliases = dict(module.aliases)
     return tuple((p.name, _kind(p.annotation, aliases)) for p in function.params) if function is not None else ()
@@ -80,7 +85,7 @@ def _kind(annotation: Expression | None, aliases: Mapping[str, str]) -> str:
 
 def elaborate(source: SourceFile, name: str, options: Options) -> TileKernel:
     """Raises `SourceError` with every error of syntax, names, shapes, types and constants."""
-    kernel = _timed("check", lambda: check(parse(source), name, options))
+    kernel = _timed("check", lambda: check(parse(source, name), name, options))
     _show(2, f"tile IR of {name}", lambda: print_kernel(kernel))
     _insist(check_tile(kernel))
     return TileKernel(kernel)

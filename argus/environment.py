@@ -16,7 +16,7 @@ def variable(name: str, default: str = "") -> str:
 def debug_level() -> int:
     """`ARGUS_DEBUG` as a number from 0 to 5; anything that is no number reads 0."""
     text = variable("ARGUS_DEBUG", "0")
-    return min(int(text), 5) if text.isdigit() else 0
+    return min(int(text), 5) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 
 
 def cache_directory() -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.cells import cell_len
@@ -14,6 +14,9 @@ from argus.diagnostic import Diagnostic, Event, Note, Severity, Verdict, Witness
 from argus.source import Span
 
 Json = dict[str, Any]
+
+SCHEMA = "argus-check-1"
+"""The version of `--json`. It changes when a field is removed or changes its meaning; fields may be added."""
 
 _STYLES: Mapping[str, str] = {
     "refuted": "bold red",
@@ -31,18 +34,27 @@ _UNSEEN = ("Cc", "Cf", "Zl", "Zp")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is known of one kernel. `seconds` of wall time; `verdict` UNKNOWN also where nothing could be tried."""
+    """What is known of one kernel. `seconds` are of wall time; `verdict` is UNKNOWN also where nothing was tried.
+
+    `alignment`: the bytes to which each tensor and its rows are taken to be aligned, which every call checks.
+    """
 
     kernel: str
     verdict: Verdict
     seconds: float
     assumptions: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...]
+    alignment: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def unusable(self) -> bool:
-        """Whether there was nothing to prove: no finding is about a property of a kernel."""
+        """Return True if there was nothing to prove: no finding is about a property of a kernel."""
         return self.verdict is Verdict.UNKNOWN and all(d.verdict is None for d in self.diagnostics)
+
+    @property
+    def word(self) -> str:
+        """The verdict in a word: "proved", "refuted", "unknown", or "error" for an input that cannot be used."""
+        return "error" if self.unusable else self.verdict.value
 
 
 # ---------------------------------------------------------------------------- text
@@ -53,12 +65,23 @@ def outcome_text(outcome: Outcome) -> Text:
     text = Text()
     for diagnostic in outcome.diagnostics:
         text.append_text(diagnostic_text(diagnostic)).append("\n")
-    word = "error" if outcome.unusable else outcome.verdict.value
-    text.append(word, _STYLES[word]).append(f" {outcome.kernel}", "bold")
-    text.append(f"  {outcome.seconds:.2f} s\n", "dim")
+    text.append(outcome.word, _STYLES[outcome.word]).append(f" {outcome.kernel}", "bold")
+    text.append(f"  {outcome.seconds:.2f} s")
+    text.append(f"{_alignment_text(outcome.alignment)}\n", "dim")
     for assumption in outcome.assumptions:
         text.append("  assuming ", "dim").append(f"{assumption}\n")
     return text
+
+
+def _alignment_text(alignment: Mapping[str, int]) -> str:
+    """Return the part of a `proved` line that says which alignment every call must have."""
+    values = set(alignment.values())
+    if values <= {1}:
+        return ""
+    if len(values) == 1:
+        return f", with tensors and their rows aligned to {values.pop()} bytes (checked at each call)"
+    each = ", ".join(f"{name} to {bytes}" for name, bytes in alignment.items())
+    return f", with tensors and their rows aligned (in bytes: {each}; checked at each call)"
 
 
 def diagnostics_text(diagnostics: Iterable[Diagnostic]) -> Text:
@@ -237,12 +260,14 @@ def _tuple(values: Iterable[Any]) -> str:
 
 
 def outcome_json(outcome: Outcome) -> Json:
-    """`kernel`, `verdict` ("proved", "refuted", "unknown"), `seconds`, `assumptions`, `diagnostics`."""
+    """Return an object of `docs/schema/check-1.json`; `verdict` is "error" for an input that cannot be used."""
     return {
+        "schema": SCHEMA,
         "kernel": outcome.kernel,
-        "verdict": outcome.verdict.value,
+        "verdict": outcome.word,
         "seconds": round(outcome.seconds, 6),
         "assumptions": list(outcome.assumptions),
+        "alignment": dict(outcome.alignment),
         "diagnostics": [diagnostic_json(d) for d in outcome.diagnostics],
     }
 

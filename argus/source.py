@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 """What ends a line in Python: not the form feeds and separators of which `str.splitlines` makes lines, too."""
+
+
+@lru_cache(maxsize=64)
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(_LINE_END.split(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +23,14 @@ class SourceFile:
     text: str
     first_line: int = 1
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The text's lines, without what ends them."""
+        return _lines(self.text)
+
     def line(self, number: int) -> str:
         """The text of line `number` (as counted in the file), or "" outside of it."""
-        lines = _LINE_END.split(self.text)
+        lines = self.lines
         index = number - self.first_line
         return lines[index] if 0 <= index < len(lines) else ""
 

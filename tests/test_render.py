@@ -97,4 +97,4 @@ def test_sarif(golden: Golden) -> None:
 def test_what_could_not_be_tried_is_no_verdict_for_people() -> None:
     broken = Outcome("k.py", Verdict.UNKNOWN, 0.0, (), (Diagnostic("syntax-error", "m"),))
     assert outcome_text(broken).plain.splitlines()[-1].startswith("error k.py")
-    assert outcome_json(broken)["verdict"] == "unknown"
+    assert outcome_json(broken)["verdict"] == "error"

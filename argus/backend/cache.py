@@ -40,6 +40,10 @@ DEFAULT_LIMIT = 2 * 2**30
 """Bytes that a cache directory may hold before the entries unused for longest are dropped."""
 
 
+MAX_ENTRY = 256 * 2**20
+"""The largest file that is read as an entry, in bytes. What Argus writes is a thousand times smaller."""
+
+
 class CacheWarning(UserWarning):
     """The cache directory cannot be written; compiled kernels are not kept."""
 
@@ -70,11 +74,10 @@ class DiskCache:
             return None
         path = self._path(self.directory, key)
         try:
-            with open(path, "rb") as file:
-                if os.fstat(file.fileno()).st_uid not in (os.getuid(), 0):
-                    return None
-                content = file.read()
+            content = _read(path)
         except OSError:
+            return None
+        if content is None:
             return None
         entry = _decode(key, content)
         if entry is not None:
@@ -116,6 +119,17 @@ def cache_key(parts: Any) -> str:
     """The hexadecimal SHA-256 of `parts`, a JSON value; dictionaries count as unordered."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return sha256(text.encode()).hexdigest()
+
+
+def _read(path: Path) -> bytes | None:
+    """Return a regular file's content if it is ours and of a plausible size. A pipe is not waited for."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        ours = status.st_uid in (os.getuid(), 0)
+        if not ours or not stat.S_ISREG(status.st_mode) or status.st_size > MAX_ENTRY:
+            return None
+        return file.read(MAX_ENTRY)
 
 
 def _encode(key: str, entry: Entry) -> bytes:

@@ -18,6 +18,7 @@ TIMEOUT_S = 300.0
 """How long one compiler run may take. The largest shipped kernel takes a few seconds."""
 
 _LOG_LINES = 40
+_CHECK = "check its installation; if it is a wrapper script, whether it passes its arguments on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,14 @@ def trimmed(log: str, lines: int = _LOG_LINES) -> str:
     kept = everything[start : start + lines]
     left = len(everything) - start - len(kept)
     return "\n".join([*kept, f"... {left} more lines"] if left else kept)
+
+
+def output(tool: str, path: Path) -> bytes:
+    """Return what a program that reported success wrote to `path`. Raises `ToolchainError` if that is nothing."""
+    content = path.read_bytes() if path.is_file() else b""
+    if not content:
+        raise failed(tool, "reported success and wrote no machine code", "", _CHECK)
+    return content
 
 
 def run(

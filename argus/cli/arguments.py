@@ -7,14 +7,16 @@ import ast
 
 from argus.ir.types import DTYPES
 
+_LONGEST_S = 86400
+
 
 def seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a time above 0 s")
+    if not 0 < value <= _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text} is not a time above 0 s, and at most {_LONGEST_S} s (a day)")
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +60,14 @@ def _read(path: str) -> SourceFile:
     return SourceFile(path, text)
 
 
+_LISTED = 20
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_LISTED]) or "none"
+    return f"its kernels are {shown}{f' and {len(names) - _LISTED} others' if len(names) > _LISTED else ''}"
+
+
 def jobs(where: str, options: argparse.Namespace) -> Iterator[Job]:
     """The kernels that FILE[::KERNEL] names. Raises `ArgusError` where there are none."""
     constants = dict[str, object](options.constants)
@@ -76,15 +84,17 @@ def jobs(where: str, options: argparse.Namespace) -> Iterator[Job]:
             raise bad_input("bad-option", message, "leave `--alignment` out, and change the text")
         yield Job(source, Path(path).name.removesuffix(_EXPLICIT), None)
         return
-    names = compile.kernels(source)
+    names = compile.named_kernels(source) if wanted else compile.kernels(source)
     if wanted and wanted not in names:
-        raise bad_input("no-kernel", f"`{path}` has no kernel `{wanted}`", f"its kernels are {', '.join(names)}")
-    declared = {name: [parameter for parameter, _ in compile.declared(source, name)] for name in names}
+        raise bad_input("no-kernel", f"`{path}` has no kernel `{wanted}`", _listed(names))
+    chosen = [wanted] if wanted else list(names)
+    declared = {name: [parameter for parameter, _ in compile.declared(source, name)] for name in chosen}
     for constant in constants:
         if not any(constant in parameters for parameters in declared.values()):
-            message = f"no kernel in `{path}` has a parameter `{constant}`"
+            which = f"`{wanted}`" if wanted else f"no kernel in `{path}`"
+            message = f"{which} has {'no' if wanted else 'a'} parameter `{constant}`"
             raise bad_input("unknown-constexpr", message, "-D gives a value to a constexpr parameter")
-    for name in [wanted] if wanted else names:
+    for name in chosen:
         mine = {key: value for key, value in constants.items() if key in declared[name]}
         aligned = {} if options.alignment is None else {"default_alignment": options.alignment}
         yield Job(source, name, Options(target=options.target, constexprs=mine, **aligned))
@@ -116,5 +126,6 @@ def verify(job: Job, limit_s: float | None) -> Verified:
     except Exception as error:  # one kernel that trips us does not hide what is known of the others
         return Verified(unusable(job.name, start, (internal(error),)), UNUSABLE)
     seconds = time.perf_counter() - start
-    outcome = Outcome(explicit.name, report.verdict, seconds, report.assumptions, report.diagnostics)
+    aligned = {t.name: t.alignment for t in explicit.tensors} if report.verdict is Verdict.PROVED else {}
+    outcome = Outcome(explicit.name, report.verdict, seconds, report.assumptions, report.diagnostics, aligned)
     return Verified(outcome, _CODES[report.verdict], explicit, report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ from argus.ir.types import ALIGNMENTS
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. `arguments` default to those of the process."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what a terminal or a file's encoding cannot show is escaped
+            stream.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
     from argus.cli.common import UNUSABLE, internal, report, unwritable
 

@@ -31,10 +31,15 @@ def run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _steps(message: str) -> Iterator[Callable[[int, int], None]]:
-    """A function that shows on a terminal how far work has come; elsewhere it shows nothing."""
+    """A function that shows how far work has come: in place on a terminal, elsewhere by a line for each tenth."""
     console = err()
     if not console.is_terminal:
-        yield lambda done, of: None
+        yield lambda done, of: console.print(f"{message}: {done} of {of}") if _milestone(done, of) else None
         return
     with console.status(message) as status:
         yield lambda done, of: status.update(f"{message}: {done} of {of}")
+
+
+def _milestone(done: int, of: int) -> bool:
+    """Return True before the first mutant, and where a tenth of all is complete."""
+    return done == 0 or (done * 10) // of > ((done - 1) * 10) // of

@@ -11,16 +11,23 @@ if TYPE_CHECKING:
     from argus.frontend.surface import Module
     from argus.ir.nodes import Kernel
 
-__all__ = ["Options", "check", "parse"]
+__all__ = ["Options", "check", "functions", "parse"]
 
 # A process that finds its kernels in the cache needs no parser, so the parser is imported by its first use.
 
 
-def parse(source: SourceFile) -> Module:
-    """The surface tree of a file. Raises `SourceError` with every syntax error in it."""
+def parse(source: SourceFile, only: str = "") -> Module:
+    """Return the surface tree of a file, or of what function `only` of it needs. Raises `SourceError`."""
     from argus.frontend import parser
 
-    return parser.parse(source)
+    return parser.parse(source, only)
+
+
+def functions(source: SourceFile) -> tuple[tuple[str, str], ...]:
+    """Return name and kind ("kernel" or "func") of a file's functions, without reading their bodies."""
+    from argus.frontend import parser
+
+    return parser.functions(source)
 
 
 def check(module: Module, kernel_name: str, options: Options) -> Kernel:

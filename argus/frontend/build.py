@@ -12,6 +12,7 @@ from lark import Token, Tree
 
 from argus.diagnostic import Diagnostic
 from argus.frontend import surface as s
+from argus.frontend.constants import MAX_BITS
 from argus.source import SourceFile, Span
 
 Node = Union["Tree[Token]", Token]
@@ -266,6 +267,9 @@ class Builder:
             value: object = ast.literal_eval(text)
         except (ValueError, SyntaxError, MemoryError):
             value = None
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
+            self.error(f"this number has more than {MAX_BITS} bits", span, "use a smaller number")
+            return 0
         if isinstance(value, (int, float)):
             return value
         self.error(f"`{_short(text)}` is not a number", span, "write it as in Python: `1024`, `0x400`, `1e-6`")
@@ -278,6 +282,9 @@ class Builder:
                 value: object = ast.literal_eval(text)
         except (ValueError, SyntaxError):
             value = None
+        if isinstance(value, str) and any(0xD800 <= ord(c) <= 0xDFFF for c in value):
+            self.error("this string holds half of a character (a surrogate)", span, "write the whole character")
+            return ""
         if isinstance(value, str):
             return value
         self.error("this string has a broken escape", span, "double the backslash")

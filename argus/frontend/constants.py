@@ -59,9 +59,25 @@ def binary(op: str, left: object, right: object) -> object:
         raise ConstantError(str(error)) from None
     if isinstance(result, complex):
         raise ConstantError("the result is not a real number")
-    if isinstance(result, (tuple, str)) and len(result) > MAX_ITEMS:
+    if isinstance(result, (tuple, str)) and items(result) > MAX_ITEMS:
         raise ConstantError(f"the result has more than {MAX_ITEMS} items")
     return result
+
+
+def items(value: object) -> int:
+    """Return how many items a tuple holds, those of tuples inside counted each time, or how long a string is."""
+    if isinstance(value, tuple):
+        return len(value) + sum(items(item) for item in value if isinstance(item, tuple))
+    return len(value) if isinstance(value, str) else 1
+
+
+def unprintable(value: object) -> bool:
+    """Return True for integers of more than `MAX_BITS` bits and strings with half characters, alone or in tuples."""
+    if isinstance(value, tuple):
+        return any(unprintable(item) for item in value)
+    if isinstance(value, str):
+        return any(0xD800 <= ord(character) <= 0xDFFF for character in value)
+    return isinstance(value, int) and value.bit_length() > MAX_BITS
 
 
 def compare(op: str, left: object, right: object) -> bool:

@@ -89,7 +89,11 @@ def evaluate(context: Context, node: Expression, wanted: Wanted | None = None) -
         case Literal(value=value):
             return Constant(value)
         case TupleExpr(items=items):
-            return tuple_value(tuple(evaluate(context, i) for i in items))
+            made = tuple_value(tuple(evaluate(context, i) for i in items))
+            if _items(made) > constants.MAX_ITEMS:
+                message = f"this tuple has more than {constants.MAX_ITEMS} items, those of tuples inside included"
+                context.fail("bad-constant", message, node.span, "use a smaller tuple")
+            return made
         case Attribute():
             return _attribute(context, node)
         case Call(function=function):
@@ -127,6 +131,13 @@ def tuple_value(items: tuple[Value, ...]) -> Value:
     if all(isinstance(i, Constant) for i in items):
         return Constant(tuple(i.value for i in items if isinstance(i, Constant)))
     return TupleValue(items)
+
+
+def _items(value: Value) -> int:
+    """Return how many items a value has, those of tuples inside counted each time."""
+    if isinstance(value, TupleValue):
+        return sum(1 + _items(item) for item in value.items)
+    return constants.items(value.value) if isinstance(value, Constant) and isinstance(value.value, tuple) else 0
 
 
 def items_of(value: Value) -> tuple[Value, ...] | None:
@@ -189,6 +200,7 @@ def _global(context: Context, node: Name) -> Value:
     if name in _PYTHON:
         context.fail("unknown-name", f"Python's `{name}` is not in the language", node.span, f"use {_PYTHON[name]}")
     known = [*context.frame.names, *(c.name for c in module.constants), *(f.name for f in module.functions)]
+    known += [name for name, _ in module.unread]
     remedy = did_you_mean(name, known, "bind it before it is used")
     if name in _LIBRARIES:
         remedy = "a kernel calls functions of the language: `al.load(...)`, `al.exp(...)`"

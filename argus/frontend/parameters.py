@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from argus.frontend import constants
 from argus.frontend.calls import did_you_mean
 from argus.frontend.context import Binding, Context, Rejected
 from argus.frontend.decorator import FuncSource
@@ -156,7 +157,11 @@ def _constexpr(context: Context, parameter: Parameter) -> Constant | Helper | Po
         if isinstance(given, FuncSource):
             return _helper(context, parameter, given)
         if _is_constant(given):
-            return Constant(given)
+            if constants.items(given) <= constants.MAX_ITEMS and not constants.unprintable(given):
+                return Constant(given)
+            message = f"`{name}` is given a value of more than {constants.MAX_ITEMS} items, or one that has no text"
+            context.error("bad-constexpr", message, parameter.span, "pass a smaller value")
+            return Poison()
         context.error(
             "bad-constexpr",
             f"`{name}` is given a {type(given).__name__}",
@@ -186,7 +191,7 @@ def _constexpr(context: Context, parameter: Parameter) -> Constant | Helper | Po
 
 def _helper(context: Context, parameter: Parameter, given: FuncSource) -> Helper | Poison:
     """A helper that the caller gives, of whatever file. Raises `SourceError` with the mistakes in that file."""
-    module = parse(given.file)
+    module = parse(given.file, given.name)
     function = module.function(given.name)
     if function is not None and function.kind == "func":
         return Helper(function, module)
@@ -300,9 +305,12 @@ def _number(context: Context, function: Function, word: str, span: Span) -> int 
     """The value of a word that is a number or a constexpr parameter; None for a symbol."""
     if word.isdecimal() and len(word) < 20:
         return int(word)
-    if not word.isidentifier():
+    if not (word.isidentifier() and word.isascii()):
         context.fail(
-            "bad-annotation", f"`{word}` is neither a name nor a number", span, "separate names and numbers by spaces"
+            "bad-annotation",
+            f"{ascii(word) if not word.isprintable() else f'`{word}`'} is neither a name nor a number",
+            span,
+            "separate names and numbers by spaces; names have letters from a to z, digits and underscores",
         )
     if word not in {p.name for p in function.params}:
         return None

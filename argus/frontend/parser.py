@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -29,21 +31,56 @@ MAX_DEPTH = 100
 """Deepest nesting of expressions and statements together."""
 
 DECORATORS = ("kernel", "func", "autotune")
+MAX_FUNCTION_WORDS = 40_000
+"""Most words of one function."""
+
+MAX_FILE_WORDS = 120_000
+"""Most words of the functions that are read at a time."""
+
+MAX_CONSTANTS = 5000
+"""Most constants of a file that are read at a time."""
+
+MAX_REREAD_WORDS = 200_000
+"""Most words that are read again, all together, to find further refused statements of a function."""
+
 _MAX_CONSTANT_TOKENS = 200
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_WORD = re.compile(r"\w+")
 _PAGE_BREAK = re.compile(r"^[ \t]*\f", re.MULTILINE)
 """A form feed at the beginning of a line, after which indentation counts from zero."""
 
 
-def parse(source: SourceFile) -> Module:
-    """The surface tree of a file. Raises `SourceError` with every syntax error in it.
+def parse(source: SourceFile, only: str = "") -> Module:
+    """Return the surface tree of a file. Raises `SourceError` with every syntax error in it.
 
-    The text may be a whole file, a part of one, or the indented lines of one function.
+    The text may be a whole file, a part of one, or the indented lines of one function. With `only`, the name of a
+    function, just that function is read, with the helpers and constants that it can reach; the others are listed as
+    `unread`.
     """
-    return _parse(source)
+    return _parse(source, only)
+
+
+def functions(source: SourceFile) -> tuple[tuple[str, str], ...]:
+    """Return name and kind ("kernel" or "func") of a file's functions, without reading their bodies."""
+    return tuple((_name_of(block), kind) for block, (_, kind) in _outline(source).functions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """A file cut into blocks. Each of `functions` has its decorator's line and kind; `rest` is Python's."""
+
+    source: SourceFile
+    functions: tuple[tuple[Block, tuple[scan.Line, str]], ...]
+    rest: tuple[Block, ...]
+    aliases: tuple[tuple[str, str], ...]
+    diagnostics: tuple[Diagnostic, ...]
 
 
 @lru_cache(maxsize=64)
-def _parse(source: SourceFile) -> Module:
+def _outline(source: SourceFile) -> _Outline:
+    if _SURROGATE.search(source.text):
+        raise SourceError(Diagnostic("unreadable-file", f"`{source.path}` is not UTF-8 text", property="input",
+                                     help="the text holds half of a character (a surrogate): remove it"))  # fmt: skip
     text = _PAGE_BREAK.sub("", source.text.replace("\r\n", "\n").replace("\r", "\n"))
     if text != source.text:
         source = SourceFile(source.path, text, source.first_line)
@@ -51,15 +88,62 @@ def _parse(source: SourceFile) -> Module:
     aliases = (*DEFAULT_ALIASES, *(a for line in lines for a in imports(line)))
     names = dict(aliases)
     diagnostics: list[Diagnostic] = []
-    functions: list[Function] = []
-    constants: list[Constant] = []
-    foreign: list[Foreign] = []
+    found: list[tuple[Block, tuple[scan.Line, str]]] = []
+    rest: list[Block] = []
     for block in blocks(lines):
         decorator = _argus_decorator(source, block, names, diagnostics)
-        if decorator is not None:
-            function = _Reader(source, block, *decorator, diagnostics).function()
-            functions.extend([function] if function is not None else [])
-        elif block.header is not None:
+        if decorator is None:
+            rest.append(block)
+        else:
+            found.append((block, decorator))
+    return _Outline(source, tuple(found), tuple(rest), aliases, tuple(diagnostics))
+
+
+def _name_of(block: Block) -> str:
+    tokens = block.header.tokens if block.header is not None else ()
+    return tokens[1].text if len(tokens) > 1 else ""
+
+
+def _reachable(outline: _Outline, only: str) -> set[str]:
+    """Return every name that function `only` may mean: those in its text, then those in what they name."""
+    text: dict[str, list[Block]] = {}
+    for block, _ in outline.functions:
+        text.setdefault(_name_of(block), []).append(block)
+    for block in outline.rest:
+        for token in bindings(block):
+            text.setdefault(token.text, []).append(block)
+    found, todo = {only}, [only]
+    while todo:
+        for block in text.get(todo.pop(), ()):
+            words = {word for line in block.lines for token in line.tokens for word in _WORD.findall(token.text)}
+            todo.extend(words - found)
+            found |= words
+    return found
+
+
+@lru_cache(maxsize=64)
+def _parse(source: SourceFile, only: str) -> Module:
+    outline = _outline(source)
+    source = outline.source
+    wanted = _reachable(outline, only) if only in (_name_of(b) for b, _ in outline.functions) else None
+    read = [f for f in outline.functions if wanted is None or _name_of(f[0]) in wanted]
+    unread = tuple((_name_of(b), kind) for b, (_, kind) in outline.functions if wanted and _name_of(b) not in wanted)
+    diagnostics = list(outline.diagnostics) if wanted is None else []
+    _insist_on_few_words(source, read)
+    functions: list[Function] = []
+    for block, decorator in read:
+        function = _Reader(source, block, *decorator, diagnostics).function()
+        functions.extend([function] if function is not None else [])
+    constants: list[Constant] = []
+    foreign: list[Foreign] = []
+    for block in outline.rest:
+        if block.header is not None:
+            if wanted is not None and wanted.isdisjoint(t.text for line in block.lines for t in line.tokens):
+                continue
+            if len(constants) > MAX_CONSTANTS:
+                message = f"`{source.path}` has more than {MAX_CONSTANTS} constants"
+                raise SourceError(Diagnostic("unreadable-file", message, block.header.span(source), property="input",
+                                             help="split the file"))  # fmt: skip
             constant = _constant(source, block.header)
             own = set() if constant is None else {constant.name}
             known = {c.name for c in constants} - own  # what else binds these makes them Python's
@@ -68,7 +152,22 @@ def _parse(source: SourceFile) -> Module:
             foreign.extend(_foreign(source, block.header))
     if diagnostics:
         raise SourceError(*sorted(diagnostics, key=lambda d: (d.span.line, d.span.column)))
-    return Module(source, tuple(functions), tuple(constants), tuple(foreign), aliases)
+    return Module(source, tuple(functions), tuple(constants), tuple(foreign), outline.aliases, unread)
+
+
+def _insist_on_few_words(source: SourceFile, read: Sequence[tuple[Block, tuple[scan.Line, str]]]) -> None:
+    """Refuse functions that would take long to read. The grammar reads some 30,000 words in a second."""
+    words = [sum(len(line.tokens) for line in block.lines) for block, _ in read]
+    for (block, _), count in zip(read, words, strict=True):
+        if count > MAX_FUNCTION_WORDS and block.header is not None:
+            message = f"`{_name_of(block)}` has {count} words, and a function has at most {MAX_FUNCTION_WORDS}"
+            raise SourceError(Diagnostic("unreadable-file", message, block.header.span(source), property="input",
+                                         help="write loops instead of repeated statements"))  # fmt: skip
+    if sum(words) > MAX_FILE_WORDS and read[0][0].header is not None:
+        message = f"the {len(read)} functions of `{source.path}` have {sum(words)} words, more than {MAX_FILE_WORDS}"
+        first = _name_of(read[0][0])
+        raise SourceError(Diagnostic("unreadable-file", message, read[0][0].header.span(source), property="input",
+                                     help=f"name one kernel, as in `FILE::{first}`, or split the file"))  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- top-level blocks
@@ -122,7 +221,7 @@ def _constant(source: SourceFile, header: scan.Line) -> Constant | None:
     span = header.span(source)
     if header.broken is not None or len(tokens) > _MAX_CONSTANT_TOKENS:
         return Constant(tokens[0].text, None, span)
-    lines = source.text.split("\n")[first.line - source.first_line : last.end_line - source.first_line + 1]
+    lines = list(source.lines[first.line - source.first_line : last.end_line - source.first_line + 1])
     lines[-1] = lines[-1][: last.end_column - 1]
     lines[0] = " " * (first.column - 1) + lines[0][first.column - 1 :]
     try:
@@ -172,12 +271,14 @@ class _Reader:
         self.source = source
         self.diagnostics = diagnostics
         self.errors = 0
+        self.refused: set[int] = set()
         self.base = decorator.indent
         self.lines = (decorator, block.header, *block.body)
+        self.words = sum(len(line.tokens) for line in self.lines)
         self.kind = kind
         self.first_line = decorator.first.line
         last = self.lines[-1].last.end_line
-        text = source.text.split("\n")[self.first_line - source.first_line : last - source.first_line + 1]
+        text = source.lines[self.first_line - source.first_line : last - source.first_line + 1]
         self.text = [line[self.base :] if line[: self.base].isspace() else line for line in text]
         for other in block.decorators:
             if other is not decorator and other.first.line > self.first_line:
@@ -187,8 +288,10 @@ class _Reader:
         """The function, or None where errors were noted."""
         indentation = self._indentation()
         for line in self.lines:
-            if line.broken is not None:
-                self._note(line, line.broken)
+            broken = line.broken or _foreign_letters(self.source, line)
+            if broken is not None:
+                self._note(line, broken)
+                self.refused.add(id(line))
         if indentation is not None:
             self.diagnostics.append(indentation)
             return None
@@ -208,7 +311,7 @@ class _Reader:
         return None if builder.diagnostics or self.errors else function
 
     def _tree(self) -> Tree[Token] | None:
-        done: set[int] = {id(line) for line in self.lines if line.broken is not None}
+        done = self.refused
         while True:
             try:
                 return _tree("\n".join(self.text) + "\n", "function")
@@ -220,6 +323,8 @@ class _Reader:
                     return None
                 done.add(id(line))
                 self._note(line, name_construct(self.source, line, at))
+                if len(done) * self.words > MAX_REREAD_WORDS:
+                    return None
 
     def _locate(self, refusal: UnexpectedInput) -> tuple[scan.Line, scan.Token | None]:
         """The statement, and the token in it, that the parser stopped at; no token: the statement's end."""
@@ -291,6 +396,18 @@ class _Reader:
 
     def _misplaced(self, line: scan.Line, message: str, remedy: str) -> Diagnostic:
         return Diagnostic("bad-indentation", message, line.first.span(self.source), help=remedy)
+
+
+def _foreign_letters(source: SourceFile, line: scan.Line) -> Diagnostic | None:
+    """Return the error of a name that is not ASCII: names become names of C++, and letters may look alike."""
+    for token in line.tokens:
+        if token.kind == "name" and not token.text.isascii():
+            letter = next(c for c in token.text if not c.isascii())
+            called = unicodedata.name(letter, f"U+{ord(letter):04X}")
+            message = f"the name `{token.text}` has the letter {letter!r} ({called})"
+            remedy = "names in kernels are of the letters a to z and A to Z, digits and underscores"
+            return Diagnostic("syntax-error", message, token.span(source), help=remedy)
+    return None
 
 
 def _depth(tree: Tree[Token]) -> tuple[int, Tree[Token]]:

@@ -1,7 +1,8 @@
 """Logical lines of a Python file: enough lexis to find the functions that Argus reads, in any text at all.
 
 The grammar defines the language. This only tells where statements begin and end, so that the rest of a file
-can be skipped, and that a mistake can be pinned to one statement and the others still be read. It never fails.
+can be skipped, and that a mistake can be pinned to one statement and the others still be read. It fails for too many
+words only.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from argus.diagnostic import Diagnostic, Note
+from argus.diagnostic import Diagnostic, Note, SourceError
 from argus.source import SourceFile, Span
 
 MAX_BRACKETS = 50
 """Deepest nesting of brackets in a statement."""
+
+MAX_WORDS = 1_200_000
+"""Most tokens of a file."""
 
 MAX_TOKENS = 4000
 """Most tokens of one statement."""
@@ -34,6 +39,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_STRINGS = ("string", "open_string")
+_OVER_LINES = ("newline", "space", *_STRINGS)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _LOOKALIKES = {
     "\u2212": "-", "\u2013": "-", "\u2014": "-", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/",
@@ -46,8 +53,7 @@ _PREFIXES = {"", "r", "b", "u", "f", "rb", "br", "fr", "rf"}
 _RESTART = re.compile(r"(?:def|class|import|from|async)\b|@\w")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A word of the text. Lines and columns are the file's; `kind` is a group of the scanner's pattern."""
 
     kind: str
@@ -104,22 +110,32 @@ class _Scanner:
     def lines(self) -> tuple[Line, ...]:
         text = self.source.text
         line, start, at = self.source.first_line, 0, 0
+        words = 0
         while at < len(text):
+            if words > MAX_WORDS:
+                raise SourceError(self._too_many_words(line))
             match = _TOKEN.match(text, at)
             assert match is not None and match.lastgroup is not None  # `other` takes any character
             kind, value, column = match.lastgroup, match.group(), at - start + 1
             at = match.end()
-            end_line = line + value.count("\n")
+            end_line = line + value.count("\n") if kind in _OVER_LINES else line
             end_start = match.start() + value.rindex("\n") + 1 if end_line > line else start
             if kind == "newline":
                 if not self.brackets or _RESTART.match(text, at):
                     self._finish()
             elif kind not in ("space", "comment"):
-                kind, at, value = _split_prefix(kind, value, match.start(), at)
+                if kind in _STRINGS:
+                    kind, at, value = _split_prefix(kind, value, match.start(), at)
+                words += 1
                 self._take(Token(kind, value, line, column, end_line, at - end_start + 1))
             line, start = end_line, end_start
         self._finish()
         return tuple(self.found)
+
+    def _too_many_words(self, line: int) -> Diagnostic:
+        message = f"`{self.source.path}` has more than {MAX_WORDS} words"
+        span = Span(self.source, line, 1, line, 2)
+        return Diagnostic("unreadable-file", message, span, property="input", help="split the file")
 
     def _take(self, token: Token) -> None:
         self.tokens.append(token)
@@ -176,8 +192,6 @@ class _Scanner:
 
 def _split_prefix(kind: str, value: str, start: int, end: int) -> tuple[str, int, str]:
     """A string whose letters before the quote are no prefix is a name that stands before a string."""
-    if kind not in ("string", "open_string"):
-        return kind, end, value
     letters = _PREFIX.match(value)
     prefix = letters.group() if letters else ""
     if prefix.lower() in _PREFIXES:

@@ -285,13 +285,17 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What a kernel file gives to the language. `aliases` maps names to what an import binds them to."""
+    """What a kernel file gives to the language. `aliases` maps names to what an import binds them to.
+
+    `unread` lists name and kind of the file's functions that were not asked for.
+    """
 
     source: SourceFile
     functions: tuple[Function, ...]
     constants: tuple[Constant, ...]
     foreign: tuple[Foreign, ...]
     aliases: tuple[tuple[str, str], ...]
+    unread: tuple[tuple[str, str], ...] = ()
 
     def function(self, name: str) -> Function | None:
         """The last function called `name`, as Python would have it."""
@@ -300,7 +304,8 @@ class Module:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The names of its kernels, each once, in order."""
-        return tuple(dict.fromkeys(f.name for f in self.functions if f.kind == "kernel"))
+        found = [*((f.name, f.kind) for f in self.functions), *self.unread]
+        return tuple(dict.fromkeys(name for name, kind in found if kind == "kernel"))
 
 
 def assigned(body: tuple[Statement, ...]) -> Iterator[Target]:

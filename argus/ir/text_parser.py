@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -64,6 +65,11 @@ from argus.layout import AnyLayout, FragmentLayout, LayoutError, parse, parse_fr
 from argus.source import SourceFile, Span
 
 _DEEPEST = 200
+MAX_WORDS = 150_000
+"""Most words of a kernel's text. `argus show` writes some hundred for a kernel of one page."""
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+_LONG_NUMBER = re.compile(r"[0-9a-fA-F_.]{41,}")
 
 
 @cache
@@ -130,6 +136,7 @@ def read_kernel(source: SourceFile) -> Kernel:
 
 def _read(source: SourceFile, shown: SourceFile | None) -> Kernel:
     text = source.text
+    _insist_on_short(text, source)
     try:
         tree = _grammar().parse(text)
         _insist_on_shallow(tree, source)
@@ -143,6 +150,18 @@ def _read(source: SourceFile, shown: SourceFile | None) -> Kernel:
     except LayoutError as error:
         message = f"this is not the text of a kernel: {error}"
         raise SourceError(Diagnostic("ir-syntax", message, Span(source, 1, 1, 1, 2))) from error
+
+
+def _insist_on_short(text: str, source: SourceFile) -> None:
+    """Refuse a text that would take long to read, and numbers that no kernel has."""
+    long = _LONG_NUMBER.search(text)
+    words = 0 if long else sum(1 for _ in _WORD.finditer(text))
+    if long is None and words <= MAX_WORDS:
+        return
+    line = text.count("\n", 0, long.start()) + 1 if long else 1
+    what = "a number of more than 40 digits" if long else f"{words} words, and a kernel has at most {MAX_WORDS}"
+    help = "use a smaller number" if long else "write loops instead of repeated statements"
+    raise SourceError(Diagnostic("ir-syntax", f"this text has {what}", Span(source, line, 1, line, 2), help=help))
 
 
 def _insist_on_shallow(tree: Tree[Token], source: SourceFile) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import cast
+from typing import cast, get_args
 
 from lark import Token, Tree
 
@@ -19,6 +19,7 @@ Term = TagTerm | SpecTerm
 
 _INFIX = {row.symbol: row.name for row in OPERATORS.values() if row.symbol and row.arity == 2}
 _PREFIX = {row.symbol: row.name for row in OPERATORS.values() if row.symbol and row.arity == 1}
+_EXPRESSIONS = get_args(Expr)
 _COORD = re.compile(r"c\d+")
 
 
@@ -75,7 +76,12 @@ def exprs_of(node: Node, scope: Scope) -> tuple[Expr, ...]:
 
 
 def expr_of(node: Node, scope: Scope) -> Expr:
-    return cast(Expr, term_of(node, scope))
+    term = term_of(node, scope)
+    if not isinstance(term, _EXPRESSIONS):
+        message = "a term of a specification or a tag stands where an expression belongs"
+        help = "operations on terms of specifications are written `@add(x, y)`"
+        raise SourceError(Diagnostic("ir-syntax", message, help=help))
+    return cast(Expr, term)
 
 
 def elem_of(tree: Tree[Token], scope: Scope) -> Elem:

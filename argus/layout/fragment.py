@@ -19,7 +19,7 @@ from argus.layout import fragment_tables as tables
 from argus.layout.core import Layout, flat_modes
 from argus.layout.fragment_tables import Mode
 from argus.layout.inttuple import LayoutError, is_int
-from argus.layout.notation import Scanner
+from argus.layout.notation import MAX_SIZE, Scanner
 
 __all__ = [
     "FragmentLayout",
@@ -313,7 +313,10 @@ def parse_fragment(text: str) -> FragmentLayout:
     values = _modes(scan)
     scan.expect("]")
     scan.end()
-    return FragmentLayout(shape, threads, values)
+    read = FragmentLayout(shape, threads, values)
+    if max(read.size, read.num_threads * read.num_values) > MAX_SIZE:
+        raise LayoutError(f"fragment {read} is too large: a notation describes at most {MAX_SIZE} registers")
+    return read
 
 
 def _shape(scan: Scanner) -> tuple[int, ...]:

@@ -12,12 +12,27 @@ from argus.layout.swizzle import Swizzle, SwizzledLayout
 _TOKEN = re.compile(r"\s*(?:(?P<int>-?\d+)|(?P<word>[A-Za-z]+)|(?P<mark>\S))")
 
 
+MAX_LENGTH = 4096
+"""Most characters of a notation."""
+
+MAX_DIGITS = 18
+"""Most digits of an integer in a notation, its sign included."""
+
+MAX_DEPTH = 32
+"""Deepest nesting of a notation's parentheses."""
+
+MAX_SIZE = 2**24
+"""Most elements of a layout, and most registers of a register tile, that a notation describes."""
+
+
 class Scanner:
     """Tokens of one line of notation, with errors that point at the offending column."""
 
     __slots__ = ("_here", "_next", "_text", "_what")
 
     def __init__(self, text: str, what: str) -> None:
+        if len(text) > MAX_LENGTH:
+            raise LayoutError(f"this {what} has {len(text)} characters: a notation has at most {MAX_LENGTH}")
         self._text = text
         self._what = what
         self._here = 0
@@ -63,6 +78,8 @@ class Scanner:
     def integer(self) -> int:
         if not re.fullmatch(r"-?\d+", self.token):
             self.fail("an integer")
+        if len(self.token) > MAX_DIGITS:
+            self.fail(f"an integer of at most {MAX_DIGITS} digits")
         return int(self.take())
 
     def end(self) -> None:
@@ -71,7 +88,7 @@ class Scanner:
 
 
 def parse(text: str) -> Layout | SwizzledLayout:
-    """Read a layout. `parse(str(L)) == L` for every layout and swizzled layout.
+    """Read a layout. `parse(str(L)) == L` for every layout and swizzled layout of the sizes that `notation` names.
 
         layout  := inttuple [":" inttuple]                     (no stride: compact column-major)
         swizzled:= ("Sw" | "Swizzle" | "S") "<" B "," M "," S ">" ["o" offset] "o" layout
@@ -80,7 +97,13 @@ def parse(text: str) -> Layout | SwizzledLayout:
     """
     if not isinstance(text, str):
         raise LayoutError(f"cannot read a layout from {type(text).__name__}: pass a string")
-    scan = Scanner(text, "layout")
+    read = _read(Scanner(text, "layout"))
+    if read.size() > MAX_SIZE:
+        raise LayoutError(f"layout {read} has {read.size()} elements: a notation describes at most {MAX_SIZE}")
+    return read
+
+
+def _read(scan: Scanner) -> Layout | SwizzledLayout:
     if not scan.accept("Sw", "Swizzle", "S"):
         result: Layout | SwizzledLayout = _layout(scan)
         scan.end()
@@ -120,12 +143,14 @@ def _with_stride(scan: Scanner, shape: IntTuple) -> Layout:
     return Layout(shape, _int_tuple(scan))
 
 
-def _int_tuple(scan: Scanner) -> IntTuple:
+def _int_tuple(scan: Scanner, depth: int = 0) -> IntTuple:
     if not scan.accept("("):
         return scan.integer()
+    if depth == MAX_DEPTH:
+        scan.fail(f"at most {MAX_DEPTH} nested parentheses")
     items: list[IntTuple] = []
     while not scan.accept(")"):
-        items.append(_int_tuple(scan))
+        items.append(_int_tuple(scan, depth + 1))
         if not scan.accept(","):
             scan.expect(")")
             break

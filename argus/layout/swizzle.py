@@ -16,6 +16,10 @@ from argus.layout.inttuple import IntTuple, LayoutError
 IntArray: TypeAlias = NDArray[np.int64]
 
 
+MAX_BITS = 1024
+"""The highest bit of an offset that a swizzle may read or change."""
+
+
 @dataclass(frozen=True, slots=True)
 class Swizzle:
     """CuTe's `Swizzle<bits, base, shift>`, an involution on offsets: `x ^ ((x & yyy) >> shift)`.
@@ -38,6 +42,8 @@ class Swizzle:
             raise LayoutError(f"{self!r}: bits, base and shift must be integers")
         if self.bits < 0 or self.base < 0:
             raise LayoutError(f"{self}: bits and base count bits of an offset, so they cannot be negative")
+        if self.bits + self.base + abs(self.shift) > MAX_BITS:
+            raise LayoutError(f"{self}: bits, base and shift reach beyond bit {MAX_BITS}; offsets have 62 bits")
         if abs(self.shift) < self.bits:
             raise LayoutError(
                 f"{self}: source and target bits overlap because |shift| = {abs(self.shift)} is less than "

@@ -256,3 +256,20 @@ def test_reading_and_writing_give_no_warning(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DiskCache(tmp_path).put(KEY, ENTRY)
+
+
+def test_a_pipe_is_a_miss_and_is_not_waited_for(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+    os.mkfifo(file_of(cache))
+    assert cache.get(KEY) is None
+    cache.put(KEY, ENTRY)
+    assert cache.get(KEY) == ENTRY
+
+
+def test_an_entry_of_implausible_size_is_not_read(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+    with open(file_of(cache), "wb") as file:
+        file.truncate(20 * 10**9)  # a sparse file: it takes no room
+    assert cache.get(KEY) is None
+    cache.put(KEY, ENTRY)
+    assert cache.get(KEY) == ENTRY

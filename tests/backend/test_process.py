@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from argus.backend import process
 from argus.backend.process import missing, run, start, trimmed
 from argus.diagnostic import ToolchainError
 
@@ -105,3 +107,13 @@ def test_long_logs_start_at_the_first_error() -> None:
     assert short[0] == "error 0"
     assert short[9] == "error 9"
     assert short[10] == "... 90 more lines"
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_a_compiler_that_writes_nothing_failed(content: bytes | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "kernel.so").write_bytes(content)
+    with pytest.raises(ToolchainError, match="reported success and wrote no machine code"):
+        process.output("C++ compiler", tmp_path / "kernel.so")
+    (tmp_path / "kernel.so").write_bytes(b"code")
+    assert process.output("C++ compiler", tmp_path / "kernel.so") == b"code"

@@ -85,7 +85,7 @@ UNUSABLE = {
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_unusable_input(name: str, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, (outcome,) = check_json(capsys, name)
-    assert code == 2 and outcome["verdict"] == "unknown"
+    assert code == 2 and outcome["verdict"] == "error"
     first = outcome["diagnostics"][0]
     if name == "broken.py":
         assert first["span"]["line"] == 9

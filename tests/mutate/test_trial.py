@@ -37,7 +37,7 @@ body {
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
     code = main(["mutate", "--json", *arguments])
     captured = capsys.readouterr()
-    assert captured.err == ""
+    assert all(line.startswith("mutants of ") for line in captured.err.splitlines())
     return code, json.loads(captured.out)
 
 
@@ -132,3 +132,9 @@ def test_a_proved_mutant_in_clusters_runs_under_the_schedules_of_all_blocks() ->
     (other_order,) = (m for m in mutate.mutations(kernel) if m.kind is Kind.MOVE and set(m.before.split("\n")) == both)
     result = mutate.Judge(kernel, 120.0).result(other_order)
     assert (result.outcome, result.code) == (Outcome.EQUIVALENT, "")
+
+
+def test_progress_is_shown_by_tenths(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mutate", str(EXAMPLES / "vector_add.py"), "--count", "4", "--seed", "3", "--json"]) == 0
+    lines = [f"mutants of vector_add: {done} of 4" for done in range(4)]
+    assert capsys.readouterr().err.splitlines() == lines

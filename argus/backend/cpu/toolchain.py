@@ -48,7 +48,7 @@ def compile(
         include = [f"-I{directory}" for directory in INCLUDE]
         command = [tool, *_FLAGS, *defines, *include, "kernel.cpp", "-o", "kernel.so"]
         process.run("C++ compiler", command, cwd=Path(folder), timeout_s=timeout_s)
-        binary = (Path(folder) / "kernel.so").read_bytes()
+        binary = process.output("C++ compiler", Path(folder) / "kernel.so")
     return binary, Resources(registers=None, shared_bytes=0, spill_bytes=None)
 
 

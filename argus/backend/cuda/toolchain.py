@@ -58,7 +58,7 @@ def standby(arch: str) -> Iterator[Compiler]:
 
         def with_nvrtc(source: str, timeout_s: float) -> tuple[bytes, Resources]:
             done = running.finish(_text(source), timeout_s=timeout_s)
-            return (Path(folder) / "kernel.cubin").read_bytes(), parse_resources(done.stderr)
+            return process.output("NVRTC", Path(folder) / "kernel.cubin"), parse_resources(done.stderr)
 
         try:
             yield with_nvrtc
@@ -74,7 +74,7 @@ def _with_nvcc(source: str, arch: str, folder: Path, timeout_s: float) -> tuple[
     command = [nvcc, "kernel.cu", "-cubin", "-o", "kernel.cubin", "-std=c++17", "-O3"]
     options = [f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}", "-Xptxas", "-v", *_include()]
     done = process.run("nvcc", [*command, *options], cwd=folder, timeout_s=timeout_s)
-    return (folder / "kernel.cubin").read_bytes(), parse_resources(done.stderr)
+    return process.output("nvcc", folder / "kernel.cubin"), parse_resources(done.stderr)
 
 
 def _text(source: str) -> str:

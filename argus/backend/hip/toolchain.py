@@ -40,7 +40,7 @@ def compile(source: str, arch: str, *, timeout_s: float = process.TIMEOUT_S) -> 
         include = [f"-I{directory}" for directory in INCLUDE]
         command = [clang, *_FLAGS, f"--offload-arch={arch}", *include, "kernel.hip", "-o", "kernel.co"]
         done = process.run("clang", command, cwd=Path(folder), timeout_s=timeout_s)
-        return (Path(folder) / "kernel.co").read_bytes(), parse_resources(done.stderr)
+        return process.output("clang", Path(folder) / "kernel.co"), parse_resources(done.stderr)
 
 
 def find_compiler() -> str | None:
