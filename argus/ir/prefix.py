@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from argus.ir.expr import Coord, Expr, Op, conjunction, walk
+from argus.ir.instruction import Ends
 from argus.ir.types import boolean
 
 
@@ -20,6 +21,11 @@ class Inside:
     place: Expr | None
     start: Expr | None
     bound: Expr | None
+
+
+def along(mask: Expr | None, axis: int, ends: Ends) -> Inside | None:
+    """`mask` along `axis` as one that cuts through accesses where `ends` allows it; None if it has another form."""
+    return inside(mask, axis) if ends is Ends.BOTH else prefix(mask, axis)
 
 
 def prefix(mask: Expr | None, axis: int) -> Inside | None:

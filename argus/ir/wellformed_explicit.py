@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from argus.ir.cluster import peers_of
 from argus.ir.expr import Elem, Expr, coords, elements
-from argus.ir.instruction import INSTRUCTIONS, MMA, REDUCES, WGMMA, MmaRow, Order
+from argus.ir.instruction import INSTRUCTIONS, MMA, REDUCES, WGMMA, Mechanism, MmaRow
 from argus.ir.locality import foreign, partial
 from argus.ir.nodes import (
     Access,
@@ -156,7 +156,7 @@ def _domain(stmt: Copy | Map | Accumulate, kernel: Kernel) -> Iterator[Problem]:
 
 def _copy(stmt: Copy, kernel: Kernel, target: Target) -> Iterator[Problem]:
     row = INSTRUCTIONS.get(stmt.instr or "")
-    bulk = row is not None and row.order in (Order.ASYNC_BULK, Order.BULK_WRITE)
+    bulk = row is not None and row.mechanism is Mechanism.BULK
     problems = [] if bulk else list(_domain(stmt, kernel))
     yield from problems
     if row is None:
@@ -182,7 +182,7 @@ def _copy(stmt: Copy, kernel: Kernel, target: Target) -> Iterator[Problem]:
         return
     if stmt.layout.num_values % stmt.vector:
         yield f"{stmt.layout.num_values} values a thread are no multiple of the vector {stmt.vector}", stmt.span
-    if row.order is Order.VMCNT:
+    if row.in_lane_order:
         yield from load_to_lds(stmt, row)
     registers = [a for a, o in ((stmt.src, src), (stmt.dst, dst)) if isinstance(o, Fragment)]
     yield from _own(stmt.layout, registers, kernel, stmt.span)

@@ -202,8 +202,7 @@ def _by_engine(stmt: Stmt) -> set[str]:
     alone (fence.proxy.async.shared::cta)."""
     if isinstance(stmt, Copy) and stmt.instr is not None and stmt.instr not in INSTRUCTIONS:
         return set()  # told where copies are looked at
-    engines = (Order.ASYNC_BULK, Order.BULK_READ, Order.BULK_WRITE, Order.ASYNC_MMA)
-    return {r.obj for r in relations(stmt) if r.order in engines}
+    return {r.obj for r in relations(stmt) if r.order.by_proxy}
 
 
 def _budgets(kernel: Kernel, roles: tuple[Role, ...], span: Span) -> Iterator[Problem]:

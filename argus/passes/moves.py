@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from argus.ir.cluster import peers_of
 from argus.ir.expr import Const, Coord, Expr
-from argus.ir.instruction import BULK_LOADS, BULK_STORES, REDUCES, CopyRow
+from argus.ir.instruction import BULK_LOADS, BULK_STORES, REDUCES, CopyRow, Ends
 from argus.ir.locality import cells
 from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, MemoryObject, Shared, Stmt, Tensor
-from argus.ir.prefix import inside, prefix
+from argus.ir.prefix import along
 from argus.ir.target import TARGETS, Target
 from argus.ir.waves import in_lane_order
 from argus.layout import FragmentLayout
@@ -136,9 +136,10 @@ def _fits(
 ) -> bool:
     """Whether `width` values at a time are consecutive elements of the accessed object, aligned as `row` needs them."""
     obj = kernel.object(access.obj)
-    if isinstance(obj, Tensor) and (row.unaligned or row.cut):
-        axis, form = fast_axis(layout, width), inside if row.cut else prefix
-        return axis is not None and axis == contiguous_axis(obj, access.index) and form(copy.mask, axis) is not None
+    if isinstance(obj, Tensor) and row.ends is not Ends.WHOLE:
+        axis = fast_axis(layout, width)
+        follows = axis == contiguous_axis(obj, access.index)
+        return axis is not None and follows and along(copy.mask, axis, row.ends) is not None
     if isinstance(obj, Tensor) and width * obj.dtype.bytes > max(obj.alignment, obj.dtype.bytes):
         return False
     if width == 1 or isinstance(obj, Fragment):
@@ -192,7 +193,7 @@ def matrix_width(shared: Shared, index: Sequence[Expr], layout: FragmentLayout, 
     for touched in _touched(shared, index, layout):
         if touched is None or bool((touched < 0).any()):
             return 0
-        if not _rows(offsets[touched], group, row.name.endswith(".trans")):
+        if not _rows(offsets[touched], group, row.transposed):
             return 0
     return group * next(n for n in (4, 2, 1) if _cuts(layout, group * n))
 

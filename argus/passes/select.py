@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from argus.diagnostic import Diagnostic
-from argus.ir.instruction import INSTRUCTIONS, CopyRow, Order
+from argus.ir.instruction import INSTRUCTIONS, CopyRow, Mechanism
 from argus.ir.nodes import Accumulate, Copy, Fragment, Kernel, Shared, Stmt, Tensor
 from argus.ir.visit import rewrite_body
 from argus.passes.affine import Facts, facts
@@ -117,15 +117,15 @@ def _checked(kernel: Kernel, copy: Copy, known: Facts) -> Copy | Diagnostic:
 def _fitted(kernel: Kernel, copy: Copy, row: CopyRow, known: Facts) -> Copy | Diagnostic:
     assert copy.layout is not None
     zero_fill = copy.mask is None or copy.other is None or copy.other.value == 0
-    fills = row.order in (Order.ASYNC_GROUP, Order.VMCNT)
-    if row.order is Order.VMCNT and copy.mask is not None and copy.other is None:
+    fills = row.mechanism is Mechanism.ASYNCHRONOUS
+    if row.in_lane_order and copy.mask is not None and copy.other is None:
         what = f"{row.name} writes in every lane of a wave: it cannot leave masked elements as they are"
         return problem("instruction-fill", what, copy.span, "use other=0, or load to registers and store")
     if fills and not zero_fill:
         what = f"{row.name} fills masked elements with zero, not with {copy.other.value if copy.other else None}"
         return problem("instruction-fill", what, copy.span, "use other=0, or load to registers and store")
     if row.collective:
-        rows = [INSTRUCTIONS[n] for n in ("ldmatrix", "ldmatrix.trans")] if row.name == "ldmatrix" else [row]
+        rows = [row] if row.transposed else [r for r in INSTRUCTIONS.values() if r.call == row.call]
         for candidate in rows:
             width = _matrix(kernel, copy, candidate)
             if width:
@@ -143,7 +143,7 @@ def _fitted(kernel: Kernel, copy: Copy, row: CopyRow, known: Facts) -> Copy | Di
             "declare the alignment of the tensor, state requires(size % n == 0) for its contiguous dimension, "
             "and keep masks the same over each vector",
         )
-    if row.order is Order.VMCNT and not lane_order(kernel, copy, copy.layout, width):
+    if row.in_lane_order and not lane_order(kernel, copy, copy.layout, width):
         what = f"{row.name} fills consecutive bytes of {copy.dst.obj} from consecutive lanes, and this copy has others"
         help_text = "give every thread elements to copy, in the tile's order of addresses, and leave swizzles out"
         return problem("instruction-layout", what, copy.span, help_text)

@@ -61,7 +61,7 @@ def direct_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts) -> Co
         raise Unfit(f"its elements are not consecutive in {name}", stage.span, f"stage a plain slice of {name}")
     order = (axis, *(d for d in reversed(range(len(stage.shape))) if d != axis))
     layout = default(stage.shape, kernel.num_threads, order, vector)
-    if row.order is Order.VMCNT:
+    if row.in_lane_order:
         layout = _by_address(kernel, stage, vector) or layout
     copy = replace(plain_copy(stage, place), layout=layout)
     width = vector_width(kernel, copy, layout, row, known)
@@ -69,7 +69,7 @@ def direct_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts) -> Co
         why = f"{row.name} moves {min(row.vector_bytes)} bytes or more, and {name} is not known to be aligned for that"
         remedy = f"state requires(size % n == 0) for the contiguous dimension of {name}"
         raise Unfit(why, stage.span, remedy)
-    if row.order is Order.VMCNT and not lane_order(kernel, copy, layout, width):
+    if row.in_lane_order and not lane_order(kernel, copy, layout, width):
         why = f"the lanes of a wave would not fill consecutive bytes of {stage.dst}"
         remedy = f"let the tile be a multiple of {4 * kernel.num_threads} bytes, 4 for every thread"
         raise Unfit(why, stage.span, remedy)

@@ -10,7 +10,7 @@ from typing import Union
 import numpy as np
 from typing_extensions import assert_never
 
-from argus.ir.instruction import INSTRUCTIONS, REDUCES, WGMMA, Order
+from argus.ir.instruction import BULK_STORES, INSTRUCTIONS, REDUCES, WGMMA, Mechanism
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
@@ -47,7 +47,7 @@ from argus.ir.nodes import (
     WaveBarrier,
 )
 from argus.ir.rescaling import rescaled
-from argus.ir.waves import counted, loads_to_lds
+from argus.ir.waves import loads_to_lds
 from argus.simulate import assertions, asynchronous, bulk, checked, mbarrier, product, stores, tagging, vectors
 from argus.simulate.evaluate import Overflow
 from argus.simulate.machine import Block
@@ -101,7 +101,7 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 yield from execute(block, orelse, replace(frame, active=frame.active & ~taken))
             case Copy(signal=signal) if signal is not None:
                 bulk.issue(block, stmt, signal, frame)
-            case Copy(instr=instr) if instr is not None and INSTRUCTIONS[instr].order is Order.BULK_WRITE:
+            case Copy(instr=instr) if instr in BULK_STORES:
                 stores.issue(block, stmt, frame)
             case Accumulate(instr=instr) if instr in REDUCES:
                 stores.issue(block, stmt, frame)
@@ -275,9 +275,9 @@ def copy(block: Block, stmt: Copy, step: Step) -> None:
     row = INSTRUCTIONS[stmt.instr] if stmt.instr is not None else None
     dst = block.memories[stmt.dst.obj]
     collective = row is not None and row.collective
-    later = row is not None and row.order in (Order.ASYNC_GROUP, Order.VMCNT)
-    if collective or counted(stmt):
-        block.together(step, stmt.instr or "")
+    later = row is not None and row.mechanism is Mechanism.ASYNCHRONOUS
+    if row is not None and (collective or row.in_lane_order):
+        block.together(step, row.name)
     on = step.on
     mask = checked.value(block, stmt.mask, step, on) if stmt.mask is not None else None
     inside = on if mask is None else on & mask

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from argus.ir.instruction import CopyRow
-from argus.ir.waves import counted, in_lane_order
+from argus.ir.instruction import CopyRow, Ends
+from argus.ir.waves import in_lane_order
 from argus.simulate.machine import Block
 from argus.simulate.memory import GlobalTensor, Memory, SharedTile
 from argus.simulate.numeric import Array
@@ -19,12 +18,12 @@ from argus.simulate.step import Place, Step
 class _Rows:
     """Elements that must be consecutive in memory, `[rows, length]` positions in the domain; bytes of alignment.
 
-    `cut`: a mask may leave out elements of a row: its last ones, or its first and its last ones.
+    `ends`: a mask may leave out elements of a row: its last ones, or its first and its last ones.
     """
 
     positions: Array
     alignment: int
-    cut: Literal["", "end", "both"] = ""
+    ends: Ends = Ends.WHOLE
 
 
 def check(block: Block, row: CopyRow | None, vector: int, source: Place, target: Place, step: Step) -> None:
@@ -35,7 +34,7 @@ def check(block: Block, row: CopyRow | None, vector: int, source: Place, target:
             rows = _rows(row, vector, memory, step)
             if rows is not None:
                 _check(block, memory, place, rows, step)
-        if isinstance(memory, SharedTile) and counted(step.stmt):
+        if isinstance(memory, SharedTile) and row is not None and row.in_lane_order:
             _check_lanes(block, memory, place, vector, step)
 
 
@@ -46,8 +45,8 @@ def _rows(row: CopyRow | None, vector: int, memory: Memory, step: Step) -> _Rows
     if row is None or not row.collective:
         if vector == 1:
             return None
-        if row is not None and (row.unaligned or row.cut) and isinstance(memory, GlobalTensor):
-            return _Rows(position.reshape(-1, vector), item, cut="both" if row.cut else "end")
+        if row is not None and row.ends is not Ends.WHOLE and isinstance(memory, GlobalTensor):
+            return _Rows(position.reshape(-1, vector), item, row.ends)
         return _Rows(position.reshape(-1, vector), vector * item)
     # Matrices of 8 rows of 16 bytes: lane i of 8 x 4 holds four bytes of each (argus/ir/instruction/nvidia.py).
     each = 4 // item
@@ -55,7 +54,7 @@ def _rows(row: CopyRow | None, vector: int, memory: Memory, step: Step) -> _Rows
         return None
     lanes = position.reshape(-1, 8, 4, values // each, each)
     # The elements of one 16-byte row last: those of 4 neighbouring lanes, or one of each eighth lane.
-    order = (0, 2, 3, 4, 1) if row.name.endswith(".trans") else (0, 1, 3, 2, 4)
+    order = (0, 2, 3, 4, 1) if row.transposed else (0, 1, 3, 2, 4)
     return _Rows(lanes.transpose(order).reshape(-1, 16 // item), row.alignment)
 
 
@@ -64,7 +63,7 @@ def _check(block: Block, memory: Memory, place: Place, rows: _Rows, step: Step) 
     any_, all_ = moved.any(axis=1), moved.all(axis=1)
     length = rows.positions.shape[1]
     begins = (moved[:, 1:] & ~moved[:, :-1]).sum(axis=1)
-    split = {"": any_ & ~all_, "end": begins > 0, "both": begins + moved[:, 0] > 1}[rows.cut]
+    split = {Ends.WHOLE: any_ & ~all_, Ends.LAST: begins > 0, Ends.BOTH: begins + moved[:, 0] > 1}[rows.ends]
     if split.any():
         at = int(rows.positions[int(np.argmax(split))][0])
         text = f"a mask cuts through a vector of {length} elements of {memory.name}, which moves as a whole"

@@ -10,8 +10,8 @@ from argus.backend.emit.expression import Printer
 from argus.backend.emit.panels import box_corner, box_origin
 from argus.backend.emit.problem import problem
 from argus.backend.emit.scope import Writer
-from argus.ir.cluster import MULTICAST
 from argus.ir.expr import Const, Elem, Expr
+from argus.ir.instruction import INSTRUCTIONS
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -105,17 +105,18 @@ def emit_bulk_load(stmt: Copy, dst: Shared, writer: Writer) -> None:
         raise problem("not-explicit", f"the bulk copy to `{dst.name}` signals no mbarrier", stmt.span)
     to = box_origin(dst, stmt.dst.index, stmt.shape, writer, stmt.span)
     barrier = _place(stmt.signal.barrier, stmt.signal.index, writer)
-    among = stmt.among
+    row, among = INSTRUCTIONS[stmt.instr or ""], stmt.among
     reach = str(writer.kernel.cluster) if among is None else f"{among.count}, {among.stride}"
     way = "_once" if stmt.once else ""
-    way += f"_multicast<{reach}>" if stmt.instr == MULTICAST else ""
-    writer.line(f"argus::tma_load{way}(smem, {to}, {barrier}, {_box(stmt, stmt.src, writer)});")
+    way += f"_multicast<{reach}>" if row.multicast else ""
+    writer.line(f"argus::{row.call}{way}(smem, {to}, {barrier}, {_box(stmt, stmt.src, writer)});")
 
 
 def emit_bulk_store(stmt: Copy, src: Shared, writer: Writer) -> None:
     """The copy "tma.store": the first thread hands the whole box to the copy engine."""
     place = box_origin(src, stmt.src.index, stmt.shape, writer, stmt.span)
-    writer.line(f"if (thread == 0) argus::tma_store(smem, {place}, {_box(stmt, stmt.dst, writer)});")
+    call = INSTRUCTIONS[stmt.instr or ""].call
+    writer.line(f"if (thread == 0) argus::{call}(smem, {place}, {_box(stmt, stmt.dst, writer)});")
 
 
 def emit_bulk_reduce(stmt: Accumulate, writer: Writer) -> None:

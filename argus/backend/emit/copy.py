@@ -12,42 +12,34 @@ from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import digits
 from argus.backend.emit.scope import Domain, Writer
 from argus.ir.expr import Const, Coord, Elem, Expr, elements, walk
-from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS
+from argus.ir.instruction import INSTRUCTIONS, Ends, Mechanism
 from argus.ir.nodes import Access, Copy, Fragment, Shared, Tensor
-from argus.ir.prefix import Inside, inside, prefix
+from argus.ir.prefix import Inside, along
 from argus.ir.types import DType, int32
-from argus.ir.waves import counted
 from argus.layout import FragmentLayout, Mode, SwizzledLayout
 from argus.layout.core import flat_modes
 from argus.layout.fragment import cut, merged
 from argus.source import Span
 
-_MATRIX = {
-    "ldmatrix": ("ldmatrix", ""),
-    "ldmatrix.trans": ("ldmatrix", "_trans"),
-    "stmatrix": ("stmatrix", ""),
-}
-
 
 def emit_copy(stmt: Copy, writer: Writer) -> None:
     """One copy statement."""
     dst, src = writer.kernel.object(stmt.dst.obj), writer.kernel.object(stmt.src.obj)
-    match dst, src:
-        case Fragment(), Fragment():
+    row = INSTRUCTIONS.get(stmt.instr or "")
+    match row.mechanism if row is not None else None, dst, src:
+        case _, Fragment(), Fragment():
             _move(stmt, writer)
-        case (Fragment() as f, Shared() as s) | (Shared() as s, Fragment() as f) if stmt.instr in _MATRIX:
+        case (Mechanism.MATRIX, Fragment() as f, Shared() as s) | (Mechanism.MATRIX, Shared() as s, Fragment() as f):
             _matrix_move(stmt, f, s, writer)
-        case (Fragment() as f, Tensor() | Shared() as m):
+        case Mechanism.THREADS, Fragment() as f, (Tensor() | Shared()) as m:
             _between(stmt, f, m, True, writer)
-        case (Tensor() | Shared() as m, Fragment() as f):
+        case Mechanism.THREADS, (Tensor() | Shared()) as m, Fragment() as f:
             _between(stmt, f, m, False, writer)
-        case Shared(), Tensor() if stmt.instr == "cp.async":
-            _asynchronous(stmt, dst, src, writer)
-        case Shared(), Tensor() if counted(stmt):
-            _to_lds(stmt, dst, src, writer)
-        case Shared(), Tensor() if stmt.instr in BULK_LOADS:
+        case Mechanism.ASYNCHRONOUS, Shared(), Tensor():
+            (_to_lds if row is not None and row.in_lane_order else _asynchronous)(stmt, dst, src, writer)
+        case Mechanism.BULK, Shared(), Tensor():
             emit_bulk_load(stmt, dst, writer)
-        case Tensor(), Shared() if stmt.instr in BULK_STORES:
+        case Mechanism.BULK, Tensor(), Shared():
             emit_bulk_store(stmt, src, writer)
         case _:
             raise problem("copy-unsupported", f"no instruction copies `{src.name}` to `{dst.name}` directly",
@@ -127,11 +119,9 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
     _check_vector(domain.layout, stmt.vector, cell, memory, stmt.span)
     _check_registers(domain, fragment, register, stmt.vector)
     used: list[Access | Elem] = [register, *reads(stmt.mask, *cell.index)]
-    if isinstance(memory, Tensor) and stmt.instr is not None and INSTRUCTIONS[stmt.instr].unaligned:
-        _unaligned(stmt, memory, domain, used, writer)
-        return
-    if isinstance(memory, Tensor) and stmt.instr is not None and INSTRUCTIONS[stmt.instr].cut:
-        _cut(stmt, memory, domain, used, writer)
+    row = INSTRUCTIONS[stmt.instr or ""]
+    if isinstance(memory, Tensor) and row.ends is not Ends.WHOLE:
+        (_cut if row.ends is Ends.BOTH else _unaligned)(stmt, memory, domain, used, writer)
         return
     with writer.block("" if load else holders(domain.layout, writer, stmt.span)):
         for each in domain.iterations(used):
@@ -142,12 +132,12 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
             pointer = f"&{printer.register(register)}"
             if isinstance(memory, Tensor):
                 base, offset = global_address(memory, cell.index, each)
-                writer.line(_global(load, stmt.vector, mask, f"{base}, {offset}", pointer, other))
+                writer.line(_global(row.call, stmt.vector, mask, f"{base}, {offset}", pointer, other if load else None))
             else:
-                place, where = f"smem, {shared_address(memory, cell.index, each)}", "shared"
+                place = f"smem, {shared_address(memory, cell.index, each)}"
                 if cell.block is not None:
-                    place, where = f"{place}, {Printer(writer).text(cell.block)}", "peer"
-                call = f"argus::{'load' if load else 'store'}_{where}<{stmt.vector}>({place}, {pointer});"
+                    place = f"{place}, {Printer(writer).text(cell.block)}"
+                call = f"argus::{row.call}<{stmt.vector}>({place}, {pointer});"
                 if load and mask is not None and other is not None:  # asked once: it may depend on what is loaded over
                     call += f" else {_fill(printer.register(register), other, stmt.vector)}"
                 _guarded(writer, mask, call)
@@ -213,20 +203,19 @@ def _cut(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | Elem], 
             each_of(f"argus::load_global_each<{{N}}>({{inside}}, {{place}}, &{{to}}, {other});")
 
 
-def _global(load: bool, vector: int, mask: str | None, place: str, pointer: str, other: str | None) -> str:
-    name = "load" if load else "store"
+def _global(name: str, vector: int, mask: str | None, place: str, pointer: str, other: str | None) -> str:
     if mask is None:
-        return f"argus::{name}_global<{vector}>({place}, {pointer});"
-    if load and other is not None:
-        return f"argus::load_global_or<{vector}>({mask}, {place}, {pointer}, {other});"
-    return f"argus::{name}_global_if<{vector}>({mask}, {place}, {pointer});"
+        return f"argus::{name}<{vector}>({place}, {pointer});"
+    if other is not None:
+        return f"argus::{name}_or<{vector}>({mask}, {place}, {pointer}, {other});"
+    return f"argus::{name}_if<{vector}>({mask}, {place}, {pointer});"
 
 
 def _inside(stmt: Copy, domain: Domain, printer: Printer) -> tuple[str, ...]:
     """Whether a vector has elements inside, the place of the first, and where the inside ends; of a vector that may be
     cut, also where it begins, before the last."""
-    cut = INSTRUCTIONS[stmt.instr or ""].cut
-    found = _form(stmt, domain, cut)
+    ends = INSTRUCTIONS[stmt.instr or ""].ends
+    found, cut = _form(stmt, domain, ends), ends is Ends.BOTH
     if found is None or (not cut and stmt.other is not None and stmt.other.value != 0):
         raise problem("unaligned-mask", f"{stmt.instr} fills with zeros from one place of a vector on", stmt.span,
                       "mask by `index < n` alone, and fill with zeros")  # fmt: skip
@@ -247,10 +236,10 @@ def _unless(sure: str | None, met: str, bound: str) -> str:
     return bound if sure is None else met if sure == "true" else f"{sure} ? {met} : {bound}"
 
 
-def _form(stmt: Copy, domain: Domain, cut: bool) -> Inside | None:
+def _form(stmt: Copy, domain: Domain, ends: Ends) -> Inside | None:
     """The mask along the vectors, in numbers of 32 bits."""
     axis = next((m.dim for m in domain.layout.values if m.extent > 1), None)
-    found = None if axis is None else (inside if cut else prefix)(stmt.mask, axis)
+    found = None if axis is None else along(stmt.mask, axis, ends)
     numbers = () if found is None else (found.place, found.start, found.bound)
     return found if all(e is None or e.dtype is int32 for e in numbers) else None
 
@@ -325,18 +314,18 @@ def _asynchronous(stmt: Copy, dst: Shared, src: Tensor, writer: Writer) -> None:
     for access, memory in ((stmt.dst, dst), (stmt.src, src)):
         _check_vector(domain.layout, stmt.vector, access, memory, stmt.span)
     if stmt.other is not None and stmt.other.value != 0:
-        raise problem("cp-async-other", "cp.async fills masked elements with zeros only", stmt.span,
+        raise problem("cp-async-other", f"{stmt.instr} fills masked elements with zeros only", stmt.span,
                       "use `other=0`, or load to registers and store")  # fmt: skip
-    size = stmt.vector * dst.dtype.bytes
+    name, size = INSTRUCTIONS[stmt.instr or ""].call, stmt.vector * dst.dtype.bytes
     with writer.block(holders(domain.layout, writer, stmt.span)):
         for each in domain.iterations(reads(stmt.mask, *stmt.src.index, *stmt.dst.index)):
             mask = None if stmt.mask is None else Printer(writer, each).text(stmt.mask)
             to = shared_address(dst, stmt.dst.index, each)
             base, offset = global_address(src, stmt.src.index, each)
             if mask is not None and stmt.other is not None:
-                writer.line(f"argus::cp_async_or_zero<{size}>(smem, {to}, {base}, {offset}, {mask});")
+                writer.line(f"argus::{name}_or_zero<{size}>(smem, {to}, {base}, {offset}, {mask});")
             else:
-                _guarded(writer, mask, f"argus::cp_async<{size}>(smem, {to}, {base}, {offset});")
+                _guarded(writer, mask, f"argus::{name}<{size}>(smem, {to}, {base}, {offset});")
 
 
 # ---------------------------------------------------------------------------- loads to LDS
@@ -344,17 +333,17 @@ def _asynchronous(stmt: Copy, dst: Shared, src: Tensor, writer: Writer) -> None:
 
 def _to_lds(stmt: Copy, dst: Shared, src: Tensor, writer: Writer) -> None:
     """Every lane of every wave issues every load: a wave counts its instructions."""
-    domain = domain_of(stmt.layout, stmt.vector, writer, stmt.span)
+    name, domain = INSTRUCTIONS[stmt.instr or ""].call, domain_of(stmt.layout, stmt.vector, writer, stmt.span)
     for access, memory in ((stmt.dst, dst), (stmt.src, src)):
         _check_vector(domain.layout, stmt.vector, access, memory, stmt.span)
     for each in domain.iterations(reads(stmt.mask, *stmt.src.index, *stmt.dst.index)):
         to = shared_address(dst, stmt.dst.index, each)
         base, offset = global_address(src, stmt.src.index, each)
         if stmt.mask is None:
-            writer.line(f"argus::load_to_lds(smem, {to}, {base}, {offset});")
+            writer.line(f"argus::{name}(smem, {to}, {base}, {offset});")
         else:
             mask = Printer(writer, each).text(stmt.mask)
-            writer.line(f"argus::load_to_lds_or_zero(smem, {to}, {base}, {offset}, {mask});")
+            writer.line(f"argus::{name}_or_zero(smem, {to}, {base}, {offset}, {mask});")
 
 
 # ---------------------------------------------------------------------------- ldmatrix, stmatrix
@@ -378,9 +367,8 @@ def matrix_rows(layout: FragmentLayout, dtype: DType, vector: int, trans: bool) 
 
 
 def _matrix_move(stmt: Copy, fragment: Fragment, shared: Shared, writer: Writer) -> None:
-    assert stmt.instr is not None
-    name, suffix = _MATRIX[stmt.instr]
-    load = not INSTRUCTIONS[stmt.instr].writes_memory
+    row = INSTRUCTIONS[stmt.instr or ""]
+    suffix, load = "_trans" if row.transposed else "", not row.writes_memory
     register, cell = (stmt.dst, stmt.src) if load else (stmt.src, stmt.dst)
     domain = domain_of(stmt.layout, stmt.vector, writer, stmt.span)
     layout, each = domain.layout, 4 // fragment.dtype.bytes
@@ -400,4 +388,4 @@ def _matrix_move(stmt: Copy, fragment: Fragment, shared: Shared, writer: Writer)
             at = Domain(writer, rows, digits(rows), stmt.span, one.fixed)
             pointer = f"&{Printer(writer, one).register(register)}"
             address = shared_address(shared, cell.index, at)
-            writer.line(f"argus::{name}_x{count}{suffix}(smem, {address}, {pointer});")
+            writer.line(f"argus::{row.call}_x{count}{suffix}(smem, {address}, {pointer});")

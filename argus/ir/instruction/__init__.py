@@ -2,15 +2,29 @@
 
 from argus.ir.instruction.amd import AMD
 from argus.ir.instruction.nvidia import NVIDIA
-from argus.ir.instruction.row import BarrierRow, CopyRow, Law, MmaRow, Order, ReduceRow, Row, StepRow, WgmmaRow
+from argus.ir.instruction.row import (
+    BarrierRow,
+    CopyRow,
+    Ends,
+    Law,
+    Mechanism,
+    MmaRow,
+    Order,
+    ReduceRow,
+    Row,
+    StepRow,
+    WgmmaRow,
+)
 
 INSTRUCTIONS: dict[str, CopyRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinstance(r, CopyRow)}
 """Copy instructions of all targets, by name."""
 
-BULK_LOADS = frozenset(r.name for r in INSTRUCTIONS.values() if r.order is Order.ASYNC_BULK)
+_BULK = tuple(r for r in INSTRUCTIONS.values() if r.mechanism is Mechanism.BULK)
+
+BULK_LOADS = frozenset(r.name for r in _BULK if r.dst == "shared")
 """Loads by the copy engine: of boxes, which mbarriers count."""
 
-BULK_STORES = frozenset(r.name for r in INSTRUCTIONS.values() if r.order is Order.BULK_WRITE)
+BULK_STORES = frozenset(r.name for r in _BULK if r.src == "shared")
 """Stores by the copy engine: of boxes, in bulk groups."""
 
 REDUCES: dict[str, ReduceRow] = {r.name: r for r in NVIDIA if isinstance(r, ReduceRow)}
@@ -30,5 +44,5 @@ STEPS: dict[str, StepRow] = {r.name: r for r in AMD if isinstance(r, StepRow)}
 
 __all__ = [
     "BARRIERS", "BULK_LOADS", "BULK_STORES", "INSTRUCTIONS", "MMA", "REDUCES", "STEPS", "WGMMA",
-    "BarrierRow", "CopyRow", "Law", "MmaRow", "Order", "ReduceRow", "Row", "StepRow", "WgmmaRow",
+    "BarrierRow", "CopyRow", "Ends", "Law", "Mechanism", "MmaRow", "Order", "ReduceRow", "Row", "StepRow", "WgmmaRow",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argus.ir.instruction.row import CopyRow, Law, MmaRow, Order, Row, StepRow
+from argus.ir.instruction.row import CopyRow, Law, Mechanism, MmaRow, Order, Row, StepRow
 from argus.ir.types import (
     DType,
     bfloat16,
@@ -26,6 +26,7 @@ _BUFFER = "CDNA3 ISA, 9.1 buffer addressing"
 _LDS = "CDNA3 ISA, 11.2 LDS"
 _ATOMIC = "CDNA3 ISA, 10.4 atomics"
 _TO_LDS = "CDNA3 ISA, 9.1 memory loads to LDS, 4.4 s_waitcnt; LLVM AMDGPU, global_load_lds_dword"
+THREADS, ASYNCHRONOUS, SYNC = Mechanism.THREADS, Mechanism.ASYNCHRONOUS, Order.SYNC
 _BYTES = (1, 2, 4, 8, 16)
 
 
@@ -36,12 +37,13 @@ def _mfma(name: str, atom: MmaAtom, operands: tuple[DType, ...], accumulator: DT
 
 
 AMD: tuple[Row, ...] = (
-    CopyRow("buffer_load", "global", "fragment", _BYTES, Order.SYNC, False, _CDNA3, _BUFFER),
-    CopyRow("buffer_store", "fragment", "global", _BYTES, Order.SYNC, False, _CDNA3, _BUFFER),
-    CopyRow("ds_read", "shared", "fragment", _BYTES, Order.SYNC, False, _CDNA3, _LDS),
-    CopyRow("ds_write", "fragment", "shared", _BYTES, Order.SYNC, False, _CDNA3, _LDS),
-    CopyRow("global_load_lds", "global", "shared", (4,), Order.VMCNT, False, _CDNA3, _TO_LDS),
-    CopyRow("global_atomic", "fragment", "global", (4, 8), Order.SYNC, False, _CDNA3, _ATOMIC),
+    CopyRow("buffer_load", "global", "fragment", _BYTES, THREADS, SYNC, "load_global", _CDNA3, _BUFFER),
+    CopyRow("buffer_store", "fragment", "global", _BYTES, THREADS, SYNC, "store_global", _CDNA3, _BUFFER),
+    CopyRow("ds_read", "shared", "fragment", _BYTES, THREADS, SYNC, "load_shared", _CDNA3, _LDS),
+    CopyRow("ds_write", "fragment", "shared", _BYTES, THREADS, SYNC, "store_shared", _CDNA3, _LDS),
+    CopyRow("global_load_lds", "global", "shared", (4,), ASYNCHRONOUS, Order.VMCNT, "load_to_lds", _CDNA3, _TO_LDS,
+            in_lane_order=True),
+    CopyRow("global_atomic", "fragment", "global", (4, 8), THREADS, SYNC, "atomic", _CDNA3, _ATOMIC),
     StepRow("s_waitcnt vmcnt", (("vmcnt", 0, 63),), Law.LOADS, _CDNA3, "CDNA3 ISA, 4.4 s_waitcnt"),
     StepRow("s_waitcnt lgkmcnt", (("lgkmcnt", 0, 15),), Law.ACCESSES, _CDNA3, "CDNA3 ISA, 4.4 s_waitcnt"),
     StepRow("s_barrier", (), Law.MEETING, _CDNA3, "CDNA3 ISA, s_barrier"),

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from argus.ir.instruction.row import BarrierRow, CopyRow, MmaRow, Order, ReduceRow, Row, WgmmaRow
+from argus.ir.instruction.row import (
+    BarrierRow,
+    CopyRow,
+    Ends,
+    Mechanism,
+    MmaRow,
+    Order,
+    ReduceRow,
+    Row,
+    WgmmaRow,
+)
 from argus.ir.types import (
     DType,
     bfloat16,
@@ -19,6 +29,8 @@ from argus.layout.atoms import MMA_M16N8K8_TF32, MMA_M16N8K16, MMA_M16N8K32_8BIT
 
 _ALL = ("sm_80",)
 _HOPPER = ("sm_90a",)
+THREADS, MATRIX, ASYNCHRONOUS, BULK = Mechanism
+SYNC = Order.SYNC
 
 
 def _mma(
@@ -48,37 +60,41 @@ def _reduce(name: str, op: str, dtypes: tuple[DType, ...]) -> ReduceRow:
 # four bytes a lane from each; lane i holds bytes 4 * (i % 4) and on of row i // 4. In ldmatrix.trans the
 # elements have 16 bits, and lane i holds elements 2 * (i % 4) and the next of *column* i // 4. stmatrix is
 # ldmatrix the other way round.
+_WORDS = (1, 2, 4, 8, 16)
+_CUT = "PTX ISA, ld, st: the aligned word if the mask leaves all of it; else element by element"
+_MATRICES = (4, 8, 16)
+_TENSOR_MAP = "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled"
+
 NVIDIA: tuple[Row, ...] = (
-    CopyRow("ld.global", "global", "fragment", (1, 2, 4, 8, 16), Order.SYNC, False, _ALL, "PTX ISA, ld"),
-    CopyRow("ld.global.unaligned", "global", "fragment", (16,), Order.SYNC, False, _ALL,
-            "PTX ISA, ld, shf: the aligned words around, shifted", dtypes_bits=(8, 16, 32), unaligned=True),
-    CopyRow("ld.global.cut", "global", "fragment", (16,), Order.SYNC, False, _ALL,
-            "PTX ISA, ld: the aligned word if the mask leaves all of it; else element by element",
-            dtypes_bits=(8, 16, 32), cut=True),
-    CopyRow("st.global", "fragment", "global", (1, 2, 4, 8, 16), Order.SYNC, False, _ALL, "PTX ISA, st"),
-    CopyRow("st.global.cut", "fragment", "global", (4, 8, 16), Order.SYNC, False, _ALL,
-            "PTX ISA, st: the aligned word if the mask leaves all of it; else element by element",
-            dtypes_bits=(8, 16, 32), cut=True),
-    CopyRow("ld.shared", "shared", "fragment", (1, 2, 4, 8, 16), Order.SYNC, False, _ALL, "PTX ISA, ld"),
-    CopyRow("st.shared", "fragment", "shared", (1, 2, 4, 8, 16), Order.SYNC, False, _ALL, "PTX ISA, st"),
-    CopyRow("ld.shared.cluster", "shared", "fragment", (1, 2, 4, 8, 16), Order.SYNC, False, _HOPPER,
+    CopyRow("ld.global", "global", "fragment", _WORDS, THREADS, SYNC, "load_global", _ALL, "PTX ISA, ld"),
+    CopyRow("ld.global.unaligned", "global", "fragment", (16,), THREADS, SYNC, "load_words", _ALL,
+            "PTX ISA, ld, shf: the aligned words around, shifted", dtypes_bits=(8, 16, 32), ends=Ends.LAST),
+    CopyRow("ld.global.cut", "global", "fragment", (16,), THREADS, SYNC, "load_global", _ALL, _CUT,
+            dtypes_bits=(8, 16, 32), ends=Ends.BOTH),
+    CopyRow("st.global", "fragment", "global", _WORDS, THREADS, SYNC, "store_global", _ALL, "PTX ISA, st"),
+    CopyRow("st.global.cut", "fragment", "global", (4, 8, 16), THREADS, SYNC, "store_global", _ALL, _CUT,
+            dtypes_bits=(8, 16, 32), ends=Ends.BOTH),
+    CopyRow("ld.shared", "shared", "fragment", _WORDS, THREADS, SYNC, "load_shared", _ALL, "PTX ISA, ld"),
+    CopyRow("st.shared", "fragment", "shared", _WORDS, THREADS, SYNC, "store_shared", _ALL, "PTX ISA, st"),
+    CopyRow("ld.shared.cluster", "shared", "fragment", _WORDS, THREADS, SYNC, "load_peer", _HOPPER,
             "PTX ISA, ld (.shared::cluster), mapa", peer=True),
-    CopyRow("st.shared.cluster", "fragment", "shared", (1, 2, 4, 8, 16), Order.SYNC, False, _HOPPER,
+    CopyRow("st.shared.cluster", "fragment", "shared", _WORDS, THREADS, SYNC, "store_peer", _HOPPER,
             "PTX ISA, st (.shared::cluster), mapa", peer=True),
-    CopyRow("red.global", "fragment", "global", (4, 8), Order.SYNC, False, _ALL, "PTX ISA, red"),
-    CopyRow("ldmatrix", "shared", "fragment", (4, 8, 16), Order.SYNC, True, _ALL, "PTX ISA, ldmatrix",
+    CopyRow("red.global", "fragment", "global", (4, 8), THREADS, SYNC, "atomic", _ALL, "PTX ISA, red"),
+    CopyRow("ldmatrix", "shared", "fragment", _MATRICES, MATRIX, SYNC, "ldmatrix", _ALL, "PTX ISA, ldmatrix",
             alignment=16, dtypes_bits=(8, 16, 32)),
-    CopyRow("ldmatrix.trans", "shared", "fragment", (4, 8, 16), Order.SYNC, True, _ALL, "PTX ISA, ldmatrix",
-            alignment=16, dtypes_bits=(16,)),
-    CopyRow("stmatrix", "fragment", "shared", (4, 8, 16), Order.SYNC, True, _HOPPER, "PTX ISA, stmatrix",
+    CopyRow("ldmatrix.trans", "shared", "fragment", _MATRICES, MATRIX, SYNC, "ldmatrix", _ALL, "PTX ISA, ldmatrix",
+            alignment=16, dtypes_bits=(16,), transposed=True),
+    CopyRow("stmatrix", "fragment", "shared", _MATRICES, MATRIX, SYNC, "stmatrix", _HOPPER, "PTX ISA, stmatrix",
             alignment=16, dtypes_bits=(8, 16, 32)),
-    CopyRow("cp.async", "global", "shared", (4, 8, 16), Order.ASYNC_GROUP, False, _ALL, "PTX ISA, cp.async"),
-    CopyRow("tma.load", "global", "shared", (16,), Order.ASYNC_BULK, False, _HOPPER,
-            "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled", alignment=128),
-    CopyRow("tma.load.multicast", "global", "shared", (16,), Order.ASYNC_BULK, False, _HOPPER,
-            "PTX ISA, cp.async.bulk.tensor (.multicast::cluster)", alignment=128),
-    CopyRow("tma.store", "shared", "global", (16,), Order.BULK_WRITE, False, _HOPPER,
-            "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled", alignment=128),
+    CopyRow("cp.async", "global", "shared", (4, 8, 16), ASYNCHRONOUS, Order.ASYNC_GROUP, "cp_async", _ALL,
+            "PTX ISA, cp.async"),
+    CopyRow("tma.load", "global", "shared", (16,), BULK, Order.ASYNC_BULK, "tma_load", _HOPPER, _TENSOR_MAP,
+            alignment=128),
+    CopyRow("tma.load.multicast", "global", "shared", (16,), BULK, Order.ASYNC_BULK, "tma_load", _HOPPER,
+            "PTX ISA, cp.async.bulk.tensor (.multicast::cluster)", alignment=128, multicast=True),
+    CopyRow("tma.store", "shared", "global", (16,), BULK, Order.BULK_WRITE, "tma_store", _HOPPER, _TENSOR_MAP,
+            alignment=128),
     _reduce("tma.reduce.add", "add", (float32, float16, bfloat16, int32)),
     _reduce("tma.reduce.min", "minimum", (float16, bfloat16, int32, int64)),
     _reduce("tma.reduce.max", "maximum", (float16, bfloat16, int32, int64)),

@@ -21,36 +21,68 @@ class Order(Enum):
     BULK_READ = "bulk-read"  # read when a wait covers its bulk group (TMA store or reduction, its source)
     BULK_WRITE = "bulk-write"  # complete after the wait, not only for reads, that covers its bulk group (the same)
 
+    @property
+    def by_proxy(self) -> bool:
+        """Return True if such accesses go through the asynchronous proxy, not the way of ordinary ones."""
+        return self in (Order.ASYNC_BULK, Order.ASYNC_MMA, Order.BULK_READ, Order.BULK_WRITE)
+
+
+class Mechanism(Enum):
+    """Who moves the data of a copy, and so which further fields of a `Copy` mean something."""
+
+    THREADS = "threads"  # each thread moves its own vectors, between memory and its registers
+    MATRIX = "matrix"  # the lanes of a warp together move matrices; they may address for one another
+    ASYNCHRONOUS = "asynchronous"  # each thread starts copies from global to shared memory
+    BULK = "bulk"  # one thread hands a whole box to the copy engine: no layout; loads signal an mbarrier
+
+
+class Ends(Enum):
+    """Where the mask of a copy may cut through an access (`ir.prefix`)."""
+
+    WHOLE = "whole"  # nowhere: an access is masked as a whole, and aligned to its size
+    LAST = "last"  # it may end inside of an access; the address is a multiple of the element's size alone
+    BOTH = "both"  # it may begin and end there, the same otherwise; what is left out is filled, or kept, as usual
+
 
 @dataclass(frozen=True, slots=True)
 class CopyRow:
-    """A data-movement instruction: spaces, allowed vector sizes in bytes, ordering class, source document.
+    """A data-movement instruction: spaces, allowed vector sizes in bytes, who moves the data, in which ordering class.
 
-    `collective`: the lanes of a warp act together, and lanes may address for one another.
+    `call` is the device function that it becomes, or the beginning of the names of several (`device_api`).
     `alignment`: the address of each access is a multiple of its vector size, or of this many bytes if not 0.
-    `unaligned`: it is a multiple of the element's size alone, and the mask may end inside of an access (`ir.prefix`).
-    `cut`: the same, the mask may begin there, too, and what it leaves of an access is filled or left as it says.
+    `ends` says where a mask may cut through an access.
+    `transposed`: lanes hold columns of the matrices, not rows.
+    `in_lane_order`: the lanes of a wave write one run of bytes, in their order, and all of them take part.
     `peer`: the shared tile is that of a block of the cluster, by its number (`Access.block`).
-    `sources`/targets are the architectures that have it.
+    `multicast`: the same box comes to several blocks of the cluster.
+    `architectures` are the keys of targets that have it.
     """
 
     name: str
     src: str
     dst: str
     vector_bytes: tuple[int, ...]
+    mechanism: Mechanism
     order: Order
-    collective: bool
+    call: str
     architectures: tuple[str, ...]
     document: str
     alignment: int = 0
     dtypes_bits: tuple[int, ...] = (8, 16, 32, 64)
-    unaligned: bool = False
-    cut: bool = False
+    ends: Ends = Ends.WHOLE
+    transposed: bool = False
+    in_lane_order: bool = False
     peer: bool = False
+    multicast: bool = False
+
+    @property
+    def collective(self) -> bool:
+        """Return True if the lanes of a warp act together."""
+        return self.mechanism is Mechanism.MATRIX
 
     @property
     def writes_memory(self) -> bool:
-        """Whether the destination is shared or global memory."""
+        """Return True if the destination is shared or global memory."""
         return self.dst != "fragment"
 
 

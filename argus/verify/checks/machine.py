@@ -13,12 +13,12 @@ import numpy as np
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, Expr, LoopVar, Param, ProgramId, op, rewrite
-from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS, MMA, REDUCES
+from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS, MMA, REDUCES, Ends
 from argus.ir.instruction.tiled import tiled_mma
 from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Mma, Shared, Tensor
-from argus.ir.prefix import inside, prefix
+from argus.ir.prefix import along
 from argus.ir.target import TARGETS
-from argus.ir.waves import counted, in_lane_order
+from argus.ir.waves import in_lane_order
 from argus.layout import FragmentLayout, LayoutError
 from argus.layout.analysis import is_injective
 from argus.simulate.sizes import integer_arguments
@@ -160,7 +160,7 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
         obj = kernel.object(access.obj)
         if isinstance(obj, Shared) and row.collective:
             findings += _matrix_rows(site, stmt, access, obj)
-        elif isinstance(obj, Shared) and counted(stmt):
+        elif isinstance(obj, Shared) and row.in_lane_order:
             findings += _lanes(bounds, site, stmt, access, obj)
         elif isinstance(obj, Shared) and stmt.vector > 1:
             findings += _shared_vector(site, stmt, access, obj) or _shared_mask(bounds, site, stmt, obj)
@@ -196,7 +196,7 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
     dims = _along(layout, vector)
     help = "choose a layout whose vectors run along the tensor's contiguous dimension, or vector 1"
     row = INSTRUCTIONS[stmt.instr or ""]
-    anywhere, form = row.unaligned or row.cut, inside if row.cut else prefix
+    anywhere, ends_inside = row.ends is not Ends.WHOLE, row.ends is Ends.LAST
     if not unit or not dims or (tensor.alignment < vector * tensor.dtype.bytes and not anywhere):
         return [
             _refuse(
@@ -221,10 +221,10 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
         goals.append(there == here + moved)
     if not anywhere:
         goals.append(solver.integer(access.index[unit[0]]) % vector == 0)
-    elif (found := form(stmt.mask, dim)) is None:
+    elif (found := along(stmt.mask, dim, row.ends)) is None:
         text = f"the mask of the {vector}-element vectors of '{tensor.name}' is no bound of the place along them"
         return [_refuse("misaligned-vector", stmt.span, text, "mask by `index < n` alone, or move single elements")]
-    elif row.unaligned and found.place is not None and found.bound is not None:
+    elif ends_inside and found.place is not None and found.bound is not None:
         left = solver.integer(found.bound) - solver.integer(found.place)  # that many may be read as whole words
         end = solver.integer(tensor.shape[unit[0]]) - solver.integer(access.index[unit[0]])
         facts += [solver.condition(stmt.mask)] if stmt.mask is not None else []
@@ -234,7 +234,7 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
     answer = solver.holds(z3.And(*goals), facts)
     if answer.verdict is Verdict.PROVED:
         return []
-    far = "contiguous, with elements as far as their mask goes" if row.unaligned else "contiguous"
+    far = "contiguous, with elements as far as their mask goes" if ends_inside else "contiguous"
     wanted = far if anywhere else "aligned, contiguous and masked alike"
     text = f"the {vector}-element vectors of '{tensor.name}' are not {wanted}"
     if answer.verdict is Verdict.UNKNOWN:
@@ -332,7 +332,7 @@ def _matrix_rows(site: Site, stmt: Copy, access: Access, tile: Shared) -> list[F
                 "use constant tile indices",
             )
         ]
-    trans = stmt.instr is not None and stmt.instr.endswith("trans")
+    trans = INSTRUCTIONS[stmt.instr or ""].transposed
     per_lane = 4 // tile.dtype.bytes  # one matrix gives a lane 4 bytes
     byte = found * tile.dtype.bytes + tile.offset
     # [..., warp, lane // 4, lane % 4, matrix, element of the lane]

@@ -21,7 +21,7 @@ from argus.verify.findings import Finding, Place, axes_help, place_of, unknown
 from argus.verify.model.isl import Map, Set, isl, smallest
 from argus.verify.model.relations import Cells, Model
 from argus.verify.model.translator import NonAffine, holder_condition, identifier
-from argus.verify.order.order import ASYNCHRONOUS_PROXY, Ordering
+from argus.verify.order.order import Ordering
 
 
 def check(model: Model, ordering: Ordering, objects: Sequence[Shared | Tensor]) -> list[Finding]:
@@ -54,7 +54,7 @@ def _conflicting(a: Cells, b: Cells) -> bool:
     copy engine's are atomic among themselves alone (PTX ISA, memory consistency model: those of one proxy)."""
     modes = {a.relation.mode, b.relation.mode}
     operations = {s.op for s in (a.site.stmt, b.site.stmt) if isinstance(s, Accumulate)}
-    proxies = {c.relation.order in ASYNCHRONOUS_PROXY for c in (a, b)}
+    proxies = {c.relation.order.by_proxy for c in (a, b)}
     return modes != {Mode.READ} and (modes != {Mode.ACCUMULATE} or len(operations) > 1 or len(proxies) > 1)
 
 
@@ -75,7 +75,7 @@ def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cel
         early = ordering.unordered(again, a.site, b.site, order)
         if not early.is_empty():
             return _race(model, obj, a, b, early, exact=a.exact and b.exact, reason=a.reason or b.reason)
-    if order not in ASYNCHRONOUS_PROXY and b.relation.order in ASYNCHRONOUS_PROXY:
+    if not order.by_proxy and b.relation.order.by_proxy:
         met = in_turn if rounds is None else in_turn.union(ordering.in_turn(again, a.site, b.site))
         if isinstance(obj, Tensor) and not met.is_empty():
             return _proxy_in_tensor(obj, a, b)

@@ -56,7 +56,6 @@ _GROUPS: dict[Order, tuple[type[Stmt], type[Stmt]]] = {
     Order.BULK_READ: (BulkCommit, BulkWait),
     Order.BULK_WRITE: (BulkCommit, BulkWait),
 }
-ASYNCHRONOUS_PROXY = (Order.ASYNC_BULK, Order.ASYNC_MMA, Order.BULK_READ, Order.BULK_WRITE)
 """Accesses of the copy engine and of the tensor cores: others to the same cells need a proxy fence before them."""
 
 
@@ -208,7 +207,7 @@ class Ordering:
             bare = self._at(lambda s: isinstance(s, WaveBarrier), site.role)
             yield self.knowledge.next_after(self._drained(site, done), bare)
         if site.role is not None and role is not None:
-            ordinary = order not in ASYNCHRONOUS_PROXY and fence is None
+            ordinary = not order.by_proxy and fence is None
             knowledge = self.protocol.ordinary if ordinary else self.knowledge
             yield from knowledge.after(done, site.role, role.name)
 
