@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, rewrite, walk
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.types import int32, rounds_only
+from argus.ir.types import DType, float32, int32, rounds_only
 
 
 def identity(spec: SpecReduce) -> float:
@@ -112,3 +112,60 @@ def described(spec: SpecTerm) -> str:
             return f"'{op}'"
         case _:
             return "an index"
+
+
+def substituted(spec: SpecTerm, axis: int, place: Expr) -> SpecTerm:
+    """A specified term with an expression for a free axis."""
+    match spec:
+        case SpecReduce(axis=bound) if bound == axis:
+            return spec
+        case SpecReduce(body=body):
+            return replace(spec, body=substituted(body, axis, place))
+        case SpecSoftmax(axis=bound, at=at, score=score):
+            there = substituted(at, axis, place)
+            assert not isinstance(there, (SpecReduce, SpecSoftmax, SpecOp))
+            return replace(spec, at=there, score=score if bound == axis else substituted(score, axis, place))
+        case SpecOp(args=args):
+            return replace(spec, args=tuple(substituted(a, axis, place) for a in args))
+        case _:
+            expr: Expr = spec
+            return rewrite(expr, lambda e: place if isinstance(e, Coord) and e.axis == axis else None)
+
+
+def parameters_of(spec: SpecTerm) -> frozenset[str]:
+    """The launch-time scalars that a specified term speaks of."""
+    match spec:
+        case SpecReduce(body=inner) | SpecSoftmax(score=inner):
+            return parameters_of(inner)
+        case SpecOp(args=args):
+            return frozenset(name for a in args for name in parameters_of(a))
+        case _:
+            expr: Expr = spec
+            return frozenset(e.name for e in walk(expr) if isinstance(e, Param))
+
+
+def divisors_of(spec: SpecTerm) -> list[SpecTerm]:
+    """All that a specified term divides by."""
+    match spec:
+        case SpecReduce(body=inner) | SpecSoftmax(score=inner):
+            return divisors_of(inner)
+        case Op(op=op, args=args) | SpecOp(op=op, args=args):
+            return ([args[1]] if op == "truediv" else []) + [d for a in args for d in divisors_of(a)]
+        case _:
+            return []
+
+
+def _narrower(source: DType, target: DType) -> bool:
+    return target.is_float and target not in (source, float32)
+
+
+def rounds_in(spec: SpecTerm) -> bool:
+    """Return True if a term rounds some number to a type of fewer digits."""
+    match spec:
+        case SpecReduce(body=inner) | SpecSoftmax(score=inner):
+            return rounds_in(inner)
+        case SpecOp(args=args) | Op(args=args):
+            here = spec.op == "cast" and _narrower(args[0].dtype, spec.dtype)
+            return here or any(map(rounds_in, args))
+        case _:
+            return False

@@ -528,14 +528,14 @@ def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "1"]):
     Pair(
         "a comparison of numbers that are rounded first",
         """
-def kernel(x: al.Tensor[al.EDIT, "32"], z: al.Tensor[al.EDIT, "32"], y: al.Tensor[al.int32, "32"]):
+def kernel(x: al.Tensor[al.float32, "32"], z: al.Tensor[al.float32, "32"], y: al.Tensor[al.int32, "32"]):
     al.grid(1)
     al.spec(y, lambda i: (x[i] < z[i]).to(al.int32))
     o = al.arange(32)
-    al.store(y[o], (al.load(x[o]).to(al.EDIT) < al.load(z[o])).to(al.int32))
+    al.store(y[o], (al.load(x[o]).to(al.EDIT).to(al.float32) < al.load(z[o])).to(al.int32))
 """,
-        "int32",
         "float32",
+        "bfloat16",
         "spec-unknown",
     ),
     Pair(

@@ -99,6 +99,157 @@ CASES = (
         ),
         (("slope[b] + bias[i, j]", "slope[b] + bias[i, j] * 1.0"),),
     ),
+    Case(
+        "three factors",
+        rows("x[i] * w[i] * b[i]", "al.store(out[i], c * u * v, mask=i < N)"),
+        (
+            ("c * u * v", "c * u * u"),
+            ("c * u * v", "c * u"),
+            ("c * u * v", "c * u + v"),
+            ("c * u * v", "c * u * v * 2.0"),
+        ),
+        (("c * u * v", "v * (c * u)"), ("c * u * v", "-c * u * -v"), ("c * u * v", "c * (u * 4.0) * v / 4.0")),
+    ),
+    Case(
+        "a difference of squares",
+        rows("(x[i] + w[i]) * (x[i] - w[i])", "al.store(out[i], v * v - u * u, mask=i < N)"),
+        (("v * v - u * u", "v * v + u * u"), ("v * v - u * u", "u * u - v * v"), ("v * v - u * u", "v - u")),
+        (("v * v - u * u", "-(u * u - v * v)"), ("v * v - u * u", "v * (v - u) + u * (v - u)")),
+    ),
+    Case(
+        "a quotient by a constant",
+        rows("(x[i] + w[i] * alpha) / 4.0 - b[i]", "al.store(out[i], v * 0.25 + (u * alpha * 0.25 - c), mask=i < N)"),
+        (("v * 0.25", "v * 0.26"), ("u * alpha", "u"), ("- c", "+ c"), ("v * 0.25", "v * 0.25 * alpha")),
+        (("u * alpha * 0.25", "u / 4.0 * alpha"), ("- c", "- (c + v) + v")),
+    ),
+    Case(
+        "a leaky unit",
+        rows("al.where(x[i] > 0.0, x[i], 0.01 * x[i])", "al.store(out[i], al.where(v > 0.0, v, 0.01 * v), mask=i < N)"),
+        (
+            ("al.where(v > 0.0, v, 0.01 * v)", "al.where(v < 0.0, v, 0.01 * v)"),
+            ("al.where(v > 0.0, v, 0.01 * v)", "al.minimum(v, 0.01 * v)"),
+            ("al.where(v > 0.0, v, 0.01 * v)", "al.where(v > 1.0, v, 0.01 * v)"),
+            ("al.where(v > 0.0, v, 0.01 * v)", "al.where(v > 0.0, v, 0.02 * v)"),
+            ("al.where(v > 0.0, v, 0.01 * v)", "al.where(u > 0.0, v, 0.01 * v)"),
+        ),
+        (
+            ("al.where(v > 0.0, v, 0.01 * v)", "al.maximum(v * 0.01, v)"),
+            ("al.where(v > 0.0, v, 0.01 * v)", "al.where(0.0 <= v, v, v * 0.01)"),
+            ("al.where(v > 0.0, v, 0.01 * v)", "al.where(v <= 0.0, v / 100.0, v)"),
+        ),
+    ),
+    Case(
+        "a step, which is another one where its sides meet",
+        rows("al.where(x[i] > w[i], 1.0, 0.0)", "al.store(out[i], al.where(v - u > 0.0, 1.0, 0.0), mask=i < N)"),
+        (
+            ("v - u > 0.0", "v - u >= 0.0"),
+            ("v - u > 0.0", "u < v + 1.0"),
+            ("v - u > 0.0", "u - v > 0.0"),
+            ("v - u > 0.0", "(v - u).to(al.bfloat16).to(al.float32) > 0.0"),
+        ),
+        (("al.where(v - u > 0.0, 1.0, 0.0)", "al.where(u - v >= 0.0, 0.0, 1.0)"), ("v - u > 0.0", "2.0 * u < 2.0 * v")),
+    ),
+    Case(
+        "a Huber loss",
+        rows(
+            "al.where(al.abs(x[i] - w[i]) < 1.0, 0.5 * (x[i] - w[i]) * (x[i] - w[i]), al.abs(x[i] - w[i]) - 0.5)",
+            "d = v - u\nal.store(out[i], al.where(al.abs(d) < 1.0, d * d / 2.0, al.maximum(d, -d) - 0.5), mask=i < N)",
+        ),
+        (
+            ("- 0.5), mask", "- 0.4), mask"),
+            ("al.maximum(d, -d)", "al.maximum(d, d)"),
+            ("d * d / 2.0", "d / 2.0"),
+            ("al.abs(d) <", "d <"),
+            ("d = v - u", "d = v + u"),
+        ),
+        (("al.abs(d) < 1.0", "al.maximum(-d, d) < 1.0"), ("d = v - u", "d = u - v")),
+    ),
+    Case(
+        "a sigmoid",
+        rows("x[i] * al.sigmoid(x[i] * alpha)", "al.store(out[i], v / (1.0 + al.exp(-(v * alpha))), mask=i < N)"),
+        (
+            ("al.exp(-(v * alpha))", "al.exp(v * alpha)"),
+            ("(1.0 + al", "(2.0 + al"),
+            ("(1.0 + al", "(1.0 - al"),
+            ("-(v * alpha)", "-v"),
+        ),
+        (("-(v * alpha)", "alpha * -v"),),
+    ),
+    Case(
+        "exponentials",
+        rows("al.exp(x[i] + w[i])", "al.store(out[i], al.exp(v) * al.exp(u), mask=i < N)"),
+        (("al.exp(v) * al.exp(u)", "al.exp(v) + al.exp(u)"), ("al.exp(u)", "al.exp(-u)"), ("al.exp(u)", "al.exp2(u)")),
+        (("al.exp(v) * al.exp(u)", "al.exp(v) / al.exp(-u)"), ("al.exp(u)", "al.exp2(u * 1.4426950408889634)")),
+    ),
+    Case(
+        "a variance in one pass",
+        rows(
+            "al.sum(lambda j: (x[j] - al.sum(lambda k: x[k]) / N.to(al.float32))"
+            " * (x[j] - al.sum(lambda k: x[k]) / N.to(al.float32))) / N.to(al.float32) + x[i]",
+            "n = N.to(al.float32)\nmean = al.sum(v) / n\n"
+            "al.store(out[i], al.sum(v * v) / n - mean * mean + v, mask=i < N)",
+        ),
+        (
+            ("- mean * mean", "- mean"),
+            ("al.sum(v) / n", "al.sum(v)"),
+            ("- mean * mean", "- mean * mean * 2.0"),
+            ("al.sum(v * v)", "al.sum(v * u)"),
+            ("al.sum(v) / n", "al.sum(u) / n"),
+        ),
+        (("al.sum(v * v) / n - mean * mean + v", "v + (al.sum(v * v) - mean * al.sum(v)) / n"),),
+    ),
+    Case(
+        "a normalised row",
+        rows(
+            "(x[i] - al.sum(lambda k: x[k]) / N.to(al.float32))"
+            " * al.rsqrt(al.sum(lambda j: x[j] * x[j]) / N.to(al.float32) + alpha) * w[i] + b[i]",
+            "n = N.to(al.float32)\nmean = al.sum(v) * (1.0 / n)\nroot = al.sqrt(alpha + al.sum(v * v) / n)\n"
+            "al.store(out[i], c + u * (v - mean) / root, mask=i < N)",
+        ),
+        (
+            ("al.sqrt(alpha + al.sum(v * v) / n)", "al.sqrt(al.sum(v * v) / n)"),
+            ("/ root", "* root"),
+            ("c + u", "c - u"),
+            ("al.sum(v * v)", "al.sum(v)"),
+            ("(v - mean)", "(mean - v)"),
+        ),
+        (("(v - mean) / root", "(1.0 / root) * -(mean - v)"),),
+    ),
+    Case(
+        "a weighted mean",
+        rows(
+            "al.sum(lambda j: w[j] * x[j]) / al.sum(lambda j: w[j]) * b[i]",
+            "al.store(out[i], c / al.sum(u) * al.sum(v * u), mask=i < N)",
+        ),
+        (("al.sum(u)", "al.sum(v)"), ("al.sum(v * u)", "al.sum(v) * al.sum(u)"), ("c / al", "al"), ("al.sum(u)", "u")),
+    ),
+    Case(
+        "a sum over a function of a sum",
+        rows(
+            "al.sum(lambda j: al.sqrt(al.sum(lambda k: (x[j] - w[k]) * (x[j] - w[k]))) * b[j])",
+            "d = u[:, None] - v[None, :]\nnear = al.sqrt(al.sum(al.where((i < N)[:, None], d * d, 0.0), axis=0))\n"
+            "al.store(out[i], al.sum(al.where(i < N, c * near, 0.0)) + 0.0 * v, mask=i < N)",
+        ),
+        (("d * d, 0.0", "d, 0.0"), ("axis=0", "axis=1"), ("c * near", "c + near"), ("c * near", "u * near")),
+    ),
+    Case(
+        "a cumulative sum",
+        rows(
+            "al.sum(lambda j: al.where(j <= i, x[j] * w[i], 0.0))",
+            "al.store(out[i], al.sum(al.where(i[None, :] <= i[:, None], v[None, :], 0.0), axis=1) * u, mask=i < N)",
+        ),
+        (("i[None, :] <= i[:, None]", "i[None, :] < i[:, None]"), ("* u", "* v"), ("<= i[:, None]", ">= i[:, None]")),
+        (("i[None, :] <= i[:, None]", "i[:, None] >= i[None, :]"),),
+    ),
+    Case(
+        "the largest of some sums",
+        rows(
+            "al.max(lambda j: x[i] * x[j] + w[j])",
+            "s = al.where((i < N)[None, :], u[None, :] + v[None, :] * v[:, None], -float('inf'))\n"
+            "al.store(out[i], al.max(s, axis=1), mask=i < N)",
+        ),
+        (("u[None, :] +", "u[None, :] -"), ("u[None, :] +", "u[:, None] +"), ("axis=1", "axis=0")),
+    ),
 )
 
 

@@ -9,7 +9,7 @@ from functools import reduce
 from argus.ir.expr import Const, Coord, Elem
 from argus.ir.nodes import SpecTerm
 from argus.ir.spec_terms import elements_of
-from argus.verify.model.isl import UnionMap, empty_map, isl, map_parts
+from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts
 from argus.verify.model.translator import identifier
 from argus.verify.values.numbers import Numbers
 from argus.verify.values.scope import Mismatch, Scope
@@ -73,10 +73,24 @@ def bounds(term: Term, body: SpecTerm, axis: int, leaf: Scope) -> list[UnionMap]
     if not found:
         raise Mismatch("a reduction whose terms do not load through the bound variable")
     total = [bound for bound in found if leaf.roots.is_subset(bound.domain())]
+    total = total or [each for bound in found if (each := everywhere(bound, leaf.roots)) is not None]
     if not total:
         raise Mismatch("a reduction has terms that no value of its variable counts: padding that is not known "
                        "to change nothing, such as 0 times a logarithm of 0")  # fmt: skip
     return total
+
+
+def everywhere(bound: UnionMap, roots: UnionSet) -> UnionMap | None:
+    """What a relation says where it holds, taken for what it says of all roots; None if that is not one number.
+
+    A sum over no terms loads nothing that would tell which one it is.
+    """
+    result = empty_map()
+    for part in map_parts(bound):
+        hull = isl.Map.from_basic_map(part.affine_hull()).drop_constraints_not_involving_dims(isl.dim_type.out, 0, 1)
+        result = result.union(hull.to_union_map())
+    result = result.intersect_domain(roots)
+    return result if roots.is_subset(result.domain()) and result.is_single_valued() else None
 
 
 def _read(term: Term, body: SpecTerm, axis: int, scope: Scope) -> Iterator[UnionMap]:

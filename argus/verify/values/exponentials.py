@@ -12,10 +12,24 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
-from argus.verify.values.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close, closure
-from argus.verify.values.numbers import always_real
+from argus.verify.values.linear import TOLERANCE, EmptyRow, Exponents, Linear, Monomial, Ref, close, closure
+from argus.verify.values.numbers import Numbers, always_real
+from argus.verify.values.products import inverted, together
 from argus.verify.values.scope import Mismatch
-from argus.verify.values.terms import Again, Apply, Cases, Constant, Opaque, Parameter, Recurrence, Reduce, Term, Via
+from argus.verify.values.terms import (
+    Again,
+    Apply,
+    Cases,
+    Choice,
+    Constant,
+    Load,
+    Opaque,
+    Parameter,
+    Recurrence,
+    Reduce,
+    Term,
+    Via,
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +56,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Summand:
-    """`factor` * scalars * exp(scores + levels) * factors at each of `points`, which add to roots.
+    """`factor` * scalars * exp(scores + levels) * factors / divisors at each of `points`, which add to roots.
 
     `up`: {point -> root}; None: the points are roots. `again`: times what a statement wrote, {point -> instance}.
     """
@@ -54,6 +68,7 @@ class Summand:
     scores: tuple[tuple[Monomial, bool], ...] = ()
     levels: tuple[Level, ...] = ()
     factors: tuple[Placed, ...] = ()
+    divisors: tuple[Placed, ...] = ()
     again: tuple[int, UnionMap] | None = None
 
     @property
@@ -96,6 +111,10 @@ class Exponentials:
         self.builder = exponents.builder
         self._carried: dict[int, Carried] = {}
         self._open: set[int] = set()
+        self._numbers = Numbers()
+        self.divided: set[str] = set()
+        """Scalars that something was divided by, and that nothing says to be positive."""
+        self._instead: dict[int, tuple[Term, Term]] = {}
 
     # ------------------------------------------------------------------ terms
 
@@ -117,16 +136,30 @@ class Exponentials:
                 return [Summand(path.domain(), scalars=(name,))]
             case Apply(op="add" | "sub" as op, args=(a, b)):
                 right = self.summands(b, path)
-                return self.summands(a, path) + (right if op == "add" else [_scaled(s, -1.0) for s in right])
+                return self.summands(a, path) + (right if op == "add" else [scaled(s, -1.0) for s in right])
             case Apply(op="neg", args=(a,)):
-                return [_scaled(s, -1.0) for s in self.summands(a, path)]
+                return [scaled(s, -1.0) for s in self.summands(a, path)]
             case Apply(op="mul", args=(a, b)):
-                if not (_splits(a) and _splits(b)):
-                    raise Mismatch("a factor that may be no number, also where its weight is 0")
                 right = self.summands(b, path)
-                return self.product(self.summands(a, path), right) if right else []
+                left = self.summands(a, path)
+                self._require_numbers(a, right, path)
+                self._require_numbers(b, left, path)
+                return self.product(left, right) if right else []
             case Apply(op="truediv", args=(a, Constant(value=value))) if value:
-                return [_scaled(s, 1 / value) for s in self.summands(a, path)]
+                return [scaled(s, 1 / value) for s in self.summands(a, path)]
+            case Apply(op="truediv", args=(a, b)):
+                upper, lower = self.summands(a, path), self._inverse(b, path)
+                if any(s.divisors for s in lower):
+                    self._require_numbers(term, upper, path)
+                return self.product(upper, lower)
+            case Apply(op="sigmoid", args=(a,)):
+                return self._inverse(self._derived(term, "add", Constant(1.0), _exp_of_negative(a)), path)
+            case Apply(op="rsqrt", args=(a,)):
+                root = self._derived(term, "sqrt", a)
+                return [Summand(path.domain(), divisors=(Placed(Ref(root, path)),))]
+            case Apply(op="log2", args=(a,)):
+                natural = self._derived(term, "log", a)
+                return [Summand(path.domain(), factor=1 / math.log(2), factors=(Placed(Ref(natural, path)),))]
             case Apply(op="exp" | "exp2" as op, args=(a,)):
                 base = math.log(2) if op == "exp2" else 1.0
                 forms = [self.exponents.scaled(form, base, ()) for form in self.exponents.linear(a, path)]
@@ -137,6 +170,43 @@ class Exponentials:
                 raise Mismatch(reason)
             case _:
                 return [Summand(path.domain(), factors=(Placed(Ref(term, path)),))]
+
+    def _derived(self, term: Term, op: str, *args: Term) -> Term:
+        """What a term is written with instead, the same one whenever it is asked for."""
+        return self._instead.setdefault(id(term), (term, Apply(op, args)))[1]
+
+    def _require_numbers(self, term: Term, others: list[Summand], path: UnionMap) -> None:
+        """A term is a number where what it is multiplied by is 0."""
+        if _splits(term):
+            return
+        zero = path.domain()
+        for s in others:
+            zero = zero.subtract(s.roots)
+        if not zero.is_subset(self._numbers.real(term, zero, path)):
+            raise Mismatch("a factor that may be no number, also where its weight is 0")
+
+    def _inverse(self, term: Term, path: UnionMap) -> list[Summand]:
+        """One over a term, by parts: what it is a product of is apart where it is one product and no sum."""
+        found, points = self.summands(term, path), path.domain()
+        apart = all(s.up is None and s.again is None and s.factor for s in found)
+        for s in found if apart else ():
+            apart = apart and s.points.is_subset(points)
+            points = points.subtract(s.points)
+        if not apart or not points.is_empty():
+            return [Summand(path.domain(), divisors=(Placed(Ref(term, path)),))]
+        self.divided |= {name for s in found for name in s.scalars if name not in self.exponents.positive}
+        return [
+            replace(
+                s,
+                factor=1 / s.factor,
+                scalars=inverted(s.scalars),
+                scores=tuple((replace(m, factor=-m.factor), root) for m, root in s.scores),
+                levels=tuple(replace(level, factor=-level.factor) for level in s.levels),
+                factors=s.divisors,
+                divisors=s.factors,
+            )
+            for s in found
+        ]
 
     def _exponential(self, form: Linear) -> Summand | None:
         """exp of a linear form; None where it is 0."""
@@ -179,25 +249,32 @@ class Exponentials:
         return [s for a in left for b in right if (s := self._times(a, b)) is not None]
 
     def _times(self, a: Summand, b: Summand) -> Summand | None:
-        if b.up is not None:
+        if a.up is None:
             a, b = b, a
-        if b.up is not None or (a.again is not None and b.again is not None):
-            raise Mismatch("a product of two sums")
+        if a.again is not None and b.again is not None:
+            raise Mismatch("a product of what a loop carries on")
         lower = a.up is not None
-        points = a.points.intersect(b.points.apply(a.up.reverse()) if a.up is not None else b.points)
+        if lower and (a.again is not None or b.again is not None):
+            raise Mismatch("a sum times what a loop carries on")
+        if a.up is not None and b.up is not None:  # a point for each pair
+            pairs = a.up.intersect_domain(a.points).apply_range(b.up.intersect_domain(b.points).reverse())
+            up = pairs.domain_map().apply_range(a.up)
+            a, b = _seen(a, pairs.domain_map(), up), _seen(b, pairs.range_map(), up)
+            points, lower = pairs.wrap(), False
+        else:
+            points = a.points.intersect(b.points.apply(a.up.reverse()) if a.up is not None else b.points)
         if points.is_empty():
             return None
-        if lower and b.again is not None:
-            raise Mismatch("a sum times what a loop carries on")
         return self.settled(
             replace(
                 a,
                 points=points,
                 factor=a.factor * b.factor,
-                scalars=tuple(sorted((*a.scalars, *b.scalars))),
-                scores=(*a.scores, *((m, lower) for m, _ in b.scores)),
-                levels=(*a.levels, *(replace(level, root=lower) for level in b.levels)),
-                factors=(*a.factors, *(replace(p, root=lower) for p in b.factors)),
+                scalars=together(a.scalars, b.scalars),
+                scores=(*a.scores, *((m, lower or root) for m, root in b.scores)),
+                levels=(*a.levels, *(replace(x, root=lower or x.root) for x in b.levels)),
+                factors=(*a.factors, *(replace(p, root=lower or p.root) for p in b.factors)),
+                divisors=(*a.divisors, *(replace(p, root=lower or p.root) for p in b.divisors)),
                 again=a.again or b.again,
             )
         )
@@ -283,13 +360,11 @@ class Exponentials:
             if down.is_empty():
                 continue
             up, to = spread(down)
-            scores = tuple((_moved(m, to.apply_range(s.over(_path(m), root))), False) for m, root in s.scores)
-            factors = tuple(Placed(replace(p.ref, path=to.apply_range(s.over(p.ref.path, p.root)))) for p in s.factors)
             levels: tuple[Level, ...] = ()
             if carried.shift is not None and carried.shift.factor:
                 shift = carried.shift
                 levels = (Level(shift.factor, shift.scalars, path.apply_range(shift.made), True),)
-            found.append(Summand(up.domain(), up, s.factor, s.scalars, scores, levels, factors))
+            found.append(_seen(replace(s, levels=levels), to, up))
         return found
 
     def carried(self, site: int) -> Carried:
@@ -412,7 +487,8 @@ def _plain(site: int, past: list[Summand]) -> None:
         assert s.again is not None
         if s.again[0] != site:
             raise Mismatch("two statements that carry each other on")
-        if s.up is not None or not close(s.factor, 1.0) or s.scalars or s.scores or s.factors:
+        plain = close(s.factor, 1.0) and not (s.scalars or s.scores or s.factors or s.divisors)
+        if s.up is not None or not plain:
             raise Mismatch(_OTHER_FACTOR)
         if not covered.intersect(s.points).is_empty():
             raise Mismatch("a statement adds its own earlier value twice")
@@ -435,8 +511,23 @@ def _splits(term: Term) -> bool:
             return True
         case Apply(op="add" | "sub" | "mul" | "neg", args=args):
             return all(map(_splits, args))
-        case Apply(op="truediv", args=(inner, Constant(value=value))):
-            return bool(value) and _splits(inner)
+        case Apply(op="truediv", args=(inner, divisor)):
+            return _scalar(divisor) and _splits(inner)
+        case _:
+            return False
+
+
+def _scalar(term: Term) -> bool:
+    """Return True for a product of launch-time scalars and of numbers other than 0."""
+    match term:
+        case Constant(value=value):
+            return bool(value)
+        case Parameter():
+            return True
+        case Via(term=inner):
+            return _scalar(inner)
+        case Apply(op="mul", args=args):
+            return all(map(_scalar, args))
         case _:
             return False
 
@@ -449,25 +540,118 @@ def _moved(monomial: Monomial, path: UnionMap) -> Monomial:
     return monomial if monomial.ref is None else replace(monomial, ref=replace(monomial.ref, path=path))
 
 
-def _scaled(summand: Summand, factor: float) -> Summand:
-    return replace(summand, factor=summand.factor * factor)
+def scaled(summand: Summand, factor: float, scalars: tuple[str, ...] = ()) -> Summand:
+    """A summand times a number, and launch-time scalars."""
+    return replace(summand, factor=summand.factor * factor, scalars=together(summand.scalars, scalars))
 
 
 def _lifted(s: Summand, up: UnionMap) -> Summand:
     """A summand of a contribution, {contribution -> root}, as one of the root."""
     if s.again is not None:
         raise Mismatch("a sum over what a loop carries on")
+    to = s.points.identity()
     if s.up is None:
         return replace(s, up=up.intersect_domain(s.points))
-    scores = tuple((_moved(m, s.over(_path(m), root)), False) for m, root in s.scores)
-    factors = tuple(Placed(replace(p.ref, path=s.over(p.ref.path, p.root))) for p in s.factors)
-    levels = tuple(
-        replace(
-            x,
-            made=s.over(x.made, x.root),
-            root=False,
-            ref=None if x.ref is None else replace(x.ref, path=s.over(x.ref.path, x.root)),
-        )
-        for x in s.levels
+    alone = replace(
+        s, levels=tuple(replace(x, made=s.over(x.made, x.root), root=False, ref=_from(s, x)) for x in s.levels)
     )
-    return replace(s, up=s.up.apply_range(up).intersect_domain(s.points), scores=scores, factors=factors, levels=levels)
+    return _seen(alone, to, s.up.apply_range(up).intersect_domain(s.points))
+
+
+def _from(s: Summand, level: Level) -> Ref | None:
+    return None if level.ref is None else replace(level.ref, path=s.over(level.ref.path, level.root))
+
+
+def _seen(s: Summand, to: UnionMap | None, up: UnionMap) -> Summand:
+    """A summand with other points, {point -> its own point} (None: the same), that add to other roots.
+
+    Levels are seen from roots, or from points.
+    """
+
+    def moved(path: UnionMap, root: bool) -> UnionMap:
+        over = s.over(path, root)
+        return over if to is None else to.apply_range(over)
+
+    def placed(each: tuple[Placed, ...]) -> tuple[Placed, ...]:
+        return tuple(Placed(replace(p.ref, path=moved(p.ref.path, p.root))) for p in each)
+
+    def level(x: Level) -> Level:
+        if x.root or to is None:
+            return x
+        return replace(x, made=to.apply_range(x.made), ref=x.ref and replace(x.ref, path=to.apply_range(x.ref.path)))
+
+    scores = tuple((_moved(m, moved(_path(m), root)), False) for m, root in s.scores)
+    return replace(
+        s,
+        points=up.domain(),
+        up=up,
+        scores=scores,
+        levels=tuple(map(level, s.levels)),
+        factors=placed(s.factors),
+        divisors=placed(s.divisors),
+    )
+
+
+def _exp_of_negative(term: Term) -> Term:
+    return Apply("exp", (Apply("neg", (term,)),))
+
+
+def merged(summands: list[Summand]) -> list[Summand]:
+    """The same sum with equal products added up, where they stand for the same instances."""
+    result: list[Summand] = []
+    for s in summands:
+        same = next((i for i, t in enumerate(result) if _alike(s, t)), None)
+        if same is None:
+            result.append(s)
+        else:
+            result[same] = replace(s, factor=s.factor + result[same].factor)
+    most = max((abs(s.factor) for s in summands), default=0.0)
+    return [s for s in result if abs(s.factor) > TOLERANCE * most]
+
+
+def _alike(a: Summand, b: Summand) -> bool:
+    if (a.up is None) != (b.up is None) or a.scalars != b.scalars or not a.points.is_equal(b.points):
+        return False
+    if a.up is not None and b.up is not None and not a.up.is_equal(b.up):
+        return False
+    plain = not any((a.scores, b.scores, a.levels, b.levels, a.again, b.again))
+    return plain and _same(a, a.factors, b, b.factors) and _same(a, a.divisors, b, b.divisors)
+
+
+def _same(a: Summand, some: tuple[Placed, ...], b: Summand, others: tuple[Placed, ...]) -> bool:
+    """Return True if factors are the same ones in some order."""
+    rest = list(others)
+    for p in some:
+        same = next((i for i, q in enumerate(rest) if _identical(a, p, b, q)), None)
+        if same is None:
+            return False
+        del rest[same]
+    return not rest
+
+
+def _identical(a: Summand, p: Placed, b: Summand, q: Placed) -> bool:
+    mine, other = a.over(p.ref.path, p.root), b.over(q.ref.path, q.root)
+    match p.ref.term, q.ref.term:
+        case Load(tensor=tensor, cells=cells), Load(tensor=name, cells=others) if tensor == name:
+            return bool(mine.apply_range(cells).is_equal(other.apply_range(others)))
+        case term, another:
+            return term is another and bool(mine.is_equal(other))
+
+
+def tensors(term: Term) -> frozenset[str]:
+    """The tensors that a term loads from."""
+    match term:
+        case Load(tensor=tensor):
+            return frozenset((tensor,))
+        case Via(term=inner) | Recurrence(term=inner):
+            return tensors(inner)
+        case Cases(parts=parts):
+            return frozenset(name for _, inner in parts for name in tensors(inner))
+        case Reduce(start=start, parts=parts):
+            return tensors(start).union(*(tensors(inner) for _, inner in parts))
+        case Apply(args=args):
+            return frozenset(name for a in args for name in tensors(a))
+        case Choice(test=test, yes=yes, no=no):
+            return tensors(test) | tensors(yes) | tensors(no)
+        case _:
+            return frozenset()

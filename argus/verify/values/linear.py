@@ -11,10 +11,11 @@ import math
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from argus.ir.expr import Const, Op, Param
+from argus.ir.expr import Const, Expr, Op, Param
 from argus.ir.nodes import Assume, Kernel, Requires
 from argus.verify.model.isl import IslError, UnionMap, UnionSet, empty_map, empty_set, map_parts
 from argus.verify.values.numbers import Ceiling
+from argus.verify.values.products import inverted, together
 from argus.verify.values.scope import Mismatch
 from argus.verify.values.terms import (
     Again,
@@ -155,12 +156,12 @@ class Exponents:
         """A linear form times a number."""
         if form.nothing:
             self.require_positive(factor, scalars, "a masked score")
-        terms = (replace(t, factor=t.factor * factor, scalars=_together(t.scalars, scalars)) for t in form.terms)
+        terms = (replace(t, factor=t.factor * factor, scalars=together(t.scalars, scalars)) for t in form.terms)
         return replace(form, terms=tuple(terms))
 
     def require_positive(self, factor: float, scalars: tuple[str, ...], what: str) -> None:
         """Raises `Mismatch` unless -inf times these is -inf."""
-        unknown = [name for name in scalars if name not in self.positive]
+        unknown = [name for name in scalars if name.removeprefix("1/") not in self.positive]
         if unknown:
             names = " and ".join(f"'{name}'" for name in unknown)
             remedy = f"state `al.requires({unknown[0]} > 0.0)`"
@@ -175,8 +176,8 @@ class Exponents:
         a, b = replace(a, points=points), replace(b, points=points)
         scale = _scalar(b)
         if op == "truediv":
-            if scale is not None and scale.factor and not scale.scalars:
-                return self.scaled(a, 1 / scale.factor, ())
+            if scale is not None and scale.factor and self.positive.issuperset(scale.scalars):
+                return self.scaled(a, 1 / scale.factor, inverted(scale.scalars))
         elif scale is not None:
             return self.scaled(a, scale.factor, scale.scalars)
         elif (scale := _scalar(a)) is not None:
@@ -361,10 +362,6 @@ def _scalar(form: Linear) -> Monomial | None:
     return form.terms[0] if form.terms else Monomial(0.0)
 
 
-def _together(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted((*a, *b)))
-
-
 def _guard(term: Choice) -> tuple[Term | None, Term, Term]:
     """(top, value where top is -inf, value elsewhere) of a choice that compares with -inf; (None, ...) otherwise."""
     match term.test:
@@ -403,14 +400,21 @@ def _all(sets: list[UnionSet]) -> UnionSet:
 
 def _positive(kernel: Kernel) -> frozenset[str]:
     """Scalars that a precondition makes positive."""
-    found = set()
-    for condition in kernel.preconditions:
-        if isinstance(condition, (Requires, Assume)):
-            match condition.cond:
-                case Op(op="gt", args=(Param(name=name), Const(value=value))) if value >= 0:
-                    found.add(name)
-                case Op(op="lt", args=(Const(value=value), Param(name=name))) if value >= 0:
-                    found.add(name)
-                case _:
-                    pass
-    return frozenset(found)
+    conditions = (each.cond for each in kernel.preconditions if isinstance(each, (Requires, Assume)))
+    return frozenset(name for condition in conditions for name in _above_zero(condition))
+
+
+def _above_zero(condition: Expr) -> list[str]:
+    match condition:
+        case Op(op="and", args=(a, b)):
+            return _above_zero(a) + _above_zero(b)
+        case Op(op="gt", args=(Param(name=name), Const(value=value))) if value >= 0:
+            return [name]
+        case Op(op="lt", args=(Const(value=value), Param(name=name))) if value >= 0:
+            return [name]
+        case Op(op="ge", args=(Param(name=name), Const(value=value))) if value > 0:
+            return [name]
+        case Op(op="le", args=(Const(value=value), Param(name=name))) if value > 0:
+            return [name]
+        case _:
+            return []

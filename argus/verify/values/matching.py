@@ -6,6 +6,7 @@ value of its bound variable exactly once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from itertools import permutations, product
@@ -21,16 +22,17 @@ from argus.ir.spec_terms import (
     nested,
     of_floats,
     renumbered,
+    rounds_in,
     strip,
     uses,
 )
 from argus.ir.types import boolean
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl
 from argus.verify.model.program import loaded
-from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine, identifier
 from argus.verify.values.contributions import bounds, contributions, index_data
 from argus.verify.values.numbers import Numbers
+from argus.verify.values.rounding import rounds
 from argus.verify.values.scope import Mismatch, Scope, append, first_that_holds
 from argus.verify.values.terms import (
     Again,
@@ -45,6 +47,7 @@ from argus.verify.values.terms import (
     Recurrence,
     Reduce,
     Term,
+    TermBuilder,
     Via,
     operation,
 )
@@ -56,12 +59,13 @@ IDEMPOTENT = ("maximum", "minimum")
 class Matcher:
     """Walks a term and a specification together."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    def __init__(self, builder: TermBuilder) -> None:
+        self.builder = builder
+        self.model = builder.model
         self.numbers = Numbers()
-        self._loaded = loaded(model.sites)
+        self._loaded = loaded(builder.model.sites)
         self._kept: list[Term] = []
-        self._matched: dict[tuple[int, SpecReduce], tuple[Term, UnionSet]] = {}
+        self._matched: dict[tuple[int, SpecTerm], tuple[Term, UnionSet]] = {}
         """By reduction and specification: [instance -> V[...]] that match."""
 
     def as_variables(self, cells: isl.Map) -> UnionMap:
@@ -98,6 +102,10 @@ class Matcher:
                 raise Mismatch(reason)
             case _:
                 self._form(term, spec, scope)
+
+    def compare(self, term: Term, spec: SpecTerm, scope: Scope) -> None:
+        """`match`, apart from whatever is matched around it."""
+        self.match(term, spec, scope)
 
     def _holding(self, condition: SpecTerm, scope: Scope) -> UnionSet:
         """The roots for which a condition on indices holds."""
@@ -193,7 +201,7 @@ class Matcher:
         return True
 
     def _apply(self, term: Apply, spec: Op | SpecOp, scope: Scope) -> None:
-        if spec.dtype == boolean and of_floats(spec):
+        if spec.dtype == boolean and of_floats(spec) and (rounds_in(spec) or rounds(self.builder, term)):
             raise Mismatch("a choice by numbers that may be rounded")
         specified = operation(spec.op, spec.args[0].dtype, spec.dtype)
         if term.op != specified or len(term.args) != len(spec.args):
@@ -313,11 +321,18 @@ class Matcher:
     # ------------------------------------------------------------------ reductions
 
     def _reduce(self, term: Reduce, spec: SpecReduce, scope: Scope) -> None:
+        def decide(spec: SpecTerm, scope: Scope) -> None:
+            assert isinstance(spec, SpecReduce)
+            counted = self.counted(term, spec, scope)
+            self.exactly_once(counted, self._wanted(spec, scope), spec.op in IDEMPOTENT, scope)
+
+        self.once(term, spec, scope, decide)
+
+    def once(self, term: Term, spec: SpecTerm, scope: Scope, decide: Callable[[SpecTerm, Scope], None]) -> None:
         """Once for each instance of the term and the values of the variables that its specification uses: many roots
-        share a sum."""
+        share a sum. `decide` raises `Mismatch`."""
         used = [i for i, axis in enumerate(scope.axes) if uses(spec, axis)]
         own = renumbered(spec, {scope.axes[i]: position for position, i in enumerate(used)})
-        assert isinstance(own, SpecReduce)
         asked = scope.path.range_product(scope.variables.apply_range(_chosen(len(scope.axes), used)))
         key = (id(term), own)
         _, matched = self._matched.get(key, (term, empty_set()))
@@ -325,11 +340,8 @@ class Matcher:
         if roots.is_empty():
             return
         pairs, origin = roots.unwrap(), asked.reverse().intersect_domain(roots).apply_range(scope.origin)
-        self._match_reduction(term, own, Scope(pairs.domain_map(), pairs.range_map(), tuple(range(len(used))), origin))
+        decide(own, Scope(pairs.domain_map(), pairs.range_map(), tuple(range(len(used))), origin))
         self._matched[key] = (term, matched.union(roots))
-
-    def _match_reduction(self, term: Reduce, spec: SpecReduce, scope: Scope) -> None:
-        self.exactly_once(self.counted(term, spec, scope), self._wanted(spec, scope), spec.op in IDEMPOTENT, scope)
 
     def _together(self, term: Apply, spec: SpecReduce, scope: Scope) -> None:
         """An operator between parts of its reduction: each value of the bound variable counts in one of them."""
@@ -379,7 +391,7 @@ class Matcher:
             ) -> UnionMap:
                 bound = reduce(UnionMap.flat_range_product, each)
                 extended = append(variables, bound, len(scope.axes), len(sums))
-                self.match(inner, sums[-1].body, replace(leaf, variables=extended, axes=axes))
+                self.compare(inner, sums[-1].body, replace(leaf, variables=extended, axes=axes))
                 return bound
 
             bound = first_that_holds(candidates, attempt)

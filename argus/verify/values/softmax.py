@@ -21,8 +21,9 @@ from argus.verify.values.contributions import coordinates
 from argus.verify.values.exponentials import Exponentials, Shift, Summand, alike, joined, one_image
 from argus.verify.values.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close
 from argus.verify.values.matching import Matcher
+from argus.verify.values.products import Amount
 from argus.verify.values.scope import Mismatch, Scope, append, first_that_holds
-from argus.verify.values.specified import Amount, Part, Rows, Share, level_of, rows_of, share_of
+from argus.verify.values.specified import Part, Rows, Share, level_of, rows_of, share_of
 from argus.verify.values.terms import Apply, Cases, Choice, Constant, Load, Reduce, Term, TermBuilder, Via
 
 
@@ -38,7 +39,7 @@ class SoftmaxMatcher(Matcher):
     """A matcher that also knows sums of exponentials."""
 
     def __init__(self, builder: TermBuilder) -> None:
-        super().__init__(builder.model)
+        super().__init__(builder)
         self.exponentials = Exponentials(Exponents(builder))
         self._coordinates: dict[tuple[int, str, int, tuple[Const | None, ...]], list[UnionMap]] = {}
         self._loaded_cells: dict[tuple[int, str], UnionMap | None] = {}
@@ -113,7 +114,7 @@ class SoftmaxMatcher(Matcher):
             self._undone([t for t in form.terms if t.level], shift, form.points)
 
     def _added(self, scope: Scope, ref: Ref, _root: bool, spec: SpecTerm) -> None:
-        self.match(ref.term, spec, replace(scope, path=ref.path.intersect_domain(scope.roots)))
+        self.compare(ref.term, spec, replace(scope, path=ref.path.intersect_domain(scope.roots)))
 
     def _undone(self, levels: list[Monomial], shift: Shift | None, points: UnionSet) -> None:
         """The maximum that the weights are relative to is added to the logarithm of their sum."""
@@ -242,12 +243,15 @@ class SoftmaxMatcher(Matcher):
             self._score(s, part, here, what)
 
     def _score(self, s: Summand, part: Part, scope: Scope, what: str) -> None:
-        """A score equals the specified one."""
+        self._exponent(s, part.terms, scope, f"a score of {what}")
+
+    def _exponent(self, s: Summand, amounts: tuple[Amount, ...], scope: Scope, what: str) -> None:
+        """What a summand is an exponential of equals what is specified, levels aside."""
 
         def leaf(ref: Ref, root: bool, spec: SpecTerm) -> None:
             self._leaf(ref, s.over(ref.path, root), spec, scope)
 
-        self._amounts(s.scores, part.terms, f"a score of {what}", leaf)
+        self._amounts(s.scores, amounts, what, leaf)
 
     def _amounts(
         self,
@@ -307,8 +311,8 @@ class SoftmaxMatcher(Matcher):
             if variables is None:
                 if not scope.roots.is_subset(path.domain()):
                     raise Mismatch("a weight or a value that is not known everywhere")
-                here = wanted.intersect_domain(path.domain())
-                self.match(ref.term, spec, Scope(path, here, tuple(range(len(used))), scope.origin))
+                here = Scope(path, wanted.coalesce(), tuple(range(len(used))), scope.origin)
+                self.once(ref.term, spec, here, partial(self.compare, ref.term))
                 return
             mine = path.apply_range(variables)
         wrong = wanted.intersect_domain(scope.roots).subtract(mine).domain()
@@ -336,7 +340,7 @@ class SoftmaxMatcher(Matcher):
                 for axis, found in enumerate(each[1:], 1):
                     variables = append(variables, found, axis)
                 there = variables.domain()
-                self.match(term, spec, Scope(there.identity(), variables, tuple(range(count)), there.identity()))
+                self.compare(term, spec, Scope(there.identity(), variables, tuple(range(count)), there.identity()))
                 return variables
 
             self._leaves[key] = first_that_holds(product(*read), attempt)

@@ -17,8 +17,8 @@ from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.accumulated import accumulated
 from argus.verify.values.matching import Matcher
+from argus.verify.values.reals import RealMatcher
 from argus.verify.values.scope import Mismatch, Scope
-from argus.verify.values.softmax import SoftmaxMatcher
 from argus.verify.values.tags import TagAnalysis
 from argus.verify.values.terms import Term, TermBuilder, Via
 
@@ -26,7 +26,7 @@ from argus.verify.values.terms import Term, TermBuilder, Via
 def check(analysis: TagAnalysis) -> list[Finding]:
     """Findings of every `spec`, at most one a store."""
     builder, findings = TermBuilder(analysis), []
-    matcher = SoftmaxMatcher(builder)
+    matcher = RealMatcher(builder)
     for site in analysis.model.sites:
         if isinstance(site.stmt, Spec):
             findings += _stores(builder, matcher, site.stmt)

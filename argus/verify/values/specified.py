@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from argus.ir.expr import Const, Coord, Expr, Op, Param
+from argus.ir.expr import Coord, Expr, Op
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import renumbered, strip, uses
 from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.model.relations import Model
+from argus.verify.values.products import Amount, Test, exponents
 from argus.verify.values.scope import Mismatch
-
-Amount = tuple[float, tuple[str, ...], "SpecTerm | None"]
-"""A factor, launch-time scalars, and the term that they multiply, or None."""
 
 
 @dataclass(frozen=True)
@@ -119,60 +117,12 @@ def rows_of(model: Model, share: Share, axes: tuple[int, ...]) -> Rows:
 
 
 def _linear(model: Model, spec: SpecTerm, dims: tuple[str, ...]) -> list[Part]:
-    """A specified score by parts, as `Exponents.linear` makes them of a kernel's; `Coord(i)` is `dims[i]`."""
-    spec = strip(spec)
-    match spec:
-        case Const(value=value):
-            if value == -math.inf:
-                return [Part(None, (), True)]
-            return [Part(None, ((float(value), (), None),) if value else ())]
-        case Param(name=name):
-            return [Part(None, ((1.0, (name,), None),))]
-        case Op(op="where", args=(cond, a, b)) | SpecOp(op="where", args=(cond, a, b)):
-            inside, outside = regions(model, cond, dims)
-            yes, no = (_linear(model, x, dims) for x in (a, b))
-            return [*(_limited(p, inside) for p in yes), *(_limited(p, outside) for p in no)]
-        case Op(op="neg", args=(a,)) | SpecOp(op="neg", args=(a,)):
-            return [_times(p, -1.0, ()) for p in _linear(model, a, dims)]
-        case Op(op="add" | "sub", args=(a, b)) | SpecOp(op="add" | "sub", args=(a, b)):
-            right = _linear(model, b, dims)
-            if spec.op == "sub":
-                right = [_times(p, -1.0, ()) for p in right]
-            return [_plus(p, q) for p in _linear(model, a, dims) for q in right]
-        case Op(op="mul", args=(a, b)) | SpecOp(op="mul", args=(a, b)):
-            left, right = _linear(model, a, dims), _linear(model, b, dims)
-            for these, those in ((left, right), (right, left)):
-                if len(those) == 1 and len(those[0].terms) == 1 and those[0].terms[0][2] is None:
-                    factor, scalars, _ = those[0].terms[0]
-                    return [_times(p, factor, scalars) for p in these]
-        case Op(op="truediv", args=(a, Const(value=value))) | SpecOp(op="truediv", args=(a, Const(value=value))):
-            return [_times(p, 1 / float(value), ()) for p in _linear(model, a, dims)]
-        case _:
-            pass
-    return [Part(None, ((1.0, (), spec),))]
+    """A specified score by parts; `Coord(i)` is `dims[i]`."""
+    return [Part(region(model, e.tests, dims, dims) if e.tests else None, e.terms, e.nothing) for e in exponents(spec)]
 
 
-def regions(model: Model, cond: SpecTerm, dims: tuple[str, ...]) -> tuple[UnionSet, UnionSet]:
-    """Where in V[dims] a condition on indices holds, and where not."""
-    if isinstance(cond, (SpecOp, SpecReduce, SpecSoftmax)):
-        raise Mismatch("a mask that depends on data")
-    text = model.translator.condition(cond, dims)
-    space = f"V[{', '.join(dims)}]"
-    inside, outside = (model.parse_set(f"{{ {space} : {c} }}") for c in (text, f"not ({text})"))
-    return inside.to_union_set(), outside.to_union_set()
-
-
-def _limited(part: Part, region: UnionSet) -> Part:
-    return replace(part, region=region if part.region is None else part.region.intersect(region))
-
-
-def _times(part: Part, factor: float, scalars: tuple[str, ...]) -> Part:
-    if part.nothing and factor <= 0:
-        raise Mismatch("a score of inf")
-    terms = ((f * factor, tuple(sorted((*s, *scalars))), core) for f, s, core in part.terms)
-    return replace(part, terms=tuple(terms))
-
-
-def _plus(a: Part, b: Part) -> Part:
-    region = a.region if b.region is None else b.region if a.region is None else a.region.intersect(b.region)
-    return Part(region, (*a.terms, *b.terms), a.nothing or b.nothing)
+def region(model: Model, tests: tuple[Test, ...], names: Sequence[str], coords: tuple[str, ...]) -> UnionSet:
+    """Where in V[names] conditions on indices come out as they should; `Coord(i)` is `coords[i]`."""
+    texts = [model.translator.condition(test, coords) for test, _ in tests]
+    every = [text if holds else f"not ({text})" for text, (_, holds) in zip(texts, tests, strict=True)]
+    return model.parse_set(f"{{ V[{', '.join(names)}] : {' and '.join(every) or 'true'} }}").to_union_set()

@@ -12,7 +12,7 @@ from typing import Union
 
 from argus.ir.expr import Const, Elem, Expr, Op, Param
 from argus.ir.nodes import Accumulate, Copy, Map, Mma, Tensor
-from argus.ir.spec_terms import exact_indices
+from argus.ir.spec_terms import exact_indices, rounds_in
 from argus.ir.types import DType, boolean, rounds_only
 from argus.verify.model.flow import sink_name
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
@@ -237,7 +237,9 @@ class TermBuilder:
             case Op(op=name, args=args, dtype=dtype):
                 modular = name in _MODULAR or (name == "cast" and dtype.is_int)
                 terms = (self.of_expr(site, a) if modular else self._widened(site, a) for a in args)
-                return Apply(operation(name, args[0].dtype, dtype), tuple(terms))
+                operator = operation(name, args[0].dtype, dtype)
+                rounded = dtype == boolean and rounds_in(expr)
+                return Apply(f"{operator} of rounded numbers" if rounded else operator, tuple(terms))
             case _:
                 return self._index(site, expr) or Opaque("a value computed from indices")
 
