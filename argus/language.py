@@ -38,6 +38,7 @@ __all__ = [
     "cos",
     "cp_async_commit",
     "cp_async_wait",
+    "distinct",
     "erf",
     "exp",
     "exp2",
@@ -75,8 +76,10 @@ __all__ = [
     "num_programs",
     "num_threads",
     "num_warps",
+    "offsets",
     "once",
     "peer",
+    "permutation",
     "permute",
     "pipelined",
     "program_id",
@@ -95,6 +98,7 @@ __all__ = [
     "sigmoid",
     "sin",
     "softmax",
+    "sorted",
     "spec",
     "sqrt",
     "stage",
@@ -234,6 +238,27 @@ def requires(condition: Any) -> Any:
 @_kernel_only
 def in_range(tensor: Any, lo: Any, hi: Any) -> Any:
     """For `requires`: every element of an index tensor is in [lo, hi)."""
+
+
+@_kernel_only
+def sorted(tensor: Any) -> Any:
+    """For `requires`: along the last dimension of an index tensor no element is less than the one before it."""
+
+
+@_kernel_only
+def distinct(tensor: Any) -> Any:
+    """For `requires`: no two elements of an index tensor are equal."""
+
+
+@_kernel_only
+def permutation(tensor: Any) -> Any:
+    """For `requires`: each integer from 0 up to the extent of an index tensor of one dimension occurs in it once."""
+
+
+@_kernel_only
+def offsets(tensor: Any, total: Any, longest: Any = None) -> Any:
+    """For `requires`: an index tensor begins with 0, never decreases, and ends with `total`; segments have at most
+    `longest` elements, if that is given."""
 
 
 @_kernel_only

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from argus.frontend import arguments, tiles, views
 from argus.frontend.arithmetic import mma_row, warp_grid
 from argus.frontend.calls import make_range
@@ -19,7 +21,7 @@ from argus.frontend.values import (
 from argus.ir.cluster import MAX_CLUSTER, clusters
 from argus.ir.expr import Const, Expr, Op, Param, ProgramId, Thread, op, walk
 from argus.ir.instruction.tiled import tiled_mma as spread
-from argus.ir.nodes import Assume, CommitGroup, InRange, Requires, WaitGroup
+from argus.ir.nodes import Arranged, Assume, CommitGroup, InRange, Requires, WaitGroup
 from argus.ir.types import HARDWARE_AXES, MAX_EXTENT, MAX_GRID_AXES, int32
 from argus.layout import (
     AnyLayout,
@@ -174,7 +176,7 @@ def requires(call: CallSite) -> Value:
     context, value, where = call.context, call.args["condition"], call.spans["condition"]
     context.require_top_level("a precondition", call.span)
     if isinstance(value, Contents):
-        context.preconditions.append(InRange(value.tensor, value.lo, value.hi, context.at(call.span)))
+        context.preconditions.append(replace(value.fact, span=context.at(call.span)))
         return Nothing()
     if isinstance(value, Constant):
         if value.value is not True:
@@ -192,16 +194,36 @@ def requires(call: CallSite) -> Value:
 
 
 def in_range(call: CallSite) -> Value:
+    name = _index_tensor(call)
+    lo, hi = (_launch_scalar(call, n, "a limit", "bad-requires") for n in ("lo", "hi"))
+    return Contents(InRange(name, lo, hi))
+
+
+def _index_tensor(call: CallSite, rank: int | None = None) -> str:
+    """The name of the integer tensor that a fact is about, of `rank` dimensions if given."""
     view = arguments.tensor_view(call, "tensor")
     if not view.whole or not view.obj.dtype.is_int:
         call.context.fail(
             "bad-requires",
-            f"`al.in_range` is about a whole integer tensor, and this is {describe(view)}",
+            f"`al.{call.name}` is about a whole integer tensor, and this is {describe(view)}",
             call.spans["tensor"],
             "name the index tensor",
         )
-    lo, hi = (_launch_scalar(call, n, "a limit", "bad-requires") for n in ("lo", "hi"))
-    return Contents(view.obj.name, lo, hi)
+    if len(view.shape) != (rank or max(1, len(view.shape))):
+        text = f"`al.{call.name}` is about a tensor of {rank or 'at least one'} dimension, and this is {describe(view)}"
+        call.context.fail("bad-requires", text, call.spans["tensor"], "give each row to the kernel as its own tensor")
+    return view.obj.name
+
+
+def arranged(call: CallSite) -> Value:
+    """`sorted` and `distinct`, of any number of dimensions, and `permutation`."""
+    return Contents(Arranged(_index_tensor(call, 1 if call.name == "permutation" else None), call.name))
+
+
+def offsets(call: CallSite) -> Value:
+    name, total = _index_tensor(call, 1), _launch_scalar(call, "total", "the total", "bad-requires")
+    most = _launch_scalar(call, "longest", "a limit", "bad-requires") if arguments.given(call, "longest") else None
+    return Contents(Arranged(name, "offsets", total, most))
 
 
 def assume(call: CallSite) -> Value:
@@ -357,6 +379,10 @@ HANDLERS: dict[str, Handler] = {
     "warp_size": block_constant,
     "requires": requires,
     "in_range": in_range,
+    "sorted": arranged,
+    "distinct": arranged,
+    "permutation": arranged,
+    "offsets": offsets,
     "assume": assume,
     "static_range": loop_range,
     "pipelined": loop_range,

@@ -8,7 +8,7 @@ from typing import Union
 from argus.frontend.surface import Function, Lambda, Module
 from argus.ir.expr import Const, Coord, Elem, Expr, coords
 from argus.ir.instruction.tiled import TiledMma
-from argus.ir.nodes import Access, Shared, SpecTerm, Tensor
+from argus.ir.nodes import Access, Arranged, InRange, Shared, SpecTerm, Tensor
 from argus.ir.types import DType
 from argus.layout import FragmentLayout, Layout, Swizzle, SwizzledLayout
 
@@ -143,11 +143,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """`al.in_range(tensor, lo, hi)`, for `al.requires`."""
+    """`al.in_range(tensor, lo, hi)` and the like, for `al.requires`."""
 
-    tensor: str
-    lo: Expr
-    hi: Expr
+    fact: InRange | Arranged
 
 
 @dataclass(frozen=True, slots=True)

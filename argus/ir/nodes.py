@@ -65,11 +65,11 @@ from argus.layout import AnyLayout, FragmentLayout
 from argus.source import Span, span_field
 
 __all__ = [
-    "Access", "Accumulate", "Among", "AssertTags", "Assume", "Asynchronous", "Barrier", "BarrierArrive", "BarrierSync",
-    "BulkCommit", "BulkWait", "CommitGroup", "Copy", "Counter", "DataValue", "For", "Fragment", "Hint", "If", "InRange",
-    "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect", "MbarrierFence", "MbarrierInit", "MbarrierWait",
-    "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once", "Precondition", "Programs", "ProxyFence",
-    "Requires", "Role", "Roles", "Scalar", "Shared", "Signal", "Spec", "SpecOp", "SpecReduce",
+    "Access", "Accumulate", "Among", "Arranged", "AssertTags", "Assume", "Asynchronous", "Barrier", "BarrierArrive",
+    "BarrierSync", "BulkCommit", "BulkWait", "CommitGroup", "Copy", "Counter", "DataValue", "For", "Fragment", "Hint",
+    "If", "InRange", "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect", "MbarrierFence", "MbarrierInit",
+    "MbarrierWait", "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once", "Precondition", "Programs",
+    "ProxyFence", "Requires", "Role", "Roles", "Scalar", "Shared", "Signal", "Spec", "SpecOp", "SpecReduce",
     "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag", "TagCondition", "TagEqual", "TagField", "TagTerm", "TagTuple",
     "Tensor", "WaitCounts", "WaitGroup", "WaveBarrier", "WaveStep",
 ]  # fmt: skip
@@ -411,6 +411,24 @@ class InRange:
 
 
 @dataclass(frozen=True, slots=True)
+class Arranged:
+    """A precondition on the order of an index tensor's contents. Checked at launch on request.
+
+    "sorted": along the last dimension no element is less than the one before it.
+    "distinct": no two elements are equal.
+    "permutation": each integer from 0 up to the extent of the one dimension occurs once.
+    "offsets": of one dimension, sorted; the first element is 0, the last is `total`, and none is more than `longest`
+    (if given) above the one before it. Segment s of what they divide is [t[s], t[s + 1]).
+    """
+
+    tensor: str
+    how: str
+    total: Expr | None = None
+    longest: Expr | None = None
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class Assume:
     """An author's unproved assumption; printed in the artefact."""
 
@@ -419,7 +437,7 @@ class Assume:
     span: Span = span_field()
 
 
-Precondition = Union[Requires, InRange, Assume]
+Precondition = Union[Requires, InRange, Arranged, Assume]
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from argus.ir.descriptor import (
 )
 from argus.ir.nodes import (
     Access,
+    Arranged,
     Assume,
     For,
     Fragment,
@@ -201,7 +202,7 @@ def _kernel(tree: Tree[Token], source: SourceFile | None) -> Kernel:
         grid=None if grid is None else exprs_of(grid, scope),
         num_warps=int_of(warps[0]),
         warp_size=int_of(warps[1]),
-        preconditions=tuple(_precondition(p, scope) for p in parts if p.data in ("requires", "in_range", "assume")),
+        preconditions=tuple(_precondition(p, scope) for p in parts if p.data in _PRECONDITIONS),
         shared=shared,
         fragments=fragments,
         body=_block(tree_of(of["body_line"][0].children[0]), scope),
@@ -253,12 +254,20 @@ def _fragment_layout(node: Node | None) -> FragmentLayout | None:
     return None if node is None else parse_fragment(str(node))
 
 
+_PRECONDITIONS = ("requires", "in_range", "arranged", "offsets", "assume")
+
+
 def _precondition(tree: Tree[Token], scope: Scope) -> Precondition:
     match str(tree.data), list(tree.children):
         case "requires", [cond]:
             return Requires(expr_of(cond, scope))
         case "in_range", [tensor, lo, hi]:
             return InRange(name_of(tensor), expr_of(lo, scope), expr_of(hi, scope))
+        case "arranged", [how, tensor]:
+            return Arranged(name_of(tensor), str(how))
+        case "offsets", [tensor, total, longest]:
+            most = None if longest is None else expr_of(longest, scope)
+            return Arranged(name_of(tensor), "offsets", expr_of(total, scope), most)
         case "assume", [cond, reason]:
             return Assume(expr_of(cond, scope), string_of(reason))
         case _:

@@ -22,6 +22,7 @@ from argus.ir.descriptor import Flag, Hole, Kind, Option, Piece, Text, describe
 from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
 from argus.ir.nodes import (
     Access,
+    Arranged,
     Assume,
     DataValue,
     For,
@@ -290,6 +291,11 @@ def _precondition(precondition: Precondition, scope: Scope) -> str:
             return f"requires {print_expr(cond, scope)}"
         case InRange(tensor=tensor, lo=lo, hi=hi):
             return f"in_range {_name(tensor)} from {print_expr(lo, scope)} to {print_expr(hi, scope)}"
+        case Arranged(tensor=tensor, how=how, total=total, longest=longest) if total is not None:
+            limit = "" if longest is None else f" longest {print_expr(longest, scope)}"
+            return f"{how} {_name(tensor)} to {print_expr(total, scope)}{limit}"
+        case Arranged(tensor=tensor, how=how):
+            return f"{how} {_name(tensor)}"
         case Assume(cond=cond, reason=reason):
             return f"assume {print_expr(cond, scope)} because {json.dumps(reason)}"
         case _:

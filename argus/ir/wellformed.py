@@ -9,12 +9,14 @@ from dataclasses import replace
 from typing_extensions import assert_never
 
 from argus.diagnostic import Diagnostic
+from argus.ir.contents import ARRANGEMENTS
 from argus.ir.expr import REDUCTIONS, Const, Elem, Expr, Op, Param
 from argus.ir.expr import walk as walk_expr
 from argus.ir.instruction import REDUCES
 from argus.ir.nodes import (
     Access,
     Accumulate,
+    Arranged,
     AssertTags,
     Assume,
     Barrier,
@@ -145,6 +147,8 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
                 if not isinstance(scope.objects.get(name), Tensor):
                     yield f"`{name}` is not a tensor", span
                 yield from _counted((lo, hi), launch, span)
+            case Arranged():
+                yield from _arranged(precondition, scope, launch)
             case _:
                 assert_never(precondition)
     yield from roles_placement(kernel)
@@ -154,6 +158,21 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
     yield from running_counts(kernel)
     yield from cluster_problems(kernel)
     yield from _body(kernel.body, scope)
+
+
+def _arranged(fact: Arranged, scope: Scope, launch: Scope) -> Iterator[Problem]:
+    """What is wrong with a fact about the order of a tensor's contents, as a statement about them."""
+    tensor = scope.objects.get(fact.tensor)
+    if not isinstance(tensor, Tensor) or not tensor.dtype.is_int or not tensor.shape:
+        yield f"`{fact.tensor}` is not a tensor of integers with a dimension", fact.span
+        return
+    if fact.how not in ARRANGEMENTS:
+        yield f"contents cannot be {fact.how}", fact.span
+    if fact.how in ("permutation", "offsets") and len(tensor.shape) != 1:
+        yield f"{fact.how} have one dimension, and `{fact.tensor}` has {len(tensor.shape)}", fact.span
+    if (fact.how == "offsets") != (fact.total is not None) or (fact.how != "offsets" and fact.longest is not None):
+        yield f"{fact.how} have {'a' if fact.how == 'offsets' else 'no'} total", fact.span
+    yield from _counted(tuple(e for e in (fact.total, fact.longest) if e is not None), launch, fact.span)
 
 
 def _named(expr: Expr, names: tuple[str, ...] | None = None) -> bool:

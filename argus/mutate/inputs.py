@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.ir.nodes import Kernel, Scalar
+from argus.simulate.index_contents import Declared, declared, drawn
 from argus.simulate.numeric import carrier, round_to
-from argus.simulate.sizes import FLOAT, contents_range, shape_of
+from argus.simulate.sizes import FLOAT, shape_of
 
 SEED = 7
 
@@ -28,6 +29,8 @@ def arguments(kernel: Kernel, values: Mapping[str, int]) -> dict[str, NDArray[An
         elif p.dtype.is_float:
             result[p.name] = round_to(rng.integers(-32, 33, shape_of(p, values)) / 8, p.dtype)
         else:
-            low, high = contents_range(kernel, p, values) or (1, 7)
-            result[p.name] = rng.integers(low, max(high, low + 1), shape_of(p, values)).astype(carrier(p.dtype))
+            what = declared(kernel, p, values) or Declared(1, 7)
+            found = drawn(what, shape_of(p, values), lambda n: rng.integers(0, 2**62, n).astype(np.uint64), {})
+            assert found is not None  # admissible sizes leave index tensors some contents
+            result[p.name] = found.astype(carrier(p.dtype))
     return result

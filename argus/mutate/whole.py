@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from argus.ir.expr import Const, Expr, Op, rewrite
-from argus.ir.nodes import Assume, InRange, Kernel, Mbarrier, Requires, Shared
+from argus.ir.nodes import Arranged, Assume, InRange, Kernel, Mbarrier, Requires, Shared
 from argus.ir.text import print_expr
 from argus.ir.visit import map_exprs, rewrite_body
 from argus.layout import AnyLayout, Layout, Swizzle, SwizzledLayout
@@ -72,6 +72,8 @@ def _preconditions(kernel: Kernel) -> Iterator[Declared]:
         match condition:
             case InRange(tensor=name, lo=lo, hi=hi):
                 text = f"in_range {name} from {print_expr(lo)} to {print_expr(hi)}"
+            case Arranged(tensor=name, how=how):
+                text = f"{how} {name}"
             case Assume(cond=cond):
                 text = f"assume {print_expr(cond)}"
             case Requires(cond=cond):

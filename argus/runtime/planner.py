@@ -125,7 +125,7 @@ class Planner:
         arrays, scalars = self._split(call)
         if call.check_contents:
             found = self.interface(call, _target(arrays))
-            check_contents(found.ranges, arrays, {**bind(found, arrays, scalars, grid).values, **scalars})
+            check_contents(found, arrays, {**bind(found, arrays, scalars, grid).values, **scalars})
         tensors = list(arrays.values())
         count_writes(tensors[i].source for i in plan.written if is_torch(tensors[i].source))
         plan.run((*(a.pointer for a in tensors), *scalars.values()))

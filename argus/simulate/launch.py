@@ -8,8 +8,9 @@ import numpy as np
 from typing_extensions import assert_never
 
 from argus.diagnostic import Diagnostic, LaunchError
+from argus.ir.contents import offence, outside, ranges, spaced
 from argus.ir.expr import Const, Expr, Param
-from argus.ir.nodes import Assume, InRange, Kernel, Requires, Scalar, Tensor
+from argus.ir.nodes import Arranged, Assume, InRange, Kernel, Requires, Scalar, Tensor
 from argus.ir.types import MAX_EXTENT
 from argus.simulate.evaluate import Fault, Number, Overflow, Scope, evaluate
 from argus.simulate.numeric import Array, carrier
@@ -131,7 +132,7 @@ def unmet(kernel: Kernel, params: Mapping[str, Number]) -> list[Diagnostic]:
             case Requires(cond=cond, span=span):
                 if not bool(scalar(cond, params)):
                     problems.append(_problem("requires-not-met", "a precondition of the kernel does not hold", span))
-            case InRange() | Assume():
+            case InRange() | Arranged() | Assume():
                 pass
             case _:
                 assert_never(condition)
@@ -139,18 +140,19 @@ def unmet(kernel: Kernel, params: Mapping[str, Number]) -> list[Diagnostic]:
 
 
 def check_ranges(kernel: Kernel, arguments: Mapping[str, Argument], params: Mapping[str, Number]) -> None:
-    """Raise `LaunchError` where an index tensor's contents leave their declared range."""
+    """Raise `LaunchError` where an index tensor's contents are not as declared."""
     problems = []
-    for condition in kernel.preconditions:
-        if isinstance(condition, InRange):
-            values = np.asarray(arguments[condition.tensor])
-            low, high = int(scalar(condition.lo, params)), int(scalar(condition.hi, params))
-            if values.size and (values.min() < low or values.max() >= high):
-                text = (
-                    f"`{condition.tensor}` holds values from {values.min()} to {values.max()}, "
-                    f"but must lie in [{low}, {high})"
-                )
-                problems.append(_problem("index-out-of-range", text, condition.span))
+    for fact in ranges(kernel):
+        values = np.asarray(arguments[fact.tensor])
+        wrong = outside(values, int(scalar(fact.lo, params)), int(scalar(fact.hi, params)))
+        if wrong is not None:
+            problems.append(_problem("index-out-of-range", f"`{fact.tensor}`{wrong}", fact.span))
+    for order in kernel.preconditions if not problems else ():
+        if isinstance(order, Arranged):
+            total, longest = (None if e is None else int(scalar(e, params)) for e in (order.total, order.longest))
+            wrong = offence(order.how, np.asarray(arguments[order.tensor]), total or 0, longest)
+            if wrong is not None:
+                problems.append(_problem("index-order", f"`{order.tensor}`{spaced(wrong)}", order.span))
     if problems:
         raise LaunchError(*problems)
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from argus.ir.cluster import unite
 from argus.ir.expr import Const, Param
-from argus.ir.nodes import InRange, Kernel, Scalar, Tensor
+from argus.ir.nodes import Kernel, Scalar, Tensor
 from argus.ir.types import DType
 from argus.simulate import launch
 from argus.simulate.evaluate import Number
+from argus.simulate.index_contents import Declared, declared, drawn
 from argus.simulate.memory import Contents, Dense, Sparse
 from argus.simulate.numeric import Array, carrier, round_to
 from argus.simulate.outcome import NotReplayable, Violation
@@ -131,9 +132,15 @@ def _contents(
     shape, _ = launch.extents(tensor, params)
     if isinstance(given, np.ndarray):
         return Dense(round_to(given, tensor.dtype), keep=True)
-    low, high, factor = floats if tensor.dtype.is_float else (*_range(kernel, tensor, params), 1)
-    if low >= high and 0 not in shape:
-        raise NotReplayable(f"{tensor.name} has elements, but its declared range [{low}, {high}) has no value for them")
+    what = None if tensor.dtype.is_float else declared(kernel, tensor, params)
+    low, high, factor = floats
+    if not tensor.dtype.is_float:
+        low, high = (what.low, what.high) if what is not None else _UNDECLARED[tensor.dtype.kind]
+        factor = 1
+    if what is not None and not what.possible(shape):
+        raise NotReplayable(f"{tensor.name} has elements, but no values are as declared, in [{low}, {high})")
+    if what is not None and what.how:
+        return Dense(_arranged(tensor, what, shape, seed, given or {}), keep=True)
     fill = _Fill(f"{seed}{tensor.name}", tensor.dtype, low, high, factor, shape, given or {})
     if prod(shape) <= _DENSE:
         return Dense(fill(np.arange(prod(shape), dtype=np.int64)), keep=True)
@@ -142,12 +149,18 @@ def _contents(
     return Sparse(tensor.dtype, fill)
 
 
-def _range(kernel: Kernel, tensor: Tensor, params: Mapping[str, Number]) -> tuple[int, int]:
-    """The integers that an integer tensor may hold: [low, high)."""
-    for condition in kernel.preconditions:
-        if isinstance(condition, InRange) and condition.tensor == tensor.name:
-            return int(launch.scalar(condition.lo, params)), int(launch.scalar(condition.hi, params))
-    return _UNDECLARED[tensor.dtype.kind]
+def _arranged(
+    tensor: Tensor, what: Declared, shape: tuple[int, ...], seed: int, given: Mapping[tuple[int, ...], int | float]
+) -> Array:
+    """Contents in a declared order, which are made as a whole."""
+    if prod(shape) > _DENSE:
+        raise NotReplayable(f"{tensor.name} has {prod(shape)} elements, too many to put in order")
+    start = np.int64(zlib.crc32(f"{seed}{tensor.name}".encode()) << 31)
+    fixed = {_linear(index, shape): int(value) for index, value in given.items()}
+    found = drawn(what, shape, lambda n: hashed(np.arange(n, dtype=np.int64) ^ start), fixed)
+    if found is None:
+        raise NotReplayable(f"no contents of {tensor.name} were found that are as declared")
+    return round_to(found, tensor.dtype)
 
 
 class _Fill:

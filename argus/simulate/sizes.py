@@ -8,9 +8,10 @@ from itertools import islice, product
 from math import prod
 
 from argus.ir.expr import Const, Coord, Expr, Op, Param, walk
-from argus.ir.nodes import Accumulate, Assume, Copy, For, InRange, Kernel, Requires, Scalar, Tensor
+from argus.ir.nodes import Accumulate, Assume, Copy, For, Kernel, Requires, Scalar, Tensor
 from argus.ir.types import int32
 from argus.ir.visit import walk as statements
+from argus.simulate.index_contents import declared
 from argus.simulate.launch import bind_shape, scalar, unmet
 
 FLOAT = 0.5
@@ -27,14 +28,6 @@ def shape_of(tensor: Tensor, values: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(values[e.name] if isinstance(e, Param) else int(scalar(e, values)) for e in tensor.shape)
 
 
-def contents_range(kernel: Kernel, tensor: Tensor, values: Mapping[str, int]) -> tuple[int, int] | None:
-    """[low, high) of the integers that a tensor may hold; None where nothing is declared."""
-    for condition in kernel.preconditions:
-        if isinstance(condition, InRange) and condition.tensor == tensor.name:
-            return int(scalar(condition.lo, values)), int(scalar(condition.hi, values))
-    return None
-
-
 def admissible(kernel: Kernel, values: Mapping[str, int]) -> bool:
     """Whether sizes keep the kernel's preconditions and assumptions, for contiguous tensors that have contents.
 
@@ -45,8 +38,8 @@ def admissible(kernel: Kernel, values: Mapping[str, int]) -> bool:
     for t in kernel.tensors:
         shape = shape_of(t, values)
         contiguous = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-        held = contents_range(kernel, t, values)
-        if bind_shape(t, shape, contiguous, params) or (held is not None and held[0] >= held[1] and 0 not in shape):
+        held = declared(kernel, t, values)
+        if bind_shape(t, shape, contiguous, params) or (held is not None and not held.possible(shape)):
             return False
     assumed = (c.cond for c in kernel.preconditions if isinstance(c, Assume))
     return not unmet(kernel, params) and all(bool(scalar(cond, params)) for cond in assumed)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from argus.backend.launch.array import Array, is_torch
 from argus.backend.launch.evaluate import Number, evaluate, names, show
-from argus.backend.launch.signature import Condition, ContentRange, Signature, TensorParam
+from argus.backend.launch.signature import Condition, Signature, TensorParam
 from argus.diagnostic import Diagnostic, LaunchError, Note
 from argus.ir.expr import Const, Expr, Param
 from argus.ir.types import ALIGNMENTS, DTYPES, HARDWARE_AXES, MAX_EXTENT, DType
@@ -481,29 +481,26 @@ def _three(grid: Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def check_contents(ranges: Sequence[ContentRange], arrays: Mapping[str, Array], values: Mapping[str, Number]) -> None:
-    """Raises LaunchError "index-out-of-range" if an index tensor holds a value outside of its declared range.
+def check_contents(found: Signature, arrays: Mapping[str, Array], values: Mapping[str, Number]) -> None:
+    """Raises LaunchError "index-out-of-range" if an index tensor holds a value outside of its declared range, and
+    "index-order" if its elements are not arranged as declared; both name the first place.
 
-    Reads the whole tensor: on a GPU this waits for the work before it.
+    Reads the whole tensor where it is: on a GPU this waits for the work before it.
     """
-    for r in ranges:
-        source = arrays[r.tensor].source
-        if 0 in arrays[r.tensor].shape:
-            continue
-        lo, hi = int(evaluate(r.lo, values)), int(evaluate(r.hi, values))
-        least, most = int(source.min()), int(source.max())
-        if least < lo or most >= hi:
-            bad = least if least < lo else most
-            raise LaunchError(
-                Diagnostic(
-                    "index-out-of-range",
-                    f"`{r.tensor}` holds {bad}; its elements must be in [{lo}, {hi})",
-                    r.span,
-                    "launch",
-                    help="correct the indices: the kernel would read or write outside",
-                    notes=(Note(f"the bounds are {show(r.lo)} and {show(r.hi)}"),),
-                )
-            )
+    from argus.ir.contents import offence, outside, spaced  # not needed by launches that look at no contents
+
+    for r in found.ranges:
+        wrong = outside(arrays[r.tensor].source, int(evaluate(r.lo, values)), int(evaluate(r.hi, values)))
+        if wrong is not None:
+            text, help = f"`{r.tensor}`{wrong}", "correct the indices: the kernel would read or write outside"
+            notes = (Note(f"the bounds are {show(r.lo)} and {show(r.hi)}"),)
+            raise LaunchError(Diagnostic("index-out-of-range", text, r.span, "launch", help=help, notes=notes))
+    for o in found.orders:
+        total, longest = (None if e is None else int(evaluate(e, values)) for e in (o.total, o.longest))
+        wrong = offence(o.how, arrays[o.tensor].source, total or 0, longest)
+        if wrong is not None:
+            help = "correct the tensor: what is proved of the kernel holds for contents as declared alone"
+            raise LaunchError(Diagnostic("index-order", f"`{o.tensor}`{spaced(wrong)}", o.span, "launch", help=help))
 
 
 def _problem(code: str, message: str, span: Span, help: str) -> Diagnostic:

@@ -64,6 +64,17 @@ class ContentRange:
 
 
 @dataclass(frozen=True, slots=True)
+class ContentOrder:
+    """How the index tensor `tensor` is arranged; see `argus.ir.nodes.Arranged`."""
+
+    tensor: str
+    how: str
+    total: Expr | None = None
+    longest: Expr | None = None
+    span: Span = NO_SPAN
+
+
+@dataclass(frozen=True, slots=True)
 class Slot:
     """One argument of the entry point, as `argus.backend.abi.Argument`; `dtype` by name."""
 
@@ -95,6 +106,7 @@ class Signature:
     grid: tuple[Expr, ...] | None
     conditions: tuple[Condition, ...]
     ranges: tuple[ContentRange, ...]
+    orders: tuple[ContentOrder, ...]
     slots: tuple[Slot, ...]
     maps: tuple[MapSlot, ...]
     num_threads: int
@@ -117,7 +129,8 @@ class Signature:
 def signature(kernel: Kernel) -> Signature:
     """The signature of a kernel in tile or explicit IR (in tile IR, shared memory is not laid out: 0 bytes)."""
     from argus.backend.abi import arguments, persistent, shared_bytes, tensor_maps
-    from argus.ir.nodes import InRange, Requires, Tensor
+    from argus.ir.contents import ranges
+    from argus.ir.nodes import Arranged, Requires, Tensor
 
     read, written = _touched(kernel)
     params: list[TensorParam | ScalarParam] = []
@@ -139,7 +152,9 @@ def signature(kernel: Kernel) -> Signature:
         else:
             params.append(ScalarParam(p.name, p.dtype.name))
     conditions = tuple(Condition(p.cond, p.span) for p in kernel.preconditions if isinstance(p, Requires))
-    ranges = tuple(ContentRange(p.tensor, p.lo, p.hi, p.span) for p in kernel.preconditions if isinstance(p, InRange))
+    within = tuple(ContentRange(r.tensor, r.lo, r.hi, r.span) for r in ranges(kernel))
+    facts = (p for p in kernel.preconditions if isinstance(p, Arranged))
+    orders = tuple(ContentOrder(p.tensor, p.how, p.total, p.longest, p.span) for p in facts)
     slots = tuple(Slot(a.name, a.kind, a.dtype.name) for a in arguments(kernel))
     return Signature(
         kernel.name,
@@ -148,7 +163,8 @@ def signature(kernel: Kernel) -> Signature:
         kernel.sizes,
         kernel.grid,
         conditions,
-        ranges,
+        within,
+        orders,
         slots,
         tuple(MapSlot(m.name, m.tensor, m.box, m.swizzle_bytes) for m in tensor_maps(kernel)),
         kernel.num_threads,
@@ -191,6 +207,10 @@ def signature_to_json(value: Signature) -> Any:
         "grid": None if value.grid is None else _exprs(value.grid),
         "conditions": [[to_json(c.expr), _span_to_json(c.span)] for c in value.conditions],
         "ranges": [[r.tensor, to_json(r.lo), to_json(r.hi), _span_to_json(r.span)] for r in value.ranges],
+        "orders": [
+            [o.tensor, o.how, *(None if e is None else to_json(e) for e in (o.total, o.longest)), _span_to_json(o.span)]
+            for o in value.orders
+        ],
         "slots": [[s.name, s.kind, s.dtype] for s in value.slots],
         "maps": [[m.name, m.tensor, list(m.box), m.swizzle_bytes] for m in value.maps],
         "num_threads": value.num_threads,
@@ -212,6 +232,11 @@ def signature_from_json(data: Any, file: SourceFile) -> Signature:
         tuple(Condition(from_json(e), _span_from_json(s, file)) for e, s in data["conditions"]),
         tuple(
             ContentRange(t, from_json(lo), from_json(hi), _span_from_json(s, file)) for t, lo, hi, s in data["ranges"]
+        ),
+        tuple(
+            ContentOrder(t, how, None if n is None else from_json(n), None if m is None else from_json(m),
+                         _span_from_json(s, file))
+            for t, how, n, m, s in data["orders"]
         ),
         tuple(Slot(*slot) for slot in data["slots"]),
         tuple(MapSlot(name, tensor, tuple(box), swizzle) for name, tensor, box, swizzle in data["maps"]),

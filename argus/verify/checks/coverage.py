@@ -14,6 +14,7 @@ from argus.ir.access import Mode
 from argus.ir.nodes import Spec, Tensor
 from argus.simulate.sizes import integer_parameters
 from argus.source import Span
+from argus.verify.checks.meetings import never_meet
 from argus.verify.checks.races import by_block, without
 from argus.verify.findings import Finding, Place, axes_help, place_of, unknown
 from argus.verify.model.isl import isl, smallest
@@ -154,6 +155,8 @@ def _repeated(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findi
             message = f"an element of output '{tensor.name}' is written twice"
             help = "write each element once: keep the value in registers until it is final"
             if not (first.exact and second.exact):
+                if never_meet(model, first, second, blocks=False):
+                    continue
                 reason = first.reason or second.reason
                 text, help = f"cannot exclude that {message} ({reason})", axes_help(model.kernel) or help
                 return [unknown("coverage-unknown", "coverage", span, text, help)]

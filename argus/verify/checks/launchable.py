@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from argus.diagnostic import Note, Severity, Verdict
+from argus.ir.contents import possible
 from argus.ir.expr import Const, Expr, Op, Param, rewrite
-from argus.ir.nodes import Assume, InRange, Kernel, Precondition, Requires, Spec
+from argus.ir.nodes import Arranged, Assume, InRange, Kernel, Precondition, Requires, Spec
 from argus.ir.types import MAX_EXTENT
 from argus.ir.visit import walk
 from argus.simulate.usage import usage
@@ -130,11 +131,9 @@ def _excluded(kernel: Kernel, solver: Solver, which: str, why: str) -> list[Find
 
 def _says(kernel: Kernel, precondition: Precondition, solver: Solver) -> z3.BoolRef:
     match precondition:
-        case InRange(tensor=name, lo=lo):  # an index tensor with elements has values to hold
-            tensor = next(t for t in kernel.tensors if t.name == name)
-            extents = [solver.integer(e) > 0 for e in tensor.shape]
-            ends = [p.hi for p in kernel.preconditions if isinstance(p, InRange) and p.tensor == name]
-            return z3.Implies(z3.And(*extents), z3.And(*(solver.integer(lo) < solver.integer(hi) for hi in ends)))
+        case InRange() | Arranged():  # an index tensor with elements has values to hold
+            some = possible(kernel, precondition)
+            return z3.BoolVal(True) if some is None else solver.condition(some)
         case Requires(cond=cond) | Assume(cond=cond):
             return solver.condition(cond)
 

@@ -15,6 +15,7 @@ from argus.ir.access import Mode, Relation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, walk
 from argus.ir.locality import cells
 from argus.ir.nodes import Copy, Fragment, Map, Tensor
+from argus.verify.checks.meetings import never_meet
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.model.isl import Map as Pairs
 from argus.verify.model.isl import isl, smallest
@@ -105,6 +106,8 @@ def _overwrites(model: Model, site: Site, number: int) -> list[Finding]:
     except NonAffine as error:
         return [unknown("races-unknown", "races", site.stmt.span, f"cannot exclude: {what} ({error})", _HELP)]
     if not own.exact:
+        if never_meet(model, own, own, blocks=False):
+            return []
         return [unknown("races-unknown", "races", site.stmt.span, f"cannot exclude: {what} ({own.reason})", _HELP)]
     return [
         Finding(

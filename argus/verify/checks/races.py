@@ -17,6 +17,7 @@ from argus.ir.cluster import rank_of
 from argus.ir.instruction import Order
 from argus.ir.nodes import Accumulate, Shared, Tensor
 from argus.simulate.sizes import integer_parameters
+from argus.verify.checks.meetings import never_meet
 from argus.verify.findings import Finding, Place, axes_help, place_of, unknown
 from argus.verify.model.isl import Map, Set, isl, smallest
 from argus.verify.model.relations import Cells, Model
@@ -195,7 +196,9 @@ _COMPLETION = {
 """What makes an asynchronous access complete for others."""
 
 
-def _race(model: Model, obj: Shared | Tensor, a: Cells, b: Cells, pairs: Map, exact: bool, reason: str) -> Finding:
+def _race(
+    model: Model, obj: Shared | Tensor, a: Cells, b: Cells, pairs: Map, exact: bool, reason: str
+) -> Finding | None:
     kinds = f"{_verb(a)} and {_verb(b)}"
     space = "shared tile" if isinstance(obj, Shared) else "tensor"
     message = f"{kinds} of {space} '{obj.name}' by two threads with no order between them"
@@ -210,6 +213,8 @@ def _race(model: Model, obj: Shared | Tensor, a: Cells, b: Cells, pairs: Map, ex
         if not model.kernel.barriers and rank_of(names[0]) != rank_of(names[1]):
             help = 'let the blocks of the cluster meet between the two: al.barrier(scope="cluster")'
     if not exact:
+        if never_meet(model, a, b, blocks=False) or _at_equal_elements(model, a, b, pairs).is_empty():
+            return None
         help = axes_help(model.kernel) or help
         return unknown("races-unknown", "races", b.site.stmt.span, f"cannot exclude: {message} ({reason})", help)
     point = smallest(pairs.range())
@@ -224,6 +229,16 @@ def _race(model: Model, obj: Shared | Tensor, a: Cells, b: Cells, pairs: Map, ex
         help=help,
         place=place_of(model.kernel, point, b.site),
     )
+
+
+def _at_equal_elements(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
+    """The pairs of equal iterations and elements, if two accesses meet at such alone; else all."""
+    alike = a.site.loops == b.site.loops and a.site.shape == b.site.shape
+    if not alike or not never_meet(model, a, b, blocks=False, at_others=True):
+        return pairs
+    for position in range(pairs.dim(isl.dim_type.in_)):
+        pairs = pairs.equate(isl.dim_type.in_, position, isl.dim_type.out, position)
+    return pairs
 
 
 def _verb(cells: Cells) -> str:
@@ -270,6 +285,8 @@ def _across_blocks(model: Model, obj: Tensor, a: Cells, b: Cells) -> Finding | N
         return None
     message = f"{_verb(a)} and {_verb(b)} of tensor '{obj.name}' by two blocks"
     help = axes_help(model.kernel) or "give each block its own part of the tensor, or use al.atomic_add"
+    if never_meet(model, a, b, blocks=True):
+        return None
     opaque = bool(model.translator.opaque) and any("opaque" in str(c.map) for c in (a, b))
     if not (a.exact and b.exact) or opaque or more_a or more_b:
         reason = a.reason or b.reason or "an index is not affine in the program ids, or depends on what a block loads"

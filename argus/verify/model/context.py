@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TypeVar
 
+from argus.ir.contents import possible
 from argus.ir.expr import Const, Expr, Param
 from argus.ir.nodes import Assume, Kernel, Precondition, Requires
 from argus.verify.model.deciding import deciding
@@ -73,10 +74,8 @@ class Context:
         """What a precondition says of the sizes: an index tensor with elements has values that they can hold."""
         if isinstance(precondition, (Requires, Assume)):
             return self._translator.condition(precondition.cond, ())
-        tensor = self._kernel.object(precondition.tensor)
-        extents = [self._translator.integer(e, ()) for e in tensor.shape if not isinstance(e, int)]
-        low, high = (self._translator.integer(e, ()) for e in (precondition.lo, precondition.hi))
-        return "(" + " or ".join([*(f"{e} <= 0" for e in extents), f"{low} < {high}"]) + ")"
+        some = possible(self._kernel, precondition)
+        return "true" if some is None else self._translator.condition(some, ())
 
     def _block_range(self) -> list[str]:
         """The program ids that run."""

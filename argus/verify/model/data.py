@@ -11,12 +11,14 @@ from dataclasses import replace
 from functools import partial
 
 from argus.ir.access import Mode
+from argus.ir.contents import ranges
 from argus.ir.expr import Coord, Elem, Expr, Op, coords, rewrite, walk
-from argus.ir.nodes import Accumulate, AssertTags, Copy, For, InRange, Kernel, Map, Spec, Tag
+from argus.ir.nodes import Accumulate, Arranged, AssertTags, Copy, For, Kernel, Map, Spec, Tag
 from argus.ir.places import counted_parts, counting_registers, index_registers, places
 from argus.ir.types import boolean
 from argus.verify.model.program import Site, is_of_others, resolved
 from argus.verify.model.solver import Solver, z3
+from argus.verify.model.uses import Uses, facts
 
 
 class Data:
@@ -25,6 +27,7 @@ class Data:
     def __init__(self, kernel: Kernel, sites: tuple[Site, ...], solver: Solver) -> None:
         self.kernel, self.sites, self.solver = kernel, sites, solver
         self._loops = [s for s in sites if isinstance(s.stmt, For)]
+        self._arranged = any(isinstance(p, Arranged) for p in kernel.preconditions)
         self._writers: dict[str, list[Site]] = {}
         for site in sites:
             for obj in {a.obj for a in site.accesses if a.mode is not Mode.READ}:
@@ -66,7 +69,19 @@ class Data:
     def facts(self, site: Site, exprs: Iterable[Expr]) -> list[z3.BoolRef]:
         """What is known of the registers in some expressions that a site evaluates."""
         elements = {e for expr in exprs for e in walk(expr) if isinstance(e, Elem)}
-        return [fact for e in elements if (fact := self._fact(site, e)) is not None]
+        found = [fact for e in elements if (fact := self._fact(site, e)) is not None]
+        return [*found, *(self._in_order(site, elements) if self._arranged else ())]
+
+    def _in_order(self, site: Site, elements: set[Elem]) -> Iterator[z3.BoolRef]:
+        """How the numbers that registers hold are arranged in the index tensors that they were loaded from: those of
+        some elements, and of the branches and loops around a site."""
+        uses = Uses(self.kernel, self.sites)
+        around = (*site.guards, *(e for loop in site.loops for e in (loop.start, loop.stop)))
+        for elem in (*elements, *(e for expr in around for e in walk(expr) if isinstance(e, Elem))):
+            number = uses.spelled(site, elem)
+            if number != elem and elem.dtype.is_int:
+                yield self.solver.integer(elem) == self.solver.integer(number)
+        yield from map(self.solver.condition, facts(self.kernel, tuple(uses.found.values())))
 
     def _fact(self, site: Site, elem: Elem) -> z3.BoolRef | None:
         """The fact on a register whose only writer runs earlier in the same iteration: arithmetic, or a load."""
@@ -101,12 +116,10 @@ class Data:
     def _loaded(self, site: Site, writer: Site, elem: Elem, stmt: Copy) -> z3.BoolRef | None:
         if self._writers.get(stmt.src.obj):
             return None  # what was declared is what the tensor holds before the kernel
-        solver, ranges = self.solver, [p for p in self.kernel.preconditions if isinstance(p, InRange)]
-        value = solver.integer(elem)
+        solver, value = self.solver, self.solver.integer(elem)
         parts = [
             z3.And(value >= solver.integer(p.lo), value < solver.integer(p.hi))
-            for p in ranges
-            if p.tensor == stmt.src.obj
+            for p in ranges(self.kernel, stmt.src.obj)
         ]
         if not parts:
             return None

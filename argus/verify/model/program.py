@@ -63,7 +63,7 @@ from argus.ir.waves import counted
 
 Position = tuple[int | str, ...]
 
-_LOADED = "value of "
+LOADED = "value of "
 """Begins the name of a parameter that stands for a number loaded by the block."""
 BOUND, BOUND_OF_BLOCK = "bound ", "bound of block "
 """Begin the names of parameters that stand for bounds of loops and branches; see `named`."""
@@ -438,7 +438,7 @@ def resolved(sites: tuple[Site, ...], site: Site, expr: Expr) -> Expr:
                 return substitute_coords(value, e.index)
             case Copy(src=src, shape=(), mask=None) if writer is not None and not writer.loops:
                 # Loaded once for the block: the same unknown number wherever it is used.
-                return Param(_LOADED + (_place(sites, src) or e.obj), e.dtype)
+                return Param(LOADED + (_place(sites, src) or e.obj), e.dtype)
             case _:
                 return None
 
@@ -455,7 +455,7 @@ def is_of_others(site: Site, value: Expr) -> bool:
 def loaded(sites: tuple[Site, ...]) -> dict[Access, str]:
     """The parameters that `resolved` makes of what places hold that the kernel never writes, by place."""
     places = {s.stmt.src for s in sites if isinstance(s.stmt, Copy) and not (s.stmt.shape or s.stmt.mask or s.loops)}
-    return {src: _LOADED + name for src in places if (name := _place(sites, src))}
+    return {src: LOADED + name for src in places if (name := _place(sites, src))}
 
 
 def _place(sites: tuple[Site, ...], src: Access) -> str:
@@ -468,7 +468,7 @@ def _place(sites: tuple[Site, ...], src: Access) -> str:
 def differs_by_block(expr: Expr) -> bool:
     """Whether a launch constant may have another value in another block: it depends on a program id, or on data."""
     return any(
-        isinstance(e, ProgramId) or (isinstance(e, Param) and e.name.startswith((_LOADED, BOUND_OF_BLOCK)))
+        isinstance(e, ProgramId) or (isinstance(e, Param) and e.name.startswith((LOADED, BOUND_OF_BLOCK)))
         for e in walk(expr)
     )
 

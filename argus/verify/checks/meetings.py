@@ -1,0 +1,140 @@
+"""Whether two accesses at places that were loaded can touch one cell: asked of Z3, with what is declared of contents.
+
+The affine engine knows nothing of loaded numbers but what they are called. Here two instances of statements stand side
+by side, and what each of them loads is a number with the declared properties (`uses`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from argus.diagnostic import Verdict
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Param, ProgramId, Thread, op, rewrite, walk
+from argus.ir.nodes import Assume, Requires, Tensor
+from argus.verify.checks.launchable import launchable
+from argus.verify.model.program import BOUND_OF_BLOCK, LOADED, PROGRAM
+from argus.verify.model.relations import Cells, Model
+from argus.verify.model.solver import Solver, z3
+from argus.verify.model.uses import Use, Uses, facts
+from argus.work import Work
+
+_WORK_S = 2.0
+"""CPU seconds of one question, as work."""
+_OTHER = " of the other"
+"""Ends the names of what belongs to the second instance."""
+
+
+def never_meet(model: Model, a: Cells, b: Cells, *, blocks: bool, at_others: bool = False) -> bool:
+    """Return True if no two instances touch one cell of a tensor: of two blocks, or (not `blocks`) two of one block;
+    of these, if `at_others`, of other iterations or elements.
+
+    Only what involves loaded numbers is asked: of other accesses, ISL has said all that there is.
+    """
+    if not isinstance(model.kernel.object(a.relation.obj), Tensor) or not model.kernel.grid:
+        return False
+    uses = Uses(model.kernel, model.sites)
+    first, second = _Instance(model, uses, a), _Instance(model, uses, b)
+    if not uses.found:
+        return False
+    second_uses = [_changed(u, second.other(blocks)) for u in uses.found.values()]
+    solver = Solver(Work.of_seconds(_WORK_S))
+    own, others = _itself, second.other(blocks)
+    for fact in launchable(model.kernel, solver):
+        solver.assume(fact)
+    for change, instance in ((own, first), (others, second)):
+        for condition in (*_block(model, change), *(rewrite(c, change) for c in instance.conditions)):
+            solver.assume(solver.condition(condition))
+    known = {u.value: u for u in (*uses.found.values(), *second_uses)}
+    for condition in facts(model.kernel, tuple(known.values())):
+        solver.assume(solver.condition(condition))
+    for i, j in zip(first.cell, second.cell, strict=True):
+        solver.assume(solver.integer(i) == solver.integer(rewrite(j, others)))
+    return solver.holds(z3.Not(_differ(model, solver, a, b, others, blocks, at_others))).verdict is Verdict.PROVED
+
+
+Change = Callable[[Expr], Expr | None]
+
+
+def _itself(expr: Expr) -> Expr | None:
+    return None
+
+
+class _Instance:
+    """An instance of an access: its cell, and what holds where it is run."""
+
+    def __init__(self, model: Model, uses: Uses, cells: Cells) -> None:
+        site, relation = cells.site, cells.relation
+        self.cell = tuple(uses.spelled(site, e) for e in relation.index)
+        self.conditions: list[Expr] = []
+        for loop in site.loops:
+            if loop.var == PROGRAM:
+                continue
+            var, start, stop = LoopVar(loop.var), *(uses.spelled(site, e) for e in (loop.start, loop.stop))
+            self.conditions += [op("le", start, var), op("lt", var, stop)]
+            if loop.step > 1:
+                trips = op("mod", op("sub", var, start), Const(loop.step))
+                self.conditions.append(op("eq", trips, Const(0)))
+        self.conditions += [uses.spelled(site, guard) for guard in site.guards]
+        if relation.guard is not None:
+            self.conditions.append(uses.spelled(site, relation.guard))
+        for axis, size in enumerate(site.shape):
+            self.conditions += [op("le", Const(0), Coord(axis)), op("lt", Coord(axis), Const(size))]
+
+    @staticmethod
+    def other(blocks: bool) -> Change:
+        """What belongs to the second instance, by other names: program ids too, if it is another block's."""
+
+        def change(e: Expr) -> Expr | None:
+            match e:
+                case ProgramId(axis=axis) if blocks:
+                    return Param(f"program {axis}{_OTHER}", e.dtype)
+                case LoopVar(name=name):
+                    return LoopVar(name + _OTHER)
+                case Coord(axis=axis):
+                    return Param(f"coordinate {axis}{_OTHER}", e.dtype)
+                case Thread():
+                    return Param(f"thread{_OTHER}", e.dtype)
+                case Elem(obj=obj):
+                    return replace(e, obj=obj + _OTHER)
+                case Param(name=name) if name.startswith((LOADED, BOUND_OF_BLOCK)):
+                    return replace(e, name=name + _OTHER)
+                case _:
+                    return None
+
+        return change
+
+
+def _changed(use: Use, change: Change) -> Use:
+    value = rewrite(use.value, change)
+    assert isinstance(value, Param)
+    mask = None if use.mask is None else rewrite(use.mask, change)
+    return Use(use.tensor, tuple(rewrite(e, change) for e in use.index), value, mask, use.other)
+
+
+def _block(model: Model, change: Change) -> list[Expr]:
+    """What is known of an instance's block: its program ids, and what the preconditions say of it."""
+    found: list[Expr] = []
+    for own in model.kernel.program_ids:
+        grid = model.kernel.grid or ()
+        size = grid[own.axis] if own.axis < len(grid) else Const(1)
+        found += [op("le", Const(0), own), op("lt", own, size)]
+    for p in model.kernel.preconditions:
+        if isinstance(p, Requires | Assume):
+            names = (e.name for e in walk(p.cond) if isinstance(e, Param))
+            found += [p.cond] if any(name.startswith(BOUND_OF_BLOCK) for name in names) else []
+    return [rewrite(c, change) for c in found]
+
+
+def _differ(
+    model: Model, solver: Solver, a: Cells, b: Cells, others: Change, blocks: bool, at_others: bool
+) -> z3.BoolRef:
+    """The two instances are not one."""
+    if blocks:
+        own: list[Expr] = list(model.kernel.program_ids)
+    elif not at_others and (a.site is not b.site or a.number != b.number):
+        return z3.BoolVal(True)
+    else:
+        own = [LoopVar(loop.var) for loop in a.site.loops if loop.var != PROGRAM]
+        own += [Coord(axis) for axis in range(len(a.site.shape))]
+    return z3.Or(*(solver.integer(e) != solver.integer(rewrite(e, others)) for e in own))

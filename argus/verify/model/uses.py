@@ -1,0 +1,128 @@
+"""Numbers that a kernel loads from index tensors, and what is declared of them.
+
+Each use `t[e]` is a number of its own. Equal places hold equal numbers, and what is declared of the tensor's contents
+is said of the numbers, and of pairs of them, that occur: that decides the questions in which they occur (Ackermann).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from argus.ir.access import Mode
+from argus.ir.contents import extent, is_distinct, is_sorted, offsets_of, ranges
+from argus.ir.expr import Const, Elem, Expr, Param, conjunction, coords, op, rewrite, substitute_coords
+from argus.ir.nodes import Copy, Kernel, Map, Tensor
+from argus.ir.text import print_expr
+from argus.verify.model.program import LOADED, Site, is_of_others, only_writer
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """`value` stands for what `tensor[index]` holds, where `mask` holds, and else for `other`."""
+
+    tensor: str
+    index: tuple[Expr, ...]
+    value: Param
+    mask: Expr | None = None
+    other: Const | None = None
+
+
+@dataclass
+class Uses:
+    """The numbers in some expressions of a kernel's sites."""
+
+    kernel: Kernel
+    sites: tuple[Site, ...]
+    found: dict[str, Use] = field(default_factory=dict)
+    """By the names of their values."""
+
+    def __post_init__(self) -> None:
+        accesses = (a for site in self.sites for a in site.accesses)
+        self._written = {a.obj for a in accesses if a.mode is not Mode.READ}
+
+    def spelled(self, site: Site, expr: Expr) -> Expr:
+        """`expr` as a site evaluates it, with registers that hold loaded or computed integers spelled out.
+
+        Registers that are written elsewhere, or in other iterations, stay.
+        """
+        return rewrite(expr, lambda e: self._held(site, e) if isinstance(e, Elem) and not e.dtype.is_float else None)
+
+    def _held(self, site: Site, elem: Elem) -> Expr | None:
+        writer = only_writer(self.sites, site, elem.obj)
+        match writer.stmt if writer is not None else None:
+            case Map(dst=dst, value=value, shape=shape) if writer is not None and dst.index == coords(len(shape)):
+                if is_of_others(site, value):
+                    return None
+                return self.spelled(writer, substitute_coords(value, elem.index))
+            case Copy(dst=dst, shape=shape) as stmt if writer is not None and dst.index == coords(len(shape)):
+                return self._loaded(writer, stmt, elem)
+            case _:
+                return None
+
+    def _loaded(self, writer: Site, stmt: Copy, elem: Elem) -> Param | None:
+        source = self.kernel.object(stmt.src.obj)
+        if not isinstance(source, Tensor) or source.name in self._written:
+            return None
+        if stmt.mask is not None and stmt.other is None:
+            return None
+        index = tuple(self.spelled(writer, substitute_coords(e, elem.index)) for e in stmt.src.index)
+        mask = None if stmt.mask is None else self.spelled(writer, substitute_coords(stmt.mask, elem.index))
+        name = f"{LOADED}{source.name}[{', '.join(map(print_expr, index))}]"
+        if mask is not None and stmt.other is not None:
+            name += f" if {print_expr(mask)} else {stmt.other.value}"
+        value = Param(name, elem.dtype)
+        self.found.setdefault(name, Use(source.name, index, value, mask, stmt.other))
+        return value
+
+
+def facts(kernel: Kernel, uses: Sequence[Use]) -> Iterator[Expr]:
+    """What is declared of the contents of index tensors, said of the numbers that are used."""
+    for use in uses:
+        yield from (_where((use,), fact) for fact in _alone(kernel, use))
+        if use.mask is not None and use.other is not None:
+            yield op("or", use.mask, op("eq", use.value, use.other))
+    for one, other in combinations(uses, 2):
+        if one.tensor == other.tensor:
+            yield from (_where((one, other), fact) for fact in _together(kernel, one, other))
+
+
+def _where(uses: Sequence[Use], fact: Expr) -> Expr:
+    """A fact on numbers, where they are loaded."""
+    mask = conjunction([u.mask for u in uses if u.mask is not None])
+    return fact if mask is None else op("or", op("not", mask), fact)
+
+
+def _alone(kernel: Kernel, use: Use) -> Iterator[Expr]:
+    for each in ranges(kernel, use.tensor):
+        yield op("and", op("le", each.lo, use.value), op("lt", use.value, each.hi))
+    offsets = offsets_of(kernel, use.tensor)
+    if offsets is not None and offsets.total is not None:
+        (place,) = use.index
+        last = op("sub", extent(kernel, use.tensor), Const(1))
+        for end, number in ((Const(0), Const(0)), (last, offsets.total)):
+            yield op("or", op("ne", place, end), op("eq", use.value, number))
+
+
+def _together(kernel: Kernel, one: Use, other: Use) -> Iterator[Expr]:
+    """Of two numbers of one tensor."""
+    same = conjunction([op("eq", i, j) for i, j in zip(one.index, other.index, strict=True)])
+    equal = op("eq", one.value, other.value)
+    yield equal if same is None else op("or", op("not", same), equal)
+    if same is not None and is_distinct(kernel, one.tensor):
+        yield op("or", same, op("not", equal))
+    if not is_sorted(kernel, one.tensor):
+        return
+    in_row = conjunction([op("eq", i, j) for i, j in zip(one.index[:-1], other.index[:-1], strict=True)])
+    offsets = offsets_of(kernel, one.tensor)
+    for first, second in ((one, other), (other, one)):
+        before = op("le", first.index[-1], second.index[-1])
+        before = before if in_row is None else op("and", in_row, before)
+        yield op("or", op("not", before), op("le", first.value, second.value))
+        if offsets is not None and offsets.longest is not None:
+            next_to = op("eq", op("add", first.index[-1], Const(1)), second.index[-1])
+            within = op("le", op("sub", second.value, first.value), offsets.longest)
+            yield op("or", op("not", next_to), within)
+
+
