@@ -15,7 +15,7 @@ from argus.source import Span
 
 Json = dict[str, Any]
 
-SCHEMA = "argus-check-1"
+SCHEMA = "argus.check/1"
 """The version of `--json`. It changes when a field is removed or changes its meaning; fields may be added."""
 
 _STYLES: Mapping[str, str] = {

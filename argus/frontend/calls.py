@@ -46,8 +46,10 @@ def signature(name: str) -> inspect.Signature | None:
 
 
 def did_you_mean(name: str, names: Sequence[str], fallback: str) -> str:
-    """A remedy that names the nearest of `names`."""
-    near = difflib.get_close_matches(name, names, 1)
+    """Return a remedy that names the nearest of `names`, if one is near enough to be a slip of the pen."""
+    short = [n.removeprefix("al.") for n in names]
+    found = difflib.get_close_matches(name.removeprefix("al."), short, 1, cutoff=0.7)
+    near = [n for n in names if found and n.removeprefix("al.") == found[0]]
     return f"did you mean `{near[0]}`?" if near else fallback
 
 

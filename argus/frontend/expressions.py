@@ -58,6 +58,21 @@ _PYTHON = {
 }
 _LIBRARIES = ("np", "numpy", "torch", "math", "triton", "tl", "F", "nn", "jnp", "cp")
 _COMPOSED = {
+    "empty": "write `al.zeros(shape, dtype)`, or `al.shared(shape, dtype)` for shared memory",
+    "zeros_like": "write `al.zeros(x.shape, x.dtype)`",
+    "full_like": "write `al.full(x.shape, value, x.dtype)`",
+    "rand": "pass a tensor of random numbers: the language has none",
+    "randn": "pass a tensor of random numbers: the language has none",
+    "prod": "add logarithms: `al.exp(al.sum(al.log(x), axis))`, for positive x",
+    "any": "write `al.max(al.where(condition, 1, 0), axis) > 0`",
+    "all": "write `al.min(al.where(condition, 1, 0), axis) > 0`",
+    "sort": "sort outside of the kernel, and pass the order as an index tensor",
+    "silu": "write `x * al.sigmoid(x)`",
+    "gelu": "write `0.5 * x * (1.0 + al.erf(x * 0.70710678))`",
+    "softplus": "write `al.maximum(x, 0.0) + al.log(1.0 + al.exp(-al.abs(x)))`",
+    "reciprocal": "write `1.0 / x`",
+    "square": "write `x * x`",
+    "cat": "store each part to its own slice of the output",
     "dot": "write `acc = al.mma(a, b, acc)`, with `b` as (N, K)",
     "matmul": "write `acc = al.mma(a, b, acc)`, with `b` as (N, K)",
     "relu": "write `al.maximum(x, 0.0)`",

@@ -297,9 +297,29 @@ def binary(context: Context, symbol: str, values: tuple[Value, Value], spans: tu
             return Constant(constants.binary(symbol, left.value, right.value))
         except ConstantError as error:
             context.fail("bad-constant", str(error), span, "check the constants on both sides")
+    for view, offset, where in ((left, right, spans[1]), (right, left, spans[0])):
+        if symbol == "+" and isinstance(view, View) and view.whole and _is_integer(offset):
+            _refuse_pointer(context, view, where, span)
     if symbol == "**":
         context.fail("type-mismatch", "`**` is for constants", span, "write `x * x`, or `al.exp2(al.log2(x) * y)`")
     return elementwise(context, BINARY[symbol], values, spans, span)
+
+
+def _is_integer(value: Value) -> bool:
+    if isinstance(value, Constant):
+        return isinstance(value.value, int)
+    return isinstance(value, Tile) and value.dtype.is_int
+
+
+def _refuse_pointer(context: Context, view: View, other: Span, span: Span) -> NoReturn:
+    """Report pointer arithmetic, as other languages have it, with the index that stands for it here."""
+    name = view.obj.name
+    source = other.file.line(other.line) if other.file is not None and other.line == other.end_line else ""
+    offset = source[other.column - 1 : other.end_column - 1] or "i"
+    help = f"write `{name}[{offset}]`"
+    if len(view.shape) > 1:
+        help = f"index each dimension: `{name}[{', '.join('ijklmn'[: len(view.shape)])}]`; strides are the tensor's"
+    context.fail("type-mismatch", f"{describe(view)} is no pointer, to which an offset is added", span, help)
 
 
 def cast(tile: Tile, dtype: DType) -> Tile:

@@ -347,7 +347,8 @@ def _box(
     moving = [(axis, e) for axis, e in enumerate(outside.index) if not _one_place(e)]
     if [a for a, (_, e) in enumerate(moving) if _shifted(e, a)] != list(range(rank)):
         text = f"a box of `{tensor.name}` begins at one place in each dimension, and goes on by 1"
-        yield f"{text}: its indices are not, in order, a place or a start plus c0 to c{rank - 1}", span
+        help = "index each dimension by one place, or by a slice `start : start + BLOCK`, in the tensor's order"
+        yield f"{text}, and these indices do not: {help}", span
     leading = len(inside.index) - rank
     *rows, column = inside.index[max(leading, 0) :]
     panel = shape[-1]

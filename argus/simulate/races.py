@@ -206,6 +206,8 @@ def _expected(block: Block, found: Conflict, step: Step) -> str:
     """What would order an access of `step` after the one found."""
     alone = block.run.log.events[found.event].role == step.frame.team.name
     between = "a barrier between the two"
+    if found.event == step.event:
+        return "each element accessed by one thread of this statement"
     if not alone or found.bulk:
         between = "an arrival on an mbarrier after the first, and a wait for that phase before the second"
     if not found.unfinished:

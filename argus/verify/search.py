@@ -18,6 +18,7 @@ from argus.simulate import NotReplayable, Violation, replay
 from argus.simulate.replay import FRACTIONS, LARGE, NEGATIVE, SMALL
 from argus.simulate.sizes import size_vectors
 from argus.verify.findings import Place
+from argus.verify.values.padding import padded_exponentials
 from argus.verify.witness import REPLAY_ITERATIONS, witness
 from argus.work import Work
 
@@ -79,6 +80,20 @@ def _run(kernel: Kernel, sizes: dict[str, int], floats: tuple[int, int, float], 
         return ()
 
 
+def _help(kernel: Kernel, violation: Violation) -> str:
+    """Return what to do about a result that is not the specified one."""
+    if violation.code != "spec-mismatch":
+        return ""
+    padded = padded_exponentials(kernel)
+    if not padded:
+        return "compare the kernel's operations, indices and constants with those of the specification"
+    whose = ", ".join(f"`{name}`" for name in padded)
+    return (
+        f"masked elements of {whose} are loaded as 0, and the sum of exponentials counts them: exp(0) is 1. "
+        'Load them with `other=float("-inf")`, whose exponential is 0'
+    )
+
+
 def _diagnostic(kernel: Kernel, violation: Violation, values: dict[str, int]) -> Diagnostic:
     span = violation.statement.span if violation.statement is not None else kernel.span
     return Diagnostic(
@@ -88,5 +103,6 @@ def _diagnostic(kernel: Kernel, violation: Violation, values: dict[str, int]) ->
         violation.property,
         verdict=Verdict.REFUTED,
         notes=(Note("found by running the kernel at small sizes: no engine decided this for all sizes"),),
+        help=_help(kernel, violation),
         witness=witness(kernel, Place(values, violation.block), violation),
     )

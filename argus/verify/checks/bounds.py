@@ -329,7 +329,8 @@ class BoundsChecker:
         space = "tensor" if isinstance(self.kernel.object(relation.obj), Tensor) else "tile"
         what = f"{relation.mode.value} of {space} '{relation.obj}' out of bounds along dimension {axis}"
         help = (
-            f"mask the access with boundary_check=({axis},) or mask=..., or state the needed relation with al.requires"
+            f"mask the access with boundary_check={self._unchecked(site, relation, axis)} or mask=..., "
+            "or state the needed relation with al.requires"
         )
         if self.kernel.grid is None and any(isinstance(e, ProgramId) for e in walk(relation.index[axis])):
             help = f"say how many programs there are by `i = al.grid(...)`: `al.program_id` leaves it open. Or {help}"
@@ -345,6 +346,17 @@ class BoundsChecker:
             help=help,
             place=self._place(site, answer),
         )
+
+    def _unchecked(self, site: Site, relation: Relation, axis: int) -> tuple[int, ...]:
+        """Return the dimensions of an object that an access runs along unmasked: `axis`, and others like it."""
+        mask = getattr(site.stmt, "mask", None)
+        compared = set(walk(mask)) if mask is not None else set()
+        shape = self.kernel.object(relation.obj).shape
+        tails = [
+            d for d, (index, extent) in enumerate(zip(relation.index, shape, strict=True))
+            if isinstance(extent, Param) and extent not in compared and any(isinstance(e, Coord) for e in walk(index))
+        ]  # fmt: skip
+        return tuple(sorted({axis, *tails}))
 
     def _overflows(self, site: Site | None, part: Op, what: str, answer: Answer) -> Finding:
         span = site.stmt.span if site is not None else self.kernel.span

@@ -203,6 +203,10 @@ def _race(
     space = "shared tile" if isinstance(obj, Shared) else "tensor"
     message = f"{kinds} of {space} '{obj.name}' by two threads with no order between them"
     help = "put al.barrier() between the two"
+    if a.site is b.site and not a.site.iterators and a.relation.mode is not Mode.READ:
+        help = "this one statement gives an element to several threads, and no barrier can stand between them: "
+        help += "let its index give each element a place of its own"
+        help += ", or add up by al.atomic_add" if space == "tensor" else ""
     if a.relation.order is not Order.SYNC:
         message = f"asynchronous {kinds} of {space} '{obj.name}': nothing makes the copy complete and visible first"
         help = _COMPLETION[a.relation.order]
