@@ -483,6 +483,8 @@ class Kernel:
     flat: bool = False
     remarks: tuple[Diagnostic, ...] = field(default=(), compare=False, repr=False)
     span: Span = span_field()
+    well_formed: bool = field(default=False, init=False, compare=False, repr=False)
+    """Set by `argus.ir.wellformed.check_explicit` once it found nothing; `dataclasses.replace` does not keep it."""
 
     @property
     def num_threads(self) -> int:

@@ -86,10 +86,18 @@ def check_tile(kernel: Kernel) -> tuple[Diagnostic, ...]:
 
 
 def check_explicit(kernel: Kernel) -> tuple[Diagnostic, ...]:
-    """Violations of the rules of explicit IR: those of `check_tile`, and everything filled in and consistent."""
+    """Violations of the rules of explicit IR: those of `check_tile`, and everything filled in and consistent.
+
+    A kernel in which there are none is not checked again.
+    """
+    if kernel.well_formed:
+        return ()
     problems = list(_tile(kernel))
     # The layout rules take for granted that names and ranks are right.
-    return _diagnostics(problems or explicit_problems(kernel))
+    found = _diagnostics(problems or explicit_problems(kernel))
+    if not found:
+        object.__setattr__(kernel, "well_formed", True)  # a fact about a value that never changes
+    return found
 
 
 def _diagnostics(problems: Iterable[Problem]) -> tuple[Diagnostic, ...]:

@@ -1,7 +1,14 @@
-"""What is asked of one form of a kernel by data-flow, order and progress; engines that several questions need once."""
+"""What is asked of one form of a kernel by data-flow, order and progress; engines that several questions need once.
+
+A question gives all of its findings. Where the protocol between roles is refuted, every order between roles is missing
+too, and findings that only follow from that are left out: `without_consequences` is the one place that does so.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 
 from argus.diagnostic import Verdict
@@ -19,12 +26,10 @@ from argus.verify.values.tags import TagAnalysis
 
 
 class Questions:
-    """Each method gives the findings of one question."""
+    """Each method gives the findings of one question, and may raise `NonAffine`."""
 
-    def __init__(self, model: Model, *, last: bool = True) -> None:
-        """`last`: no other form of the kernel is asked, so that what follows from one mistake is left out.
-        Each question may raise `NonAffine`."""
-        self.model, self.last, self._silent = model, last, False
+    def __init__(self, model: Model) -> None:
+        self.model = model
         self.analysis = TagAnalysis(self.model)
 
     @cached_property
@@ -54,14 +59,8 @@ class Questions:
 
     @property
     def broken(self) -> bool:
-        """Without its protocol, every order between roles is missing too: the protocol is what to mend."""
-        if self.last and any(f.verdict is Verdict.REFUTED for f in self.steps.findings):
-            self._silent = True
-        return self._silent
-
-    def kept_silent(self) -> list[Finding]:
-        """What is wrong with the protocol, if other questions have said nothing for that reason."""
-        return self.steps.findings if self._silent else []
+        """Return True if the protocol between roles is refuted."""
+        return any(f.verdict is Verdict.REFUTED for f in self.steps.findings)
 
     def initialisation(self) -> list[Finding]:
         return initialisation.check(self.model, self.analysis)
@@ -70,11 +69,10 @@ class Questions:
         return self.steps.check()
 
     def races(self) -> list[Finding]:
-        return [] if self.broken else races.check(self.several, self.order, self.model.kernel.shared)
+        return races.check(self.several, self.order, self.model.kernel.shared)
 
     def races_in_tensors(self) -> list[Finding]:
-        found = races.check(self.model, self.within, self.model.kernel.tensors)
-        return [] if found and self.broken else found  # mostly nothing is found, and no order is asked for
+        return races.check(self.model, self.within, self.model.kernel.tensors)
 
     def registers(self) -> list[Finding]:
         """Of asynchronous products."""
@@ -82,16 +80,66 @@ class Questions:
 
     def peers(self) -> list[Finding]:
         """Blocks of a cluster that reach each other's shared memory."""
-        return [] if self.broken else peers.check(self.several, self.order)
+        return peers.check(self.several, self.order)
 
     def beginning(self) -> list[Finding]:
-        return [] if self.broken else beginning.initialised(self.several, self.order)
+        return beginning.initialised(self.several, self.order)
 
     def end(self) -> list[Finding]:
-        return [] if self.broken else beginning.finished(self.several, self.order)
+        return beginning.finished(self.several, self.order)
 
     def tags(self) -> list[Finding]:
         return assertions.check(self.analysis)
 
     def values(self) -> list[Finding]:
         return spec.check(self.analysis)
+
+
+class Follows(Enum):
+    """Whether what a question finds may follow from a refuted protocol, and when to ask about that."""
+
+    NEVER = "never"
+    FIRST = "first"  # ask about the protocol first: the question takes longer
+    LAST = "last"  # ask about it once something is found, which is seldom
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about a property."""
+
+    property: str
+    ask: Callable[[Questions], list[Finding]]
+    follows: Follows = Follows.NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The findings of a question; `left_out`: the protocol is refuted, and what may follow from that is left out."""
+
+    findings: list[Finding]
+    left_out: bool = False
+
+
+FLOW = (
+    Question("initialisation", Questions.initialisation),
+    Question("progress", Questions.progress),
+    Question("races", Questions.races, Follows.FIRST),
+    Question("races", Questions.races_in_tensors, Follows.LAST),
+    Question("races", Questions.registers),
+    Question("races", Questions.peers, Follows.FIRST),
+    Question("initialisation", Questions.beginning, Follows.FIRST),
+    Question("progress", Questions.end, Follows.FIRST),
+    Question("tags", Questions.tags),
+    Question("tags", Questions.values),
+)
+"""What is asked about data-flow, order and progress, in order."""
+
+
+def without_consequences(question: Question, of: Questions) -> Answer:
+    """Answer a question, without findings that may follow from a refuted protocol: that is what to mend."""
+    if question.follows is Follows.FIRST and of.broken:
+        return Answer([], True)
+    found = question.ask(of)
+    if question.follows is Follows.LAST and found and of.broken:
+        return Answer([], True)
+    return Answer(found)

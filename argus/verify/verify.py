@@ -23,7 +23,7 @@ from argus.verify.model.isl import IslError, limited
 from argus.verify.model.relations import Model
 from argus.verify.model.solver import Solver
 from argus.verify.model.translator import NonAffine
-from argus.verify.questions import Questions
+from argus.verify.questions import FLOW, Answer, Questions, without_consequences
 from argus.verify.reductions.alike import alone
 from argus.verify.reductions.counts import spelled
 from argus.verify.reductions.named import Named, named
@@ -86,21 +86,6 @@ def _verify(kernel: Kernel, limit_s: float) -> Report:
     return Report(kernel.name, verdict_of(diagnostics), diagnostics, assumptions, seconds, tuple(run.timings))
 
 
-_FLOW: tuple[tuple[str, Callable[[Questions], list[Finding]]], ...] = (
-    ("initialisation", Questions.initialisation),
-    ("progress", Questions.progress),
-    ("races", Questions.races),
-    ("races", Questions.races_in_tensors),
-    ("races", Questions.registers),
-    ("races", Questions.peers),
-    ("initialisation", Questions.beginning),
-    ("progress", Questions.end),
-    ("tags", Questions.tags),
-    ("tags", Questions.values),
-)
-"""By property: what is asked about data-flow, order and progress."""
-
-
 class _Run:
     """The engines on one kernel, with a limit of work; what fails to finish is unknown."""
 
@@ -134,26 +119,30 @@ class _Run:
         """What is proved of a weaker form is proved; the rest is asked about the kernel as it is, which is `model`."""
         one = alone(self.kernel)
         weaker = self._weaker(named(one))
-        exact, unsaid = Questions(model), False
-        findings: list[Finding] = []
-        open: list[tuple[str, Callable[[], list[Finding]]]] = []
-        for name, question in _FLOW:
+        exact, by_weaker = Questions(model), False
+        answers: list[Answer] = []
+        open: list[tuple[str, Callable[[], Answer]]] = []
+        for question in FLOW:
             # What several roles do to one tensor is asked of all of them, and shares of a sum are as long as they are.
-            every = one is not self.kernel and question is Questions.races_in_tensors
-            every |= question is Questions.values and exact.added_up
-            if weaker is not None and not every and not self._timed(name, "isl", partial(question, weaker), 0.5, FIRST):
-                unsaid |= question is Questions.progress
-                continue
-            asked = partial(question, exact)
-            answer = self._timed(name, "isl", asked, 1.0, FIRST)
+            every = one is not self.kernel and question.ask is Questions.races_in_tensors
+            every |= question.ask is Questions.values and exact.added_up
+            if weaker is not None and not every:
+                asked = partial(question.ask, weaker)
+                if not self._timed(question.property, "isl", asked, 0.5, FIRST):
+                    by_weaker |= question.ask is Questions.progress
+                    continue
+            answering = partial(without_consequences, question, exact)
+            answer = self._timed(question.property, "isl", answering, 1.0, FIRST)
             if isinstance(answer, Finding):
-                open.append((name, asked))
+                open.append((question.property, answering))
             else:
-                findings += answer
-        findings += self._decided(open)
-        return findings + (exact.kept_silent() if unsaid else [])
+                answers.append(answer)
+        answers += self._decided(open)
+        # The question that finds what is wrong with the protocol may have been answered by the weaker form.
+        cause = exact.steps.findings if by_weaker and any(a.left_out for a in answers) else []
+        return [found for answer in answers for found in answer.findings] + cause
 
-    def _decided(self, open: list[tuple[str, Callable[[], list[Finding]]]]) -> list[Finding]:
+    def _decided(self, open: list[tuple[str, Callable[[], Answer]]]) -> list[Answer]:
         """What is found of questions that took too long: a run at small sizes may refute the kernel at once; otherwise
         they are asked again, with all the work that is left."""
         if not open:
@@ -162,16 +151,16 @@ class _Run:
         self.tried = search(self.kernel, any(name == "tags" for name, _ in open), work)
         self.timings.append(Timing("witness", "simulator", time.monotonic() - started))
         if self.tried.found is not None:
-            return [self._gave_up(name, "isl", "a run at small sizes refuted the kernel first") for name, _ in open]
-        return [found for name, asked in open for found in _listed(self._timed(name, "isl", asked))]
+            why = "a run at small sizes refuted the kernel first"
+            return [Answer([self._gave_up(name, "isl", why)]) for name, _ in open]
+        asked_again = (self._timed(name, "isl", asked) for name, asked in open)
+        return [Answer([a]) if isinstance(a, Finding) else a for a in asked_again]
 
     def _weaker(self, form: Named) -> Questions | None:
         """The questions of another form of the kernel; None where there is none, or it cannot be asked."""
         if form.kernel is self.kernel:
             return None
-        made = self._timed(
-            "relations", "isl", lambda: Questions(Model(form.kernel, form.definitions, lean=True), last=False)
-        )
+        made = self._timed("relations", "isl", lambda: Questions(Model(form.kernel, form.definitions, lean=True)))
         return made if isinstance(made, Questions) else None
 
     def _timed(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from argus.ir import wellformed
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId
 from argus.ir.instruction import MMA
 from argus.ir.nodes import (
@@ -241,3 +242,17 @@ def test_matrix_instructions() -> None:
     )
     assert "warps are not the block's" in messages(on(Mma, lambda s: replace(s, warps=(2, 1)))(kernel))
     assert "not a matrix instruction" in messages(on(Mma, lambda s: replace(s, instr="dot"))(kernel))
+
+
+def test_a_kernel_is_checked_once_and_every_other_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Kernel] = []
+    rules = wellformed.explicit_problems
+    monkeypatch.setattr(wellformed, "explicit_problems", lambda k: [checked.append(k), *rules(k)][1:])
+    kernel = explicit_reduce()
+    assert check_explicit(kernel) == () and check_explicit(kernel) == ()
+    assert checked == [kernel]
+    again = replace(kernel, name="another")
+    assert not again.well_formed and check_explicit(again) == ()
+    broken = replace(kernel, target="none")
+    assert check_explicit(broken) and check_explicit(broken)
+    assert len(checked) == 2
