@@ -8,7 +8,7 @@ import numpy as np
 
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, walk
 from argus.simulate import races
-from argus.simulate.evaluate import Overflow, Scope, evaluate
+from argus.simulate.evaluate import STRAIN, Overflow, Scope, evaluate
 from argus.simulate.machine import Block, Fixed
 from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedTile
 from argus.simulate.numeric import Array
@@ -50,7 +50,9 @@ def value(
 
 def _fault(block: Block, code: str, step: Step, bad: Array) -> None:
     """Report an integer operation without a result."""
-    if bad.any():
+    if code == STRAIN:
+        block.run.strained = True
+    elif bad.any():
         at = int(np.argmax(bad))
         text = {
             "int32-overflow": "a 32-bit integer expression leaves the range of int32",

@@ -19,7 +19,7 @@ from typing_extensions import assert_never
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
 from argus.ir.places import without_data
 from argus.ir.types import DType
-from argus.simulate.numeric import Array, carrier, round_to
+from argus.simulate.numeric import Array, carrier, disturbed, is_wide, round_to, strains
 
 Number = int | float | bool
 Fault = Callable[[str, Expr, Array], None]
@@ -129,8 +129,23 @@ def _apply(expr: Op, name: str, args: list[Array], dtype: DType, scope: Scope) -
         if result.dtype.kind == "b":
             return result
         if dtype.is_float:
-            return round_to(result, dtype)
+            return _float(expr, name, args, round_to(result, dtype), dtype, scope)
     return _fit(expr, np.asarray(result), dtype, scope)
+
+
+def _float(expr: Op, name: str, args: list[Array], result: Array, dtype: DType, scope: Scope) -> Array:
+    """A result of floats; where they are carried in 64 bits, `fault` is told if these may be too few (`STRAIN`)."""
+    if not is_wide(dtype):
+        return result
+    vanished = name in ("exp", "exp2") and bool(np.any((result == 0) & np.isfinite(args[0])))
+    if vanished or strains(result):
+        scope.fault(STRAIN, expr, np.ones(1, dtype=np.bool_))
+    return result if name in SELECTING else disturbed(result, dtype)
+
+
+SELECTING = ("cast", "where", "minimum", "maximum", "neg", "abs", "floor", "ceil")
+"""Operators on floats with an exact result."""
+STRAIN = "range-of-64-bits"
 
 
 def _fit(expr: Op, result: Array, dtype: DType, scope: Scope) -> Array:
@@ -147,7 +162,7 @@ def _fit(expr: Op, result: Array, dtype: DType, scope: Scope) -> Array:
 
 def _cast(values: Array, dtype: DType) -> Array:
     if dtype.is_float:
-        return values.astype(np.float32)
+        return values.astype(carrier(dtype))
     return (
         widen(round_to(values, dtype)) if values.dtype.kind == "f" or dtype.kind == "bool" else values.astype(np.int64)
     )
@@ -158,12 +173,12 @@ def _logical(boolean: Callable[..., Any], bitwise: Callable[..., Any], *args: Ar
     return result
 
 
-_erf = np.vectorize(math.erf, otypes=[np.float32])
+_erf_of_one = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _through_double(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     """A function of float32: NumPy's own of that type reduces large angles by few digits of pi."""
-    return lambda x: function(x.astype(np.float64)).astype(np.float32)
+    return lambda x: function(x.astype(np.float64)).astype(x.dtype)
 
 
 FUNCTIONS: dict[str, Callable[..., Array]] = {
@@ -199,7 +214,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "sin": _through_double(np.sin),
     "cos": _through_double(np.cos),
     "tanh": np.tanh,
-    "erf": _erf,
+    "erf": _through_double(_erf_of_one),
     "sigmoid": lambda x: np.float32(1) / (np.float32(1) + np.exp(-x)),
     "floor": np.floor,
     "ceil": np.ceil,

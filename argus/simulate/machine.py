@@ -70,6 +70,8 @@ class Run:
     """Register tiles that are computed from no data."""
     segment: int = 0
     """The last segment that began (argus/simulate/clock.py)."""
+    strained: bool = False
+    """A float that is carried in 64 bits came near the ends of their range."""
     work: Work | None = None
     """Steps after which the run is given up; None: it may take as many as it needs."""
 

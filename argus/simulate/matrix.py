@@ -22,7 +22,7 @@ from argus.simulate import checked
 from argus.simulate.contraction import Operand, contract
 from argus.simulate.machine import Block
 from argus.simulate.memory import Registers
-from argus.simulate.numeric import Array, round_to
+from argus.simulate.numeric import Array, disturbed, round_to
 from argus.simulate.order import Touch
 from argus.simulate.provenance import hop
 from argus.simulate.step import Place, Step, domain_of
@@ -92,7 +92,7 @@ def multiply(block: Block, stmt: Mma, step: Step) -> None:
     before = d.memory.load(cells)
     with np.errstate(all="ignore"):
         after = before + product[active].reshape(-1).astype(before.dtype)
-    d.memory.store(cells, round_to(after, d.memory.dtype))
+    d.memory.store(cells, disturbed(round_to(after, d.memory.dtype), d.memory.dtype))
     _tags(block, table, (a, b, d), (x, y, before.reshape(product[active].shape)), active, step)
 
 

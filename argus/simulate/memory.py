@@ -16,7 +16,7 @@ import numpy as np
 from argus.ir.nodes import Fragment, Shared, Tensor
 from argus.ir.types import DType
 from argus.layout import FragmentLayout, table
-from argus.simulate.numeric import Array, carrier, from_bits, round_to, to_bits
+from argus.simulate.numeric import Array, carrier, from_bits, is_wide, round_to, to_bits
 from argus.simulate.order import NOBODY, Order
 from argus.simulate.tagset import BOTTOM, Schemas, Tags
 
@@ -128,7 +128,8 @@ class Registers:
         cells = threads * layout.num_values
         self.order: Order | None = None
         self.holders = holders(layout, warp_size)
-        self.values = from_bits(np.full(cells, -1).astype(f"uint{obj.dtype.bits}"), obj.dtype)
+        unset = np.full(cells, -1).astype(f"uint{obj.dtype.bits}")
+        self.values = np.full(cells, np.nan) if is_wide(obj.dtype) else from_bits(unset, obj.dtype)
         self.marks = np.zeros(cells, dtype=np.bool_)
         self.tags = Tags.uniform(cells, BOTTOM, schemas) if schemas is not None else None
 
@@ -165,6 +166,8 @@ class SharedMemory:
         self.bytes = np.full(size + 16, POISON, dtype=np.uint8)
         cells = size // self.grain + 1
         self.marks = np.zeros(cells, dtype=np.bool_)
+        self.numbers = np.full(cells if any(is_wide(s.dtype) for s in tiles) else 0, np.nan)
+        """Floats that are carried in 64 bits, by the first grain of each."""
         # Grains of the element last written here, counted at its first grain, 0 at the others.
         self.span = np.zeros(cells, dtype=np.int8)
         self.order = Order(cells, True)
@@ -197,10 +200,15 @@ class SharedTile:
         return cell if self.span == 1 else (cell[:, None] + np.arange(self.span)).reshape(-1)
 
     def load(self, cell: Array) -> Array:
+        if is_wide(self.dtype):
+            return self.memory.numbers[cell]
         return from_bits(self._words[cell // self.span], self.dtype)
 
     def store(self, cell: Array, values: Array) -> None:
-        self._words[cell // self.span] = to_bits(round_to(values, self.dtype), self.dtype)
+        if is_wide(self.dtype):
+            self.memory.numbers[cell] = values
+        else:
+            self._words[cell // self.span] = to_bits(round_to(values, self.dtype), self.dtype)
         grains = self.grains(cell)
         self.memory.marks[grains] = True
         self.memory.span[grains] = 0

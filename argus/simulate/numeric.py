@@ -22,10 +22,50 @@ Bits: TypeAlias = NDArray[Any]
 """Unsigned integers of the element's storage width."""
 
 
+_WIDE, _DISTURBED = " in 64 bits", " in 64 bits, disturbed"
+"""End the names of types that `widened` makes."""
+
+
+def widened(dtype: DType, disturbed: bool = False) -> DType:
+    """A type of floats with the size of `dtype` in memory, of which every number of 64 bits is one."""
+    return DType(dtype.name + (_DISTURBED if disturbed else _WIDE), dtype.kind, dtype.bits)
+
+
+def is_wide(dtype: DType) -> bool:
+    """Return True for a type that `widened` made."""
+    return dtype.name.endswith((_WIDE, _DISTURBED))
+
+
+def disturbed(values: Array, dtype: DType) -> Array:
+    """Results of arithmetic, changed by a part in 2^40 if their type says so; equal ones alike."""
+    return shaken(values) if dtype.name.endswith(_DISTURBED) else values
+
+
+def shaken(values: Array) -> Array:
+    """Numbers of 64 bits, each changed by at most a part in 2^40 that depends on the number alone."""
+    bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
+    with np.errstate(all="ignore"):
+        mixed = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        part = (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1
+        result: Array = (values * (1 + part * 2.0**-40)).reshape(np.shape(values))
+    return result
+
+
+_LARGE = 1e150
+
+
+def strains(values: Array) -> bool:
+    """Return True if a number is so large or so small that a result of it may leave the range of 64 bits."""
+    with np.errstate(all="ignore"):
+        magnitude = np.abs(values)
+        extreme = ((magnitude > _LARGE) & (magnitude < np.inf)) | ((magnitude < 1 / _LARGE) & (magnitude > 0))
+    return bool(np.any(extreme))
+
+
 def carrier(dtype: DType) -> np.dtype[Any]:
     """The NumPy type that carries `dtype` here: float32 for every float, else the type of the same name."""
     if dtype.is_float:
-        return np.dtype(np.float32)
+        return np.dtype(np.float64 if is_wide(dtype) else np.float32)
     return np.dtype(np.bool_ if dtype.kind == "bool" else dtype.name)
 
 
@@ -47,6 +87,8 @@ def round_to(values: Array, dtype: DType) -> Array:
             result: Array = np.where(whole >= float(limit.max), limit.max, inside.astype(carrier(dtype)))
             return result
         return values.astype(carrier(dtype))
+    if is_wide(dtype):
+        return values.astype(np.float64)
     values = values.astype(np.float32)
     match dtype.name:
         case "float32":
@@ -85,7 +127,7 @@ def reduced(before: Array, values: Array, group: Array, op: str, dtype: DType) -
     if before.dtype.kind != "f" or round_to(third, dtype)[0] == third[0]:
         with np.errstate(all="ignore"):
             ufunc.at(result, group, values.astype(before.dtype))
-        return result
+        return disturbed(result, dtype) if op == "add" else result
     # One contribution of each group at a time.
     order = np.argsort(group, kind="stable")
     ranked = group[order]

@@ -26,7 +26,7 @@ from argus.simulate.log import Ordered
 from argus.simulate.machine import Block
 from argus.simulate.matrix import Products, by_group, operand_index, registers
 from argus.simulate.memory import Memory, Registers
-from argus.simulate.numeric import Array, round_to
+from argus.simulate.numeric import Array, disturbed, round_to
 from argus.simulate.order import NOBODY, Touch
 from argus.simulate.provenance import hop
 from argus.simulate.step import Frame, Place, Step, box_domain
@@ -191,7 +191,7 @@ def _complete(block: Block, done: Product, team: Team) -> None:
     for part, (x, y) in zip(done.parts, done.values or done.operands(), strict=True):
         with np.errstate(all="ignore"):
             after = done.d.load(part.d) + x @ y.T
-        done.d.store(part.d, round_to(after, done.d.dtype))
+        done.d.store(part.d, disturbed(round_to(after, done.d.dtype), done.d.dtype))
     if not block.run.checks:
         return
     assert done.d.hazards is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import product
 from typing import TypeVar
 
@@ -30,6 +31,7 @@ from argus.simulate.specification import check_spec
 from argus.simulate.step import Program
 from argus.simulate.tagset import BOTTOM, Schemas, Tags
 from argus.simulate.usage import Usage, taggable, usage
+from argus.simulate.wide import before, wide
 
 T = TypeVar("T")
 
@@ -128,6 +130,15 @@ def prepare(
     )  # fmt: skip
 
 
+def _wide(run: Run, disturbed: bool) -> Run:
+    """A run of the same kernel from the start, of numbers of 64 bits, without checks."""
+    kernel = wide(run.kernel, disturbed)
+    contents = {t.name: before(run.tensors[t.name].contents, t.dtype) for t in kernel.tensors}
+    result = prepare(kernel, run.params, contents, False, False, False, run.iterations)
+    result.work = run.work
+    return result
+
+
 def _order(name: str, used: Usage, cells: int) -> Order | None:
     if name not in used.written:
         return None
@@ -180,13 +191,28 @@ def run_blocks(
     complete = blocks is None
     programs = [Program(index, number) for number, index in enumerate(chosen)]
     step = len(programs) if not run.kernel.persistent else resident if complete else 1
-    try:
+
+    def carried_out(one: Run, order: Schedule) -> None:
         for first in range(min(step, len(programs))):
-            run_block(Block.start(run, tuple(share(programs, first, step)), order.early), order)
+            run_block(Block.start(one, tuple(share(programs, first, step)), order.early), order)
+
+    @cache
+    def widely() -> tuple[Run, Run] | None:
+        plain = Schedule.parse("program", run.kernel)
+        try:
+            with np.errstate(all="ignore"):
+                for one in (runs := (_wide(run, False), _wide(run, True))):
+                    carried_out(one, plain)
+        except (NotReplayable, Stopped):
+            return None
+        return runs
+
+    try:
+        carried_out(run, order)
         if run.checks:
             check_coverage(run, complete)
             for stmt in _specifications(run.kernel):
-                check_spec(run, stmt, complete)
+                check_spec(run, stmt, complete, widely)
     except Stopped:
         complete = False
     tensors = {name: t.contents.values.reshape(t.shape) for name, t in run.tensors.items() if t.dense}
