@@ -1,8 +1,9 @@
 # make demo   prove and run a kernel on this machine, then see a wrong one refuted
 # make test   everything: lint, types, all tests that need no GPU
 # make check  the quick loop: lint, types, the fast tests
+# make docs   the documentation as a site, in build/site
 #
-# Each sets up what it needs in .venv. Wanted: Python 3.10 or newer, a C++ compiler, make.
+# Each sets up what it needs in .venv. Requirements: Python 3.10 or newer, a C++ compiler, make.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -11,7 +12,7 @@ WORKERS ?= auto
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test check lint types clean
+.PHONY: demo test check lint types docs clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python -m argus demo
@@ -39,9 +40,17 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable .
 	@touch $@
 
+$(VENV)/docs.stamp: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
 $(VENV)/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[test]'
 	@touch $@ $(VENV)/run.stamp
+
+docs: $(VENV)/docs.stamp
+	$(BIN)/mkdocs build --quiet
+	@echo "built build/site/index.html"
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

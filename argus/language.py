@@ -2,6 +2,18 @@
 
 Their meaning is docs/language.md and the elaboration in `argus.frontend`; here stand their signatures, once.
 Kernels are read, not run: called from Python, each of these functions raises `SourceError`.
+
+The signatures name what an argument is. To a Python type checker these names mean anything.
+
+- `Tile`: a tile in registers, or a scalar, which is a tile of shape `()`.
+- `View`: a tensor parameter, a shared tile, or a part of one: `x[i]`, `a[m0 : m0 + 64, k0 : k0 + 32]`.
+- `TileOrView`: either of the two; the result is of the same kind.
+- `Scalar`: one number: a constant, a size, or a tile of shape `()`.
+- `Constant`: a number that is known when the kernel is compiled.
+- `Condition`: what `in_range` and its like return, for `requires`.
+- `Range`: what a `for` runs over.
+- `Shape`: a tuple of constants, one for each dimension.
+- `DType`, `Layout`, `Mbarrier`, `NamedBarrier`: an element type, a memory or register layout, and barriers.
 """
 
 from __future__ import annotations
@@ -121,6 +133,18 @@ __all__ = [
 if TYPE_CHECKING:  # to a type checker a tile is anything, and an annotation says nothing
     from typing import Annotated as Tensor
 
+    Tile: TypeAlias = Any
+    View: TypeAlias = Any
+    TileOrView: TypeAlias = Any
+    Scalar: TypeAlias = Any
+    Constant: TypeAlias = Any
+    Condition: TypeAlias = Any
+    Range: TypeAlias = Any
+    Shape: TypeAlias = tuple[Any, ...]
+    DType: TypeAlias = Any
+    Layout: TypeAlias = Any
+    Mbarrier: TypeAlias = Any
+    NamedBarrier: TypeAlias = Any
     constexpr: TypeAlias = Any
     float32: TypeAlias = Any
     tfloat32: TypeAlias = Any
@@ -182,8 +206,9 @@ def _kernel_only(function: _Function) -> _Function:
 
 @_kernel_only
 def grid(
-    e0: Any, e1: Any = None, e2: Any = None, e3: Any = None, e4: Any = None, e5: Any = None, e6: Any = None,
-    e7: Any = None, *, group: Any = 1, cluster: Any = 1, persistent: Any = False, schedule: Any = "cooperative",
+    e0: Scalar, e1: Scalar | None = None, e2: Scalar | None = None, e3: Scalar | None = None,
+    e4: Scalar | None = None, e5: Scalar | None = None, e6: Scalar | None = None, e7: Scalar | None = None, *,
+    group: int = 1, cluster: int = 1, persistent: bool = False, schedule: str = "cooperative",
 ) -> Any:  # fmt: skip
     """Declares the launch grid, one extent an axis, and gives the program ids: a scalar, or a tuple. Of two axes,
     `group` rows are run at a time. `cluster` programs that follow one another along the first axis run together, and
@@ -196,73 +221,73 @@ def grid(
 
 
 @_kernel_only
-def program_id(axis: Any) -> Any:
+def program_id(axis: int) -> Scalar:
     """The block's index along a grid axis."""
 
 
 @_kernel_only
-def num_programs(axis: Any) -> Any:
+def num_programs(axis: int) -> Scalar:
     """The declared number of blocks along a grid axis."""
 
 
 @_kernel_only
-def cluster_rank() -> Any:
+def cluster_rank() -> Scalar:
     """The block's number in its cluster, from 0 on: its program's along the first axis, modulo `cluster`."""
 
 
 @_kernel_only
-def thread_id() -> Any:
+def thread_id() -> Scalar:
     """The thread's index in the block."""
 
 
 @_kernel_only
-def num_threads() -> Any:
+def num_threads() -> Constant:
     """Threads in a block, a constant."""
 
 
 @_kernel_only
-def num_warps() -> Any:
+def num_warps() -> Constant:
     """Warps in a block, a constant."""
 
 
 @_kernel_only
-def warp_size() -> Any:
+def warp_size() -> Constant:
     """Threads in a warp, a constant: 32, or 64 on gfx942."""
 
 
 @_kernel_only
-def requires(condition: Any) -> Any:
+def requires(condition: Scalar | Condition) -> None:
     """A precondition over sizes, strides and scalar arguments, checked at launch; or `in_range(...)`."""
 
 
 @_kernel_only
-def in_range(tensor: Any, lo: Any, hi: Any) -> Any:
+def in_range(tensor: View, lo: Scalar, hi: Scalar) -> Condition:
     """For `requires`: every element of an index tensor is in [lo, hi)."""
 
 
 @_kernel_only
-def sorted(tensor: Any) -> Any:
+def sorted(tensor: View) -> Tile:
     """For `requires`: along the last dimension of an index tensor no element is less than the one before it."""
 
 
 @_kernel_only
-def distinct(tensor: Any) -> Any:
+def distinct(tensor: View) -> Tile:
     """For `requires`: no two elements of an index tensor are equal."""
 
 
 @_kernel_only
-def permutation(tensor: Any) -> Any:
+def permutation(tensor: View) -> Tile:
     """For `requires`: each integer from 0 up to the extent of an index tensor of one dimension occurs in it once."""
 
 
 @_kernel_only
-def offsets(tensor: Any, total: Any, longest: Any = None) -> Any:
+def offsets(tensor: View, total: Scalar, longest: Scalar = None) -> Tile:
     """For `requires`: an index tensor begins with 0, never decreases, and ends with `total`; segments have at most
     `longest` elements, if that is given."""
 
 
 @_kernel_only
-def assume(condition: Any, reason: Any) -> Any:
+def assume(condition: Scalar, reason: str) -> None:
     """An unproved assumption, printed in the artefact."""
 
 
@@ -270,12 +295,14 @@ def assume(condition: Any, reason: Any) -> Any:
 
 
 @_kernel_only
-def static_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
+def static_range(start: Scalar, stop: Scalar | None = None, step: int = 1) -> Range:
     """An unrolled loop over constants."""
 
 
 @_kernel_only
-def pipelined(start: Any, stop: Any = None, step: Any = 1, stages: Any = 3, producer_warps: Any = 0) -> Any:
+def pipelined(
+    start: Scalar, stop: Scalar | None = None, step: int = 1, stages: int = 3, producer_warps: int = 0
+) -> Range:
     """A loop whose `stage` copies run `stages - 1` iterations ahead, issued by `producer_warps` further warps."""
 
 
@@ -283,49 +310,51 @@ def pipelined(start: Any, stop: Any = None, step: Any = 1, stages: Any = 3, prod
 
 
 @_kernel_only
-def arange(start: Any, stop: Any = None) -> Any:
+def arange(start: int, stop: int | None = None) -> Tile:
     """int32 index tile `[stop - start]`: start, start + 1, ..."""
 
 
 @_kernel_only
-def zeros(shape: Any, dtype: Any, layout: Any = None) -> Any:
+def zeros(shape: Shape, dtype: DType, layout: Layout | None = None) -> Tile:
     """A tile of zeros."""
 
 
 @_kernel_only
-def full(shape: Any, value: Any, dtype: Any, layout: Any = None) -> Any:
+def full(shape: Shape, value: Scalar, dtype: DType, layout: Layout | None = None) -> Tile:
     """A tile of one value."""
 
 
 @_kernel_only
-def trans(x: Any) -> Any:
+def trans(x: TileOrView) -> TileOrView:
     """The two dimensions of a tile or view, swapped."""
 
 
 @_kernel_only
-def permute(x: Any, dims: Any) -> Any:
+def permute(x: TileOrView, dims: Shape) -> TileOrView:
     """Dimension i of the result is dimension `dims[i]` of `x`."""
 
 
 @_kernel_only
 def load(
-    view: Any,
-    mask: Any = None,
-    other: Any = None,
-    boundary_check: Any = (),
-    layout: Any = None,
-    instruction: Any = None,
-) -> Any:
+    view: View,
+    mask: Tile | None = None,
+    other: Scalar | None = None,
+    boundary_check: Shape = (),
+    layout: Layout | None = None,
+    instruction: str | None = None,
+) -> Tile:
     """A view of memory, in registers; where masked out, `other` (default 0)."""
 
 
 @_kernel_only
-def store(view: Any, value: Any, mask: Any = None, boundary_check: Any = (), instruction: Any = None) -> Any:
+def store(
+    view: View, value: Tile, mask: Tile | None = None, boundary_check: Shape = (), instruction: str | None = None
+) -> None:
     """A tile, to a view of a tensor or shared tile."""
 
 
 @_kernel_only
-def atomic_add(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> Any:
+def atomic_add(view: View, value: Tile, mask: Tile | None = None, boundary_check: Shape = ()) -> None:
     """Adds a tile to a view of a tensor, atomically (relaxed, device scope).
 
     Of float32, int32 and int64; of float16 and bfloat16 where the copy engine does it (docs/language.md, policies).
@@ -333,12 +362,12 @@ def atomic_add(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()
 
 
 @_kernel_only
-def atomic_max(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> Any:
+def atomic_max(view: View, value: Tile, mask: Tile | None = None, boundary_check: Shape = ()) -> None:
     """Atomic maximum, of integers, and of float16 and bfloat16 as `atomic_add`."""
 
 
 @_kernel_only
-def atomic_min(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> Any:
+def atomic_min(view: View, value: Tile, mask: Tile | None = None, boundary_check: Shape = ()) -> None:
     """Atomic minimum, of integers, and of float16 and bfloat16 as `atomic_add`."""
 
 
@@ -346,102 +375,102 @@ def atomic_min(view: Any, value: Any, mask: Any = None, boundary_check: Any = ()
 
 
 @_kernel_only
-def exp(x: Any) -> Any:
+def exp(x: Tile) -> Tile:
     """e to the power of x."""
 
 
 @_kernel_only
-def exp2(x: Any) -> Any:
+def exp2(x: Tile) -> Tile:
     """2 to the power of x."""
 
 
 @_kernel_only
-def log(x: Any) -> Any:
+def log(x: Tile) -> Tile:
     """Natural logarithm."""
 
 
 @_kernel_only
-def log2(x: Any) -> Any:
+def log2(x: Tile) -> Tile:
     """Logarithm to the base 2."""
 
 
 @_kernel_only
-def sqrt(x: Any) -> Any:
+def sqrt(x: Tile) -> Tile:
     """Square root."""
 
 
 @_kernel_only
-def rsqrt(x: Any) -> Any:
+def rsqrt(x: Tile) -> Tile:
     """1 / sqrt(x)."""
 
 
 @_kernel_only
-def sin(x: Any) -> Any:
+def sin(x: Tile) -> Tile:
     """Sine of an angle in radians, for every float32 as PyTorch's."""
 
 
 @_kernel_only
-def cos(x: Any) -> Any:
+def cos(x: Tile) -> Tile:
     """Cosine of an angle in radians, for every float32 as PyTorch's."""
 
 
 @_kernel_only
-def tanh(x: Any) -> Any:
+def tanh(x: Tile) -> Tile:
     """Hyperbolic tangent."""
 
 
 @_kernel_only
-def erf(x: Any) -> Any:
+def erf(x: Tile) -> Tile:
     """Error function."""
 
 
 @_kernel_only
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: Tile) -> Tile:
     """1 / (1 + exp(-x))."""
 
 
 @_kernel_only
-def abs(x: Any) -> Any:
+def abs(x: Tile) -> Tile:
     """Absolute value."""
 
 
 @_kernel_only
-def floor(x: Any) -> Any:
+def floor(x: Tile) -> Tile:
     """Largest integer not above x, as a float."""
 
 
 @_kernel_only
-def ceil(x: Any) -> Any:
+def ceil(x: Tile) -> Tile:
     """Smallest integer not below x, as a float."""
 
 
 @_kernel_only
-def maximum(x: Any, y: Any) -> Any:
+def maximum(x: Tile, y: Tile) -> Tile:
     """Elementwise maximum; NaN propagates."""
 
 
 @_kernel_only
-def minimum(x: Any, y: Any) -> Any:
+def minimum(x: Tile, y: Tile) -> Tile:
     """Elementwise minimum; NaN propagates."""
 
 
 @_kernel_only
-def where(condition: Any, x: Any, y: Any) -> Any:
+def where(condition: Tile, x: Tile, y: Tile) -> Tile:
     """x where the condition holds, else y."""
 
 
 @_kernel_only
-def fma(x: Any, y: Any, z: Any) -> Any:
+def fma(x: Tile, y: Tile, z: Tile) -> Tile:
     """x * y + z."""
 
 
 @_kernel_only
-def cdiv(x: Any, y: Any) -> Any:
+def cdiv(x: Scalar, y: Scalar) -> Scalar:
     """x / y rounded up, of integers; y > 0."""
 
 
 @_kernel_only
-def next_power_of_2(x: Any) -> Any:
+def next_power_of_2(x: int) -> Constant:
     """The least power of two that is at least the constant x."""
 
 
@@ -449,49 +478,49 @@ def next_power_of_2(x: Any) -> Any:
 
 
 @_kernel_only
-def sum(x: Any, axis: Any = None, keep_dims: Any = False) -> Any:
+def sum(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
     """Sum along a dimension, or of all elements."""
 
 
 @_kernel_only
-def max(x: Any, axis: Any = None, keep_dims: Any = False) -> Any:
+def max(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
     """Maximum along a dimension, or of all elements."""
 
 
 @_kernel_only
-def min(x: Any, axis: Any = None, keep_dims: Any = False) -> Any:
+def min(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
     """Minimum along a dimension, or of all elements."""
 
 
 @_kernel_only
-def argmax(x: Any, axis: Any = None, keep_dims: Any = False) -> Any:
+def argmax(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
     """int32: where the maximum along a dimension is, or that of all elements, counted row by row; of equals the first,
     and the first NaN if there is any, as in PyTorch."""
 
 
 @_kernel_only
-def argmin(x: Any, axis: Any = None, keep_dims: Any = False) -> Any:
+def argmin(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
     """int32: where the minimum along a dimension is, or that of all elements, counted row by row; of equals the first,
     and the first NaN if there is any, as in PyTorch."""
 
 
 @_kernel_only
-def mma(a: Any, b: Any, acc: Any, instruction: Any = None, warps: Any = None) -> Any:
+def mma(a: Tile | View, b: Tile | View, acc: Tile, instruction: str | None = None, warps: Shape | None = None) -> Tile:
     """`acc[m, n] + sum(k, a[m, k] * b[n, k])`."""
 
 
 @_kernel_only
-def shuffle_xor(x: Any, mask: Any) -> Any:
+def shuffle_xor(x: Tile, mask: int) -> Tile:
     """`y[..., i] = x[..., i ^ mask]` between the lanes of a warp."""
 
 
 @_kernel_only
-def shuffle_up(x: Any, delta: Any) -> Any:
+def shuffle_up(x: Tile, delta: int) -> Tile:
     """`y[..., i] = x[..., i - delta]` between the lanes of a warp; the first `delta` keep their own."""
 
 
 @_kernel_only
-def shuffle_down(x: Any, delta: Any) -> Any:
+def shuffle_down(x: Tile, delta: int) -> Tile:
     """`y[..., i] = x[..., i + delta]` between the lanes of a warp; the last `delta` keep their own."""
 
 
@@ -499,7 +528,7 @@ def shuffle_down(x: Any, delta: Any) -> Any:
 
 
 @_kernel_only
-def stage(view: Any, boundary_check: Any = (), other: Any = 0, once: Any = False) -> Any:
+def stage(view: View, boundary_check: Shape = (), other: Scalar = 0, once: bool = False) -> View:
     """Policy: a shared copy of a view, visible to the whole block.
 
     `once=True`: nothing else reads these elements soon. A hint: they leave the L2 cache first.
@@ -507,21 +536,21 @@ def stage(view: Any, boundary_check: Any = (), other: Any = 0, once: Any = False
 
 
 @_kernel_only
-def shared(shape: Any, dtype: Any, layout: Any = None) -> Any:
+def shared(shape: Shape, dtype: DType, layout: Layout | None = None) -> View:
     """A shared tile; `layout` a layout, a swizzle of the row-major one, or None for row-major."""
 
 
 @_kernel_only
 def copy(
-    dst: Any,
-    src: Any,
-    mask: Any = None,
-    boundary_check: Any = (),
-    other: Any = None,
-    instruction: Any = None,
-    layout: Any = None,
-    signal: Any = None,
-) -> Any:
+    dst: View,
+    src: View,
+    mask: Tile | None = None,
+    boundary_check: Shape = (),
+    other: Scalar | None = None,
+    instruction: str | None = None,
+    layout: Layout | None = None,
+    signal: Mbarrier | None = None,
+) -> None:
     """Memory to memory; `instruction="cp.async"`, or on gfx942 "global_load_lds", makes it asynchronous.
 
     sm_90a: `instruction="tma.load"` is a bulk copy, whose bytes the mbarrier `signal` counts.
@@ -529,32 +558,34 @@ def copy(
 
 
 @_kernel_only
-def cp_async_commit() -> Any:
+def cp_async_commit() -> None:
     """Closes the thread's group of asynchronous copies."""
 
 
 @_kernel_only
-def cp_async_wait(pending: Any) -> Any:
+def cp_async_wait(pending: int) -> None:
     """Waits until at most `pending` groups of the thread are unfinished."""
 
 
 @_kernel_only
-def peer(view: Any, rank: Any) -> Any:
+def peer(view: View, rank: Scalar) -> View:
     """This part of the shared tile of block `rank` of the cluster: distributed shared memory (sm_90a, cpu)."""
 
 
 @_kernel_only
-def barrier(scope: Any = "block") -> Any:
+def barrier(scope: str = "block") -> None:
     """All threads of the block meet; with `scope` "cluster" (sm_90a, cpu), those of all blocks of the cluster."""
 
 
 @_kernel_only
-def role(function: Any, args: Any = (), num_warps: Any = 4, registers: Any = None) -> Any:
+def role(
+    function: Callable[..., Any], args: tuple[Any, ...] = (), num_warps: int = 4, registers: int | None = None
+) -> None:
     """sm_90a, cpu: `num_warps` warps run `function(*args)`, with at most `registers` a thread. Roles come last."""
 
 
 @_kernel_only
-def mbarrier(count: Any, arrivals: Any) -> Any:
+def mbarrier(count: int, arrivals: int) -> Mbarrier:
     """sm_90a: `count` mbarriers; a phase of one takes `arrivals` arrivals, and the bytes that it was told to expect.
 
     Of one of them, `full[i]`: `.expect(bytes)` arrives and announces bytes, `.arrive()` arrives, once for each warp of
@@ -563,73 +594,73 @@ def mbarrier(count: Any, arrivals: Any) -> Any:
 
 
 @_kernel_only
-def mma_fence() -> Any:
+def mma_fence() -> None:
     """sm_90a: registers written before are those that asynchronous products after this read and add to."""
 
 
 @_kernel_only
-def mma_commit() -> Any:
+def mma_commit() -> None:
     """sm_90a: closes the role's group of asynchronous products."""
 
 
 @_kernel_only
-def mma_wait(pending: Any) -> Any:
+def mma_wait(pending: int) -> None:
     """sm_90a: waits until at most `pending` groups of asynchronous products are unfinished."""
 
 
 @_kernel_only
-def proxy_fence() -> Any:
+def proxy_fence() -> None:
     """sm_90a: orders accesses of threads to shared memory with bulk copies and asynchronous products."""
 
 
 @_kernel_only
-def named_barrier(threads: Any) -> Any:
+def named_barrier(threads: int) -> NamedBarrier:
     """sm_90a, cpu: a barrier of roles, `threads` arrivals a phase. `.sync()` arrives and waits, `.arrive()` goes on."""
 
 
 @_kernel_only
-def s_waitcnt(vmcnt: Any = None, lgkmcnt: Any = None) -> Any:
+def s_waitcnt(vmcnt: int | None = None, lgkmcnt: int | None = None) -> None:
     """gfx942: waits until at most `vmcnt` of the wave's loads to LDS are unfinished, and with `lgkmcnt=0` none of its
     accesses to shared memory."""
 
 
 @_kernel_only
-def s_barrier() -> Any:
+def s_barrier() -> None:
     """gfx942: all waves of the block meet; for others it orders what the last `s_waitcnt(lgkmcnt=0)` found done."""
 
 
 @_kernel_only
-def s_setprio(priority: Any) -> Any:
+def s_setprio(priority: int) -> None:
     """gfx942: the wave's priority, 0 to 3."""
 
 
 @_kernel_only
-def sched_group_barrier(mask: Any, size: Any, sync_id: Any = 0) -> Any:
+def sched_group_barrier(mask: int, size: int, sync_id: int = 0) -> None:
     """gfx942: `size` instructions of the kinds `mask` belong here, in turns with other groups of `sync_id`."""
 
 
 @_kernel_only
-def tiled_mma(instruction: Any, shape: Any, warps: Any) -> Any:
+def tiled_mma(instruction: str, shape: Shape, warps: Shape) -> Any:
     """The register layouts `.a`, `.b`, `.c` of an (M, N, K) product spread over (along M, along N) warps."""
 
 
 @_kernel_only
-def blocked(shape: Any, order: Any = None, vector: Any = 1) -> Any:
+def blocked(shape: Shape, order: Shape | None = None, vector: int = 1) -> Layout:
     """A register layout: threads side by side, `vector` consecutive elements each, along `order[0]` first."""
 
 
 @_kernel_only
-def fragment_layout(text: Any) -> Any:
+def fragment_layout(text: str) -> Layout:
     """A register layout from its notation."""
 
 
 @_kernel_only
-def layout(text: Any) -> Any:
+def layout(text: str) -> Layout:
     """A memory layout from its notation: `"(64,64):(64,1)"`."""
 
 
 @_kernel_only
-def swizzle(bits: Any, base: Any, shift: Any) -> Any:
+def swizzle(bits: int, base: int, shift: int) -> Layout:
     """CuTe's `Swizzle<bits, base, shift>` of element offsets, for `shared`."""
 
 
@@ -637,27 +668,27 @@ def swizzle(bits: Any, base: Any, shift: Any) -> Any:
 
 
 @_kernel_only
-def tag(x: Any, function: Any) -> Any:
+def tag(x: Tile | View, function: Callable[..., Any]) -> None:
     """States what the elements of a tensor or tile carry."""
 
 
 @_kernel_only
-def assert_tags(condition: Any, where: Any = None) -> Any:
+def assert_tags(condition: Callable[..., Any], where: Callable[..., Any] | None = None) -> None:
     """What must hold of tags here, for all values of the lambda's parameters (under `where`)."""
 
 
 @_kernel_only
-def once(lo: Any, hi: Any) -> Any:
+def once(lo: Scalar, hi: Scalar) -> Any:
     """For `assert_tags`: every integer of [lo, hi) exactly once."""
 
 
 @_kernel_only
-def spec(output: Any, function: Any) -> Any:
+def spec(output: View, function: Callable[..., Any]) -> None:
     """What the kernel computes: `output[i, ...]` is the lambda's value, for every element."""
 
 
 @_kernel_only
-def softmax(score: Any) -> Any:
+def softmax(score: Callable[..., Any]) -> Any:
     """For `spec`: `al.softmax(lambda k: score)[n]` is exp(score) at n over the sum of exp(score) over all k.
 
     A score of -inf, as a mask gives with `al.where`, weighs 0, also where there is no other.
@@ -665,5 +696,5 @@ def softmax(score: Any) -> Any:
 
 
 @_kernel_only
-def logsumexp(score: Any) -> Any:
+def logsumexp(score: Callable[..., Any]) -> Tile:
     """For `spec`: `al.logsumexp(lambda k: score)` is the logarithm of the sum of exp(score) over all k."""

@@ -8,6 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 def installed_version() -> str:
     """Return the installed version, or "0+uninstalled" for a folder of sources, which has no metadata."""
     try:
-        return version("argus")
+        return version("argus-tile")
     except PackageNotFoundError:
         return "0+uninstalled"

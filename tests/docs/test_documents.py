@@ -11,7 +11,10 @@ import pytest
 from tests.docs.examples import Example, examples, execute, missing
 
 ROOT = Path(__file__).parent.parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    *(p for p in sorted((ROOT / "docs").rglob("*.md")) if p.parent.name != "errors"),  # their own test runs those
+]
 
 
 def tracked() -> list[Path]:
@@ -65,3 +68,12 @@ def test_no_machine_of_a_developer_shows() -> None:
         if match is not None and path != Path(__file__)
     ]
     assert not wrong
+
+
+def test_the_site_lists_pages_that_exist() -> None:
+    """Every page of `mkdocs.yml` exists, and the tutorial is complete and in order."""
+    listed = re.findall(r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert not [name for name in listed if not (ROOT / "docs" / name).is_file()]
+    chapters = sorted(p.name for p in (ROOT / "docs" / "tutorial").glob("*.md"))
+    assert [name.removeprefix("tutorial/") for name in listed if name.startswith("tutorial/")] == chapters
+    assert len(chapters) == 6
