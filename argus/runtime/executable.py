@@ -112,13 +112,22 @@ class CachedSource:
 
                 return _entry(compile(self.text.file, self.text.name, options, compiler=compiler))
 
-        parts = {**_options(options), "toolchain": _toolchain(options.target)}
-        return _executable(self._entry("executable", parts, make), self.text.file)
+        return _executable(self._entry("executable", _built_with(options), make), self.text.file)
+
+    def cached(self, options: Options) -> Executable | None:
+        """The kernel, if it was proved and built before and the cache still has it."""
+        entry = self._cache().get(self._key("executable", _built_with(options)))
+        return None if entry is None else _executable(entry, self.text.file)
+
+    def _cache(self) -> DiskCache:
+        return DiskCache(cache_directory()) if self.cache is None else self.cache
+
+    def _key(self, kind: str, parts: Mapping[str, Json]) -> str:
+        what = {"kind": kind, "text": self.text.file.text, "name": self.text.name}
+        return cache_key({"format": FORMAT, "compiler": compiler(), **what, **parts})
 
     def _entry(self, kind: str, parts: Mapping[str, Json], make: Callable[[], Entry]) -> Entry:
-        what = {"kind": kind, "text": self.text.file.text, "name": self.text.name}
-        key = cache_key({"format": FORMAT, "compiler": compiler(), **what, **parts})
-        cache = DiskCache(cache_directory()) if self.cache is None else self.cache
+        key, cache = self._key(kind, parts), self._cache()
         entry = cache.get(key)
         if entry is None:
             entry = make()
@@ -162,6 +171,11 @@ def _options(options: Options) -> dict[str, Json]:
         "alignment": {n: a for n, a in options.alignment.items() if a != options.default_alignment},
         "default_alignment": options.default_alignment,
     }
+
+
+def _built_with(options: Options) -> dict[str, Json]:
+    """What a build depends on beside the text."""
+    return {**_options(options), "toolchain": _toolchain(options.target)}
 
 
 def _toolchain(target: str) -> Json:

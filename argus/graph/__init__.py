@@ -1,0 +1,19 @@
+"""PyTorch graphs: operators as index expressions, partition, kernels and their specifications, the compiler backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from argus.graph.report import Report
+
+
+def compile_report(model: Any) -> Report:
+    """What became of a model that `torch.compile(model, backend="argus")` compiled, and that was called.
+
+    The report prints as a table; `rows` has a dictionary for each kernel and each operator that was left to PyTorch.
+    Raises ValueError for a model that was not compiled.
+    """
+    from argus.graph.backend import argus  # with PyTorch
+
+    return argus.report(model)

@@ -1,0 +1,273 @@
+"""`torch.compile(model, backend="argus")`: a graph's groups become proved kernels, the rest is left to PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import gcd
+from typing import Any
+from weakref import ref
+
+import torch
+
+from argus.diagnostic import LaunchError
+from argus.graph import capture, fallback
+from argus.graph.assemble import Step, assemble, subgraph
+from argus.graph.capture import inputs, meta_of
+from argus.graph.kernel import Generator, KernelText, generate
+from argus.graph.launch import Kernel, View
+from argus.graph.partition import Apart, Group, Partition, partition
+from argus.graph.prove import Order, Outcome, prove_all, stored
+from argus.graph.report import Entry, Graph, Report, estimated, measured
+from argus.graph.row import NotExpressible
+from argus.graph.space import Mismatch
+from argus.graph.terms import Extent, product
+from argus.runtime import jit
+from argus.runtime.device import target_of
+
+_HINT = 1024  # a symbolic size, where an alignment is guessed from it
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of the backend: `torch.compile(model, backend="argus", options={...})`.
+
+    `fallback`: who runs what is not taken, "inductor" or "eager". `workers`: processes that prove side by side, by
+    default one a core.
+    """
+
+    fallback: str = "inductor"
+    workers: int | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | None) -> Options:
+        """Raises ValueError for an option or a value that there is none of."""
+        known = {"fallback": ("inductor", "eager"), "workers": None}
+        for name, value in (given or {}).items():
+            if name not in known:
+                raise ValueError(f"backend argus has no option {name!r}; it has {', '.join(known)}")
+            allowed = known[name]
+            if allowed is not None and value not in allowed:
+                raise ValueError(f"option {name!r} is {' or '.join(map(repr, allowed))}, and not {value!r}")
+        return cls(**(given or {}))
+
+
+class Backend:
+    """A backend of `torch.compile`. Keeps what became of each graph, for reports."""
+
+    def __init__(self, generator: Generator | None = None) -> None:
+        self.generator = generator
+        self.graphs: list[Graph] = []
+
+    def __call__(self, gm: torch.fx.GraphModule, example: Sequence[Any], *, options: Any = None, **_: Any) -> Any:
+        """Compile a graph that Dynamo traced, with its gradients where they are needed."""
+        from torch._decomp import core_aten_decompositions
+        from torch._dynamo.backends.common import aot_autograd
+        from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+        chosen, owner = Options.of(options), _owner()
+        compiled = partial(self.compiled, options=chosen, owner=owner)
+        return aot_autograd(
+            fw_compiler=partial(compiled, name="forward"),
+            bw_compiler=partial(compiled, name="backward"),
+            inference_compiler=partial(compiled, name="inference"),
+            decompositions=core_aten_decompositions(),
+            partition_fn=min_cut_rematerialization_partition,
+        )(gm, example)
+
+    def compiled(
+        self, gm: torch.fx.GraphModule, example: Sequence[Any], *, name: str, options: Options, owner: Any
+    ) -> Callable[..., Any]:
+        """Compile a graph of ATen operators."""
+        from torch._functorch._aot_autograd.utils import make_boxed_func
+
+        compilation = _Compilation(gm, options, self.generator)
+        result = compilation.run()
+        self.graphs = [g for g in self.graphs if g.owner() is not None]
+        self.graphs.append(Graph(name, tuple(compilation.entries), owner))
+        return make_boxed_func(result.forward)
+
+    def report(self, model: Any) -> Report:
+        """What became of the graphs of a model or a function that was compiled. Raises ValueError if there are none."""
+        original = getattr(model, "_orig_mod", model)
+        owners = set(map(id, original.modules())) if isinstance(original, torch.nn.Module) else set()
+        code = getattr(_unwrapped(model), "__code__", None)
+        own = [g for g in self.graphs if id(g.owner()) in owners or (code is not None and g.owner() is code)]
+        if not own:
+            raise ValueError(
+                'nothing of this model was compiled by backend "argus" yet: compile it with '
+                'torch.compile(model, backend="argus") and call it once'
+            )
+        devices = {m.device for g in own for e in g.entries for m in e.tensors}
+        on_gpu = bool(devices) and all(d.startswith("cuda") for d in devices)
+        timed = on_gpu and not any(m.symbolic for g in own for e in g.entries for m in e.tensors)
+        if timed:
+            for entry in (e for g in own for e in g.entries if e.call is not None):
+                entry.seconds = measured(entry, "cuda")
+        return Report(own, timed)
+
+
+class _Compilation:
+    def __init__(self, gm: torch.fx.GraphModule, options: Options, generator: Generator | None) -> None:
+        self.gm, self.options, self.generator = gm, options, generator
+        self.refused: dict[Any, str] = {}
+        self.verdicts: dict[Any, str] = {}
+        self.apart: list[Apart] = []
+        self.entries: list[Entry] = []
+
+    def run(self) -> torch.fx.GraphModule:
+        found, texts = self.settled()
+        steps = [self.launch(group, text) for group, text in zip(found.groups, texts, strict=True)]
+        steps += self.leave(found)
+        return assemble(self.gm, steps)
+
+    def settled(self) -> tuple[Partition, list[KernelText]]:
+        """A partition all of whose kernels are proved. A group that is not is cut in two, and tried again."""
+        while True:
+            found = partition(self.gm.graph, self.refused, self.apart)
+            texts, wrong = self.generated(found.groups)
+            good = [(g, t) for g, t in zip(found.groups, texts, strict=True) if t is not None]
+            orders = [order(t, _target(g)) for g, t in good]
+            outcomes = prove_all(orders, self.options.workers)
+            wrong += [(g, o) for (g, _), o in zip(good, outcomes, strict=True) if o.verdict != "proved"]
+            if not wrong:
+                return found, [t for _, t in good]
+            for group, outcome in wrong:
+                self.divide(group, outcome)
+
+    def generated(self, groups: Sequence[Group]) -> tuple[list[KernelText | None], list[tuple[Group, Outcome]]]:
+        texts: list[KernelText | None] = []
+        wrong = []
+        for group in groups:
+            try:
+                texts.append(generate(group, _target(group), self.generator))
+            except (Mismatch, NotExpressible, LaunchError) as error:
+                texts.append(None)
+                reason = error.diagnostics[0].message if isinstance(error, LaunchError) else str(error)
+                wrong.append((group, Outcome("left", reason)))
+        return texts, wrong
+
+    def divide(self, group: Group, outcome: Outcome) -> None:
+        """Forbid a group that cannot be one proved kernel: its halves are tried; one operator is left to PyTorch."""
+        if len(group.nodes) == 1:
+            self.refused[group.nodes[0]] = outcome.reason
+            self.verdicts[group.nodes[0]] = outcome.verdict
+        else:
+            middle = len(group.nodes) // 2
+            self.apart.append((frozenset(group.nodes[:middle]), frozenset(group.nodes[middle:])))
+
+    def launch(self, group: Group, text: KernelText) -> Step:
+        """The step of a proved kernel."""
+        path = stored(order(text, _target(group)))
+        kernel = jit(order(text, _target(group)).source(str(path or "<graph>")))
+        read = [p.value for p in text.layout.reads]
+        metas = [p.meta for p in text.layout.reads]
+        entry = Entry(
+            kernel=text.name,
+            operators=tuple(capture.name(n) for n in group.nodes),
+            verdict="proved",
+            specified=True,
+            reason="",
+            by="argus",
+            seconds=estimated(metas, [p.meta for p in text.layout.writes], *_operations(group)),
+            path=str(path or ""),
+            equality="sums in any order",
+            tensors=tuple(metas),
+        )
+        call = Kernel(kernel, text.layout, subgraph(group.nodes, read, group.outputs), entry.refused.append)
+        entry.call = call
+        self.entries.append(entry)
+        return Step(group.nodes, read, group.outputs, call)
+
+    def leave(self, found: Partition) -> list[Step]:
+        """Steps of what is left: those that Inductor compiles; the others stay single operators."""
+        steps, compiled = fallback.steps(self.gm.graph, found, self.options.fallback)
+        for node, reason in found.left.items():
+            row = capture.row(node)
+            if row is not None and row.left == "a view":
+                continue
+            metas = [m for v in inputs(node) if (m := meta_of(v)) is not None]
+            made = [m for m in capture.results(node) if m is not None]
+            self.entries.append(
+                Entry(
+                    kernel=capture.name(node),
+                    operators=(capture.name(node),),
+                    verdict=self.verdicts.get(node, "left"),
+                    specified=False,
+                    reason=reason,
+                    by="inductor" if node in compiled else "eager",
+                    seconds=estimated(metas, made, *_operations_of(node)),
+                    tensors=(),
+                )
+            )
+        return steps
+
+
+def order(text: KernelText, target: str) -> Order:
+    """The order of a kernel's proof, for tensors aligned as those that were traced."""
+    layout = text.layout
+    alignment = {p.name: _alignment(View.of(p)) for p in (*layout.reads, *layout.writes)}
+    return Order(text.name, text.text, target, alignment)
+
+
+def _alignment(view: View) -> int:
+    """Bytes by which a tensor of these sizes and strides is aligned, if it begins at a multiple of 16 bytes."""
+    item = getattr(torch, view.meta.dtype).itemsize
+    units = [(size if stride == 1 else stride) for size, stride in zip(view.sizes, view.strides, strict=True)]
+    return gcd(16, *(item * _whole(u) for u in units))
+
+
+def _whole(extent: Extent) -> int:
+    if isinstance(extent, int):
+        return extent
+    return int(extent.subs(dict.fromkeys(extent.free_symbols, _HINT)))
+
+
+def _target(group: Group) -> str:
+    meta = next(m for m in map(meta_of, group.outputs) if m is not None)
+    return target_of(meta.device)
+
+
+def _operations(group: Group) -> tuple[Extent, str]:
+    return _operations_of(group.product) if group.product is not None else (0, "float32")
+
+
+def _operations_of(node: Any) -> tuple[Extent, str]:
+    """Multiplications and additions of a product or a convolution, and their dtype."""
+    name, read = capture.name(node), [meta_of(v) for v in inputs(node)]
+    made = [m for m in capture.results(node) if m is not None]
+    if name in ("mm.default", "bmm.default", "addmm.default", "baddbmm.default"):
+        a = read[-2]
+        assert a is not None
+        return 2 * product(made[0].shape) * a.shape[-1], a.dtype
+    if name == "convolution.default" and read[1] is not None:
+        return 2 * product(made[0].shape) * product(read[1].shape[1:]), read[1].dtype
+    return 0, "float32"
+
+
+def _owner() -> Callable[[], Any]:
+    """What Dynamo is compiling: the module whose method it traces, or else the code of the function."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    try:
+        frame = InstructionTranslator.current_tx().output.root_tx
+    except (AttributeError, RuntimeError):
+        return lambda: None
+    for name in ("self", "fn"):  # the method's module, or what PyTorch wraps in a function
+        found = frame.f_locals.get(name)
+        if isinstance(found, torch.nn.Module):
+            return ref(found)
+    code = frame.f_code
+    return lambda: code
+
+
+def _unwrapped(model: Any) -> Any:
+    """The function that a compiled function was made of."""
+    while hasattr(model, "_torchdynamo_orig_callable"):
+        model = model._torchdynamo_orig_callable
+    return model
+
+
+argus = Backend()
+"""The backend of that name: `torch.compile` finds it by the package's entry point."""

@@ -1,0 +1,160 @@
+"""What a traced graph's nodes are: values with shapes, strides and dtypes, and operators with rows of the table."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from argus.graph.operators import arguments, name_of, row_of
+from argus.graph.row import POINTWISE, VIEW, Row
+from argus.graph.terms import Extent
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+Value = tuple[Any, int]
+"""A node and which of its results."""
+
+FLOATS = frozenset(("float32", "float16", "bfloat16"))
+READ = FLOATS | {"bool", "int32", "int64"}
+"""Dtypes of tensors that generated kernels read; they write floats and truth values."""
+
+
+@dataclass(frozen=True)
+class Meta:
+    """A tensor as traced. `symbolic`: some size or stride is known only when it runs."""
+
+    shape: tuple[Extent, ...]
+    strides: tuple[Extent, ...]
+    dtype: str
+    device: str
+    symbolic: bool
+
+
+def value_of(node: Node) -> Value:
+    """The value that a node stands for: `getitem` is a result of its argument."""
+    if node.op == "call_function" and node.target is operator.getitem:
+        source, place = node.args
+        return source, int(place)  # type: ignore[arg-type]
+    return node, 0
+
+
+def meta_of(value: Value) -> Meta | None:
+    """What is known of a value; None for what is no dense tensor."""
+    node, place = value
+    known = node.meta.get("val")
+    if isinstance(known, (tuple, list)):
+        known = known[place] if place < len(known) else None
+    return _meta(known)
+
+
+def results(node: Node) -> tuple[Meta | None, ...]:
+    """What is known of each result of a node."""
+    known = node.meta.get("val")
+    return tuple(_meta(v) for v in known) if isinstance(known, (tuple, list)) else (_meta(known),)
+
+
+def _meta(known: Any) -> Meta | None:
+    import torch
+
+    if not isinstance(known, torch.Tensor) or known.layout is not torch.strided or known.is_quantized:
+        return None
+    shape, strides = tuple(map(_extent, known.shape)), tuple(map(_extent, known.stride()))
+    symbolic = not all(isinstance(e, int) for e in (*shape, *strides))
+    return Meta(shape, strides, str(known.dtype).removeprefix("torch."), str(known.device), symbolic)
+
+
+def _extent(size: Any) -> Extent:
+    """A size as an integer or a SymPy expression."""
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr
+    return int(expression) if expression.is_Integer else expression
+
+
+def inputs(node: Node) -> tuple[Value, ...]:
+    """The tensors that an operator reads, in the order of its arguments, each use."""
+    import torch
+
+    found: list[Value] = []
+
+    def visit(argument: Any) -> None:
+        if isinstance(argument, torch.fx.Node):
+            found.append(value_of(argument))
+        elif isinstance(argument, (list, tuple)):
+            for part in argument:
+                visit(part)
+
+    for argument in given(node):
+        visit(argument)
+    return tuple(found)
+
+
+def given(node: Node) -> tuple[Any, ...]:
+    """The arguments in the order of the schema, if the operator has one."""
+    if hasattr(node.target, "_schema"):
+        return arguments(node.target, node.args, dict(node.kwargs))
+    return (*node.args, *node.kwargs.values())
+
+
+def row(node: Node) -> Row | None:
+    """The row of a node's operator."""
+    return row_of(node.target) if node.op == "call_function" else None
+
+
+def name(node: Node) -> str:
+    """The operator's name, for people."""
+    return name_of(node.target) or getattr(node.target, "__name__", str(node.target))
+
+
+def is_view(node: Node) -> bool:
+    """Return True for an operator that changes only which index means which element."""
+    found = row(node)
+    return found is not None and found.kind == VIEW
+
+
+def refusal(node: Node) -> str:
+    """Why the generator does not take an operator; "" if it may."""
+    import torch
+
+    found = row(node)
+    if found is None:
+        return f"{name(node)} has no row in the operator table"
+    if found.left:
+        return f"{name(node)}: {found.left}"
+    metas = [meta_of(v) for v in inputs(node)]
+    made = [m for m in results(node) if m is not None]
+    if any(m is None for m in metas) or not made:
+        return f"{name(node)} on something that is no dense tensor"
+    known = [m for m in metas if m is not None]
+    unread = sorted({m.dtype for m in known} - READ)
+    if unread:
+        return f"{name(node)}: kernels do not read {unread[0]}"
+    unwritten = sorted({m.dtype for m in made} - FLOATS - {"bool"})
+    if unwritten:
+        return f"{name(node)}: kernels do not compute {unwritten[0]}, which may wrap around or lose digits"
+    if len({m.device for m in (*known, *made)}) > 1:
+        return f"{name(node)} on several devices"
+    if any(size == 0 for m in (*known, *made) for size in m.shape):
+        return f"{name(node)} without elements"
+    if found.kind == POINTWISE and not known:
+        return f"{name(node)} makes a constant"
+    if any(isinstance(a, torch.SymInt | torch.SymFloat) or _computed(a) for a in given(node)):
+        return f"{name(node)} with a number that is known only when it runs"
+    return ""
+
+
+def _computed(argument: Any) -> bool:
+    """Return True for a node that stands for a number."""
+    import torch
+
+    return isinstance(argument, torch.fx.Node) and not isinstance(argument.meta.get("val"), torch.Tensor | tuple | list)
+
+
+def operators(graph: Any) -> Iterator[Node]:
+    """The nodes that compute something, in order."""
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target is not operator.getitem:
+            yield node

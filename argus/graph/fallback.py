@@ -1,0 +1,105 @@
+"""What is left to PyTorch: neighbouring operators are compiled by Inductor, where it has a compiler for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from argus.graph import capture
+from argus.graph.assemble import Step, subgraph
+from argus.graph.capture import Value, inputs, is_view, value_of
+from argus.graph.partition import Partition
+
+if TYPE_CHECKING:
+    from torch.fx import Graph
+
+LIBRARY = frozenset(
+    ("mm.default", "bmm.default", "addmm.default", "baddbmm.default", "convolution.default",
+     "convolution_backward.default")
+)  # fmt: skip
+"""Operators for which Inductor calls the same library as PyTorch does."""
+
+
+def steps(graph: Graph, found: Partition, who: str) -> tuple[list[Step], set[Any]]:
+    """The steps that Inductor runs, and the nodes in them. The other nodes stay as they are."""
+    if who == "eager" or not _available(found):
+        return [], set()
+    taken: list[Step] = []
+    nodes: set[Any] = set()
+    for run in _runs(graph, found):
+        if not any(capture.name(n) not in LIBRARY and not is_view(n) for n in run):
+            continue
+        members = set(run)
+        read = list(dict.fromkeys(v for n in run for v in inputs(n) if v[0] not in members))
+        made = [v for v in _made(run) if _used_outside(v, members)]
+        if not made or not all(isinstance(n.meta.get("val"), torch.Tensor) for n in run):
+            continue
+        taken.append(Step(run, read, made, Inductor(subgraph(run, read, made))))
+        nodes |= members
+    return taken, nodes
+
+
+class Inductor(torch.nn.Module):
+    """A piece of the graph that Inductor compiles; where it fails, PyTorch runs the operators one by one."""
+
+    def __init__(self, gm: torch.fx.GraphModule) -> None:
+        super().__init__()
+        self.gm = gm
+        self.compiled: Callable[[list[Any]], Any] | None = _compiled(gm)
+
+    def forward(self, *tensors: Any) -> Any:
+        return self.gm(*tensors) if self.compiled is None else self.compiled(list(tensors))
+
+
+def _compiled(gm: torch.fx.GraphModule) -> Callable[[list[Any]], Any] | None:
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    example = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
+    try:
+        return compile_fx_inner(gm, example)
+    except Exception:  # whatever Inductor raises, the operators still run
+        return None
+
+
+def _available(found: Partition) -> bool:
+    """Return True if Inductor has a compiler for what is left."""
+    devices = {m.device.partition(":")[0] for n in found.left for m in capture.results(n) if m is not None}
+    if not devices:
+        return False
+    if "cuda" in devices:
+        from torch.utils._triton import has_triton
+
+        return bool(has_triton())
+    from argus.environment import find_tool
+
+    return find_tool(("g++", "clang++"), "CXX") is not None
+
+
+def _runs(graph: Graph, found: Partition) -> list[list[Any]]:
+    """Operators that are left and follow one another, with no kernel between them."""
+    runs: list[list[Any]] = [[]]
+    kernels = {n for g in found.groups for n in g.nodes}
+    for node in graph.nodes:
+        if node in found.left and _may(node):
+            runs[-1].append(node)
+        elif node in kernels or node in found.left:
+            runs.append([])
+    return [run for run in runs if run]
+
+
+def _may(node: Any) -> bool:
+    """Return False for what Inductor would compute otherwise than PyTorch: random numbers; and for what writes."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+        return False
+    return torch.Tag.nondeterministic_seeded not in target.tags
+
+
+def _made(run: list[Any]) -> list[Value]:
+    return [(n, 0) for n in run]
+
+
+def _used_outside(value: Value, members: set[Any]) -> bool:
+    return any(user not in members and value_of(value[0]) == value for user in value[0].users)

@@ -1,0 +1,396 @@
+"""Kernels of groups without products: elementwise chains, reductions with what comes before and after them, softmax.
+
+Operators are emitted one by one onto a tile. Values that are reduced belong to the block, the others to a *pass* over
+the tile: there is one pass where registers hold all that is reduced, else one for each reduction and one for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from argus.graph import capture
+from argus.graph.capture import Value, inputs, is_view, meta_of, results, value_of
+from argus.graph.layout import Axis, Layout, Param
+from argus.graph.operators import elements, name_of
+from argus.graph.partition import Group
+from argus.graph.row import REDUCTION, Operand, Result, Site
+from argus.graph.terms import Load, Term, is_float
+from argus.graph.text import bare, dtype, literal, printed
+from argus.graph.tiles import Tile
+
+IDENTITY = {"sum": "0.0", "max": '-float("inf")', "min": 'float("inf")'}
+_ONTO = {"sum": "{a} + {b}", "max": "al.maximum({a}, {b})", "min": "al.minimum({a}, {b})"}
+
+
+class Lines:
+    """Statements of a kernel's body, indented."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+        self.names = count()
+
+    def add(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+    def bind(self, text: str) -> str:
+        """Bind an expression to a new name; names stay as they are."""
+        if text.isidentifier():
+            return text
+        name = f"v{next(self.names)}"
+        self.add(f"{name} = {bare(text)}")
+        return name
+
+
+class Emitter:
+    """Emits a group's operators onto one tile."""
+
+    def __init__(self, group: Group, layout: Layout, tile: Tile) -> None:
+        self.group, self.layout, self.tile = group, layout, tile
+        self.out = Lines()
+        self.params = {(p.value, p.dims): p for p in layout.reads}
+        self.block: dict[Any, str] = {}  # values of the block: nothing of what is reduced
+        self.here: dict[Any, str] | None = None  # those of the pass that is being emitted
+        self.flat = tile.rows is None
+
+    # ------------------------------------------------------------------------ the kernel
+
+    def body(self) -> list[str]:
+        """The statements after the specifications."""
+        self.places()
+        if not self.tile.over or self.tile.held:
+            self.columns_of_tile()
+            self.here = self.block
+            for param in self.layout.writes:
+                self.store(param)
+            return self.out.lines
+        block: list[Param] = []
+        passing: list[Param] = []
+        for param in self.layout.writes:
+            (passing if self.reduces(param.axes) else block).append(param)
+        for value in [p.value for p in self.layout.writes]:
+            self.prepare(value)
+        if passing:
+            with_loops = self.enter()
+            for param in passing:
+                self.store(param)
+            self.leave(with_loops)
+        for param in block:
+            self.store(param)
+        return self.out.lines
+
+    def places(self) -> None:
+        """Program ids, and the indices of what is not reduced."""
+        tile, out = self.tile, self.out
+        axes: list[tuple[str, str]] = []
+        if tile.over != "columns":
+            axes.append((f"p{tile.columns.index}", f"al.cdiv({tile.columns.symbol}, WIDTH)"))
+        if tile.rows is not None and tile.over != "rows":
+            axes.append((f"p{tile.rows.index}", f"al.cdiv({tile.rows.symbol}, HEIGHT)"))
+        axes += [(axis.index, axis.symbol) for axis in tile.grid]
+        if not axes:
+            axes.append(("first", "1"))
+        out.add(f"{', '.join(name for name, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)})")
+        if tile.over != "columns":
+            out.add(f"{tile.columns.index} = p{tile.columns.index} * WIDTH + al.arange(WIDTH)")
+        if tile.rows is not None and tile.over != "rows":
+            out.add(f"{tile.rows.index} = p{tile.rows.index} * HEIGHT + al.arange(HEIGHT)")
+
+    def columns_of_tile(self) -> None:
+        """The index along what is reduced, where one tile has all of it."""
+        if self.tile.over:
+            self.out.add(f"{self.tile.columns.index} = al.arange(WIDTH)")
+
+    def enter(self) -> int:
+        """Begin a pass over what is reduced; returns how many loops it has."""
+        tile, out = self.tile, self.out
+        axis, step = (tile.columns, "WIDTH") if tile.over == "columns" else (tile.rows, "HEIGHT")
+        assert axis is not None
+        for loop in tile.loops:
+            out.add(f"for {loop.index} in range(0, {loop.symbol}):")
+            out.depth += 1
+        out.add(f"for {axis.index}0 in range(0, {axis.symbol}, {step}):")
+        out.depth += 1
+        out.add(f"{axis.index} = {axis.index}0 + al.arange({step})")
+        self.here = {}
+        return len(tile.loops) + 1
+
+    def leave(self, loops: int) -> None:
+        self.out.depth -= loops
+        self.here = None
+
+    # ------------------------------------------------------------------------ indices and masks
+
+    def reduces(self, axes: tuple[Axis, ...]) -> bool:
+        """Return True if one of the axes is reduced."""
+        own = {self.tile.columns.symbol} if self.tile.over == "columns" else set()
+        if self.tile.over == "rows" and self.tile.rows is not None:
+            own.add(self.tile.rows.symbol)
+        own |= {a.symbol for a in self.tile.loops}
+        return any(a.symbol in own for a in axes)
+
+    def index(self, axis: Axis) -> str:
+        """An index along an axis, so that indices broadcast to a tile."""
+        if self.tile.rows is not None and axis.symbol == self.tile.rows.symbol:
+            return f"{axis.index}[:, None]"
+        return axis.index
+
+    def mask(self, axes: tuple[Axis, ...]) -> str:
+        """What of a tile is inside of the axes that are cut into tiles."""
+        parts = []
+        for axis in axes:
+            if self.tile.rows is not None and axis.symbol == self.tile.rows.symbol:
+                parts.append(f"({axis.index} < {axis.symbol})[:, None]")
+            elif axis.symbol == self.tile.columns.symbol:
+                parts.append(f"({axis.index} < {axis.symbol})")
+        return " & ".join(parts) if len(parts) != 1 or "[" in parts[0] else bare(parts[0])
+
+    def load(self, param: Param) -> str:
+        """A tensor's part of the tile, loaded once."""
+        known = self.here if self.here is not None and self.reduces(param.axes) else self.block
+        if param.name not in known:
+            where = ", ".join(map(self.index, param.axes)) or "0"
+            mask = self.mask(param.axes)
+            known[param.name] = self.out.bind(f"al.load({param.name}[{where}]{f', mask={mask}' if mask else ''})")
+        return known[param.name]
+
+    def store(self, param: Param) -> None:
+        value = self.value(param.value)
+        where = ", ".join(map(self.index, param.axes)) or "0"
+        mask = self.mask(param.axes)
+        made = dtype(param.meta.dtype)
+        text = f"{value}.to({made})" if is_float(param.meta.dtype) else value
+        self.out.add(f"al.store({param.name}[{where}], {text}{f', mask={mask}' if mask else ''})")
+
+    # ------------------------------------------------------------------------ values
+
+    def dims_reduced(self, value: Value) -> bool:
+        """Return True if a value has the axes that are reduced."""
+        over = set(self.group.over())
+        return any(a in over for dim in self.group.space[value] for a in dim)
+
+    def value(self, value: Value) -> str:
+        """The name of a value's tile."""
+        passing = self.here is not None and self.dims_reduced(value)
+        known = self.here if passing and self.here is not None else self.block
+        if value not in known:
+            self.compute(value, known)
+        return known[value]
+
+    def compute(self, value: Value, known: dict[Any, str]) -> None:
+        node = value[0]
+        row = capture.row(node)
+        assert row is not None
+        if is_view(node):
+            known[value] = self.value(value_of(node.args[0]))
+        elif row.kind == REDUCTION:
+            for place, text in enumerate(_REDUCTIONS[name_of(node.target)](self, node)):
+                if text and value[1] == place:
+                    known[value] = self.out.bind(text)
+        else:
+            known[value] = self.out.bind(self.formula(node))
+
+    def prepare(self, value: Value) -> None:
+        """Emit what a value needs of the block: tensors that are not reduced, and reductions, each in its own pass."""
+        if value not in self.group.space:
+            param = self.param(value)
+            if not self.reduces(param.axes):
+                self.load(param)
+        elif value not in self.block:
+            node = value[0]
+            for source in inputs(node):
+                self.prepare(source)
+            row = capture.row(node)
+            if not is_view(node) and row is not None and row.kind == REDUCTION:
+                for text in _REDUCTIONS[name_of(node.target)](self, node, dry=True):
+                    assert not text
+            if not self.dims_reduced(value):
+                self.value(value)
+
+    def operand(self, value: Value) -> str:
+        """An operator's argument, in the dtype that operators compute in."""
+        return self.value(value) if value in self.group.space else self.load(self.param(value))
+
+    def param(self, value: Value) -> Param:
+        """The tensor that a value from elsewhere is read from, behind views."""
+        while (value, "") not in self.group.reads:
+            value = value_of(value[0].args[0])
+        return self.params[(value, self.group.space[(value, "")])]
+
+    def real(self, node: Any, place: int = 0) -> str:
+        """Tensor argument number `place` as float32."""
+        value = inputs(node)[place]
+        meta = meta_of(value)
+        assert meta is not None
+        text = self.operand(value)
+        return text if meta.dtype == "float32" or value in self.group.space else f"{text}.to(al.float32)"
+
+    def formula(self, node: Any) -> str:
+        """An elementwise operator: its row's formula over tiles."""
+
+        def argument(a: Any) -> Any:
+            import torch
+
+            if isinstance(a, (list, tuple)):
+                return type(a)(map(argument, a))
+            if not isinstance(a, torch.fx.Node):
+                return a
+            value = value_of(a)
+            meta = meta_of(value)
+            assert meta is not None
+            # Floats that the group computes are float32 until they are stored.
+            kept = value in self.group.space and is_float(meta.dtype)
+            made = "float32" if kept else meta.dtype
+            return Operand(meta.shape, made, lambda _: Load(value, (), made), lambda d: ())
+
+        metas = [m for m in results(node) if m is not None]
+        target = "float32" if is_float(metas[0].dtype) else metas[0].dtype
+        row = capture.row(node)
+        assert row is not None
+        given = tuple(argument(a) for a in capture.given(node))
+        (element,) = elements(row, Site((Result(metas[0].shape, target),)), given)
+        assert element is not None
+        index = tuple(Load(None, (), "int64") for _ in metas[0].shape)
+        return printed(element(index), self.leaf)
+
+    def leaf(self, term: Term) -> str | None:
+        return self.operand(term.source) if isinstance(term, Load) else None
+
+    # ------------------------------------------------------------------------ reductions
+
+    def reduce(self, key: Any, op: str, body: Callable[[], str]) -> str:
+        """A reduction of the block over what `body` gives in each pass; `key` names it, so that it is done once."""
+        if key in self.block:
+            return self.block[key]
+        along = "" if self.flat else ", axis=0" if self.tile.over == "rows" else ", axis=1, keep_dims=True"
+        if self.tile.held:
+            self.block[key] = self.out.bind(f"al.{op}({self.masked(op, body())}{along})")
+            return self.block[key]
+        name = f"v{next(self.out.names)}"
+        shape = "(WIDTH,)" if self.flat else "(HEIGHT, WIDTH)"
+        self.out.add(f"{name} = al.full({shape}, {IDENTITY[op]}, al.float32)")
+        loops = self.enter()
+        self.out.add(f"{name} = {_ONTO[op].format(a=name, b=self.masked(op, body()))}")
+        self.leave(loops)
+        self.block[key] = self.out.bind(f"al.{op}({name}{along})")
+        return self.block[key]
+
+    def masked(self, op: str, text: str) -> str:
+        """A tile with the identity of the operation in place of what is outside."""
+        axes = tuple(a for a in (self.tile.rows, self.tile.columns) if a is not None)
+        return f"al.where({self.mask(axes)}, {bare(text)}, {IDENTITY[op]})"
+
+    def count(self) -> str:
+        """How many elements are reduced."""
+        tile = self.tile
+        own = tile.columns if tile.over == "columns" else tile.rows
+        assert own is not None
+        return " * ".join(f"{a.symbol}.to(al.float32)" for a in (own, *tile.loops))
+
+
+Reduction = Callable[..., tuple[str, ...]]
+"""`reduction(emitter, node, dry=False)`: the texts of the results. `dry`: only what belongs to the block, no texts."""
+
+
+def _simple(op: str, mean: bool = False) -> Reduction:
+    def reduction(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
+        total = e.reduce((node, op), op, lambda: e.real(node))
+        return ("",) if dry else (f"{total} / ({e.count()})" if mean else total,)
+
+    return reduction
+
+
+def _moments(e: Emitter, node: Any, correction: float) -> tuple[str, str]:
+    total = e.reduce((node, "sum"), "sum", lambda: e.real(node))
+    if (node, "mean") not in e.block:
+        e.block[(node, "mean")] = e.out.bind(f"{total} / ({e.count()})")
+    mean = e.block[(node, "mean")]
+
+    def squares() -> str:
+        centred = e.out.bind(f"{e.real(node)} - {mean}")
+        return f"{centred} * {centred}"
+
+    squared = e.reduce((node, "squares"), "sum", squares)
+    count = f"({e.count()} - {literal(float(correction))})" if correction else f"({e.count()})"
+    if (node, "variance") not in e.block:
+        e.block[(node, "variance")] = e.out.bind(f"{squared} / {count}")
+    return e.block[(node, "variance")], mean
+
+
+def _variance(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
+    correction = capture.given(node)[2]
+    found = _moments(e, node, 1 if correction is None else correction)
+    return ("",) if dry else found
+
+
+def _norm(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
+    order = capture.given(node)[1]
+
+    def body() -> str:
+        x = e.out.bind(e.real(node))
+        return f"{x} * {x}" if order == 2 else f"al.abs({x})"
+
+    total = e.reduce((node, "norm"), "max" if order == float("inf") else "sum", body)
+    if dry:
+        return ("",)
+    return (f"al.sqrt({total})" if order == 2 else total,)
+
+
+def _layer_norm(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
+    _, _, weight, bias, eps = capture.given(node)
+    variance, mean = _moments(e, node, 0)
+    if (node, "inverse") not in e.block:
+        e.block[(node, "inverse")] = e.out.bind(f"al.rsqrt({variance} + {literal(eps)})")
+    inverse = e.block[(node, "inverse")]
+    if dry:
+        return ("",)
+    text = f"({e.real(node)} - {mean}) * {inverse}"
+    place = 1
+    if weight is not None:
+        text = f"{text} * {e.real(node, place)}"
+        place += 1
+    if bias is not None:
+        text = f"{text} + {e.real(node, place)}"
+    return text, mean, inverse
+
+
+def _softmax(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
+    top = e.reduce((node, "max"), "max", lambda: e.real(node))
+    total = e.reduce((node, "total"), "sum", lambda: f"al.exp({e.real(node)} - {top})")
+    return ("",) if dry else (f"al.exp({e.real(node)} - {top}) / {total}",)
+
+
+def _log_softmax(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
+    top = e.reduce((node, "max"), "max", lambda: e.real(node))
+    total = e.reduce((node, "total"), "sum", lambda: f"al.exp({e.real(node)} - {top})")
+    if (node, "log") not in e.block:
+        e.block[(node, "log")] = e.out.bind(f"al.log({total})")
+    return ("",) if dry else (f"{e.real(node)} - {top} - {e.block[(node, 'log')]}",)
+
+
+def _softmax_backward(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
+    total = e.reduce((node, "total"), "sum", lambda: f"{e.real(node, 0)} * {e.real(node, 1)}")
+    return ("",) if dry else (f"{e.real(node, 1)} * ({e.real(node, 0)} - {total})",)
+
+
+def _log_softmax_backward(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
+    total = e.reduce((node, "total"), "sum", lambda: e.real(node, 0))
+    return ("",) if dry else (f"{e.real(node, 0)} - al.exp({e.real(node, 1)}) * {total}",)
+
+
+_REDUCTIONS: dict[str, Reduction] = {
+    **{f"sum.{kind}": _simple("sum") for kind in ("default", "dim_IntList")},
+    **{f"mean.{kind}": _simple("sum", True) for kind in ("default", "dim")},
+    **{f"{name}.default": _simple("max") for name in ("amax", "max")},
+    **{f"{name}.default": _simple("min") for name in ("amin", "min")},
+    **{f"{name}.correction": _variance for name in ("var", "var_mean")},
+    "linalg_vector_norm.default": _norm,
+    "native_layer_norm.default": _layer_norm,
+    "_softmax.default": _softmax,
+    "_log_softmax.default": _log_softmax,
+    "_softmax_backward_data.default": _softmax_backward,
+    "_log_softmax_backward_data.default": _log_softmax_backward,
+}
+"""How the generator computes each reduction of the table."""

@@ -1,0 +1,111 @@
+"""A group's kernel inside a compiled graph: from the graph's tensors to a launch, and what runs if that is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from argus.diagnostic import ArgusError
+from argus.graph.capture import Meta
+from argus.graph.layout import Layout, Param
+from argus.graph.terms import Extent
+from argus.runtime.jit_kernel import JitKernel
+
+Sizes = Mapping[Any, int]
+"""The values of symbolic sizes."""
+
+
+@dataclass(frozen=True)
+class View:
+    """How a tensor of the graph is passed: `as_strided` with these sizes and strides."""
+
+    meta: Meta
+    sizes: tuple[Extent, ...]
+    strides: tuple[Extent, ...]
+
+    @classmethod
+    def of(cls, param: Param) -> View:
+        """The view of a kernel's tensor; a tensor of one element has one dimension."""
+        return cls(param.meta, param.shape or (1,), param.strides or (1,))
+
+
+class Kernel(torch.nn.Module):
+    """Launches a proved kernel on the tensors that its group reads, and returns those that it computes.
+
+    Where a launch is refused, or tensors lie in memory differently than when the graph was traced, `fallback` computes
+    the same by PyTorch, and `told` is given the reason.
+    """
+
+    def __init__(self, kernel: JitKernel, layout: Layout, fallback: Callable[..., Any], told: Callable[[str], None]):
+        super().__init__()
+        self.kernel = kernel
+        self.reads = tuple(View.of(p) for p in layout.reads)
+        self.writes = tuple(View.of(p) for p in layout.writes)
+        self.symbolic = any(v.meta.symbolic for v in (*self.reads, *self.writes))
+        self.fallback, self.told = fallback, told
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        try:
+            sizes = bound(self.reads, tensors) if self.symbolic else {}
+            passed = [self.passed(view, x, sizes) for view, x in zip(self.reads, tensors, strict=True)]
+            device = tensors[0].device
+            results = tuple(
+                torch.empty_strided(
+                    values(view.meta.shape, sizes),
+                    values(view.meta.strides, sizes),
+                    dtype=getattr(torch, view.meta.dtype),
+                    device=device,
+                )
+                for view in self.writes
+            )
+            written = [self.seen(view, x, sizes) for view, x in zip(self.writes, results, strict=True)]
+            self.kernel(*passed, *written)
+        except (ArgusError, _Elsewhere) as error:
+            self.told(str(error).splitlines()[0])
+            return tuple(self.fallback(*tensors))
+        return results
+
+    def passed(self, view: View, x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+        shape, strides = values(view.meta.shape, sizes), values(view.meta.strides, sizes)
+        if x.shape != shape or (x.stride() != strides and not _same_places(x, strides)):
+            raise _Elsewhere("a tensor lies in memory differently than when the graph was traced")
+        return self.seen(view, x, sizes)
+
+    @staticmethod
+    def seen(view: View, x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
+        shape, strides = values(view.sizes, sizes), values(view.strides, sizes)
+        return x if x.shape == shape and x.stride() == strides else x.as_strided(shape, strides)
+
+
+class _Elsewhere(Exception):
+    """A tensor's strides are not those of the graph."""
+
+
+def _same_places(x: torch.Tensor, strides: tuple[int, ...]) -> bool:
+    """Return True if strides differ only where a dimension has one element."""
+    return all(a == b or size == 1 for a, b, size in zip(x.stride(), strides, x.shape, strict=True))
+
+
+def bound(views: Sequence[View], tensors: Sequence[torch.Tensor]) -> dict[Any, int]:
+    """The values of the symbolic sizes, from the tensors' own. Raises where they contradict one another."""
+    found: dict[Any, int] = {}
+    for view, x in zip(views, tensors, strict=True):
+        for known, actual in zip((*view.meta.shape, *view.meta.strides), (*x.shape, *x.stride()), strict=True):
+            if not isinstance(known, int) and known.is_Symbol:
+                found.setdefault(known, int(actual))
+    return found
+
+
+def values(extents: Sequence[Extent], sizes: Sizes) -> tuple[int, ...]:
+    """Extents as integers. Raises where a symbolic size is not known."""
+    return tuple(e if isinstance(e, int) else value(e, sizes) for e in extents)
+
+
+def value(extent: Extent, sizes: Sizes) -> int:
+    found = extent.subs(dict(sizes))
+    if not found.is_Integer:
+        raise _Elsewhere("a size that no tensor of this kernel has by itself")
+    return int(found)

@@ -1,0 +1,164 @@
+"""The axes of a generated kernel and its tensors: runs of atoms that every tensor keeps together are one axis.
+
+A tensor of the graph is passed as a view (`as_strided`) with one dimension an axis, in the order of memory. So a
+kernel for rows serves tensors of any rank, heads that are cut out of a projection, and transposed factors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from argus.graph.capture import Meta, Value, meta_of
+from argus.graph.partition import Group
+from argus.graph.space import Dims, Mismatch
+from argus.graph.terms import Extent, product
+
+SYMBOLS = "ABCDEFGHIJLMNOPQSTUVWXYZ"
+
+PARALLEL, REDUCED, LEFT, RIGHT, SHARED = "parallel", "reduced", "left", "right", "shared"
+"""Kinds of axes: of a product, LEFT are in the first factor alone, RIGHT in the second, SHARED in both (batches), and
+REDUCED is the summed one."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop of the kernel: atoms that go together, most significant first. `symbol` names its extent."""
+
+    symbol: str
+    atoms: tuple[int, ...]
+    extent: Extent
+    kind: str
+
+    @property
+    def index(self) -> str:
+        """The name of an index along the axis."""
+        return self.symbol.lower()
+
+
+@dataclass(frozen=True)
+class Param:
+    """A tensor of the kernel. `dims`: its dimensions in the graph, in atoms; `axes` and `strides`: those of the view
+    that is passed, in the order of memory."""
+
+    name: str
+    value: Value
+    meta: Meta
+    dims: Dims
+    axes: tuple[Axis, ...]
+    strides: tuple[Extent, ...]
+    use: str = ""
+
+    @property
+    def shape(self) -> tuple[Extent, ...]:
+        return tuple(axis.extent for axis in self.axes)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Axes and tensors of a group's kernel."""
+
+    axes: tuple[Axis, ...]
+    reads: tuple[Param, ...]
+    writes: tuple[Param, ...]
+
+    def of(self, kind: str) -> tuple[Axis, ...]:
+        return tuple(axis for axis in self.axes if axis.kind == kind)
+
+
+def layout(group: Group) -> Layout:
+    """The axes and tensors of a group. Raises Mismatch for what no kernel is generated for."""
+    space = group.space
+    read: dict[tuple[Value, Dims], str] = {}
+    for use, value in group.reads.items():
+        read.setdefault((value, space[use]), use[1])
+    written = [(value, space[value]) for value in group.outputs]
+    strides = {key: _strides(group, *key) for key in (*read, *written)}
+    kinds = _kinds(group, read)
+    runs = _runs(group, list(strides.values()), kinds)
+    if len(runs) > len(SYMBOLS):
+        raise Mismatch("more axes than there are letters")
+    axes = tuple(
+        Axis(SYMBOLS[n], run, product([space.size(a) for a in run]), kinds[run[0]]) for n, run in enumerate(runs)
+    )
+    reads = [_param(f"x{n}", key, strides[key], axes, use) for n, (key, use) in enumerate(read.items())]
+    writes = [_param(f"y{n}", key, strides[key], axes, "") for n, key in enumerate(written)]
+    for param in writes:
+        held = {a.symbol for a in param.axes}
+        if any(a.kind not in (REDUCED,) and a.symbol not in held for a in axes):
+            raise Mismatch("a result that repeats its elements")
+    return Layout(axes, tuple(reads), tuple(writes))
+
+
+def _strides(group: Group, value: Value, dims: Dims) -> dict[int, Extent]:
+    """The stride of each atom; those that are repeated in memory have none."""
+    meta = meta_of(value)
+    assert meta is not None
+    found: dict[int, Extent] = {}
+    for dim, stride in zip(dims, meta.strides, strict=True):
+        for atom in reversed(dim):
+            if stride != 0:
+                found[atom] = stride
+            stride = stride * group.space.size(atom)
+    return found
+
+
+def _kinds(group: Group, read: dict[tuple[Value, Dims], str]) -> dict[int, str]:
+    over = set(group.over()) | set(group.space.atoms(group.contracted))
+    factor = {use: {a for (_, dims), u in read.items() if u == use for dim in dims for a in dim} for use in "ab"}
+    kinds: dict[int, str] = {}
+    for _, dims in (*read, *((v, group.space[v]) for v in group.outputs)):
+        for atom in (a for dim in dims for a in dim):
+            if atom in over:
+                kinds[atom] = REDUCED
+            elif group.product is None:
+                kinds[atom] = PARALLEL
+            else:
+                left, right = atom in factor["a"], atom in factor["b"]
+                kinds[atom] = SHARED if left and right else LEFT if left else RIGHT if right else PARALLEL
+    return kinds
+
+
+def _runs(group: Group, tensors: list[dict[int, Extent]], kinds: dict[int, str]) -> list[tuple[int, ...]]:
+    """Atoms joined to axes, in the order of the first result."""
+    order: list[int] = []
+    for value in group.outputs:
+        order += [a for dim in group.space[value] for a in dim]
+    runs: list[tuple[int, ...]] = [(a,) for a in dict.fromkeys((*order, *kinds))]
+
+    def join(high: tuple[int, ...], low: tuple[int, ...]) -> bool:
+        if kinds[high[0]] != kinds[low[0]]:
+            return False
+        size = product([group.space.size(a) for a in low])
+        for strides in tensors:
+            here = high[-1] in strides, low[-1] in strides
+            if here[0] != here[1]:
+                return False
+            if all(here) and strides[high[-1]] != size * strides[low[-1]]:
+                return False
+        return True
+
+    joined = True
+    while joined:
+        joined = False
+        for high in runs:
+            low = next((r for r in runs if r is not high and join(high, r)), None)
+            if low is not None:
+                runs[runs.index(high)] = high + low
+                runs.remove(low)
+                joined = True
+                break
+    return runs
+
+
+def _param(name: str, key: tuple[Value, Dims], strides: dict[int, Extent], axes: tuple[Axis, ...], use: str) -> Param:
+    value, dims = key
+    meta: Any = meta_of(value)
+    own = [axis for axis in axes if axis.atoms[-1] in strides]
+    own.sort(key=lambda axis: _magnitude(strides[axis.atoms[-1]]), reverse=True)
+    return Param(name, value, meta, dims, tuple(own), tuple(strides[a.atoms[-1]] for a in own), use)
+
+
+def _magnitude(stride: Extent) -> int:
+    """A stride to sort by: symbolic sizes count as large."""
+    return stride if isinstance(stride, int) else int(stride.subs(dict.fromkeys(stride.free_symbols, 2**10 + 1)))

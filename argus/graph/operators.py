@@ -1,0 +1,77 @@
+"""The operator table: what each ATen operator computes, one row an operator.
+
+A row gives the value of one element of the result as a term over the operands (`argus.graph.terms`). Rows know nothing
+of kernels. `al.spec` of a generated kernel is made of them; the tests evaluate them beside PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from argus.graph import pointwise, reductions, views
+from argus.graph.row import Operand, Row, Site
+from argus.graph.terms import Element
+
+TABLE: dict[str, Row] = {**pointwise.ROWS, **reductions.ROWS, **views.ROWS}
+"""By the operator's name without "aten.": "add.Tensor", "_softmax.default"."""
+
+
+def name_of(target: Any) -> str:
+    """The name of an operator in the table: that of a `torch._ops.OpOverload` of ATen, without "aten."; else ""."""
+    namespace = getattr(target, "namespace", "")
+    if namespace != "aten" or not hasattr(target, "_schema"):
+        return ""
+    return str(target).removeprefix("aten.")
+
+
+def row_of(target: Any) -> Row | None:
+    """The row of an operator, if the table has it."""
+    return TABLE.get(name_of(target))
+
+
+def arguments(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of an operator in the order of its schema, defaults included, without what says where and in which
+    dtype the result is made: that is the result's own."""
+    values = []
+    for place, argument in enumerate(target._schema.arguments):
+        if argument.name in (
+            "dtype",
+            "layout",
+            "device",
+            "pin_memory",
+            "memory_format",
+            "non_blocking",
+            "half_to_float",
+        ):
+            continue
+        if place < len(args):
+            values.append(args[place])
+        elif argument.name in kwargs:
+            values.append(kwargs[argument.name])
+        else:
+            values.append(argument.default_value if argument.has_default_value() else None)
+    return tuple(values)
+
+
+def elements(row: Row, site: Site, given: Sequence[Any]) -> tuple[Element | None, ...]:
+    """The elements of an operator's results. `given` are the arguments, tensors as `Operand`.
+
+    Raises NotExpressible where the row has no meaning for such arguments.
+    """
+    found = row.meaning(site, *given)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def operands(given: Sequence[Any]) -> list[Operand]:
+    """The tensors among the arguments, those in lists included."""
+    found: list[Operand] = []
+    for value in given:
+        match value:
+            case Operand():
+                found.append(value)
+            case list() | tuple():
+                found += operands(value)
+            case _:
+                pass
+    return found

@@ -1,0 +1,421 @@
+"""The partition of a graph into groups, each of which becomes one kernel, and nodes that are left to PyTorch.
+
+    softmax(x @ w + b) * m   →   [mm, add] [_softmax, mul]
+
+Operators join the groups of their inputs, in the order of the graph, as long as one kernel can do it: all values have
+the same parallel axes, all reductions of a group reduce the same axes, and no path leads out of a group and back.
+Views between them are regroupings of atoms (`argus.graph.space`), not operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from argus.graph import capture
+from argus.graph.capture import Meta, Value, inputs, is_view, meta_of, row, value_of
+from argus.graph.operators import name_of
+from argus.graph.row import PRODUCT, REDUCTION, normal
+from argus.graph.space import Dim, Dims, Mismatch, Space
+
+if TYPE_CHECKING:
+    from torch.fx import Graph, Node
+
+MOST_OPERATORS = 40
+"""Operators of a group: beyond that number a kernel is hard to read, and its specification long to prove."""
+
+Use = tuple[Value, str]
+"""A value of another group, as the operators of a group read it: "a" and "b" are the factors of a product."""
+
+
+@dataclass
+class Group:
+    """Operators that become one kernel. `space` has the dimensions of each value that they compute, and of each use of
+    a value from elsewhere; `reduced` are the atoms that they reduce, `product` the node of a matrix product."""
+
+    nodes: list[Node]
+    space: Space
+    reduced: Dim = ()
+    product: Any = None
+    outputs: tuple[Value, ...] = ()
+    contracted: Dim = ()
+    reads: dict[Use, Value] = field(default_factory=dict)
+
+    def over(self) -> Dim:
+        """The atoms that are reduced, as they are now."""
+        return tuple(dict.fromkeys(self.space.atoms(self.reduced)))
+
+    def copy(self) -> Group:
+        return Group(
+            list(self.nodes), self.space.copy(), self.reduced, self.product, (), self.contracted, dict(self.reads)
+        )
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Groups in the order of their first nodes; `left` says of every other operator why it is left to PyTorch."""
+
+    groups: tuple[Group, ...]
+    left: dict[Any, str]
+
+
+Apart = tuple[frozenset[Any], frozenset[Any]]
+"""Two sets of nodes of which no kernel has nodes of both."""
+
+
+def partition(graph: Graph, refused: dict[Any, str] | None = None, apart: Iterable[Apart] = ()) -> Partition:
+    """Partition a graph. `refused` nodes are left to PyTorch for the reasons that it gives."""
+    return _Partitioner(graph, refused or {}, tuple(apart)).run()
+
+
+class _Partitioner:
+    def __init__(self, graph: Graph, refused: dict[Any, str], apart: tuple[Apart, ...]) -> None:
+        self.graph, self.refused, self.apart = graph, refused, apart
+        self.group_of: dict[Any, Group] = {}
+        self.left: dict[Any, str] = {}
+        self.order = {node: place for place, node in enumerate(graph.nodes)}
+
+    def run(self) -> Partition:
+        for node in capture.operators(self.graph):
+            if is_view(node) or not any(capture.results(node)):
+                continue
+            why = self.refused.get(node) or capture.refusal(node)
+            if not why:
+                try:
+                    self.place(node)
+                    continue
+                except Mismatch as mismatch:
+                    why = f"{capture.name(node)}: {mismatch}"
+            self.left[node] = why
+        groups = sorted({id(g): g for g in self.group_of.values()}.values(), key=lambda g: self.order[g.nodes[0]])
+        self.find_outputs(groups)
+        return Partition(tuple(groups), self.left)
+
+    def place(self, node: Node) -> None:
+        """Put an operator into the groups of its inputs, all of them or one, or into a group of its own."""
+        found = {id(g): g for v in inputs(node) if (g := self.group_of.get(self.base(v)[0])) is not None}
+        producers = sorted(found.values(), key=lambda g: self.order[g.nodes[-1]], reverse=True)
+        tries: list[list[Group]] = [producers] if len(producers) > 1 else []
+        tries += [[g] for g in producers]
+        for attempt in tries:
+            merged = self.merged(attempt, node)
+            if merged is not None:
+                for member in merged.nodes:
+                    self.group_of[member] = merged
+                return
+        alone = Group([], Space())
+        self.join(alone, node)
+        self.group_of[node] = alone
+
+    def merged(self, groups: list[Group], node: Node) -> Group | None:
+        """The groups and the node as one group, if that can be one kernel."""
+        if sum(len(g.nodes) for g in groups) >= MOST_OPERATORS or not self.convex(groups, node):
+            return None
+        if sum(g.product is not None for g in groups) > 1:
+            return None
+        together = {n for g in groups for n in g.nodes} | {node}
+        if any(together & first and together & second for first, second in self.apart):
+            return None
+        trial = groups[0].copy()
+        try:
+            for other in groups[1:]:
+                shift = len(trial.space)
+                trial.space.absorb(other.space)
+                trial.reduced += tuple(a + shift for a in other.reduced)
+                trial.contracted += tuple(a + shift for a in other.contracted)
+                trial.product = trial.product or other.product
+                trial.reads |= other.reads
+                trial.nodes = sorted({*trial.nodes, *other.nodes}, key=lambda n: self.order[n])
+            self.internal(trial)
+            self.join(trial, node)
+        except Mismatch:
+            return None
+        return trial
+
+    def internal(self, group: Group) -> None:
+        """Uses of values that a merged group computes itself are those values' own iterations."""
+        for use, value in list(group.reads.items()):
+            if value in group.space:
+                for a, b in zip(group.space[use], group.space[value], strict=True):
+                    group.space.unify(b, a)
+                del group.reads[use]
+
+    def convex(self, groups: list[Group], node: Node) -> bool:
+        """Return True if no path leads from the groups over another node to one of them or to `node`."""
+        members = {n for g in groups for n in g.nodes}
+        first = min(self.order[n] for n in members)
+        seen: set[Any] = set()
+        stack = [s for n in (*members, node) for s in self.sources(n) if s not in members]
+        while stack:
+            at = stack.pop()
+            group = self.group_of.get(at)
+            together = group.nodes if group is not None else [at]
+            if at in seen or max(self.order[n] for n in together) < first:
+                continue
+            seen.update(together)
+            for near in together:
+                for source in self.sources(near):
+                    if source in members:
+                        return False
+                    stack.append(source)
+        return True
+
+    def sources(self, node: Node) -> list[Any]:
+        """The nodes that compute what an operator reads."""
+        return [self.base(value)[0] for value in inputs(node)] if node.op == "call_function" else []
+
+    # ------------------------------------------------------------------------ dimensions
+
+    def base(self, value: Value) -> Value:
+        """The value behind views."""
+        node = value[0]
+        while getattr(node, "op", "") == "call_function" and is_view(node):
+            value = value_of(node.args[0])
+            node = value[0]
+        return value
+
+    def join(self, group: Group, node: Node) -> None:
+        """Add an operator to a group. Raises Mismatch where one kernel cannot do both; the group is spoilt then."""
+        made = [m for m in capture.results(node) if m is not None]
+        found = row(node)
+        assert found is not None
+        if found.kind == PRODUCT:
+            self.join_product(group, node, made[0])
+        elif found.kind == REDUCTION:
+            self.join_reduction(group, node)
+        else:
+            self.join_pointwise(group, node, made[0])
+        group.nodes.append(node)
+        self.insist(group)
+
+    def join_pointwise(self, group: Group, node: Node, made: Meta) -> None:
+        operands = [self.dims(group, v) for v in inputs(node)]
+        shape = made.shape
+        result: list[Dim | None] = [() if size == 1 else None for size in shape]
+        for dims in operands:
+            for d, dim in enumerate(dims, len(shape) - len(dims)):
+                known = result[d]
+                if dim and known:
+                    group.space.unify(known, dim)
+                elif dim:
+                    result[d] = dim
+        done = self.completed(group, result, shape)
+        self.broadcast_back(group, done)
+        group.space[(node, 0)] = done
+
+    def broadcast_back(self, group: Group, dims: Dims) -> None:
+        """What was reduced and is broadcast again, against a tensor from elsewhere: that tensor's axes are the same."""
+        computed = {a for n in group.nodes for r in self.results(group, n) for dim in r for a in dim}
+        over = group.over()
+        atoms = [group.space.atoms(dim) for dim in dims]
+        if not over or any(a in over for dim in atoms for a in dim):
+            return
+        for dim in atoms:
+            if dim and not computed & set(dim) and group.space.extent(dim) == group.space.extent(over):
+                return group.space.unify(over, dim)
+
+    def results(self, group: Group, node: Node) -> list[Dims]:
+        """The dimensions of a node's results."""
+        values = ((node, place) for place in range(len(capture.results(node))))
+        return [group.space[value] for value in values if value in group.space]
+
+    def completed(self, group: Group, dims: list[Dim | None], shape: tuple[Any, ...]) -> Dims:
+        """A result's dimensions; what no operand says is a reduced axis again if one fits, else a new one."""
+        used = {a for dim in dims if dim for a in group.space.atoms(dim)}
+        rest = tuple(a for a in group.over() if a not in used)
+        done: list[Dim] = []
+        for dim, size in zip(dims, shape, strict=True):
+            if dim is None:
+                dim = rest if rest and group.space.extent(rest) == size else group.space.fresh((size,))[0]
+            done.append(dim)
+        return tuple(done)
+
+    def join_reduction(self, group: Group, node: Node) -> None:
+        arguments = capture.given(node)
+        sources = [self.dims(group, v) for v in inputs(node)]
+        x = sources[0]
+        dims, keep = reduced_dims(node, arguments, len(x))
+        if name_of(node.target).endswith("_backward_data.default"):
+            for a, b in zip(x, sources[1], strict=True):
+                group.space.unify(a, b)
+        if name_of(node.target) == "native_layer_norm.default":
+            for parameter in sources[1:]:
+                for a, b in zip(x[len(x) - len(parameter) :], parameter, strict=True):
+                    group.space.unify(a, b)
+        over = tuple(a for d in dims for a in group.space.atoms(x[d]))
+        if group.reduced and set(group.over()) != set(over):
+            self.unify_reduced(group, over)
+        group.reduced = over
+        if not over:
+            raise Mismatch("a reduction of one element")
+        rest = tuple(() if d in dims else dim for d, dim in enumerate(x))
+        without = rest if keep else tuple(dim for d, dim in enumerate(rest) if d not in dims)
+        for place, dims_of_result in enumerate(result_dims(node, x, without)):
+            group.space[(node, place)] = dims_of_result
+
+    def unify_reduced(self, group: Group, over: Dim) -> None:
+        """A second reduction over axes that are not yet the same as the first's."""
+        if set(group.over()) & set(over):
+            raise Mismatch("reductions over different axes")
+        group.space.unify(group.over(), over)
+
+    def join_product(self, group: Group, node: Node, made: Meta) -> None:
+        if group.nodes:
+            raise Mismatch("a matrix product begins a kernel")
+        *added, a, b = inputs(node)
+        left, right = self.dims(group, a, "a"), self.dims(group, b, "b")
+        *batch, m, k = left
+        *other, depth, n = right
+        for x, y in zip((*batch, k), (*other, depth), strict=True):
+            group.space.unify(x, y)
+        if not k or not m or not n:
+            raise Mismatch("a product with a dimension of one element")
+        result = tuple(group.space.atoms(d) for d in (*batch, m, n))
+        group.product, group.contracted = node, k
+        for c in added:
+            dims = self.dims(group, c)
+            for x, y in zip(result[len(result) - len(dims) :], dims, strict=True):
+                if y:
+                    group.space.unify(x, y)
+        group.space[(node, 0)] = result
+
+    def dims(self, group: Group, value: Value, use: str = "") -> Dims:
+        """The dimensions of a value as an operator reads it. Raises Mismatch for a view of the group's own results that
+        is no regrouping."""
+        if value in group.space:
+            return group.space[value]
+        node = value[0]
+        meta = meta_of(value)
+        assert meta is not None
+        if node.op == "call_function" and is_view(node):
+            kept = group.space.copy(), dict(group.reads)
+            source = value_of(node.args[0])
+            own = self.base(value) in group.space
+            try:
+                dims = self.seen(group, node, self.dims(group, source, use), meta)
+                group.space[value if own else (value, use)] = dims
+                return dims
+            except Mismatch:
+                if own:
+                    raise
+                group.space, group.reads = kept
+        key: Use = (value, use)
+        if key not in group.space:
+            if self.base(value)[0] in group.nodes:
+                raise Mismatch("a view of the group's own results")
+            group.space[key] = group.space.fresh(meta.shape)
+            group.reads[key] = value
+        return group.space[key]
+
+    def seen(self, group: Group, node: Node, dims: Dims, meta: Meta) -> Dims:
+        """The dimensions of a view."""
+        arguments = capture.given(node)
+        match name_of(node.target):
+            case "permute.default":
+                return tuple(dims[normal(d, len(dims))] for d in arguments[1])
+            case "transpose.int":
+                order = list(dims)
+                a, b = (normal(d, len(dims)) for d in arguments[1:3])
+                order[a], order[b] = order[b], order[a]
+                return tuple(order)
+            case "t.default":
+                return tuple(reversed(dims))
+            case "expand.default":
+                missing = len(meta.shape) - len(dims)
+                full = ((),) * missing + dims
+                return tuple(
+                    dim if dim or size == 1 else group.space.fresh((size,))[0]
+                    for dim, size in zip(full, meta.shape, strict=True)
+                )
+            case "alias.default" | "detach.default":
+                return dims
+            case _:
+                return group.space.regrouped(dims, meta.shape)
+
+    # ------------------------------------------------------------------------ one kernel
+
+    def insist(self, group: Group) -> None:
+        """Raise Mismatch unless all values have the group's parallel axes, and all of its reduced axes or none."""
+        over, contracted = set(group.over()), set(group.space.atoms(group.contracted))
+        axes: set[int] | None = None
+        for node in group.nodes:
+            for dims in self.results(group, node):
+                atoms = {a for dim in dims for a in dim}
+                if atoms & contracted:
+                    raise Mismatch("the summed axis of a product")
+                if atoms & over and not over <= atoms:
+                    raise Mismatch("a part of the reduced axes")
+                parallel = atoms - over
+                if axes is not None and parallel != axes:
+                    raise Mismatch("other parallel axes")
+                axes = parallel
+        if group.product is not None and over:
+            raise Mismatch("a reduction behind a product")
+
+    def find_outputs(self, groups: Iterable[Group]) -> None:
+        """What each group computes that others need."""
+        needed: set[Value] = set()
+
+        def need(value: Value) -> None:
+            if value in needed:
+                return
+            needed.add(value)
+            if value[0].op == "call_function" and is_view(value[0]):
+                for source in inputs(value[0]):
+                    need(source)
+
+        for group in groups:
+            for value in group.reads.values():
+                need(value)
+        for node in self.graph.nodes:
+            if node.op == "output" or node in self.left:
+                for source in node.all_input_nodes:
+                    need(value_of(source))
+        for group in groups:
+            group.outputs = tuple(
+                (node, place)
+                for node in group.nodes
+                for place in range(len(capture.results(node)))
+                if (node, place) in needed
+            )
+
+
+def reduced_dims(node: Node, arguments: tuple[Any, ...], rank: int) -> tuple[tuple[int, ...], bool]:
+    """Which dimensions of its first argument a reduction reduces, and whether its results keep them."""
+    match name_of(node.target):
+        case "sum.dim_IntList" | "mean.dim" | "amax.default" | "amin.default" as op:
+            dims, keep = arguments[1], bool(arguments[2])
+            everything = dims is None or len(dims) == 0
+            return tuple(range(rank)) if everything else tuple(sorted(normal(d, rank) for d in dims)), keep
+        case "var.correction" | "var_mean.correction":
+            dims = arguments[1]
+            every = dims is None or len(dims) == 0
+            return (tuple(range(rank)) if every else tuple(sorted(normal(d, rank) for d in dims))), bool(arguments[3])
+        case "linalg_vector_norm.default":
+            dims = arguments[2]
+            return tuple(range(rank)) if dims is None else tuple(sorted(normal(d, rank) for d in dims)), bool(
+                arguments[3]
+            )
+        case "native_layer_norm.default":
+            return tuple(range(rank - len(arguments[1]), rank)), True
+        case "_softmax.default" | "_log_softmax.default":
+            return (normal(arguments[1], rank),), True
+        case "_softmax_backward_data.default" | "_log_softmax_backward_data.default":
+            return (normal(arguments[2], rank),), True
+        case op:
+            assert op in ("sum.default", "mean.default", "max.default", "min.default"), op
+            return tuple(range(rank)), False
+
+
+def result_dims(node: Node, x: Dims, without: Dims) -> tuple[Dims, ...]:
+    """The dimensions of each result of a reduction of `x`; `without`: the reduced ones taken out."""
+    match name_of(node.target):
+        case "native_layer_norm.default":
+            return x, without, without
+        case op if "softmax" in op:
+            return (x,)
+        case "var_mean.correction":
+            return without, without
+        case _:
+            return (without,)

@@ -1,0 +1,106 @@
+"""Kernels of matrix products, with the elementwise operators behind them.
+
+Half-precision factors go through shared memory to matrix instructions; float32 ones are multiplied and added in
+float32, as PyTorch's flags ask for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from argus.graph import capture
+from argus.graph.capture import Value
+from argus.graph.generate import Emitter
+from argus.graph.layout import Axis, Layout, Param
+from argus.graph.operators import name_of
+from argus.graph.partition import Group
+from argus.graph.space import Mismatch
+from argus.graph.text import literal
+from argus.graph.tiles import ProductTile, Tile
+
+
+class ProductEmitter(Emitter):
+    """Emits a product's tile, and then what becomes of it."""
+
+    def __init__(self, group: Group, layout: Layout, tile: ProductTile) -> None:
+        plain = Tile(tile.rows, tile.columns, tile.grid, tile.m, tile.n)
+        super().__init__(group, layout, plain)
+        self.product = tile
+        self.factors = {p.use: p for p in layout.reads if p.use}
+
+    def body(self) -> list[str]:
+        """The statements after the specifications."""
+        if set(self.factors) != {"a", "b"}:
+            raise Mismatch("a product of one tensor with itself")
+        tile, out = self.product, self.out
+        self.here = self.block
+        rows, columns = tile.rows, tile.columns
+        names = [f"p{rows.index}", f"p{columns.index}", *(a.index for a in tile.grid)]
+        extents = [f"al.cdiv({rows.symbol}, HEIGHT)", f"al.cdiv({columns.symbol}, WIDTH)"]
+        extents += [a.symbol for a in tile.grid]
+        order = ", group=8" if not tile.grid else ""
+        persistent = ", persistent=True" if tile.producers else ""
+        out.add(f"{', '.join(names)} = al.grid({', '.join(extents)}{order}{persistent})")
+        out.add(f"{rows.index}0, {columns.index}0 = p{rows.index} * HEIGHT, p{columns.index} * WIDTH")
+        out.add(f"{rows.index} = {rows.index}0 + al.arange(HEIGHT)")
+        out.add(f"{columns.index} = {columns.index}0 + al.arange(WIDTH)")
+        out.add("product = al.zeros((HEIGHT, WIDTH), al.float32)")
+        if tile.mma:
+            self.multiply()
+        else:
+            self.multiply_and_add()
+        for param in self.layout.writes:
+            self.store(param)
+        return out.lines
+
+    def multiply(self) -> None:
+        tile, out = self.product, self.out
+        producers = f", producer_warps={tile.producers}" if tile.producers else ""
+        k = tile.depth.index
+        out.add(f"for {k}0 in al.pipelined(0, {tile.depth.symbol}, DEPTH, stages={tile.stages}{producers}):")
+        out.depth += 1
+        a = self.staged("left", self.factors["a"], tile.rows, "HEIGHT")
+        b = self.staged("right", self.factors["b"], tile.columns, "WIDTH")
+        out.add(f"product = al.mma({a}, {b}, product)")
+        out.depth -= 1
+
+    def staged(self, name: str, param: Param, axis: Axis, size: str) -> str:
+        """A factor's part of the tile in shared memory, as rows of terms."""
+        k = self.product.depth
+        where = []
+        for own in param.axes:
+            if own is axis:
+                where.append(f"{own.index}0 : {own.index}0 + {size}")
+            elif own is k:
+                where.append(f"{own.index}0 : {own.index}0 + DEPTH")
+            else:
+                where.append(own.index)
+        self.out.add(f"{name} = al.stage({param.name}[{', '.join(where)}], boundary_check=(0, 1))")
+        return name if param.axes.index(axis) < param.axes.index(k) else f"al.trans({name})"
+
+    def multiply_and_add(self) -> None:
+        tile, out = self.product, self.out
+        out.add(f"for {tile.depth.index} in range(0, {tile.depth.symbol}):")
+        out.depth += 1
+        a, b = self.load(self.factors["a"]), self.load(self.factors["b"])
+        out.add(f"product = product + {a} * {b}")
+        out.depth -= 1
+        for param in self.factors.values():
+            self.block.pop(param.name, None)
+
+    def value(self, value: Value) -> str:
+        """The name of a value's tile: the product's, or what is computed from it."""
+        if value[0] is self.group.product and value not in self.block:
+            self.block[value] = self.out.bind(self.finished(value[0]))
+        return super().value(value)
+
+    def finished(self, node: Any) -> str:
+        """The product with what the operator adds to it."""
+        if name_of(node.target) not in ("addmm.default", "baddbmm.default"):
+            return "product"
+        beta, alpha = capture.given(node)[3:5]
+        text = "product" if alpha == 1 else f"product * {literal(float(alpha))}"
+        if beta == 0:
+            return text
+        added = self.real(node)
+        return f"{text} + {added}" if beta == 1 else f"{text} + {added} * {literal(float(beta))}"

@@ -1,0 +1,121 @@
+"""What became of a model's graphs: `argus.compile_report(model)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from argus.graph.capture import Meta
+from argus.graph.terms import Extent, product
+from argus.ir.machine import H200
+
+_LAUNCH_S = 2e-6
+_MATRIX_BITS = {"float32": 32, "bfloat16": 16, "float16": 16}
+_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2}
+
+
+@dataclass
+class Entry:
+    """A kernel, or operators that were left to PyTorch. `seconds`: its time in a run of its graph."""
+
+    kernel: str
+    operators: tuple[str, ...]
+    verdict: str
+    specified: bool
+    reason: str
+    by: str
+    seconds: float
+    path: str = ""
+    equality: str = ""
+    call: Any = None  # what runs, and on which tensors: for measurements
+    tensors: tuple[Meta, ...] = ()
+    refused: list[str] = field(default_factory=list)  # launches that PyTorch had to do, with reasons
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A compiled graph: what of it runs where. `owner` is the module or the code that it was traced from."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    owner: Any
+
+
+class Report:
+    """What became of a model. As text a table; `rows` has a dictionary for each kernel and each operator left.
+
+    `kernel`: its name; `share` of the time of all of the model's graphs, each run once; `verdict`: "proved", "unknown",
+    "refuted" or "left"; `specified`: its specification was proved; `reason` for what was not taken, or for what ran
+    otherwise; `equality` under which values are the same; `by`: "argus", "inductor" or "eager"; `path`: the file with
+    the kernel's text. `measured` says whether times are measured, or estimated for an H200.
+    """
+
+    def __init__(self, graphs: Sequence[Graph], measured: bool) -> None:
+        self.measured = measured
+        total = sum(e.seconds for g in graphs for e in g.entries) or 1.0
+        self.rows: list[dict[str, Any]] = [
+            {
+                "graph": graph.name,
+                "kernel": entry.kernel,
+                "operators": entry.operators,
+                "share": entry.seconds / total,
+                "verdict": entry.verdict,
+                "specified": entry.specified,
+                "reason": "; ".join(dict.fromkeys(filter(None, (entry.reason, *entry.refused)))),
+                "equality": entry.equality,
+                "by": entry.by,
+                "path": entry.path,
+            }
+            for graph in graphs
+            for entry in graph.entries
+        ]
+
+    @property
+    def proved_share(self) -> float:
+        """The share of the time in kernels that are proved to compute what the graph says."""
+        return float(sum(r["share"] for r in self.rows if r["verdict"] == "proved" and r["specified"]))
+
+    def __str__(self) -> str:
+        from io import StringIO
+
+        from rich.console import Console
+        from rich.table import Table
+
+        how = "measured" if self.measured else "estimated for an H200 by bytes and operations"
+        table = Table(title=f"{self.proved_share:.0%} of the time in proved kernels ({how})")
+        for column in ("graph", "kernel", "share", "verdict", "by", "operators", "reason"):
+            table.add_column(column, overflow="fold")
+        for row in self.rows:
+            operators = ", ".join(row["operators"])
+            table.add_row(row["graph"], row["kernel"], f"{row['share']:.1%}", row["verdict"], row["by"], operators,
+                          row["reason"])  # fmt: skip
+        text = StringIO()
+        Console(file=text, width=160).print(table)
+        return text.getvalue()
+
+
+def estimated(read: Iterable[Meta], written: Iterable[Meta], operations: Extent = 0, bits: str = "float32") -> float:
+    """Seconds that an H200 takes at least: memory's time for each tensor once, or the arithmetic's."""
+    moved = sum(_number(product(m.shape)) * _BYTES.get(m.dtype, 1) for m in (*read, *written))
+    rate = H200.matrix_rate(_MATRIX_BITS.get(bits, 32)) * H200.multiprocessors * H200.clock_hz
+    return float(_LAUNCH_S + max(moved / H200.memory_bytes_s, _number(operations) / rate))
+
+
+def _number(extent: Extent) -> float:
+    """A size; a symbolic one counts as 1024."""
+    return float(extent) if isinstance(extent, int) else float(extent.subs(dict.fromkeys(extent.free_symbols, 1024)))
+
+
+def measured(entry: Entry, device: str) -> float:
+    """Seconds of an entry on tensors of its shapes with random contents, by the device's events."""
+    import torch
+
+    from argus.tuning.bench import do_bench
+
+    def made(meta: Meta) -> Any:
+        x = torch.empty_strided(meta.shape, meta.strides, dtype=getattr(torch, meta.dtype), device=meta.device)
+        return x.normal_() if x.dtype.is_floating_point else x.zero_()
+
+    tensors = [made(meta) for meta in entry.tensors]
+    return do_bench(lambda: entry.call(*tensors), 5.0, 20.0, device=device) * 1e-3

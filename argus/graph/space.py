@@ -1,0 +1,160 @@
+"""The iteration space of a group of operators: atoms, of which the dimensions of all its values are made.
+
+A dimension is a tuple of atoms, most significant first: a view of [B * S, D] as [B, S, D] cuts an atom in two, a
+permutation changes the order of dimensions, and a dimension of one element has no atoms. So views between the
+operators of a group cost nothing and need no place of their own in a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from argus.graph.terms import Extent, product
+
+Dim = tuple[int, ...]
+Dims = tuple[Dim, ...]
+
+
+class Mismatch(Exception):
+    """Dimensions that are not the same iterations. The text says why."""
+
+
+def quotient(a: Extent, b: Extent) -> Extent | None:
+    """a / b if that is an integer larger than 1 for all sizes."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if b and a % b == 0 and a > b else None
+    ratio = a / b
+    return ratio if getattr(ratio, "is_integer", False) and ratio != 1 else None
+
+
+class Space:
+    """Atoms with their sizes, and the dimensions of values, by any key."""
+
+    def __init__(self) -> None:
+        self._sizes: list[Extent] = []
+        self._now: dict[int, Dim] = {}  # what an atom was cut into, or which one it is the same as
+        self._values: dict[Hashable, Dims] = {}
+
+    def copy(self) -> Space:
+        other = Space()
+        other._sizes, other._now, other._values = list(self._sizes), dict(self._now), dict(self._values)
+        return other
+
+    def absorb(self, other: Space) -> None:
+        """Add the atoms and values of another space, numbered on. A key of both is one value. Raises Mismatch."""
+        shift = len(self._sizes)
+        self._sizes += other._sizes
+        self._now |= {a + shift: tuple(b + shift for b in into) for a, into in other._now.items()}
+        shared = []
+        for key, dims in other._values.items():
+            moved = tuple(tuple(a + shift for a in dim) for dim in dims)
+            if key in self._values:
+                shared += list(zip(self._values[key], moved, strict=True))
+            else:
+                self._values[key] = moved
+        for a, b in shared:
+            self.unify(a, b)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def size(self, atom: int) -> Extent:
+        return self._sizes[atom]
+
+    def extent(self, dim: Dim) -> Extent:
+        return product([self._sizes[a] for a in dim])
+
+    def fresh(self, shape: Sequence[Extent]) -> Dims:
+        """Dimensions of new atoms."""
+        return tuple(() if size == 1 else (self._atom(size),) for size in shape)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._values
+
+    def __getitem__(self, key: Hashable) -> Dims:
+        return self.resolved(self._values[key])
+
+    def __setitem__(self, key: Hashable, dims: Dims) -> None:
+        self._values[key] = dims
+
+    def keys(self) -> Sequence[Hashable]:
+        return tuple(self._values)
+
+    def resolved(self, dims: Dims) -> Dims:
+        """Dimensions in atoms as they are now."""
+        return tuple(self.atoms(dim) for dim in dims)
+
+    def atoms(self, dim: Sequence[int]) -> Dim:
+        """A dimension in atoms as they are now."""
+        found: list[int] = []
+        for atom in dim:
+            found += self.atoms(self._now[atom]) if atom in self._now else (atom,)
+        return tuple(found)
+
+    def unify(self, a: Dim, b: Dim) -> None:
+        """Make two dimensions the same iterations. Raises Mismatch."""
+        left, right = list(self.atoms(a)), list(self.atoms(b))
+        while left and right:
+            x, y = left.pop(), right.pop()
+            if x == y:
+                continue
+            if self._sizes[x] == self._sizes[y]:
+                self._now[y] = (x,)
+            elif (more := quotient(self._sizes[x], self._sizes[y])) is not None:
+                left.append(self._cut(x, more, y))
+            elif (more := quotient(self._sizes[y], self._sizes[x])) is not None:
+                right.append(self._cut(y, more, x))
+            else:
+                raise Mismatch(f"sizes {self._sizes[x]} and {self._sizes[y]} do not fit one another")
+            left, right = list(self.atoms(left)), list(self.atoms(right))
+        if left or right:
+            raise Mismatch("dimensions of different sizes")
+        self._insist()
+
+    def regrouped(self, dims: Dims, shape: Sequence[Extent]) -> Dims:
+        """The dimensions of a reshaped value, whose elements keep their order. Atoms are cut where a size asks for it.
+
+        Raises Mismatch where a size cuts an atom unevenly.
+        """
+        rest = list(self.atoms([a for dim in dims for a in dim]))
+        result: list[Dim] = []
+        for size in reversed(shape):
+            taken: list[int] = []
+            missing = size
+            while missing != 1:
+                if not rest:
+                    raise Mismatch("a view of other sizes")
+                atom = rest.pop()
+                if self._sizes[atom] == missing:
+                    taken.insert(0, atom)
+                    missing = 1
+                elif (more := quotient(missing, self._sizes[atom])) is not None:
+                    taken.insert(0, atom)
+                    missing = more
+                elif (more := quotient(self._sizes[atom], missing)) is not None:
+                    low = self._atom(missing)
+                    rest.append(self._cut(atom, more, low))
+                    taken.insert(0, low)
+                    missing = 1
+                else:
+                    raise Mismatch("a view that cuts a dimension unevenly")
+            result.insert(0, tuple(taken))
+        if rest:
+            raise Mismatch("a view of other sizes")
+        return tuple(result)
+
+    def _atom(self, size: Extent) -> int:
+        self._sizes.append(size)
+        return len(self._sizes) - 1
+
+    def _cut(self, atom: int, more: Extent, low: int) -> int:
+        """Cut an atom into a new one of `more` values and the atom `low`; returns the new one."""
+        high = self._atom(more)
+        self._now[atom] = (high, low)
+        return high
+
+    def _insist(self) -> None:
+        for dims in self._values.values():
+            atoms = self.atoms([a for dim in dims for a in dim])
+            if len(set(atoms)) < len(atoms):
+                raise Mismatch("one tensor would be read along its diagonal")

@@ -1,0 +1,172 @@
+"""The specification of a group's kernel, made of the graph's operators by the operator table, and of nothing else.
+
+What the kernel's tensors are, is given: which view of which tensor of the graph each is (`argus.graph.layout`). How the
+kernel computes them, its tiles, loops and masks, is not known here.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from argus.graph import capture
+from argus.graph.capture import Value, inputs, is_view, meta_of, results, value_of
+from argus.graph.layout import Layout, Param
+from argus.graph.operators import elements
+from argus.graph.partition import Group
+from argus.graph.row import NotExpressible, Operand, Result, Site
+from argus.graph.terms import Count, Element, Flat, Index, Load, Number, Reduce, Softmax, Term, Var, walk
+from argus.graph.text import bare, dtype, literal, printed
+
+MOST_TERMS = 4000
+"""Nodes of a specification's term: beyond that number it is no longer readable, and takes long to prove."""
+
+
+def specifications(group: Group, layout: Layout) -> dict[str, str]:
+    """The text of `al.spec` by output: `lambda a, b: ...`. Raises NotExpressible."""
+    builder = _Builder(group, layout)
+    return {param.name: builder.of(param) for param in layout.writes}
+
+
+class _Builder:
+    def __init__(self, group: Group, layout: Layout) -> None:
+        self.group, self.layout = group, layout
+        self.names = count()
+        self.params = {(p.value, p.dims): p for p in layout.reads}
+        self.extents: dict[tuple[str, ...], str] = {}
+        self.meanings: dict[Value, Element] = {}
+        self.short: dict[tuple[str, ...], str] = {}
+
+    def of(self, param: Param) -> str:
+        """The specification of one output."""
+        self.extents = {}
+        digits: dict[int, Var] = {}
+        for axis in param.axes:
+            names = [axis.index] if len(axis.atoms) == 1 else [f"{axis.index}{n}" for n in range(len(axis.atoms))]
+            digits |= {a: Var(n, self.group.space.size(a)) for a, n in zip(axis.atoms, names, strict=True)}
+            self.short[tuple(names)] = axis.index
+        index = tuple(Flat(tuple(digits[a] for a in dim)) for dim in param.dims)
+        term = self.element(param.value)(index)
+        if any(place >= MOST_TERMS for place, _ in enumerate(walk(term))):
+            raise NotExpressible("the specification would have too many terms to be read")
+        return f"lambda {', '.join(axis.index for axis in param.axes) or 'i'}: {bare(self.text(term))}"
+
+    def element(self, value: Value) -> Element:
+        """The element of a value that the group computes."""
+        if value not in self.meanings:
+            node = value[0]
+            metas = results(node)
+            site = Site(tuple(Result(m.shape, m.dtype) if m is not None else Result((), "") for m in metas), self.names)
+            row = capture.row(node)
+            assert row is not None
+            given = tuple(self.argument(node, a) for a in capture.given(node))
+            for place, found in enumerate(elements(row, site, given)):
+                if found is not None:
+                    self.meanings[(node, place)] = found
+        return self.meanings[value]
+
+    def argument(self, node: Any, argument: Any) -> Any:
+        import torch
+
+        if isinstance(argument, (list, tuple)):
+            return type(argument)(self.argument(node, a) for a in argument)
+        if not isinstance(argument, torch.fx.Node):
+            return argument
+        value = value_of(argument)
+        use = ""
+        if node is self.group.product:
+            use = "ab"[inputs(node)[-2:].index(value)] if value in inputs(node)[-2:] else ""
+        return self.operand(value, use)
+
+    def operand(self, value: Value, use: str) -> Operand:
+        """A value as an operator's argument: computed by the group, a view, or read."""
+        meta = meta_of(value)
+        assert meta is not None
+        space = self.group.space
+        if value in space:
+            dims, element = space[value], self.element(value)
+        elif (value, use) in self.group.reads:
+            dims = space[(value, use)]
+            element = self.loaded(self.params[(value, dims)])
+        else:
+            node, dims = value[0], space[(value, use)]
+            row = capture.row(node)
+            assert row is not None and is_view(node)
+            source = self.operand(value_of(node.args[0]), use)
+            site = Site((Result(meta.shape, meta.dtype),), self.names)
+            (found,) = elements(row, site, (source, *capture.given(node)[1:]))
+            assert found is not None
+            element = found
+        return Operand(meta.shape, meta.dtype, element, lambda d: tuple(space.size(a) for a in dims[d]))
+
+    def loaded(self, param: Param) -> Element:
+        def element(index: Index) -> Term:
+            return Load(param, index, param.meta.dtype)
+
+        return element
+
+    # ------------------------------------------------------------------------ text
+
+    def text(self, term: Term) -> str:
+        return printed(term, self.leaf)
+
+    def leaf(self, term: Term) -> str | None:
+        match term:
+            case Load(source=param, index=index):
+                return self.load(param, index)
+            case Reduce(op=op, vars=variables, body=body):
+                if op == "prod":
+                    raise NotExpressible("the language has no product of all elements")
+                inner = bare(self.text(body))
+                for name in reversed(self.bound(variables)):
+                    inner = f"al.{op}(lambda {name}: {inner})"
+                return inner
+            case Softmax(vars=variables, at=at, score=score):
+                inner = bare(self.text(score))
+                names = self.bound(variables)
+                if len(names) != 1:
+                    raise NotExpressible("a softmax over several axes")
+                return f"al.softmax(lambda {names[0]}: {inner})[{self.name(tuple(v.name for v in at))}]"
+            case Count(vars=variables):
+                extents = [self.extents[key] for key in self.keys(variables)]
+                return " * ".join(f"{e}.to(al.float32)" for e in extents)
+            case Number(value=value, dtype=name) if isinstance(value, float):
+                return f"({literal(value)})" if value < 0 and name else literal(value)
+            case Flat():
+                raise NotExpressible("an index as a value")
+            case _:
+                return None
+
+    def load(self, param: Param, index: Index) -> str:
+        """An element of a tensor: for each axis of the view that is passed, the digits of the index there."""
+        digits: dict[int, Var] = {}
+        for dim, place in zip(param.dims, index, strict=True):
+            if not isinstance(place, Flat) or len(place.digits) != len(dim):
+                raise NotExpressible("a tensor read at a computed place")
+            digits |= dict(zip(dim, place.digits, strict=True))
+        names = []
+        for axis in param.axes:
+            key = tuple(digits[a].name for a in axis.atoms)
+            self.extents[key] = axis.symbol
+            names.append(self.name(key))
+        return f"{param.name}[{', '.join(names) or '0'}]"
+
+    def name(self, digits: tuple[str, ...]) -> str:
+        """The name of an index that is made of these digits: of an axis of the result, or of a bound variable."""
+        return self.short.get(digits, digits[0])
+
+    def keys(self, variables: tuple[Var, ...]) -> list[tuple[str, ...]]:
+        """The axes that bound variables go along. Raises NotExpressible where tensors group them differently."""
+        names = {v.name for v in variables}
+        found = [key for key in self.extents if names.intersection(key)]
+        if sorted(name for key in found for name in key) != sorted(names):
+            raise NotExpressible("nothing says how far a reduction goes, or tensors say it differently")
+        return found
+
+    def bound(self, variables: tuple[Var, ...]) -> list[str]:
+        return [self.name(key) for key in self.keys(variables)]
+
+
+def dtypes(layout: Layout) -> dict[str, str]:
+    """The dtype of each tensor, in the language."""
+    return {p.name: dtype(p.meta.dtype) for p in (*layout.reads, *layout.writes)}

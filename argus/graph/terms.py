@@ -1,0 +1,156 @@
+"""Index expressions: the meaning of an operator is the value of one element of its result, as a term over its operands.
+
+    mm           Reduce("sum", (k,), Load(a, (m, k)) * Load(b, (k, n)))
+    permute      Load(x, (j, i))
+    layer norm   (x[i, j] - mean(i)) * rsqrt(variance(i) + eps) * weight[j] + bias[j]
+
+Terms are values without behaviour. `argus.graph.operators` makes them, `argus.graph.specification` prints them as
+`al.spec`, and the tests evaluate them beside PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+Extent = Any
+"""A size: a Python integer, or a SymPy expression of symbolic sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """An integer variable that ranges over [0, size)."""
+
+    name: str
+    size: Extent
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """An index made of digits, most significant first: (b, s) stands for b * S + s. No digits: 0."""
+
+    digits: tuple[Var, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A constant of the given dtype."""
+
+    value: float | int | bool
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The element of tensor `source` at an index for each of its dimensions."""
+
+    source: Any
+    index: tuple[Term, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An elementwise operator of the language by name; "cast" converts to `dtype`."""
+
+    op: str
+    args: tuple[Term, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """`op` ("sum", "max", "min", "prod") of the body over all values of the variables."""
+
+    op: str
+    vars: tuple[Var, ...]
+    body: Term
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax:
+    """exp(score) where the variables have the values `at`, over the sum of exp(score) for all of their values."""
+
+    vars: tuple[Var, ...]
+    at: tuple[Var, ...]
+    score: Term
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many values the variables take together, as a floating-point number."""
+
+    vars: tuple[Var, ...]
+    dtype: str
+
+
+Term = Union[Flat, Number, Load, Apply, Reduce, Softmax, Count]
+Index = tuple[Term, ...]
+Element = Callable[[Index], Term]
+"""The element of a result at an index."""
+
+ZERO = Flat(())
+
+
+def dtype_of(term: Term) -> str:
+    """The dtype of a term; indices are int64."""
+    return "int64" if isinstance(term, Flat) else term.dtype
+
+
+def parts(term: Term) -> tuple[Term, ...]:
+    """The terms that a term is made of."""
+    match term:
+        case Load(index=index):
+            return index
+        case Apply(args=args):
+            return args
+        case Reduce(body=body):
+            return (body,)
+        case Softmax(score=score):
+            return (score,)
+        case _:
+            return ()
+
+
+def walk(term: Term) -> Iterator[Term]:
+    """The term and everything in it."""
+    yield term
+    for part in parts(term):
+        yield from walk(part)
+
+
+def cast(term: Term, dtype: str) -> Term:
+    """`term` as `dtype`; constants are converted at once."""
+    if dtype_of(term) == dtype:
+        return term
+    if isinstance(term, Number):
+        return Number(number(term.value, dtype), dtype)
+    return Apply("cast", (term,), dtype)
+
+
+def number(value: float | int | bool, dtype: str) -> float | int | bool:
+    """A Python number of the kind that `dtype` holds."""
+    if dtype == "bool":
+        return bool(value)
+    return float(value) if is_float(dtype) else int(value)
+
+
+def is_float(dtype: str) -> bool:
+    """Return True for a floating-point dtype."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def wide(dtype: str) -> str:
+    """The dtype that an operator computes in: PyTorch computes 16-bit floats in float32."""
+    return "float64" if dtype == "float64" else "float32"
+
+
+def product(extents: Sequence[Extent]) -> Extent:
+    """The product of sizes."""
+    result: Extent = 1
+    for extent in extents:
+        result = result * extent
+    return result

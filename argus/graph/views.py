@@ -1,0 +1,308 @@
+"""Rows of views, gathers, windows and convolutions: where an element of the result comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from argus.graph.reductions import _Over
+from argus.graph.row import (
+    OTHER,
+    VIEW,
+    NotExpressible,
+    Operand,
+    Row,
+    Site,
+    add,
+    apply,
+    broadcast,
+    integer,
+    mul,
+    normal,
+    real,
+    real_at,
+    reshaped,
+)
+from argus.graph.terms import ZERO, Count, Element, Index, Number, Reduce, Term, cast, dtype_of, number
+
+CONTENTS = "the contents of an index tensor are not looked at when a kernel is launched"
+COPIES = "a copy of parts of tensors"
+WINDOWS = "windows are not generated yet"
+
+
+def _same(site: Site, x: Operand, *_: Any) -> Element:
+    return lambda index: x.at(index)
+
+
+def _reshape(site: Site, x: Operand, *_: Any) -> Element:
+    return lambda index: x.at(reshaped(index, site.result.shape, x.shape))
+
+
+def _permute(site: Site, x: Operand, dims: Sequence[int]) -> Element:
+    order = [normal(d, len(x.shape)) for d in dims]
+
+    def element(index: Index) -> Term:
+        return x.at(tuple(index[order.index(d)] for d in range(len(order))))
+
+    return element
+
+
+def _transpose(site: Site, x: Operand, a: int = 0, b: int = 1) -> Element:
+    order = list(range(len(x.shape)))
+    if order:
+        a, b = normal(a, len(order)), normal(b, len(order))
+        order[a], order[b] = order[b], order[a]
+    return _permute(site, x, order)
+
+
+def _matrix_transpose(site: Site, x: Operand) -> Element:
+    return _permute(site, x, tuple(reversed(range(len(x.shape)))))
+
+
+def _expand(site: Site, x: Operand, *_: Any) -> Element:
+    return lambda index: broadcast(x, index)
+
+
+def _unsqueeze(site: Site, x: Operand, dim: int) -> Element:
+    at = normal(dim, len(x.shape) + 1)
+    return lambda index: x.at(index[:at] + index[at + 1 :])
+
+
+def _squeeze(site: Site, x: Operand, *_: Any) -> Element:
+    """Dimensions of one element that the result lacks: those that are squeezed are the same to every index."""
+
+    def element(index: Index) -> Term:
+        rest = list(index)
+        missing = len(x.shape) - len(site.result.shape)
+        dims = _given(_[0], len(x.shape)) if _ else [d for d, size in enumerate(x.shape) if size == 1]
+        squeezed = [d for d in dims if x.shape[d] == 1][: missing or None] if missing else []
+        return x.at(tuple(ZERO if d in squeezed else rest.pop(0) for d in range(len(x.shape))))
+
+    return element
+
+
+def _given(dims: Any, rank: int) -> list[int]:
+    return [normal(d, rank) for d in ((dims,) if isinstance(dims, int) else dims)]
+
+
+def _slice(site: Site, x: Operand, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Element:
+    at = normal(dim, len(x.shape))
+    first = start or 0
+    if not isinstance(first, int) or not isinstance(x.shape[at], int):
+        raise NotExpressible("a slice that begins at a place known only when it runs")
+    first = max(0, min(first + x.shape[at] if first < 0 else first, x.shape[at]))
+
+    def element(index: Index) -> Term:
+        place = add(mul(index[at], integer(step)), integer(first)) if (step, first) != (1, 0) else index[at]
+        return x.at((*index[:at], place, *index[at + 1 :]))
+
+    return element
+
+
+def _select(site: Site, x: Operand, dim: int, place: Any) -> Element:
+    at = normal(dim, len(x.shape))
+    if not isinstance(place, int) or not isinstance(x.shape[at], int):
+        raise NotExpressible("a selection of a place known only when it runs")
+    chosen = integer(place + x.shape[at] if place < 0 else place)
+    return lambda index: x.at((*index[:at], chosen, *index[at:]))
+
+
+def _split(site: Site, x: Operand, sizes: Any, dim: int = 0) -> tuple[Element, ...]:
+    at = normal(dim, len(x.shape))
+    starts = [0]
+    for result in site.results:
+        starts.append(starts[-1] + result.shape[at])
+
+    def part(start: int) -> Element:
+        return lambda index: x.at((*index[:at], add(index[at], integer(start)), *index[at + 1 :]))
+
+    return tuple(part(start) for start in starts[:-1])
+
+
+def _unbind(site: Site, x: Operand, dim: int = 0) -> tuple[Element, ...]:
+    at = normal(dim, len(x.shape))
+
+    def part(place: int) -> Element:
+        return lambda index: x.at((*index[:at], integer(place), *index[at:]))
+
+    return tuple(part(i) for i in range(len(site.results)))
+
+
+def _flip(site: Site, x: Operand, dims: Sequence[int]) -> Element:
+    turned = {normal(d, len(x.shape)) for d in dims}
+
+    def element(index: Index) -> Term:
+        places = (apply("sub", integer(x.shape[d] - 1), i) if d in turned else i for d, i in enumerate(index))
+        return x.at(tuple(places))
+
+    return element
+
+
+def _cat(site: Site, tensors: Sequence[Operand], dim: int = 0) -> Element:
+    rank = len(site.result.shape)
+    pieces = [t for t in tensors if len(t.shape) == rank]
+    at = normal(dim, rank)
+
+    def element(index: Index) -> Term:
+        value, end = None, site.result.shape[at]
+        for piece in reversed(pieces):
+            start = end - piece.shape[at]
+            where = (*index[:at], apply("sub", index[at], integer(start)), *index[at + 1 :])
+            own = cast(piece.at(where), site.result.dtype)
+            value = own if value is None else apply("where", apply("lt", index[at], integer(end)), own, value)
+            end = start
+        if value is None:
+            raise NotExpressible("a concatenation of nothing")
+        return value
+
+    return element
+
+
+def _pad(site: Site, x: Operand, pad: Sequence[int], value: Any = 0) -> Element:
+    rank = len(x.shape)
+
+    def element(index: Index) -> Term:
+        inside: Term = Number(True, "bool")
+        places = list(index)
+        for n in range(len(pad) // 2):
+            d = rank - 1 - n
+            places[d] = apply("sub", index[d], integer(pad[2 * n]))
+            inside = apply("and", inside, _within(places[d], x.shape[d]))
+        filling = Number(number(value or 0, x.dtype), x.dtype)
+        return apply("where", inside, x.at(tuple(places)), filling)
+
+    return element
+
+
+def _within(place: Term, size: Any) -> Term:
+    return apply("and", apply("le", integer(0), place), apply("lt", place, integer(size)))
+
+
+def _embedding(site: Site, weight: Operand, indices: Operand, *_: Any) -> Element:
+    return lambda index: weight.at((indices.at(index[:-1]), index[-1]))
+
+
+def _index_select(site: Site, x: Operand, dim: int, indices: Operand) -> Element:
+    at = normal(dim, len(x.shape))
+    return lambda index: x.at((*index[:at], indices.at((index[at],)), *index[at + 1 :]))
+
+
+def _gather(site: Site, x: Operand, dim: int, indices: Operand, *_: Any) -> Element:
+    at = normal(dim, len(x.shape))
+    return lambda index: x.at((*index[:at], indices.at(index), *index[at + 1 :]))
+
+
+def _pairs(values: Sequence[int], count: int) -> list[int]:
+    given = list(values)
+    return given * count if len(given) == 1 else given
+
+
+def _pooled(op: str, average: bool) -> Callable[..., Any]:
+    """Pooling by windows over the last dimensions. What is outside counts as nothing, or as zeros in an average."""
+
+    def meaning(site: Site, x: Operand, kernel: Sequence[int], *rest: Any) -> Any:
+        spatial = len(site.result.shape) - (len(x.shape) - len(_pairs(kernel, 1))) if len(kernel) > 1 else 2
+        sizes = _pairs(kernel, spatial)
+        stride = _pairs(rest[0], spatial) if rest and rest[0] else sizes
+        padding = _pairs(rest[1], spatial) if len(rest) > 1 else [0] * spatial
+        dilation = _pairs(rest[2], spatial) if not average and len(rest) > 2 else [1] * spatial
+        if any(rest[2 if average else 3 :][:1]):
+            raise NotExpressible("pooling that rounds its result's size up")
+        counted, divisor = (rest[3] if len(rest) > 3 else True), (rest[4] if len(rest) > 4 else None)
+        if average and any(padding) and not counted:
+            raise NotExpressible("an average that does not count its padding")
+        window = [site.over((size,)) for size in sizes]
+
+        def element(index: Index) -> Term:
+            inside: Term = Number(True, "bool")
+            places: list[Term] = list(index)
+            for n in range(spatial):
+                d = len(index) - spatial + n
+                reach = add(mul(index[d], integer(stride[n])), mul(window[n], integer(dilation[n])))
+                places[d] = apply("sub", reach, integer(padding[n]))
+                inside = apply("and", inside, _within(places[d], x.shape[d]))
+            value = real_at(x, tuple(places))
+            outside = Number(0.0 if average else float("-inf"), dtype_of(value))
+            bound = tuple(v for w in window for v in w.digits)
+            total: Term = Reduce(op, bound, apply("where", inside, value, outside), dtype_of(value))
+            if average:
+                count = Count(bound, dtype_of(total)) if divisor is None else Number(float(divisor), dtype_of(total))
+                total = apply("div", total, count)
+            return cast(total, site.result.dtype)
+
+        return element if len(site.results) == 1 else (element, None)
+
+    return meaning
+
+
+def _convolution(
+    site: Site,
+    x: Operand,
+    weight: Operand,
+    bias: Operand | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Element:
+    spatial = len(x.shape) - 2
+    stride, padding, dilation = (_pairs(v, spatial) for v in (stride, padding, dilation))
+    if transposed:
+        raise NotExpressible("a transposed convolution")
+    over = _Over(site, weight, range(1, len(weight.shape)))
+    each = site.result.shape[1] // groups
+
+    def element(index: Index) -> Term:
+        n, f, *places = index
+        channel: Term = over.bound[1]
+        if groups > 1:
+            first = mul(apply("floordiv", f, integer(each)), integer(weight.shape[1]))
+            channel = add(first, channel)
+        inside: Term = Number(True, "bool")
+        reach: list[Term] = []
+        for d in range(spatial):
+            step = add(mul(places[d], integer(stride[d])), mul(over.bound[2 + d], integer(dilation[d])))
+            reach.append(apply("sub", step, integer(padding[d])))
+            inside = apply("and", inside, _within(reach[-1], x.shape[2 + d]))
+        filters = real_at(weight, (f, *(over.bound[d] for d in over.dims)))
+        body = mul(filters, real_at(x, (n, channel, *reach)))
+        total: Term = over.sum(apply("where", inside, body, Number(0.0, dtype_of(body))))
+        if bias is not None:
+            total = add(total, real(bias, (f,)))
+        return cast(total, site.result.dtype)
+
+    return element
+
+
+ROWS: dict[str, Row] = {
+    "alias.default": Row(VIEW, _same),
+    "detach.default": Row(VIEW, _same),
+    "view.default": Row(VIEW, _reshape),
+    "_unsafe_view.default": Row(VIEW, _reshape),
+    "reshape.default": Row(VIEW, _reshape),
+    "permute.default": Row(VIEW, _permute),
+    "transpose.int": Row(VIEW, _transpose),
+    "t.default": Row(VIEW, _matrix_transpose),
+    "expand.default": Row(VIEW, _expand),
+    "unsqueeze.default": Row(VIEW, _unsqueeze),
+    "squeeze.default": Row(VIEW, _squeeze),
+    "squeeze.dim": Row(VIEW, _squeeze),
+    "squeeze.dims": Row(VIEW, _squeeze),
+    "slice.Tensor": Row(OTHER, _slice, "a view"),
+    "select.int": Row(OTHER, _select, "a view"),
+    "split_with_sizes.default": Row(OTHER, _split, "a view"),
+    "split.Tensor": Row(OTHER, _split, "a view"),
+    "unbind.int": Row(OTHER, _unbind, "a view"),
+    "flip.default": Row(OTHER, _flip, COPIES),
+    "cat.default": Row(OTHER, _cat, COPIES),
+    "constant_pad_nd.default": Row(OTHER, _pad, COPIES),
+    "embedding.default": Row(OTHER, _embedding, CONTENTS),
+    "index_select.default": Row(OTHER, _index_select, CONTENTS),
+    "gather.default": Row(OTHER, _gather, CONTENTS),
+    "avg_pool2d.default": Row(OTHER, _pooled("sum", True), WINDOWS),
+    "max_pool2d_with_indices.default": Row(OTHER, _pooled("max", False), WINDOWS),
+    "convolution.default": Row(OTHER, _convolution, WINDOWS),
+}
+"""By the operator's name without "aten."."""

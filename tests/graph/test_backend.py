@@ -1,0 +1,252 @@
+"""`torch.compile(backend="argus")` on the CPU target: what is computed, what is proved, and what is left to PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from argus.graph import compile_report  # noqa: E402
+from argus.graph.backend import Backend, Options  # noqa: E402
+from tests.graph.compiled import compiled, left, same, same_gradients, taken  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def test_a_perceptron_is_two_kernels() -> None:
+    model = nn.Sequential(nn.Linear(12, 20), nn.GELU(), nn.Linear(20, 5))
+    report = same(model, torch.randn(7, 12))
+    assert taken(report) == ["addmm_gelu", "addmm"]
+    assert report.proved_share == pytest.approx(1.0)
+    assert set(report.rows[0]) >= {"kernel", "share", "verdict", "specified", "reason", "equality", "path"}
+
+
+def test_half_precision_products_use_matrix_instructions() -> None:
+    a, b = torch.randn(40, 24).bfloat16(), torch.randn(24, 33).bfloat16()
+    report = same(lambda a, b: torch.tanh(a @ b) * 2, a, b, tolerance=2e-2)
+    assert taken(report) == ["mm_tanh_mul"]
+    text = Path(report.rows[0]["path"]).read_text(encoding="utf-8")
+    assert "al.mma" in text and "al.spec" in text
+
+
+def test_norms_with_their_surroundings_are_one_kernel() -> None:
+    norm = nn.LayerNorm(40)
+    report = same(lambda x, r: F.silu(norm(x + r)) * 2, torch.randn(3, 5, 40), torch.randn(3, 5, 40))
+    assert taken(report) == ["add_native_layer_norm_sigmoid_mul"]
+
+
+def test_rms_norm_from_its_parts() -> None:
+    def norm(x: Any, w: Any) -> Any:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * w
+
+    assert taken(same(norm, torch.randn(6, 33), torch.randn(33))) == ["pow_mean_add_rsqrt_mul"]
+
+
+def test_softmax_is_one_kernel() -> None:
+    def scores(x: Any, bias: Any) -> Any:
+        return torch.softmax(x * 0.5 + bias, -1) * 3
+
+    assert taken(same(scores, torch.randn(4, 3, 17), torch.randn(17))) == ["mul_add_softmax"]
+
+
+def test_log_softmax_and_reductions() -> None:
+    x = torch.randn(9, 21)
+    assert taken(same(lambda x: torch.log_softmax(x, -1), x)) == ["log_softmax"]
+    assert taken(same(lambda x: x.var(-1) + x.mean(-1), x)) == ["var_mean_add"]
+    assert taken(same(lambda x: (x * x).sum(0), x)) == ["mul_sum"]
+    assert taken(same(lambda x: x.amax(-1) - x.amin(-1), x)) == ["amax_amin_sub"]
+    assert taken(same(lambda x, y: ((x - y) ** 2).mean(), x, torch.randn(9, 21))) == ["sub_pow_mean"]
+
+
+def test_long_rows_are_read_piece_by_piece() -> None:
+    x = torch.randn(2, 9001)
+    report = same(lambda x: torch.softmax(x, -1), x)
+    assert taken(report) == ["softmax"]
+    assert "for b0 in range(0, B, WIDTH)" in Path(report.rows[0]["path"]).read_text(encoding="utf-8")
+
+
+def test_attention_that_is_written_out() -> None:
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = nn.Linear(16, 48)
+            self.out = nn.Linear(16, 16)
+
+        def forward(self, x: Any) -> Any:
+            b, t, d = x.shape
+            q, k, v = (y.view(b, t, 2, 8).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
+            weights = torch.softmax(q @ k.transpose(-1, -2) / 8**0.5, -1)
+            return self.out((weights @ v).transpose(1, 2).reshape(b, t, d))
+
+    report = same(Attention(), torch.randn(2, 6, 16))
+    assert not left(report)
+
+
+def test_gradients_of_a_perceptron_with_a_loss() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.norm, self.down = nn.Linear(6, 10), nn.LayerNorm(10), nn.Linear(10, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.down(torch.tanh(self.norm(self.up(x)))).pow(2).mean()
+
+    report = same_gradients(Model(), torch.randn(8, 6))
+    assert not left(report)
+    assert {row["graph"] for row in report.rows} == {"forward", "backward"}
+
+
+def test_a_convolution_net_is_left_where_kernels_end() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.SiLU(), nn.Flatten(), nn.Linear(4 * 36, 5)).eval()
+    report = same(model, torch.randn(2, 3, 8, 8))
+    assert left(report) == ["convolution.default"]
+    assert "windows" in next(row["reason"] for row in report.rows if row["by"] == "eager")
+    assert report.proved_share < 1
+
+
+def test_sizes_may_be_symbolic() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU())
+    call, backend = compiled(model, dynamic=True)
+    with torch.no_grad():
+        for rows in (5, 3, 70):
+            x = torch.randn(rows, 8)
+            torch.testing.assert_close(call(x), model(x), rtol=1e-5, atol=1e-5)
+    report = backend.report(call)
+    assert len({row["kernel"] for row in report.rows}) == len(report.rows) == 2
+    assert not any(row["reason"] for row in report.rows)
+
+
+def test_what_is_written_in_place_and_what_shares_memory() -> None:
+    def model(x: Any) -> Any:
+        y = x[:, 1:]
+        y.mul_(2.0)
+        return x + y.sum(), y
+
+    wanted = torch.randn(4, 6)
+    found = wanted.clone()
+    call, _ = compiled(model, dynamic=False)
+    for a, b in zip(call(found), model(wanted), strict=True):
+        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_random_numbers_are_those_of_pytorch() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)).train()
+    call, backend = compiled(model, dynamic=False)
+    x = torch.randn(4, 8)
+    with torch.no_grad():
+        torch.manual_seed(7)
+        found = call(x)
+        torch.manual_seed(7)
+        torch.testing.assert_close(found, model(x))
+    assert any("rand" in row["reason"] or "dropout" in row["reason"] for row in backend.report(call).rows)
+
+
+def test_graph_breaks_make_several_graphs() -> None:
+    def model(x: Any) -> Any:
+        y = torch.exp(x) + 1
+        torch._dynamo.graph_break()
+        return torch.log(y) * 2
+
+    x = torch.randn(5, 6)
+    call, backend = compiled(model, dynamic=False)
+    with torch.no_grad():
+        torch.testing.assert_close(call(x), model(x))
+    assert len(backend.graphs) == 2
+
+
+def test_autocast_is_part_of_the_graph() -> None:
+    linear = nn.Linear(16, 8)
+
+    def model(x: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            return torch.relu(linear(x))
+
+    same(model, torch.randn(4, 16), tolerance=2e-2)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        (torch.randn(4, 5, dtype=torch.float64),),
+        (torch.randint(0, 5, (4, 5)),),
+        (torch.randn(4, 5, dtype=torch.complex64),),
+        (torch.randn(0, 5),),
+        (torch.randn(4, 5).to_sparse(),),
+    ],
+    ids=["float64", "integers", "complex", "empty", "sparse"],
+)
+def test_what_kernels_do_not_compute_is_left(inputs: Any) -> None:
+    def model(x: Any) -> Any:
+        return (x * x + x) if not x.is_sparse else x * 2
+
+    call, backend = compiled(model, dynamic=False)
+    found, wanted = call(*inputs), model(*inputs)
+    if wanted.is_sparse:
+        found, wanted = found.to_dense(), wanted.to_dense()
+    torch.testing.assert_close(found, wanted)
+    assert not any(entry.by == "argus" for graph in backend.graphs for entry in graph.entries)
+
+
+def test_nan_and_infinities_come_out_as_in_pytorch() -> None:
+    x = torch.tensor([[1.0, float("nan"), -2.0], [float("inf"), 1.0, 2.0], [-float("inf"), 0.0, 1.0]])
+    same(lambda x: torch.relu(x) + x.clamp(-1, 1), x)
+    same(lambda x: x.amax(-1), x)
+
+
+def test_a_launch_that_is_refused_is_done_by_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from argus.diagnostic import LaunchError
+    from argus.graph.launch import Kernel
+
+    call, backend = compiled(lambda x: torch.exp(x) * 2, dynamic=False)
+    x = torch.randn(4, 5)
+    call(x)
+
+    def refuse(*_: Any) -> None:
+        raise LaunchError.of("extent-too-large", "an extent is too large", "use smaller tensors")
+
+    for graph in backend.graphs:
+        for entry in graph.entries:
+            assert isinstance(entry.call, Kernel)
+            monkeypatch.setattr(entry.call, "kernel", refuse)
+    torch.testing.assert_close(call(x), torch.exp(x) * 2)
+    assert "extent is too large" in backend.report(call).rows[0]["reason"]
+
+
+def test_a_model_that_was_not_compiled_has_no_report() -> None:
+    with pytest.raises(ValueError, match="compile it with"):
+        compile_report(nn.Linear(2, 2))
+
+
+def test_options_are_checked() -> None:
+    assert Options.of({"fallback": "eager"}).fallback == "eager"
+    with pytest.raises(ValueError, match="no option 'fallbock'"):
+        Options.of({"fallbock": "eager"})
+    with pytest.raises(ValueError, match="'inductor' or 'eager'"):
+        Options.of({"fallback": "triton"})
+
+
+def test_inductor_takes_what_is_left() -> None:
+    torch._dynamo.reset()
+    backend = Backend()
+    call = torch.compile(lambda x: torch.cumsum(x, -1) * 2, backend=backend, dynamic=False)
+    x = torch.randn(4, 5)
+    torch.testing.assert_close(call(x), torch.cumsum(x, -1) * 2)
+    assert {row["by"] for row in backend.report(call).rows if row["verdict"] == "left"} <= {"inductor", "eager"}
+
+
+def test_the_report_prints() -> None:
+    call, backend = compiled(nn.Linear(3, 4), dynamic=False)
+    with torch.no_grad():
+        call(torch.randn(2, 3))
+    text = str(backend.report(call))
+    assert "addmm" in text and "proved" in text and "estimated" in text
