@@ -22,7 +22,7 @@ from argus.backend.artifact import Artifact
 from argus.backend.emit import emit
 from argus.diagnostic import ArgusError, Diagnostic, Severity, SourceError, Verdict, VerificationError
 from argus.frontend import Options, check, functions, parse
-from argus.frontend.surface import Attribute, Expression, Name, Subscript
+from argus.frontend.surface import Attribute, Binary, Expression, Name, Subscript
 from argus.ir.nodes import Kernel
 from argus.ir.text import print_kernel, read_kernel
 from argus.ir.wellformed import check_explicit, check_tile
@@ -64,7 +64,7 @@ def named_kernels(source: SourceFile) -> tuple[str, ...]:
 
 
 def declared(source: SourceFile, name: str) -> tuple[tuple[str, str], ...]:
-    """Name and kind ("tensor", "scalar", "constexpr") of each parameter of kernel `name`. Raises `SourceError`."""
+    """Name and kind ("tensor", "optional", "scalar" or "constexpr") of each parameter. Raises `SourceError`."""
     module = parse(source, name)
     function = module.function(name)
     aliases = dict(module.aliases)
@@ -75,6 +75,8 @@ def _kind(annotation: Expression | None, aliases: Mapping[str, str]) -> str:
     match annotation:
         case Subscript():
             return "tensor"
+        case Binary(op="|"):
+            return "optional"
         case Attribute(name="constexpr"):
             return "constexpr"
         case Name(id=name) if aliases.get(name, "").endswith(".constexpr"):

@@ -35,6 +35,7 @@ PRIVATE = {
 BACK = {
     ("argus.diagnostic", "argus.render"),  # an error, as text
     ("argus.runtime.jit_kernel", "argus.torch"),  # a kernel, as an operator
+    ("argus.runtime.jit_kernel", "argus.torch.operator"),
     ("argus.runtime.function", "argus.torch.library"),  # a function, as an operator
 }
 """Imports, when asked for alone, of what imports the module itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from argus.frontend import constants
 from argus.frontend.calls import did_you_mean
@@ -10,7 +11,7 @@ from argus.frontend.context import Binding, Context, Rejected
 from argus.frontend.decorator import FuncSource
 from argus.frontend.expressions import evaluate
 from argus.frontend.parser import parse
-from argus.frontend.surface import Attribute, Expression, Function, Literal, Name, Parameter, Slice, Subscript
+from argus.frontend.surface import Attribute, Binary, Expression, Function, Literal, Name, Parameter, Slice, Subscript
 from argus.frontend.values import Constant, Helper, Poison, Tile, Value, describe
 from argus.frontend.views import whole_view
 from argus.ir.expr import Const, Expr, Param
@@ -62,7 +63,11 @@ def declare(context: Context, function: Function) -> tuple[tuple[Tensor | Scalar
                 named = value.function.name if isinstance(value, Helper) else value.value
                 constexprs.append((parameter.name, named))
             _bind(context, parameter.name, value, parameter.span)
-    _check_options(context, function, [p.name for p, kind in kinds if kind == "constexpr"])
+        elif kind is None and _is_absent(context, parameter):
+            constexprs.append((parameter.name, None))
+            _bind(context, parameter.name, Constant(None), parameter.span)
+    known = [p.name for p, kind in kinds if kind == "constexpr" or _is_absent(context, p)]
+    _check_options(context, function, known)
     params: list[Tensor | Scalar] = []
     for parameter, kind in kinds:
         if isinstance(kind, DType):
@@ -76,7 +81,7 @@ def declare(context: Context, function: Function) -> tuple[tuple[Tensor | Scalar
                 continue
             params.append(tensor)
             _bind(context, parameter.name, whole_view(tensor), parameter.span)
-        elif kind is None:
+        elif kind is None and not _is_absent(context, parameter):
             _bind(context, parameter.name, Poison(), parameter.span)
     if context.diagnostics:
         raise Rejected
@@ -93,6 +98,14 @@ def _bind(context: Context, name: str, value: Value, span: Span) -> None:
 def _annotation(context: Context, parameter: Parameter) -> Subscript | DType | str | None:
     """A tensor's annotation, a scalar's dtype, "constexpr", or None after noting an error."""
     annotation = parameter.annotation
+    if _is_absent(context, parameter):
+        return None
+    match annotation:
+        case Binary(op="|", left=Subscript() as tensor, right=Literal(value=None)):
+            annotation = tensor
+            default = parameter.default
+            if isinstance(default, Literal) and default.value is None:
+                parameter = replace(parameter, default=None)
     if annotation is None:
         context.error("bad-annotation", f"the parameter `{parameter.name}` has no annotation", parameter.span, _FORM)
         return None
@@ -125,6 +138,15 @@ def _annotation(context: Context, parameter: Parameter) -> Subscript | DType | s
         remedy = did_you_mean(written, names, _FORM)
     context.error("bad-annotation", message, annotation.span, remedy)
     return None
+
+
+def _is_absent(context: Context, parameter: Parameter) -> bool:
+    """Return True for a tensor that may be None, `x: al.Tensor[...] | None`, and is."""
+    match parameter.annotation:
+        case Binary(op="|", left=Subscript(), right=Literal(value=None)):
+            return context.options.constexprs.get(parameter.name, parameter) is None
+        case _:
+            return False
 
 
 def _path(context: Context, node: Expression) -> str | None:

@@ -8,13 +8,16 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from argus.backend.launch.evaluate import Number
+from argus.diagnostic import LaunchError
 from argus.frontend.decorator import FuncSource
 from argus.kernels import operands
 from argus.kernels.gemm import combine
+from argus.kernels.reduce import reduce
 from argus.kernels.tiling import Problem, Tile, read_once, rows_together
 from argus.runtime.function import Function, Operator
 from argus.runtime.jit_kernel import JitKernel
 from argus.runtime.work import Call, Work
+from argus.torch.gradient import attach
 
 if TYPE_CHECKING:
     import torch
@@ -38,6 +41,8 @@ class Matmul:
         self._ones: dict[Any, Any] = {}
         self.product = Function(self._work, None if name is None else _operator(name))
         self.product_into = Function(self._work, None if name is None else _operator_into(name))
+        if name is not None:
+            attach(self.product, self._backward, _save)
 
     def __call__(
         self,
@@ -92,6 +97,39 @@ class Matmul:
             self._ones[a.device] = _one(a)
         found = calls(self._kernel, self._combine, request, problem, self._choose(problem), self._ones[a.device])
         return Work(found, (c,) if out is None else ())
+
+    def _backward(self, ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Of a, b, bias and residual; each is a product, a sum or the gradient itself."""
+        a, b = ctx.saved_tensors
+        if ctx.way != (None, True, True):
+            what = "`matmul` with an epilogue or scales has no gradient"
+            raise LaunchError.of("no-gradient", what, "apply the epilogue or the scales to the product with PyTorch")
+        of_a, of_b, of_bias, of_residual = ctx.needs_input_grad[:4]
+        g = gradient.to(a.dtype)
+        return (
+            self._summed(g, b.mT, a) if of_a else None,
+            self._summed(a.mT, g, b) if of_b else None,
+            reduce(gradient.reshape(-1, gradient.shape[-1]), "sum", 0).to(ctx.dtypes[0]) if of_bias else None,
+            gradient.to(ctx.dtypes[1]) if of_residual else None,
+            *(None,) * 4,
+        )
+
+    def _summed(self, a: torch.Tensor, b: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """The product, added up over batches that share the operand `like`."""
+        import torch
+
+        batches = max(x.shape[0] if x.ndim == 3 else 1 for x in (a, b))
+        if batches == (like.shape[0] if like.ndim == 3 else 1):
+            return self(a, b, out_dtype=like.dtype).reshape(like.shape)
+        product = self(a, b, out_dtype=torch.float32)
+        return reduce(product, "sum", 0).to(like.dtype).reshape(like.shape)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], _output: torch.Tensor) -> None:
+    a, b, bias, residual, scale_a, scale_b, epilogue, _ = inputs
+    ctx.save_for_backward(a, b)
+    ctx.dtypes = tuple(None if x is None else x.dtype for x in (bias, residual))
+    ctx.way = epilogue, scale_a is None, scale_b is None
 
 
 def _all(tensors: tuple[Any, ...], absent: tuple[bool, ...]) -> tuple[Any, ...]:

@@ -128,6 +128,10 @@ def epilogue_text(epilogue: str | FuncSource | None) -> str | None:
     return json.dumps([epilogue.name, epilogue.file.path, epilogue.file.text])
 
 
+# Read by Dynamo, as `torch.compiler.assume_constant_result` sets it: PyTorch need not be imported.
+epilogue_text._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 @lru_cache(maxsize=256)
 def epilogue_of(text: str | None) -> str | FuncSource | None:
     """The inverse of `epilogue_text`."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import argus
 import argus.language as al
@@ -21,6 +21,7 @@ from argus.ir.types import DType, float32
 from argus.kernels.rows import LEAST_AROUND, around, dtype_of, spread, step_of, vector
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
+from argus.torch.gradient import attach
 
 if TYPE_CHECKING:
     import torch
@@ -302,7 +303,25 @@ def _fake(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> torch.Ten
     return x.new_empty(_shape_of(x, dim, keepdim))
 
 
+def _save(ctx: Any, inputs: tuple[Any, ...], _output: torch.Tensor) -> None:
+    x, op, dim, keepdim = inputs
+    ctx.shape, ctx.op, ctx.dim, ctx.keepdim = x.shape, op, dim, keepdim
+
+
+def _backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    """Of a sum or mean. Several elements may be the maximum, and which of them counts is not stated."""
+    if ctx.op == "max":
+        what = "the maximum has no gradient: several elements may be the largest"
+        raise LaunchError.of("no-gradient", what, "use torch.amax where a gradient is needed")
+    if ctx.dim is not None and not ctx.keepdim:
+        gradient = gradient.unsqueeze(ctx.dim)
+    if ctx.op == "mean":
+        gradient = gradient / (prod(ctx.shape) if ctx.dim is None else ctx.shape[ctx.dim])
+    return gradient.expand(ctx.shape), None, None, None
+
+
 _reduce = Function(_work, Operator("reduce(Tensor x, str op, int? dim=None, bool keepdim=False) -> Tensor", _fake))
+attach(_reduce, _backward, _save)
 
 
 def _calls(problem: Problem) -> tuple[Call, ...]:

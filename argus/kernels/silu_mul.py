@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import argus
 import argus.language as al
@@ -11,6 +11,7 @@ from argus.ir.types import DType
 from argus.kernels.rows import columns, dtype_of, matrix, same_shape, shaped, tiled
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
+from argus.torch.gradient import attach
 
 if TYPE_CHECKING:
     import torch
@@ -51,10 +52,45 @@ def silu_mul_tiles(
     al.store(out[rows[:, None], cols], result.to(DTYPE), mask=live)
 
 
+@argus.kernel
+def silu_mul_gradient_tiles(
+    gate: al.Tensor[DTYPE, "M N"],
+    up: al.Tensor[DTYPE, "M N"],
+    gradient: al.Tensor[DTYPE, "M N"],
+    of_gate: al.Tensor[DTYPE, "M N"],
+    of_up: al.Tensor[DTYPE, "M N"],
+    DTYPE: al.constexpr = al.bfloat16,
+    ROWS: al.constexpr = 1,
+    BLOCK: al.constexpr = 1024,
+):
+    """What `gradient`, of the result, makes of gate and up; with s the sigmoid of gate, `gate s` and
+    `up s (1 + gate (1 - s))` times it."""
+    M, N = gate.shape
+    al.spec(of_up, lambda i, j: gradient[i, j] * (gate[i, j] * (root(gate[i, j]) * root(gate[i, j]))))
+    al.spec(
+        of_gate,
+        lambda i, j: (
+            gradient[i, j]
+            * up[i, j]
+            * ((root(gate[i, j]) * root(gate[i, j])) * (1.0 + gate[i, j] * (1.0 - root(gate[i, j]) * root(gate[i, j]))))
+        ),
+    )
+    row, column = al.grid(al.cdiv(M, ROWS), al.cdiv(N, BLOCK), group=2)
+    rows, cols = row * ROWS + al.arange(ROWS), column * BLOCK + al.arange(BLOCK)
+    live = (rows < M)[:, None] & (cols < N)
+    g = al.load(gate[rows[:, None], cols], mask=live).to(al.float32)
+    ups = al.load(up[rows[:, None], cols], mask=live).to(al.float32)
+    wanted = al.load(gradient[rows[:, None], cols], mask=live).to(al.float32)
+    r = root(g)
+    s = r * r
+    al.store(of_up[rows[:, None], cols], (wanted * (g * s)).to(DTYPE), mask=live)
+    al.store(of_gate[rows[:, None], cols], (wanted * ups * (s * (1.0 + g * (1.0 - s)))).to(DTYPE), mask=live)
+
+
 def silu_mul(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     """`silu(gate) * up` of two float32, float16 or bfloat16 tensors of one dtype and shape; float32 arithmetic.
 
-    Rows (along the last dimension) may be any distance apart, so both can be halves of one tensor. No gradient.
+    Rows (along the last dimension) may be any distance apart, so both can be halves of one tensor.
     Raises LaunchError.
     """
     result: torch.Tensor = _silu_mul((gate, up))
@@ -84,3 +120,35 @@ def _fake(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
 
 
 _silu_mul = Function(_work, Operator("silu_mul(Tensor gate, Tensor up) -> Tensor", _fake, batch=2))
+
+
+def _work_of_gradient(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Work:
+    gate, up, gradient = tensors
+    dtype, rows = _checked(gate, up), matrix(gate)
+    _checked(gate, gradient)
+    made = tuple(rows.new_empty(rows.shape) for _ in range(2))
+    constants = {"DTYPE": dtype, **tiled(rows.shape[1], rows.element_size()).constants}
+    call = Call(silu_mul_gradient_tiles, (rows, matrix(up), matrix(gradient), *made), constants)
+    return Work((call,), tuple(shaped(t, gate) for t in made))
+
+
+def _fake_gradient(gate: torch.Tensor, up: torch.Tensor, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    _checked(gate, up), _checked(gate, gradient)
+    return gate.new_empty(gate.shape), gate.new_empty(gate.shape)
+
+
+_silu_mul_gradient = Function(
+    _work_of_gradient,
+    Operator("silu_mul_gradient(Tensor gate, Tensor up, Tensor gradient) -> (Tensor, Tensor)", _fake_gradient, batch=3),
+)
+
+
+def _save(ctx: Any, inputs: tuple[torch.Tensor, ...], _output: torch.Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    return _silu_mul_gradient((*ctx.saved_tensors, gradient))
+
+
+attach(_silu_mul, _backward, _save)

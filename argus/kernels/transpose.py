@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import argus
 import argus.language as al
@@ -14,6 +14,7 @@ from argus.kernels.rows import dtype_of, matrix, same_rank, vector
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
+from argus.torch.gradient import attach
 
 if TYPE_CHECKING:
     import torch
@@ -93,7 +94,7 @@ def transpose(x: torch.Tensor) -> torch.Tensor:
     """The contiguous transpose of a float32, float16 or bfloat16 matrix, whose rows may be any distance apart.
 
     A view of `x` where that is contiguous already, as of a single row: PyTorch's `x.t().contiguous()` is one, too.
-    No gradient. Raises LaunchError.
+    Raises LaunchError.
     """
     if x.ndim == 2 and (x.stride(0) == 1 or x.shape[0] == 1) and x.t().is_contiguous():
         return x.t()
@@ -133,7 +134,12 @@ def _fake(x: torch.Tensor) -> torch.Tensor:
     return x.new_empty((x.shape[1], x.shape[0]))
 
 
+def _backward(_ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+    return transpose(gradient)
+
+
 _transpose = Function(_work, Operator("transpose(Tensor x) -> Tensor", _fake))
+attach(_transpose, _backward)
 
 
 def _tile(itemsize: int, reads: bool, writes: bool) -> dict[str, int]:

@@ -21,7 +21,7 @@ from argus.source import SourceFile
 
 Json = Any
 
-TENSOR, SCALAR, CONSTEXPR = "tensor", "scalar", "constexpr"
+TENSOR, OPTIONAL, SCALAR, CONSTEXPR = "tensor", "optional", "scalar", "constexpr"
 
 
 class KernelText(Protocol):
@@ -36,7 +36,7 @@ class KernelText(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter as declared; `kind` is `TENSOR`, `SCALAR` or `CONSTEXPR`."""
+    """A parameter as declared; `kind` is `TENSOR`, `OPTIONAL` (a tensor or None), `SCALAR` or `CONSTEXPR`."""
 
     name: str
     kind: str

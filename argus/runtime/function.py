@@ -164,7 +164,7 @@ class Function:
     def _anew(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Any:
         work = self._work(tensors, numbers, *way)
         for call in work.calls:
-            call.kernel(*call.arguments, **call.constants)
+            call.run()
         return work.results[0] if len(work.results) == 1 else work.results
 
     def _prepare(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Prepared:

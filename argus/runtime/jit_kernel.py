@@ -8,9 +8,9 @@ from typing import Any
 
 from argus.backend.launch.plan import Plan
 from argus.backend.launch.signature import Signature
-from argus.runtime.executable import CONSTEXPR, TENSOR, Executable, Source, is_constant
+from argus.runtime.executable import CONSTEXPR, OPTIONAL, TENSOR, Executable, Parameter, Source, is_constant
 from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, Situation, grid_of
-from argus.runtime.reader import UNREADABLE, Cold, Prepared, Site
+from argus.runtime.reader import ABSENT, UNREADABLE, Cold, Prepared, Site, in_memory
 
 _MAX_PLANS = 4096
 """Prepared launches that a kernel keeps, about two kilobytes each and half a kilobyte for each set of addresses; beyond
@@ -77,6 +77,19 @@ class JitKernel:
         """
         return self._planner.plan(None, self._planner.arrange(args, kwargs))
 
+    def prepare_on(self, grid: Grid, *args: Any, **kwargs: Any) -> Plan:
+        """`prepare` for calls on `grid`."""
+        return self._planner.plan(grid, self._planner.arrange(args, kwargs))
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters in order of declaration. Raises SourceError."""
+        return self._planner.parameters
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles hold the text, which is proved and built, or found in the cache, where they are called."""
+        return type(self), (self.__name__, self.source, self.__doc__)
+
     def situation(self, *args: Any, **kwargs: Any) -> Situation:
         """What a call is made in: target, device, sizes, alignments. Raises what is wrong with its arguments."""
         return self._planner.situation(self._planner.arrange(args, kwargs))
@@ -102,12 +115,23 @@ class JitKernel:
         functional: bool = False,
         outputs: Mapping[str, Callable[..., Any]] | None = None,
         num_warps: int | None = None,
+        backward: Callable[..., Any] | None = None,
+        setup_context: Callable[..., None] | None = None,
         **constexprs: object,
     ) -> Any:
         """Registers the kernel as the PyTorch operator `name` ("namespace::name"): see `argus.torch.register`."""
         from argus.torch import register
 
-        return register(self, name, functional=functional, outputs=outputs, num_warps=num_warps, constexprs=constexprs)
+        return register(
+            self,
+            name,
+            functional=functional,
+            outputs=outputs,
+            num_warps=num_warps,
+            constexprs=constexprs,
+            backward=backward,
+            setup_context=setup_context,
+        )
 
     def declaration(self, *, num_warps: int | None = None, **constexprs: object) -> Signature:
         """Parameters, sizes and grid, with what is read and written; nothing is proved. Raises SourceError."""
@@ -150,6 +174,15 @@ class JitKernel:
 
         `missed` is what the call's site says of it, or this kernel where it has none, or cannot read the arguments.
         """
+        if missed is self:
+            if not in_memory((*args, *kwargs.values())):
+                return operator_call(self, grid, args, kwargs)
+            absent = tuple(i for i, a in enumerate(args) if a is None)
+            if absent:
+                way = way, absent
+                missed = self._read(way, args)
+        if missed is None:
+            return
         if isinstance(missed, Cold):
             prepared = self._prepared(missed.key, grid, args, kwargs)
             site = self._sites[way]
@@ -159,14 +192,25 @@ class JitKernel:
         call = self._planner.arrange(args, kwargs)
         declared = self._planner.parameters
         constants = {NUM_WARPS, *(p.name for p in declared if p.kind == CONSTEXPR)}
+        constants |= {p.name for p in declared if p.kind == OPTIONAL and p.name in kwargs and kwargs[p.name] is None}
         if constants.issuperset(kwargs) and self._add_site(way, grid, args, kwargs):
-            return self._again(grid, args, kwargs)
+            self._again(grid, args, kwargs)
+            return
         runtime = tuple(call.runtime)
         leading = runtime == tuple(p.name for p in declared[: len(runtime)])
         if leading and len(args) < len(runtime) and not call.check_contents:
             named = {name: value for name, value in kwargs.items() if name in constants}
-            return self._again(grid, tuple(call.runtime.values()), named)
+            self._again(grid, tuple(call.runtime.values()), named)
+            return
         self._planner.launch(grid, call)
+
+    def _read(self, way: Hashable, args: tuple[Any, ...]) -> object:
+        """What the site of such calls says of this one, or this kernel."""
+        site = self._sites.get(way)
+        try:
+            return self if site is None else site.read(*args)
+        except _UNKNOWN:
+            return self
 
     def _add_site(
         self, way: Hashable, grid: Grid | None, args: tuple[Any, ...], constants: Mapping[str, object]
@@ -180,7 +224,65 @@ class JitKernel:
         if len(self._sites) >= _MAX_PLANS:
             self._sites.clear()
         # Constants as text, because 1, 1.0 and True are equal, and so are 0.0 and -0.0.
-        name = (grid, len(args), repr(constants))
-        kinds = tuple(p.kind for p in self._planner.parameters[: len(args)])
+        kinds = tuple(_kind(p, a) for p, a in zip(self._planner.parameters, args, strict=False))
+        name = (grid, kinds, repr(constants))
         self._sites[way] = Site(kinds, name, constants)
         return True
+
+
+def _kind(parameter: Parameter, argument: object) -> str:
+    """How a site reads an argument."""
+    if parameter.kind == OPTIONAL:
+        return ABSENT if argument is None else TENSOR
+    return parameter.kind
+
+
+# ---------------------------------------------------------------------------- under torch.compile
+
+
+def operator_call(kernel: JitKernel, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A call as one of a PyTorch operator. Dynamo traces this text in place of a call."""
+    import torch
+
+    tensors_and_numbers: list[Any] = []
+    constants = {name: value for name, value in kwargs.items() if name == NUM_WARPS}
+    present = ""
+    for place, parameter in enumerate(_declared(kernel).split()):
+        name, kind = parameter.split(":")
+        given = place < len(args) or name in kwargs
+        value = args[place] if place < len(args) else kwargs.get(name)
+        present += "0" if value is None and kind != CONSTEXPR else "1"
+        if kind == CONSTEXPR:
+            constants |= {name: value} if given else {}
+        elif value is not None:
+            tensors_and_numbers.append(value)
+    name = _registered(kernel, present, **constants)
+    getattr(torch.ops.argus_kernels, name).default(*tensors_and_numbers, list(grid or ()))
+
+
+def _declared(kernel: JitKernel) -> str:
+    """Names and kinds of the parameters, as text: Dynamo keeps what is text as a constant."""
+    return " ".join(f"{p.name}:{p.kind}" for p in kernel.parameters)
+
+
+def _registered(kernel: JitKernel, present: str, **constants: object) -> str:
+    """The name of the operator, which is registered if it was not."""
+    from argus.torch.operator import traced
+
+    return traced(kernel, present, constants).partition("::")[2]
+
+
+def _inlined(self: JitKernel, *args: Any, **kwargs: Any) -> None:
+    operator_call(self, None, args, kwargs)
+
+
+def _inlined_on(self: JitKernel, grid: Grid, *args: Any, **kwargs: Any) -> None:
+    operator_call(self, grid, args, kwargs)
+
+
+# Read by Dynamo, as `torch.compiler.disable` and `assume_constant_result` set them: PyTorch need not be imported.
+JitKernel.__call__._torchdynamo_inline = _inlined  # type: ignore[attr-defined]
+JitKernel._on._torchdynamo_inline = _inlined_on  # type: ignore[attr-defined]
+JitKernel._on_computed._torchdynamo_disable = True  # type: ignore[attr-defined]
+_declared._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_registered._dynamo_marked_constant = True  # type: ignore[attr-defined]

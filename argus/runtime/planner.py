@@ -17,7 +17,7 @@ from argus.diagnostic import ArgusError, Diagnostic, LaunchError, Note, Verifica
 from argus.frontend.options import Options
 from argus.ir.types import ALIGNMENTS
 from argus.runtime.device import load, machine_of, target_of
-from argus.runtime.executable import CONSTEXPR, TENSOR, Executable, Parameter, Source
+from argus.runtime.executable import CONSTEXPR, OPTIONAL, TENSOR, Executable, Parameter, Source
 from argus.runtime.reader import count_writes
 
 NUM_WARPS, CHECK_INDEX_TENSORS = "num_warps", "check_index_tensors"
@@ -106,12 +106,15 @@ class Planner:
             elif name in given:
                 problems.append(f"got `{name}` twice")
         given |= {name: kwargs[name] for name in declared if name in kwargs}
-        runtime = {name: given[name] for name, p in declared.items() if p.kind != CONSTEXPR and name in given}
-        problems += [f"misses `{n}`" for n, p in declared.items() if p.kind != CONSTEXPR and n not in given]
+        absent = [name for name, p in declared.items() if p.kind == OPTIONAL and given.get(name) is None]
+        given |= dict.fromkeys(absent)
+        launched = {name for name, p in declared.items() if p.kind != CONSTEXPR and name not in absent}
+        runtime = {name: given[name] for name in declared if name in launched and name in given}
+        problems += [f"misses `{name}`" for name in declared if name in launched and name not in given]
         if problems:
             help = f"its parameters are {', '.join(declared)}"
             raise LaunchError.of("argument-count", f"the call {'; '.join(problems)}", help)
-        constexprs = {name: value for name, value in given.items() if declared[name].kind == CONSTEXPR}
+        constexprs = {name: value for name, value in given.items() if name not in launched}
         return Call(runtime, constexprs, options.get(NUM_WARPS), bool(options.get(CHECK_INDEX_TENSORS)))
 
     def constants(self, call: Call) -> dict[str, object]:
@@ -186,7 +189,7 @@ class Planner:
 
     def _split(self, call: Call) -> tuple[dict[str, Array], dict[str, Number]]:
         """Tensors and scalars by name. LaunchError "argument-type"."""
-        tensors = {p.name for p in self.parameters if p.kind == TENSOR}
+        tensors = {p.name for p in self.parameters if p.kind in (TENSOR, OPTIONAL)}
         arrays = {name: array(name, value) for name, value in call.runtime.items() if name in tensors}
         return arrays, {name: value for name, value in call.runtime.items() if name not in tensors}
 

@@ -13,7 +13,11 @@ from functools import lru_cache
 from typing import Any
 
 from argus.backend.launch.evaluate import Number
+from argus.diagnostic import LaunchError
 from argus.runtime.executable import CONSTEXPR, SCALAR, TENSOR
+
+ABSENT = "absent"
+"""The kind of an argument that is None: an optional tensor."""
 
 Check = Callable[..., bool]
 """Whether tensors are like those that it was made of, in all that a plan depends on but their addresses."""
@@ -48,9 +52,29 @@ class Prepared:
     renewals: int = _RENEWALS
 
     def started(self, tensors: Sequence[Any], values: tuple[Number, ...]) -> Any:
-        """Count the writes of the tensors, and run: the result."""
+        """Count the writes of the tensors, and run: the result. LaunchError for a tensor whose memory was freed."""
+        if 0 in values[: len(tensors)]:
+            _refuse_freed(tensors)
         count_writes(tensors[i] for i in self.written)
         return self.run(values)
+
+
+def _ordinary(x: Any) -> None:
+    """Raises AttributeError or TypeError for what has no address that may be asked for."""
+    if type(x).__torch_dispatch__ is not sys.modules["torch"]._C._disabled_torch_dispatch_impl:
+        raise TypeError(f"a {type(x).__name__} has no address")
+
+
+def in_memory(arguments: Iterable[Any]) -> bool:
+    """Return False if a tensor only stands for one: a fake tensor, or one inside of a transformation of functions."""
+    torch = sys.modules.get("torch")
+    tensors = [a for a in arguments if isinstance(a, torch.Tensor)] if torch is not None else []
+    if torch is None or not tensors:
+        return True
+    return torch._C._functorch.peek_interpreter_stack() is None and not any(
+        type(t).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl or torch._is_functional_tensor(t)
+        for t in tensors
+    )
 
 
 def count_writes(tensors: Iterable[Any]) -> None:
@@ -61,6 +85,14 @@ def count_writes(tensors: Iterable[Any]) -> None:
     counting = [t for t in tensors if not t.is_inference()]
     if counting:
         sys.modules["torch"]._C._increment_version(counting)
+
+
+def _refuse_freed(tensors: Sequence[Any]) -> None:
+    for place, x in enumerate(tensors):
+        if x.numel() and not x.data_ptr():
+            what = f"tensor number {place} of the call has elements and no memory"
+            help = "its storage was freed (`untyped_storage().resize_(0)`): give it memory before the call"
+            raise LaunchError.of("argument-type", what, help)
 
 
 def _counter(tensors: Sequence[Any]) -> Callable[[Any], None]:
@@ -100,7 +132,7 @@ class Site:
         self.keywords = dict(keywords)  # kept, because calls find their site by the identity of these objects
         self.written: tuple[int, ...] = ()
         self._name = name
-        self.read: Reader = _generated(kinds, ())(self, name, Cold)
+        self.read: Reader = _generated(kinds, ())(self, name, Cold, _ordinary)
 
     def settle(self, prepared: Prepared, arguments: Sequence[Any], values: Sequence[Number]) -> None:
         """Makes `prepared` hot: later calls like this one find it first."""
@@ -109,7 +141,7 @@ class Site:
             return
         if prepared.written != self.written:
             self.hot, self.written = (), prepared.written
-            self.read = _generated(self.kinds, self.written)(self, self._name, Cold)
+            self.read = _generated(self.kinds, self.written)(self, self._name, Cold, _ordinary)
         others = tuple(entry for entry in self.hot if entry[1] is not prepared.run)
         if prepared.renewals and (prepared.check is _never or len(others) < len(self.hot)):
             prepared.renewals -= 1
@@ -134,24 +166,26 @@ def check_of(tensors: Sequence[Any]) -> Check:
 
 
 @lru_cache(maxsize=256)
-def _generated(kinds: tuple[str, ...], written: tuple[int, ...]) -> Callable[[Site, Hashable, type[Cold]], Reader]:
-    """`make(site, name, Cold)` gives the reader of arguments of these kinds, of which some tensors are written."""
+def _generated(kinds: tuple[str, ...], written: tuple[int, ...]) -> Callable[..., Reader]:
+    """`make(site, name, Cold, _ordinary)` gives the reader of arguments of these kinds, some tensors written."""
     places = {kind: [i for i, k in enumerate(kinds) if k == kind] for kind in (TENSOR, SCALAR, CONSTEXPR)}
     tensors, scalars, constants = places[TENSOR], places[SCALAR], places[CONSTEXPR]
     addresses = [f"p{i} = a{i}.data_ptr()" for i in tensors]
+    aligned = f"not ({' | '.join(f'p{i}' for i in tensors)}) & 15"
     values = f"({''.join(f'p{i}, ' for i in tensors)}{''.join(f'a{i}, ' for i in scalars)})"
     hot = [
         "        for check, run, count in site.hot:",
         f"            if check({', '.join(f'a{i}' for i in tensors)}):",
         *(f"                {line}" for line in addresses),
-        f"                if not ({' | '.join(f'p{i}' for i in tensors)}) & 15:",
+        f"                if {' and '.join(f'p{i}' for i in tensors)} and {aligned}:",
         *([f"                    count(({''.join(f'a{tensors[i]}, ' for i in written)}))"] if written else []),
         f"                    return run({values})",
     ]
     lines = [
-        "def make(site, name, Cold):",
+        "def make(site, name, Cold, ordinary):",
         f"    def read({', '.join(f'a{i}' for i in range(len(kinds)))}):",
         *(hot if tensors and not constants else ()),
+        *(f"        ordinary(a{i})" for i in tensors),
         *(f"        {line}" for line in addresses),
         f"        key = (name, {''.join(_TENSOR_KEY.format(i=i) for i in tensors)}"
         f"{''.join(f'repr(a{i}), ' for i in constants)})",

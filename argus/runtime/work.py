@@ -10,16 +10,26 @@ from typing import Any
 
 from argus.backend.launch.evaluate import Number
 from argus.runtime.jit_kernel import JitKernel
+from argus.runtime.reader import in_memory
 from argus.runtime.recipe import Given, Launch, Made, Recipe, Told, Value, room, room_like
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A launch, `kernel(*arguments, **constants)`; the arguments are tensors and numbers in the kernel's order."""
+    """A launch, `kernel(*arguments, **constants)`, on the declared grid or on `grid`.
+
+    The arguments are tensors and numbers in the kernel's order; None stands for an optional tensor.
+    """
 
     kernel: JitKernel
     arguments: tuple[Any, ...]
     constants: Mapping[str, object] = field(default_factory=dict)
+    grid: tuple[int, ...] | None = None
+
+    def run(self) -> None:
+        """Launch now."""
+        kernel = self.kernel if self.grid is None else self.kernel[self.grid]
+        kernel(*self.arguments, **self.constants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +51,10 @@ def plain(tensors: Sequence[Any]) -> bool:
     torch = sys.modules.get("torch")
     if torch is None or not all(isinstance(t, torch.Tensor) for t in tensors):
         return True
-    if torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None:
+    if torch._C._len_torch_dispatch_stack() or not in_memory(tensors):
         return False
     recorded = torch.is_grad_enabled()
-    return not any(
-        type(t).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
-        or (recorded and t.requires_grad)
-        or t.is_meta
-        or t.is_neg()
-        or torch._is_functional_tensor(t)
-        for t in tensors
-    )
+    return not any((recorded and t.requires_grad) or t.is_meta or t.is_neg() for t in tensors)
 
 
 class _Float(float):
@@ -126,10 +129,15 @@ class _Recorder:
         return True
 
     def _launch(self, call: Call) -> Launch | None:
-        plan = call.kernel.prepare(*call.arguments, **call.constants)
+        if call.grid is None:
+            plan = call.kernel.prepare(*call.arguments, **call.constants)
+        else:
+            plan = call.kernel.prepare_on(call.grid, *call.arguments, **call.constants)
         values: list[Value] = []
         place = 0
         for argument in call.arguments:
+            if argument is None:
+                continue
             if not hasattr(argument, "data_ptr"):
                 values.append(self._number(argument))
                 continue

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from argus.torch.gradient import Gradient, attach
 
 if TYPE_CHECKING:
+    from argus.torch.library import register_library
     from argus.torch.operator import register
 
-__all__ = ["Gradient", "attach", "register"]
+__all__ = ["Gradient", "attach", "register", "register_library"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,4 +18,8 @@ def __getattr__(name: str) -> Any:
         from argus.torch.operator import register
 
         return register
+    if name == "register_library":
+        from argus.torch.library import register_library
+
+        return register_library
     raise AttributeError(name)

@@ -8,6 +8,7 @@ at last the function's own implementation.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import Any
@@ -33,6 +34,22 @@ def overload(function: Function) -> Any:
         return _OVERLOADS[function]
 
 
+def register_library() -> None:
+    """Register every operator of `argus.kernels`, for programs that name them: `torch.export.load`, `torch.ops.argus`.
+
+    Calls of the functions do it by themselves.
+    """
+    import argus.kernels
+    from argus.kernels.matmul import Matmul
+
+    for name in [name for name in sys.modules if name.startswith(argus.kernels.__name__)]:
+        for value in vars(sys.modules[name]).values():
+            functions = vars(value).values() if isinstance(value, Matmul) else (value,)
+            for function in functions:
+                if isinstance(function, Function) and function.operator is not None:
+                    overload(function)
+
+
 def _register(function: Function) -> Any:
     operator = function.operator
     assert operator is not None
@@ -48,8 +65,8 @@ def _register(function: Function) -> Any:
     library.impl(short, _implementation(function, arguments), "CompositeExplicitAutograd")
     library.impl(short, _autograd(function, found, arguments), "Autograd")
     register_fake(name, lambda *given: operator.fake(*arguments.all(given)), lib=library)
-    if not found._schema.is_mutable:
-        register_vmap(name, _vmap(found, arguments, operator.batch), lib=library)
+    rule = _no_vmap(name) if found._schema.is_mutable else _vmap(found, arguments, operator.batch)
+    register_vmap(name, rule, lib=library)
     return found
 
 
@@ -155,6 +172,15 @@ def _vmap(found: Any, arguments: _Arguments, batch: int) -> Callable[..., Any]:
         if not several:
             return torch.stack(calls), 0
         return tuple(map(torch.stack, zip(*calls, strict=True))), (0,) * len(found._schema.returns)
+
+    return rule
+
+
+def _no_vmap(name: str) -> Callable[..., Any]:
+    def rule(_info: Any, _dims: Any, *_given: Any) -> Any:
+        what = f"an argument of `{name}` is a tensor of `vmap`, and the operator writes to tensors that it is given"
+        help = "make an operator that returns its results: kernel.as_torch_op(name, functional=True)"
+        raise LaunchError.of("argument-type", what, help)
 
     return rule
 

@@ -1,18 +1,28 @@
-"""A kernel as a PyTorch custom operator, which `torch.compile` and `torch.export` trace without looking inside."""
+"""A kernel as a PyTorch operator, which `torch.compile` and `torch.export` trace without looking inside."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 import torch
 
+from argus.backend.launch.array import Array
+from argus.backend.launch.bind import mismatches
+from argus.backend.launch.evaluate import Number
 from argus.backend.launch.signature import ScalarParam, Signature, TensorParam
 from argus.diagnostic import LaunchError
 from argus.ir.expr import Const, Expr, Param
 from argus.ir.types import DTYPES
+from argus.runtime.executable import OPTIONAL
+from argus.runtime.function import Function, Operator
 from argus.runtime.jit_kernel import JitKernel
+from argus.runtime.work import Call, Work
+from argus.torch.gradient import attach
+from argus.torch.library import overload
 
 Shape = Sequence[int]
 
@@ -25,8 +35,10 @@ def register(
     outputs: Mapping[str, Callable[..., Shape]] | None = None,
     num_warps: int | None = None,
     constexprs: Mapping[str, object] | None = None,
+    backward: Callable[..., Any] | None = None,
+    setup_context: Callable[..., None] | None = None,
 ) -> Any:
-    """Registers `kernel`, its constants fixed, as operator `name` ("namespace::name"), and returns it.
+    """Register `kernel`, its constants fixed, as operator `name` ("namespace::name"), and return it (an `OpOverload`).
 
     The operator takes the kernel's tensors and scalars in order, returns nothing, and is declared to mutate the
     tensors that the kernel writes. With `functional=True` it takes what is only read, allocates what is
@@ -35,72 +47,141 @@ def register(
     the shape as a function of inputs by their names: `outputs={"c": lambda a, b: (a.shape[0], b.shape[0])}`
     (which implies `functional`).
 
+    Of inputs whose strides the kernel does not take, a copy is made. `backward` and `setup_context` give a functional
+    operator a gradient, as in `torch.library.register_autograd`. Optional tensors of the kernel are left out, unless
+    `constexprs` says otherwise.
+
     Raises SourceError, and LaunchError "operator-name", "operator-grid" or "operator-output". A call raises
     what a call of the kernel raises.
     """
     constants = dict(constexprs or {})
-    if num_warps is not None:
-        constants["num_warps"] = num_warps
-    signature = kernel.declaration(num_warps=num_warps, **dict(constexprs or {}))
+    signature = kernel.declaration(num_warps=num_warps, **constants)
+    constants |= {} if num_warps is None else {"num_warps": num_warps}
     _check(name, signature)
+    shapes = dict(outputs or {})
     if functional or outputs is not None:
-        return _functional(kernel, name, signature, dict(outputs or {}), constants)
-    return _mutating(kernel, name, signature, constants)
+        made = tuple(t for t in signature.tensors if t.written)
+        _check_outputs(signature, made, [p for p in signature.params if p not in made], shapes)
+    else:
+        made = ()
+    function = _Launches(kernel, signature, made, shapes, constants).function(name)
+    if backward is not None:
+        attach(function, backward, setup_context)
+    return overload(function)
 
 
-def _mutating(kernel: JitKernel, name: str, signature: Signature, constants: Mapping[str, object]) -> Any:
-    written = [t.name for t in signature.tensors if t.written]
-    parameters = [_schema(p, written) for p in signature.params]
+def traced(kernel: JitKernel, present: str, constants: Mapping[str, object]) -> str:
+    """The name of the operator for calls of `kernel` under `torch.compile`, which takes a grid as its last argument.
 
-    def launch(*arguments: Any) -> None:
-        kernel(*arguments, **constants)
+    `present` has a letter for each parameter: "0" for an optional tensor that is None. The name follows from the text.
+    """
+    absent = {p.name: None for p, there in zip(kernel.parameters, present, strict=False) if there == "0"}
+    what = repr((kernel.source, present, sorted(constants.items())))
+    name = f"argus_kernels::{kernel.__name__}_{sha256(what.encode()).hexdigest()[:16]}"
+    with_absent = {**constants, **absent}
+    num_warps: Any = with_absent.pop("num_warps", None)
+    if name not in _TRACED:
+        signature = kernel.declaration(num_warps=num_warps, **with_absent)
+        fixed = with_absent | ({} if num_warps is None else {"num_warps": num_warps})
+        _TRACED[name] = _Launches(kernel, signature, (), {}, fixed, gridded=True).function(name)
+    overload(_TRACED[name])
+    return name
 
-    def fake(*arguments: Any) -> None:
-        return None
 
-    return _define(name, launch, fake, written, f"({', '.join(parameters)}) -> ()")
+_TRACED: dict[str, Function] = {}
 
 
-def _functional(
-    kernel: JitKernel,
-    name: str,
-    signature: Signature,
-    shapes: dict[str, Callable[..., Shape]],
-    constants: Mapping[str, object],
-) -> Any:
-    made = [t for t in signature.tensors if t.written]
-    inputs = [p for p in signature.params if p not in made]
-    _check_outputs(signature, made, inputs, shapes)
-    result = "Tensor" if len(made) == 1 else f"({', '.join('Tensor' for _ in made)})"
+@dataclass(frozen=True)
+class _Launches:
+    """Calls of a kernel as a function of its tensors and scalars; tensors that are `made` are results.
 
-    def allocate(*arguments: Any) -> tuple[torch.Tensor, ...]:
-        given = {p.name: value for p, value in zip(inputs, arguments, strict=True)}
+    `gridded`: the last argument is the grid, or empty for the declared one.
+    """
+
+    kernel: JitKernel
+    signature: Signature
+    made: tuple[TensorParam, ...]
+    shapes: Mapping[str, Callable[..., Shape]]
+    constants: Mapping[str, object]
+    gridded: bool = False
+    inputs: tuple[TensorParam | ScalarParam, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", tuple(p for p in self.signature.params if p not in self.made))
+
+    def function(self, name: str) -> Function:
+        """The function, which is the operator `name`."""
+        written = [p.name for p in self.inputs if isinstance(p, TensorParam) and p.written]
+        parameters = [_schema(p, written) for p in self.inputs] + ["SymInt[] grid"] * self.gridded
+        returned = ["Tensor" for _ in self.made]
+        result = returned[0] if len(returned) == 1 else f"({', '.join(returned)})"
+        schema = f"{name}({', '.join(parameters)}) -> {result}"
+        return Function(self.work, Operator(schema, self.fake, join=self.join, split=self.split))
+
+    def split(self, *given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]]:
+        """Tensors; numbers; and what a launch is prepared for: truth values, and the grid."""
+        grid = (tuple(given[-1]),) if self.gridded else ()
+        tensors = tuple(v for p, v in zip(self.inputs, given, strict=False) if isinstance(p, TensorParam))
+        scalars = [(p.dtype, v) for p, v in zip(self.inputs, given, strict=False) if isinstance(p, ScalarParam)]
+        numbers = tuple(v for dtype, v in scalars if dtype != "bool")
+        return tensors, numbers, (*(v for dtype, v in scalars if dtype == "bool"), *grid)
+
+    def join(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The inverse of `split`."""
+        t, n, w = iter(tensors), iter(numbers), iter(way)
+        kinds = (t if isinstance(p, TensorParam) else w if p.dtype == "bool" else n for p in self.inputs)
+        given = tuple(next(kind) for kind in kinds)
+        return (*given, list(next(w))) if self.gridded else given
+
+    def work(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], *way: Any) -> Work:
+        """What a call launches."""
+        given = self._named(self.join(tensors, numbers, way))
+        made = self._made(given)
+        everything = given | {t.name: v for t, v in zip(self.made, made, strict=True)}
+        grid = tuple(way[-1]) if self.gridded and way[-1] else None
+        arguments = tuple(everything[p.name] for p in self.signature.params)
+        return Work((Call(self.kernel, self._placed(arguments), self._constants(), grid),), made)
+
+    def fake(self, *given: Any) -> Any:
+        """The results, empty; wrong arguments are refused."""
+        named = self._named(given)
+        made = self._made(named)
+        arrays = {p.name: _array(named[p.name]) for p in self.inputs if isinstance(p, TensorParam)}
+        if problems := mismatches(replace(self.signature, params=self.inputs), arrays):
+            raise LaunchError(*problems)
+        return None if not made else made[0] if len(made) == 1 else made
+
+    def _placed(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of the kernel, with None for optional tensors that are left out."""
+        given = iter(arguments)
+        absent = {p.name for p in self.kernel.parameters if p.kind == OPTIONAL} - {
+            p.name for p in self.signature.params
+        }
+        names = [p.name for p in self.kernel.parameters if p.name in absent or p.name in self._params]
+        return tuple(None if name in absent else next(given) for name in names)
+
+    def _constants(self) -> dict[str, object]:
+        optional = {p.name for p in self.kernel.parameters if p.kind == OPTIONAL}
+        return {name: value for name, value in self.constants.items() if name not in optional}
+
+    @property
+    def _params(self) -> set[str]:
+        return {p.name for p in self.signature.params}
+
+    def _named(self, given: Sequence[Any]) -> dict[str, Any]:
+        """The arguments by name, with copies of tensors whose strides the kernel does not take."""
+        pairs = zip(self.inputs, given, strict=False)
+        return {p.name: _fitting(p, v) if isinstance(p, TensorParam) else v for p, v in pairs}
+
+    def _made(self, given: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+        if not self.made:
+            return ()
         device = next(v.device for v in given.values() if isinstance(v, torch.Tensor))
-        sizes = _sizes(inputs, given)
+        sizes = _sizes(self.inputs, given)
         return tuple(
-            torch.empty(_shape(t, sizes, shapes.get(t.name), given), dtype=_dtype(t.dtype), device=device) for t in made
+            torch.empty(_shape(t, sizes, self.shapes.get(t.name), given), dtype=_dtype(t.dtype), device=device)
+            for t in self.made
         )
-
-    def returned(tensors: tuple[torch.Tensor, ...]) -> Any:
-        return tensors[0] if len(tensors) == 1 else tensors
-
-    def launch(*arguments: Any) -> Any:
-        tensors = allocate(*arguments)
-        everything = {p.name: v for p, v in zip(inputs, arguments, strict=True)}
-        everything |= {t.name: v for t, v in zip(made, tensors, strict=True)}
-        kernel(*(everything[p.name] for p in signature.params), **constants)
-        return returned(tensors)
-
-    def fake(*arguments: Any) -> Any:
-        return returned(allocate(*arguments))
-
-    return _define(name, launch, fake, [], f"({', '.join(_schema(p, []) for p in inputs)}) -> {result}")
-
-
-def _define(name: str, launch: Callable[..., Any], fake: Callable[..., Any], mutates: list[str], schema: str) -> Any:
-    defined = torch.library.custom_op(name, launch, mutates_args=mutates, schema=schema)
-    defined.register_fake(fake)
-    return defined
 
 
 # ---------------------------------------------------------------------------- schemas and shapes
@@ -112,7 +193,21 @@ def _schema(param: TensorParam | ScalarParam, written: Sequence[str]) -> str:
         alias = f"(a{written.index(param.name)}!)" if param.name in written else ""
         return f"Tensor{alias} {param.name}"
     dtype = DTYPES[param.dtype]
-    return f"{'float' if dtype.is_float else 'int' if dtype.is_int else 'bool'} {param.name}"
+    return f"{'float' if dtype.is_float else 'SymInt' if dtype.is_int else 'bool'} {param.name}"
+
+
+def _fitting(param: TensorParam, x: torch.Tensor) -> torch.Tensor:
+    """`x`, or a copy if the kernel only reads it and asks for other strides."""
+    if param.written or x.ndim != len(param.strides):
+        return x
+    fixed = [(axis, e.value) for axis, e in enumerate(param.strides) if isinstance(e, Const)]
+    return x if all(x.stride(a) == stride or x.shape[a] < 2 for a, stride in fixed) else x.contiguous()
+
+
+def _array(x: torch.Tensor) -> Array:
+    """A tensor without memory, as checks of shapes and dtypes see it."""
+    dtype = str(x.dtype).removeprefix("torch.")
+    return Array(dtype, x.element_size(), tuple(x.shape), tuple(x.stride()), 0, str(x.device), True, x)
 
 
 def _sizes(inputs: Sequence[TensorParam | ScalarParam], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,11 +36,11 @@ def gathering(tmp_path: Any, **changes: Any) -> JitKernel:
 
 def test_the_schema_says_what_is_written(kernel: JitKernel, tmp_path: Any) -> None:
     op = kernel.as_torch_op(fresh())
-    assert str(op._opoverload._schema).partition("(")[2] == "Tensor a, Tensor b, Tensor(a0!) c, float alpha) -> ()"
+    assert str(op._schema).partition("(")[2] == "Tensor a, Tensor b, Tensor(a0!) c, float alpha) -> ()"
     op = gathering(tmp_path).as_torch_op(fresh())
-    assert "Tensor(a0!) out, Tensor(a1!) hits) -> ()" in str(op._opoverload._schema)
+    assert "Tensor(a0!) out, Tensor(a1!) hits) -> ()" in str(op._schema)
     op = kernel.as_torch_op(fresh(), functional=True)
-    assert str(op._opoverload._schema).partition("(")[2] == "Tensor a, Tensor b, float alpha) -> Tensor"
+    assert str(op._schema).partition("(")[2] == "Tensor a, Tensor b, float alpha) -> Tensor"
 
 
 def test_a_call_launches_the_kernel(kernel: JitKernel) -> None:
@@ -142,3 +142,44 @@ def test_a_compiled_kernel_passes_pytorchs_checks(require_tool: Any) -> None:
         torch.library.opcheck(mutating, (x, torch.empty(n), 0.5))
         torch.library.opcheck(functional, (x, 0.5))
         assert torch.equal(functional(x, 0.5), 3 * x + 0.5)
+
+
+def test_a_functional_operator_takes_a_gradient(require_tool: Any) -> None:
+    require_tool("g++", "clang++", "c++")
+    from tests.runtime.kernels import scale
+
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad * 3, None
+
+    op = scale.as_torch_op(fresh(), functional=True, backward=backward)
+    x = torch.rand(40, requires_grad=True)
+    op(x, 0.5).sum().backward()
+    assert torch.equal(x.grad, torch.full((40,), 3.0))
+    without = scale.as_torch_op(fresh(), functional=True)
+    with pytest.raises(LaunchError, match="has no gradient"):
+        without(x, 0.5).sum().backward()
+    torch.library.register_autograd(without, backward)
+    without(x, 0.5).sum().backward()
+    assert torch.equal(x.grad, torch.full((40,), 6.0))
+    with pytest.raises(LaunchError, match="writes to a tensor that needs a gradient"):
+        scale.as_torch_op(fresh())(x, torch.empty(40, requires_grad=True), 0.5)
+
+
+def test_copies_are_made_of_inputs_with_other_strides(require_tool: Any) -> None:
+    require_tool("g++", "clang++", "c++")
+    from tests.runtime.kernels import scale
+
+    op, x = scale.as_torch_op(fresh(), functional=True), torch.rand(80)
+    for given in (x[::2], x[:1].expand(40)):
+        for _ in range(2):
+            assert torch.equal(op(given, 0.5), 3 * given + 0.5)
+
+
+def test_fake_tensors_are_checked(kernel: JitKernel) -> None:
+    op = kernel.as_torch_op(fresh(), functional=True)
+    a, b, _ = torch_operands()
+    assert op(a.to("meta"), b.to("meta"), 1.0).shape == (100, 70)
+    with pytest.raises(LaunchError, match="`K` is 128"):
+        op(a.to("meta"), b[:, :64].to("meta"), 1.0)
+    with pytest.raises(LaunchError, match="`a` holds float32"):
+        op(a.float().to("meta"), b.to("meta"), 1.0)

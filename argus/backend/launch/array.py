@@ -82,10 +82,16 @@ def _torch(name: str, tensor: Any) -> Array:
     torch = sys.modules["torch"]
     if type(tensor).__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
         raise _unusable(name, f"a {type(tensor).__name__}, whose elements are not its own", "pass a plain tensor")
-    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+    if tensor.device.type == "meta":
+        raise _unusable(name, "a meta tensor, which has a shape and no elements", "pass a tensor on the CPU or a GPU")
+    if tensor.layout is not torch.strided:
         raise _unusable(name, "a tensor without elements in memory", "pass a dense tensor (`to_dense()`)")
     if tensor.is_neg() or tensor.is_conj():
         raise _unusable(name, "a lazily negated or conjugated tensor", "call `resolve_neg()` first")
+    needed, held = _reach(tensor), tensor.untyped_storage().nbytes()
+    if needed > held:
+        what = f"a tensor whose last element ends at byte {needed} of a storage of {held}"
+        raise _unusable(name, what, "its storage was made smaller: pass a tensor that has all its elements")
     try:
         pointer = tensor.data_ptr()
     except RuntimeError:  # inside of a transformation of functions: vmap, functionalize
@@ -100,6 +106,14 @@ def _torch(name: str, tensor: Any) -> Array:
         True,
         tensor,
     )
+
+
+def _reach(tensor: Any) -> int:
+    """The byte of its storage at which a tensor's last element ends."""
+    if not tensor.numel():
+        return 0
+    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(tensor.storage_offset() + last + 1) * int(tensor.element_size())
 
 
 def _numpy(name: str, value: Any) -> Array:

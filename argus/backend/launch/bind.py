@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 from typing import NamedTuple
@@ -167,8 +167,19 @@ def _conversion(name: str, value: Array, wanted: str) -> str:
     return f"pass `{name}` as {wanted}"
 
 
-def _tensor(param: TensorParam, value: Array) -> list[Diagnostic]:
-    """What is wrong with one tensor by itself."""
+def mismatches(signature: Signature, arrays: Mapping[str, Array]) -> list[Diagnostic]:
+    """The tensors of the wrong dtype, rank or extents. Asks for nothing that a tensor without memory lacks."""
+    problems = [p for param in signature.tensors for p in _undeclared(param, arrays[param.name])]
+    _values(replace(signature, params=tuple(map(_strideless, signature.tensors))), arrays, problems)
+    return problems
+
+
+def _strideless(param: TensorParam) -> TensorParam:
+    return replace(param, strides=(Const(1),) * len(param.shape))
+
+
+def _undeclared(param: TensorParam, value: Array) -> list[Diagnostic]:
+    """A dtype or rank that is not the declared one."""
     name, span = param.name, param.span
     if not value.holds(param.dtype):
         return [
@@ -188,7 +199,15 @@ def _tensor(param: TensorParam, value: Array) -> list[Diagnostic]:
                 "reshape it",
             )
         ]
-    problems = []
+    return []
+
+
+def _tensor(param: TensorParam, value: Array) -> list[Diagnostic]:
+    """What is wrong with one tensor by itself."""
+    name, span = param.name, param.span
+    problems = _undeclared(param, value)
+    if problems:
+        return problems
     for axis, extent in enumerate(value.shape):
         if extent > MAX_EXTENT:
             problems.append(

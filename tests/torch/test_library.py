@@ -1,0 +1,269 @@
+"""Functions of `argus.kernels` as PyTorch operators: PyTorch's own checks, graphs, fake tensors, gradients, vmap."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from argus import kernels  # noqa: E402
+from argus.diagnostic import LaunchError  # noqa: E402
+from argus.kernels.gemm import relu  # noqa: E402
+from argus.torch import register_library  # noqa: E402
+from tests.kernels.common import random  # noqa: E402
+
+Make = Callable[[], tuple[Any, ...]]
+
+INDEX = torch.tensor([0, 3, -100, 19])
+CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
+    "add_layernorm": (
+        kernels.add_layernorm,
+        lambda: (random(4, 20), random(4, 20, seed=1), random(20), random(20)),
+        lambda: (random(4, 20), random(3, 20), random(20), random(20)),
+    ),
+    "attention": (
+        lambda q, k: kernels.attention(q, k, k, causal=True, scale=0.3, return_lse=True),
+        lambda: (random(1, 2, 6, 64, dtype="float16"), random(1, 1, 9, 64, dtype="float16")),
+        lambda: (random(1, 2, 6, 64, dtype="float16"), random(1, 1, 9, 32, dtype="float16")),
+    ),
+    "cross_entropy": (kernels.cross_entropy, lambda: (random(4, 20), INDEX), lambda: (random(4, 20), INDEX[:3])),
+    "layernorm": (
+        kernels.layernorm,
+        lambda: (random(4, 20), random(20), random(20)),
+        lambda: (random(4, 20), random(20), random(19)),
+    ),
+    "matmul": (
+        lambda a, b, bias: kernels.matmul(a, b, bias=bias, epilogue="relu"),
+        lambda: (random(4, 20), random(20, 8), random(8)),
+        lambda: (random(4, 20), random(20, 8), random(9)),
+    ),
+    "quantize": (
+        lambda x: tuple(part.float() for part in kernels.quantize(x)),
+        lambda: (random(4, 20),),
+        lambda: (INDEX,),
+    ),
+    "reduce": (lambda x: kernels.reduce(x, "mean", 0), lambda: (random(4, 20),), lambda: (random(),)),
+    "rmsnorm": (kernels.rmsnorm, lambda: (random(4, 20), random(20)), lambda: (random(4, 20), random(4))),
+    "silu_mul": (
+        kernels.silu_mul,
+        lambda: (random(4, 20), random(4, 20, seed=1)),
+        lambda: (random(4, 20), random(4, 20, dtype="float16")),
+    ),
+    "softmax": (kernels.softmax, lambda: (random(4, 20),), lambda: (random(),)),
+    "transpose": (kernels.transpose, lambda: (random(4, 20),), lambda: (random(4),)),
+}
+"""A call of each function, arguments for it, and arguments that it refuses."""
+
+
+@pytest.fixture(autouse=True)
+def compiler(require_tool: Any) -> None:
+    require_tool("g++", "clang++", "c++")
+    torch._dynamo.reset()
+
+
+def test_every_function_has_a_case() -> None:
+    assert set(CASES) == set(kernels.__all__)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_functions_are_traced_whole(name: str, dynamic: bool) -> None:
+    call, make, _ = CASES[name]
+    compiled = torch.compile(call, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    torch.testing.assert_close(compiled(*make()), call(*make()))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_functions_are_exported(name: str) -> None:
+    call, make, _ = CASES[name]
+
+    class Module(torch.nn.Module):
+        def forward(self, *args: Any) -> Any:
+            return call(*args)
+
+    program = torch.export.export(Module(), make())
+    assert any(f"argus.{name}" in str(node.target) for node in program.graph.nodes)
+    torch.testing.assert_close(program.module()(*make()), call(*make()))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tensors_without_memory_are_checked_and_described(name: str) -> None:
+    call, make, wrong = CASES[name]
+    got = call(*(x.to("meta") for x in make()))
+    for one, other in zip(*(x if isinstance(x, tuple) else (x,) for x in (got, call(*make()))), strict=True):
+        assert one.device.type == "meta"
+        assert (one.shape, one.dtype, one.stride()) == (other.shape, other.dtype, other.stride())
+    for device in ("cpu", "meta"):
+        with pytest.raises(LaunchError):
+            call(*(x.to(device) for x in wrong()))
+
+
+OPERATORS: dict[str, Make] = {
+    "add_layernorm": lambda: (*CASES["add_layernorm"][1](), 1e-5),
+    "attention": lambda: (*(random(1, 2, 6, 64, dtype="float16"),) * 3, None, False),
+    "cross_entropy": lambda: (*CASES["cross_entropy"][1](), -100),
+    "layernorm": lambda: (*CASES["layernorm"][1](), 1e-5),
+    "matmul": lambda: (random(4, 20), random(20, 8), None, None, None, None, None, torch.float32),
+    "matmul_out": lambda: (random(4, 20), random(20, 8), *(None,) * 6, random(4, 8)),
+    "quantize": lambda: (random(4, 20),),
+    "reduce": lambda: (random(4, 20), "sum", 1, True),
+    "rmsnorm": lambda: (*CASES["rmsnorm"][1](),),
+    "silu_mul": CASES["silu_mul"][1],
+    "silu_mul_gradient": lambda: tuple(random(4, 20, seed=i) for i in range(3)),
+    "softmax": CASES["softmax"][1],
+    "transpose": CASES["transpose"][1],
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_pytorchs_own_checks_pass(name: str) -> None:
+    register_library()
+    operator = getattr(torch.ops.argus, name).default
+    torch.library.opcheck(operator, OPERATORS[name]())
+    operator(*OPERATORS[name]())
+
+
+REFERENCES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Make]] = {
+    "a product": (kernels.matmul, torch.matmul, lambda: (random(5, 20), random(20, 8))),
+    "products": (kernels.matmul, torch.matmul, lambda: (random(3, 5, 20), random(3, 20, 8))),
+    "one matrix for all": (kernels.matmul, torch.matmul, lambda: (random(3, 5, 20), random(20, 8))),
+    "one left matrix for all": (kernels.matmul, torch.matmul, lambda: (random(5, 20), random(3, 20, 8))),
+    "a batch of one": (kernels.matmul, torch.matmul, lambda: (random(1, 5, 20), random(3, 20, 8))),
+    "a bias and a residual": (
+        lambda a, b, c, d: kernels.matmul(a, b, bias=c, residual=d),
+        lambda a, b, c, d: a @ b + c + d,
+        lambda: (random(5, 20), random(20, 8), random(8), random(5, 8)),
+    ),
+    "a sum": (lambda x: kernels.reduce(x, "sum"), torch.sum, lambda: (random(4, 20),)),
+    "a mean": (
+        lambda x: kernels.reduce(x, "mean", -2),
+        lambda x: x.mean(-2),
+        lambda: (random(3, 4, 20),),
+    ),
+    "a mean that keeps its dimension": (
+        lambda x: kernels.reduce(x, "mean", 1, keepdim=True),
+        lambda x: x.mean(1, keepdim=True),
+        lambda: (random(4, 20),),
+    ),
+    "a gate": (
+        kernels.silu_mul,
+        lambda x, y: torch.nn.functional.silu(x) * y,
+        lambda: (random(4, 20), random(4, 20, seed=1)),
+    ),
+    "a transpose": (kernels.transpose, torch.t, lambda: (random(4, 20),)),
+    "a transpose that is a view": (kernels.transpose, torch.t, lambda: (random(1, 20),)),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_are_those_of_pytorch(name: str, compiled: bool) -> None:
+    call, reference, make = REFERENCES[name]
+    if compiled:
+        call = torch.compile(call, backend="aot_eager", fullgraph=True)
+    for weight in (None, 0.5):
+        found = []
+        for function in (call, reference):
+            inputs = [x.requires_grad_() for x in make()]
+            result = function(*inputs)
+            loss = result.sum() if weight is None else (result * result * weight).sum()  # gradients with stride 0
+            found.append(torch.autograd.grad(loss, inputs))
+        torch.testing.assert_close(*found, rtol=5e-3, atol=5e-3)
+
+
+def test_a_gradient_of_each_argument_alone() -> None:
+    a, b = random(5, 20), random(20, 8)
+    for first, second in ((a.clone().requires_grad_(), b), (a, b.clone().requires_grad_())):
+        kernels.matmul(first, second).sum().backward()
+        assert (first.grad is None) == (first is a) and (second.grad is None) == (second is b)
+
+
+def test_what_has_no_gradient_says_so_where_one_is_needed() -> None:
+    x = random(4, 20).requires_grad_()
+    calls: list[Callable[[], Any]] = [
+        lambda: kernels.quantize(x)[1],
+        lambda: kernels.reduce(x, "max", 1),
+        lambda: kernels.matmul(x, random(20, 8), epilogue="gelu"),
+        lambda: kernels.matmul(x, random(20, 8), scale_a=torch.ones(1)),
+    ]
+    for call in calls:
+        result = call()
+        assert result.requires_grad
+        with pytest.raises(LaunchError) as caught:
+            result.sum().backward()
+        assert caught.value.diagnostics[0].code == "no-gradient"
+        with torch.no_grad():
+            assert not call().requires_grad
+    with pytest.raises(LaunchError, match="writes to a tensor that needs a gradient"):
+        kernels.matmul(x, random(20, 8), out=random(4, 8).requires_grad_())
+
+
+@pytest.mark.parametrize("name", ["rmsnorm", "softmax", "silu_mul", "layernorm", "quantize"])
+def test_rows_of_a_batch_are_one_call(name: str) -> None:
+    call, make, _ = CASES[name]
+    x, *rest = make()
+    batch = torch.stack([x, 2 * x, 3 * x], dim=1)
+    got = torch.vmap(lambda row: call(row, *rest), in_dims=1)(batch)
+    wanted = torch.vmap(lambda row: call(row, *rest))(batch.transpose(0, 1).contiguous())
+    torch.testing.assert_close(got, wanted)
+    alone = call(2 * x, *rest)
+    second = tuple(part[1] for part in got) if isinstance(got, tuple) else got[1]
+    torch.testing.assert_close(second, alone)
+
+
+def test_other_functions_are_called_for_each_element() -> None:
+    a, b = random(3, 5, 20), random(20, 8)
+    torch.testing.assert_close(torch.vmap(lambda x: kernels.matmul(x, b))(a), kernels.matmul(a, b))
+    weights = random(3, 20)
+    got = torch.vmap(kernels.rmsnorm)(a, weights)
+    torch.testing.assert_close(got, torch.stack([kernels.rmsnorm(*pair) for pair in zip(a, weights, strict=True)]))
+
+
+def test_an_epilogue_of_ones_own_is_traced() -> None:
+    a, b = random(5, 20), random(20, 8)
+    compiled = torch.compile(lambda a, b: kernels.matmul(a, b, epilogue=relu), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(a, b), kernels.matmul(a, b, epilogue="relu"))
+
+
+COLD = """
+import sys
+import argus, argus.kernels
+assert "torch" not in sys.modules
+import torch
+model = torch.compile(lambda x: argus.kernels.softmax(x) * 2, backend="aot_eager", fullgraph=True)
+x = torch.rand(4, 20)
+torch.testing.assert_close(model(x), 2 * x.softmax(-1))
+"""
+
+
+LOADED = """
+import sys
+import torch
+import argus.torch
+argus.torch.register_library()
+program = torch.export.load(sys.argv[1])
+x = torch.rand(4, 20)
+torch.testing.assert_close(program.module()(x), x.softmax(-1))
+"""
+
+
+def test_another_process_loads_an_exported_program(tmp_path: Any) -> None:
+    class Module(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return kernels.softmax(x)
+
+    path = str(tmp_path / "program.pt2")
+    torch.export.save(torch.export.export(Module(), (random(4, 20),)), path)
+    done = subprocess.run([sys.executable, "-c", LOADED, path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_first_call_may_be_a_traced_one(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARGUS_CACHE_DIR", str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
