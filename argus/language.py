@@ -69,6 +69,7 @@ __all__ = [
     "int8",
     "int32",
     "int64",
+    "invariant",
     "layout",
     "load",
     "log",
@@ -289,6 +290,16 @@ def offsets(tensor: View, total: Scalar, longest: Scalar = None) -> Tile:
 @_kernel_only
 def assume(condition: Scalar, reason: str) -> None:
     """An unproved assumption, printed in the artefact."""
+
+
+@_kernel_only
+def invariant(tensor: Any, size: Any, size1: Any = None, size2: Any = None, size3: Any = None) -> Any:
+    """Promise that the bits of each row of an output do not depend on the batch.
+
+    A row is what `tensor` holds at one index along the axes whose extents are the given sizes. It is the same, bit for
+    bit, in every launch that has this row: whatever these sizes are, whatever other rows hold, and in whatever order
+    blocks run. The proof compares the order of float operations (docs/language.md).
+    """
 
 
 # ---------------------------------------------------------------------------- loops

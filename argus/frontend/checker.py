@@ -76,6 +76,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
         cluster=context.cluster,
         schedule=context.schedule,
         flat=context.flat,
+        invariants=tuple(context.invariants),
         span=function.span,
     )
     return separate_axes(kernel)

@@ -12,7 +12,7 @@ from argus.frontend.options import Options
 from argus.frontend.surface import Function, Module
 from argus.frontend.values import Helper, Tile, Value, fragment_tile
 from argus.ir.expr import Expr, LoopVar, Thread
-from argus.ir.nodes import Fragment, If, Mbarrier, Precondition, Role, Shared, Stmt
+from argus.ir.nodes import Fragment, If, Invariant, Mbarrier, Precondition, Role, Shared, Stmt
 from argus.ir.target import Target
 from argus.ir.types import DType
 from argus.ir.visit import map_exprs
@@ -126,6 +126,7 @@ class Context:
     named_barriers: list[Span] = field(default_factory=list)
     mbarriers: list[Mbarrier] = field(default_factory=list)
     preconditions: list[Precondition] = field(default_factory=list)
+    invariants: list[Invariant] = field(default_factory=list)
     natural: set[str] = field(default_factory=set)
     sizes: list[str] = field(default_factory=list)
     constants: dict[tuple[SourceFile, str], Value | None] = field(default_factory=dict)

@@ -15,13 +15,14 @@ from argus.frontend.values import (
     Tile,
     TupleValue,
     Value,
+    View,
     describe,
     shape_text,
 )
 from argus.ir.cluster import MAX_CLUSTER, clusters
 from argus.ir.expr import Const, Expr, Op, Param, ProgramId, Thread, op, walk
 from argus.ir.instruction.tiled import tiled_mma as spread
-from argus.ir.nodes import Arranged, Assume, CommitGroup, InRange, Requires, WaitGroup
+from argus.ir.nodes import Arranged, Assume, CommitGroup, InRange, Invariant, Requires, WaitGroup
 from argus.ir.types import HARDWARE_AXES, MAX_EXTENT, MAX_GRID_AXES, int32
 from argus.layout import (
     AnyLayout,
@@ -244,6 +245,30 @@ def assume(call: CallSite) -> Value:
     return Nothing()
 
 
+def invariant(call: CallSite) -> Value:
+    """Record the promise that rows of an output do not depend on some sizes."""
+    context = call.context
+    context.require_top_level("`al.invariant`", call.span)
+    view = arguments.tensor_view(call, "tensor")
+    if not view.whole:
+        text = f"`al.invariant` is about a whole output, and this is {describe(view)}"
+        context.fail("bad-invariant", text, call.spans["tensor"], "name the output tensor")
+    sizes = tuple(_batch_size(call, view, n) for n in ("size", "size1", "size2", "size3") if arguments.given(call, n))
+    context.invariants.append(Invariant(view.obj.name, sizes, context.at(call.span)))
+    return Nothing()
+
+
+def _batch_size(call: CallSite, view: View, name: str) -> str:
+    """The name of a size that is an extent of the tensor."""
+    value = call.args[name]
+    if isinstance(value, Tile) and isinstance(value.expr, Param) and value.expr in view.obj.shape:
+        return value.expr.name
+    shown = ", ".join(f"`{extent.name}`" for extent in view.obj.shape if isinstance(extent, Param))
+    help = f"the sizes of `{view.obj.name}` are {shown}" if shown else "its extents are constants: no batch varies"
+    text = f"rows of `{view.obj.name}` are along axes whose extents are sizes of it, and this is {describe(value)}"
+    call.context.fail("bad-invariant", text, call.spans[name], help)
+
+
 # ---------------------------------------------------------------------------- loops
 
 
@@ -384,6 +409,7 @@ HANDLERS: dict[str, Handler] = {
     "permutation": arranged,
     "offsets": offsets,
     "assume": assume,
+    "invariant": invariant,
     "static_range": loop_range,
     "pipelined": loop_range,
     "shared": shared,

@@ -67,11 +67,11 @@ from argus.source import Span, span_field
 __all__ = [
     "Access", "Accumulate", "Among", "Arranged", "AssertTags", "Assume", "Asynchronous", "Barrier", "BarrierArrive",
     "BarrierSync", "BulkCommit", "BulkWait", "CommitGroup", "Copy", "Counter", "DataValue", "For", "Fragment", "Hint",
-    "If", "InRange", "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect", "MbarrierFence", "MbarrierInit",
-    "MbarrierWait", "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once", "Precondition", "Programs",
-    "ProxyFence", "Requires", "Role", "Roles", "Scalar", "Shared", "Signal", "Spec", "SpecOp", "SpecReduce",
-    "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag", "TagCondition", "TagEqual", "TagField", "TagTerm", "TagTuple",
-    "Tensor", "WaitCounts", "WaitGroup", "WaveBarrier", "WaveStep",
+    "If", "InRange", "Invariant", "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect", "MbarrierFence",
+    "MbarrierInit", "MbarrierWait", "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once", "Precondition",
+    "Programs", "ProxyFence", "Requires", "Role", "Roles", "Scalar", "Shared", "Signal", "Spec", "SpecOp",
+    "SpecReduce", "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag", "TagCondition", "TagEqual", "TagField", "TagTerm",
+    "TagTuple", "Tensor", "WaitCounts", "WaitGroup", "WaveBarrier", "WaveStep",
 ]  # fmt: skip
 """All nodes, those of `ordering` and `tags` too: this is where others import them from."""
 
@@ -441,6 +441,19 @@ Precondition = Union[Requires, InRange, Arranged, Assume]
 
 
 @dataclass(frozen=True, slots=True)
+class Invariant:
+    """A promise about the bits of `tensor`: each of its rows is the same in every launch that has this row.
+
+    A row is what `tensor` holds at one index along the axes whose extents are `sizes`. Launches may differ in these
+    sizes, in what other rows hold, and in the order in which blocks run.
+    """
+
+    tensor: str
+    sizes: tuple[str, ...]
+    span: Span = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """A kernel after constexpr parameters are fixed.
 
@@ -460,6 +473,7 @@ class Kernel:
     each computing warpgroup has rows of the tile for itself ("rows").
     `flat`: one axis of the hardware's grid counts all programs, axis 0 of `grid` fastest; blocks decode their ids from
     its index. A grid of more than three axes is flat.
+    `invariants`: rows of outputs that do not depend on the rest of the batch.
     `remarks`: what passes have to tell the author, such as policies that they could not carry out.
     """
 
@@ -481,6 +495,7 @@ class Kernel:
     cluster: int = 1
     schedule: str = "cooperative"
     flat: bool = False
+    invariants: tuple[Invariant, ...] = ()
     remarks: tuple[Diagnostic, ...] = field(default=(), compare=False, repr=False)
     span: Span = span_field()
     well_formed: bool = field(default=False, init=False, compare=False, repr=False)

@@ -34,6 +34,7 @@ from argus.ir.nodes import (
     For,
     Fragment,
     InRange,
+    Invariant,
     Kernel,
     Mbarrier,
     Precondition,
@@ -203,6 +204,7 @@ def _kernel(tree: Tree[Token], source: SourceFile | None) -> Kernel:
         num_warps=int_of(warps[0]),
         warp_size=int_of(warps[1]),
         preconditions=tuple(_precondition(p, scope) for p in parts if p.data in _PRECONDITIONS),
+        invariants=tuple(_invariant(c) for c in children("invariant")),
         shared=shared,
         fragments=fragments,
         body=_block(tree_of(of["body_line"][0].children[0]), scope),
@@ -272,6 +274,11 @@ def _precondition(tree: Tree[Token], scope: Scope) -> Precondition:
             return Assume(expr_of(cond, scope), string_of(reason))
         case _:
             raise AssertionError(tree)
+
+
+def _invariant(children: list[Node]) -> Invariant:
+    tensor, *sizes = children
+    return Invariant(name_of(tensor), tuple(name_of(size) for size in sizes))
 
 
 # ---------------------------------------------------------------------------- statements

@@ -242,6 +242,7 @@ def print_kernel(kernel: Kernel) -> str:
         flat = " flat" if kernel.flat else ""
         lines.append(f"grid [{_list(kernel.grid, scope)}]{group}{cluster}{flat}{persistent}{schedule}")
     lines += (_precondition(p, scope) for p in kernel.preconditions)
+    lines += (f"invariant {_name(i.tensor)} over {', '.join(map(_name, i.sizes))}" for i in kernel.invariants)
     lines += map(_shared, kernel.shared)
     lines += map(_mbarrier, kernel.barriers)
     lines += map(_fragment, kernel.fragments)

@@ -159,6 +159,12 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
                 yield from _arranged(precondition, scope, launch)
             case _:
                 assert_never(precondition)
+    for invariant in kernel.invariants:
+        output = scope.objects.get(invariant.tensor)
+        if not isinstance(output, Tensor):
+            yield f"`{invariant.tensor}` is not a tensor", invariant.span
+        elif not invariant.sizes or any(Param(size) not in output.shape for size in invariant.sizes):
+            yield f"`{invariant.tensor}` is invariant over sizes that are extents of it", invariant.span
     yield from roles_placement(kernel)
     yield from programs_placement(kernel)
     yield from named_barriers(kernel)

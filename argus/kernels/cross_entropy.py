@@ -38,6 +38,8 @@ def cross_entropy_rows(
 ):
     """`level[t] = log(sum(exp(logits[t, :])))`, `loss[t] = level[t] - logits[t, target[t]]`; ROWS rows a block."""
     T, V = logits.shape
+    al.invariant(level, T)
+    al.invariant(loss, T)
     al.requires(FROM <= V <= BLOCK)
     al.requires(V > 0)  # the maximum of no score is -inf, and -inf - -inf no number
     al.spec(
@@ -101,6 +103,8 @@ def cross_entropy_long_rows(
     mask cuts the first and the last of them.
     """
     T, V = logits.shape
+    al.invariant(level, T)
+    al.invariant(loss, T)
     al.tag(logits, lambda t, v: (t, v))
     al.spec(level, lambda i: al.logsumexp(lambda n: logits[i, n]))
     al.spec(

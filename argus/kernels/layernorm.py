@@ -162,6 +162,7 @@ def layernorm_rows(
 ):
     """`out[i, :] = (x[i, :] - mean) / sqrt(variance + eps) * weight + bias`; a block works on ROWS rows."""
     M, N = x.shape
+    al.invariant(out, M)
     al.requires(FROM <= N <= BLOCK)
     al.spec(out, lambda i, j: normal(x, weight, bias, eps, i, j))
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
@@ -192,6 +193,7 @@ def layernorm_held_rows(
     """The same for rows of at most CLUSTER * BLOCKS * BLOCK elements, which wait in the shared memory of one block or
     of all blocks of a cluster: registers hold but BLOCK."""
     M, N = x.shape
+    al.invariant(out, M)
     al.requires((N <= CLUSTER * BLOCKS * BLOCK) & (M <= 2**31 // CLUSTER - 1))
     al.spec(out, lambda i, j: normal(x, weight, bias, eps, i, j))
     row = al.grid(M * CLUSTER, cluster=CLUSTER) // CLUSTER
@@ -214,6 +216,7 @@ def layernorm_long_rows(
 ):
     """The same for rows of any length, which are read three times, BLOCK elements at a time."""
     M, N = x.shape
+    al.invariant(out, M)
     al.spec(out, lambda i, j: normal(x, weight, bias, eps, i, j))
     row = al.grid(M)
     total = al.zeros((BLOCK,), al.float32)
@@ -252,6 +255,8 @@ def add_layernorm_rows(
 ):
     """`total = x + residual`, `out = layernorm(total)`; what is normalised is the sum before it is rounded."""
     M, N = x.shape
+    al.invariant(total, M)
+    al.invariant(out, M)
     al.requires(FROM <= N <= BLOCK)
     al.spec(total, lambda i, j: x[i, j] + residual[i, j])
     al.spec(out, lambda i, j: normal_of_sum(x, residual, weight, bias, eps, i, j))
@@ -287,6 +292,8 @@ def add_layernorm_held_rows(
 ):
     """The same for rows of at most CLUSTER * BLOCKS * BLOCK elements, as in `layernorm_held_rows`."""
     M, N = x.shape
+    al.invariant(total, M)
+    al.invariant(out, M)
     al.requires((N <= CLUSTER * BLOCKS * BLOCK) & (M <= 2**31 // CLUSTER - 1))
     al.spec(total, lambda i, j: x[i, j] + residual[i, j])
     al.spec(out, lambda i, j: normal_of_sum(x, residual, weight, bias, eps, i, j))

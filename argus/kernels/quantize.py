@@ -56,6 +56,8 @@ def quantize_rows(
     Of rows that begin STEP elements each behind an aligned address, vectors of WIDTH are those of the memory.
     """
     M, N = x.shape
+    al.invariant(scale, M)
+    al.invariant(values, M)
     al.requires(FROM <= N <= BLOCK - WIDTH + 1)
     al.spec(scale, lambda i: magnitude(x, i) * UNIT)
     al.spec(values, lambda i, j: x[i, j] * (LARGEST / magnitude(x, i)))
@@ -85,6 +87,8 @@ def quantize_long_rows(
 ):
     """The same for rows of any length, which are read twice, BLOCK elements at a time."""
     M, N = x.shape
+    al.invariant(scale, M)
+    al.invariant(values, M)
     al.spec(scale, lambda i: magnitude(x, i) * UNIT)
     al.spec(values, lambda i, j: x[i, j] * (LARGEST / magnitude(x, i)))
     row = al.grid(M)

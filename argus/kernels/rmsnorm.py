@@ -45,6 +45,7 @@ def rmsnorm_rows(
     Of rows that begin STEP elements each behind an aligned address, vectors of WIDTH are those of the memory.
     """
     M, N = x.shape
+    al.invariant(out, M)
     al.requires(FROM <= N <= BLOCK - WIDTH + 1)
     al.spec(out, lambda i, j: x[i, j] * al.rsqrt(mean_square(x, i) + eps) * weight[j])
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
@@ -82,6 +83,7 @@ def rmsnorm_held_rows(
     """The same for rows of at most CLUSTER * BLOCKS * BLOCK elements, which wait in the shared memory of one block or
     of all blocks of a cluster: registers hold but BLOCK."""
     M, N = x.shape
+    al.invariant(out, M)
     al.requires((N <= CLUSTER * BLOCKS * BLOCK) & (M <= 2**31 // CLUSTER - 1))
     al.spec(out, lambda i, j: x[i, j] * al.rsqrt(mean_square(x, i) + eps) * weight[j])
     row = al.grid(M * CLUSTER, cluster=CLUSTER) // CLUSTER
@@ -123,6 +125,7 @@ def rmsnorm_long_rows(
 ):
     """The same for rows of any length, which are read twice, BLOCK elements at a time."""
     M, N = x.shape
+    al.invariant(out, M)
     al.spec(out, lambda i, j: x[i, j] * al.rsqrt(mean_square(x, i) + eps) * weight[j])
     row = al.grid(M)
     squares = al.zeros((BLOCK,), al.float32)

@@ -40,6 +40,7 @@ def silu_mul_tiles(
     The reciprocal is the square of rsqrt, which is one instruction: a division takes ten times that.
     """
     M, N = gate.shape
+    al.invariant(out, M)
     al.spec(out, lambda i, j: gate[i, j] * (root(gate[i, j]) * root(gate[i, j])) * up[i, j])
     row, column = al.grid(al.cdiv(M, ROWS), al.cdiv(N, BLOCK), group=2)
     rows, cols = row * ROWS + al.arange(ROWS), column * BLOCK + al.arange(BLOCK)

@@ -36,6 +36,7 @@ def softmax_rows(
     Of rows that begin STEP elements each behind an aligned address, vectors of WIDTH are those of the memory.
     """
     M, N = x.shape
+    al.invariant(out, M)
     al.requires(FROM <= N <= BLOCK - WIDTH + 1)
     al.spec(out, lambda i, j: al.softmax(lambda k: x[i, k])[j])
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
@@ -76,6 +77,7 @@ def softmax_held_rows(
     """The same for rows of at most CLUSTER * BLOCKS * BLOCK elements, which wait in the shared memory of one block or
     of all blocks of a cluster: registers hold but BLOCK."""
     M, N = x.shape
+    al.invariant(out, M)
     al.requires((N <= CLUSTER * BLOCKS * BLOCK) & (M <= 2**31 // CLUSTER - 1))
     al.spec(
         out,
@@ -124,6 +126,7 @@ def softmax_long_rows(
 ):
     """The same for rows of any length, which are read three times, BLOCK elements at a time."""
     M, N = x.shape
+    al.invariant(out, M)
     al.spec(out, lambda i, j: al.softmax(lambda k: x[i, k])[j])
     row = al.grid(M)
     tops = al.full((BLOCK,), -float("inf"), al.float32)

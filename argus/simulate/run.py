@@ -32,6 +32,7 @@ from argus.simulate.step import Program
 from argus.simulate.tagset import BOTTOM, Schemas, Tags
 from argus.simulate.usage import Usage, taggable, usage
 from argus.simulate.wide import before, wide
+from argus.work import Work
 
 T = TypeVar("T")
 
@@ -50,6 +51,7 @@ def simulate(
     stop_at_first: bool = False,
     schedule: str = "program",
     resident: int = 2,
+    work: Work | None = None,
 ) -> Outcome:
     """Execute an explicit kernel on NumPy arrays and report every rule that it breaks.
 
@@ -62,12 +64,13 @@ def simulate(
     of `blocks` all go to one, in that order. A cluster runs as one block (`argus.ir.cluster`).
 
     Raises `LaunchError` for arguments that break a precondition, `NotReplayable` for a loop of more than
-    2^20 iterations.
+    2^20 iterations, or a run of more steps than `work` has.
     """
     kernel = unite(kernel)
     params = launch.bind(kernel, arguments)
     launch.check_ranges(kernel, arguments, params)
     run = prepare(kernel, params, _dense(kernel, arguments), checks, tags, stop_at_first, MOST_ITERATIONS)
+    run.work = work
     return run_blocks(run, blocks, grid_of(run, grid, blocks), schedule, resident)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from argus.diagnostic import Note, Severity, Verdict
+from argus.diagnostic import Note, Severity, Verdict, Witness
 from argus.ir.expr import Const, Expr, Op, ProgramId
 from argus.ir.expr import walk as parts
 from argus.ir.nodes import Kernel
@@ -44,6 +44,8 @@ class Finding:
     arrived: str = ""
     expected: str = ""
     failing: str = ""
+    witness: Witness | None = None
+    """What a run showed already, where `place` is None."""
 
 
 def unknown(code: str, prop: str, span: Span, message: str, help: str) -> Finding:

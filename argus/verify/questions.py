@@ -14,7 +14,7 @@ from functools import cached_property
 from argus.diagnostic import Verdict
 from argus.ir.access import Mode
 from argus.ir.nodes import Spec
-from argus.verify.checks import initialisation, races
+from argus.verify.checks import initialisation, invariance, races
 from argus.verify.findings import Finding
 from argus.verify.model.relations import Model
 from argus.verify.order import beginning, inflight, peers
@@ -94,6 +94,8 @@ class Questions:
     def values(self) -> list[Finding]:
         return spec.check(self.analysis)
 
+    def invariance(self) -> list[Finding]:
+        return invariance.check(self.analysis)
 
 class Follows(Enum):
     """Whether what a question finds may follow from a refuted protocol, and when to ask about that."""
@@ -131,6 +133,7 @@ FLOW = (
     Question("progress", Questions.end, Follows.FIRST),
     Question("tags", Questions.tags),
     Question("tags", Questions.values),
+    Question("invariance", Questions.invariance),
 )
 """What is asked about data-flow, order and progress, in order."""
 

@@ -15,7 +15,7 @@ from argus.ir.nodes import Assume, Kernel
 from argus.ir.text import print_expr
 from argus.ir.wellformed import check_explicit
 from argus.source import NO_SPAN
-from argus.verify.checks import convergence, coverage, launchable, machine, overwrites, ownership, speed
+from argus.verify.checks import convergence, coverage, launchable, machine, overwrites, ownership, speed, two_calls
 from argus.verify.checks.bounds import BoundsChecker
 from argus.verify.checks.launchable import as_launched
 from argus.verify.findings import Finding, unknown
@@ -66,7 +66,7 @@ _ALONE = Lock()
 def _verify(kernel: Kernel, limit_s: float) -> Report:
     run = _Run(kernel, limit_s)
     kernel = unite(kernel)
-    findings = run.findings()
+    findings = [two_calls.refuted(kernel, f) if f.code == "invariance-unknown" else f for f in run.findings()]
     refused = [f for f in findings if f.property == "machine" and f.verdict is Verdict.REFUTED and f.place is None]
     if refused:
         raise SourceError(*(to_diagnostic(kernel, f, run.work) for f in refused))

@@ -42,7 +42,7 @@ def to_diagnostic(kernel: Kernel, finding: Finding, work: Work) -> Diagnostic:
     if finding.severity is Severity.WARNING:
         return replace(plain, verdict=None)
     if finding.verdict is not Verdict.REFUTED or finding.place is None:
-        return plain
+        return replace(plain, witness=finding.witness)
     place, violation, reason = finding.place, None, "the simulator did not find it at the sizes of the candidate"
     for place in _candidates(kernel, finding.place):
         try:

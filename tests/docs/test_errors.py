@@ -17,7 +17,7 @@ PAGES = sorted((ROOT / "docs" / "errors").glob("*.md"))
 
 NOT_CODES = frozenset({
     "async-bulk", "async-group", "async-mma", "bulk-read", "bulk-write", "utf-8", "utf-8-sig", "utf-32-le", "z3-solver",
-    "llvm-objdump",
+    "llvm-objdump", "argus-check-1",
 })  # fmt: skip
 """Words with a hyphen in argus/ that are no error codes."""
 
