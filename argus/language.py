@@ -48,6 +48,7 @@ __all__ = [
     "constexpr",
     "copy",
     "cos",
+    "covers",
     "cp_async_commit",
     "cp_async_wait",
     "distinct",
@@ -267,24 +268,29 @@ def in_range(tensor: View, lo: Scalar, hi: Scalar) -> Condition:
 
 
 @_kernel_only
-def sorted(tensor: View) -> Tile:
+def sorted(tensor: View) -> Condition:
     """For `requires`: along the last dimension of an index tensor no element is less than the one before it."""
 
 
 @_kernel_only
-def distinct(tensor: View) -> Tile:
+def distinct(tensor: View) -> Condition:
     """For `requires`: no two elements of an index tensor are equal."""
 
 
 @_kernel_only
-def permutation(tensor: View) -> Tile:
+def permutation(tensor: View) -> Condition:
     """For `requires`: each integer from 0 up to the extent of an index tensor of one dimension occurs in it once."""
 
 
 @_kernel_only
-def offsets(tensor: View, total: Scalar, longest: Scalar = None) -> Tile:
+def offsets(tensor: View, total: Scalar, longest: Scalar | None = None) -> Condition:
     """For `requires`: an index tensor begins with 0, never decreases, and ends with `total`; segments have at most
     `longest` elements, if that is given."""
+
+
+@_kernel_only
+def covers(output: View, where: Any = None, at: Any = None) -> None:
+    """The part of an output that the kernel writes: the elements `at(i, ...)` for which `where(i, ...)` holds."""
 
 
 @_kernel_only

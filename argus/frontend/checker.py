@@ -10,6 +10,7 @@ from argus.frontend import (
     barriers,
     calls,
     clusters,
+    covering,
     memory,
     program,
     roles,
@@ -77,6 +78,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
         schedule=context.schedule,
         flat=context.flat,
         invariants=tuple(context.invariants),
+        covers=tuple(context.covers.values()),
         span=function.span,
     )
     return separate_axes(kernel)
@@ -131,6 +133,7 @@ HANDLERS: dict[str, Handler] = {
     **program.HANDLERS,
     **roles.HANDLERS,
     **tagging.HANDLERS,
+    **covering.HANDLERS,
     **specification.HANDLERS,
     **waves.HANDLERS,
     "once": _misplaced,

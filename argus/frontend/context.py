@@ -12,7 +12,7 @@ from argus.frontend.options import Options
 from argus.frontend.surface import Function, Module
 from argus.frontend.values import Helper, Tile, Value, fragment_tile
 from argus.ir.expr import Expr, LoopVar, Thread
-from argus.ir.nodes import Fragment, If, Invariant, Mbarrier, Precondition, Role, Shared, Stmt
+from argus.ir.nodes import Covers, Fragment, If, Invariant, Mbarrier, Precondition, Role, Shared, Stmt
 from argus.ir.target import Target
 from argus.ir.types import DType
 from argus.ir.visit import map_exprs
@@ -127,6 +127,7 @@ class Context:
     mbarriers: list[Mbarrier] = field(default_factory=list)
     preconditions: list[Precondition] = field(default_factory=list)
     invariants: list[Invariant] = field(default_factory=list)
+    covers: dict[str, Covers] = field(default_factory=dict)
     natural: set[str] = field(default_factory=set)
     sizes: list[str] = field(default_factory=list)
     constants: dict[tuple[SourceFile, str], Value | None] = field(default_factory=dict)

@@ -44,14 +44,22 @@ def spec(call: CallSite) -> Value:
     context.require_top_level("a specification", call.span)
     if view.order is None:
         context.fail("bad-tag", "a specification is of a whole tensor", call.spans["output"], "name the tensor alone")
-    if len(node.params) != len(view.shape):
+    covers = context.covers.get(view.obj.name)
+    if covers is not None and len(node.params) != len(covers.names):
+        context.fail(
+            "bad-tag",
+            f"this specification has {len(node.params)} parameters, and what the kernel covers {len(covers.names)}",
+            node.span,
+            f"give it those of `al.covers`: {', '.join(covers.names)}",
+        )
+    if covers is None and len(node.params) != len(view.shape):
         context.fail(
             "bad-tag",
             f"this specification has {len(node.params)} parameters, and {describe(view)} {len(view.shape)} dimensions",
             node.span,
             "give it one parameter a dimension",
         )
-    params = tuple(node.params[axis] for axis in view.order)
+    params = node.params if covers is not None else tuple(node.params[axis] for axis in view.order)
     with quantified(context, params, node.span):
         value = _term(context, node.body, len(params))
     context.emit(Spec(view.obj.name, params, value), call.span)

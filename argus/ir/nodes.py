@@ -66,12 +66,12 @@ from argus.source import Span, span_field
 
 __all__ = [
     "Access", "Accumulate", "Among", "Arranged", "AssertTags", "Assume", "Asynchronous", "Barrier", "BarrierArrive",
-    "BarrierSync", "BulkCommit", "BulkWait", "CommitGroup", "Copy", "Counter", "DataValue", "For", "Fragment", "Hint",
-    "If", "InRange", "Invariant", "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect", "MbarrierFence",
-    "MbarrierInit", "MbarrierWait", "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once", "Precondition",
-    "Programs", "ProxyFence", "Requires", "Role", "Roles", "Scalar", "Shared", "Signal", "Spec", "SpecOp",
-    "SpecReduce", "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag", "TagCondition", "TagEqual", "TagField", "TagTerm",
-    "TagTuple", "Tensor", "WaitCounts", "WaitGroup", "WaveBarrier", "WaveStep",
+    "BarrierSync", "BulkCommit", "BulkWait", "CommitGroup", "Copy", "Counter", "Covers", "DataValue", "For", "Fragment",
+    "Hint", "If", "InRange", "Invariant", "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect",
+    "MbarrierFence", "MbarrierInit", "MbarrierWait", "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once",
+    "Precondition", "Programs", "ProxyFence", "Requires", "Role", "Roles", "Scalar", "Shared", "Signal", "Spec",
+    "SpecOp", "SpecReduce", "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag", "TagCondition", "TagEqual", "TagField",
+    "TagTerm", "TagTuple", "Tensor", "WaitCounts", "WaitGroup", "WaveBarrier", "WaveStep",
 ]  # fmt: skip
 """All nodes, those of `ordering` and `tags` too: this is where others import them from."""
 
@@ -437,6 +437,22 @@ class Assume:
     span: Span = span_field()
 
 
+@dataclass(frozen=True, slots=True)
+class Covers:
+    """What the kernel writes of `output`: the elements `at`, over `Coord`s in the box `shape`, where `where` holds.
+
+    Each of these is written once, and no other: those keep what they held. `at` and `where` may read tensors that the
+    kernel does not write; where such an element does not exist, nothing is meant.
+    """
+
+    output: str
+    names: tuple[str, ...]
+    shape: tuple[Expr, ...]
+    at: tuple[Expr, ...]
+    where: Expr | None = None
+    span: Span = span_field()
+
+
 Precondition = Union[Requires, InRange, Arranged, Assume]
 
 
@@ -474,6 +490,7 @@ class Kernel:
     `flat`: one axis of the hardware's grid counts all programs, axis 0 of `grid` fastest; blocks decode their ids from
     its index. A grid of more than three axes is flat.
     `invariants`: rows of outputs that do not depend on the rest of the batch.
+    `covers`: which parts of outputs are written, for those of which not all is.
     `remarks`: what passes have to tell the author, such as policies that they could not carry out.
     """
 
@@ -496,6 +513,7 @@ class Kernel:
     schedule: str = "cooperative"
     flat: bool = False
     invariants: tuple[Invariant, ...] = ()
+    covers: tuple[Covers, ...] = ()
     remarks: tuple[Diagnostic, ...] = field(default=(), compare=False, repr=False)
     span: Span = span_field()
     well_formed: bool = field(default=False, init=False, compare=False, repr=False)

@@ -31,6 +31,7 @@ from argus.ir.nodes import (
     Access,
     Arranged,
     Assume,
+    Covers,
     For,
     Fragment,
     InRange,
@@ -203,6 +204,7 @@ def _kernel(tree: Tree[Token], source: SourceFile | None) -> Kernel:
         grid=None if grid is None else exprs_of(grid, scope),
         num_warps=int_of(warps[0]),
         warp_size=int_of(warps[1]),
+        covers=tuple(_covers(c, scope) for c in children("covers")),
         preconditions=tuple(_precondition(p, scope) for p in parts if p.data in _PRECONDITIONS),
         invariants=tuple(_invariant(c) for c in children("invariant")),
         shared=shared,
@@ -254,6 +256,14 @@ def _fragment(children: list[Node]) -> Fragment:
 
 def _fragment_layout(node: Node | None) -> FragmentLayout | None:
     return None if node is None else parse_fragment(str(node))
+
+
+def _covers(kids: list[Node], scope: Scope) -> Covers:
+    output, names, shape, at, where = cast("list[Node | None]", kids)
+    assert output is not None and names is not None and shape is not None and at is not None
+    condition = None if where is None else expr_of(where, scope)
+    variables = tuple(name_of(n) for n in tree_of(names).children)
+    return Covers(name_of(output), variables, exprs_of(shape, scope), exprs_of(at, scope), condition)
 
 
 _PRECONDITIONS = ("requires", "in_range", "arranged", "offsets", "assume")

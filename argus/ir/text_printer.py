@@ -24,6 +24,7 @@ from argus.ir.nodes import (
     Access,
     Arranged,
     Assume,
+    Covers,
     DataValue,
     For,
     Fragment,
@@ -243,6 +244,7 @@ def print_kernel(kernel: Kernel) -> str:
         lines.append(f"grid [{_list(kernel.grid, scope)}]{group}{cluster}{flat}{persistent}{schedule}")
     lines += (_precondition(p, scope) for p in kernel.preconditions)
     lines += (f"invariant {_name(i.tensor)} over {', '.join(map(_name, i.sizes))}" for i in kernel.invariants)
+    lines += (_covers(c, scope) for c in kernel.covers)
     lines += map(_shared, kernel.shared)
     lines += map(_mbarrier, kernel.barriers)
     lines += map(_fragment, kernel.fragments)
@@ -284,6 +286,12 @@ def _literal(value: object) -> str:
             return repr(value)
         case _:
             raise TypeError(f"a constexpr value of type {type(value).__name__} has no text form")
+
+
+def _covers(covers: Covers, scope: Scope) -> str:
+    where = "" if covers.where is None else f" if {print_expr(covers.where, scope)}"
+    box = f"over [{_list(covers.shape, scope)}] at [{_list(covers.at, scope)}]"
+    return f"covers {_name(covers.output)}({', '.join(map(_name, covers.names))}) {box}{where}"
 
 
 def _precondition(precondition: Precondition, scope: Scope) -> str:

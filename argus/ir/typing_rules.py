@@ -33,7 +33,8 @@ class Scope:
     """What an expression may name: memory objects, launch parameters with their types, loops, coordinates; mbarriers.
 
     `kinds` are the kinds of memory objects whose elements may be read; `launch` allows nothing that differs
-    between blocks, iterations or threads (for preconditions, the grid and specifications).
+    between blocks, iterations or threads (for preconditions, the grid and specifications). `variables` are how many
+    a specification has of those outputs of which only a part is written.
     """
 
     objects: Mapping[str, MemoryObject]
@@ -44,6 +45,7 @@ class Scope:
     kinds: tuple[type, ...] = (Fragment,)
     launch: bool = False
     barriers: Mapping[str, Mbarrier] = field(default_factory=dict)
+    variables: Mapping[str, int] = field(default_factory=dict)
 
     def over(self, rank: int) -> Scope:
         """The same with `Coord(0) ... Coord(rank - 1)`."""
@@ -63,7 +65,9 @@ def scope_of(kernel: Kernel) -> Scope:
             case _:
                 assert_never(param)
     barriers = {b.name: b for b in kernel.barriers}
-    return Scope({o.name: o for o in objects}, params, barriers=barriers, programs=len(kernel.program_ids))
+    variables = {c.output: len(c.names) for c in kernel.covers}
+    programs = len(kernel.program_ids)
+    return Scope({o.name: o for o in objects}, params, barriers=barriers, programs=programs, variables=variables)
 
 
 def expr_problems(expr: Expr, scope: Scope) -> Iterator[str]:

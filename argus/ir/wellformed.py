@@ -26,6 +26,7 @@ from argus.ir.nodes import (
     BulkWait,
     CommitGroup,
     Copy,
+    Covers,
     DataValue,
     For,
     Fragment,
@@ -165,6 +166,8 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
             yield f"`{invariant.tensor}` is not a tensor", invariant.span
         elif not invariant.sizes or any(Param(size) not in output.shape for size in invariant.sizes):
             yield f"`{invariant.tensor}` is invariant over sizes that are extents of it", invariant.span
+    for covers in kernel.covers:
+        yield from _covers(kernel, covers, scope)
     yield from roles_placement(kernel)
     yield from programs_placement(kernel)
     yield from named_barriers(kernel)
@@ -172,6 +175,20 @@ def _tile(kernel: Kernel) -> Iterator[Problem]:
     yield from running_counts(kernel)
     yield from cluster_problems(kernel)
     yield from _body(kernel.body, scope)
+
+
+def _covers(kernel: Kernel, covers: Covers, scope: Scope) -> Iterator[Problem]:
+    """What is wrong with a declared part of an output."""
+    target = scope.objects.get(covers.output)
+    if not isinstance(target, Tensor) or len(target.shape) != len(covers.at) or len(covers.names) != len(covers.shape):
+        yield f"`{covers.output}` is not a tensor of {len(covers.at)} dimensions", covers.span
+    if len([c for c in kernel.covers if c.output == covers.output]) > 1:
+        yield f"`{covers.output}` is covered twice", covers.span
+    whole = replace(scope, kinds=(Tensor,), launch=True, loops=frozenset()).over(len(covers.names))
+    yield from _counted(covers.shape, replace(scope, launch=True, kinds=()), covers.span)
+    yield from _counted(covers.at, whole, covers.span)
+    if covers.where is not None:
+        yield from _typed("what is covered", covers.where, boolean, whole, covers.span)
 
 
 def _arranged(fact: Arranged, scope: Scope, launch: Scope) -> Iterator[Problem]:
@@ -331,7 +348,8 @@ def _annotation(stmt: Tag | AssertTags | Spec, scope: Scope) -> Iterator[Problem
                         assert_never(condition)
         case Spec(output=output, names=names, value=value, span=span):
             target = scope.objects.get(output)
-            if not isinstance(target, Tensor) or len(target.shape) != len(names):
+            rank = None if not isinstance(target, Tensor) else scope.variables.get(output, len(target.shape))
+            if rank != len(names):
                 yield f"`{output}` is not a tensor of {len(names)} dimensions", span
             whole = replace(scope, kinds=(Tensor,), launch=True, loops=frozenset())  # of all blocks and iterations
             yield from _spec_term(value, whole.over(len(names)), span)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from argus.ir.nodes import Spec
+from argus.ir.nodes import Covers, Spec
 from argus.ir.visit import walk
 from argus.simulate.machine import Run
 from argus.simulate.memory import GlobalTensor
 from argus.simulate.outcome import Violation
+from argus.simulate.parts import points
 from argus.simulate.usage import usage
 
 
@@ -20,7 +21,10 @@ def check_coverage(run: Run, complete: bool) -> None:
     """
     used = usage(run.kernel)
     specified = {s.output for s in walk(run.kernel.body) if isinstance(s, Spec)}
-    for name in sorted((used.stored | specified) - (used.read - specified) - used.accumulated):
+    for covers in run.kernel.covers:
+        _check_part(run, covers, complete)
+    parts = {c.output for c in run.kernel.covers}
+    for name in sorted((used.stored | specified) - (used.read - specified) - used.accumulated - parts):
         tensor = run.tensors[name]
         if tensor.dense and complete:
             _report(run, tensor, tensor.writes == 0, "output-not-covered", "is never written")
@@ -28,7 +32,23 @@ def check_coverage(run: Run, complete: bool) -> None:
             _report(run, tensor, tensor.writes > 1, "output-written-twice", "is written more than once")
 
 
-def _report(run: Run, tensor: GlobalTensor, bad: np.ndarray, code: str, what: str) -> None:
+def _check_part(run: Run, covers: Covers, complete: bool) -> None:
+    """Of an output of which a part is declared: that part is written, once, and nothing else is."""
+    tensor, found = run.tensors[covers.output], points(run, covers)
+    if found is None or not tensor.dense:
+        return
+    meant = np.zeros(len(tensor.contents), dtype=np.bool_)
+    meant[tensor.contents.cells(found.index)] = True
+    used = usage(run.kernel)
+    if complete and covers.output not in used.accumulated:
+        _report(run, tensor, meant & (tensor.writes == 0), "output-not-covered", "is never written")
+    if covers.output not in used.read | used.accumulated:
+        _report(run, tensor, tensor.writes > 1, "output-written-twice", "is written more than once")
+    beside = ~meant & (tensor.writes > 0)
+    _report(run, tensor, beside, "output-written-outside", "is written, and not covered", "0 writes")
+
+
+def _report(run: Run, tensor: GlobalTensor, bad: np.ndarray, code: str, what: str, expected: str = "1 write") -> None:
     if not bad.any():
         return
     cell = int(np.argmax(bad))
@@ -43,7 +63,7 @@ def _report(run: Run, tensor: GlobalTensor, bad: np.ndarray, code: str, what: st
             logical=tensor.logical(cell),
             physical=tensor.physical(cell),
             arrived=f"{int(tensor.writes[cell])} writes",
-            expected="1 write",
+            expected=expected,
             count=int(bad.sum()),
         )
     )

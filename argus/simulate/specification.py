@@ -7,26 +7,22 @@ from itertools import product
 from math import prod
 
 import numpy as np
-from typing_extensions import assert_never
 
-from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
+from argus.ir.expr import Op
 from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import uses
-from argus.ir.types import rounds_only
 from argus.ir.visit import walk
-from argus.simulate.evaluate import FUNCTIONS, SELECTING, Number
+from argus.simulate.evaluate import Number
 from argus.simulate.launch import scalar
 from argus.simulate.machine import Run
 from argus.simulate.memory import GlobalTensor
-from argus.simulate.numeric import Array, round_to, shaken, strains
+from argus.simulate.numeric import Array
 from argus.simulate.outcome import Violation
+from argus.simulate.parts import Points, declared_part, points
+from argus.simulate.reference import UFUNCS, Reference
 from argus.simulate.usage import usage
 
 _CHUNK = 1 << 22
-_UFUNCS: dict[str, np.ufunc] = {
-    "add": np.add, "maximum": np.maximum, "minimum": np.minimum, "logaddexp": np.logaddexp,
-}  # fmt: skip
-_STARTS = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "logaddexp": -np.inf}
 _MOST_TERMS = 1 << 27
 """Terms that are evaluated; of larger outputs only evenly spaced elements are."""
 _COARSE = 10
@@ -56,14 +52,19 @@ def check_spec(run: Run, stmt: Spec, complete: bool, widely: Callable[[], tuple[
     if combined is not None and not (complete and output.dense):
         return
     index = output.contents.index(np.flatnonzero((output.writes > 0) | (combined is not None)))
-    boxes = _boxes(stmt.value, output.shape, run.params) if output.dense and len(index) == prod(output.shape) else []
+    covers, part = declared_part(run, stmt.output), None
+    if covers is not None:
+        part = points(run, covers)
+        index = index[:0] if part is None else index[np.isin(index, part.index)]
+    every = covers is None and output.dense and len(index) == prod(output.shape)
+    boxes = _boxes(stmt.value, output.shape, run.params) if every else []
     if not boxes:
         most = max(1, _MOST_TERMS // _volume(stmt.value, run.params))
         index = index[:: max(1, -(-len(index) // most))]
     if not len(index):
         return
-    whole = _Reference(run.tensors, run.params)
-    reference = _everywhere(stmt, output.shape, boxes, run) if boxes else _at(stmt, output.shape, index, whole)
+    whole = Reference(run.tensors, run.params)
+    reference = _everywhere(stmt, output.shape, boxes, run) if boxes else _at(stmt, output.shape, index, whole, part)
     if combined is not None:
         reference = combined(reference, output.contents.initial(index).astype(np.float64))
     actual = _arrived(output, index)
@@ -80,7 +81,7 @@ def check_spec(run: Run, stmt: Spec, complete: bool, widely: Callable[[], tuple[
     if len(differing) and output.dtype.is_float:
         farthest = np.argsort(-excess[differing], kind="stable")[: _MOST_WIDE // 2]
         looked = differing[np.unique([*farthest, *range(0, len(differing), -(-2 * len(differing) // _MOST_WIDE))])]
-        explained = _explained(run, stmt, index[looked], allowed[looked], combined, widely)
+        explained = _explained(run, stmt, index[looked], allowed[looked], combined, widely, part)
         excess[differing] = 0 if explained.all() else excess[differing]
         excess[looked[explained]] = 0
     at = int(np.argmax(excess))
@@ -116,7 +117,7 @@ _COARSER = 2.0**17
 
 def _explained(
     run: Run, stmt: Spec, index: Array, allowed: Array, combined: np.ufunc | None,
-    widely: Callable[[], tuple[Run, Run] | None],
+    widely: Callable[[], tuple[Run, Run] | None], part: Points | None,
 ) -> Array:  # fmt: skip
     """bool `[n]`: the elements that rounding and overflow may have made differ from what is specified."""
     runs = widely()
@@ -125,8 +126,8 @@ def _explained(
     strained, actual, expected = False, list[Array](), list[Array]()
     for wide, disturbed in zip(runs, (False, True), strict=True):
         output = wide.tensors[stmt.output]
-        reference = _Reference(wide.tensors, wide.params, disturbed)
-        values = _at(stmt, output.shape, index, reference)
+        reference = Reference(wide.tensors, wide.params, disturbed)
+        values = _at(stmt, output.shape, index, reference, part)
         if combined is not None:
             values = combined(values, output.contents.initial(index).astype(np.float64))
         strained |= wide.strained or reference.strained
@@ -146,7 +147,7 @@ def _combined(run: Run, stmt: Spec) -> np.ufunc | None:
     """How the output is accumulated into, if it is, and is not stored to."""
     ops = {s.op for s in walk(run.kernel.body) if isinstance(s, Accumulate) and s.dst.obj == stmt.output}
     stored = stmt.output in usage(run.kernel).stored
-    return None if stored or len(ops) != 1 else _UFUNCS[ops.pop()]
+    return None if stored or len(ops) != 1 else UFUNCS[ops.pop()]
 
 
 def tolerance(kernel: Kernel, stmt: Spec, magnitude: Array, scale: float, mantissa: int = 23) -> Array:
@@ -175,9 +176,12 @@ def _deep(value: SpecTerm, inside: bool = False) -> bool:
             return False
 
 
-def _at(stmt: Spec, shape: tuple[int, ...], index: Array, reference: _Reference) -> Array:
-    """float64 `[n]`: the specified values at n row-major indices, from the tensors' contents before the kernel."""
-    coords = np.unravel_index(index, shape) if shape else ()
+def _at(stmt: Spec, shape: tuple[int, ...], index: Array, reference: Reference, part: Points | None) -> Array:
+    """float64 `[n]`: the specified values at n row-major indices, from the tensors' contents before the kernel.
+
+    `part`: what the kernel says that it writes, whose variables the specification has; None: all.
+    """
+    coords = part.of(index) if part is not None else np.unravel_index(index, shape) if shape else ()
     rows = max(1, _CHUNK // _volume(stmt.value, reference.params))
     parts = []
     for start in range(0, len(index), rows):
@@ -197,7 +201,7 @@ def _everywhere(stmt: Spec, shape: tuple[int, ...], boxes: list[_Box], run: Run)
     result = np.empty(shape)
     for box in boxes:
         mesh = np.ix_(*(np.arange(first, end) for first, end in box))
-        values = _Reference(run.tensors, run.params).term(stmt.value, dict(enumerate(mesh)))
+        values = Reference(run.tensors, run.params).term(stmt.value, dict(enumerate(mesh)))
         result[tuple(slice(first, end) for first, end in box)] = values
     return result.reshape(-1)
 
@@ -252,99 +256,3 @@ def _volume(value: SpecTerm, params: Mapping[str, Number], around: int = 1) -> i
             return max((_volume(a, params, around) for a in args), default=around)
         case _:
             return around
-
-
-def _reduced(op: str, values: Array, n: int) -> Array:
-    """`op` along the last axis, which has n places, or one for all of them."""
-    values = np.asarray(values, dtype=np.float64)
-    values = np.broadcast_to(values, (*values.shape[:-1], n))
-    with np.errstate(all="ignore"):
-        result: Array = _UFUNCS[op].reduce(values, axis=-1, initial=_STARTS[op])
-    return result
-
-
-class _Reference:
-    """Evaluates terms; every bound variable is one more array axis, at the end.
-
-    `disturbed`: each result of arithmetic is changed by a part in 2^40. `strained`: some came near the ends of the
-    range of 64 bits.
-    """
-
-    def __init__(
-        self, tensors: Mapping[str, GlobalTensor], params: Mapping[str, Number], disturbed: bool = False
-    ) -> None:
-        self.tensors, self.params, self.disturbed, self.strained = tensors, params, disturbed, False
-
-    def term(self, value: SpecTerm, axes: dict[int, Array]) -> Array:
-        """The values of `value`; `axes[i]` is the array of `Coord(i)`."""
-        match value:
-            case SpecReduce(op=op, axis=axis, extent=extent, body=body):
-                n = int(scalar(extent, self.params))
-                inner = {i: a[..., None] for i, a in axes.items()} | {axis: np.arange(n)}
-                return self._rounded(op, _reduced(op, self.term(body, inner), n))
-            case SpecSoftmax():
-                return self._softmax(value, axes)
-            case SpecOp(op="cast", args=(inner,)) | Op(op="cast", args=(inner,)):
-                values = self.term(inner, axes)
-                return values if rounds_only(inner.dtype, value.dtype) else round_to(values, value.dtype)
-            case SpecOp(op=op, args=args):
-                return self._apply(op, [self.term(a, axes) for a in args])
-            case Op(op=op, args=exprs):
-                return self._apply(op, [self.term(a, axes) for a in exprs])
-            case _:
-                return self._leaf(value, axes)
-
-    def _softmax(self, value: SpecSoftmax, axes: dict[int, Array]) -> Array:
-        n = int(scalar(value.extent, self.params))
-        inner = {i: a[..., None] for i, a in axes.items() if uses(value.score, i)} | {value.axis: np.arange(n)}
-        level = _reduced("logaddexp", self.term(value.score, inner), n)
-        at = self.term(value.score, axes | {value.axis: self.term(value.at, axes)})
-        with np.errstate(all="ignore"):
-            result: Array = np.where(np.isneginf(at), 0.0, np.exp(at - level))
-        return result
-
-    def _apply(self, op: str, args: list[Array]) -> Array:
-        with np.errstate(all="ignore"):
-            result = np.asarray(FUNCTIONS[op](*args))
-            if op in ("exp", "exp2") and np.any((result == 0) & np.isfinite(args[0])):
-                self.strained = True
-        return self._rounded(op, result)
-
-    def _rounded(self, op: str, result: Array) -> Array:
-        """A result as it is, or disturbed; `strained` is told of one that is very large or very small."""
-        if result.dtype.kind != "f":
-            return result
-        self.strained |= strains(result)
-        return shaken(result) if self.disturbed and op not in SELECTING else result
-
-    def _leaf(self, value: Expr, axes: dict[int, Array]) -> Array:
-        match value:
-            case Const(value=number):
-                return np.asarray(number)
-            case Param(name=name):
-                return np.asarray(self.params[name])
-            case Coord(axis=axis):
-                return axes[axis]
-            case Elem(obj=obj, index=index):
-                return self._element(self.tensors[obj], [self.term(e, axes) for e in index])
-            case ProgramId() | LoopVar() | Thread():
-                raise ValueError("a specification reads a block's or a thread's own value")
-            case Op():
-                return self.term(value, axes)
-            case _:
-                assert_never(value)
-
-    def _element(self, tensor: GlobalTensor, index: list[Array]) -> Array:
-        """What a tensor held; NaN where a specification asks for an element that does not exist."""
-        at, inside = np.zeros((), dtype=np.int64), np.ones((), dtype=np.bool_)
-        for place, extent in zip(index, tensor.shape, strict=True):
-            place = np.asarray(place).astype(np.int64)
-            inside = inside & (place >= 0) & (place < extent)
-            at = at * extent + place
-        known = np.full(at.shape, np.nan)
-        if inside.any():
-            values = tensor.contents.initial(at[inside])
-            if inside.all() and values.dtype.kind != "f":
-                return values.reshape(at.shape)
-            known[inside] = values
-        return known

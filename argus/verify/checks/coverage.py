@@ -15,12 +15,13 @@ from argus.ir.nodes import Spec, Tensor
 from argus.simulate.sizes import integer_parameters
 from argus.source import Span
 from argus.verify.checks.meetings import never_meet
+from argus.verify.checks.parts import Part, declared, made_of, missing, outside
 from argus.verify.checks.races import by_block, without
 from argus.verify.findings import Finding, Place, axes_help, place_of, unknown
 from argus.verify.model.isl import isl, smallest
 from argus.verify.model.program import turns
 from argus.verify.model.relations import Cells, Model
-from argus.verify.model.translator import identifier
+from argus.verify.model.translator import NonAffine, identifier
 
 
 def check(model: Model) -> list[Finding]:
@@ -30,6 +31,11 @@ def check(model: Model) -> list[Finding]:
         accesses = model.accesses_of(tensor.name)
         modes = {c.relation.mode for c in accesses}
         writes = [c for c in accesses if c.relation.mode is Mode.WRITE]
+        part = declared(model.kernel, tensor)
+        if part is not None:
+            findings += _of_part(model, tensor, part, accesses)
+            findings += _repeated(model, tensor, writes) if modes == {Mode.WRITE} else []
+            continue
         if Mode.ACCUMULATE in modes:
             continue
         if not writes:
@@ -40,6 +46,54 @@ def check(model: Model) -> list[Finding]:
         elif _specifications(model, tensor):
             findings += _missing(model, tensor, writes)
     return findings
+
+
+def _of_part(model: Model, tensor: Tensor, part: Part, accesses: list[Cells]) -> list[Finding]:
+    """Elements of a declared part that are not written, and writes of others."""
+    covers = next(c for c in model.kernel.covers if c.output == tensor.name)
+    writes = [c for c in accesses if c.relation.mode is not Mode.READ]
+    accumulated = any(c.relation.mode is Mode.ACCUMULATE for c in writes)
+    help = "say by `al.covers` exactly which elements are written, with the facts that hold of index tensors"
+    findings: list[Finding] = []
+    try:
+        _grid_and_turns(model)
+        left = missing(model, tensor, part, writes)
+        if not (accumulated or left.is_empty()):
+            found = _uncovered(model, tensor, left, covers.span, "declared here", help)
+            values = ", ".join(f"{n} = {v}" for n, v in zip(covers.names, smallest(left).values, strict=True))
+            text = f"an element of output '{tensor.name}' that the kernel covers is never written: the one at {values}"
+            findings.append(replace(found, message=text))
+        for cells in writes:
+            left = outside(model, part, cells)
+            if not left.is_empty():
+                text, span = f"'{tensor.name}' is written outside of what the kernel covers", cells.site.stmt.span
+                place = replace(place_of(model.kernel, smallest(left), cells.site), block=())
+                label, notes = "written here", (Note("declared here", covers.span),)
+                code = "output-written-outside"
+                findings.append(
+                    Finding(code, "coverage", Verdict.REFUTED, text, span, label, help, notes, place=place)
+                )
+    except NonAffine as error:
+        text = f"cannot tell whether the declared part of '{tensor.name}' is written: {error}"
+        findings.append(unknown("coverage-unknown", "coverage", covers.span, text, help))
+    return findings
+
+
+def _grid_and_turns(model: Model) -> None:
+    """Raise `NonAffine` if it is not known which programs run, and by which role."""
+    if model.kernel.grid is None:
+        raise NonAffine("the kernel declares no grid")
+    if any(turns(site.role) > 1 for site in model.sites):
+        raise NonAffine("roles take turns with the programs")
+
+
+def _by_parts(model: Model, tensor: Tensor, writes: list[Cells]) -> bool:
+    """Whether the parts of a tensor are written that it is made of, by what is declared of index tensors."""
+    try:
+        _grid_and_turns(model)
+        return any(missing(model, tensor, p, writes).is_empty() for p in made_of(model, tensor))
+    except NonAffine:
+        return False
 
 
 def _specifications(model: Model, tensor: Tensor) -> list[Spec]:
@@ -61,15 +115,17 @@ def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findin
         ]
     inexact = [c.reason for c in accesses if not c.exact]
     whole = _whole(model, tensor)
-    missing = isl.Set.empty(whole.get_space())
+    absent = isl.Set.empty(whole.get_space())
     # Where roles take turns, a program may be any one's.
     most = max((turns(site.role) for site in model.sites), default=1)
     for turn in range(most):
         written = isl.Set.empty(whole.get_space())
         for cells in accesses:
             written = written.union(_written(model, _in_turn(cells, turn, most), whole))
-        missing = missing.union(whole.subtract(written))
-    if missing.is_empty():
+        absent = absent.union(whole.subtract(written))
+    if (inexact or not absent.is_empty()) and _by_parts(model, tensor, accesses):
+        return []
+    if absent.is_empty():
         if inexact:
             help = "write the output through affine indices, or state al.requires on the index tensor"
             text = f"cannot tell whether every element of '{tensor.name}' is written: {inexact[0]}"
@@ -77,17 +133,17 @@ def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findin
         return []
     usual = "make the grid and the tiles cover the whole tensor (al.cdiv for the grid, boundary_check for the tails)"
     help = axes_help(model.kernel) or usual
-    return [_uncovered(model, tensor, missing, span, "the last store to it", help)]
+    return [_uncovered(model, tensor, absent, span, "the last store to it", help)]
 
 
 def _never_written(model: Model, tensor: Tensor) -> list[Finding]:
     """An output whose specification nothing carries out."""
     specs = _specifications(model, tensor)
-    missing = _whole(model, tensor)
-    if not specs or missing.is_empty():
+    absent = _whole(model, tensor)
+    if not specs or absent.is_empty():
         return []
     help = f"store the result to '{tensor.name}'"
-    return [_uncovered(model, tensor, missing, specs[0].span, "specified here", help)]
+    return [_uncovered(model, tensor, absent, specs[0].span, "specified here", help)]
 
 
 def _uncovered(model: Model, tensor: Tensor, missing: isl.Set, span: Span, label: str, help: str) -> Finding:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from argus.diagnostic import Verdict
-from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Param, ProgramId, Thread, op, rewrite, walk
-from argus.ir.nodes import Assume, Requires, Tensor
+from argus.ir.expr import Coord, Elem, Expr, LoopVar, Param, ProgramId, Thread, rewrite
+from argus.ir.nodes import Tensor
 from argus.verify.checks.launchable import launchable
 from argus.verify.model.program import BOUND_OF_BLOCK, LOADED, PROGRAM
 from argus.verify.model.relations import Cells, Model
 from argus.verify.model.solver import Solver, z3
-from argus.verify.model.uses import Use, Uses, facts
+from argus.verify.model.uses import Instance, Use, Uses, facts, programs
 from argus.work import Work
 
 _WORK_S = 2.0
@@ -34,17 +34,17 @@ def never_meet(model: Model, a: Cells, b: Cells, *, blocks: bool, at_others: boo
     if not isinstance(model.kernel.object(a.relation.obj), Tensor) or not model.kernel.grid:
         return False
     uses = Uses(model.kernel, model.sites)
-    first, second = _Instance(model, uses, a), _Instance(model, uses, b)
+    first, second = (Instance(uses, cells.site, cells.relation) for cells in (a, b))
     if not uses.found:
         return False
-    second_uses = [_changed(u, second.other(blocks)) for u in uses.found.values()]
+    own, others = _itself, _other(blocks)
+    second_uses = [_changed(u, others) for u in uses.found.values()]
     solver = Solver(Work.of_seconds(_WORK_S))
-    own, others = _itself, second.other(blocks)
     for fact in launchable(model.kernel, solver):
         solver.assume(fact)
     for change, instance in ((own, first), (others, second)):
-        for condition in (*_block(model, change), *(rewrite(c, change) for c in instance.conditions)):
-            solver.assume(solver.condition(condition))
+        for condition in (*programs(model.kernel), *instance.conditions):
+            solver.assume(solver.condition(rewrite(condition, change)))
     known = {u.value: u for u in (*uses.found.values(), *second_uses)}
     for condition in facts(model.kernel, tuple(known.values())):
         solver.assume(solver.condition(condition))
@@ -60,49 +60,27 @@ def _itself(expr: Expr) -> Expr | None:
     return None
 
 
-class _Instance:
-    """An instance of an access: its cell, and what holds where it is run."""
+def _other(blocks: bool) -> Change:
+    """What belongs to the second instance, by other names: program ids too, if it is another block's."""
 
-    def __init__(self, model: Model, uses: Uses, cells: Cells) -> None:
-        site, relation = cells.site, cells.relation
-        self.cell = tuple(uses.spelled(site, e) for e in relation.index)
-        self.conditions: list[Expr] = []
-        for loop in site.loops:
-            if loop.var == PROGRAM:
-                continue
-            var, start, stop = LoopVar(loop.var), *(uses.spelled(site, e) for e in (loop.start, loop.stop))
-            self.conditions += [op("le", start, var), op("lt", var, stop)]
-            if loop.step > 1:
-                trips = op("mod", op("sub", var, start), Const(loop.step))
-                self.conditions.append(op("eq", trips, Const(0)))
-        self.conditions += [uses.spelled(site, guard) for guard in site.guards]
-        if relation.guard is not None:
-            self.conditions.append(uses.spelled(site, relation.guard))
-        for axis, size in enumerate(site.shape):
-            self.conditions += [op("le", Const(0), Coord(axis)), op("lt", Coord(axis), Const(size))]
+    def change(e: Expr) -> Expr | None:
+        match e:
+            case ProgramId(axis=axis) if blocks:
+                return Param(f"program {axis}{_OTHER}", e.dtype)
+            case LoopVar(name=name):
+                return LoopVar(name + _OTHER)
+            case Coord(axis=axis):
+                return Param(f"coordinate {axis}{_OTHER}", e.dtype)
+            case Thread():
+                return Param(f"thread{_OTHER}", e.dtype)
+            case Elem(obj=obj):
+                return replace(e, obj=obj + _OTHER)
+            case Param(name=name) if name.startswith((LOADED, BOUND_OF_BLOCK)):
+                return replace(e, name=name + _OTHER)
+            case _:
+                return None
 
-    @staticmethod
-    def other(blocks: bool) -> Change:
-        """What belongs to the second instance, by other names: program ids too, if it is another block's."""
-
-        def change(e: Expr) -> Expr | None:
-            match e:
-                case ProgramId(axis=axis) if blocks:
-                    return Param(f"program {axis}{_OTHER}", e.dtype)
-                case LoopVar(name=name):
-                    return LoopVar(name + _OTHER)
-                case Coord(axis=axis):
-                    return Param(f"coordinate {axis}{_OTHER}", e.dtype)
-                case Thread():
-                    return Param(f"thread{_OTHER}", e.dtype)
-                case Elem(obj=obj):
-                    return replace(e, obj=obj + _OTHER)
-                case Param(name=name) if name.startswith((LOADED, BOUND_OF_BLOCK)):
-                    return replace(e, name=name + _OTHER)
-                case _:
-                    return None
-
-        return change
+    return change
 
 
 def _changed(use: Use, change: Change) -> Use:
@@ -110,20 +88,6 @@ def _changed(use: Use, change: Change) -> Use:
     assert isinstance(value, Param)
     mask = None if use.mask is None else rewrite(use.mask, change)
     return Use(use.tensor, tuple(rewrite(e, change) for e in use.index), value, mask, use.other)
-
-
-def _block(model: Model, change: Change) -> list[Expr]:
-    """What is known of an instance's block: its program ids, and what the preconditions say of it."""
-    found: list[Expr] = []
-    for own in model.kernel.program_ids:
-        grid = model.kernel.grid or ()
-        size = grid[own.axis] if own.axis < len(grid) else Const(1)
-        found += [op("le", Const(0), own), op("lt", own, size)]
-    for p in model.kernel.preconditions:
-        if isinstance(p, Requires | Assume):
-            names = (e.name for e in walk(p.cond) if isinstance(e, Param))
-            found += [p.cond] if any(name.startswith(BOUND_OF_BLOCK) for name in names) else []
-    return [rewrite(c, change) for c in found]
 
 
 def _differ(

@@ -10,12 +10,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from argus.ir.access import Mode
+from argus.ir.access import Mode, Relation
 from argus.ir.contents import extent, is_distinct, is_sorted, offsets_of, ranges
-from argus.ir.expr import Const, Elem, Expr, Param, conjunction, coords, op, rewrite, substitute_coords
-from argus.ir.nodes import Copy, Kernel, Map, Tensor
+from argus.ir.expr import (
+    Const,
+    Coord,
+    Elem,
+    Expr,
+    LoopVar,
+    Param,
+    conjunction,
+    coords,
+    op,
+    rewrite,
+    substitute_coords,
+    walk,
+)
+from argus.ir.nodes import Assume, Copy, Kernel, Map, Requires, Tensor
 from argus.ir.text import print_expr
-from argus.verify.model.program import LOADED, Site, is_of_others, only_writer
+from argus.verify.model.program import BOUND_OF_BLOCK, LOADED, PROGRAM, Site, is_of_others, only_writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +88,42 @@ class Uses:
         value = Param(name, elem.dtype)
         self.found.setdefault(name, Use(source.name, index, value, mask, stmt.other))
         return value
+
+
+class Instance:
+    """An instance of an access, of the loops, branches and elements around it: its cell, and what holds where it runs.
+
+    The same number of a program stands for all programs of a persistent block.
+    """
+
+    def __init__(self, uses: Uses, site: Site, relation: Relation) -> None:
+        self.cell = tuple(uses.spelled(site, e) for e in relation.index)
+        self.conditions: list[Expr] = []
+        for loop in site.loops:
+            if loop.var == PROGRAM:
+                continue
+            var, start, stop = LoopVar(loop.var), *(uses.spelled(site, e) for e in (loop.start, loop.stop))
+            self.conditions += [op("le", start, var), op("lt", var, stop)]
+            if loop.step > 1:
+                trips = op("mod", op("sub", var, start), Const(loop.step))
+                self.conditions.append(op("eq", trips, Const(0)))
+        self.conditions += [uses.spelled(site, guard) for guard in site.guards]
+        if relation.guard is not None:
+            self.conditions.append(uses.spelled(site, relation.guard))
+        for axis, size in enumerate(site.shape):
+            self.conditions += [op("le", Const(0), Coord(axis)), op("lt", Coord(axis), Const(size))]
+
+
+def programs(kernel: Kernel) -> Iterator[Expr]:
+    """What is known of a block: its program ids, and what preconditions say of what is computed from them."""
+    for own in kernel.program_ids:
+        grid = kernel.grid or ()
+        size = grid[own.axis] if own.axis < len(grid) else Const(1)
+        yield from (op("le", Const(0), own), op("lt", own, size))
+    for p in kernel.preconditions:
+        if isinstance(p, Requires | Assume):
+            names = (e.name for e in walk(p.cond) if isinstance(e, Param))
+            yield from (p.cond,) if any(name.startswith(BOUND_OF_BLOCK) for name in names) else ()
 
 
 def facts(kernel: Kernel, uses: Sequence[Use]) -> Iterator[Expr]:

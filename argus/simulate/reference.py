@@ -1,0 +1,118 @@
+"""Specified terms by execution, in float64, from what tensors held before the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from typing_extensions import assert_never
+
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
+from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
+from argus.ir.spec_terms import uses
+from argus.ir.types import rounds_only
+from argus.simulate.evaluate import FUNCTIONS, SELECTING, Number
+from argus.simulate.launch import scalar
+from argus.simulate.memory import GlobalTensor
+from argus.simulate.numeric import Array, round_to, shaken, strains
+
+UFUNCS: dict[str, np.ufunc] = {
+    "add": np.add, "maximum": np.maximum, "minimum": np.minimum, "logaddexp": np.logaddexp,
+}  # fmt: skip
+_STARTS = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "logaddexp": -np.inf}
+
+
+def _reduced(op: str, values: Array, n: int) -> Array:
+    """`op` along the last axis, which has n places, or one for all of them."""
+    values = np.asarray(values, dtype=np.float64)
+    values = np.broadcast_to(values, (*values.shape[:-1], n))
+    with np.errstate(all="ignore"):
+        result: Array = UFUNCS[op].reduce(values, axis=-1, initial=_STARTS[op])
+    return result
+
+
+class Reference:
+    """Evaluates terms; every bound variable is one more array axis, at the end.
+
+    `disturbed`: each result of arithmetic is changed by a part in 2^40. `strained`: some came near the ends of the
+    range of 64 bits.
+    """
+
+    def __init__(
+        self, tensors: Mapping[str, GlobalTensor], params: Mapping[str, Number], disturbed: bool = False
+    ) -> None:
+        self.tensors, self.params, self.disturbed, self.strained = tensors, params, disturbed, False
+
+    def term(self, value: SpecTerm, axes: dict[int, Array]) -> Array:
+        """The values of `value`; `axes[i]` is the array of `Coord(i)`."""
+        match value:
+            case SpecReduce(op=op, axis=axis, extent=extent, body=body):
+                n = int(scalar(extent, self.params))
+                inner = {i: a[..., None] for i, a in axes.items()} | {axis: np.arange(n)}
+                return self._rounded(op, _reduced(op, self.term(body, inner), n))
+            case SpecSoftmax():
+                return self._softmax(value, axes)
+            case SpecOp(op="cast", args=(inner,)) | Op(op="cast", args=(inner,)):
+                values = self.term(inner, axes)
+                return values if rounds_only(inner.dtype, value.dtype) else round_to(values, value.dtype)
+            case SpecOp(op=op, args=args):
+                return self._apply(op, [self.term(a, axes) for a in args])
+            case Op(op=op, args=exprs):
+                return self._apply(op, [self.term(a, axes) for a in exprs])
+            case _:
+                return self._leaf(value, axes)
+
+    def _softmax(self, value: SpecSoftmax, axes: dict[int, Array]) -> Array:
+        n = int(scalar(value.extent, self.params))
+        inner = {i: a[..., None] for i, a in axes.items() if uses(value.score, i)} | {value.axis: np.arange(n)}
+        level = _reduced("logaddexp", self.term(value.score, inner), n)
+        at = self.term(value.score, axes | {value.axis: self.term(value.at, axes)})
+        with np.errstate(all="ignore"):
+            result: Array = np.where(np.isneginf(at), 0.0, np.exp(at - level))
+        return result
+
+    def _apply(self, op: str, args: list[Array]) -> Array:
+        with np.errstate(all="ignore"):
+            result = np.asarray(FUNCTIONS[op](*args))
+            if op in ("exp", "exp2") and np.any((result == 0) & np.isfinite(args[0])):
+                self.strained = True
+        return self._rounded(op, result)
+
+    def _rounded(self, op: str, result: Array) -> Array:
+        """A result as it is, or disturbed; `strained` is told of one that is very large or very small."""
+        if result.dtype.kind != "f":
+            return result
+        self.strained |= strains(result)
+        return shaken(result) if self.disturbed and op not in SELECTING else result
+
+    def _leaf(self, value: Expr, axes: dict[int, Array]) -> Array:
+        match value:
+            case Const(value=number):
+                return np.asarray(number)
+            case Param(name=name):
+                return np.asarray(self.params[name])
+            case Coord(axis=axis):
+                return axes[axis]
+            case Elem(obj=obj, index=index):
+                return self._element(self.tensors[obj], [self.term(e, axes) for e in index])
+            case ProgramId() | LoopVar() | Thread():
+                raise ValueError("a specification reads a block's or a thread's own value")
+            case Op():
+                return self.term(value, axes)
+            case _:
+                assert_never(value)
+
+    def _element(self, tensor: GlobalTensor, index: list[Array]) -> Array:
+        """What a tensor held; NaN where a specification asks for an element that does not exist."""
+        at, inside = np.zeros((), dtype=np.int64), np.ones((), dtype=np.bool_)
+        for place, extent in zip(index, tensor.shape, strict=True):
+            place = np.asarray(place).astype(np.int64)
+            inside = inside & (place >= 0) & (place < extent)
+            at = at * extent + place
+        known = np.full(at.shape, np.nan)
+        if inside.any():
+            values = tensor.contents.initial(at[inside])
+            if inside.all() and values.dtype.kind != "f":
+                return values.reshape(at.shape)
+            known[inside] = values
+        return known

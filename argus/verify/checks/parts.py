@@ -1,0 +1,211 @@
+"""Parts of outputs: whether the elements that are to be written are, where it depends on index tensors which those are.
+
+A part is written as `at(q)` for variables q in a box, of which a condition holds. Both sides may load numbers: blocks
+`offsets[e]` of their own segment, the part `offsets[q]` of every segment. That an element is written is shown by a
+block that loads the same places: there the numbers are the same ones.
+
+A tensor may be one part, or, by what is declared of an index tensor, be made up of parts: the segments between offsets
+are all rows, and so are the rows that a permutation names. That is proved here once, not for every kernel: with
+t[0] = 0, t[n] = T and t sorted, the last s with t[s] <= p has p < t[s + 1]; and a permutation takes every value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from argus.ir.contents import arrangements
+from argus.ir.expr import Const, Coord, Elem, Expr, Param, ProgramId, Thread, coords, op, rewrite, walk
+from argus.ir.nodes import Kernel, Tensor
+from argus.verify.model.isl import Set, isl
+from argus.verify.model.program import BOUND_OF_BLOCK, LOADED, differs_by_block
+from argus.verify.model.relations import Cells, Model
+from argus.verify.model.translator import NonAffine, counter
+from argus.verify.model.uses import Instance, Use, Uses, facts, programs
+
+_DECLARED = "declared "
+"""Begins the names of numbers that stand for what a declared part loads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The elements `at`, over `Coord`s in the box `shape`, where `where` holds."""
+
+    shape: tuple[Expr, ...]
+    at: tuple[Expr, ...]
+    where: Expr | None = None
+
+
+def whole(tensor: Tensor) -> Part:
+    """All elements."""
+    return Part(tensor.shape, coords(len(tensor.shape)))
+
+
+def declared(kernel: Kernel, tensor: Tensor) -> Part | None:
+    """The part that the author declares."""
+    covers = next((c for c in kernel.covers if c.output == tensor.name), None)
+    return None if covers is None else Part(covers.shape, covers.at, covers.where)
+
+
+def made_of(model: Model, tensor: Tensor) -> Iterator[Part]:
+    """Parts that are the whole tensor, by what is declared of index tensors."""
+    kernel = model.kernel
+    rank = len(tensor.shape)
+    here, own = coords(rank), Coord(rank)
+    for index in kernel.tensors:
+        name = index.name
+        for fact in arrangements(kernel, name):
+            for axis, size in enumerate(tensor.shape):
+                if fact.how == "offsets" and fact.total is not None and _equal(model, fact.total, size):
+                    begin, end = (Elem(name, (place,), index.dtype) for place in (own, op("add", own, Const(1))))
+                    inside = op("and", op("le", begin, here[axis]), op("lt", here[axis], end))
+                    segments = op("sub", index.shape[0], Const(1))
+                    yield Part((*tensor.shape, segments), here, inside)
+                if fact.how == "permutation" and _equal(model, index.shape[0], size):
+                    place = Elem(name, (here[axis],), index.dtype)
+                    yield Part(tensor.shape, (*here[:axis], place, *here[axis + 1 :]))
+
+
+def _equal(model: Model, one: Expr, other: Expr) -> bool:
+    """Whether two sizes are known to be equal."""
+    with suppress(NonAffine):
+        same = model.parse_set(f"{{ : {model.translator.condition(op('eq', one, other), ())} }}")
+        return bool(model.context.sizes.is_subset(same))
+    return False
+
+
+def missing(model: Model, tensor: Tensor, part: Part, writes: list[Cells]) -> Set:
+    """The variables of a part, with the sizes, at which no write was found. Raises `NonAffine`."""
+    claim = _Claim(model, part)
+    left = claim.points
+    for cells in writes:
+        left = left.subtract(claim.written_by(cells))
+    return left
+
+
+def outside(model: Model, part: Part, cells: Cells) -> Set:
+    """The instances of a write that were not found to write an element of a part. Raises `NonAffine`."""
+    return _Claim(model, part).beyond(cells)
+
+
+class _Claim:
+    """A part, its variables as the dimensions q0, q1, ... of a set."""
+
+    def __init__(self, model: Model, part: Part) -> None:
+        self.model, self.part = model, part
+        self.names = tuple(f"q{axis}" for axis in range(len(part.shape)))
+        self.uses: dict[str, Use] = {}
+        self.at = tuple(self._spelled(e) for e in part.at)
+        conditions = [] if part.where is None else [self._spelled(part.where)]
+        box: list[tuple[Expr, Expr]] = [(Coord(axis), size) for axis, size in enumerate(part.shape)]
+        for use in self.uses.values():
+            index = model.kernel.object(use.tensor)
+            assert isinstance(index, Tensor)
+            box += zip(use.index, index.shape, strict=True)
+        for place, size in box:
+            conditions += [op("le", Const(0), place), op("lt", place, size)]
+        self.conditions = [model.translator.condition(c, self.names) for c in conditions]
+        known = _known(model, facts(model.kernel, tuple(self.uses.values())), self.names)
+        dims = ", ".join(self.names)
+        text = " and ".join([*self.conditions, *known]) or "true"
+        self.points = model.parse_set(f"{{ [{dims}] : {text} }}").intersect_params(model.context.sizes)
+
+    def _spelled(self, expr: Expr) -> Expr:
+        """What a part says, with a number of its own for each element of an index tensor."""
+
+        def change(e: Expr) -> Expr | None:
+            if not isinstance(e, Elem):
+                return None
+            name = f"{_DECLARED}{len(self.uses)}"
+            known = next((u for u in self.uses.values() if (u.tensor, u.index) == (e.obj, e.index)), None)
+            if known is None:
+                known = self.uses[name] = Use(e.obj, e.index, Param(name, e.dtype))
+            return known.value
+
+        return rewrite(expr, change)
+
+    def written_by(self, cells: Cells) -> Set:
+        """The variables at which some block's access writes the part's element."""
+        found, position = self._meetings(cells, links_of_blocks=True), len(self.names)
+        found = found.project_out(isl.dim_type.set, position, found.dim(isl.dim_type.set) - position)
+        return self._of_any(found, lambda e: isinstance(e, ProgramId) or _of_block(e))
+
+    def beyond(self, cells: Cells) -> Set:
+        """The instances that write no element of the part."""
+        model, site = self.model, cells.site
+        found = self._meetings(cells, links_of_blocks=False)
+        found = found.project_out(isl.dim_type.set, 0, len(self.names))
+        found = self._of_any(found, lambda e: isinstance(e, Param) and e.name.startswith(_DECLARED))
+        uses = Uses(model.kernel, model.sites)
+        instance = Instance(uses, site, cells.relation)
+        dims, places = self._dims(cells)
+        exprs = [*instance.conditions, *programs(model.kernel)]
+        texts = [model.translator.condition(c, places) for c in exprs]
+        texts += _known(model, facts(model.kernel, tuple(uses.found.values())), places)
+        every = model.parse_set(f"{{ [{', '.join(dims)}] : {' and '.join(texts) or 'true'} }}")
+        return every.intersect_params(model.context.sizes).subtract(found)
+
+    def _dims(self, cells: Cells) -> tuple[list[str], tuple[str, ...]]:
+        """The dimensions of an access's instances, and those of its elements."""
+        places = self.model.coords(len(cells.site.shape))
+        return [*(counter(v) for v in cells.site.iterators), *places], places
+
+    def _meetings(self, cells: Cells, *, links_of_blocks: bool) -> Set:
+        """{[variables, instance]}: an instance that writes the element of these variables, and loads the same numbers.
+
+        `links_of_blocks`: each number that the instance loads is one of the part's, or else each of the part's is one
+        of the instance's.
+        """
+        model, translate = self.model, self.model.translator
+        uses = Uses(model.kernel, model.sites)
+        instance = Instance(uses, cells.site, cells.relation)
+        dims, places = self._dims(cells)
+        exprs = [*instance.conditions, *programs(model.kernel)]
+        exprs += [u.mask for u in uses.found.values() if u.mask is not None]
+        if any(isinstance(part, Thread) for expr in (*exprs, *instance.cell) for part in walk(expr)):
+            raise NonAffine("what is written depends on the thread")
+        texts = [*self.conditions, *(translate.condition(c, places) for c in exprs)]
+        for own, other in zip(self.at, instance.cell, strict=True):
+            texts.append(f"{translate.integer(own, self.names)} = {translate.integer(other, places)}")
+        ours, theirs = list(self.uses.values()), list(uses.found.values())
+        for one in theirs if links_of_blocks else ours:
+            same = [
+                self._same(mine, its, places)
+                for mine, its in ([(m, one) for m in ours] if links_of_blocks else [(one, t) for t in theirs])
+                if mine.tensor == its.tensor
+            ]
+            texts.append("(" + (" or ".join(same) or "false") + ")")
+        for name, expr in translate.parameters.items():
+            if name in translate.opaque.values() and differs_by_block(expr):
+                raise NonAffine("an index is not affine in the program ids")
+        return model.parse_set(f"{{ [{', '.join([*self.names, *dims])}] : {' and '.join(texts)} }}")
+
+    def _same(self, mine: Use, its: Use, places: tuple[str, ...]) -> str:
+        """isl text: a number of the part and one of an instance are of one place, and so the same."""
+        translate = self.model.translator
+        pairs = [*zip(mine.index, its.index, strict=True), (mine.value, its.value)]
+        texts = (f"{translate.integer(i, self.names)} = {translate.integer(j, places)}" for i, j in pairs)
+        return f"({' and '.join(texts)})"
+
+    def _of_any(self, found: Set, free: Callable[[Expr], bool]) -> Set:
+        """`found` for some values of the parameters that are `free`."""
+        for name, expr in self.model.translator.parameters.items():
+            position = found.find_dim_by_name(isl.dim_type.param, name)
+            if position >= 0 and free(expr):
+                found = found.project_out(isl.dim_type.param, position, 1)
+        return found
+
+
+def _of_block(expr: Expr) -> bool:
+    """Whether a parameter is a number that a block loads or computes."""
+    return isinstance(expr, Param) and expr.name.startswith((LOADED, BOUND_OF_BLOCK))
+
+
+def _known(model: Model, conditions: Iterator[Expr], places: tuple[str, ...]) -> list[str]:
+    """isl text of what is known, as far as it is affine: to know less is sound."""
+    texts = []
+    for condition in conditions:
+        with suppress(NonAffine):
+            texts.append(model.translator.condition(condition, places))
+    return texts
