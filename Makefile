@@ -1,7 +1,8 @@
-# make demo   prove and run a kernel on this machine, then see a wrong one refuted
-# make test   everything: lint, types, all tests that need no GPU
-# make check  the quick loop: lint, types, the fast tests
-# make docs   the documentation as a site, in build/site
+# make demo     prove and run a kernel on this machine, then see a wrong one refuted
+# make test     everything: lint, types, all tests that need no GPU
+# make check    the quick loop: lint, types, the fast tests
+# make nightly  what takes too long for every change: generated programs, mutants of everything that ships
+# make docs     the documentation as a site, in build/site
 #
 # Each sets up what it needs in .venv. Requirements: Python 3.10 or newer, a C++ compiler, make.
 
@@ -12,7 +13,10 @@ WORKERS ?= auto
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test check lint types docs clean
+NIGHTLY_COUNT ?= 2000
+NIGHTLY_SEED ?= $(shell date +%Y%m%d)
+
+.PHONY: demo test check nightly lint types docs clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python -m argus demo
@@ -21,7 +25,12 @@ test: $(VENV)/test.stamp lint types
 	$(BIN)/python -m pytest -n $(WORKERS) -rs
 
 check: $(VENV)/test.stamp lint types
-	$(BIN)/python -m pytest -n $(WORKERS) -q -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n $(WORKERS) -q -m "not slow and not gpu and not nightly"
+
+nightly: $(VENV)/test.stamp
+	$(BIN)/python -m pytest -n $(WORKERS) -rs -m nightly
+	$(BIN)/python -m tests.verify.differential --count $(NIGHTLY_COUNT) --seed $(NIGHTLY_SEED) --emitted
+	$(BIN)/python -m benchmarks mutants --seed $(NIGHTLY_SEED)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

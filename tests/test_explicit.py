@@ -15,6 +15,8 @@ from argus.ir.text import parse_kernel, print_kernel
 from argus.ir.types import float32
 from argus.source import SourceFile
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "STAGES": 2}
 """Tiles of products that all targets have room for."""

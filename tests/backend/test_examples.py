@@ -16,6 +16,8 @@ from argus.passes import lower
 from argus.source import SourceFile
 from tests.conftest import example_runs, require
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 import argus.backend
 
+pytestmark = pytest.mark.slow
+
 Floats = NDArray[np.float32]
 NARROW = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 

@@ -15,6 +15,8 @@ from benchmarks import __main__, cold, gemm, measure, mutants, verify
 from benchmarks.machine import digest, machine, sources
 from benchmarks.table import Results, show
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

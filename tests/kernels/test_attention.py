@@ -25,6 +25,8 @@ from argus.source import SourceFile  # noqa: E402
 from tests.backend.host import run  # noqa: E402
 from tests.kernels.common import assert_proved, random, source_of  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 LOG2E = 1.4426950408889634
 
 # batch, heads of q, heads of k, queries, keys, head size

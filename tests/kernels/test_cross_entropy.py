@@ -14,6 +14,8 @@ from argus.kernels.cross_entropy import losses_and_levels  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
 from tests.kernels.common import DTYPE_NAMES, TARGETS, assert_proved, random, source_of  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def close(got: torch.Tensor, wanted: torch.Tensor) -> None:
     assert got.dtype is torch.float32

@@ -11,6 +11,8 @@ from argus.kernels import add_layernorm, layernorm  # noqa: E402
 from argus.runtime.device import target_of  # noqa: E402
 from tests.kernels.common import DTYPE_NAMES, SHAPES, TARGETS, assert_proved, close, random  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def exact(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
     x = x.double()

@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch")
 from argus.kernels import quantize  # noqa: E402
 from tests.kernels.common import DTYPE_NAMES, SHAPES, TARGETS, assert_proved, random  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 33000)])

@@ -13,6 +13,8 @@ from argus.kernels import reduce  # noqa: E402
 from argus.kernels.reduce import across_rows, along_rows  # noqa: E402
 from tests.kernels.common import DTYPE_NAMES, TARGETS, assert_proved, random  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def exact(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Any:
     dims = tuple(range(x.ndim)) if dim is None else dim

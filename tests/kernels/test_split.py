@@ -12,6 +12,8 @@ from argus.kernels.matmul import Matmul
 from argus.kernels.tiling import Tile
 from tests.kernels.common import assert_proved, random
 
+pytestmark = pytest.mark.slow
+
 
 def in_parts(part: int, swapped: bool = False) -> Matmul:
     return Matmul(gemm, lambda problem: Tile(32, 32, 32, 2, 1, 0, swapped, part), combine)

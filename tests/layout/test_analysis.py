@@ -14,6 +14,8 @@ from argus.layout.swizzle import Swizzle, SwizzledLayout, offsets
 
 from .strategies import injective, law, layouts, small_layouts, swizzled, swizzles
 
+pytestmark = pytest.mark.slow
+
 
 @given(layouts(negative=True) | swizzled() | injective())
 @law

@@ -10,6 +10,8 @@ from argus.layout.swizzle import offsets
 
 from .strategies import compact, injective, law, layouts, small_layouts
 
+pytestmark = pytest.mark.slow
+
 
 def check_right(a: Layout) -> None:
     r = right_inverse(a)

@@ -50,9 +50,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
         ("softmax", 12, 8, "sm_80"),
         ("column_sum", 20, 14, "sm_80"),
         ("gemm_explicit", 6, 3, "sm_80"),
-        pytest.param("linear", 30, 15, "sm_90a", marks=pytest.mark.slow),
-        pytest.param("gemm", 30, 15, "sm_80", marks=pytest.mark.slow),
-        pytest.param("gemm_hopper", 30, 15, "sm_90a", marks=pytest.mark.slow),
+        pytest.param("linear", 30, 15, "sm_90a", marks=pytest.mark.nightly),
+        pytest.param("gemm", 30, 15, "sm_80", marks=pytest.mark.nightly),
+        pytest.param("gemm_hopper", 30, 15, "sm_90a", marks=pytest.mark.nightly),
     ],
 )
 def test_nothing_is_missed_of_specified_kernels(

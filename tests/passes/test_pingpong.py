@@ -21,6 +21,8 @@ from tests.backend.host import from_bfloat16, run, to_bfloat16
 from tests.conftest import Golden
 from tests.reject.case import ROOT
 
+pytestmark = pytest.mark.slow
+
 FILE = ROOT / "examples" / "gemm_pingpong.py"
 TEXT = FILE.read_text(encoding="utf-8")
 

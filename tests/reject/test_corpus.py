@@ -17,6 +17,8 @@ from argus.verify import verify
 from tests.conftest import Golden
 from tests.reject.case import ROOT, Case
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parent / "classes"
 CLASSES = sorted(path.stem for path in FOLDER.glob("[a-z]*.py"))
 LIMIT_S = 120.0

@@ -18,6 +18,8 @@ from argus.simulate.numeric import round_to
 from argus.source import SourceFile
 from tests.conftest import example_runs, example_target
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 Arrays = dict[str, NDArray[np.generic]]

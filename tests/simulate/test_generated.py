@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from argus.ir.wellformed import check_explicit
 from argus.mutate import arguments
 from argus.simulate import replay, simulate
 from tests.strategies import branches, kernels, mutations, sizes
+
+pytestmark = pytest.mark.slow
 
 law = settings(
     max_examples=15,

@@ -16,6 +16,8 @@ from argus.simulate import NotReplayable, Outcome, Violation, explore, replay, s
 from argus.simulate.run import share, walk_grid
 from tests.simulate.kernels import Edit, parse
 
+pytestmark = pytest.mark.slow
+
 SCHEDULES = ("program", "reverse", "lazy", "eager-compute", "eager-load", "random(1)", "random(2)")
 LAYOUT = blocked((16, 64), 128, vector=8)
 INSIDE = "(program_id(0) * 16 + c0 < M) & (k + c1 < K)"

@@ -13,6 +13,8 @@ from argus.simulate import Outcome, Violation, replay, simulate
 from tests.verify.hopper import gemm
 from tests.verify.hopper_mutants import MUTANTS
 
+pytestmark = pytest.mark.slow
+
 SCHEDULES = ("program", "reverse", "lazy", "eager-compute", "eager-producer", "random(1)")
 SIZES = {"M": 128, "N": 128, "K": 400}
 

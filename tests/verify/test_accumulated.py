@@ -14,6 +14,8 @@ from argus.simulate import simulate
 from argus.source import SourceFile
 from tests.verify.test_search import EXAMPLES, edited, refuted
 
+pytestmark = pytest.mark.slow
+
 MAXIMUM = """
 import argus
 import argus.language as al

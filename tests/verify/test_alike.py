@@ -24,6 +24,8 @@ from argus.verify.reductions.alike import alone
 from tests.passes.test_apart import TEXT, lowered
 from tests.verify.test_apart import attention
 
+pytestmark = pytest.mark.slow
+
 
 @cache
 def product(groups: int = 2) -> str:

@@ -15,6 +15,8 @@ from argus.verify import verify
 from tests.passes.test_apart import lowered
 from tests.reject.case import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @cache
 def product() -> str:

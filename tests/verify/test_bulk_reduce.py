@@ -23,6 +23,8 @@ from tests.reject.case import ROOT
 from tests.reject.edits import drop, one_more_pending, statements
 from tests.verify.test_search import refuted
 
+pytestmark = pytest.mark.slow
+
 TEXT = (ROOT / "tests/reject/kernels/reduced.py").read_text(encoding="utf-8")
 SCHEDULES = ("program", "reverse", "lazy", "eager-compute", "random(1)")
 PANELS = {"STAGES": 9, "BLOCK_N": 128}

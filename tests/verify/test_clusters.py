@@ -17,6 +17,8 @@ from argus.verify import verify
 from tests.conftest import Golden
 from tests.verify.test_persistent import GEMM
 
+pytestmark = pytest.mark.slow
+
 _PLAIN = "copy bt[turn % 2, c0, c1] <- b[program_id(1) * 64 + c0, k0 + c1] shape 64x64 if (program_id(1) * 64 + c0 < N)"
 _START = "program_id(0) % 2 * 32"
 _SHARE = (

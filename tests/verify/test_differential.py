@@ -23,7 +23,7 @@ def test_quick() -> None:
     assert tally.total("proved") and tally.total("refuted")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_four_hundred(capsys: pytest.CaptureFixture[str]) -> None:
     tally = run(400, SEED)
     with capsys.disabled():

@@ -10,6 +10,8 @@ from argus.ir.wellformed import check_explicit
 from argus.verify import verify
 from tests.verify.hopper import gemm
 
+pytestmark = pytest.mark.slow
+
 _ROWS = "[64x64 | t 8@1*8 16@0 | v 8@1 4@0*16]"
 _BOX = "shape 64x64 via tma.load"
 _TILES = "layout Sw<3,3,3> o 0 o (2,64,64):(4096,64,1)"

@@ -8,6 +8,8 @@ from argus.diagnostic import Severity, Verdict
 from argus.ir.text import parse_kernel
 from argus.verify import verify
 
+pytestmark = pytest.mark.slow
+
 ACCUMULATOR = "[64x64 | t 4@1*2 8@0 4@0*16 | v 2@1 2@0*8 8@1*8]"
 GEMM = f"""kernel gemm
 target sm_90a

@@ -15,6 +15,8 @@ from argus.source import SourceFile
 from argus.verify import verify
 from tests.reject.case import ROOT
 
+pytestmark = pytest.mark.slow
+
 FILE = "examples/gemm_pingpong.py"
 
 

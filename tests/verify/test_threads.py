@@ -7,10 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
+import pytest
+
 from argus import compile
 from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.source import SourceFile
+
+pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

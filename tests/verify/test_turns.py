@@ -17,6 +17,8 @@ from argus.verify import verify
 from tests.reject.case import ROOT
 from tests.verify.turns import text
 
+pytestmark = pytest.mark.slow
+
 CAUSAL = ("maximum(minimum(K, program_id(0) * 64 + 64), 1)", "minimum(K, program_id(0) * 64 + 64)")
 OWN, OTHER = "          barrier_sync 5 count 256\n", "          barrier_sync 6 count 256\n"
 GIVEN, BACK = "          barrier_arrive 6 count 256\n", "          barrier_arrive 5 count 256\n"

@@ -11,6 +11,8 @@ from argus.verify.model.relations import Model
 from argus.verify.reductions.window import Window
 from tests.verify.test_persistent import GEMM
 
+pytestmark = pytest.mark.slow
+
 STOP = "maximum(minimum(K, program_id(0) * 64 + 64), 1)"
 SPEC = next(line for line in GEMM.splitlines() if line.lstrip().startswith("spec")) + "\n"
 

@@ -14,6 +14,8 @@ from argus.ir.target import TARGETS
 from tests.backend import every_function
 from tests.conftest import require
 
+pytestmark = pytest.mark.slow
+
 ARCHITECTURES = ("sm_80", "sm_90a")
 HOPPER_ONLY = {
     "stmatrix_x1", "stmatrix_x2", "stmatrix_x4", "mma_m16n8k32_fp8", "mbarrier_init", "mbarrier_init_fence",

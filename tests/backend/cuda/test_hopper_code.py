@@ -21,6 +21,8 @@ from tests.backend import hopper_operands
 from tests.backend.hopper_kernels import gemm
 from tests.conftest import require
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Case:
