@@ -74,6 +74,7 @@ __all__ = [
     "layout",
     "load",
     "log",
+    "log1p",
     "log2",
     "logsumexp",
     "max",
@@ -404,6 +405,11 @@ def exp2(x: Tile) -> Tile:
 @_kernel_only
 def log(x: Tile) -> Tile:
     """Natural logarithm."""
+
+
+@_kernel_only
+def log1p(x: Tile) -> Tile:
+    """Natural logarithm of 1 + x, accurate also for small x."""
 
 
 @_kernel_only

@@ -125,4 +125,25 @@ ARGUS_FN float modulo(float x, float y) {
     return with_sign(target::float_of(bits), x);
 }
 
+// Within 3 ulp: the logarithm of 1 + x as rounded, times what rounding changed x by (W. Kahan).
+ARGUS_FN float log1p(float x) {
+    const float sum = 1.0f + x;
+    if (sum == 1.0f) return x;
+    if (!(sum <= 3.40282347e38f)) return sum;  // infinity, NaN
+    return target::log(sum) * (x / (sum - 1.0f));
+}
+
 }  // namespace argus::formula
+
+namespace argus {
+
+// Functions that are one formula on every target. A new one is a formula above, and a line here.
+#define ARGUS_EVERYWHERE(NAME)                                                          \
+    template <class T> ARGUS_FN T NAME(T x) {                                           \
+        if constexpr (detail::same<T, float>) return formula::NAME(x);                  \
+        else return cast<T>(formula::NAME(cast<float>(x)));                             \
+    }
+ARGUS_EVERYWHERE(log1p)
+#undef ARGUS_EVERYWHERE
+
+}  // namespace argus

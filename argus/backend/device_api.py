@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from argus.ir.expr import OPERATORS
 from argus.ir.instruction import MMA, WGMMA, MmaRow, WgmmaRow
 from argus.ir.types import DType
 
@@ -226,9 +227,8 @@ _MATH = (
     _f("shr", "class T", "T", "T x, T y", "arithmetic (logical for u8); 0 <= y < bits"),
     *(
         _f(name, "class T", "T", "T x", f"{name} of float, and of f16 and bf16 through float")
-        for name in (
-            "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid", "floor", "ceil",
-        )
+        for name, row in OPERATORS.items()
+        if row.function is not None and row.takes == "floats"
     ),
     _f("infinity", "class T", "T", "", "positive infinity of float, f16, bf16, e5m2"),
     _f("not_a_number", "class T", "T", "", "a quiet NaN of any float type"),

@@ -10,7 +10,7 @@ from argus.frontend.context import CallSite, Handler
 from argus.frontend.tiles import elementwise
 from argus.frontend.values import Constant, Tile, Value, View, describe, shape_text
 from argus.ir import expr as ir
-from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, coords, substitute_coords
+from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, coords, substitute_coords
 from argus.ir.instruction import MMA, WGMMA, MmaRow, WgmmaRow
 from argus.ir.nodes import Access, Accumulate, Map, Mma, Shared
 from argus.ir.types import DType, boolean, float32, int8, int32
@@ -423,8 +423,7 @@ HANDLERS: dict[str, Handler] = {
     "full": full,
     "trans": trans,
     "permute": permute,
-    **dict.fromkeys(("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid"), unary),
-    **dict.fromkeys(("abs", "floor", "ceil"), unary),
+    **{row.name: unary for row in OPERATORS.values() if row.function is not None},
     "maximum": extremum,
     "minimum": extremum,
     "where": where,

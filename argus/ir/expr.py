@@ -5,9 +5,10 @@ A tile's element is an expression in `Coord(0) ... Coord(rank-1)`, the coordinat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Union
+from typing import Literal, Union
 
 from argus.ir.types import DType, boolean, int32
 
@@ -95,34 +96,47 @@ Expr = Union[Const, Param, ProgramId, LoopVar, Coord, Thread, Elem, Op]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A row of the operator table. `result` is "same" (dtype of the arguments), "bool", or "given" (cast)."""
+    """A row of the operator table. `result` is "same" (dtype of the arguments), "bool", or "given" (cast).
+
+    `takes` says which numbers it works on. `real`: it gives real numbers for real numbers.
+    `function`: what a function of one number that the language calls by this name does to a Python number. It raises
+    `ValueError` or `ArithmeticError` where there is no value.
+    """
 
     name: str
     arity: int
     result: str
     symbol: str | None = None
     commutative: bool = False
+    takes: Literal["any", "floats", "no floats"] = "any"
+    real: bool = False
+    function: Callable[[float], float] | None = None
+
+
+def _function(name: str, function: Callable[[float], float], *, real: bool = False) -> Operator:
+    """The row of an elementwise function of one float."""
+    return Operator(name, 1, "same", takes="floats", real=real, function=function)
 
 
 OPERATORS: dict[str, Operator] = {
     o.name: o
     for o in (
-        Operator("add", 2, "same", "+", True),
-        Operator("sub", 2, "same", "-"),
-        Operator("mul", 2, "same", "*", True),
-        Operator("truediv", 2, "same", "/"),
-        Operator("floordiv", 2, "same", "//"),  # rounds toward minus infinity, as Python's
-        Operator("mod", 2, "same", "%"),  # sign of the divisor, as Python's
-        Operator("neg", 1, "same", "-"),
-        Operator("abs", 1, "same"),
-        Operator("minimum", 2, "same", None, True),  # propagates NaN, as torch.minimum
+        Operator("add", 2, "same", "+", True, real=True),
+        Operator("sub", 2, "same", "-", real=True),
+        Operator("mul", 2, "same", "*", True, real=True),
+        Operator("truediv", 2, "same", "/", takes="floats"),
+        Operator("floordiv", 2, "same", "//", takes="no floats"),  # rounds toward minus infinity, as Python's
+        Operator("mod", 2, "same", "%", takes="no floats"),  # sign of the divisor, as Python's
+        Operator("neg", 1, "same", "-", real=True),
+        Operator("abs", 1, "same", real=True, function=abs),
+        Operator("minimum", 2, "same", None, True, real=True),  # propagates NaN, as torch.minimum
         Operator("maximum", 2, "same", None, True),
-        Operator("and", 2, "same", "&", True),  # bitwise on integers, logical on bool
-        Operator("or", 2, "same", "|", True),
-        Operator("xor", 2, "same", "^", True),
-        Operator("not", 1, "same", "~"),
-        Operator("shl", 2, "same", "<<"),
-        Operator("shr", 2, "same", ">>"),  # arithmetic
+        Operator("and", 2, "same", "&", True, "no floats"),  # bitwise on integers, logical on bool
+        Operator("or", 2, "same", "|", True, "no floats"),
+        Operator("xor", 2, "same", "^", True, "no floats"),
+        Operator("not", 1, "same", "~", takes="no floats"),
+        Operator("shl", 2, "same", "<<", takes="no floats"),
+        Operator("shr", 2, "same", ">>", takes="no floats"),  # arithmetic
         Operator("eq", 2, "bool", "==", True),
         Operator("ne", 2, "bool", "!=", True),
         Operator("lt", 2, "bool", "<"),
@@ -131,21 +145,24 @@ OPERATORS: dict[str, Operator] = {
         Operator("ge", 2, "bool", ">="),
         Operator("where", 3, "same"),  # (bool, x, y)
         Operator("cast", 1, "given"),
-        Operator("exp", 1, "same"),
-        Operator("exp2", 1, "same"),
-        Operator("log", 1, "same"),
-        Operator("log2", 1, "same"),
-        Operator("sqrt", 1, "same"),
-        Operator("rsqrt", 1, "same"),
-        Operator("sin", 1, "same"),
-        Operator("cos", 1, "same"),
-        Operator("tanh", 1, "same"),
-        Operator("erf", 1, "same"),
-        Operator("sigmoid", 1, "same"),
-        Operator("floor", 1, "same"),
-        Operator("ceil", 1, "same"),
+        _function("exp", math.exp, real=True),
+        _function("exp2", lambda x: float(2.0**x), real=True),
+        _function("log", math.log),
+        _function("log2", math.log2),
+        _function("sqrt", math.sqrt),
+        _function("rsqrt", lambda x: 1 / math.sqrt(x)),
+        _function("sin", math.sin, real=True),
+        _function("cos", math.cos, real=True),
+        _function("tanh", math.tanh, real=True),
+        _function("erf", math.erf, real=True),
+        _function("sigmoid", lambda x: 1 / (1 + math.exp(-x)), real=True),
+        _function("log1p", lambda x: math.log1p(x) if x != -1 else -math.inf),
+        _function("floor", math.floor),
+        _function("ceil", math.ceil),
     )
 }
+"""Every operator. An elementwise function is a row here, a formula in `argus/backend/argus_math.h`, and its name and
+docstring in `argus/language.py`."""
 
 REDUCTIONS: dict[str, Callable[[DType], int | float]] = {
     "add": lambda dtype: 0,

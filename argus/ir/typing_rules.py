@@ -23,10 +23,6 @@ from argus.ir.expr import (
 from argus.ir.nodes import Fragment, Kernel, Mbarrier, MemoryObject, Scalar, Tensor
 from argus.ir.types import HARDWARE_AXES, DType, boolean, int32
 
-_FLOAT_ONLY = frozenset({"truediv", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid"})
-_FLOAT_ONLY |= {"sin", "cos", "floor", "ceil"}
-_NO_FLOAT = frozenset({"floordiv", "mod", "and", "or", "xor", "not", "shl", "shr"})
-
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -151,7 +147,7 @@ def _op_problems(expr: Op) -> Iterator[str]:
         yield f"the arguments of `{expr.op}` have different types: {', '.join(sorted(map(str, types)))}"
         return
     (operand,) = types
-    if (expr.op in _FLOAT_ONLY and not operand.is_float) or (expr.op in _NO_FLOAT and operand.is_float):
+    if row.takes != "any" and (row.takes == "floats") != operand.is_float:
         yield f"`{expr.op}` does not work on {operand}"
     if expr.op in ("floordiv", "mod") and operand.is_int and args[1] == Const(0, operand):
         yield f"`{expr.op}` by 0 has no value"

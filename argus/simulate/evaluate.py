@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import assert_never
 
-from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
+from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
 from argus.ir.places import without_data
 from argus.ir.types import DType
 from argus.simulate.numeric import Array, carrier, disturbed, is_wide, round_to, strains
@@ -173,7 +173,18 @@ def _logical(boolean: Callable[..., Any], bitwise: Callable[..., Any], *args: Ar
     return result
 
 
-_erf_of_one = np.vectorize(math.erf, otypes=[np.float64])
+def _elementwise(function: Callable[[float], float]) -> Callable[[Array], Array]:
+    """A function of Python numbers on float64: NaN where it has no value, infinity where that is too large."""
+
+    def one(x: float) -> float:
+        try:
+            return function(x)
+        except OverflowError:
+            return math.inf
+        except (ValueError, ArithmeticError):
+            return math.nan
+
+    return np.vectorize(one, otypes=[np.float64])
 
 
 def _through_double(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -182,6 +193,7 @@ def _through_double(function: Callable[[Array], Array]) -> Callable[[Array], Arr
 
 
 FUNCTIONS: dict[str, Callable[..., Array]] = {
+    **{row.name: _through_double(_elementwise(row.function)) for row in OPERATORS.values() if row.function is not None},
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
@@ -214,7 +226,6 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "sin": _through_double(np.sin),
     "cos": _through_double(np.cos),
     "tanh": np.tanh,
-    "erf": _through_double(_erf_of_one),
     "sigmoid": lambda x: np.float32(1) / (np.float32(1) + np.exp(-x)),
     "floor": np.floor,
     "ceil": np.ceil,

@@ -31,7 +31,7 @@ from argus.backend.emit import emit
 from argus.backend.launch.evaluate import evaluate
 from argus.diagnostic import ArgusError, LaunchError
 from argus.ir.cluster import unite
-from argus.ir.expr import Const, Param
+from argus.ir.expr import OPERATORS, Const, Param
 from argus.ir.nodes import Kernel, Tensor
 from argus.ir.text import print_kernel
 from argus.ir.types import DType
@@ -44,7 +44,8 @@ T = TypeVar("T")
 
 ULP = 4
 """How far two computations of a function like exp may be apart, in units of the last place."""
-_INEXACT = frozenset({"exp", "exp2", "log", "log2", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid"})
+_EXACT = ("sqrt", "floor", "ceil", "abs")
+_INEXACT = frozenset(o.name for o in OPERATORS.values() if o.function is not None) - set(_EXACT)
 _PATIENCE_S = 120.0
 _PAGE = mmap.PAGESIZE
 _UNUSED = 0x5A

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from argus.backend.device_api import TYPES, cpp_type, mma_function, wgmma_function
+from argus.ir.expr import OPERATORS
 from argus.ir.instruction import MMA, WGMMA
 
 FLOATS = ("float32", "float16", "bfloat16")
 INTEGERS = ("int8", "uint8", "int32", "int64")
 EIGHT_BITS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
-UNARY = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "sigmoid", "floor", "ceil")
+UNARY = tuple(row.name for row in OPERATORS.values() if row.function is not None and row.takes == "floats")
 
 
 UPDATES = {

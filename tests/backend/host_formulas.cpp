@@ -56,11 +56,7 @@ float ceil(float x) { return __builtin_ceilf(x); }
 
 #define UNARY(NAME) \
     extern "C" void f_##NAME(const float* x, float* y, int n) { for (int i = 0; i < n; ++i) y[i] = argus::NAME(x[i]); }
-UNARY(tanh)
-UNARY(erf)
-UNARY(sin)
-UNARY(cos)
-UNARY(sigmoid)
+FUNCTIONS  // UNARY of each, as the compiler is told
 
 #define CAST(NAME, TYPE)                                                                                       \
     extern "C" void encode_##NAME(const float* x, float* y, int n) {                                           \

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import argus.backend
+from argus.ir.expr import OPERATORS
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +27,8 @@ def library(require_tool: Callable[..., str], tmp_path_factory: pytest.TempPathF
     output = tmp_path_factory.mktemp("formulas") / "formulas.so"
     source = Path(__file__).parent / "host_formulas.cpp"
     include = Path(argus.backend.__file__).parent
-    flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", f"-I{include}"]
+    functions = "".join(f"UNARY({row.name})" for row in OPERATORS.values() if row.takes == "floats" and row.arity == 1)
+    flags = [f"-DFUNCTIONS={functions}", "-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", f"-I{include}"]
     subprocess.run([compiler, *flags, str(source), "-o", str(output), "-lm"], check=True, timeout=120)
     return ctypes.CDLL(str(output))
 
@@ -113,6 +115,17 @@ def test_functions_are_within_two_ulp(library: ctypes.CDLL, name: str) -> None:
         "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     }[name](values.astype(np.float64))
     assert ulps(call(library, f"f_{name}", values), exact) <= 2
+
+
+def test_log1p_is_within_three_ulp_for_numbers_of_every_size(library: ctypes.CDLL) -> None:
+    generator = np.random.default_rng(0)
+    sizes = np.ldexp(generator.uniform(0.5, 1, 100_000), generator.integers(-140, 120, 100_000))
+    values = np.concatenate([sizes, -sizes[sizes < 0.999], generator.uniform(-0.999, 4, 100_000)]).astype(np.float32)
+    assert ulps(call(library, "f_log1p", values), np.log1p(values.astype(np.float64))) <= 3
+    limits = np.array([0.0, -0.0, np.inf, -1.0], np.float32)
+    same(call(library, "f_log1p", limits), np.array([0.0, -0.0, np.inf, -np.inf], np.float32))
+    assert np.signbit(call(library, "f_log1p", limits)[1])
+    assert np.isnan(call(library, "f_log1p", np.array([np.nan, -np.inf, -1.5], np.float32))).all()
 
 
 @pytest.mark.parametrize("name", ["tanh", "erf", "sigmoid"])

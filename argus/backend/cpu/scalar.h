@@ -64,3 +64,5 @@ ARGUS_FN float floor(float x) { return __builtin_floorf(x); }
 ARGUS_FN float ceil(float x) { return __builtin_ceilf(x); }
 
 }  // namespace argus::target
+
+#include "argus_math.h"

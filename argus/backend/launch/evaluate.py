@@ -7,7 +7,6 @@ Integers are exact (no wrap-around), which is how the verifier reads a precondit
 from __future__ import annotations
 
 import ctypes
-import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,10 +17,6 @@ from argus.ir.types import DTYPES, DType, float32
 Number = int | float | bool
 
 
-def _sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x))
-
-
 _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -30,7 +25,6 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "floordiv": operator.floordiv,
     "mod": operator.mod,
     "neg": operator.neg,
-    "abs": abs,
     "minimum": min,
     "maximum": max,
     "and": operator.and_,
@@ -46,19 +40,7 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "gt": operator.gt,
     "ge": operator.ge,
     "where": lambda condition, x, y: x if condition else y,
-    "exp": math.exp,
-    "exp2": lambda x: 2.0**x,
-    "log": math.log,
-    "log2": math.log2,
-    "sqrt": math.sqrt,
-    "rsqrt": lambda x: 1 / math.sqrt(x),
-    "sin": math.sin,
-    "cos": math.cos,
-    "tanh": math.tanh,
-    "erf": math.erf,
-    "sigmoid": _sigmoid,
-    "floor": math.floor,
-    "ceil": math.ceil,
+    **{row.name: row.function for row in OPERATORS.values() if row.function is not None},
 }
 """What each operator does to Python numbers; `cast` and the logical `not` depend on the dtype as well."""
 

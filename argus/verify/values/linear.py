@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from argus.ir.expr import Const, Expr, Op, Param
+from argus.ir.expr import OPERATORS, Const, Expr, Op, Param
 from argus.ir.nodes import Assume, Kernel, Requires
 from argus.verify.model.isl import IslError, UnionMap, UnionSet, empty_map, empty_set, map_parts
 from argus.verify.values.numbers import Ceiling
@@ -37,9 +37,6 @@ from argus.verify.values.terms import (
 
 TOLERANCE = 1e-6
 """Relative difference of constants that rounding to float32 explains."""
-
-_REAL = ("add", "sub", "mul", "neg", "abs", "minimum", "exp", "exp2", "tanh", "sigmoid", "erf", "sin", "cos")
-"""Operators that give real numbers for real numbers."""
 
 
 class EmptyRow(Mismatch):
@@ -281,7 +278,7 @@ class Exponents:
                 return _any([self._above(inner, path.intersect_range(region), climbing) for region, inner in parts])
             case Apply(op="maximum", args=args):
                 return _any([self._above(a, path, climbing) for a in args])
-            case Apply(op=op, args=args) if op in _REAL or (op == "truediv" and isinstance(args[1], Constant)):
+            case Apply(op=op, args=args) if OPERATORS[op].real or (op == "truediv" and isinstance(args[1], Constant)):
                 return _all([self._above(a, path, False) for a in args])
             case Choice(yes=yes, no=no):
                 return _all([self._above(a, path, False) for a in (yes, no)])
