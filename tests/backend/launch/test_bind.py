@@ -174,7 +174,7 @@ def test_fixed_strides() -> None:
 def test_a_named_stride_is_shared() -> None:
     kernel = gather()
     params = (tensor("x", kernel.tensors[0].dtype, "V 4", "ldo 1"), *kernel.params[1:])
-    s = signature(type(kernel)(**{f: getattr(kernel, f) for f in kernel.__slots__} | {"params": params}))
+    s = signature(replace(kernel, params=params))
     wide = np.zeros((9, 8), np.float32)[:, :4]
     fails("shape-mismatch", "`ldo` is 8 in `x.stride(0)`", s=s, grid=(1,), x=wide)
     assert call(s, grid=(1,), x=wide, out=np.zeros((5, 8), np.float32)[:, :4]).values["ldo"] == 8
