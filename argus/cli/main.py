@@ -29,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return report(unwritable("standard output", OSError(errno.EBADF, "it is closed")).diagnostics)
     try:
         code: int = importlib.import_module(f"argus.cli.{options.module}").run(options)
-        sys.stdout.flush()
+        if not sys.stdout.closed:  # a server closes it with its session
+            sys.stdout.flush()
         return code
     except ArgusError as error:
         return report(error.diagnostics)
@@ -105,5 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     draw.add_argument("notation", metavar="NOTATION")
     draw.add_argument("--svg", metavar="FILE", type=Path, help="write a picture instead")
     draw.add_argument("--element-bytes", type=int, choices=(1, 2, 4, 8), help="colour by shared-memory bank")
+    server = command("lsp", "lsp", "serve an editor: diagnostics, quick fixes and hovers (needs the extra `lsp`)")
+    server.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")
     command("demo", "demo", "prove and run a kernel on this machine's CPU, then see a wrong one refuted")
     return parser
