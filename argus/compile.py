@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NewType, TypeVar
@@ -20,8 +20,8 @@ from argus import environment, passes
 from argus.backend import build as backend
 from argus.backend.artifact import Artifact
 from argus.backend.emit import emit
-from argus.diagnostic import ArgusError, Diagnostic, Severity, SourceError, Verdict, VerificationError
-from argus.frontend import Options, check, functions, parse
+from argus.diagnostic import ArgusError, Diagnostic, SourceError
+from argus.frontend import Options, check, functions, parameters, parse
 from argus.frontend.surface import Attribute, Binary, Expression, Name, Subscript
 from argus.ir.nodes import Kernel
 from argus.ir.text import print_kernel, read_kernel
@@ -117,15 +117,28 @@ def verify(explicit: ExplicitKernel, limit_s: float = LIMIT_S) -> Report:
     return report
 
 
+def accepted(source: SourceFile, name: str) -> tuple[str, ...]:
+    """The unknown findings about values that kernel `name` accepts in its decorator."""
+    function = parse(source, name).function(name)
+    return () if function is None else parameters.accepted(function)
+
+
+def release(explicit: ExplicitKernel, report: Report, accept: Sequence[str], limit_s: float = LIMIT_S) -> Report:
+    """The report of a kernel that may be built: it is proved, or what is unknown of its values is accepted and tested.
+
+    Raises `VerificationError` with everything that stands against it.
+    """
+    from argus.verify.release import released
+
+    return _timed("release", lambda: released(explicit, report, accept, limit_s))
+
+
 def build(explicit: ExplicitKernel, report: Report, *, machine_code: bool = True) -> Artifact:
-    """Raises `VerificationError` unless all is proved, and `ToolchainError` where a compiler is missing or fails."""
-    _insist_on_proof(report)
+    """Raises `VerificationError` unless all is proved or was accepted in `release`, and `ToolchainError` where a
+    compiler is missing or fails."""
+    if not report.accepted:
+        report = release(explicit, report, ())
     return _presented(_built(explicit, machine_code), report)
-
-
-def _insist_on_proof(report: Report) -> None:
-    if report.verdict is not Verdict.PROVED:
-        raise VerificationError(*(d for d in report.diagnostics if d.severity is Severity.ERROR))
 
 
 def _built(
@@ -139,7 +152,7 @@ def _presented(artifact: Artifact, report: Report) -> Artifact:
     explicit = artifact.kernel
     _show(4, f"source of {explicit.name}", lambda: artifact.source)
     _show(5, f"machine code of {explicit.name}", lambda: backend.disassemble(artifact))
-    return replace(artifact, assumptions=report.assumptions)
+    return replace(artifact, assumptions=report.assumptions, accepted=report.accepted)
 
 
 def prove(source: SourceFile, name: str, options: Options, *, limit_s: float = LIMIT_S) -> Report:
@@ -158,8 +171,7 @@ def compile(
     beside = ThreadPoolExecutor(1)
     try:
         building = _building(beside, explicit, compiler)
-        report = verify(explicit, limit_s)
-        _insist_on_proof(report)
+        report = release(explicit, verify(explicit, limit_s), accepted(source, name), limit_s)
         return Compiled(_presented(building.result(), report), report)
     finally:
         beside.shutdown(wait=False)

@@ -37,6 +37,7 @@ class Outcome:
     """What is known of one kernel. `seconds` are of wall time; `verdict` is UNKNOWN also where nothing was tried.
 
     `alignment`: the bytes to which each tensor and its rows are taken to be aligned, which every call checks.
+    `accepted`: the unknown findings that were accepted, and tested in `runs` runs in the simulator.
     """
 
     kernel: str
@@ -45,6 +46,8 @@ class Outcome:
     assumptions: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...]
     alignment: Mapping[str, int] = field(default_factory=dict)
+    accepted: tuple[str, ...] = ()
+    runs: int = 0
 
     @property
     def unusable(self) -> bool:
@@ -68,6 +71,8 @@ def outcome_text(outcome: Outcome) -> Text:
     text.append(outcome.word, _STYLES[outcome.word]).append(f" {outcome.kernel}", "bold")
     text.append(f"  {outcome.seconds:.2f} s")
     text.append(f"{_alignment_text(outcome.alignment)}\n", "dim")
+    for code in outcome.accepted:
+        text.append("  accepted ", "dim").append(f"{code}, tested in {outcome.runs} runs in the simulator\n")
     for assumption in outcome.assumptions:
         text.append("  assuming ", "dim").append(f"{assumption}\n")
     return text
@@ -268,6 +273,7 @@ def outcome_json(outcome: Outcome) -> Json:
         "seconds": round(outcome.seconds, 6),
         "assumptions": list(outcome.assumptions),
         "alignment": dict(outcome.alignment),
+        "accepted": list(outcome.accepted),
         "diagnostics": [diagnostic_json(d) for d in outcome.diagnostics],
     }
 

@@ -26,7 +26,10 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A compiled kernel. `binary` is a cubin, a code object, or a host library; None without a compiler."""
+    """A compiled kernel. `binary` is a cubin, a code object, or a host library; None without a compiler.
+
+    `accepted` are findings about its values that were unknown and accepted: it is tested, and not proved.
+    """
 
     kernel: Kernel
     target: str
@@ -35,3 +38,4 @@ class Artifact:
     binary: bytes | None
     resources: Resources | None
     assumptions: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()

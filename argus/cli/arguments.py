@@ -39,3 +39,12 @@ def definition(text: str) -> tuple[str, object]:
         return name, ast.literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return name, value
+
+
+def acceptable(text: str) -> str:
+    """An error code that may be accepted while it is unknown."""
+    from argus.frontend.options import ACCEPTABLE, unacceptable
+
+    if text not in ACCEPTABLE:
+        raise argparse.ArgumentTypeError(unacceptable(text))
+    return text

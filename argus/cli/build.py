@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     codes: list[int] = []
     for job in list(jobs(options.file, options)):
         with progress(f"proving {job.name}"):
-            verified = verify(job, options.limit)
+            verified = verify(job, options.limit, options.accept)
         out().print(outcome_text(verified.outcome), end="")
         codes.append(verified.code)
         if verified.explicit is None or verified.report is None or verified.code != PROVED:
@@ -70,8 +70,10 @@ def _write(artifact: Artifact, folder: Path) -> list[Path]:
 
 
 def _source(artifact: Artifact) -> str:
-    """The emitted text, under the assumptions that it is proved under."""
-    return "".join(f"// assuming {a}\n" for a in artifact.assumptions) + artifact.source
+    """The emitted text, below what it rests on."""
+    lines = [f"// assuming {a}\n" for a in artifact.assumptions]
+    lines += [f"// tested, not proved: {code} was accepted\n" for code in artifact.accepted]
+    return "".join(lines) + artifact.source
 
 
 def _resources(artifact: Artifact, files: list[str]) -> dict[str, object]:
@@ -86,6 +88,7 @@ def _resources(artifact: Artifact, files: list[str]) -> dict[str, object]:
         "spill_bytes": found.spill_bytes if found is not None else None,
         "occupancy_blocks": found.occupancy_blocks if found is not None else None,
         "assumptions": list(artifact.assumptions),
+        "accepted": list(artifact.accepted),
         "constexprs": {name: value if isinstance(value, (int, float)) else str(value)
                        for name, value in artifact.kernel.constexprs},
         "files": files,

@@ -43,5 +43,5 @@ def _checked(options: argparse.Namespace) -> Iterator[tuple[Outcome, int]]:
             continue
         for job in found:
             with progress(f"proving {job.name}"):
-                verified = verify(job, options.limit)
+                verified = verify(job, options.limit, options.accept)
             yield verified.outcome, verified.code

@@ -6,12 +6,12 @@ import argparse
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from argus import compile
 from argus.cli.common import PROVED, REFUTED, UNKNOWN, UNUSABLE, bad_input, internal
-from argus.diagnostic import ArgusError, Diagnostic, Verdict
+from argus.diagnostic import ArgusError, Diagnostic, Verdict, VerificationError
 from argus.frontend import Options
 from argus.render import Outcome
 from argus.source import SourceFile
@@ -115,17 +115,41 @@ class Verified:
     report: Report | None = None
 
 
-def verify(job: Job, limit_s: float | None) -> Verified:
-    """Prove one kernel within `limit_s` CPU seconds. An error is an outcome too."""
+def verify(job: Job, limit_s: float | None, accept: Sequence[str] = ()) -> Verified:
+    """Prove one kernel within `limit_s` CPU seconds, or release it with what it accepts. An error is an outcome too."""
     start = time.perf_counter()
     try:
         explicit = job.explicit()
         report = compile.verify(explicit, LIMIT_S if limit_s is None else limit_s)
+        report = _released(job, explicit, report, accept)
     except ArgusError as error:
         return Verified(unusable(job.name, start, error.diagnostics), UNUSABLE)
     except Exception as error:  # one kernel that trips us does not hide what is known of the others
         return Verified(unusable(job.name, start, (internal(error),)), UNUSABLE)
     seconds = time.perf_counter() - start
     aligned = {t.name: t.alignment for t in explicit.tensors} if report.verdict is Verdict.PROVED else {}
-    outcome = Outcome(explicit.name, report.verdict, seconds, report.assumptions, report.diagnostics, aligned)
-    return Verified(outcome, _CODES[report.verdict], explicit, report)
+    outcome = Outcome(
+        explicit.name,
+        report.verdict,
+        seconds,
+        report.assumptions,
+        report.diagnostics,
+        aligned,
+        report.accepted,
+        report.runs,
+    )
+    return Verified(outcome, PROVED if report.accepted else _CODES[report.verdict], explicit, report)
+
+
+def _released(job: Job, explicit: compile.ExplicitKernel, report: Report, accept: Sequence[str]) -> Report:
+    """The report, with what the command line and the kernel accept; what stands against a release is added to it."""
+    accepted = (*accept, *(() if job.options is None else compile.accepted(job.source, job.name)))
+    if not accepted or report.verdict is not Verdict.UNKNOWN:
+        return report
+    try:
+        return compile.release(explicit, report, accepted)
+    except VerificationError as error:
+        new = tuple(d for d in error.diagnostics if d not in report.diagnostics)
+        refuted = any(d.verdict is Verdict.REFUTED for d in new)
+        verdict = Verdict.REFUTED if refuted else report.verdict
+        return replace(report, verdict=verdict, diagnostics=(*new, *report.diagnostics))

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from argus.cli.arguments import definition, positive, seconds
+from argus.cli.arguments import acceptable, definition, positive, seconds
 from argus.diagnostic import ArgusError
 from argus.ir.target import TARGETS
 from argus.ir.types import ALIGNMENTS
@@ -94,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     for sub in (check, build, mutant):
         sub.add_argument("--limit", type=seconds, metavar="S",
                          help="work that a proof may take, in seconds of a processor")  # fmt: skip
+    for sub in (check, build):
+        sub.add_argument("--accept", action="append", type=acceptable, default=[], metavar="CODE",
+                         help="release a kernel after a test, though its values are unknown: spec-unknown")  # fmt: skip
     for sub in (check, show, build, mutant):
         sub.add_argument("-D", dest="constants", action="append", type=definition, default=[], metavar="NAME=VALUE",
                          help="the value of a constexpr parameter")  # fmt: skip

@@ -52,11 +52,13 @@ class FuncSource:
 @overload
 def kernel(function: Callable[..., Any], /) -> KernelSource: ...
 @overload
-def kernel(*, num_warps: int = 4) -> Callable[[Callable[..., Any]], KernelSource]: ...
+def kernel(*, num_warps: int = 4, accept: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], KernelSource]: ...
 def kernel(
-    function: Callable[..., Any] | None = None, /, *, num_warps: int = 4
+    function: Callable[..., Any] | None = None, /, *, num_warps: int = 4, accept: tuple[str, ...] = ()
 ) -> KernelSource | Callable[[Callable[..., Any]], KernelSource]:
     """Makes a kernel of a function's text, to be run by blocks of `num_warps` warps.
+
+    Both options are read from the text, as everything is.
 
     Raises `SourceError` where the text cannot be found; mistakes in it are reported when it is first used.
     """

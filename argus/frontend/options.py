@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+ACCEPTABLE = ("spec-unknown", "tags-unknown")
+"""Findings about values that an author may accept while they are unknown; all others are about safety."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -19,3 +22,9 @@ class Options:
     constexprs: Mapping[str, object] = field(default_factory=dict)
     alignment: Mapping[str, int] = field(default_factory=dict)
     default_alignment: int = 16
+
+
+def unacceptable(code: str) -> str:
+    """The message about a code that cannot be accepted."""
+    listed = " and ".join(f"`{name}`" for name in ACCEPTABLE)
+    return f"`{code}` cannot be accepted: safety is always proved; only {listed} are about values alone"

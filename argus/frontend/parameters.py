@@ -10,8 +10,21 @@ from argus.frontend.calls import did_you_mean
 from argus.frontend.context import Binding, Context, Rejected
 from argus.frontend.decorator import FuncSource
 from argus.frontend.expressions import evaluate
+from argus.frontend.options import ACCEPTABLE, unacceptable
 from argus.frontend.parser import parse
-from argus.frontend.surface import Attribute, Binary, Expression, Function, Literal, Name, Parameter, Slice, Subscript
+from argus.frontend.surface import (
+    Attribute,
+    Binary,
+    Expression,
+    Function,
+    Keyword,
+    Literal,
+    Name,
+    Parameter,
+    Slice,
+    Subscript,
+    TupleExpr,
+)
 from argus.frontend.values import Constant, Helper, Poison, Tile, Value, describe
 from argus.frontend.views import whole_view
 from argus.ir.expr import Const, Expr, Param
@@ -27,8 +40,11 @@ def warps(context: Context, function: Function) -> int:
     """The number of warps: of the options, else of the decorator, else 4."""
     chosen, span = 4, function.span
     for keyword in function.options:
+        if keyword.name == "accept" and function.kind == "kernel":
+            _check_accepted(context, keyword)
+            continue
         if keyword.name != "num_warps" or function.kind != "kernel":
-            remedy = did_you_mean(keyword.name, ["num_warps"], "remove it")
+            remedy = did_you_mean(keyword.name, ["num_warps", "accept"], "remove it")
             context.error("bad-decorator", f"`@argus.kernel` has no option `{keyword.name}`", keyword.span, remedy)
             continue
         value, span = evaluate(context, keyword.value), keyword.span
@@ -46,6 +62,30 @@ def warps(context: Context, function: Function) -> int:
             "choose `num_warps` in that range",
         )
     return chosen
+
+
+def accepted(function: Function) -> tuple[str, ...]:
+    """The findings that the decorator accepts, `accept=("spec-unknown",)`: those of its words that can be."""
+    values = [keyword.value for keyword in function.options if keyword.name == "accept"]
+    return tuple(word for value in values for word in _accepted_words(value) or () if word in ACCEPTABLE)
+
+
+def _accepted_words(value: Expression) -> tuple[str, ...] | None:
+    """The strings of a tuple of strings; None for anything else."""
+    items = value.items if isinstance(value, TupleExpr) else ()
+    words = tuple(item.value for item in items if isinstance(item, Literal) and isinstance(item.value, str))
+    return words if isinstance(value, TupleExpr) and len(words) == len(items) else None
+
+
+def _check_accepted(context: Context, keyword: Keyword) -> None:
+    words = _accepted_words(keyword.value)
+    if words is None:
+        remedy = 'write accept=("spec-unknown",)'
+        context.error("bad-decorator", "`accept` is a tuple of error codes", keyword.span, remedy)
+        return
+    for word in words:
+        if word not in ACCEPTABLE:
+            context.error("bad-decorator", unacceptable(word), keyword.span, f"remove it, and prove `{word}`")
 
 
 def declare(context: Context, function: Function) -> tuple[tuple[Tensor | Scalar, ...], tuple[tuple[str, object], ...]]:

@@ -18,18 +18,21 @@ __all__ = ["Executable", "JitKernel", "from_text", "jit", "kernel"]
 @overload
 def kernel(function: Callable[..., Any], /) -> JitKernel: ...
 @overload
-def kernel(*, num_warps: int = 4) -> Callable[[Callable[..., Any]], JitKernel]: ...
+def kernel(*, num_warps: int = 4, accept: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], JitKernel]: ...
 def kernel(
-    function: Callable[..., Any] | None = None, /, *, num_warps: int = 4
+    function: Callable[..., Any] | None = None, /, *, num_warps: int = 4, accept: tuple[str, ...] = ()
 ) -> JitKernel | Callable[[Callable[..., Any]], JitKernel]:
     """Makes a kernel of a function's text, as `@argus.kernel` or `@argus.kernel(num_warps=8)`.
+
+    `accept=("spec-unknown",)` builds a kernel of which it is unknown whether it computes its specification, after a
+    test in the simulator; its verdict stays "unknown".
 
     The function is never called; its text is read when the kernel is first called. Raises SourceError where
     the text cannot be found.
     """
 
     def decorate(function: Callable[..., Any]) -> JitKernel:
-        return jit(decorator.kernel(num_warps=num_warps)(function))
+        return jit(decorator.kernel(num_warps=num_warps, accept=accept)(function))
 
     return decorate if function is None else decorate(function)
 

@@ -46,7 +46,8 @@ class Parameter:
 class Executable:
     """A kernel that was proved and built for `options`.
 
-    `report` holds the verdict, the seconds it took, `timings` (property, engine, seconds), and warnings;
+    `report` holds the verdict, the seconds it took, `timings` (property, engine, seconds), and findings, of which those
+    in `accepted` were unknown, and tested in as many `runs` in the simulator;
     `resources` the compiler's figures, by the names of `argus.backend.artifact.Resources`.
     """
 
@@ -218,6 +219,8 @@ def _entry(compiled: Any) -> Entry:
             "seconds": report.seconds,
             "timings": [[t.property, t.engine, t.seconds] for t in report.timings],
             "assumptions": list(report.assumptions),
+            "accepted": list(report.accepted),
+            "runs": report.runs,
             "diagnostics": [diagnostic_json(d) for d in report.diagnostics],
         },
     }

@@ -18,7 +18,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The verdict on one explicit kernel. `assumptions` are what its author assumed without proof."""
+    """The verdict on one explicit kernel. `assumptions` are what its author assumed without proof.
+
+    `accepted` are the codes of unknown findings about values that its author accepted (`argus.verify.release`), and
+    `runs` counts the runs in the simulator in which nothing was wrong.
+    """
 
     kernel: str
     verdict: Verdict
@@ -26,6 +30,8 @@ class Report:
     assumptions: tuple[str, ...]
     seconds: float
     timings: tuple[Timing, ...]
+    accepted: tuple[str, ...] = ()
+    runs: int = 0
 
 
 def verdict_of(diagnostics: tuple[Diagnostic, ...]) -> Verdict:

@@ -28,11 +28,13 @@ _WIDE = frozenset({"float32", "tfloat32", "bfloat16"})
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The outcome of a search: a refutation, if any; whether all sizes were tried; whether values were looked at."""
+    """The outcome of a search: a refutation, if any; whether all sizes were tried; whether values were looked at; and
+    the number of runs that broke no rule."""
 
     found: Diagnostic | None
     complete: bool
     values: bool
+    runs: int = 0
 
     def settles(self, values: bool) -> bool:
         """Return True if a search for the same, or for less, would show nothing new."""
@@ -49,14 +51,17 @@ def search(kernel: Kernel, values: bool, work: Work) -> Trial:
     if kernel.grid is None:
         return Trial(None, True, values)
     sizes = sorted(size_vectors(kernel), key=lambda vector: sum(vector.values()))
+    runs = 0
     for floats in _floats(kernel) if values else (SMALL,):
         for vector in sizes:
-            for violation in _run(kernel, vector, floats, work):
+            violations = _run(kernel, vector, floats, work)
+            runs += violations == ()
+            for violation in violations or ():
                 if violation.certain and violation.code != "vacuous-assertion":
                     return Trial(_diagnostic(kernel, violation, vector), True, values)
             if work.over:
-                return Trial(None, False, values)
-    return Trial(None, True, values)
+                return Trial(None, False, values, runs)
+    return Trial(None, True, values, runs)
 
 
 def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
@@ -70,14 +75,17 @@ def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
             yield NEGATIVE
 
 
-def _run(kernel: Kernel, sizes: dict[str, int], floats: tuple[int, int, float], work: Work) -> tuple[Violation, ...]:
+def _run(
+    kernel: Kernel, sizes: dict[str, int], floats: tuple[int, int, float], work: Work
+) -> tuple[Violation, ...] | None:
+    """Return what a run breaks; None if there can be no run at these sizes."""
     # What is out of order shows in the shadows of values, whatever these are.
     order = None if floats == SMALL else "program"
     try:
         with np.errstate(all="ignore"):
             return replay(kernel, sizes, None, iterations=REPLAY_ITERATIONS, schedule=order, floats=floats, work=work)
     except NotReplayable:
-        return ()
+        return None
 
 
 def _help(kernel: Kernel, violation: Violation) -> str:
