@@ -9,8 +9,8 @@ from typing_extensions import assert_never
 
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.spec_terms import uses
-from argus.ir.types import rounds_only
+from argus.ir.spec_terms import identity, uses
+from argus.ir.types import boolean, rounds_only
 from argus.simulate.evaluate import FUNCTIONS, SELECTING, Number
 from argus.simulate.launch import scalar
 from argus.simulate.memory import GlobalTensor
@@ -22,12 +22,12 @@ UFUNCS: dict[str, np.ufunc] = {
 _STARTS = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "logaddexp": -np.inf}
 
 
-def _reduced(op: str, values: Array, n: int) -> Array:
+def _reduced(op: str, values: Array, n: int, start: float) -> Array:
     """`op` along the last axis, which has n places, or one for all of them."""
     values = np.asarray(values, dtype=np.float64)
     values = np.broadcast_to(values, (*values.shape[:-1], n))
     with np.errstate(all="ignore"):
-        result: Array = UFUNCS[op].reduce(values, axis=-1, initial=_STARTS[op])
+        result: Array = UFUNCS[op].reduce(values, axis=-1, initial=start)
     return result
 
 
@@ -49,7 +49,8 @@ class Reference:
             case SpecReduce(op=op, axis=axis, extent=extent, body=body):
                 n = int(scalar(extent, self.params))
                 inner = {i: a[..., None] for i, a in axes.items()} | {axis: np.arange(n)}
-                return self._rounded(op, _reduced(op, self.term(body, inner), n))
+                start = float(identity(value)) if value.dtype.is_int else _STARTS[op]
+                return self._rounded(op, _reduced(op, self.term(body, inner), n, start))
             case SpecSoftmax():
                 return self._softmax(value, axes)
             case SpecOp(op="cast", args=(inner,)) | Op(op="cast", args=(inner,)):
@@ -65,7 +66,7 @@ class Reference:
     def _softmax(self, value: SpecSoftmax, axes: dict[int, Array]) -> Array:
         n = int(scalar(value.extent, self.params))
         inner = {i: a[..., None] for i, a in axes.items() if uses(value.score, i)} | {value.axis: np.arange(n)}
-        level = _reduced("logaddexp", self.term(value.score, inner), n)
+        level = _reduced("logaddexp", self.term(value.score, inner), n, _STARTS["logaddexp"])
         at = self.term(value.score, axes | {value.axis: self.term(value.at, axes)})
         with np.errstate(all="ignore"):
             result: Array = np.where(np.isneginf(at), 0.0, np.exp(at - level))
@@ -103,16 +104,16 @@ class Reference:
                 assert_never(value)
 
     def _element(self, tensor: GlobalTensor, index: list[Array]) -> Array:
-        """What a tensor held; NaN where a specification asks for an element that does not exist."""
+        """What a tensor held; of floats NaN, of integers 0 where a specification asks for an element that does not
+        exist."""
         at, inside = np.zeros((), dtype=np.int64), np.ones((), dtype=np.bool_)
         for place, extent in zip(index, tensor.shape, strict=True):
             place = np.asarray(place).astype(np.int64)
             inside = inside & (place >= 0) & (place < extent)
             at = at * extent + place
-        known = np.full(at.shape, np.nan)
+        known = np.full(at.shape, np.nan) if tensor.dtype.is_float else np.zeros(at.shape, dtype=np.int64)
+        if tensor.dtype == boolean:
+            known = np.zeros(at.shape, dtype=np.bool_)
         if inside.any():
-            values = tensor.contents.initial(at[inside])
-            if inside.all() and values.dtype.kind != "f":
-                return values.reshape(at.shape)
-            known[inside] = values
+            known[inside] = tensor.contents.initial(at[inside])
         return known

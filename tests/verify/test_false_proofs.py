@@ -427,6 +427,8 @@ def kernel(x: al.Tensor[al.uint8, "N"], y: al.Tensor[al.int32, "32"]):
         "a maximum of sums of 64 bits that starts above the least one",
         """
 def kernel(x: al.Tensor[al.EDIT, "N"], z: al.Tensor[al.int32, "N"], y: al.Tensor[al.int64, "32"]):
+    al.requires(al.in_range(x, -1000, 1000))
+    al.requires(al.in_range(z, -1000, 1000))
     al.grid(1)
     al.spec(y, lambda i: al.max(lambda j: x[j] + z[j]))
     m = al.full((32,), -2147483648, al.int64)
@@ -805,15 +807,19 @@ def test_pair(pair: Pair) -> None:
     assert pair.found in {d.code for d in wrong.diagnostics}
 
 
-def test_integer_data_may_wrap_around() -> None:
-    """Only what places are computed from has to be exact."""
+def test_integer_data_wrap_around_but_specifications_do_not() -> None:
+    """Without a specification, only what is computed from sizes and places has to be exact."""
     text = """
 def kernel(x: al.Tensor[al.int32, "32"], y: al.Tensor[al.int32, "32"]):
+    al.requires(al.in_range(x, 0, 1000))
     al.grid(1)
     al.spec(y, lambda i: x[i] * 3 + 1)
     al.store(y[al.arange(32)], al.load(x[al.arange(32)]) * 3 + 1)
 """
     assert report(text).verdict is Verdict.PROVED
+    anything = text.replace("    al.requires(al.in_range(x, 0, 1000))\n", "")
+    assert report(anything).verdict is Verdict.UNKNOWN
+    assert report(anything.replace("    al.spec(y, lambda i: x[i] * 3 + 1)\n", "")).verdict is Verdict.PROVED
 
 
 TAGGED = """

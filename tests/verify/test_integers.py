@@ -100,3 +100,38 @@ def test_an_overflow_of_a_value_is_replayed() -> None:
     report = prove(MEAN.replace("EDIT", SPEC).replace("VALUE", "(N * N).to(al.float32)"))
     refused = next(d for d in report.diagnostics if d.code == "int32-overflow")
     assert refused.verdict is Verdict.REFUTED and refused.witness is not None and refused.witness.sizes["N"] > 46340
+
+
+DATA = """
+def k(x: al.Tensor[al.TYPE, "N"], y: al.Tensor[al.TYPE, "N"], out: al.Tensor[al.RESULT, "N"], B: al.constexpr = 64):
+    N = x.shape[0]
+    al.requires(al.in_range(y, -20000, 20000))
+    al.spec(out, lambda i: SPEC)
+    i = al.grid(al.cdiv(N, B)) * B + al.arange(B)
+    a, b = al.load(x[i], mask=i < N), al.load(y[i], mask=i < N)
+    al.store(out[i], VALUE, mask=i < N)
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "result", "right", "wrong"),
+    [
+        ("uint8", "float32", "({x} & 15).to(al.float32) - 8.0", "({x} + 15).to(al.float32) - 8.0"),
+        ("uint8", "float32", "({x} >> 4).to(al.float32)", "(({x} << 4) >> 4).to(al.float32)"),
+        ("uint8", "int32", "{x}.to(al.int32) * 255", "({x} * 2).to(al.int32)"),
+        ("int32", "int32", "{y} * {y}", "{x} * {y}"),
+        ("int32", "float32", "({y} * {y} + 7).to(al.float32)", "({x} * {x}).to(al.float32)"),
+        ("int32", "float32", "({x} & 255).to(al.float32)", "({x} + 255).to(al.float32)"),
+        ("int32", "int64", "{x}.to(al.int64) * {y}.to(al.int64)", "({x} * {y}).to(al.int64)"),
+    ],
+)
+def test_integers_of_data_are_those_of_mathematics(dtype: str, result: str, right: str, wrong: str) -> None:
+    def verdict(form: str) -> Verdict:
+        text = DATA.replace("TYPE", dtype).replace("RESULT", result)
+        if dtype == "uint8":
+            text = text.replace("-20000, 20000", "0, 256")
+        text = text.replace("SPEC", form.format(x="x[i]", y="y[i]")).replace("VALUE", form.format(x="a", y="b"))
+        return prove(text).verdict
+
+    assert verdict(right) is Verdict.PROVED
+    assert verdict(wrong) is not Verdict.PROVED

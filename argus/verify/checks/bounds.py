@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterator
 from argus.diagnostic import Verdict
 from argus.ir.access import Relation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, walk
+from argus.ir.interval import WIDE, Interval, operate
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
@@ -29,11 +30,7 @@ from argus.verify.model.data import Data, counted, evaluated, partly_defined
 from argus.verify.model.program import Site, mbarrier_use
 from argus.verify.model.solver import Answer, Solver, z3
 
-Interval = tuple[int, int]
 _INDEX = "an index expression"
-_WIDE = (-(2**63), 2**63 - 1)
-_ANY = (-(2**127), 2**127)
-"""What a result may be before it is in its type."""
 _ARITHMETIC = ("add", "sub", "mul", "neg", "shl", "abs", "floordiv")
 
 
@@ -290,7 +287,7 @@ class BoundsChecker:
             case LoopVar(name=name) if site is not None:
                 loop = next((loop for loop in site.loops if loop.var == name), None)
                 if loop is None:
-                    return _WIDE
+                    return WIDE
                 return self.interval(loop.start, site)[0], self.interval(loop.stop, site)[1] - 1
             case Coord(axis=axis) if site is not None and axis < len(site.shape):
                 return 0, site.shape[axis] - 1
@@ -299,12 +296,12 @@ class BoundsChecker:
             case Elem(obj=obj, dtype=dtype) if dtype.is_int:
                 return self.totals.range(obj) if self.totals.counts(obj) else dtype.integers
             case Op(op=name, args=args) if expr.dtype.is_int and all(a.dtype.is_int for a in args):
-                return _operate(name, [self.interval(a, site) for a in args])
+                return operate(name, [self.interval(a, site) for a in args])
             case Op(op="where", args=(_, a, b)):
                 x, y = self.interval(a, site), self.interval(b, site)
                 return min(x[0], y[0]), max(x[1], y[1])
             case _:
-                return _WIDE
+                return WIDE
 
     # ------------------------------------------------------------------ findings
 
@@ -386,43 +383,3 @@ def _around(site: Site) -> Hashable:
 def _counts(site: Site) -> dict[str, int]:
     """The running counts of the loops around a site, and where they wrap."""
     return {loop.counter.name: loop.counter.wrap for loop in site.loops if loop.counter is not None}
-
-
-def _operate(name: str, args: list[Interval]) -> Interval:
-    """Interval arithmetic on constants."""
-    match name, args:
-        case "add", [(a, b), (c, d)]:
-            return a + c, b + d
-        case "sub", [(a, b), (c, d)]:
-            return a - d, b - c
-        case "mul", [(a, b), (c, d)]:
-            products = (a * c, a * d, b * c, b * d)
-            return min(products), max(products)
-        case "neg", [(a, b)]:
-            return -b, -a
-        case "cast", [interval]:
-            return interval
-        case "abs", [(a, b)]:
-            return max(a, -b, 0), max(-a, b)
-        case "minimum", [(a, b), (c, d)]:
-            return min(a, c), min(b, d)
-        case "maximum", [(a, b), (c, d)]:
-            return max(a, c), max(b, d)
-        case "floordiv", [(a, b), (c, d)] if c > 0:
-            return min(a // c, a // d), max(b // c, b // d)
-        case "floordiv", [(a, b), _]:
-            return min(a, -b), max(b, -a)
-        case "mod", [(a, b), (c, d)] if c > 0:
-            return (a, b) if a >= 0 and b < c else (0, d - 1)
-        case "shl", [(a, b), (c, d)] if c == d and 0 <= c < 63:
-            return a << c, b << c
-        case "shr", [(a, b), (c, d)] if c == d and 0 <= c < 63:
-            return a >> c, b >> c
-        case "shl", _:
-            return _ANY
-        case "and", [(a, b), (c, d)] if a >= 0 and c >= 0:
-            return 0, min(b, d)
-        case "xor" | "or", [(a, b), (c, d)] if a >= 0 and c >= 0:
-            return 0, (1 << max(b.bit_length(), d.bit_length())) - 1
-        case _:
-            return _WIDE

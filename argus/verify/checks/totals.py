@@ -15,11 +15,10 @@ from math import prod
 
 from argus.ir.access import Mode
 from argus.ir.expr import Elem, Expr, Op, elements
+from argus.ir.interval import Interval
 from argus.ir.nodes import Accumulate, For, Kernel, Map
 from argus.ir.places import counting_registers
 from argus.verify.model.program import PROGRAM, Site
-
-Interval = tuple[int, int]
 
 
 class Totals:

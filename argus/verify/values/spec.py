@@ -58,7 +58,7 @@ def _stores(builder: TermBuilder, matcher: Matcher, spec: Spec) -> list[Finding]
         roots = cells.map.domain().to_union_set()
         variables = matcher.as_variables(cells.map)
         scope = Scope(roots.identity(), variables, tuple(range(len(spec.names))), roots.identity())
-        plain.append((site, builder.written(site), scope))
+        plain.append((site, builder.stored(site, spec.output), scope))
     for site, term, scope in _together(plain):
         try:
             matcher.match(term, spec.value, scope)

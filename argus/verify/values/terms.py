@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Union
 
 from argus.ir.expr import Const, Elem, Expr, Op, Param
-from argus.ir.nodes import Accumulate, Copy, Map, Mma, Tensor
+from argus.ir.interval import WIDE, Interval, operate
+from argus.ir.nodes import Accumulate, Copy, InRange, Kernel, Map, Mma, Scalar, Tensor
 from argus.ir.spec_terms import exact_indices, rounds_in
-from argus.ir.types import DType, boolean, rounds_only
+from argus.ir.types import DTYPES, MAX_EXTENT, DType, boolean, rounds_only
 from argus.verify.model.flow import sink_name
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.model.program import Site
@@ -146,6 +147,12 @@ class TermBuilder:
         self._active: set[int] = set()
         self._recurrent: set[int] = set()
 
+    def stored(self, site: Site, output: str) -> Term:
+        """What a store leaves in a tensor: of integers of 32 bits and more no result that may have wrapped around."""
+        dtype = self.model.kernel.object(output).dtype
+        term = self.written(site)
+        return _exact(term, dtype, self.model.kernel) if dtype.bits >= 32 else term
+
     def instances(self, path: UnionMap) -> UnionSet:
         """All instances of the statements that a path starts from."""
         names = {str(part.get_tuple_name(isl.dim_type.in_)) for part in map_parts(path)}
@@ -182,7 +189,7 @@ class TermBuilder:
                 return term if mask is None else Cases(((self.analysis.where(site, mask), term),))
             case Mma():
                 dtype = self.model.kernel.object(stmt.a.obj).dtype  # the accumulator is wider
-                return Apply("mul", tuple(_exact(self.read(site, n), dtype) for n in (0, 1)))
+                return Apply("mul", tuple(_exact(self.read(site, n), dtype, self.model.kernel) for n in (0, 1)))
             case _:
                 return Opaque("a statement without a value")
 
@@ -254,7 +261,7 @@ class TermBuilder:
 
     def _widened(self, site: Site, expr: Expr) -> Term:
         """The term of what is used for its value, not modulo a power of two: that of arithmetic in 8 bits is none."""
-        return _exact(self.of_expr(site, expr), expr.dtype)
+        return _exact(self.of_expr(site, expr), expr.dtype, self.model.kernel)
 
     def read(self, site: Site, number: int) -> Term:
         """What an access receives, over the reading site's instances."""
@@ -361,8 +368,7 @@ def _union_of_maps(maps: Iterable[UnionMap]) -> UnionMap:
 
 
 def _computed(term: Term) -> bool:
-    """Whether a term may be the result of arithmetic, which 8-bit integers soon cannot hold; of wider ones, that is not
-    looked at."""
+    """Return True if a term may be the result of arithmetic."""
     match term:
         case Constant() | Parameter() | Load() | Index():
             return False
@@ -380,11 +386,86 @@ def _computed(term: Term) -> bool:
             return True
 
 
-def _exact(term: Term, dtype: DType) -> Term:
-    """A term of some type, if it is no result that the type may have been too narrow for."""
-    if dtype.is_int and dtype.bits < 32 and _computed(term):
-        return Opaque(f"a result that may have wrapped around in {dtype}")
-    return term
+def _exact(term: Term, dtype: DType, kernel: Kernel) -> Term:
+    """A term of some type, if it is no result that the type may have been too narrow for.
+
+    Sums of 32 bits and more count as exact: how many terms they have is not looked at.
+    """
+    if not dtype.is_int or not _computed(term):
+        return term
+    known = _interval(term, kernel)
+    if (known is None and dtype.bits >= 32) or (known is not None and _fits(known, dtype)):
+        return term
+    return Opaque(f"a result that may have wrapped around in {dtype}: state al.requires(al.in_range(...)) or widen it")
+
+
+_CAST = "cast of integers to "
+_GROWING = ("add", "sub", "mul", "neg", "abs", "shl", "floordiv")
+"""Operators on integers of which a type may lack the result for some operands that it has."""
+_KEEPING = ("minimum", "maximum", "and", "or", "xor", "mod", "shr")
+"""Operators on integers with results in the range of their operands' type."""
+
+
+def _interval(term: Term, kernel: Kernel) -> Interval | None:
+    """Constant bounds of an integer term, in unbounded arithmetic on what its parts may be; None where there are none.
+
+    What is used other than modulo a power of two does not wrap around, or else has no term (`_exact`).
+    """
+    match term:
+        case Constant(value=value):
+            return (int(value), int(value)) if value.is_integer() else None
+        case Load(tensor=name):
+            return _of_tensor(name, kernel)
+        case Parameter(name=name):
+            return _of_parameter(name, kernel)
+        case Via(term=inner):
+            return _interval(inner, kernel)
+        case Cases(parts=parts):
+            return _hull([_interval(inner, kernel) for _, inner in parts])
+        case Choice(yes=yes, no=no):
+            return _hull([_interval(yes, kernel), _interval(no, kernel)])
+        case Reduce(op="maximum" | "minimum", start=start, parts=parts):
+            return _hull([_interval(each, kernel) for each in (start, *(inner for _, inner in parts))])
+        case Apply(op=op, args=(inner,)) if op.startswith(_CAST):
+            dtype, known = DTYPES[op.removeprefix(_CAST)], _interval(inner, kernel)
+            return known if known is not None and _fits(known, dtype) else dtype.integers
+        case Apply(op=op, args=args) if op.endswith(" of integers"):
+            return 0, 1
+        case Apply(op=op, args=args):
+            if op not in _GROWING and op not in _KEEPING:
+                return None
+            ranges = [_interval(a, kernel) for a in args]
+            complete = [each for each in ranges if each is not None]
+            result = operate(op, complete) if len(complete) == len(args) else None
+            return None if result == WIDE else result
+        case _:
+            return None
+
+
+def _of_tensor(name: str, kernel: Kernel) -> Interval | None:
+    dtype = kernel.object(name).dtype
+    for fact in kernel.preconditions:
+        match fact:
+            case InRange(tensor=tensor, lo=Const(value=lo), hi=Const(value=hi)) if tensor == name:
+                return int(lo), int(hi) - 1
+    return None if dtype.is_float else dtype.integers
+
+
+def _of_parameter(name: str, kernel: Kernel) -> Interval | None:
+    if name in kernel.sizes:
+        return 0, MAX_EXTENT
+    dtype = next((p.dtype for p in kernel.params if isinstance(p, Scalar) and p.name == name), None)
+    return None if dtype is None or dtype.is_float else dtype.integers
+
+
+def _hull(parts: list[Interval | None]) -> Interval | None:
+    known = [part for part in parts if part is not None]
+    return (min(a for a, _ in known), max(b for _, b in known)) if known and len(known) == len(parts) else None
+
+
+def _fits(known: Interval, dtype: DType) -> bool:
+    least, most = dtype.integers
+    return least <= known[0] and known[1] <= most
 
 
 def _starts(term: Term) -> bool:
