@@ -79,13 +79,7 @@ def softmax_held_rows(
     M, N = x.shape
     al.invariant(out, M)
     al.requires((N <= CLUSTER * BLOCKS * BLOCK) & (M <= 2**31 // CLUSTER - 1))
-    al.spec(
-        out,
-        lambda i, j: (
-            al.exp2((x[i, j] - al.max(lambda k: x[i, k])) * LOG2E)
-            * (1.0 / al.sum(lambda n: al.exp2((x[i, n] - al.max(lambda k: x[i, k])) * LOG2E)))
-        ),
-    )
+    al.spec(out, lambda i, j: al.softmax(lambda k: x[i, k])[j])
     row = al.grid(M * CLUSTER, cluster=CLUSTER) // CLUSTER
     held = al.shared((BLOCKS, BLOCK), DTYPE)
     tops, sums = al.shared((CLUSTER,), al.float32), al.shared((CLUSTER,), al.float32)

@@ -139,6 +139,22 @@ def _cells(term: Term, tensor: str, path: UnionMap) -> list[UnionMap]:
             return []
 
 
+def loaded_cells(term: Term, path: UnionMap) -> UnionMap | None:
+    """{point -> cell} of a term that is an element of a tensor wherever the path leads; None of any other."""
+    match term:
+        case Load(cells=cells):
+            return path.apply_range(cells)
+        case Via(along=along, term=inner):
+            return loaded_cells(inner, path.apply_range(along))
+        case Cases(parts=parts):
+            limited = [(path.intersect_range(region), inner) for region, inner in parts]
+            each = [loaded_cells(inner, p) for p, inner in limited if not p.is_empty()]
+            known = [cells for cells in each if cells is not None]
+            return reduce(UnionMap.union, known, empty_map()) if len(known) == len(each) else None
+        case _:
+            return None
+
+
 def _aligned(each: list[list[UnionMap]]) -> list[UnionMap]:
     """The loads of several parts of a term, those of all parts together where they have as many of them."""
     if len({len(found) for found in each}) > 1:

@@ -14,9 +14,10 @@ from functools import reduce
 from argus.ir.expr import OPERATORS, Const, Expr, Op, Param
 from argus.ir.nodes import Assume, Kernel, Requires
 from argus.verify.model.isl import IslError, UnionMap, UnionSet, empty_map, empty_set, map_parts
-from argus.verify.values.numbers import Ceiling
+from argus.verify.values.contributions import contributions, loaded_cells
+from argus.verify.values.numbers import Ceiling, Numbers
 from argus.verify.values.products import inverted, together
-from argus.verify.values.scope import Mismatch
+from argus.verify.values.scope import Mismatch, Scope
 from argus.verify.values.terms import (
     Again,
     Apply,
@@ -84,6 +85,8 @@ class Exponents:
         self._heads: dict[str, int] = {}
         self._kept: list[Term] = []
         self._opened: dict[int, Term | None] = {}
+        self._maxima: dict[int, UnionMap | None] = {}
+        self._numbers = Numbers()
         self._finite: dict[tuple[int, int], UnionSet] = {}
         self._steps: dict[int, list[UnionMap]] = {}
 
@@ -210,7 +213,13 @@ class Exponents:
     # ------------------------------------------------------------------ levels
 
     def instances(self, ref: Ref) -> UnionMap:
-        """{point -> statement instances that made a maximum}: what it is known by."""
+        """{point -> statement instances that made a maximum}: what it is known by.
+
+        The maximum of elements of a tensor is known by these: several blocks of a cluster find the same one.
+        """
+        elements = self._elements(ref.term) if isinstance(ref.term, Reduce) else None
+        if elements is not None:
+            return ref.path.apply_range(elements)
         match ref.term:
             case Reduce(start=start, parts=parts):
                 return self._origins(start, ref.path).union(
@@ -218,6 +227,24 @@ class Exponents:
                 )
             case _:
                 return self._named(ref.term, ref.path)
+
+    def _elements(self, term: Reduce) -> UnionMap | None:
+        """{instance -> the cells that it is the maximum of}; None of what is more than elements of one tensor."""
+        if id(term) not in self._maxima:
+            self._kept.append(term)
+            domain = self._domain_of(term)
+            scope = Scope(domain.identity(), empty_map(), (), domain.identity())
+            try:
+                found = contributions(self._numbers, term, scope, -math.inf)
+            except Mismatch:
+                found = []
+            each = [(up, loaded_cells(inner, leaf.path)) for leaf, up, inner in found]
+            plain = [up.reverse().apply_range(cells) for up, cells in each if cells is not None]
+            self._maxima[id(term)] = _union(plain).coalesce() if plain and len(plain) == len(each) else None
+        return self._maxima[id(term)]
+
+    def _domain_of(self, term: Reduce) -> UnionSet:
+        return _any([self.builder.instances(along) for along, _ in term.parts])
 
     def _origins(self, term: Term, path: UnionMap) -> UnionMap:
         match term:
@@ -247,6 +274,12 @@ class Exponents:
 
     def finite(self, ref: Ref) -> UnionSet:
         """Points at which a term is more than -inf for all inputs that are real numbers."""
+        if isinstance(ref.term, Reduce):
+            key = (-1, id(ref.term))
+            if key not in self._finite:
+                self._kept.append(ref.term)
+                self._finite[key] = self._above(ref.term, self._domain_of(ref.term).identity(), False)
+            return ref.path.intersect_range(self._finite[key]).domain()
         if not isinstance(ref.term, Apply):
             return self._above(ref.term, ref.path, False)
         known = empty_set()
