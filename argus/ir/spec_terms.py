@@ -169,3 +169,88 @@ def rounds_in(spec: SpecTerm) -> bool:
             return here or any(map(rounds_in, args))
         case _:
             return False
+
+
+def recognised(spec: SpecTerm) -> SpecTerm:
+    """A specified term in which a softmax, or the logarithm of a sum of exponentials, that is written out is one.
+
+    exp(s[j] - m) / sum_k exp(s[k] - m), weights that are summed up with factors before they are divided, and
+    log(sum_k exp(s[k])), whatever real number `m` is.
+    """
+    match spec:
+        case SpecReduce(body=body):
+            return replace(spec, body=recognised(body))
+        case SpecOp(args=args) | Op(args=args):
+            inner = SpecOp(spec.op, tuple(map(recognised, args)), spec.dtype)
+            found = _written_out(inner)
+            return found if found is not None else spec if inner.args == args else inner
+        case _:
+            return spec
+
+
+def _written_out(spec: SpecOp) -> SpecTerm | None:
+    match spec.op, tuple(map(strip, spec.args)):
+        case "log", (SpecReduce(op="add", body=body) as total,) if (score := _exponent(body)) is not None:
+            return SpecReduce("logaddexp", total.axis, total.extent, score, spec.dtype)
+        case "truediv", (above, SpecReduce(op="add", body=body) as total) if (score := _exponent(body)) is not None:
+            return _share(above, total, score)
+    return None
+
+
+def _share(above: SpecTerm, total: SpecReduce, score: SpecTerm) -> SpecTerm | None:
+    """The quotient by a sum of exponentials of such an exponential, or of a sum of products with it."""
+    single = _exponent(above)
+    if single is not None:
+        return _softmax(single, total, score)
+    if not isinstance(above, SpecReduce) or above.op != "add" or above.extent != total.extent:
+        return None
+    factors = _factors(above.body)
+    for number, factor in enumerate(factors):
+        exponent = _exponent(factor)
+        weight = None if exponent is None else _softmax(exponent, total, score)
+        if isinstance(weight, SpecSoftmax) and weight.at == Coord(above.axis):
+            body: SpecTerm = weight
+            for other in (*factors[:number], *factors[number + 1 :]):
+                body = SpecOp("mul", (body, other), above.dtype)
+            return replace(above, body=body)
+    return None
+
+
+def _softmax(exponent: SpecTerm, total: SpecReduce, score: SpecTerm) -> SpecSoftmax | None:
+    every = {axis: axis for axis in range(_AXES)}
+    wanted = renumbered(exponent, every)
+    for axis in range(_AXES):
+        if uses(exponent, axis) and renumbered(substituted(score, total.axis, Coord(axis)), every) == wanted:
+            return SpecSoftmax(total.axis, total.extent, Coord(axis), _relative(score, total.axis), total.dtype)
+    return None
+
+
+def _relative(score: SpecTerm, axis: int) -> SpecTerm:
+    """A score without the maximum that is subtracted from all of them."""
+    match score:
+        case Op(op="sub", args=(a, b)) | SpecOp(op="sub", args=(a, b)) if isinstance(strip(b), SpecReduce):
+            top = strip(b)
+            assert isinstance(top, SpecReduce)
+            return a if top.op == "maximum" and not uses(top, axis) else score
+        case _:
+            return score
+
+
+def _exponent(spec: SpecTerm) -> SpecTerm | None:
+    match strip(spec):
+        case Op(op="exp", args=(a,)) | SpecOp(op="exp", args=(a,)):
+            return strip(a)
+        case _:
+            return None
+
+
+def _factors(spec: SpecTerm) -> list[SpecTerm]:
+    match strip(spec):
+        case Op(op="mul", args=(a, b)) | SpecOp(op="mul", args=(a, b)):
+            return _factors(a) + _factors(b)
+        case other:
+            return [other]
+
+
+_AXES = 64
+"""More axes than a specification has."""

@@ -86,9 +86,12 @@ def test_segments_one_row_too_long_are_refuted() -> None:
 
 
 def test_the_longest_segment_bounds_what_is_in_one() -> None:
-    longest = SEGMENTS.replace("    for r in range(lo, hi):\n        al.store(x[r, :], al.load(x[r, :]) * 2.0)\n", """
+    longest = SEGMENTS.replace(
+        "    for r in range(lo, hi):\n        al.store(x[r, :], al.load(x[r, :]) * 2.0)\n",
+        """
     al.store(x[hi - lo, :], al.zeros((1, 128), al.float32))
-""").replace("x[hi - lo, :]", "x[hi - lo : hi - lo + 1, :]")
+""",
+    ).replace("x[hi - lo, :]", "x[hi - lo : hi - lo + 1, :]")
     fact = "    al.requires(al.offsets(index, N, longest=N - 1))\n"
     bounds = {d.property for d in proved(HEAD + fact + longest).diagnostics}
     assert "bounds" not in bounds

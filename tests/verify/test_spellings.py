@@ -279,3 +279,107 @@ def test_right(text: str) -> None:
 )
 def test_wrong(text: str) -> None:
     assert verdict(text) is not Verdict.PROVED
+
+
+STORE = "al.store(out[i], {}, mask=i < N)"
+NEVER = "-float('inf')"
+MASKED = f"s = al.where(i < N, v, {NEVER})\nm = al.max(s)\nn = al.where(m == {NEVER}, 0.0, m)\n"
+SHARE = "al.softmax(lambda k: x[k])[i]"
+BY_HAND = "al.exp(x[i] - al.max(lambda k: x[k])) / al.sum(lambda j: al.exp(x[j] - al.max(lambda k: x[k])))"
+ALONE = STORE.format("{} + al.zeros((32,), al.float32)")
+
+SOFTMAX = {
+    "without a maximum": ("e = al.where(i < N, al.exp(v), 0.0)\n", "e / al.sum(e)"),
+    "with a maximum": (MASKED + "e = al.exp(s - m)\n", "e / al.sum(e)"),
+    "by the inverse": (MASKED + "e = al.exp(s - m)\n", "e * (1.0 / al.sum(e))"),
+    "in base 2": (MASKED + "e = al.exp2((s - m) * 1.4426950408889634)\n", "e / al.sum(e)"),
+    "in two factors": (MASKED + "t = al.sum(al.exp(s - m))\n", "al.exp(v) * al.exp(-m) / t"),
+    "guarded by an equality": (MASKED + "e = al.exp(s - n)\n", "e / al.sum(e)"),
+    "guarded by >": (MASKED + f"n = al.where(m > {NEVER}, m, 0.0)\ne = al.exp(s - n)\n", "e / al.sum(e)"),
+    "guarded by <": (MASKED + f"n = al.where({NEVER} < m, m, 0.0)\ne = al.exp(s - n)\n", "e / al.sum(e)"),
+    "guarded by a least number": (MASKED + "n = al.maximum(m, -1.0e30)\ne = al.exp(s - n)\n", "e / al.sum(e)"),
+    "with a guarded divisor": (MASKED + "e = al.exp(s - m)\nt = al.sum(e)\n", "e / al.where(t > 0.0, t, 1.0)"),
+    "with an added mask": (f"s = v + al.where(i < N, 0.0, {NEVER})\ne = al.exp(s - al.max(s))\n", "e / al.sum(e)"),
+    "relative to the greatest magnitude": (MASKED + "e = al.exp(s - al.max(al.abs(v)))\n", "e / al.sum(e)"),
+}
+NO_SOFTMAX = {
+    "padding counts": ("e = al.exp(v)\n", "e / al.sum(e)"),
+    "one maximum of two": (MASKED + "e = al.exp(s - m)\nf = al.where(i < N, al.exp(v), 0.0)\n", "e / al.sum(f)"),
+    "the sum twice": (MASKED + "e = al.exp(s - m)\n", "e / (al.sum(e) + al.sum(e))"),
+    "another base": (MASKED + "e = al.exp2(s - m)\n", "e / al.sum(e)"),
+    "another guard": (MASKED + f"n = al.where(m > 0.0, m, {NEVER})\ne = al.exp(s - n)\n", "e / al.sum(e)"),
+    "a divisor that is always 1": (MASKED + "e = al.exp(s - m)\nt = al.sum(e)\n", "e / al.where(t > 0.0, 1.0, t)"),
+    "another row": (MASKED + "e = al.exp(s - m)\n", "al.exp(u - m) / al.sum(e)"),
+}
+
+
+WRITTEN_OUT = [(spec, name) for spec in (BY_HAND, "al.exp(x[i]) / al.sum(lambda j: al.exp(x[j]))")
+               for name in ("with a maximum", "in base 2")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "name"), [*((SHARE, name) for name in SOFTMAX), *WRITTEN_OUT])
+def test_softmax(spec: str, name: str) -> None:
+    body, value = SOFTMAX[name]
+    assert verdict(rows(spec, body + STORE.format(value))) is Verdict.PROVED
+
+
+@pytest.mark.parametrize("name", NO_SOFTMAX)
+def test_no_softmax(name: str) -> None:
+    body, value = NO_SOFTMAX[name]
+    assert verdict(rows(SHARE, body + STORE.format(value))) is not Verdict.PROVED
+
+
+LEVEL = "m + al.log(al.sum(al.exp(s - m)))"
+
+OTHERS = (
+    ("al.logsumexp(lambda k: x[k])", MASKED + ALONE.format(LEVEL), True),
+    ("al.logsumexp(lambda k: x[k])", "s = al.where(i < N, al.exp(v), 0.0)\n" + ALONE.format("al.log(al.sum(s))"), True),
+    ("al.log(al.sum(lambda k: al.exp(x[k])))", MASKED + ALONE.format(LEVEL), True),
+    ("x[i] - al.logsumexp(lambda k: x[k])", MASKED + STORE.format("(v - m) - al.log(al.sum(al.exp(s - m)))"), True),
+    ("x[i] - al.logsumexp(lambda k: x[k])", MASKED + STORE.format("(v - m) + al.log(al.sum(al.exp(s - m)))"), False),
+    ("x[i] - al.logsumexp(lambda k: x[k])", MASKED + STORE.format("v - al.log(al.sum(al.exp(s - m)))"), False),
+    ("1.0", STORE.format("v / v"), False),
+    ("0.0", STORE.format("0.0 / v"), False),
+    ("0.0", STORE.format("0.0 * v"), True),
+    ("0.0", STORE.format("v - v"), True),
+    ("0.0", STORE.format("1.0 / v - 1.0 / v"), False),
+    ("0.0", STORE.format("al.log(v) - al.log(v)"), False),
+    ("0.0", STORE.format("0.0 * al.log(v)"), False),
+    ("x[i] + 0.0 * al.log(w[i])", STORE.format("v"), False),
+    ("x[i] + 1.0 / w[i] - 1.0 / w[i]", STORE.format("v"), False),
+    ("x[i]", STORE.format("al.sqrt(v) * al.sqrt(v)"), False),
+    ("w[i]", STORE.format("v * (u / v)"), False),
+    ("x[i] * w[i] / x[i]", STORE.format("v * (u / v)"), True),
+    ("1.0", STORE.format("al.exp(v) * al.exp(-v)"), True),
+    ("1.0", STORE.format("al.exp(v) * al.exp(-u)"), False),
+    ("x[i]", STORE.format("v * alpha / alpha"), False),
+    ("x[i]", STORE.format(f"v + 0.0 * {NEVER}"), False),
+    ("al.sum(lambda k: al.log(x[k]))", ALONE.format("al.sum(al.log(v))"), False),
+    ("al.sum(lambda k: 1.0 / x[k])", ALONE.format("al.sum(1.0 / v)"), False),
+    ("al.sum(lambda k: 1.0 / x[k])", ALONE.format("al.sum(al.where(i < N, 1.0 / v, 0.0))"), True),
+    ("al.sum(lambda k: w[k] / x[k])", ALONE.format("al.sum(u / v)"), False),
+    ("al.sum(lambda k: x[k] + 1.0)", ALONE.format("al.sum(v + 1.0)"), False),
+    ("al.sum(lambda k: x[k])", ALONE.format("al.sum(v) + al.sum(v)"), False),
+    ("al.sum(lambda k: x[k])", ALONE.format("0.5 * al.sum(v) + al.sum(v) * 0.5"), True),
+    ("al.sum(lambda k: x[k])", ALONE.format("2.0 * al.sum(v) - al.sum(v)"), True),
+    ("al.sum(lambda j: al.sum(lambda k: x[j] * x[k]))", ALONE.format("al.sum(v) * al.sum(v)"), True),
+    ("al.sum(lambda j: x[j] * x[j])", ALONE.format("al.sum(v) * al.sum(v)"), False),
+    ("al.sum(lambda j: al.sum(lambda k: al.where(j < k, x[j] * x[k], 0.0)))", ALONE.format("al.sum(v) * al.sum(v)"),
+     False),
+    ("al.where(x[i] == w[i], 1.0, 0.0)", STORE.format("al.where(u == v, 1.0, 0.0)"), True),
+    ("al.where(x[i] == w[i], 1.0, 0.0)", STORE.format("al.where(u != v, 1.0, 0.0)"), False),
+    ("al.where((x[i] > 0.0) & (w[i] < 1.0), x[i], 0.0)", STORE.format("al.where((u < 1.0) & (0.0 < v), v, 0.0)"), True),
+    ("al.where((x[i] > 0.0) & (w[i] < 1.0), x[i], 0.0)", STORE.format("al.where((u < 1.0) | (v > 0), v, 0.0)"), False),
+    ("0.5 * x[i] * (1.0 + al.tanh(0.8 * (x[i] + 0.04 * x[i] * x[i] * x[i])))",
+     "t = v * v * v * 0.04 + v\n" + STORE.format("(al.tanh(t * 0.8) + 1.0) * v / 2.0"), True),
+    ("0.5 * x[i] * (1.0 + al.tanh(0.8 * (x[i] + 0.04 * x[i] * x[i] * x[i])))",
+     "t = v * v * 0.04 + v\n" + STORE.format("(al.tanh(t * 0.8) + 1.0) * v / 2.0"), False),
+    ("0.5 * x[i] * (1.0 + al.erf(x[i] * 0.7))", STORE.format("v * 0.5 + v * 0.5 * al.erf(v * 0.7)"), True),
+    ("al.minimum(al.maximum(x[i], -1.0), 1.0)", STORE.format("al.minimum(1.0, al.maximum(-1.0, v))"), True),
+    ("al.minimum(al.maximum(x[i], -1.0), 1.0)", STORE.format("al.maximum(al.minimum(v, 1.0), 1.0)"), False),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "body", "right"), OTHERS, ids=[f"{s} - {b[-60:]}" for s, b, _ in OTHERS])
+def test_other_terms(spec: str, body: str, right: bool) -> None:
+    assert (verdict(rows(spec, body)) is Verdict.PROVED) == right

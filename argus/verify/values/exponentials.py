@@ -12,17 +12,16 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
-from argus.verify.values.linear import TOLERANCE, EmptyRow, Exponents, Linear, Monomial, Ref, close, closure
+from argus.verify.values.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close, closure
 from argus.verify.values.numbers import Numbers, always_real
 from argus.verify.values.products import inverted, together
 from argus.verify.values.scope import Mismatch
+from argus.verify.values.summands import Level, Placed, Summand, added_up, lifted, scaled, seen, spread
 from argus.verify.values.terms import (
     Again,
     Apply,
     Cases,
-    Choice,
     Constant,
-    Load,
     Opaque,
     Parameter,
     Recurrence,
@@ -30,56 +29,6 @@ from argus.verify.values.terms import (
     Term,
     Via,
 )
-
-
-@dataclass(frozen=True)
-class Level:
-    """`factor` times scalars times a maximum: known by {point or root -> the instances that made it}.
-
-    `ref` is kept while it may be -inf.
-    """
-
-    factor: float
-    scalars: tuple[str, ...]
-    made: UnionMap
-    root: bool = False
-    ref: Ref | None = None
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A reference from points or, with `root`, from the roots that they add to."""
-
-    ref: Ref
-    root: bool = False
-
-
-@dataclass(frozen=True)
-class Summand:
-    """`factor` * scalars * exp(scores + levels) * factors / divisors at each of `points`, which add to roots.
-
-    `up`: {point -> root}; None: the points are roots. `again`: times what a statement wrote, {point -> instance}.
-    """
-
-    points: UnionSet
-    up: UnionMap | None = None
-    factor: float = 1.0
-    scalars: tuple[str, ...] = ()
-    scores: tuple[tuple[Monomial, bool], ...] = ()
-    levels: tuple[Level, ...] = ()
-    factors: tuple[Placed, ...] = ()
-    divisors: tuple[Placed, ...] = ()
-    again: tuple[int, UnionMap] | None = None
-
-    @property
-    def roots(self) -> UnionSet:
-        """What the points add to."""
-        return self.points if self.up is None else self.points.apply(self.up)
-
-    def over(self, path: UnionMap, root: bool) -> UnionMap:
-        """A path from points."""
-        limited = self.up.apply_range(path) if root and self.up is not None else path
-        return limited.intersect_domain(self.points)
 
 
 @dataclass(frozen=True)
@@ -241,7 +190,7 @@ class Exponentials:
             reached = path.apply_range(along)
             if not reached.is_empty():
                 up, down = spread(reached)
-                found += [_lifted(s, up) for s in self.summands(inner, down)]
+                found += [lifted(s, up) for s in self.summands(inner, down)]
         return found
 
     def product(self, left: list[Summand], right: list[Summand]) -> list[Summand]:
@@ -259,25 +208,24 @@ class Exponentials:
         if a.up is not None and b.up is not None:  # a point for each pair
             pairs = a.up.intersect_domain(a.points).apply_range(b.up.intersect_domain(b.points).reverse())
             up = pairs.domain_map().apply_range(a.up)
-            a, b = _seen(a, pairs.domain_map(), up), _seen(b, pairs.range_map(), up)
+            a, b = seen(a, pairs.domain_map(), up), seen(b, pairs.range_map(), up)
             points, lower = pairs.wrap(), False
         else:
             points = a.points.intersect(b.points.apply(a.up.reverse()) if a.up is not None else b.points)
         if points.is_empty():
             return None
-        return self.settled(
-            replace(
-                a,
-                points=points,
-                factor=a.factor * b.factor,
-                scalars=together(a.scalars, b.scalars),
-                scores=(*a.scores, *((m, lower or root) for m, root in b.scores)),
-                levels=(*a.levels, *(replace(x, root=lower or x.root) for x in b.levels)),
-                factors=(*a.factors, *(replace(p, root=lower or p.root) for p in b.factors)),
-                divisors=(*a.divisors, *(replace(p, root=lower or p.root) for p in b.divisors)),
-                again=a.again or b.again,
-            )
+        product = replace(
+            a,
+            points=points,
+            factor=a.factor * b.factor,
+            scalars=together(a.scalars, b.scalars),
+            scores=(*a.scores, *((m, lower or root) for m, root in b.scores)),
+            levels=(*a.levels, *(replace(x, root=lower or x.root) for x in b.levels)),
+            factors=(*a.factors, *(replace(p, root=lower or p.root) for p in b.factors)),
+            divisors=(*a.divisors, *(replace(p, root=lower or p.root) for p in b.divisors)),
+            again=a.again or b.again,
         )
+        return self.settled(replace(product, scores=added_up(product)))
 
     # ------------------------------------------------------------------ levels
 
@@ -364,7 +312,7 @@ class Exponentials:
             if carried.shift is not None and carried.shift.factor:
                 shift = carried.shift
                 levels = (Level(shift.factor, shift.scalars, path.apply_range(shift.made), True),)
-            found.append(_seen(replace(s, levels=levels), to, up))
+            found.append(seen(replace(s, levels=levels), to, up))
         return found
 
     def carried(self, site: int) -> Carried:
@@ -460,16 +408,6 @@ def one_image(relation: UnionMap) -> bool:
     return bool(reduce(UnionMap.union, (hull.to_union_map() for hull in hulls), empty_map()).is_single_valued())
 
 
-def spread(reached: UnionMap) -> tuple[UnionMap, UnionMap]:
-    """{point -> root} and {point -> instance} for a point for each pair of `reached`, {root -> instance}.
-
-    The instances themselves are points where each of them adds to one root only.
-    """
-    if reached.is_injective():
-        return reached.reverse(), reached.range().identity()
-    return reached.domain_map(), reached.range_map()
-
-
 _NOT_RESCALED = (
     "a sum adds up weights that are relative to different maxima: what was summed before is not rescaled by "
     "exp(old maximum - new maximum) when the maximum moves"
@@ -532,126 +470,5 @@ def _scalar(term: Term) -> bool:
             return False
 
 
-def _path(monomial: Monomial) -> UnionMap:
-    return monomial.ref.path if monomial.ref is not None else empty_map()
-
-
-def _moved(monomial: Monomial, path: UnionMap) -> Monomial:
-    return monomial if monomial.ref is None else replace(monomial, ref=replace(monomial.ref, path=path))
-
-
-def scaled(summand: Summand, factor: float, scalars: tuple[str, ...] = ()) -> Summand:
-    """A summand times a number, and launch-time scalars."""
-    return replace(summand, factor=summand.factor * factor, scalars=together(summand.scalars, scalars))
-
-
-def _lifted(s: Summand, up: UnionMap) -> Summand:
-    """A summand of a contribution, {contribution -> root}, as one of the root."""
-    if s.again is not None:
-        raise Mismatch("a sum over what a loop carries on")
-    to = s.points.identity()
-    if s.up is None:
-        return replace(s, up=up.intersect_domain(s.points))
-    alone = replace(
-        s, levels=tuple(replace(x, made=s.over(x.made, x.root), root=False, ref=_from(s, x)) for x in s.levels)
-    )
-    return _seen(alone, to, s.up.apply_range(up).intersect_domain(s.points))
-
-
-def _from(s: Summand, level: Level) -> Ref | None:
-    return None if level.ref is None else replace(level.ref, path=s.over(level.ref.path, level.root))
-
-
-def _seen(s: Summand, to: UnionMap | None, up: UnionMap) -> Summand:
-    """A summand with other points, {point -> its own point} (None: the same), that add to other roots.
-
-    Levels are seen from roots, or from points.
-    """
-
-    def moved(path: UnionMap, root: bool) -> UnionMap:
-        over = s.over(path, root)
-        return over if to is None else to.apply_range(over)
-
-    def placed(each: tuple[Placed, ...]) -> tuple[Placed, ...]:
-        return tuple(Placed(replace(p.ref, path=moved(p.ref.path, p.root))) for p in each)
-
-    def level(x: Level) -> Level:
-        if x.root or to is None:
-            return x
-        return replace(x, made=to.apply_range(x.made), ref=x.ref and replace(x.ref, path=to.apply_range(x.ref.path)))
-
-    scores = tuple((_moved(m, moved(_path(m), root)), False) for m, root in s.scores)
-    return replace(
-        s,
-        points=up.domain(),
-        up=up,
-        scores=scores,
-        levels=tuple(map(level, s.levels)),
-        factors=placed(s.factors),
-        divisors=placed(s.divisors),
-    )
-
-
 def _exp_of_negative(term: Term) -> Term:
     return Apply("exp", (Apply("neg", (term,)),))
-
-
-def merged(summands: list[Summand]) -> list[Summand]:
-    """The same sum with equal products added up, where they stand for the same instances."""
-    result: list[Summand] = []
-    for s in summands:
-        same = next((i for i, t in enumerate(result) if _alike(s, t)), None)
-        if same is None:
-            result.append(s)
-        else:
-            result[same] = replace(s, factor=s.factor + result[same].factor)
-    most = max((abs(s.factor) for s in summands), default=0.0)
-    return [s for s in result if abs(s.factor) > TOLERANCE * most]
-
-
-def _alike(a: Summand, b: Summand) -> bool:
-    if (a.up is None) != (b.up is None) or a.scalars != b.scalars or not a.points.is_equal(b.points):
-        return False
-    if a.up is not None and b.up is not None and not a.up.is_equal(b.up):
-        return False
-    plain = not any((a.scores, b.scores, a.levels, b.levels, a.again, b.again))
-    return plain and _same(a, a.factors, b, b.factors) and _same(a, a.divisors, b, b.divisors)
-
-
-def _same(a: Summand, some: tuple[Placed, ...], b: Summand, others: tuple[Placed, ...]) -> bool:
-    """Return True if factors are the same ones in some order."""
-    rest = list(others)
-    for p in some:
-        same = next((i for i, q in enumerate(rest) if _identical(a, p, b, q)), None)
-        if same is None:
-            return False
-        del rest[same]
-    return not rest
-
-
-def _identical(a: Summand, p: Placed, b: Summand, q: Placed) -> bool:
-    mine, other = a.over(p.ref.path, p.root), b.over(q.ref.path, q.root)
-    match p.ref.term, q.ref.term:
-        case Load(tensor=tensor, cells=cells), Load(tensor=name, cells=others) if tensor == name:
-            return bool(mine.apply_range(cells).is_equal(other.apply_range(others)))
-        case term, another:
-            return term is another and bool(mine.is_equal(other))
-
-
-def tensors(term: Term) -> frozenset[str]:
-    """The tensors that a term loads from."""
-    match term:
-        case Load(tensor=tensor):
-            return frozenset((tensor,))
-        case Via(term=inner) | Recurrence(term=inner):
-            return tensors(inner)
-        case Cases(parts=parts):
-            return frozenset(name for _, inner in parts for name in tensors(inner))
-        case Reduce(start=start, parts=parts):
-            return tensors(start).union(*(tensors(inner) for _, inner in parts))
-        case Apply(args=args):
-            return frozenset(name for a in args for name in tensors(a))
-        case Choice(test=test, yes=yes, no=no):
-            return tensors(test) | tensors(yes) | tensors(no)
-        case _:
-            return frozenset()

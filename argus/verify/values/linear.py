@@ -33,6 +33,7 @@ from argus.verify.values.terms import (
     Term,
     TermBuilder,
     Via,
+    compared_with,
     starts_at,
 )
 
@@ -240,7 +241,11 @@ class Exponents:
                 found = []
             each = [(up, loaded_cells(inner, leaf.path)) for leaf, up, inner in found]
             plain = [up.reverse().apply_range(cells) for up, cells in each if cells is not None]
-            self._maxima[id(term)] = _union(plain).coalesce() if plain and len(plain) == len(each) else None
+            cells = _union(plain).coalesce() if plain and len(plain) == len(each) else None
+            if cells is not None:  # the maximum of no element is one, too
+                none = domain.subtract(cells.domain())
+                cells = cells.union(UnionMap.from_domain_and_range(none, UnionSet("{ nothing[] }")))
+            self._maxima[id(term)] = cells
         return self._maxima[id(term)]
 
     def _domain_of(self, term: Reduce) -> UnionSet:
@@ -394,17 +399,13 @@ def _scalar(form: Linear) -> Monomial | None:
 
 def _guard(term: Choice) -> tuple[Term | None, Term, Term]:
     """(top, value where top is -inf, value elsewhere) of a choice that compares with -inf; (None, ...) otherwise."""
-    match term.test:
-        case Apply(op="eq", args=(top, Constant(value=value))) | Apply(op="eq", args=(Constant(value=value), top)):
-            yes, no = term.yes, term.no
-        case (
-            Apply(op="ne" | "gt", args=(top, Constant(value=value)))
-            | Apply(op="ne" | "lt", args=(Constant(value=value), top))
-        ):
-            yes, no = term.no, term.yes
+    match compared_with(term.test, -math.inf):
+        case ("eq" | "le", top):
+            return top, term.yes, term.no
+        case ("ne" | "gt", top):
+            return top, term.no, term.yes
         case _:
             return None, term.yes, term.no
-    return (top if value == -math.inf else None), yes, no
 
 
 def _union(maps: list[UnionMap]) -> UnionMap:

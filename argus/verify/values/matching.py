@@ -35,6 +35,7 @@ from argus.verify.values.numbers import Numbers
 from argus.verify.values.rounding import rounds
 from argus.verify.values.scope import Mismatch, Scope, append, first_that_holds
 from argus.verify.values.terms import (
+    FLIPPED,
     Again,
     Apply,
     Cases,
@@ -204,6 +205,9 @@ class Matcher:
         if spec.dtype == boolean and of_floats(spec) and (rounds_in(spec) or rounds(self.builder, term)):
             raise Mismatch("a choice by numbers that may be rounded")
         specified = operation(spec.op, spec.args[0].dtype, spec.dtype)
+        operator, _, kind = specified.partition(" ")
+        if f"{FLIPPED.get(operator)} {kind}".strip() == term.op != specified:
+            term = Apply(specified, term.args[::-1])
         if term.op != specified or len(term.args) != len(spec.args):
             raise Mismatch(f"'{term.op}' where the specification has '{specified}'")
         try:

@@ -92,8 +92,8 @@ class Ceiling:
                 return self.holds(a, carried) and always_real(b)
             case Apply(op="mul", args=(a, b)):
                 return any(self._above_zero(y) and self.holds(x, carried) for x, y in ((a, b), (b, a)))
-            case Apply(op="truediv", args=(a, Constant(value=value))):
-                return 0 < value < math.inf and self.holds(a, carried)
+            case Apply(op="truediv", args=(a, b)):
+                return self._above_zero(b) and self.holds(a, carried)
             case Reduce(start=start, parts=parts):
                 return all(self.holds(each, carried) for each in (start, *(inner for _, inner in parts)))
             case _:

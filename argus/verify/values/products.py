@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count, islice, permutations
 
-from argus.ir.expr import Const, Coord, Expr, Op, Param
+from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import elements_of, exact_indices, strip, substituted, uses
 from argus.ir.types import boolean
@@ -76,8 +76,16 @@ def _grouped(products: Iterable[Product]) -> list[Group]:
         ordered = _canonical(product)
         parts = found.setdefault(replace(ordered, factor=1.0, tests=()), {})
         parts[ordered.tests] = parts.get(ordered.tests, 0.0) + ordered.factor
+    for body, parts in found.items():
+        if not all(parts.values()) and not total(body):
+            raise Mismatch("a difference of equal terms that may be no numbers")
     kept = ((body, tuple((f, tests) for tests, f in parts.items() if f)) for body, parts in found.items())
     return [Group(body, parts) for body, parts in kept if parts]
+
+
+def total(p: Product) -> bool:
+    """Return True if a product is a number for all inputs that are: it divides by nothing, and its atoms are inputs."""
+    return not p.divisors and all(isinstance(atom, Elem) or exact_indices(atom) for atom in p.atoms)
 
 
 FIRST = 32
@@ -112,11 +120,13 @@ def _applied(spec: SpecTerm, op: str, args: tuple[SpecTerm, ...], fresh: Iterato
         case "sub", (a, b):
             return _products(a, fresh) + [replace(p, factor=-p.factor) for p in _products(b, fresh)]
         case "mul", (a, b):
-            right = _products(b, fresh)
-            return [_times(p, q) for p in _products(a, fresh) for q in right]
+            left, right = _products(a, fresh), _products(b, fresh)
+            if not (left and right) and not all(map(total, left + right)):
+                return [Product(atoms=(spec,))]
+            return [_times(p, q) for p in left for q in right]
         case "truediv", (a, b):
-            over = _inverse(b, fresh)
-            return [_times(p, over) for p in _products(a, fresh)]
+            over, left = _inverse(b, fresh), _products(a, fresh)
+            return [_times(p, over) for p in left] if left else [Product(atoms=(spec,))]
         case "sigmoid", (a,):
             return [_inverse(sigmoid_divisor(a), fresh)]
         case "rsqrt", (a,):

@@ -16,14 +16,14 @@ from argus.ir.nodes import SpecOp, SpecTerm
 from argus.ir.spec_terms import divisors_of, elements_of, parameters_of, rounds_in, strip
 from argus.verify.model.isl import UnionMap, UnionSet, empty_set, isl
 from argus.verify.model.translator import NonAffine
-from argus.verify.values.exponentials import Placed, Summand, merged, scaled, tensors
 from argus.verify.values.linear import close
-from argus.verify.values.products import Amount, Group, Product, Test, added, groups
+from argus.verify.values.products import Amount, Group, Product, Test, added, groups, total
 from argus.verify.values.rounding import rounds
 from argus.verify.values.scope import Mismatch, Scope, append, first_that_holds
 from argus.verify.values.softmax import SoftmaxMatcher
 from argus.verify.values.specified import region
-from argus.verify.values.terms import Apply, Choice, Constant, Term, TermBuilder, Via
+from argus.verify.values.summands import Placed, Summand, merged, scaled, tensors
+from argus.verify.values.terms import Apply, Choice, Constant, Term, TermBuilder, comparison
 
 _Pair = tuple[Placed, SpecTerm]
 _Compared = tuple[bool, Term, Term, Term, Term]
@@ -157,9 +157,13 @@ class RealMatcher(SoftmaxMatcher):
             if not counted.is_single_valued():
                 raise Mismatch("a product is added more than once")
             pieces = _joined(pieces, counted.domain(), factor, 0.0)
+        specified = empty_set()
         for factor, tests in group.parts:
-            there = self._values_of(group.body, tests, scope)
-            pieces = _joined(pieces, scope.variables.apply_range(there).wrap(), 0.0, factor)
+            there = scope.variables.apply_range(self._values_of(group.body, tests, scope)).wrap()
+            pieces, specified = _joined(pieces, there, 0.0, factor), specified.union(there)
+        for counted, _ in arrived if not total(group.body) else ():
+            if not counted.domain().is_subset(specified):
+                raise Mismatch("terms that may be no numbers are added where none are specified")
         most = max(abs(factor) for factor, _ in group.parts)
         for where, found, wanted in pieces:
             if close(found, wanted) or abs(found - wanted) < 1e-6 * most:
@@ -295,14 +299,13 @@ def _compared(term: Term) -> _Compared | None:
             return False, a, b, b, a
         case Apply(op="abs", args=(a,)):
             return False, a, Constant(0.0), a, Apply("neg", (a,))
-        case Choice(test=Via(along=along, term=Apply(op=op, args=args)), yes=yes, no=no):
-            return _compared(Choice(Apply(op, tuple(Via(along, a) for a in args)), yes, no))
-        case Choice(test=Apply(op="gt" | "ge" as op, args=(a, b)), yes=yes, no=no):
-            return op == "gt", a, b, yes, no
-        case Choice(test=Apply(op="lt" | "le" as op, args=(a, b)), yes=yes, no=no):
-            return op == "lt", b, a, yes, no
-        case _:
-            return None
+        case Choice(test=test, yes=yes, no=no):
+            match comparison(test):
+                case ("gt" | "ge" as op, a, b):
+                    return op == "gt", a, b, yes, no
+                case ("lt" | "le" as op, a, b):
+                    return op == "lt", b, a, yes, no
+    return None
 
 
 def _spec_compared(spec: SpecTerm) -> _SpecCompared | None:

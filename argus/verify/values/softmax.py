@@ -18,13 +18,25 @@ from argus.ir.nodes import SpecTerm
 from argus.ir.spec_terms import elements_of, renumbered, strip, uses
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.values.contributions import coordinates
-from argus.verify.values.exponentials import Exponentials, Shift, Summand, alike, joined, one_image
+from argus.verify.values.exponentials import Exponentials, Shift, alike, joined, one_image
 from argus.verify.values.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close
 from argus.verify.values.matching import Matcher
 from argus.verify.values.products import Amount
 from argus.verify.values.scope import Mismatch, Scope, append, first_that_holds
-from argus.verify.values.specified import Part, Rows, Share, level_of, rows_of, share_of
-from argus.verify.values.terms import Apply, Cases, Choice, Constant, Load, Reduce, Term, TermBuilder, Via
+from argus.verify.values.specified import Level, Part, Rows, Share, level_of, rows_of, share_of
+from argus.verify.values.summands import Summand
+from argus.verify.values.terms import (
+    Apply,
+    Cases,
+    Choice,
+    Constant,
+    Load,
+    Reduce,
+    Term,
+    TermBuilder,
+    Via,
+    compared_with,
+)
 
 
 @dataclass(frozen=True)
@@ -53,14 +65,14 @@ class SoftmaxMatcher(Matcher):
             return
         share, level = share_of(spec), level_of(self.model, spec, self._names(scope)[1])
         if level is not None:
-            share = level[0]
+            share = level.share
         if share is None:
             super().match(term, spec, scope)
             return
         rows = rows_of(self.model, share, scope.axes)
         try:
             if level is not None:
-                self._match_level(term, rows, level[1], scope)
+                self._match_level(term, rows, level, scope)
             else:
                 self._match_share(term, share, rows, scope)
         except EmptyRow as error:
@@ -99,30 +111,32 @@ class SoftmaxMatcher(Matcher):
 
     # ------------------------------------------------------------------ logarithms
 
-    def _match_level(self, term: Term, rows: Rows, others: tuple[Amount, ...], scope: Scope) -> None:
-        """The logarithm of a sum, and `others` that are added to it."""
+    def _match_level(self, term: Term, rows: Rows, level: Level, scope: Scope) -> None:
+        """The logarithm of a sum times a number, and others that are added to it."""
         for form in self.exponentials.exponents.linear(term, scope.path):
             here = scope.restricted(form.points)
             if form.nothing:
                 self.exactly_once(empty_map(), self._rows(rows, here).apply_range(rows.live), False, here)
                 continue
-            logarithm, inner = _logarithm(form)
+            logarithm, inner = _logarithm(form, level.factor)
             shift = self._total(inner, rows, here, "the sum under the logarithm")
             if shift is not None:
                 rest = [(t, False) for t in form.terms if not t.level and t is not logarithm]
-                self._amounts(rest, others, "what is added to the logarithm of the sum", partial(self._added, here))
-            self._undone([t for t in form.terms if t.level], shift, form.points)
+                self._amounts(
+                    rest, level.others, "what is added to the logarithm of the sum", partial(self._added, here)
+                )
+            self._undone([t for t in form.terms if t.level], shift, level.factor, form.points)
 
     def _added(self, scope: Scope, ref: Ref, _root: bool, spec: SpecTerm) -> None:
         self.compare(ref.term, spec, replace(scope, path=ref.path.intersect_domain(scope.roots)))
 
-    def _undone(self, levels: list[Monomial], shift: Shift | None, points: UnionSet) -> None:
+    def _undone(self, levels: list[Monomial], shift: Shift | None, factor: float, points: UnionSet) -> None:
         """The maximum that the weights are relative to is added to the logarithm of their sum."""
         text = "the logarithm of a sum of weights lacks the maximum that they are relative to, or adds another"
         if shift is None or not (levels or shift.factor):
             return
         level = levels[0] if len(levels) == 1 else None
-        if level is None or level.ref is None or not close(level.factor, -shift.factor):
+        if level is None or level.ref is None or not close(level.factor, -shift.factor * factor):
             raise Mismatch(text)
         exponents, summed = self.exponentials.exponents, shift.made.domain().intersect(points)
         made = exponents.instances(level.ref).intersect_domain(summed)
@@ -409,12 +423,20 @@ def _divisor(divisors: list[Ref]) -> tuple[Ref, bool]:
     if len(heads) != 1:
         return divisors[0], False
     match heads[0].term:
-        case Choice(test=Apply(op="eq", args=(total, Constant(value=0))), yes=Constant(value=value), no=no):
-            if not value or math.isnan(value) or not _same_term(total, no):
-                raise Mismatch("the divisor is not the sum of weights where that is not 0")
-            return Ref(no, heads[0].path), True
+        case Choice(test=test, yes=yes, no=no):
+            pass
         case _:
             return divisors[0], False
+    match compared_with(test, 0.0):
+        case ("eq" | "le", total):  # sums of weights are not negative
+            empty, used = yes, no
+        case ("ne" | "gt", total):
+            empty, used = no, yes
+        case _:
+            return divisors[0], False
+    if not isinstance(empty, Constant) or not empty.value or math.isnan(empty.value) or not _same_term(total, used):
+        raise Mismatch("the divisor is not the sum of weights where that is not 0")
+    return Ref(used, heads[0].path), True
 
 
 def _heads(ref: Ref) -> list[Ref]:
@@ -429,13 +451,13 @@ def _heads(ref: Ref) -> list[Ref]:
             return [ref]
 
 
-def _logarithm(form: Linear) -> tuple[Monomial, Ref]:
+def _logarithm(form: Linear, factor: float) -> tuple[Monomial, Ref]:
     """The logarithm in a linear form, and what it is of."""
     bases = {"log": 1.0, "log2": 1 / math.log(2)}
     for m in form.terms:
         match m.ref:
             case Ref(term=Apply(op=op, args=(inner,)), path=path) if op in bases and not m.scalars:
-                if not close(m.factor * bases[op], 1.0):
+                if not close(m.factor * bases[op], factor):
                     raise Mismatch("the logarithm of the sum is multiplied by another factor than specified")
                 return m, Ref(inner, path.intersect_domain(form.points))
             case _:

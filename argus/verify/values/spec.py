@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from argus.diagnostic import Verdict
 from argus.ir.access import Mode
-from argus.ir.nodes import Copy, Spec
+from argus.ir.nodes import Copy, Spec, SpecTerm
+from argus.ir.spec_terms import recognised
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.model.isl import empty_map, set_parts, smallest
 from argus.verify.model.program import Site
@@ -61,7 +62,7 @@ def _stores(builder: TermBuilder, matcher: Matcher, spec: Spec) -> list[Finding]
         plain.append((site, builder.stored(site, spec.output), scope))
     for site, term, scope in _together(plain):
         try:
-            matcher.match(term, spec.value, scope)
+            _match(matcher, term, spec.value, scope)
         except Mismatch as mismatch:
             findings.append(_finding(model, site, spec, mismatch, help))
         except NonAffine as error:
@@ -69,6 +70,19 @@ def _stores(builder: TermBuilder, matcher: Matcher, spec: Spec) -> list[Finding]
                 unknown("spec-unknown", "tags", spec.span, f"cannot match the specification: {error}", help)
             )
     return findings
+
+
+def _match(matcher: Matcher, term: Term, value: SpecTerm, scope: Scope) -> None:
+    try:
+        matcher.match(term, value, scope)
+    except Mismatch as straight:
+        other = recognised(value)
+        if other == value:
+            raise
+        try:
+            matcher.match(term, other, scope)
+        except (Mismatch, NonAffine):
+            raise straight from None
 
 
 def _together(stores: list[tuple[Site, Term, Scope]]) -> list[tuple[Site, Term, Scope]]:

@@ -64,18 +64,28 @@ def share_of(spec: SpecTerm) -> Share | None:
             return None
 
 
-def level_of(model: Model, spec: SpecTerm, dims: tuple[str, ...]) -> tuple[Share, tuple[Amount, ...]] | None:
-    """The logarithm of a sum of exponentials, and what else is added up with it."""
+@dataclass(frozen=True)
+class Level:
+    """`factor` times the logarithm of a sum of exponentials, `share`, and what else is added to that."""
+
+    share: Share
+    factor: float
+    others: tuple[Amount, ...]
+
+
+def level_of(model: Model, spec: SpecTerm, dims: tuple[str, ...]) -> Level | None:
+    """A specified sum with the logarithm of a sum of exponentials in it; None of any other term."""
     if not _adds_level(spec):
         return None
     parts = _linear(model, spec, dims)
     amounts = parts[0].terms
-    levels = [core for factor, scalars, core in amounts if _is_level(core) and factor == 1.0 and not scalars]
+    levels = [(factor, core) for factor, scalars, core in amounts if _is_level(core) and factor and not scalars]
     if len(parts) > 1 or parts[0].region is not None or len(levels) != 1:
         raise Mismatch("a sum with a logarithm of a sum, but not with one of them, once, and by no other choice")
-    (level,) = levels
+    ((factor, level),) = levels
     assert isinstance(level, SpecReduce)
-    return Share(level.axis, level.extent, level.body), tuple(a for a in amounts if a[2] is not level)
+    share = Share(level.axis, level.extent, level.body)
+    return Level(share, factor, tuple(a for a in amounts if a[2] is not level))
 
 
 def _adds_level(spec: SpecTerm) -> bool:

@@ -484,3 +484,30 @@ def starts_at(term: Term, value: float) -> bool:
             return found == value
         case _:
             return False
+
+
+FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+"""Comparisons with their sides exchanged."""
+
+
+def comparison(test: Term) -> tuple[str, Term, Term] | None:
+    """The operator and both sides of a comparison of floats, also of one that was made before; None of another test."""
+    match test:
+        case Via(along=along, term=inner):
+            found = comparison(inner)
+            return found and (found[0], Via(along, found[1]), Via(along, found[2]))
+        case Apply(op=op, args=(a, b)) if op in FLIPPED:
+            return op, a, b
+        case _:
+            return None
+
+
+def compared_with(test: Term, value: float) -> tuple[str, Term] | None:
+    """The operator of a comparison with a number on its right, and the other side; None of another test."""
+    match comparison(test):
+        case (op, term, Constant(value=found)) if found == value:
+            return op, term
+        case (op, Constant(value=found), term) if found == value:
+            return FLIPPED[op], term
+        case _:
+            return None
