@@ -8,16 +8,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from argus.frontend.decorator import func
     from argus.graph import compile_report
-    from argus.runtime import JitKernel, from_text, kernel
+    from argus.runtime import Call, Function, JitKernel, Operator, Work, from_text, kernel
     from argus.tuning import Autotuner, Config, autotune, do_bench
 
-__all__ = ["Autotuner", "Config", "JitKernel", "autotune", "compile_report", "do_bench", "from_text", "func", "kernel"]
+__all__ = [
+    "Autotuner",
+    "Call",
+    "Config",
+    "Function",
+    "JitKernel",
+    "Operator",
+    "Work",
+    "autotune",
+    "compile_report",
+    "do_bench",
+    "from_text",
+    "func",
+    "kernel",
+]
 
 _HOMES = {
     "compile_report": "argus.graph",
     "func": "argus.frontend.decorator",
-    **dict.fromkeys(("JitKernel", "from_text", "kernel"), "argus.runtime"),
-    **dict.fromkeys(("Autotuner", "Config", "autotune", "compile_report", "do_bench"), "argus.tuning"),
+    **dict.fromkeys(("Call", "Function", "JitKernel", "Operator", "Work", "from_text", "kernel"), "argus.runtime"),
+    **dict.fromkeys(("Autotuner", "Config", "autotune", "do_bench"), "argus.tuning"),
 }
 """The module of each public name. It is imported when the name is first used: `argus --version` needs none of them."""
 

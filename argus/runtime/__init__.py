@@ -9,10 +9,12 @@ from argus.backend.cache import DiskCache
 from argus.frontend import decorator
 from argus.frontend.decorator import KernelSource
 from argus.runtime.executable import CachedSource, Executable
+from argus.runtime.function import Function, Operator
 from argus.runtime.jit_kernel import JitKernel
+from argus.runtime.work import Call, Work
 from argus.source import SourceFile
 
-__all__ = ["Executable", "JitKernel", "from_text", "jit", "kernel"]
+__all__ = ["Call", "Executable", "Function", "JitKernel", "Operator", "Work", "from_text", "jit", "kernel"]
 
 
 @overload
