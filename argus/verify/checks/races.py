@@ -7,21 +7,21 @@ the threads that hold the elements.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import combinations_with_replacement, product
 
 from argus.diagnostic import Note, Verdict
 from argus.ir.access import Holders, Mode
 from argus.ir.cluster import rank_of
+from argus.ir.expr import Thread, walk
 from argus.ir.instruction import Order
 from argus.ir.nodes import Accumulate, Shared, Tensor
 from argus.simulate.sizes import integer_parameters
 from argus.verify.checks.meetings import never_meet
 from argus.verify.findings import Finding, Place, axes_help, place_of, unknown
-from argus.verify.model.isl import Map, Set, isl, smallest
+from argus.verify.model.isl import Map, Set, involves, isl, smallest
 from argus.verify.model.relations import Cells, Model
-from argus.verify.model.translator import NonAffine, holder_condition, identifier
+from argus.verify.model.translator import THREAD, NonAffine, holder_condition, identifier
 from argus.verify.order.order import Ordering
 
 
@@ -178,9 +178,9 @@ def thread_map(model: Model, cells: Cells) -> Map | None:
             condition = model.translator.condition(guard, coords)
         except NonAffine:
             continue
-        if re.search(r"\bthread\b", condition):
-            condition = re.sub(r"\bthread\b", "t", condition)
-            result = result.intersect(model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [t] : {condition} }}"))
+        if any(isinstance(e, Thread) for e in walk(guard)):
+            own = f"{{ {model.tuple_text(site, coords)} -> [{THREAD}] : {condition} }}"
+            result = result.intersect(model.parse_map(own))
     return result.apply_range(isl.Map(f"{{ [t] -> [u] : u = t + {first} }}"))
 
 
@@ -291,7 +291,7 @@ def _across_blocks(model: Model, obj: Tensor, a: Cells, b: Cells) -> Finding | N
     help = axes_help(model.kernel) or "give each block its own part of the tensor, or use al.atomic_add"
     if never_meet(model, a, b, blocks=True):
         return None
-    opaque = bool(model.translator.opaque) and any("opaque" in str(c.map) for c in (a, b))
+    opaque = any(involves(c.map, model.translator.opaque.values()) for c in (a, b))
     if not (a.exact and b.exact) or opaque or more_a or more_b:
         reason = a.reason or b.reason or "an index is not affine in the program ids, or depends on what a block loads"
         text = f"cannot exclude: {message} ({reason})"

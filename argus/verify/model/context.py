@@ -40,9 +40,9 @@ class Context:
             self.set = _of_parameters(self.set, frozenset(translator.integer(e, ()) for e in deciding(kernel)))
         self._definitions = [translator.condition(d, ()) for d in definitions]
 
-    def narrow(self, condition: str) -> None:
-        """Add a condition, as isl text, to what is known."""
-        self.set = self.set.intersect(self._of_all([condition]))
+    def narrow(self, more: Set) -> None:
+        """Add a condition to what is known."""
+        self.set = self.set.intersect(more)
         self._parts.clear()
 
     def _of_all(self, conditions: Sequence[str]) -> Set:

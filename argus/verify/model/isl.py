@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -21,12 +21,14 @@ __all__ = [
     "empty_map",
     "empty_set",
     "first",
+    "involves",
     "isl",
     "limited",
     "map_parts",
     "merged",
     "set_parts",
     "smallest",
+    "with_parameters",
 ]
 
 Map = isl.Map
@@ -105,6 +107,24 @@ class Point:
     parameters: dict[str, int]
     name: str
     values: tuple[int, ...]
+
+
+def involves(relation: Map | Set, names: Iterable[str]) -> bool:
+    """Return True if a set or relation depends on one of these parameters."""
+    at = (relation.find_dim_by_name(isl.dim_type.param, name) for name in names)
+    return any(i >= 0 and relation.involves_dims(isl.dim_type.param, i, 1) for i in at)
+
+
+def with_parameters(points: Set, names: Mapping[str, str]) -> Set:
+    """The set with other names for some of its parameters; it depends on none that has such a name already."""
+    for old, new in names.items():
+        taken = points.find_dim_by_name(isl.dim_type.param, new)
+        if taken >= 0:
+            points = points.project_out(isl.dim_type.param, taken, 1)
+        at = points.find_dim_by_name(isl.dim_type.param, old)
+        if at >= 0:
+            points = points.set_dim_name(isl.dim_type.param, at, new)
+    return points
 
 
 def empty_set() -> UnionSet:

@@ -6,17 +6,16 @@ program ids, integer arguments), and what is said of them is written by `transla
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from argus.ir.access import Mode, Relation
-from argus.ir.expr import Expr, LoopVar, ProgramId, op
+from argus.ir.expr import Expr, LoopVar, ProgramId, Thread, op, walk
 from argus.ir.nodes import For, Kernel, Programs, Shared, Tensor
 from argus.ir.rings import Place, place_in_ring
 from argus.verify.model.context import Context
-from argus.verify.model.isl import IslError, Map, Set, first, isl
+from argus.verify.model.isl import IslError, Map, Set, first, involves, isl
 from argus.verify.model.program import (
     PROGRAM,
     Site,
@@ -139,8 +138,7 @@ class Model:
         """Parameters that `cells` depends on, besides program ids, which may differ from block to block."""
         parameters = self.translator.parameters.items()
         differ = [n for n, e in parameters if not isinstance(e, ProgramId) and differs_by_block(e)]
-        at = {name: cells.find_dim_by_name(isl.dim_type.param, name) for name in differ}
-        return [n for n, i in at.items() if i >= 0 and cells.involves_dims(isl.dim_type.param, i, 1)]
+        return [name for name in differ if involves(cells, (name,))]
 
     def parse_set(self, text: str) -> Set:
         return isl.Set(self.translator.header(text) + text)
@@ -293,8 +291,9 @@ class Model:
 
     def guard_text(self, site: Site, guard: Expr, coords: tuple[str, ...]) -> str:
         """A branch condition for an element; a condition on the thread becomes one on the element's holders."""
-        text = self.translator.condition(self.resolve(site, guard), coords)
-        if not re.search(r"\bthread\b", text):
+        guard = self.resolve(site, guard)
+        text = self.translator.condition(guard, coords)
+        if not any(isinstance(e, Thread) for e in walk(guard)):
             return text
         layout = getattr(site.stmt, "layout", None)
         if layout is None:

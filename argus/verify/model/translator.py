@@ -50,6 +50,10 @@ def _escaped(name: str) -> str:
     return re.sub(r"\W|_(?=[0-9a-f]+_)", lambda found: f"_{ord(found.group()):x}_", name)
 
 
+THREAD = "thread"
+"""The dimension that stands for the thread's index in texts of conditions."""
+
+
 @dataclass
 class Translator:
     """Expressions to isl text. `opaque` collects the parameters made for non-affine launch constants; `counts` are
@@ -87,7 +91,7 @@ class Translator:
             case Coord(axis=axis):
                 return coords[axis]
             case Thread():
-                return "thread"
+                return THREAD
             case Elem(obj=obj):
                 raise NonAffine(f"the index depends on data held in '{obj}'")
             case Op():

@@ -20,14 +20,14 @@ programs of any length, because of these:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 from argus.ir.expr import Expr, Op, Param
 from argus.ir.nodes import BarrierArrive, BarrierSync, For
 from argus.ir.visit import walk
-from argus.verify.model.isl import Set
+from argus.verify.model.isl import Set, involves, with_parameters
 from argus.verify.model.program import PROGRAM, Site, differs_by_block, is_launch_constant, turns
 from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine, counter, identifier
@@ -63,8 +63,9 @@ class Window(Model):
             why = f"a program may take no turn of the loop over '{loop.var}', and others take some"
             raise NonAffine(f"{why}: let its stop be at least its start + 1 in every program")
         low, high = (self.translator.integer(self.in_program(e), ()) for e in (start, stop))
+        more = self.parse_set(f"{{ : {low} < {high} }}")
         for number in range(self.programs or 0):
-            self.context.narrow(self._of(number, f"{low} < {high}"))
+            self.context.narrow(with_parameters(more, self._of(number)))
 
     def in_program(self, expr: Expr) -> Expr:
         """`expr` with a parameter for each largest part that is the same throughout a program, but not in all."""
@@ -79,28 +80,20 @@ class Window(Model):
         if counter(PROGRAM) not in dims:
             return super().instances(dims, conditions)
         inside = [*conditions, f"{counter(PROGRAM)} < {self.programs}"]
-        if all(not self._varies(text) for text in conditions):
-            return super().instances(dims, inside)
-        found: Set | None = None
+        found = super().instances(dims, inside)
+        if not involves(found, map(identifier, self._values.values())):
+            return found
+        programs = []
         for number in range(self.programs or 0):
-            own = [*(self._of(number, text) for text in inside), f"{counter(PROGRAM)} = {number}"]
-            one = super().instances(dims, own)
-            found = one if found is None else found.union(one)
-        assert found is not None
-        return found
+            its = super().instances(dims, [f"{counter(PROGRAM)} = {number}"])
+            programs.append(with_parameters(found, self._of(number)).intersect(its))
+        return reduce(Set.union, programs)
 
-    def _varies(self, text: str) -> bool:
-        return any(identifier(name) in text for name in self._values.values())
-
-    def _of(self, number: int, text: str) -> str:
-        """isl text with the values of program `number` of the window."""
-        for name in self._values.values():
-            general = identifier(name)
-            own = f"{general}_{number}"
-            if general in text:
-                self.translator.parameters.setdefault(own, Param(own))
-                text = re.sub(rf"\b{general}\b", own, text)
-        return text
+    def _of(self, number: int) -> dict[str, str]:
+        """The parameters that stand for the values of program `number` of the window, by those of any program."""
+        names = {identifier(name): f"{identifier(name)}_{number}" for name in self._values.values()}
+        self.translator.parameters.update({own: Param(own) for own in names.values()})
+        return names
 
 
 def _comes_to_barriers(loop: For) -> bool:
