@@ -18,10 +18,11 @@ Conventions:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from argus.ir.expr import OPERATORS
-from argus.ir.instruction import MMA, WGMMA, MmaRow, WgmmaRow
+from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA, Ends, Mechanism, MmaRow, WgmmaRow
 from argus.ir.types import DType
 
 ALL = ("cpu", "cuda", "hip")
@@ -116,14 +117,32 @@ _IDS = (
        "of the block's indices, and as uniform as they are"),
 )  # fmt: skip
 
-_LOAD, _STORE = "ld.global buffer_load", "st.global buffer_store"
+def _moves() -> Iterator[Function]:
+    """The functions of instructions by which each thread moves whole vectors of its own, one set for each `call`."""
+    found = [r for r in INSTRUCTIONS.values() if r.mechanism is Mechanism.THREADS and r.ends is Ends.WHOLE]
+    for name in dict.fromkeys(r.call for r in found if not r.peer and r.call != "atomic"):
+        rows = [r for r in found if r.call == name]
+        served = " ".join(r.name for r in rows)
+        hip = ["gfx942" in r.architectures for r in rows]
+        targets = _AMD if all(hip) else ALL if any(hip) else _NVIDIA
+        inside, load = "shared" in (rows[0].src, rows[0].dst), not rows[0].writes_memory
+        vectors, cell = "int N, class T", _SHARED if inside else _GLOBAL if load else "T* base, i64 offset"
+        registers, place = "T* dst" if load else "const T* src", "smem + offset" if inside else "base[offset..]"
+        what = f"dst[0..N) from {place}" if load else f"src[0..N) to {place}"
+        yield _f(name, vectors, "void", f"{cell}, {registers}", what, served, targets)
+        if inside:
+            continue
+        otherwise, masked = "dst keeps its values and nothing is read", f"bool p, {cell}, {registers}"
+        otherwise = otherwise if load else "nothing is written"
+        yield _f(f"{name}_if", vectors, "void", masked, f"the same where p; else {otherwise}", served, targets)
+        if load:
+            otherwise = "every dst[i] = other and nothing is read"
+            masked += ", T other"
+            yield _f(f"{name}_or", vectors, "void", masked, f"the same where p; else {otherwise}", served, targets)
+
 
 _COPIES = (
-    _f("load_global", "int N, class T", "void", f"{_GLOBAL}, T* dst", "dst[0..N) = base[offset..]", _LOAD),
-    _f("load_global_if", "int N, class T", "void", f"bool p, {_GLOBAL}, T* dst",
-       "the same where p; else dst keeps its values and nothing is read", _LOAD),
-    _f("load_global_or", "int N, class T", "void", f"bool p, {_GLOBAL}, T* dst, T other",
-       "the same where p; else every dst[i] = other and nothing is read", _LOAD),
+    *_moves(),
     _f("is_amid", "int N", "bool", "bool p, int at, int end",
        "whether not p, or elements at to at + 2 N - 1 come before `end`", "", _NVIDIA),
     _f("load_words_amid", "int N, class T", "void", f"bool p, {_GLOBAL}, Words& to",
@@ -147,14 +166,6 @@ _COPIES = (
     _f("store_global_cut", "int N, class T", "void",
        "bool p, int at, int start, int end, T* base, i64 offset, const T* src",
        "base[offset + i] = src[i] where p and start <= at + i < end", "st.global.cut", _NVIDIA),
-    _f("store_global", "int N, class T", "void", "T* base, i64 offset, const T* src",
-       "base[offset..] = src[0..N)", _STORE),
-    _f("store_global_if", "int N, class T", "void", "bool p, T* base, i64 offset, const T* src",
-       "the same where p; else nothing is written", _STORE),
-    _f("load_shared", "int N, class T", "void", f"{_SHARED}, T* dst",
-       "dst[0..N) from smem + offset", "ld.shared ds_read"),
-    _f("store_shared", "int N, class T", "void", f"{_SHARED}, const T* src",
-       "src[0..N) to smem + offset", "st.shared ds_write"),
     _f("cp_async", "int BYTES, class T", "void", f"{_SHARED}, const T* base, i64 source",
        "starts copying BYTES (4, 8, 16) from base + source (elements) to smem + offset; part of the thread's "
        "current group", "cp.async", _NVIDIA),
