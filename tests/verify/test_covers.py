@@ -36,6 +36,7 @@ def kernel(k: al.Tensor[al.float32, "T 128"], slot: al.Tensor[al.int32, "T"], ca
     al.requires(al.in_range(slot, 0, S))
     al.requires(al.distinct(slot))
     al.covers(cache, at=lambda t, d: (slot[t], d))
+    al.spec(cache, lambda t, d: k[t, d])
     t = al.grid(T)
     al.store(cache[al.load(slot[t]), :], al.load(k[t, :]))
 """
@@ -72,9 +73,55 @@ SEGMENTS = ROWS + """
 """
 
 
-def lowered(text: str) -> Kernel:
+_DECLARED = """    al.covers(cache, at=lambda t, d: (slot[t], d))
+    al.spec(cache, lambda t, d: k[t, d])
+"""
+LENGTHS = """
+import argus
+import argus.language as al
+
+@argus.kernel
+def kernel(x: al.Tensor[al.float32, "B N"], lens: al.Tensor[al.int32, "B"], out: al.Tensor[al.float32, "B"]):
+    B, N = x.shape
+    al.requires(al.in_range(lens, 0, N + 1))
+    al.spec(out, lambda b: al.sum(lambda k: al.where(k < lens[b], x[b, k], 0.0)))
+    b = al.grid(B)
+    length = al.load(lens[b])
+    acc = al.zeros((128,), al.float32)
+    for k0 in range(0, length, 128):
+        k = k0 + al.arange(128)
+        acc += al.load(x[b, k], mask=k < length)
+    al.store(out[b], al.sum(acc))
+"""
+GROUPED = """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=4)
+def kernel(x: al.Tensor[al.bfloat16, "T K"], offsets: al.Tensor[al.int32, "E1"], w: al.Tensor[al.bfloat16, "E N K"],
+           out: al.Tensor[al.bfloat16, "T N"], most: al.int32):
+    T, K = x.shape
+    E, N = w.shape[0], w.shape[1]
+    al.requires((offsets.shape[0] == E + 1) & (T < 2**30) & (0 <= most) & (most <= T))
+    al.requires(al.offsets(offsets, T, longest=most))
+    al.covers(out, at=lambda e, t, n: (t, n), where=lambda e, t, n: (offsets[e] <= t) & (t < offsets[e + 1]))
+    al.spec(out, lambda e, t, n: al.sum(lambda k: x[t, k] * w[e, n, k]))
+    pid_m, pid_n, e = al.grid(al.cdiv(most, 64), al.cdiv(N, 64), E)
+    begin, end = al.load(offsets[e]), al.load(offsets[e + 1])
+    m0, n0 = begin + pid_m * 64, pid_n * 64
+    acc = al.zeros((64, 64), al.float32)
+    for k0 in al.pipelined(0, K, 64, stages=3, producer_warps=4):
+        xt = al.stage(x[m0 : m0 + 64, k0 : k0 + 64], boundary_check=(0, 1))
+        wt = al.stage(w[e, n0 : n0 + 64, k0 : k0 + 64], boundary_check=(0, 1))
+        acc = al.mma(xt, wt, acc)
+    row = m0 + al.arange(64)
+    al.store(out[row, n0 : n0 + 64], acc.to(al.bfloat16), mask=(row < end)[:, None], boundary_check=(1,))
+"""
+
+
+def lowered(text: str, target: str = "sm_80") -> Kernel:
     source = SourceFile("kernel.py", text)
-    return compile.lower(compile.elaborate(source, "kernel", Options()), "sm_80")
+    return compile.lower(compile.elaborate(source, "kernel", Options(target=target)), target)
 
 
 def proved(text: str) -> Report:
@@ -96,7 +143,7 @@ def test_exactly_what_is_declared(text: str) -> None:
         (PREFIX, "lambda i: i < n)", "lambda i: i <= n)"),
         (PREFIX, "al.cdiv(n, 128)", "n // 128"),
         (PREFIX, "    al.covers(out, where=lambda i: i < n)\n", ""),
-        (CACHE, "    al.covers(cache, at=lambda t, d: (slot[t], d))\n", "    al.requires(S > T)\n"),
+        (CACHE, _DECLARED, "    al.requires(S > T)\n"),
         (CACHE, "al.load(slot[t])", "al.load(slot[T - 1 - t // 2])"),
         (TILES, "al.cdiv(T, 32)", "T // 32"),
         (PERMUTED, "    al.requires(al.permutation(index))\n", "    al.requires(al.in_range(index, 0, N))\n"),
@@ -135,6 +182,49 @@ def test_rows_that_may_be_one_race(text: str) -> None:
 def test_a_specification_of_a_part() -> None:
     report = proved(PREFIX.replace("x[i] * 2.0)\n    i", "x[i] * 3.0)\n    i"))
     assert report.verdict is Verdict.REFUTED and "spec-mismatch" in codes(report)
+
+
+@pytest.mark.parametrize("text", [CACHE, TILES])
+def test_a_scatter_follows_its_specification(text: str) -> None:
+    report = proved(text.replace("al.load(k[t, :]", "al.load(k[T - 1 - t, :]"))
+    assert report.verdict is Verdict.REFUTED and "spec-mismatch" in codes(report)
+
+
+def test_a_part_that_names_an_element_twice_has_no_specification() -> None:
+    """Without the fact two variables may name one element, and the specification would say two things of it."""
+    report = proved(CACHE.replace("    al.requires(al.distinct(slot))\n", ""))
+    assert report.verdict is not Verdict.PROVED
+
+
+def test_loaded_lengths_in_specifications() -> None:
+    assert proved(LENGTHS).verdict is Verdict.PROVED
+    for right, wrong in (
+        ("range(0, length, 128)", "range(0, length - 1, 128)"),
+        ("mask=k < length)", "mask=k < N)"),
+        ("    al.requires(al.in_range(lens, 0, N + 1))\n", ""),
+        ("al.load(lens[b])", "al.load(lens[0])"),
+    ):
+        assert right in LENGTHS and proved(LENGTHS.replace(right, wrong)).verdict is not Verdict.PROVED
+
+
+def test_products_of_segments() -> None:
+    kernel = lowered(GROUPED, "sm_90a")
+    assert "tma.load" in print_kernel(kernel) and verify(kernel).verdict is Verdict.PROVED
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("w[e, n0", "w[0 * e, n0"),
+        ("mask=(row < end)", "mask=(row <= end)"),
+        ("offsets[e + 1])\n", "offsets[e + 1]) - 1\n"),
+        (", longest=most))", "))"),
+        ("al.offsets(offsets, T, longest=most)", "al.in_range(offsets, 0, T + 1)"),
+    ],
+)
+def test_wrong_products_of_segments(right: str, wrong: str) -> None:
+    edited = GROUPED.replace(right, wrong)
+    assert edited != GROUPED and verify(lowered(edited, "sm_90a"), 5.0).verdict is not Verdict.PROVED
 
 
 def test_text_form() -> None:

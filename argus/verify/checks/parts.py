@@ -15,17 +15,25 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from argus.diagnostic import Verdict
 from argus.ir.contents import arrangements
-from argus.ir.expr import Const, Coord, Elem, Expr, Param, ProgramId, Thread, coords, op, rewrite, walk
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Param, ProgramId, Thread, coords, op, rewrite, walk
 from argus.ir.nodes import Kernel, Tensor
-from argus.verify.model.isl import Set, isl
+from argus.verify.checks.launchable import launchable
+from argus.verify.model.isl import Map, Set, isl
 from argus.verify.model.program import BOUND_OF_BLOCK, LOADED, differs_by_block
 from argus.verify.model.relations import Cells, Model
+from argus.verify.model.solver import Solver, z3
 from argus.verify.model.translator import NonAffine, counter
 from argus.verify.model.uses import Instance, Use, Uses, facts, programs
+from argus.work import Work
 
 _DECLARED = "declared "
 """Begins the names of numbers that stand for what a declared part loads."""
+
+
+_WORK_S = 2.0
+"""CPU seconds of one question to Z3, as work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,55 @@ def outside(model: Model, part: Part, cells: Cells) -> Set:
     return _Claim(model, part).beyond(cells)
 
 
+def variables(model: Model, part: Part, cells: Cells) -> Map:
+    """{instance of a write -> the variables of the part's element that it writes}.
+
+    Raises `NonAffine` where these are not known, or may be several.
+    """
+    claim, site = _Claim(model, part), cells.site
+    found = claim.numbered(cells).intersect_params(model.context.set)
+    rank = len(claim.names)
+    pairs = Map.from_range(found)
+    pairs = pairs.move_dims(isl.dim_type.in_, 0, isl.dim_type.out, rank, found.dim(isl.dim_type.set) - rank)
+    pairs = pairs.set_tuple_name(isl.dim_type.in_, site.name)
+    touched = cells.map.domain().intersect_params(model.context.contents)
+    every = not cells.exact or touched.is_subset(pairs.domain())
+    if not (every and pairs.is_single_valued() and _once(model, claim)):
+        raise NonAffine("an element of the declared part has no variables that are known, or several")
+    return pairs
+
+
+def _once(model: Model, claim: _Claim) -> bool:
+    """Whether no element of a part has two values of its variables."""
+    solver, rank = Solver(Work.of_seconds(_WORK_S)), len(claim.names)
+
+    def other(e: Expr) -> Expr | None:
+        match e:
+            case Coord(axis=axis):
+                return Coord(axis + rank)
+            case Param(name=name) if name.startswith(_DECLARED):
+                return Param(f"{name} of the other", e.dtype)
+            case _:
+                return None
+
+    for fact in launchable(model.kernel, solver):
+        solver.assume(fact)
+    ours = list(claim.uses.values())
+    theirs = [Use(u.tensor, tuple(rewrite(i, other) for i in u.index), _number(rewrite(u.value, other))) for u in ours]
+    known = (*claim.limits, *(rewrite(c, other) for c in claim.limits), *facts(model.kernel, [*ours, *theirs]))
+    for condition in known:
+        solver.assume(solver.condition(condition))
+    for place in claim.at:
+        solver.assume(solver.integer(place) == solver.integer(rewrite(place, other)))
+    same = z3.And(*(solver.integer(Coord(n)) == solver.integer(Coord(n + rank)) for n in range(rank)))
+    return solver.holds(same).verdict is Verdict.PROVED
+
+
+def _number(expr: Expr) -> Param:
+    assert isinstance(expr, Param)
+    return expr
+
+
 class _Claim:
     """A part, its variables as the dimensions q0, q1, ... of a set."""
 
@@ -97,7 +154,7 @@ class _Claim:
         self.names = tuple(f"q{axis}" for axis in range(len(part.shape)))
         self.uses: dict[str, Use] = {}
         self.at = tuple(self._spelled(e) for e in part.at)
-        conditions = [] if part.where is None else [self._spelled(part.where)]
+        conditions: list[Expr] = [] if part.where is None else [self._spelled(part.where)]
         box: list[tuple[Expr, Expr]] = [(Coord(axis), size) for axis, size in enumerate(part.shape)]
         for use in self.uses.values():
             index = model.kernel.object(use.tensor)
@@ -105,6 +162,7 @@ class _Claim:
             box += zip(use.index, index.shape, strict=True)
         for place, size in box:
             conditions += [op("le", Const(0), place), op("lt", place, size)]
+        self.limits = tuple(conditions)
         self.conditions = [model.translator.condition(c, self.names) for c in conditions]
         known = _known(model, facts(model.kernel, tuple(self.uses.values())), self.names)
         dims = ", ".join(self.names)
@@ -130,6 +188,19 @@ class _Claim:
         found, position = self._meetings(cells, links_of_blocks=True), len(self.names)
         found = found.project_out(isl.dim_type.set, position, found.dim(isl.dim_type.set) - position)
         return self._of_any(found, lambda e: isinstance(e, ProgramId) or _of_block(e))
+
+    def numbered(self, cells: Cells) -> Set:
+        """{[variables, instance]} that belong together, for the numbers that the block loads."""
+        found = self._meetings(cells, links_of_blocks=False)
+        uses = Uses(self.model.kernel, self.model.sites)
+        Instance(uses, cells.site, cells.relation)
+        moving = {
+            name
+            for name, use in uses.found.items()
+            if any(isinstance(part, Coord | LoopVar) for e in use.index for part in walk(e))
+        }
+        moving |= {use.value.name for use in self.uses.values()}
+        return self._of_any(found, lambda e: isinstance(e, Param) and e.name in moving)
 
     def beyond(self, cells: Cells) -> Set:
         """The instances that write no element of the part."""

@@ -13,6 +13,7 @@ from argus.ir.nodes import Assume, Kernel, Precondition, Requires
 from argus.verify.model.deciding import deciding
 from argus.verify.model.isl import Map, Set, isl
 from argus.verify.model.translator import NonAffine, Translator
+from argus.verify.model.uses import Use, facts
 
 _Relation = TypeVar("_Relation", isl.Map, isl.Set)
 
@@ -24,9 +25,11 @@ class Context:
     counterexample of such sizes is none, since the simulator refuses to replay it.
     """
 
-    def __init__(self, kernel: Kernel, translator: Translator, definitions: Sequence[Expr], lean: bool) -> None:
-        """See `relations.Model`."""
-        self._kernel, self._translator = kernel, translator
+    def __init__(
+        self, kernel: Kernel, translator: Translator, definitions: Sequence[Expr], lean: bool, uses: Sequence[Use] = ()
+    ) -> None:
+        """See `relations.Model`. `uses`: numbers that every block loads."""
+        self._kernel, self._translator, self._uses = kernel, translator, uses
         self._parts: dict[frozenset[str], Set] = {}
         conditions = [f"0 <= {translator.integer(Param(name), ())}" for name in kernel.sizes]
         if not lean:
@@ -58,6 +61,15 @@ class Context:
                 if stride == Const(1, stride.dtype) and lanes > 1:
                     conditions.append(f"({self._translator.integer(extent, ())}) mod {lanes} = 0")
         return conditions
+
+    @cached_property
+    def contents(self) -> Set:
+        """What is declared of the numbers that every block loads: not in the model's sets, which are of any numbers."""
+        found = []
+        for fact in facts(self._kernel, self._uses):
+            with suppress(NonAffine):
+                found.append(self._translator.condition(fact, ()))
+        return self._of_all(found)
 
     @cached_property
     def possible(self) -> Set:

@@ -452,10 +452,11 @@ def is_of_others(site: Site, value: Expr) -> bool:
     return across and any(isinstance(part, Thread) for part in walk(value))
 
 
-def loaded(sites: tuple[Site, ...]) -> dict[Access, str]:
-    """The parameters that `resolved` makes of what places hold that the kernel never writes, by place."""
+def loaded(sites: tuple[Site, ...], every: tuple[Site, ...] = ()) -> dict[Access, str]:
+    """The parameters that `resolved` makes of what places hold that the kernel never writes, by place: of those that
+    `sites` load, in a kernel of `every` site."""
     places = {s.stmt.src for s in sites if isinstance(s.stmt, Copy) and not (s.stmt.shape or s.stmt.mask or s.loops)}
-    return {src: LOADED + name for src in places if (name := _place(sites, src))}
+    return {src: LOADED + name for src in places if (name := _place(every or sites, src))}
 
 
 def _place(sites: tuple[Site, ...], src: Access) -> str:

@@ -28,6 +28,7 @@ from argus.verify.model.program import (
 )
 from argus.verify.model.schedule import times
 from argus.verify.model.translator import NonAffine, Translator, counter, holder_condition, identifier
+from argus.verify.model.uses import certain
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Model:
         self.translator = Translator(counts=counting, trips=loops_by_trip(kernel), lean=lean)
         self.times_of = times(self.sites)
         self.depth = max(map(len, self.times_of.values()), default=1)
-        self.context = Context(kernel, self.translator, definitions, lean)
+        self.context = Context(kernel, self.translator, definitions, lean, certain(kernel, self.sites))
         self._bare: dict[int, tuple[Set, bool, str]] = {}
         self._domains: dict[int, tuple[Set, bool, str]] = {}
         self._parsed: dict[str, Set] = {}

@@ -28,7 +28,7 @@ from argus.ir.expr import (
 )
 from argus.ir.nodes import Assume, Copy, Kernel, Map, Requires, Tensor
 from argus.ir.text import print_expr
-from argus.verify.model.program import BOUND_OF_BLOCK, LOADED, PROGRAM, Site, is_of_others, only_writer
+from argus.verify.model.program import BOUND_OF_BLOCK, LOADED, PROGRAM, Site, is_of_others, loaded, only_writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,16 @@ class Uses:
         value = Param(name, elem.dtype)
         self.found.setdefault(name, Use(source.name, index, value, mask, stmt.other))
         return value
+
+
+def certain(kernel: Kernel, sites: tuple[Site, ...]) -> tuple[Use, ...]:
+    """The numbers that every block loads once, under no condition: their places exist, or else `bounds` says so."""
+    always = tuple(s for s in sites if not s.guards)
+    return tuple(
+        Use(place.obj, place.index, Param(name, kernel.object(place.obj).dtype))
+        for place, name in loaded(always, sites).items()
+        if kernel.object(place.obj).dtype.is_int
+    )
 
 
 class Instance:

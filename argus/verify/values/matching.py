@@ -108,6 +108,31 @@ class Matcher:
         """`match`, apart from whatever is matched around it."""
         self.match(term, spec, scope)
 
+    def numbered(self, spec: SpecTerm, scope: Scope) -> SpecTerm:
+        """A specified term whose conditions and places name integers that the block loads once as `_numbered` does."""
+
+        def expression(e: Expr) -> Expr | None:
+            match e:
+                case Op(op="where", args=(condition, yes, no)):
+                    return replace(e, args=(self._numbered(condition, scope), yes, no))
+                case Elem(index=index):
+                    return replace(e, index=tuple(self._numbered(i, scope) for i in index))
+                case _:
+                    return None
+
+        match spec:
+            case SpecReduce(body=body):
+                return replace(spec, body=self.numbered(body, scope))
+            case SpecSoftmax(at=at, score=score):
+                return replace(spec, at=self._numbered(at, scope), score=self.numbered(score, scope))
+            case SpecOp(op="where", args=(condition, *rest)) if isinstance(condition, Op):
+                chosen = self._numbered(condition, scope)
+                return replace(spec, args=(chosen, *(self.numbered(a, scope) for a in rest)))
+            case SpecOp(args=args):
+                return replace(spec, args=tuple(self.numbered(a, scope) for a in args))
+            case _:
+                return rewrite(spec, expression)
+
     def _holding(self, condition: SpecTerm, scope: Scope) -> UnionSet:
         """The roots for which a condition on indices holds."""
         if isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)):
@@ -129,6 +154,8 @@ class Matcher:
 
     def _numbered(self, expr: Expr, scope: Scope) -> Expr:
         """Integers that the block loads once are the numbers that these are known by (`program.resolved`)."""
+        if not self._loaded:
+            return expr
         domain, coords = self._names(scope)
 
         def change(e: Expr) -> Expr | None:
@@ -143,7 +170,7 @@ class Matcher:
                         return Param(name, e.dtype)
             return None
 
-        return rewrite(expr, change) if self._loaded else expr
+        return rewrite(expr, change)
 
     def _cases(self, parts: tuple[tuple[UnionSet, Term], ...], spec: SpecTerm, scope: Scope) -> None:
         rest = scope.roots

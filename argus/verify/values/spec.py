@@ -11,6 +11,8 @@ from argus.diagnostic import Verdict
 from argus.ir.access import Mode
 from argus.ir.nodes import Copy, Spec, SpecTerm
 from argus.ir.spec_terms import recognised
+from argus.verify.checks.parts import declared
+from argus.verify.checks.parts import variables as variables_of
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.model.isl import empty_map, set_parts, smallest
 from argus.verify.model.program import Site
@@ -50,19 +52,27 @@ def _stores(builder: TermBuilder, matcher: Matcher, spec: Spec) -> list[Finding]
     if all(site.accesses[number].mode is Mode.ACCUMULATE for site, number in stores):
         return accumulated(builder, matcher, spec, stores)
     plain: list[tuple[Site, Term, Scope]] = []
+    part = declared(model.kernel, next(t for t in model.kernel.tensors if t.name == spec.output))
     for site, number in stores:
         cells = model.cells(site, number)
-        if not cells.exact or not isinstance(site.stmt, Copy):
+        if not (cells.exact or part is not None) or not isinstance(site.stmt, Copy):
             text = f"the store to '{spec.output}' is not a plain affine store: {cells.reason or 'atomic update'}"
             findings.append(unknown("spec-unknown", "tags", site.stmt.span, text, help))
             continue
-        roots = cells.map.domain().to_union_set()
-        variables = matcher.as_variables(cells.map)
+        try:
+            touched = cells.map if part is None else variables_of(model, part, cells)
+        except NonAffine as error:
+            text = f"cannot match the specification of a part of '{spec.output}': {error}"
+            findings.append(unknown("spec-unknown", "tags", site.stmt.span, text, help))
+            continue
+        touched = touched.intersect_params(model.context.contents)
+        roots = touched.domain().to_union_set()
+        variables = matcher.as_variables(touched)
         scope = Scope(roots.identity(), variables, tuple(range(len(spec.names))), roots.identity())
         plain.append((site, builder.stored(site, spec.output), scope))
     for site, term, scope in _together(plain):
         try:
-            _match(matcher, term, spec.value, scope)
+            _match(matcher, term, matcher.numbered(spec.value, scope), scope)
         except Mismatch as mismatch:
             findings.append(_finding(model, site, spec, mismatch, help))
         except NonAffine as error:
