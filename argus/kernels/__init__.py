@@ -2,14 +2,18 @@
 
 from argus.kernels.attention import attention
 from argus.kernels.cross_entropy import cross_entropy
+from argus.kernels.cross_entropy_backward import cross_entropy_backward
 from argus.kernels.gemm import gemm
 from argus.kernels.layernorm import add_layernorm, layernorm
+from argus.kernels.layernorm_backward import layernorm_backward
 from argus.kernels.matmul import Matmul
 from argus.kernels.quantize import quantize
 from argus.kernels.reduce import reduce
 from argus.kernels.rmsnorm import rmsnorm
+from argus.kernels.rmsnorm_backward import rmsnorm_backward
 from argus.kernels.silu_mul import silu_mul
 from argus.kernels.softmax import softmax
+from argus.kernels.softmax_backward import log_softmax_backward, softmax_backward
 from argus.kernels.table import tile_for
 from argus.kernels.transpose import transpose
 
@@ -17,13 +21,18 @@ __all__ = [
     "add_layernorm",
     "attention",
     "cross_entropy",
+    "cross_entropy_backward",
     "layernorm",
+    "layernorm_backward",
+    "log_softmax_backward",
     "matmul",
     "quantize",
     "reduce",
     "rmsnorm",
+    "rmsnorm_backward",
     "silu_mul",
     "softmax",
+    "softmax_backward",
     "transpose",
 ]
 

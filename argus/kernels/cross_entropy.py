@@ -154,7 +154,7 @@ def cross_entropy_long_rows(
 
 
 def cross_entropy(logits: torch.Tensor, target: torch.Tensor, ignore_index: int = -100) -> torch.Tensor:
-    """`-log_softmax(logits)[t, target[t]]` of every row, float32 `[T]`. No gradient.
+    """`-log_softmax(logits)[t, target[t]]` of every row, float32 `[T]`. Differentiable.
 
     `logits` `[T, V]` is float32, float16 or bfloat16, `target` `[T]` int64 or int32. The loss of a row whose target is
     `ignore_index` is 0, and NaN if the target is no column. Rows of logits may be any distance apart.
@@ -167,7 +167,7 @@ def losses_and_levels(
     logits: torch.Tensor, target: torch.Tensor, ignore_index: int = -100
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The losses of `cross_entropy`, and the logarithm of the sum of the exponentials of each row."""
-    results: tuple[torch.Tensor, torch.Tensor] = _losses((logits, target), (ignore_index,))
+    results: tuple[torch.Tensor, torch.Tensor] = losses_function((logits, target), (ignore_index,))
     return results
 
 
@@ -209,6 +209,6 @@ def _fake(logits: torch.Tensor, target: torch.Tensor, _ignored: int) -> tuple[to
     return _results(logits)
 
 
-_losses = Function(
+losses_function = Function(
     _work, Operator("cross_entropy(Tensor logits, Tensor target, int ignore_index=-100) -> (Tensor, Tensor)", _fake)
 )

@@ -306,12 +306,12 @@ def add_layernorm_held_rows(
 
 
 def layernorm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
-    """LayerNorm along the last dimension, with `weight` and `bias` `[N]` of one dtype; in x's dtype. No gradient.
+    """LayerNorm along the last dimension, with `weight` and `bias` `[N]` of one dtype; in x's dtype. Differentiable.
 
     All are of float32, float16 or bfloat16; the arithmetic is float32's; rows may be any distance apart.
     Raises LaunchError.
     """
-    result: torch.Tensor = _layernorm((x, weight, bias), (eps,))
+    result: torch.Tensor = layernorm_function((x, weight, bias), (eps,))
     return result
 
 
@@ -379,7 +379,7 @@ def _fake_sum(
     return x.new_empty(x.shape), x.new_empty(x.shape)
 
 
-_layernorm = Function(
+layernorm_function = Function(
     _work, Operator("layernorm(Tensor x, Tensor weight, Tensor bias, float eps=1e-5) -> Tensor", _fake, batch=1)
 )
 _add_layernorm = Function(

@@ -142,12 +142,12 @@ def rmsnorm_long_rows(
 
 
 def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-    """RMSNorm along the last dimension, scaled by `weight` `[N]`, in x's dtype; float32 arithmetic. No gradient.
+    """RMSNorm along the last dimension, scaled by `weight` `[N]`, in x's dtype; float32 arithmetic. Differentiable.
 
     `x` and `weight` are of float32, float16 or bfloat16, each its own; rows may be any distance apart.
     Raises LaunchError.
     """
-    result: torch.Tensor = _rmsnorm((x, weight), (eps,))
+    result: torch.Tensor = rmsnorm_function((x, weight), (eps,))
     return result
 
 
@@ -175,4 +175,6 @@ def _fake(x: torch.Tensor, weight: torch.Tensor, _eps: float) -> torch.Tensor:
     return x.new_empty(x.shape)
 
 
-_rmsnorm = Function(_work, Operator("rmsnorm(Tensor x, Tensor weight, float eps=1e-6) -> Tensor", _fake, batch=1))
+rmsnorm_function = Function(
+    _work, Operator("rmsnorm(Tensor x, Tensor weight, float eps=1e-6) -> Tensor", _fake, batch=1)
+)

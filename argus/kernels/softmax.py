@@ -141,12 +141,12 @@ def softmax_long_rows(
 
 
 def softmax(x: torch.Tensor) -> torch.Tensor:
-    """Softmax along the last dimension of a float32, float16 or bfloat16 tensor; float32 arithmetic. No gradient.
+    """Softmax along the last dimension of a float32, float16 or bfloat16 tensor; float32 arithmetic. Differentiable.
 
     Rows may be any distance apart. A row with a NaN, with +inf, or of -inf only gives NaN, as in PyTorch.
     Raises LaunchError.
     """
-    result: torch.Tensor = _softmax((x,))
+    result: torch.Tensor = softmax_function((x,))
     return result
 
 
@@ -167,4 +167,4 @@ def _fake(x: torch.Tensor) -> torch.Tensor:
     return x.new_empty(x.shape)
 
 
-_softmax = Function(_work, Operator("softmax(Tensor x) -> Tensor", _fake, batch=1))
+softmax_function = Function(_work, Operator("softmax(Tensor x) -> Tensor", _fake, batch=1))

@@ -1,0 +1,270 @@
+"""The gradients of LayerNorm, in one pass over memory: a block goes through rows, and adds up its shares of `dweight`
+and `dbias`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import argus
+import argus.language as al
+from argus.backend.launch.evaluate import Number
+from argus.ir.types import DType
+from argus.kernels.layernorm import layernorm_function
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, columns, dtype_of, matrix, same_shape, shaped, vector
+from argus.kernels.shares import added, by_columns, by_rows
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
+from argus.torch.gradient import attach
+
+if TYPE_CHECKING:
+    import torch
+
+LONGEST = 6144  # elements of a row that stays in registers, beside its gradient, the weights and a block's sums
+
+
+@argus.func
+def mean(x, i):
+    """The mean of row i of x: what specifications say."""
+    return al.sum(lambda k: x[i, k]) / x.shape[1].to(al.float32)
+
+
+@argus.func
+def inverse_root(x, eps, i):
+    """1 / sqrt(variance(x[i, :]) + eps)."""
+    variance = al.sum(lambda n: (x[i, n] - mean(x, i)) * (x[i, n] - mean(x, i))) / x.shape[1].to(al.float32)
+    return al.rsqrt(variance + eps)
+
+
+@argus.func
+def gradient(dy, x, weight, eps, i, j):
+    """The gradient of LayerNorm's `x[i, j]`: a textbook's formula."""
+    count = x.shape[1].to(al.float32)
+    average = al.sum(lambda k: weight[k] * dy[i, k]) / count
+    along = al.sum(lambda k: weight[k] * dy[i, k] * (x[i, k] - mean(x, i))) / count
+    slope = along * (inverse_root(x, eps, i) * inverse_root(x, eps, i))
+    return inverse_root(x, eps, i) * (weight[j] * dy[i, j] - average - (x[i, j] - mean(x, i)) * slope)
+
+
+@argus.func
+def group_at(x, first, ROWS, BLOCK):
+    """The rows of a matrix from `first` on, zeros outside."""
+    rows, cols = first + al.arange(ROWS)[:, None], al.arange(BLOCK)
+    return al.load(x[rows, cols], mask=(rows < x.shape[0]) & (cols < x.shape[1]))
+
+
+@argus.kernel
+def layernorm_backward_rows(
+    dy: al.Tensor[DTYPE, "M N"],
+    x: al.Tensor[DTYPE, "M N"],
+    weight: al.Tensor[WEIGHT, "N"],
+    dx: al.Tensor[DTYPE, "M N"],
+    weights: al.Tensor[al.float32, "BLOCKS N"],
+    biases: al.Tensor[al.float32, "BLOCKS N"],
+    eps: al.float32,
+    DTYPE: al.constexpr = al.bfloat16,
+    WEIGHT: al.constexpr = al.bfloat16,
+    BLOCKS: al.constexpr = 528,
+    ROWS: al.constexpr = 4,
+    BLOCK: al.constexpr = 1024,
+    FROM: al.constexpr = 0,
+):
+    """`dx = r * (g - mean(g) - c * mean(g * c) * r ** 2)`, where `c = x - mean(x)`, `r = 1 / sqrt(mean(c ** 2) + eps)`
+    and `g = weight * dy`, row by row.
+
+    A block has every BLOCKS-th group of ROWS rows, and adds up `dy * c * r` and `dy` of these: its rows of
+    `weights` and `biases`.
+    """
+    M, N = x.shape
+    al.requires((FROM <= N <= BLOCK) & (M <= 2**30))
+    al.spec(dx, lambda i, j: gradient(dy, x, weight, eps, i, j))
+    al.spec(
+        weights,
+        lambda p, j: al.sum(
+            lambda i: al.where(
+                i // ROWS % BLOCKS == p, dy[i, j] * ((x[i, j] - mean(x, i)) * inverse_root(x, eps, i)), 0.0
+            )
+        ),
+    )
+    al.spec(biases, lambda p, j: al.sum(lambda i: al.where(i // ROWS % BLOCKS == p, dy[i, j], 0.0)))
+    block = al.grid(BLOCKS)
+    cols = al.arange(BLOCK)
+    inside = cols < N
+    count = N.to(al.float32)
+    scale = al.load(weight[cols], mask=inside)
+    of_weight, of_bias = al.zeros((ROWS, BLOCK), al.float32), al.zeros((ROWS, BLOCK), al.float32)
+    loaded, arrived = group_at(x, block * ROWS, ROWS, BLOCK), group_at(dy, block * ROWS, ROWS, BLOCK)
+    for first in range(block * ROWS, M, BLOCKS * ROWS):
+        rows = first + al.arange(ROWS)[:, None]
+        live = (rows < M) & inside
+        values, given = loaded.to(al.float32), arrived.to(al.float32)
+        loaded = group_at(x, first + BLOCKS * ROWS, ROWS, BLOCK)  # on its way while this group is worked on
+        arrived = group_at(dy, first + BLOCKS * ROWS, ROWS, BLOCK)
+        centre = al.sum(values, axis=1, keep_dims=True) / count
+        centred = al.where(live, values - centre, 0.0)
+        root = al.rsqrt(al.sum(centred * centred, axis=1, keep_dims=True) / count + eps)
+        scaled = scale.to(al.float32) * given
+        average = al.sum(scaled, axis=1, keep_dims=True) / count
+        slope = al.sum(scaled * centred, axis=1, keep_dims=True) / count * (root * root)
+        al.store(dx[rows, cols], (root * (scaled - average - centred * slope)).to(DTYPE), mask=live)
+        of_weight += given * (centred * al.where(rows < M, root, 0.0))
+        of_bias += given
+    al.store(weights[block, cols], al.sum(of_weight, axis=0), mask=inside)
+    al.store(biases[block, cols], al.sum(of_bias, axis=0), mask=inside)
+
+
+@argus.kernel
+def layernorm_backward_long_rows(
+    dy: al.Tensor[DTYPE, "M N"],
+    x: al.Tensor[DTYPE, "M N"],
+    weight: al.Tensor[WEIGHT, "N"],
+    dx: al.Tensor[DTYPE, "M N"],
+    means: al.Tensor[al.float32, "M"],
+    roots: al.Tensor[al.float32, "M"],
+    eps: al.float32,
+    DTYPE: al.constexpr = al.bfloat16,
+    WEIGHT: al.constexpr = al.bfloat16,
+    BLOCK: al.constexpr = 4096,
+):
+    """The same `dx` for rows of any length, which are read three times, BLOCK elements at a time; `means` of the rows,
+    and `roots`, all r."""
+    M, N = x.shape
+    al.spec(dx, lambda i, j: gradient(dy, x, weight, eps, i, j))
+    al.spec(means, lambda i: mean(x, i))
+    al.spec(roots, lambda i: inverse_root(x, eps, i))
+    row = al.grid(M)
+    count = N.to(al.float32)
+    total, sums = al.zeros((BLOCK,), al.float32), al.zeros((BLOCK,), al.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        total += al.load(x[row, cols], mask=cols < N).to(al.float32)
+        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
+        sums += scale * al.load(dy[row, cols], mask=cols < N).to(al.float32)
+    centre, average = al.sum(total) / count, al.sum(sums) / count
+    squares, dots = al.zeros((BLOCK,), al.float32), al.zeros((BLOCK,), al.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        centred = al.where(cols < N, al.load(x[row, cols], mask=cols < N).to(al.float32) - centre, 0.0)
+        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
+        squares += centred * centred
+        dots += scale * al.load(dy[row, cols], mask=cols < N).to(al.float32) * centred
+    root = al.rsqrt(al.sum(squares) / count + eps)
+    al.store(means[row], centre)
+    al.store(roots[row], root)
+    slope = al.sum(dots) / count * (root * root)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        centred = al.load(x[row, cols], mask=cols < N).to(al.float32) - centre
+        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
+        scaled = scale * al.load(dy[row, cols], mask=cols < N).to(al.float32)
+        al.store(dx[row, cols], (root * (scaled - average - centred * slope)).to(DTYPE), mask=cols < N)
+
+
+@argus.kernel
+def layernorm_backward_columns(
+    dy: al.Tensor[DTYPE, "M N"],
+    x: al.Tensor[DTYPE, "M N"],
+    means: al.Tensor[al.float32, "M"],
+    roots: al.Tensor[al.float32, "M"],
+    weights: al.Tensor[al.float32, "BLOCKS N"],
+    biases: al.Tensor[al.float32, "BLOCKS N"],
+    DTYPE: al.constexpr = al.bfloat16,
+    BLOCKS: al.constexpr = 64,
+    ROWS: al.constexpr = 8,
+    BLOCK: al.constexpr = 256,
+):
+    """`dy * c * r` and `dy`, added up over every BLOCKS-th group of ROWS rows, with `means` for the mean in c and
+    `roots` for r; BLOCK columns a block."""
+    M, N = x.shape
+    al.requires(M <= 2**30)
+    al.spec(
+        weights,
+        lambda p, j: al.sum(
+            lambda i: al.where(i // ROWS % BLOCKS == p, dy[i, j] * ((x[i, j] - means[i]) * roots[i]), 0.0)
+        ),
+    )
+    al.spec(biases, lambda p, j: al.sum(lambda i: al.where(i // ROWS % BLOCKS == p, dy[i, j], 0.0)))
+    column, share = al.grid(al.cdiv(N, BLOCK), BLOCKS)
+    cols = column * BLOCK + al.arange(BLOCK)
+    of_weight, of_bias = al.zeros((ROWS, BLOCK), al.float32), al.zeros((ROWS, BLOCK), al.float32)
+    for first in range(share * ROWS, M, BLOCKS * ROWS):
+        rows = first + al.arange(ROWS)[:, None]
+        live = (rows < M) & (cols < N)
+        centred = al.load(x[rows, cols], mask=live).to(al.float32) - al.load(means[rows], mask=rows < M)
+        given = al.load(dy[rows, cols], mask=live).to(al.float32)
+        of_weight += given * (centred * al.load(roots[rows], mask=rows < M))
+        of_bias += given
+    al.store(weights[share, cols], al.sum(of_weight, axis=0), mask=cols < N)
+    al.store(biases[share, cols], al.sum(of_bias, axis=0), mask=cols < N)
+
+
+def layernorm_backward(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gradients of `x`, `weight` and `bias`, given `dy`, that of `layernorm(x, weight, bias, eps)`.
+
+    `dy` and `x` are of one shape and of one of float32, float16 and bfloat16, `weight` of any of these, which is the
+    dtype of both gradients of parameters; the arithmetic is float32's, and rows may be any distance apart. The same in
+    each run. Raises LaunchError.
+    """
+    dx, parameters = _backward((dy, x, weight), (eps,))
+    return dx, parameters[0], parameters[1]
+
+
+def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Work:
+    import torch
+
+    dy, x, weight = tensors
+    dtype, scale = _checked(dy, x, weight)
+    rows = matrix(x)
+    M, N = rows.shape
+    given, weight = matrix(dy), weight.contiguous()
+    dx, parameters = rows.new_empty(rows.shape), weight.new_empty(2, N)
+    types = {"DTYPE": dtype, "WEIGHT": scale}
+    if N <= LONGEST:
+        shape = by_rows(M, N, dtype.bytes, min(vector(rows), vector(given)))
+        shares = torch.empty(2, shape["BLOCKS"], N, dtype=torch.float32, device=x.device)
+        calls: tuple[Call, ...] = (
+            Call(layernorm_backward_rows, (given, rows, weight, dx, *shares, *numbers), {**types, **shape}),
+        )
+    else:
+        shape = by_columns(M)
+        shares = torch.empty(2, shape["BLOCKS"], N, dtype=torch.float32, device=x.device)
+        means, roots = torch.empty(2, M, dtype=torch.float32, device=x.device)
+        pieces = {**types, "BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
+        calls = (
+            Call(layernorm_backward_long_rows, (given, rows, weight, dx, means, roots, *numbers), pieces),
+            Call(layernorm_backward_columns, (given, rows, means, roots, *shares), {"DTYPE": dtype, **shape}),
+        )
+    return Work((*calls, added(shares, parameters)), (shaped(dx, x), parameters))
+
+
+def _checked(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[DType, DType]:
+    """The dtypes of x and the weight. Raises LaunchError."""
+    dtype, scale = dtype_of("x", x), dtype_of("weight", weight)
+    same_shape("weight", weight, (columns(x),))
+    same_shape("dy", dy, tuple(x.shape))
+    dtype_of("dy", dy, (dtype.name,))
+    return dtype, scale
+
+
+def _fake(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, _eps: float) -> tuple[torch.Tensor, torch.Tensor]:
+    _checked(dy, x, weight)
+    return x.new_empty(x.shape), weight.new_empty(2, *weight.shape)
+
+
+_backward = Function(
+    _work, Operator("layernorm_backward(Tensor dy, Tensor x, Tensor weight, float eps=1e-5) -> (Tensor, Tensor)", _fake)
+)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], _output: torch.Tensor) -> None:
+    x, weight, _, ctx.eps = inputs
+    ctx.save_for_backward(x, weight)
+
+
+def _gradients(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    dx, parameters = _backward((dy, *ctx.saved_tensors), (ctx.eps,))
+    return dx, parameters[0], parameters[1], None
+
+
+attach(layernorm_function, _gradients, _save)

@@ -1,0 +1,227 @@
+"""The gradients of RMSNorm, in one pass over memory: a block goes through rows, and adds up its share of `dweight`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import argus
+import argus.language as al
+from argus.backend.launch.evaluate import Number
+from argus.ir.types import DType
+from argus.kernels.rmsnorm import rmsnorm_function
+from argus.kernels.rows import CHUNK, CHUNK_WARPS, columns, dtype_of, matrix, same_shape, shaped, vector
+from argus.kernels.shares import added, by_columns, by_rows
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
+from argus.torch.gradient import attach
+
+if TYPE_CHECKING:
+    import torch
+
+LONGEST = 8192  # elements of a row that stays in registers, beside its gradient, the weights and a block's sums
+
+
+@argus.func
+def inverse_root(x, eps, i):
+    """1 / sqrt(mean(x[i, :] ** 2) + eps)."""
+    return al.rsqrt(al.sum(lambda k: x[i, k] * x[i, k]) / x.shape[1].to(al.float32) + eps)
+
+
+@argus.func
+def slope(dy, x, weight, eps, i):
+    """mean(weight * dy[i, :] * x[i, :]) over the mean square of x[i, :], eps in it."""
+    mean = al.sum(lambda k: weight[k] * dy[i, k] * x[i, k]) / x.shape[1].to(al.float32)
+    return mean * (inverse_root(x, eps, i) * inverse_root(x, eps, i))
+
+
+@argus.func
+def group_at(x, first, ROWS, BLOCK):
+    """The rows of a matrix from `first` on, zeros outside."""
+    rows, cols = first + al.arange(ROWS)[:, None], al.arange(BLOCK)
+    return al.load(x[rows, cols], mask=(rows < x.shape[0]) & (cols < x.shape[1]))
+
+
+@argus.kernel
+def rmsnorm_backward_rows(
+    dy: al.Tensor[DTYPE, "M N"],
+    x: al.Tensor[DTYPE, "M N"],
+    weight: al.Tensor[WEIGHT, "N"],
+    dx: al.Tensor[DTYPE, "M N"],
+    parts: al.Tensor[al.float32, "BLOCKS N"],
+    eps: al.float32,
+    DTYPE: al.constexpr = al.bfloat16,
+    WEIGHT: al.constexpr = al.bfloat16,
+    BLOCKS: al.constexpr = 528,
+    ROWS: al.constexpr = 4,
+    BLOCK: al.constexpr = 1024,
+    FROM: al.constexpr = 0,
+):
+    """`dx = r * (weight * dy - x * mean(weight * dy * x) * r ** 2)`, with `r = 1 / sqrt(mean(x ** 2) + eps)`.
+
+    A block has every BLOCKS-th group of ROWS rows, and adds up `dy * x * r` of these: its row of `parts`.
+    """
+    M, N = x.shape
+    al.requires((FROM <= N <= BLOCK) & (M <= 2**30))
+    al.spec(dx, lambda i, j: inverse_root(x, eps, i) * (weight[j] * dy[i, j] - x[i, j] * slope(dy, x, weight, eps, i)))
+    al.spec(
+        parts,
+        lambda p, j: al.sum(
+            lambda i: al.where(i // ROWS % BLOCKS == p, dy[i, j] * (x[i, j] * inverse_root(x, eps, i)), 0.0)
+        ),
+    )
+    block = al.grid(BLOCKS)
+    cols = al.arange(BLOCK)
+    inside = cols < N
+    scale = al.load(weight[cols], mask=inside)
+    total = al.zeros((ROWS, BLOCK), al.float32)
+    loaded, given = group_at(x, block * ROWS, ROWS, BLOCK), group_at(dy, block * ROWS, ROWS, BLOCK)
+    for first in range(block * ROWS, M, BLOCKS * ROWS):
+        rows = first + al.arange(ROWS)[:, None]
+        live = (rows < M) & inside
+        values, gradient = loaded.to(al.float32), given.to(al.float32)
+        loaded = group_at(x, first + BLOCKS * ROWS, ROWS, BLOCK)  # on its way while this group is worked on
+        given = group_at(dy, first + BLOCKS * ROWS, ROWS, BLOCK)
+        scaled = scale.to(al.float32) * gradient
+        squares = al.sum(values * values, axis=1, keep_dims=True)
+        dot = al.sum(scaled * values, axis=1, keep_dims=True)
+        root = al.where(rows < M, al.rsqrt(squares / N.to(al.float32) + eps), 0.0)
+        share = dot / N.to(al.float32) * (root * root)
+        al.store(dx[rows, cols], (root * (scaled - values * share)).to(DTYPE), mask=live)
+        total += gradient * (values * root)
+    al.store(parts[block, cols], al.sum(total, axis=0), mask=inside)
+
+
+@argus.kernel
+def rmsnorm_backward_long_rows(
+    dy: al.Tensor[DTYPE, "M N"],
+    x: al.Tensor[DTYPE, "M N"],
+    weight: al.Tensor[WEIGHT, "N"],
+    dx: al.Tensor[DTYPE, "M N"],
+    roots: al.Tensor[al.float32, "M"],
+    eps: al.float32,
+    DTYPE: al.constexpr = al.bfloat16,
+    WEIGHT: al.constexpr = al.bfloat16,
+    BLOCK: al.constexpr = 4096,
+):
+    """The same `dx` for rows of any length, which are read twice, BLOCK elements at a time; and `roots`, all r."""
+    M, N = x.shape
+    al.spec(dx, lambda i, j: inverse_root(x, eps, i) * (weight[j] * dy[i, j] - x[i, j] * slope(dy, x, weight, eps, i)))
+    al.spec(roots, lambda i: inverse_root(x, eps, i))
+    row = al.grid(M)
+    squares, dots = al.zeros((BLOCK,), al.float32), al.zeros((BLOCK,), al.float32)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        values = al.load(x[row, cols], mask=cols < N).to(al.float32)
+        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
+        squares += values * values
+        dots += scale * al.load(dy[row, cols], mask=cols < N).to(al.float32) * values
+    root = al.rsqrt(al.sum(squares) / N.to(al.float32) + eps)
+    al.store(roots[row], root)
+    share = al.sum(dots) / N.to(al.float32) * (root * root)
+    for start in range(0, N, BLOCK):
+        cols = start + al.arange(BLOCK)
+        values = al.load(x[row, cols], mask=cols < N).to(al.float32)
+        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
+        scaled = scale * al.load(dy[row, cols], mask=cols < N).to(al.float32)
+        al.store(dx[row, cols], (root * (scaled - values * share)).to(DTYPE), mask=cols < N)
+
+
+@argus.kernel
+def rmsnorm_backward_columns(
+    dy: al.Tensor[DTYPE, "M N"],
+    x: al.Tensor[DTYPE, "M N"],
+    roots: al.Tensor[al.float32, "M"],
+    parts: al.Tensor[al.float32, "BLOCKS N"],
+    DTYPE: al.constexpr = al.bfloat16,
+    BLOCKS: al.constexpr = 64,
+    ROWS: al.constexpr = 8,
+    BLOCK: al.constexpr = 256,
+):
+    """`dy * x * r`, added up over every BLOCKS-th group of ROWS rows, with `roots` for r; BLOCK columns a block."""
+    M, N = x.shape
+    al.requires(M <= 2**30)
+    al.spec(
+        parts,
+        lambda p, j: al.sum(lambda i: al.where(i // ROWS % BLOCKS == p, dy[i, j] * (x[i, j] * roots[i]), 0.0)),
+    )
+    column, share = al.grid(al.cdiv(N, BLOCK), BLOCKS)
+    cols = column * BLOCK + al.arange(BLOCK)
+    total = al.zeros((ROWS, BLOCK), al.float32)
+    for first in range(share * ROWS, M, BLOCKS * ROWS):
+        rows = first + al.arange(ROWS)[:, None]
+        live = (rows < M) & (cols < N)
+        values = al.load(x[rows, cols], mask=live).to(al.float32)
+        gradient = al.load(dy[rows, cols], mask=live).to(al.float32)
+        total += gradient * (values * al.load(roots[rows], mask=rows < M))
+    al.store(parts[share, cols], al.sum(total, axis=0), mask=cols < N)
+
+
+def rmsnorm_backward(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradients of `x` and `weight`, in their dtypes, given `dy`, that of `rmsnorm(x, weight, eps)`.
+
+    `dy` and `x` are of one shape and of one of float32, float16 and bfloat16, `weight` of any of these; the arithmetic
+    is float32's, and rows may be any distance apart. The same in each run. Raises LaunchError.
+    """
+    results: tuple[torch.Tensor, torch.Tensor] = _backward((dy, x, weight), (eps,))
+    return results
+
+
+def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Work:
+    import torch
+
+    dy, x, weight = tensors
+    dtype, scale = _checked(dy, x, weight)
+    rows = matrix(x)
+    M, N = rows.shape
+    given, weight = matrix(dy), weight.contiguous()
+    dx, dweight = rows.new_empty(rows.shape), weight.new_empty(1, N)
+    types = {"DTYPE": dtype, "WEIGHT": scale}
+    if N <= LONGEST:
+        shape = by_rows(M, N, dtype.bytes, min(vector(rows), vector(given)))
+        shares = torch.empty(1, shape["BLOCKS"], N, dtype=torch.float32, device=x.device)
+        calls: tuple[Call, ...] = (
+            Call(rmsnorm_backward_rows, (given, rows, weight, dx, shares[0], *numbers), {**types, **shape}),
+        )
+    else:
+        shape = by_columns(M)
+        shares = torch.empty(1, shape["BLOCKS"], N, dtype=torch.float32, device=x.device)
+        roots = torch.empty(M, dtype=torch.float32, device=x.device)
+        pieces = {**types, "BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
+        calls = (
+            Call(rmsnorm_backward_long_rows, (given, rows, weight, dx, roots, *numbers), pieces),
+            Call(rmsnorm_backward_columns, (given, rows, roots, shares[0]), {"DTYPE": dtype, **shape}),
+        )
+    return Work((*calls, added(shares, dweight)), (shaped(dx, x), dweight[0]))
+
+
+def _checked(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[DType, DType]:
+    """The dtypes of x and the weight. Raises LaunchError."""
+    dtype, scale = dtype_of("x", x), dtype_of("weight", weight)
+    same_shape("weight", weight, (columns(x),))
+    same_shape("dy", dy, tuple(x.shape))
+    dtype_of("dy", dy, (dtype.name,))
+    return dtype, scale
+
+
+def _fake(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, _eps: float) -> tuple[torch.Tensor, torch.Tensor]:
+    _checked(dy, x, weight)
+    return x.new_empty(x.shape), weight.new_empty(weight.shape)
+
+
+_backward = Function(
+    _work, Operator("rmsnorm_backward(Tensor dy, Tensor x, Tensor weight, float eps=1e-6) -> (Tensor, Tensor)", _fake)
+)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], _output: torch.Tensor) -> None:
+    x, weight, ctx.eps = inputs
+    ctx.save_for_backward(x, weight)
+
+
+def _gradients(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    return (*_backward((dy, *ctx.saved_tensors), (ctx.eps,)), None)
+
+
+attach(rmsnorm_function, _gradients, _save)
