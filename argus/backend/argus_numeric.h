@@ -170,6 +170,13 @@ template <class T> ARGUS_FN bool is_nan(T x) {
 
 }  // namespace detail
 
+// ---- truth values
+
+template <int N> ARGUS_FN void truths(bool* x) {
+    auto bytes = reinterpret_cast<unsigned char*>(x);
+    for (int i = 0; i < N; ++i) bytes[i] = bytes[i] != 0;
+}
+
 template <class To, class From> ARGUS_FN To cast(From x) {
     if constexpr (detail::same<To, From>) {
         return x;

@@ -115,12 +115,12 @@ class Verified:
     report: Report | None = None
 
 
-def verify(job: Job, limit_s: float | None, accept: Sequence[str] = ()) -> Verified:
+def verify(job: Job, limit_s: float | None, accept: Sequence[str] = (), exact: bool = False) -> Verified:
     """Prove one kernel within `limit_s` CPU seconds, or release it with what it accepts. An error is an outcome too."""
     start = time.perf_counter()
     try:
         explicit = job.explicit()
-        report = compile.verify(explicit, LIMIT_S if limit_s is None else limit_s)
+        report = compile.verify(explicit, LIMIT_S if limit_s is None else limit_s, exact=exact)
         report = _released(job, explicit, report, accept)
     except ArgusError as error:
         return Verified(unusable(job.name, start, error.diagnostics), UNUSABLE)

@@ -78,6 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     form = check.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print a JSON list with an object for each kernel")
     form.add_argument("--sarif", action="store_true", help="print a SARIF 2.1 log")
+    check.add_argument("--exact", action="store_true",
+                       help="prove each property of the kernel itself, on no simpler form of it; slower")  # fmt: skip
     show = command("show", "show", "print the explicit kernel that policies make: it can be changed, and checked again")
     show.add_argument("file", metavar="FILE[::KERNEL]")
     show.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")

@@ -17,6 +17,7 @@ from argus.ir.nodes import Spec
 from argus.verify.checks import initialisation, invariance, races
 from argus.verify.findings import Finding
 from argus.verify.model.relations import Model
+from argus.verify.model.translator import NonAffine
 from argus.verify.order import beginning, inflight, peers
 from argus.verify.order.order import Ordering
 from argus.verify.order.protocol import Protocol
@@ -28,14 +29,19 @@ from argus.verify.values.tags import TagAnalysis
 class Questions:
     """Each method gives the findings of one question, and may raise `NonAffine`."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    def __init__(self, model: Model, exact: bool = False) -> None:
+        """`exact`: nothing is proved on a window of programs in place of all of them."""
+        self.model, self.exact = model, exact
         self.analysis = TagAnalysis(self.model)
 
     @cached_property
     def several(self) -> Model:
         """Order and progress are proved on a window where programs of a persistent block take other steps."""
-        return Window(self.model) if self.model.uneven else self.model
+        if not self.model.uneven:
+            return self.model
+        if self.exact:
+            raise NonAffine("the programs of a block differ in their steps: only a window of them can be looked at")
+        return Window(self.model)
 
     @cached_property
     def order(self) -> Ordering:

@@ -43,8 +43,11 @@ FIRST = 4 * STEPS_PER_SECOND
 _NOT_TRIED = Note("not all small sizes were tried in the simulator: the limit of work was reached; raise --limit")
 
 
-def verify(kernel: Kernel, limit_s: float = LIMIT_S) -> Report:
+def verify(kernel: Kernel, limit_s: float = LIMIT_S, *, exact: bool = False) -> Report:
     """Prove every property of an explicit kernel, or say what fails, with a replayed witness, or what is unknown.
+
+    `exact`: ask every question of the kernel itself, and prove nothing on a simpler form of it (docs/soundness.md,
+    "Proofs on a simpler form"): that takes longer, and trusts less.
 
     `limit_s`: the work that the proof may take, in seconds of a processor. It is counted in steps of the engines
     (`argus.work`), so the verdict does not depend on the machine; a refutation that is left to be replayed may take
@@ -56,15 +59,15 @@ def verify(kernel: Kernel, limit_s: float = LIMIT_S) -> Report:
     if problems:
         raise SourceError(*problems)
     with _ALONE:
-        return _verify(kernel, limit_s)
+        return _verify(kernel, limit_s, exact)
 
 
 _ALONE = Lock()
 """Neither isl's context nor z3's may be used by two threads at once."""
 
 
-def _verify(kernel: Kernel, limit_s: float) -> Report:
-    run = _Run(kernel, limit_s)
+def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:
+    run = _Run(kernel, limit_s, exact)
     kernel = unite(kernel)
     findings = [two_calls.refuted(kernel, f) if f.code == "invariance-unknown" else f for f in run.findings()]
     refused = [f for f in findings if f.property == "machine" and f.verdict is Verdict.REFUTED and f.place is None]
@@ -89,7 +92,8 @@ def _verify(kernel: Kernel, limit_s: float) -> Report:
 class _Run:
     """The engines on one kernel, with a limit of work; what fails to finish is unknown."""
 
-    def __init__(self, kernel: Kernel, limit_s: float) -> None:
+    def __init__(self, kernel: Kernel, limit_s: float, exact: bool) -> None:
+        self.exact = exact
         self.launched, self.kernel, self.started = kernel, spelled(as_launched(unite(kernel))), time.monotonic()
         self.work = Work.of_seconds(limit_s)
         self.tried: Trial | None = None
@@ -117,9 +121,9 @@ class _Run:
 
     def _flow(self, model: Model) -> list[Finding]:
         """What is proved of a weaker form is proved; the rest is asked about the kernel as it is, which is `model`."""
-        one = alone(self.kernel)
-        weaker = self._weaker(named(one))
-        exact, by_weaker = Questions(model), False
+        one = self.kernel if self.exact else alone(self.kernel)
+        weaker = None if self.exact else self._weaker(named(one))
+        exact, by_weaker = Questions(model, self.exact), False
         answers: list[Answer] = []
         open: list[tuple[str, Callable[[], Answer]]] = []
         for question in FLOW:

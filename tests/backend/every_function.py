@@ -283,6 +283,9 @@ def casts() -> str:
         ]
         parameters = f"const float* ARGUS_RESTRICT a, {TYPES[name]}* ARGUS_RESTRICT b"
         kernels.append(kernel(f"narrow_{name}", parameters, body))
+    body = ["bool x[4];", "argus::load_global<4>(a, t * 4, x);", "argus::truths<4>(x);"]
+    body += ["argus::store_global<4>(b, t * 4, x);"]
+    kernels.append(kernel("truths", "const bool* ARGUS_RESTRICT a, bool* ARGUS_RESTRICT b", body))
     return "\n".join(kernels)
 
 

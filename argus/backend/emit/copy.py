@@ -15,7 +15,7 @@ from argus.ir.expr import Const, Coord, Elem, Expr, elements, walk
 from argus.ir.instruction import INSTRUCTIONS, Ends, Mechanism
 from argus.ir.nodes import Access, Copy, Fragment, Shared, Tensor
 from argus.ir.prefix import Inside, along
-from argus.ir.types import DType, int32
+from argus.ir.types import DType, boolean, int32
 from argus.layout import FragmentLayout, Mode, SwizzledLayout
 from argus.layout.core import flat_modes
 from argus.layout.fragment import cut, merged
@@ -33,6 +33,8 @@ def emit_copy(stmt: Copy, writer: Writer) -> None:
             _matrix_move(stmt, f, s, writer)
         case Mechanism.THREADS, Fragment() as f, (Tensor() | Shared()) as m:
             _between(stmt, f, m, True, writer)
+            if f.dtype == boolean and f.layout is not None:
+                writer.line(f"argus::truths<{f.layout.num_values}>({writer.names[f.name]});")
         case Mechanism.THREADS, (Tensor() | Shared()) as m, Fragment() as f:
             _between(stmt, f, m, False, writer)
         case Mechanism.ASYNCHRONOUS, Shared(), Tensor():

@@ -173,6 +173,7 @@ class Plan:
         plans: dict[tuple[int, int, int], Plan] = {}
 
         def run(values: tuple[Number, ...]) -> None:
+            values = (*values[:first], *self._converted(values[first:]))
             known = {**binding.values, **self._held(values[first:])}
             check_conditions(self._conditions, known)
             grid = launch_grid(self._signature, known, binding.given)
@@ -195,14 +196,21 @@ class Plan:
 
     def _write(self, room: Arguments, scalars: tuple[Number, ...]) -> tuple[object, ...]:
         """Checks and writes the scalars; of these, the ones that nothing can change. Raises LaunchError."""
+        numbers = self._converted(scalars)
         if self._conditions:
-            check_conditions(self._conditions, {**self._binding.values, **self._held(scalars)})
+            check_conditions(self._conditions, {**self._binding.values, **self._held(numbers)})
         try:
-            self._room.write_scalars(room, *scalars)
+            self._room.write_scalars(room, *numbers)
         except (struct.error, OverflowError):
-            self._held(scalars)
+            self._held(numbers)
             raise
         return tuple(v if type(v) in _UNCHANGING else _NOTHING for v in scalars)
+
+    def _converted(self, scalars: tuple[Number, ...]) -> tuple[Number, ...]:
+        """Scalars as numbers: an object that stands for one is asked once, so what is checked is what is passed."""
+        if all(type(v) in _UNCHANGING for v in scalars):
+            return scalars
+        return tuple(self._held(scalars).values())
 
     def _held(self, scalars: tuple[Number, ...]) -> dict[str, Number]:
         return held(self._signature, dict(zip(self._scalars, scalars, strict=True)))
