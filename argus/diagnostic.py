@@ -104,6 +104,15 @@ class Diagnostic:
     witness: Witness | None = None
 
 
+    def _repr_html_(self) -> str:
+        """Return the finding as a notebook shows it."""
+        from html import escape
+
+        from argus.render import diagnostic_text
+
+        return f"<pre>{escape(diagnostic_text(self).plain)}</pre>"
+
+
 class ArgusError(Exception):
     """Base of every exception that Argus raises for bad input; `diagnostics` says what is wrong.
 

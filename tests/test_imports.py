@@ -33,6 +33,10 @@ PRIVATE = {
 """Which modules may import a library when they are imported themselves."""
 
 BACK = {
+    ("argus.ir.nodes", "argus.ir.text"),  # a kernel, as text
+    ("argus.layout.core", "argus.layout.picture"),  # a layout, as a picture
+    ("argus.layout.swizzle", "argus.layout.picture"),
+    ("argus.layout.fragment", "argus.layout.picture"),
     ("argus.diagnostic", "argus.render"),  # an error, as text
     ("argus.runtime.jit_kernel", "argus.torch"),  # a kernel, as an operator
     ("argus.runtime.jit_kernel", "argus.torch.operator"),

@@ -87,19 +87,24 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("file", metavar="FILE[::KERNEL]")
     build.add_argument("--target", choices=list(TARGETS), required=True)
     build.add_argument("-o", "--output", metavar="DIR", type=Path, default=Path("."), help="default: here")
+    report = command("report", "report", "prove kernels, and write one page about them")
+    report.add_argument("file", metavar="FILE[::KERNEL]")
+    report.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")
+    report.add_argument("-o", "--output", metavar="FILE", type=Path, default=Path("report.html"),
+                        help="default: report.html")  # fmt: skip
     mutant = command("mutate", "mutate", "make small edits of a kernel, and count those that the proof catches")
     mutant.add_argument("files", nargs="+", metavar="FILE[::KERNEL]")
     mutant.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")
     mutant.add_argument("--seed", type=int, default=0, metavar="S", help="which mutants are drawn; default: 0")
     mutant.add_argument("--count", type=positive, metavar="N", help="how many mutants are drawn of each kernel")
     mutant.add_argument("--json", action="store_true", help="print a JSON list with an object for each kernel")
-    for sub in (check, build, mutant):
+    for sub in (check, build, mutant, report):
         sub.add_argument("--limit", type=seconds, metavar="S",
                          help="work that a proof may take, in seconds of a processor")  # fmt: skip
     for sub in (check, build):
         sub.add_argument("--accept", action="append", type=acceptable, default=[], metavar="CODE",
                          help="release a kernel after a test, though its values are unknown: spec-unknown")  # fmt: skip
-    for sub in (check, show, build, mutant):
+    for sub in (check, show, build, mutant, report):
         sub.add_argument("-D", dest="constants", action="append", type=definition, default=[], metavar="NAME=VALUE",
                          help="the value of a constexpr parameter")  # fmt: skip
         sub.add_argument("--alignment", type=int, choices=ALIGNMENTS, metavar="BYTES",

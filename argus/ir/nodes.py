@@ -519,6 +519,14 @@ class Kernel:
     well_formed: bool = field(default=False, init=False, compare=False, repr=False)
     """Set by `argus.ir.wellformed.check_explicit` once it found nothing; `dataclasses.replace` does not keep it."""
 
+    def _repr_html_(self) -> str:
+        """Return the kernel's text as a notebook shows it."""
+        from html import escape
+
+        from argus.ir.text import print_kernel
+
+        return f"<pre>{escape(print_kernel(self))}</pre>"
+
     @property
     def num_threads(self) -> int:
         """Threads in a block."""

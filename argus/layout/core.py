@@ -82,6 +82,12 @@ class Layout:
     def __len__(self) -> int:
         return self.rank
 
+    def _repr_html_(self) -> str:
+        """Return a picture as a notebook shows it, or the notation where that would be too large."""
+        from argus.layout.picture import notebook
+
+        return notebook(self)
+
     def __str__(self) -> str:
         return f"{inttuple.text(self.shape)}:{inttuple.text(self.stride)}"
 

@@ -81,6 +81,12 @@ class FragmentLayout:
         """Registers (elements) per thread."""
         return prod(mode.extent for mode in self.values)
 
+    def _repr_html_(self) -> str:
+        """Return a picture as a notebook shows it, or the notation where that would be too large."""
+        from argus.layout.picture import notebook
+
+        return notebook(self)
+
     def __str__(self) -> str:
         shape = "x".join(str(n) for n in self.shape) or "()"
         threads = " ".join(["t", *map(str, self.threads)])

@@ -100,6 +100,12 @@ def svg(layout: AnyLayout | FragmentLayout, element_bytes: int | None = None) ->
     return "\n".join([*parts, "</svg>", ""])
 
 
+def notebook(layout: AnyLayout | FragmentLayout) -> str:
+    """Return a layout's picture for a notebook, or its notation alone if it has more than 1024 elements."""
+    size = layout.size if isinstance(layout, FragmentLayout) else layout.size()
+    return svg(layout) if size <= 1024 else f"<code>{escape(str(layout))}</code>"
+
+
 def _box(cell: Cell, x: int, y: int, width: int, height: int) -> list[str]:
     box = f'x="{x}" y="{y}" width="{width}" height="{height}"'
     parts = [f'<rect {box} fill="{_color(cell.tint)}" stroke="#ffffff" stroke-width="1.5"/>']

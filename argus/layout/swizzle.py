@@ -124,6 +124,12 @@ class SwizzledLayout:
     def __len__(self) -> int:
         return self.rank
 
+    def _repr_html_(self) -> str:
+        """Return a picture as a notebook shows it, or the notation where that would be too large."""
+        from argus.layout.picture import notebook
+
+        return notebook(self)
+
     def __str__(self) -> str:
         return f"{self.swizzle} o {self.offset} o {self.inner}"
 

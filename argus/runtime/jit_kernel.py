@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
+from html import escape
 from typing import Any
 
 from argus.backend.launch.plan import Plan
 from argus.backend.launch.signature import Signature
+from argus.diagnostic import ArgusError
 from argus.runtime.executable import CONSTEXPR, OPTIONAL, TENSOR, Executable, Parameter, Source, is_constant
 from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, Situation, grid_of
 from argus.runtime.reader import ABSENT, UNREADABLE, Cold, Prepared, Site, in_memory
@@ -48,6 +50,14 @@ class JitKernel:
 
     def __repr__(self) -> str:
         return f"<argus kernel {self.__name__}>"
+
+    def _repr_html_(self) -> str:
+        """Return name, parameters and description as a notebook shows them."""
+        try:
+            given = ", ".join(f"{p.name}: {p.kind}" for p in self.parameters)
+        except ArgusError:  # a text with mistakes, which the first call reports
+            given = "..."
+        return f"<p><b>{escape(self.__name__)}</b>({escape(given)})</p><pre>{escape(self.__doc__ or '')}</pre>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Launches the declared grid."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 
 from argus.diagnostic import Diagnostic, Severity, Verdict
 
@@ -32,6 +33,12 @@ class Report:
     timings: tuple[Timing, ...]
     accepted: tuple[str, ...] = ()
     runs: int = 0
+
+    def _repr_html_(self) -> str:
+        """Return verdict, assumptions and findings as a notebook shows them."""
+        head = f"<p><b>{escape(self.kernel)}: {self.verdict.value}</b> in {self.seconds:.2f} s</p>"
+        assumed = "".join(f"<p>assuming {escape(text)}</p>" for text in self.assumptions)
+        return head + assumed + "".join(d._repr_html_() for d in self.diagnostics)
 
 
 def verdict_of(diagnostics: tuple[Diagnostic, ...]) -> Verdict:
