@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from argus.graph.capture import Value, is_view, value_of
+from argus.graph.capture import Value, is_view, value_of, writes
 from argus.graph.partition import Group
 
 if TYPE_CHECKING:
@@ -124,8 +124,7 @@ def _impure(node: Any) -> bool:
     """Return True for what has to stay although nobody uses its result."""
     if node.op in ("placeholder", "output"):
         return True
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and bool(schema.is_mutable)
+    return node.op == "call_function" and writes(node)
 
 
 def _attribute(root: torch.nn.Module, name: str, gm: torch.nn.Module) -> None:

@@ -172,7 +172,7 @@ class _Compilation:
             by="argus",
             seconds=estimated(metas, [p.meta for p in text.layout.writes], *_operations(group)),
             path=str(path or ""),
-            equality="sums in any order",
+            equality="over the real numbers",
             tensors=tuple(metas),
         )
         call = Kernel(kernel, text.layout, subgraph(group.nodes, read, group.outputs), entry.refused.append)

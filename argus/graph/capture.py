@@ -115,10 +115,24 @@ def is_view(node: Node) -> bool:
     return found is not None and found.kind == VIEW
 
 
+def writes(node: Node) -> bool:
+    """Return True for an operator that writes one of its arguments."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
+
+
+def is_constant(node: Node) -> bool:
+    """Return True for an operator that makes a tensor of one known number, which kernels write down."""
+    found = row(node)
+    if found is None or found.kind != POINTWISE or found.left or inputs(node):
+        return False
+    made = results(node)[0]
+    known = not any(map(_is_computed, given(node)[1:]))
+    return known and made is not None and made.dtype in FLOATS | {"bool"}
+
+
 def refusal(node: Node) -> str:
     """Why the generator does not take an operator; "" if it may."""
-    import torch
-
     found = row(node)
     if found is None:
         return f"{name(node)} has no row in the operator table"
@@ -139,17 +153,17 @@ def refusal(node: Node) -> str:
         return f"{name(node)} on several devices"
     if any(size == 0 for m in (*known, *made) for size in m.shape):
         return f"{name(node)} without elements"
-    if found.kind == POINTWISE and not known:
-        return f"{name(node)} makes a constant"
-    if any(isinstance(a, torch.SymInt | torch.SymFloat) or _computed(a) for a in given(node)):
+    if any(map(_is_computed, given(node))):
         return f"{name(node)} with a number that is known only when it runs"
     return ""
 
 
-def _computed(argument: Any) -> bool:
-    """Return True for a node that stands for a number."""
+def _is_computed(argument: Any) -> bool:
+    """Return True for a number that is known only when the graph runs."""
     import torch
 
+    if isinstance(argument, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return True
     return isinstance(argument, torch.fx.Node) and not isinstance(argument.meta.get("val"), torch.Tensor | tuple | list)
 
 

@@ -16,7 +16,7 @@ from argus.graph.layout import Axis, Layout, Param
 from argus.graph.operators import elements, name_of
 from argus.graph.partition import Group
 from argus.graph.row import REDUCTION, Operand, Result, Site
-from argus.graph.terms import Load, Term, is_float
+from argus.graph.terms import Element, Load, Term, is_float
 from argus.graph.text import bare, dtype, literal, printed
 from argus.graph.tiles import Tile
 
@@ -145,7 +145,13 @@ class Emitter:
                 parts.append(f"({axis.index} < {axis.symbol})[:, None]")
             elif axis.symbol == self.tile.columns.symbol:
                 parts.append(f"({axis.index} < {axis.symbol})")
-        return " & ".join(parts) if len(parts) != 1 or "[" in parts[0] else bare(parts[0])
+        if len(parts) < 2:
+            return bare(parts[0]) if parts else ""
+        known = self.here if self.here is not None and self.reduces(axes) else self.block
+        if "inside" not in known:
+            self.out.add(f"inside = {' & '.join(sorted(parts))}")
+            known["inside"] = "inside"
+        return known["inside"]
 
     def load(self, param: Param) -> str:
         """A tensor's part of the tile, loaded once."""
@@ -194,6 +200,8 @@ class Emitter:
 
     def prepare(self, value: Value) -> None:
         """Emit what a value needs of the block: tensors that are not reduced, and reductions, each in its own pass."""
+        if capture.is_constant(value[0]):
+            return
         if value not in self.group.space:
             param = self.param(value)
             if not self.reduces(param.axes):
@@ -229,31 +237,36 @@ class Emitter:
 
     def formula(self, node: Any) -> str:
         """An elementwise operator: its row's formula over tiles."""
+        (made,) = results(node)
+        assert made is not None
+        return printed(self.element(node)(tuple(Load(None, (), "int64") for _ in made.shape)), self.leaf)
 
-        def argument(a: Any) -> Any:
-            import torch
-
-            if isinstance(a, (list, tuple)):
-                return type(a)(map(argument, a))
-            if not isinstance(a, torch.fx.Node):
-                return a
-            value = value_of(a)
-            meta = meta_of(value)
-            assert meta is not None
-            # Floats that the group computes are float32 until they are stored.
-            kept = value in self.group.space and is_float(meta.dtype)
-            made = "float32" if kept else meta.dtype
-            return Operand(meta.shape, made, lambda _: Load(value, (), made), lambda d: ())
-
-        metas = [m for m in results(node) if m is not None]
-        target = "float32" if is_float(metas[0].dtype) else metas[0].dtype
+    def element(self, node: Any) -> Element:
+        """The formula of an elementwise operator. Floats that the group computes are float32 until they are stored."""
+        (made,) = results(node)
         row = capture.row(node)
-        assert row is not None
-        given = tuple(argument(a) for a in capture.given(node))
-        (element,) = elements(row, Site((Result(metas[0].shape, target),)), given)
+        assert row is not None and made is not None
+        dtype = "float32" if is_float(made.dtype) else made.dtype
+        given = tuple(self.argument(a) for a in capture.given(node))
+        (element,) = elements(row, Site((Result(made.shape, dtype),)), given)
         assert element is not None
-        index = tuple(Load(None, (), "int64") for _ in metas[0].shape)
-        return printed(element(index), self.leaf)
+        return element
+
+    def argument(self, argument: Any) -> Any:
+        """An argument of an operator: tensors as tiles, constants as numbers."""
+        import torch
+
+        if isinstance(argument, (list, tuple)):
+            return type(argument)(map(self.argument, argument))
+        if not isinstance(argument, torch.fx.Node):
+            return argument
+        value = value_of(argument)
+        meta = meta_of(value)
+        assert meta is not None
+        if capture.is_constant(argument):
+            return Operand(meta.shape, meta.dtype, self.element(argument), lambda _: ())
+        dtype = "float32" if value in self.group.space and is_float(meta.dtype) else meta.dtype
+        return Operand(meta.shape, dtype, lambda _: Load(value, (), dtype), lambda _: ())
 
     def leaf(self, term: Term) -> str | None:
         return self.operand(term.source) if isinstance(term, Load) else None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from argus.graph import capture
 from argus.graph.capture import Meta, Value, inputs, is_view, meta_of, row, value_of
 from argus.graph.operators import name_of
-from argus.graph.row import PRODUCT, REDUCTION, normal
+from argus.graph.row import POINTWISE, PRODUCT, REDUCTION, normal
 from argus.graph.space import Dim, Dims, Mismatch, Space
 
 if TYPE_CHECKING:
@@ -74,11 +74,12 @@ class _Partitioner:
         self.graph, self.refused, self.apart = graph, refused, apart
         self.group_of: dict[Any, Group] = {}
         self.left: dict[Any, str] = {}
+        self.closed: set[int] = set()  # groups from before an operator that writes
         self.order = {node: place for place, node in enumerate(graph.nodes)}
 
     def run(self) -> Partition:
         for node in capture.operators(self.graph):
-            if is_view(node) or not any(capture.results(node)):
+            if is_view(node) or capture.is_constant(node) or not any(capture.results(node)):
                 continue
             why = self.refused.get(node) or capture.refusal(node)
             if not why:
@@ -88,13 +89,21 @@ class _Partitioner:
                 except Mismatch as mismatch:
                     why = f"{capture.name(node)}: {mismatch}"
             self.left[node] = why
+            if capture.writes(node):
+                self.closed = set(map(id, self.group_of.values()))
         groups = sorted({id(g): g for g in self.group_of.values()}.values(), key=lambda g: self.order[g.nodes[0]])
         self.find_outputs(groups)
         return Partition(tuple(groups), self.left)
 
     def place(self, node: Node) -> None:
         """Put an operator into the groups of its inputs, all of them or one, or into a group of its own."""
-        found = {id(g): g for v in inputs(node) if (g := self.group_of.get(self.base(v)[0])) is not None}
+        found = {
+            id(g): g
+            for v in inputs(node)
+            if (g := self.group_of.get(self.base(v)[0])) is not None
+            and id(g) not in self.closed
+            and not self.belongs_to_a_reduction(node, g)
+        }
         producers = sorted(found.values(), key=lambda g: self.order[g.nodes[-1]], reverse=True)
         tries: list[list[Group]] = [producers] if len(producers) > 1 else []
         tries += [[g] for g in producers]
@@ -107,6 +116,28 @@ class _Partitioner:
         alone = Group([], Space())
         self.join(alone, node)
         self.group_of[node] = alone
+
+    def belongs_to_a_reduction(self, node: Node, group: Group) -> bool:
+        """Return True for an elementwise operator that had better be computed where its result is reduced than behind a
+        product whose own result is written anyway: `x * x` of a sum of squares, where others read x."""
+        found = row(node)
+        if group.product is None or found is None or found.kind != POINTWISE:
+            return False
+        users = self.readers((node, 0))
+        reduced = bool(users) and all((r := row(u)) is not None and r.kind == REDUCTION for u in users)
+        own = [self.base(v) for v in inputs(node) if self.group_of.get(self.base(v)[0]) is group]
+        return reduced and all(any(u is not node for u in self.readers(v)) for v in own)
+
+    def readers(self, value: Value) -> list[Any]:
+        """The operators that read a value, or views of it."""
+        found: list[Any] = []
+        for user in value[0].users:
+            if user.op == "call_function" and (is_view(user) or value_of(user)[0] is value[0]):
+                if is_view(user) or value_of(user) == value:
+                    found += self.readers((user, 0))
+            else:
+                found.append(user)
+        return found
 
     def merged(self, groups: list[Group], node: Node) -> Group | None:
         """The groups and the node as one group, if that can be one kernel."""
@@ -288,6 +319,8 @@ class _Partitioner:
         node = value[0]
         meta = meta_of(value)
         assert meta is not None
+        if capture.is_constant(node):
+            return ((),) * len(meta.shape)
         if node.op == "call_function" and is_view(node):
             kept = group.space.copy(), dict(group.reads)
             source = value_of(node.args[0])

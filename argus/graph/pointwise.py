@@ -29,8 +29,6 @@ from argus.graph.terms import Element, Index, Number, Term, cast, is_float, numb
 Formula = Callable[..., Term]
 """`formula(x, y, ..., value, ...)`: terms for tensors and numbers that stand for tensors, Python values otherwise."""
 
-ROUNDING = "a choice by floating-point numbers, which rounding would decide"
-INTEGERS = "integer arithmetic, which may wrap around"
 ACCURACY = "the language has no function that keeps this operator's accuracy"
 
 
@@ -242,12 +240,8 @@ _UNARY = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "
 
 ROWS: dict[str, Row] = {
     **{f"{op}.default": _row(_simple(op)) for op in _UNARY},
-    **{f"{op}.default": _row(_simple(op), ROUNDING) for op in ("floor", "ceil")},
-    **{
-        f"{op}.{kind}": Row(POINTWISE, _compared(op), ROUNDING)
-        for op in sorted(COMPARISONS)
-        for kind in ("Tensor", "Scalar")
-    },
+    **{f"{op}.default": _row(_simple(op)) for op in ("floor", "ceil")},
+    **{f"{op}.{kind}": Row(POINTWISE, _compared(op)) for op in sorted(COMPARISONS) for kind in ("Tensor", "Scalar")},
     "reciprocal.default": _row(lambda x: div(constant(1, x), x)),
     "square.default": _row(square),
     "relu.default": _row(_relu),
@@ -260,10 +254,10 @@ ROWS: dict[str, Row] = {
     "hardtanh.default": _row(_hardtanh),
     "hardsigmoid.default": _row(_hardsigmoid),
     "hardswish.default": _row(lambda x: mul(x, _hardsigmoid(x))),
-    "leaky_relu.default": _row(_leaky, ROUNDING),
-    "elu.default": _row(_elu, ROUNDING),
+    "leaky_relu.default": _row(_leaky),
+    "elu.default": _row(_elu),
     "threshold_backward.default": _row(
-        lambda g, x, t: apply("where", apply("le", x, constant(t, x)), constant(0, g), g), ROUNDING
+        lambda g, x, t: apply("where", apply("le", x, constant(t, x)), constant(0, g), g)
     ),
     "log1p.default": _row(lambda x: apply("log", shifted(x, 1.0)), ACCURACY),
     "expm1.default": _row(lambda x: shifted(apply("exp", x), -1.0), ACCURACY),

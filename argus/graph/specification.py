@@ -83,6 +83,8 @@ class _Builder:
         meta = meta_of(value)
         assert meta is not None
         space = self.group.space
+        if capture.is_constant(value[0]):
+            return Operand(meta.shape, meta.dtype, self.element(value), lambda _: ())
         if value in space:
             dims, element = space[value], self.element(value)
         elif (value, use) in self.group.reads:
@@ -143,6 +145,8 @@ class _Builder:
         for dim, place in zip(param.dims, index, strict=True):
             if not isinstance(place, Flat) or len(place.digits) != len(dim):
                 raise NotExpressible("a tensor read at a computed place")
+            if any(v.size != self.group.space.size(a) for a, v in zip(dim, place.digits, strict=True)):
+                raise NotExpressible("a tensor whose index is cut into other sizes")
             digits |= dict(zip(dim, place.digits, strict=True))
         names = []
         for axis in param.axes:

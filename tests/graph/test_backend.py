@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,39 @@ def test_graph_breaks_make_several_graphs() -> None:
     with torch.no_grad():
         torch.testing.assert_close(call(x), model(x))
     assert len(backend.graphs) == 2
+
+
+def test_gradients_of_relu_and_losses_of_differences_are_choices() -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    class Loss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = model
+
+        def forward(self, x: Any, y: Any) -> Any:
+            return F.huber_loss(self.inner(x), y)
+
+    report = same_gradients(Loss(), torch.randn(5, 6), torch.randn(5, 3))
+    assert {row["reason"] for row in report.rows} <= {"", "a kernel of one element"}
+
+
+def test_a_square_is_computed_where_it_is_summed() -> None:
+    w = torch.randn(12, 12)
+
+    def model(x: Any) -> Any:
+        y = x @ w + x
+        return y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+    assert taken(same(model, torch.randn(9, 12))) == ["mm_add", "pow_mean_add_rsqrt_mul"]
+
+
+def test_the_package_names_the_backend() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    named = text.partition("[project.entry-points.torch_dynamo_backends]\n")[2].splitlines()[0]
+    module, _, name = named.partition(" = ")[2].strip('"').partition(":")
+    assert named.startswith("argus = ")
+    assert isinstance(getattr(importlib.import_module(module), name), Backend)
 
 
 def test_autocast_is_part_of_the_graph() -> None:

@@ -1,0 +1,93 @@
+"""Proofs are made once, kept on disk, and never taken from a damaged entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from argus.graph import prove  # noqa: E402
+from argus.graph.prove import Order, prove_all  # noqa: E402
+from tests.graph.compiled import compiled, taken  # noqa: E402
+
+TEXT = """
+import argus
+import argus.language as al
+
+
+@argus.kernel
+def double(x: al.Tensor[al.float32, "A"], y: al.Tensor[al.float32, "A"], WIDTH: al.constexpr = 128):
+    al.spec(y, lambda a: x[a] * 2.0)
+    a = al.grid(al.cdiv(A, WIDTH)) * WIDTH + al.arange(WIDTH)
+    al.store(y[a], al.load(x[a], mask=a < A) * 2.0, mask=a < A)
+"""
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ARGUS_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of kernels that are proved, and not found."""
+    names: list[str] = []
+    real = prove.prove
+
+    def counting(order: Order) -> Any:
+        names.append(order.name)
+        return real(order)
+
+    monkeypatch.setattr(prove, "prove", counting)
+    return names
+
+
+def order(text: str = TEXT) -> Order:
+    return Order("double", text, "cpu", {})
+
+
+def test_a_proof_is_made_once(own_cache: Path, counted: list[str]) -> None:
+    first = prove_all([order(), order()], 1)
+    assert [o.verdict for o in first] == ["proved", "proved"]
+    assert prove_all([order()], 1) == first[:1]
+    assert counted == ["double"]
+
+
+def test_a_refusal_is_kept_with_its_reason(own_cache: Path, counted: list[str]) -> None:
+    wrong = order(TEXT.replace("mask=a < A) * 2.0", "mask=a < A) * 3.0"))
+    (first,), (second,) = prove_all([wrong], 1), prove_all([wrong], 1)
+    assert first == second and first.verdict == "refuted" and "spec-mismatch" in first.reason
+    assert counted == ["double"]
+
+
+def test_damaged_entries_are_proved_anew(own_cache: Path, counted: list[str]) -> None:
+    prove_all([order()], 1)
+    for path in own_cache.iterdir():
+        if path.is_file():
+            content = bytearray(path.read_bytes())
+            content[len(content) // 2] ^= 1
+            path.write_bytes(bytes(content))
+    assert prove_all([order()], 1)[0].verdict == "proved"
+    assert counted == ["double", "double"]
+
+
+def test_processes_of_their_own_say_the_same(own_cache: Path) -> None:
+    texts = [TEXT.replace("2.0", f"{factor}.0") for factor in (2, 3, 4)]
+    texts.append(TEXT.replace("mask=a < A) * 2.0", "mask=a < A) * 3.0"))
+    outcomes = prove_all([order(text) for text in texts], 2)
+    assert [o.verdict for o in outcomes] == ["proved", "proved", "proved", "refuted"]
+
+
+def test_layers_of_the_same_structure_share_a_proof(own_cache: Path, counted: list[str]) -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(20, 36), torch.nn.Linear(36, 24))
+    call, backend = compiled(layers, dynamic=False)
+    with torch.no_grad():
+        call(torch.randn(4, 20))
+    assert taken(backend.report(call)) == ["addmm", "addmm"]
+    assert counted == ["addmm"]
+    text = Path(backend.report(call).rows[0]["path"]).read_text(encoding="utf-8")
+    assert "20" not in text and "24" not in text
