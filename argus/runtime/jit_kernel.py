@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from functools import partial
+from functools import partial, wraps
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
+from argus import environment
 from argus.backend.launch.plan import Plan
 from argus.backend.launch.signature import Signature
 from argus.diagnostic import ArgusError
@@ -21,6 +22,27 @@ that number, all are prepared anew."""
 _UNKNOWN = (KeyError, *UNREADABLE)
 
 ComputedGrid = Callable[[dict[str, object]], "Grid | int"]
+
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+
+
+def _without_our_frames(function: _Call) -> _Call:
+    """Cut the frames of the compiler out of the tracebacks of its findings: the author's call is what matters.
+
+    They stay with ARGUS_DEBUG=1 and above, and in exceptions that are no findings.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except ArgusError as error:
+            if environment.debug_level() >= 1:
+                raise
+            raise error.with_traceback(None) from error.__cause__
+
+    return call  # type: ignore[return-value]
 
 
 class JitKernel:
@@ -177,6 +199,7 @@ class JitKernel:
             self._plans[key] = found
         return found
 
+    @_without_our_frames
     def _call_slowly(
         self, missed: object, way: Hashable, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:

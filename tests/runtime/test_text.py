@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +91,19 @@ def test_numbers_that_float32_has_no_room_for_are_infinite(require_tool: Any, nu
     argus.from_text(LARGE.replace("NUMBER", number))["kernel"](x)
     with np.errstate(over="ignore"):
         assert (x == np.float32(float(number))).all()
+
+
+def test_tracebacks_begin_with_the_authors_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most three frames of ours stand below the call that is wrong, unless the author asks for all."""
+    kernel = argus.from_text(HEAD + SHIFT.replace("mask=i + 1 < N", "mask=i < N"))["shift"]
+
+    def frames() -> list[str]:
+        with pytest.raises(VerificationError) as error:
+            kernel(np.zeros(100, np.float32), np.zeros(100, np.float32))
+        found = [frame.filename for frame in traceback.extract_tb(error.value.__traceback__)]
+        return found[found.index(__file__) :]
+
+    first = frames()
+    assert first[0] == __file__ and len(first) <= 4
+    monkeypatch.setenv("ARGUS_DEBUG", "1")
+    assert len(frames()) > 4
