@@ -16,6 +16,7 @@ from typing import Any
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.runtime.executable import SCALAR, TENSOR
+from argus.runtime.numbered import number, numbered
 from argus.runtime.reader import UNREADABLE, Cold, Prepared, Site
 from argus.runtime.work import Work, plain, recipe_of, stand_in
 
@@ -107,6 +108,7 @@ class Function:
         self.gradient: Any = None
         self._direct, self._below = Memory(), Memory()
         self._sites = self._direct.sites
+        self.number = number(self)
 
     def __call__(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...] = (), way: tuple[Any, ...] = ()) -> Any:
         """The results. Raises what `work` raises, and what a kernel's call raises."""
@@ -194,9 +196,9 @@ def operator_of(function: Function) -> Any:
     return overload(function)
 
 
-def _registered(function: Function) -> str:
-    """The name of the operator of `function`, which is registered if it was not."""
-    return str(operator_of(function)._schema.name)
+def _registered(function: int) -> str:
+    """The name of the operator of the function with a number; it is registered if it was not."""
+    return str(operator_of(numbered(function))._schema.name)
 
 
 def _inlined(
@@ -205,7 +207,7 @@ def _inlined(
     """What Dynamo traces in place of a call: the operator."""
     import torch
 
-    namespace, name = _registered(function).split("::")
+    namespace, name = _registered(function.number).split("::")
     given = function.operator.joined(tensors, numbers, way)  # type: ignore[union-attr]
     return getattr(getattr(torch.ops, namespace), name).default(*given)
 

@@ -12,6 +12,7 @@ from argus.backend.launch.plan import Plan
 from argus.backend.launch.signature import Signature
 from argus.diagnostic import ArgusError
 from argus.runtime.executable import CONSTEXPR, OPTIONAL, TENSOR, Executable, Parameter, Source, is_constant
+from argus.runtime.numbered import number, numbered
 from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, Situation, grid_of
 from argus.runtime.reader import ABSENT, UNREADABLE, Cold, Prepared, Site, in_memory
 
@@ -69,6 +70,7 @@ class JitKernel:
         self._planner = Planner(source)
         self._plans: dict[Hashable, Prepared] = {}
         self._sites: dict[Hashable, Site] = {}
+        self.number = number(self)
 
     def __repr__(self) -> str:
         return f"<argus kernel {self.__name__}>"
@@ -280,7 +282,7 @@ def operator_call(kernel: JitKernel, grid: Grid | None, args: tuple[Any, ...], k
     tensors_and_numbers: list[Any] = []
     constants = {name: value for name, value in kwargs.items() if name == NUM_WARPS}
     present = ""
-    for place, parameter in enumerate(_declared(kernel).split()):
+    for place, parameter in enumerate(_declared(kernel.number).split()):
         name, kind = parameter.split(":")
         given = place < len(args) or name in kwargs
         value = args[place] if place < len(args) else kwargs.get(name)
@@ -289,20 +291,20 @@ def operator_call(kernel: JitKernel, grid: Grid | None, args: tuple[Any, ...], k
             constants |= {name: value} if given else {}
         elif value is not None:
             tensors_and_numbers.append(value)
-    name = _registered(kernel, present, **constants)
+    name = _registered(kernel.number, present, **constants)
     getattr(torch.ops.argus_kernels, name).default(*tensors_and_numbers, list(grid or ()))
 
 
-def _declared(kernel: JitKernel) -> str:
-    """Names and kinds of the parameters, as text: Dynamo keeps what is text as a constant."""
-    return " ".join(f"{p.name}:{p.kind}" for p in kernel.parameters)
+def _declared(kernel: int) -> str:
+    """Names and kinds of a kernel's parameters, as text: Dynamo keeps what is text as a constant."""
+    return " ".join(f"{p.name}:{p.kind}" for p in numbered(kernel).parameters)
 
 
-def _registered(kernel: JitKernel, present: str, **constants: object) -> str:
-    """The name of the operator, which is registered if it was not."""
+def _registered(kernel: int, present: str, **constants: object) -> str:
+    """The name of a kernel's operator, which is registered if it was not."""
     from argus.torch.operator import traced
 
-    return traced(kernel, present, constants).partition("::")[2]
+    return traced(numbered(kernel), present, constants).partition("::")[2]
 
 
 def _inlined(self: JitKernel, *args: Any, **kwargs: Any) -> None:

@@ -179,3 +179,8 @@ def test_what_is_no_batch_is_one_message(old: str, new: str, code: str) -> None:
     with pytest.raises(SourceError) as error:
         report(ROWWISE.replace(old, new))
     assert [d.code for d in error.value.diagnostics] == [code]
+
+
+def test_without_any_row_the_promise_holds() -> None:
+    found = report(ROWWISE.replace("    al.invariant", "    al.requires(N == 0)\n    al.invariant"))
+    assert not [d.message for d in found.diagnostics if d.property == "invariance"]

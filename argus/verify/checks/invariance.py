@@ -83,6 +83,8 @@ class _Comparison:
             raise _Differs("the kernel does not write it")
         if any(turns(site.role) > 1 for site in self.model.sites):
             raise _Differs("roles take turns with the programs of a block")
+        if all(self.model.context.nothing(cells.bare) for _, cells in stores):
+            return  # no launch has a row at all
         self.common = self._stored_alike([cells for _, cells in stores])
         self._loaded_alike()
         for site, cells in stores:
