@@ -38,6 +38,7 @@ class Outcome:
 
     `alignment`: the bytes to which each tensor and its rows are taken to be aligned, which every call checks.
     `accepted`: the unknown findings that were accepted, and tested in `runs` runs in the simulator.
+    `equality`: in which sense the values of each specified output are compared, "exact" or "over the reals".
     """
 
     kernel: str
@@ -48,6 +49,7 @@ class Outcome:
     alignment: Mapping[str, int] = field(default_factory=dict)
     accepted: tuple[str, ...] = ()
     runs: int = 0
+    equality: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unusable(self) -> bool:
@@ -70,7 +72,7 @@ def outcome_text(outcome: Outcome) -> Text:
         text.append_text(diagnostic_text(diagnostic)).append("\n")
     text.append(outcome.word, _STYLES[outcome.word]).append(f" {outcome.kernel}", "bold")
     text.append(f"  {outcome.seconds:.2f} s")
-    text.append(f"{_alignment_text(outcome.alignment)}\n", "dim")
+    text.append(f"{_alignment_text(outcome.alignment)}{_equality_text(outcome)}\n", "dim")
     for code in outcome.accepted:
         text.append("  accepted ", "dim").append(f"{code}, tested in {outcome.runs} runs in the simulator\n")
     for assumption in outcome.assumptions:
@@ -87,6 +89,14 @@ def _alignment_text(alignment: Mapping[str, int]) -> str:
         return f", with tensors and their rows aligned to {values.pop()} bytes (checked at each call)"
     each = ", ".join(f"{name} to {bytes}" for name, bytes in alignment.items())
     return f", with tensors and their rows aligned (in bytes: {each}; checked at each call)"
+
+
+def _equality_text(outcome: Outcome) -> str:
+    """Return the part of a `proved` line that says what a proof of values means."""
+    if outcome.verdict is not Verdict.PROVED or not outcome.equality:
+        return ""
+    kinds = {kind: [name for name, k in outcome.equality.items() if k == kind] for kind in outcome.equality.values()}
+    return "; values: " + ", ".join(f"{' and '.join(names)} {kind}" for kind, names in kinds.items())
 
 
 def diagnostics_text(diagnostics: Iterable[Diagnostic]) -> Text:
@@ -274,6 +284,7 @@ def outcome_json(outcome: Outcome) -> Json:
         "assumptions": list(outcome.assumptions),
         "alignment": dict(outcome.alignment),
         "accepted": list(outcome.accepted),
+        "equality": dict(outcome.equality),
         "diagnostics": [diagnostic_json(d) for d in outcome.diagnostics],
     }
 

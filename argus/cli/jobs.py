@@ -16,6 +16,7 @@ from argus.frontend import Options
 from argus.render import Outcome
 from argus.source import SourceFile
 from argus.verify import Report
+from argus.verify.equality import equalities
 from argus.work import LIMIT_S
 
 _CODES = {Verdict.PROVED: PROVED, Verdict.REFUTED: REFUTED, Verdict.UNKNOWN: UNKNOWN}
@@ -137,6 +138,7 @@ def verify(job: Job, limit_s: float | None, accept: Sequence[str] = (), exact: b
         aligned,
         report.accepted,
         report.runs,
+        equalities(explicit),
     )
     return Verified(outcome, PROVED if report.accepted else _CODES[report.verdict], explicit, report)
 

@@ -78,6 +78,22 @@ def test_a_missing_file_follows_the_schema(capsys: pytest.CaptureFixture[str]) -
     assert found[0]["verdict"] == "error"
 
 
+@pytest.mark.parametrize(("dtype", "equality"), [("float32", "over the reals"), ("int32", "exact")])
+def test_a_verdict_on_values_names_its_equality(
+    dtype: str, equality: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start, end = RIGHT.index("(x:"), RIGHT.index("BLOCK: al.constexpr")
+    text = RIGHT[:start] + f'(x: al.Tensor[al.{dtype}, "N"], ' + RIGHT[end:]
+    specified = "    al.spec(x, lambda i: 0)\n" if dtype == "int32" else "    al.spec(x, lambda i: 0.0)\n"
+    body = text.index("    ", text.index("BLOCK: al.constexpr"))
+    text = (text[:body] + specified + text[body:]).replace("al.float32)", f"al.{dtype})")
+    (tmp_path / "k.py").write_text(text)
+    assert main(["check", "--json", str(tmp_path / "k.py")]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["equality"] == {"x": equality}
+    assert main(["check", str(tmp_path / "k.py")]) == 0
+    assert f"values: x {equality}" in capsys.readouterr().out
+
+
 def test_the_proved_line_says_the_alignment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "k.py").write_text(RIGHT)
     assert main(["check", str(tmp_path / "k.py")]) == 0
