@@ -383,3 +383,34 @@ OTHERS = (
 @pytest.mark.parametrize(("spec", "body", "right"), OTHERS, ids=[f"{s} - {b[-60:]}" for s, b, _ in OTHERS])
 def test_other_terms(spec: str, body: str, right: bool) -> None:
     assert (verdict(rows(spec, body)) is Verdict.PROVED) == right
+
+
+GATHERED = """
+import argus
+import argus.language as al
+
+@argus.kernel
+def kernel(q: al.Tensor[al.float32, "B"], kc: al.Tensor[al.float32, "S"], slot: al.Tensor[al.int32, "B N"],
+           out: al.Tensor[al.float32, "B"]):
+    B, N = slot.shape
+    S = kc.shape[0]
+    al.requires(N <= 128)
+    al.requires(al.in_range(slot, 0, S))
+    al.spec(out, lambda b: al.logsumexp(lambda j: q[b] * kc[slot[b, j]]))
+    b = al.grid(B)
+    j = al.arange(128)
+    at = al.load(slot[b, j], mask=j < N)
+    s = al.where(j < N, al.load(kc[at], mask=j < N) * al.load(q[b]), -float("inf"))
+    top = al.max(s)
+    t = al.where(top > -float("inf"), top, 0.0)
+    al.store(out[b], t + al.log(al.sum(al.exp(s - t))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "right"),
+    [("", "", True), ("j < N, al.load(kc", "j < N - 1, al.load(kc", False), ("t + al.log", "top - t + al.log", False),
+     ("* al.load(q[b])", "+ al.load(q[b])", False)],
+)  # fmt: skip
+def test_gathered_scores(old: str, new: str, right: bool) -> None:
+    assert (verdict(GATHERED.replace(old, new) if old else GATHERED) is Verdict.PROVED) == right

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import reduce
 
-from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
+from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set
 from argus.verify.values.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close, closure
 from argus.verify.values.numbers import Numbers, always_real
 from argus.verify.values.products import inverted, together
 from argus.verify.values.scope import Mismatch
-from argus.verify.values.summands import Level, Placed, Summand, added_up, lifted, scaled, seen, spread
+from argus.verify.values.summands import Level, Placed, Summand, added_up, lifted, one_image, scaled, seen, spread
 from argus.verify.values.terms import (
     Again,
     Apply,
@@ -400,12 +399,6 @@ def joined(shifts: list[Shift]) -> Shift | None:
         if not both.intersect_domain(one.made.domain()).is_equal(one.made):
             raise Mismatch(_NOT_RESCALED)
     return replace(shifts[0], made=both.coalesce())
-
-
-def one_image(relation: UnionMap) -> bool:
-    """Whether a relation surely has one image for each point: even without what tells its pieces apart."""
-    hulls = (isl.Map.from_basic_map(part.unshifted_simple_hull()) for part in map_parts(relation))
-    return bool(reduce(UnionMap.union, (hull.to_union_map() for hull in hulls), empty_map()).is_single_valued())
 
 
 _NOT_RESCALED = (

@@ -13,7 +13,7 @@ from functools import reduce
 
 from argus.ir.expr import OPERATORS, Const, Expr, Op, Param
 from argus.ir.nodes import Assume, Kernel, Requires
-from argus.verify.model.isl import IslError, UnionMap, UnionSet, empty_map, empty_set, map_parts
+from argus.verify.model.isl import IslError, UnionMap, UnionSet, empty_map, empty_set, map_parts, merged
 from argus.verify.values.contributions import contributions, loaded_cells
 from argus.verify.values.numbers import Ceiling, Numbers
 from argus.verify.values.products import inverted, together
@@ -272,8 +272,8 @@ class Exponents:
     def same(self, a: Monomial, b: Monomial, points: UnionSet) -> bool:
         """Whether two levels are the same number at all points, scaling aside."""
         assert a.ref is not None and b.ref is not None
-        mine, other = self.instances(a.ref), self.instances(b.ref)
-        return bool(mine.intersect_domain(points).is_equal(other.intersect_domain(points)))
+        mine, other = (merged(self.instances(ref).intersect_domain(points)) for ref in (a.ref, b.ref))
+        return bool(mine.is_equal(other))
 
     # ------------------------------------------------------------------ what is surely more than -inf
 

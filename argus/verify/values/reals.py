@@ -22,7 +22,7 @@ from argus.verify.values.rounding import rounds
 from argus.verify.values.scope import Mismatch, Scope, append, first_that_holds
 from argus.verify.values.softmax import SoftmaxMatcher
 from argus.verify.values.specified import region
-from argus.verify.values.summands import Placed, Summand, merged, scaled, tensors
+from argus.verify.values.summands import Placed, Summand, collected, scaled, tensors
 from argus.verify.values.terms import Apply, Choice, Constant, Term, TermBuilder, comparison
 
 _Pair = tuple[Placed, SpecTerm]
@@ -62,7 +62,7 @@ class RealMatcher(SoftmaxMatcher):
             self._walking = False
 
     def _reals(self, term: Term, spec: SpecTerm, scope: Scope) -> None:
-        wanted, found = groups(spec), merged(self.exponentials.summands(term, scope.path))
+        wanted, found = groups(spec), collected(self.exponentials.summands(term, scope.path))
         alone = len(found) == 1 and len(found[0].factors) == 1 and found[0].factors[0].ref.term is term
         if alone and [g.body for g in wanted] == [Product(atoms=(spec,))]:
             self._function(term, spec, scope)
@@ -146,7 +146,7 @@ class RealMatcher(SoftmaxMatcher):
                     terms = self.exponentials.summands(m.ref.term, path)
                 found += [scaled(t, m.factor, m.scalars) for t in terms]
             try:
-                self._sum_of_products(merged(found), added(amounts), scope)
+                self._sum_of_products(collected(found), added(amounts), scope)
             except (Mismatch, NonAffine):
                 raise straight from None
 
@@ -215,7 +215,7 @@ class RealMatcher(SoftmaxMatcher):
             raise Mismatch("a choice by numbers that were rounded")
         dtype = above.dtype
         difference = groups(SpecOp("sub", (above, below), dtype))
-        found = merged(self.exponentials.summands(Apply("sub", (left, right)), scope.path))
+        found = collected(self.exponentials.summands(Apply("sub", (left, right)), scope.path))
         ratios = sorted({s.factor / part[0] for s in found[:1] for g in difference for part in g.parts[:1]})
         sign = 1.0 if first_that_holds(ratios, partial(self._proportional, found, difference, scope)) > 0 else -1.0
         between = groups(SpecOp("sub", (first, second), dtype))

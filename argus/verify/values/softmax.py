@@ -18,13 +18,13 @@ from argus.ir.nodes import SpecTerm
 from argus.ir.spec_terms import elements_of, renumbered, strip, uses
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.values.contributions import coordinates
-from argus.verify.values.exponentials import Exponentials, Shift, alike, joined, one_image
+from argus.verify.values.exponentials import Exponentials, Shift, alike, joined
 from argus.verify.values.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close
 from argus.verify.values.matching import Matcher
 from argus.verify.values.products import Amount
 from argus.verify.values.scope import Mismatch, Scope, append, first_that_holds
 from argus.verify.values.specified import Level, Part, Rows, Share, level_of, rows_of, share_of
-from argus.verify.values.summands import Summand
+from argus.verify.values.summands import Summand, one_image
 from argus.verify.values.terms import (
     Apply,
     Cases,

@@ -44,7 +44,7 @@ def _stores(builder: TermBuilder, matcher: Matcher, spec: Spec) -> list[Finding]
         for number, access in enumerate(site.accesses)
         if access.obj == spec.output and access.mode is not Mode.READ
     ]
-    help = "the specification is matched term by term: write it with the operations that the kernel uses"
+    help = "sums and products may be spelled in any way; write other functions as the kernel does"
     if not model.accesses_of(spec.output):
         return []  # coverage says that it is never written
     if not stores:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
-from argus.verify.model.isl import UnionMap, UnionSet, empty_map
+from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts, merged
 from argus.verify.values.linear import TOLERANCE, Monomial, Ref
 from argus.verify.values.numbers import always_real
 from argus.verify.values.products import together
@@ -62,12 +63,19 @@ class Summand:
         return limited.intersect_domain(self.points)
 
 
+def one_image(relation: UnionMap) -> bool:
+    """Whether a relation surely has one image for each point: even without what tells its pieces apart."""
+    hulls = (isl.Map.from_basic_map(part.unshifted_simple_hull()) for part in map_parts(relation))
+    return bool(reduce(UnionMap.union, (hull.to_union_map() for hull in hulls), empty_map()).is_single_valued())
+
+
 def spread(reached: UnionMap) -> tuple[UnionMap, UnionMap]:
     """{point -> root} and {point -> instance} for a point for each pair of `reached`, {root -> instance}.
 
     The instances themselves are points where each of them adds to one root only.
     """
-    if reached.is_injective():
+    reached = merged(reached)
+    if one_image(reached.reverse()) or reached.is_injective():
         return reached.reverse(), reached.range().identity()
     return reached.domain_map(), reached.range_map()
 
@@ -152,7 +160,7 @@ def _same_score(s: Summand, some: tuple[Monomial, bool], other: tuple[Monomial, 
     return _identical(s, Placed(m.ref, root), s, Placed(n.ref, at))
 
 
-def merged(summands: list[Summand]) -> list[Summand]:
+def collected(summands: list[Summand]) -> list[Summand]:
     """The same sum with equal products added up, where they stand for the same instances."""
     result: list[Summand] = []
     for s in summands:
