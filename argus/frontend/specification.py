@@ -24,6 +24,7 @@ from argus.frontend.surface import (
     Statement,
     Subscript,
     Unary,
+    parts,
 )
 from argus.frontend.tagging import direct_extents, is_call, quantified
 from argus.frontend.tiles import BINARY
@@ -218,9 +219,15 @@ def _bound(context: Context, body: Lambda, axes: int) -> tuple[Expr, SpecTerm]:
 
 
 def _specified(context: Context, operands: tuple[Expression, ...]) -> bool:
-    """Whether a name among `operands` stands for a term of a specification."""
+    """Return True if an operand has a reduction in it, or is a name that stands for a term of a specification."""
     names = [context.frame.names.get(o.id) for o in operands if isinstance(o, Name)]
-    return any(binding is not None and isinstance(binding.value, Specified) for binding in names)
+    named = any(binding is not None and isinstance(binding.value, Specified) for binding in names)
+    return named or any(map(_reduces, operands))
+
+
+def _reduces(node: Expression) -> bool:
+    """Return True if an expression has a reduction in it."""
+    return isinstance(node, Lambda) or any(map(_reduces, parts(node)))
 
 
 def _helper(context: Context, helper: Helper, args: tuple[Expression, ...], axes: int, span: Span) -> SpecTerm:

@@ -180,6 +180,14 @@ def test_gradients_of_relu_and_losses_of_differences_are_choices() -> None:
     assert {row["reason"] for row in report.rows} <= {"", "a kernel of one element"}
 
 
+def test_what_is_reduced_may_decide() -> None:
+    def model(x: Any) -> Any:
+        total = x.sum(-1)
+        return torch.where(total < 1.0, 0.0, total * 2)
+
+    assert taken(same(model, torch.randn(9, 12))) == ["sum_lt_mul_where"]
+
+
 def test_a_square_is_computed_where_it_is_summed() -> None:
     w = torch.randn(12, 12)
 

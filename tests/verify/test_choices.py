@@ -46,6 +46,19 @@ def rounded(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "N"]):
     y = al.load(x[i], mask=i < N)
     al.store(out[i], al.where(y.to(al.bfloat16).to(al.float32) < 1.0, 0.0, y), mask=i < N)
 """
+DECIDED = """
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def decided(x: al.Tensor[al.float32, "A B"], out: al.Tensor[al.float32, "A"]):
+    A, B = x.shape
+    al.requires(B <= 16)
+    al.spec(out, lambda a: al.where(al.sum(lambda r: x[a, r]) < 1.0, 0.0, al.sum(lambda r: x[a, r])))
+    a = al.grid(al.cdiv(A, 32)) * 32 + al.arange(32)
+    b = al.arange(16)
+    total = al.sum(al.load(x[a[:, None], b], mask=(a < A)[:, None] & (b < B)), axis=1)
+    al.store(out[a], al.where(total < 1.0, 0.0, total), mask=a < A)
+"""
 PARTS = """
 import argus.language as al
 
@@ -68,7 +81,7 @@ def report(text: str) -> Report:
     return verify(lower(elaborate(SourceFile(f"{name}.py", text), name, Options()), "sm_80"), 60.0)
 
 
-@pytest.mark.parametrize("text", [GATHER, PAD, PARTS], ids=["data", "indices", "terms"])
+@pytest.mark.parametrize("text", [GATHER, PAD, PARTS, DECIDED], ids=["data", "indices", "terms", "sums"])
 def test_both_sides_are_proved(text: str) -> None:
     found = report(text)
     assert found.verdict is Verdict.PROVED, found.diagnostics
@@ -87,6 +100,8 @@ def test_both_sides_are_proved(text: str) -> None:
         (PAD, "mask=i < N,", "mask=i < N - 1,"),
         (PAD, "other=1.0", "other=0.0"),
         (PAD, "lambda i: al.where(i < N, x[i], 1.0)", "lambda i: al.where(i <= N, x[i], 1.0)"),
+        (DECIDED, "al.where(total < 1.0,", "al.where(total <= 2.0,"),
+        (DECIDED, "< 1.0, 0.0, al.sum(lambda r", "> 1.0, 0.0, al.sum(lambda r"),
         (PARTS, "(k < z * 128 + 128)", "(k <= z * 128 + 128)"),
         (PARTS, "(k < z * 128 + 128)", "(k < z * 128 + 127)"),
         (PARTS, "x[m, k], 0.0)", "x[m, k], 1.0)"),
