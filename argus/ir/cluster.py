@@ -37,7 +37,7 @@ from dataclasses import replace
 from itertools import count as count_from
 
 from argus.ir.expr import Const, Expr, Op, ProgramId, op, rewrite
-from argus.ir.instruction import BARRIERS, INSTRUCTIONS
+from argus.ir.instruction import BARRIERS, INSTRUCTIONS, MULTICASTS
 from argus.ir.machine import WARPGROUP
 from argus.ir.nodes import (
     Access,
@@ -290,7 +290,7 @@ class _Block:
                 return (BarrierSync(next(self._met), self._threads, span=stmt.span),)
             case Copy(instr=str(name)) if INSTRUCTIONS[name].peer:
                 return (replace(stmt, instr=name.removesuffix(".cluster")),)
-            case Copy(instr=instr, signal=Signal(barrier, index), among=among) if instr == MULTICAST:
+            case Copy(instr=instr, signal=Signal(barrier, index), among=among) if instr in MULTICASTS:
                 to = reached(() if among is None else (among,), self._rank, self._count)
                 return tuple(self._arriving_at(stmt, Signal(_name(barrier, r), index), r) for r in to)
             case Copy(signal=Signal(barrier, index)):

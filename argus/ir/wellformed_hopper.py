@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import dropwhile, pairwise
 
 from argus.ir.access import relations
-from argus.ir.cluster import MAX_CLUSTER, MULTICAST, clusters, peer, peers_of
+from argus.ir.cluster import MAX_CLUSTER, clusters, peer, peers_of
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param, Thread, coords, walk
-from argus.ir.instruction import BULK_LOADS, INSTRUCTIONS, CopyRow, Order, ReduceRow, WgmmaRow
+from argus.ir.instruction import BULK_LOADS, INSTRUCTIONS, MULTICASTS, CopyRow, Order, ReduceRow, WgmmaRow
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.machine import H200, WARPGROUP
 from argus.ir.nodes import (
@@ -142,13 +142,13 @@ def cluster_problems(kernel: Kernel) -> Iterator[Problem]:
             yield "an arrival reaches the blocks of a cluster, and the kernel has none", stmt.span
         if isinstance(stmt, Barrier) and stmt.scope != "block":
             yield "a barrier joins the blocks of a cluster, and the kernel has none", stmt.span
-        if isinstance(stmt, Copy) and stmt.instr == MULTICAST:
-            yield f"{MULTICAST} reaches the blocks of a cluster, and the kernel has none", stmt.span
+        if isinstance(stmt, Copy) and stmt.instr in MULTICASTS:
+            yield f"{stmt.instr} reaches the blocks of a cluster, and the kernel has none", stmt.span
 
 
 def _group_problems(stmt: Copy, among: Among, cluster: int) -> Iterator[Problem]:
     """Blocks of which some are among others are all of the cluster, in groups of the same size."""
-    if stmt.instr != MULTICAST:
+    if stmt.instr not in MULTICASTS:
         yield f"a copy {stmt.instr} reaches one block, not {among.count}", stmt.span
     if among.count < 2 or among.stride < 1 or cluster % (among.count * among.stride):
         what = f"{among.count} blocks, {among.stride} apart"
@@ -184,7 +184,7 @@ def cluster_rules(kernel: Kernel, target: Target) -> Iterator[Problem]:
     if not any(isinstance(s, Roles) for s in kernel.body):
         for stmt in walk_statements(kernel.body):
             arrives = isinstance(stmt, MbarrierArrive) and stmt.scope == "cluster"
-            if arrives or (isinstance(stmt, Copy) and stmt.instr == MULTICAST):
+            if arrives or (isinstance(stmt, Copy) and stmt.instr in MULTICASTS):
                 yield "mbarriers of the blocks of a cluster order roles, and the kernel has none", stmt.span
         return
     work = _started([s for s in kernel.body if not isinstance(s, Tag | AssertTags | Spec)])

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import isinf
 
-from argus.ir.cluster import MULTICAST
 from argus.ir.expr import Const, Elem, Expr, Op, children, elements, rewrite
+from argus.ir.instruction import MULTICASTS
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -191,7 +191,7 @@ def _wait_counts(stmt: WaitCounts) -> Iterator[Edit]:
 
 def _copy(stmt: Copy) -> Iterator[Edit]:
     yield "drop a copy", Kind.STATEMENT, ()
-    if stmt.instr == MULTICAST:
+    if stmt.instr in MULTICASTS:
         yield "copy to this block alone", Kind.SCOPE, (replace(stmt, instr="tma.load", among=None),)
     if stmt.among is not None:
         yield "copy to the whole cluster", Kind.SCOPE, (replace(stmt, among=None),)

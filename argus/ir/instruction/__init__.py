@@ -24,6 +24,9 @@ _BULK = tuple(r for r in INSTRUCTIONS.values() if r.mechanism is Mechanism.BULK)
 BULK_LOADS = frozenset(r.name for r in _BULK if r.dst == "shared")
 """Loads by the copy engine: of boxes, which mbarriers count."""
 
+MULTICASTS = frozenset(r.name for r in _BULK if r.multicast)
+"""Loads by the copy engine that reach several blocks of a cluster."""
+
 BULK_STORES = frozenset(r.name for r in _BULK if r.src == "shared")
 """Stores by the copy engine: of boxes, in bulk groups."""
 
@@ -43,6 +46,6 @@ STEPS: dict[str, StepRow] = {r.name: r for r in AMD if isinstance(r, StepRow)}
 """What waves wait for and are told, by name."""
 
 __all__ = [
-    "BARRIERS", "BULK_LOADS", "BULK_STORES", "INSTRUCTIONS", "MMA", "REDUCES", "STEPS", "WGMMA",
+    "BARRIERS", "BULK_LOADS", "BULK_STORES", "INSTRUCTIONS", "MMA", "MULTICASTS", "REDUCES", "STEPS", "WGMMA",
     "BarrierRow", "CopyRow", "Ends", "Law", "Mechanism", "MmaRow", "Order", "ReduceRow", "Row", "StepRow", "WgmmaRow",
 ]  # fmt: skip
