@@ -129,9 +129,9 @@ BROKEN: dict[str, tuple[Edit, str]] = {
     "signal of a plain copy": (
         on(Copy, lambda s: replace(s, signal=Signal("full", Const(0))), 2), "st.global signals no"),
     "bulk copy of rows of the thread": (
-        copy(src=Access("a", (op("add", Thread(), C0), C1)), mask=None, other=None), "a start plus c0 to c1"),
+        copy(src=Access("a", (op("add", Thread(), C0), C1)), mask=None, other=None), "these indices do not"),
     "bulk copy of the transpose": (
-        copy(src=Access("a", (C1, C0)), mask=None, other=None), "a start plus c0 to c1"),
+        copy(src=Access("a", (C1, C0)), mask=None, other=None), "these indices do not"),
     "bulk copy from inside of a swizzle on": (
         copy(dst=Access("at", (Const(0), op("add", C0, Const(4)), C1))), "rows of a panel"),
     "bulk copy to a stage of the element": (copy(dst=Access("at", (C0, C0, C1))), "rows of a panel"),
