@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from argus.backend.launch.evaluate import Number
@@ -40,9 +40,10 @@ def _unprepared(_values: tuple[Number, ...]) -> None:
 class Operator:
     """How a function is seen by PyTorch, as the operator `argus::name`.
 
-    `schema` is in PyTorch's language, such as "softmax(Tensor x) -> Tensor": first the tensors, then the numbers, then
-    the way. Where arguments are of another form, `join(tensors, numbers, way)` makes the operator's of the function's,
-    and `split(*arguments)` is its inverse. `fake` takes the operator's arguments, checks them, and returns new tensors
+    `schema` is in PyTorch's language, such as "softmax(Tensor x) -> Tensor". Arguments of the types Tensor, float and
+    int are the function's tensors and numbers, and all others its way, in their order. Where that does not fit,
+    `join(tensors, numbers, way)` makes the operator's arguments of the function's, and `split(*arguments)` is its
+    inverse. `fake` takes the operator's arguments, checks them, and returns new tensors
     of the results' shapes and dtypes: it computes nothing, and asks for no address. `batch` says how many leading
     tensors may have more dimensions in front, because their rows are independent of one another: `vmap` then makes one
     call of all of them. Other operators are called once for each element of a batch.
@@ -53,6 +54,11 @@ class Operator:
     batch: int = 0
     join: Callable[..., tuple[Any, ...]] | None = None
     split: Callable[..., tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]]] | None = None
+    kinds: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        given = self.schema[self.schema.index("(") + 1 : self.schema.rindex(") ->")]
+        object.__setattr__(self, "kinds", "".join(_kind(p.split(" ")[0]) for p in given.split(", ")))
 
     @property
     def name(self) -> str:
@@ -62,7 +68,15 @@ class Operator:
 
     def joined(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> tuple[Any, ...]:
         """The operator's arguments for a call of the function."""
-        return (*tensors, *numbers, *way) if self.join is None else self.join(tensors, numbers, way)
+        if self.join is not None:
+            return self.join(tensors, numbers, way)
+        given = {"t": iter(tensors), "n": iter(numbers), "w": iter(way)}
+        return tuple([next(given[kind]) for kind in self.kinds])
+
+
+def _kind(type: str) -> str:
+    """What an argument of this type is to a function: a letter for tensor, number or way."""
+    return "t" if type == "Tensor" or type.startswith("Tensor(") else "n" if type in ("float", "int", "SymInt") else "w"
 
 
 class Memory:

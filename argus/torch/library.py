@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from threading import RLock
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 from torch.library import Library, register_fake, register_vmap
 
 from argus.diagnostic import LaunchError
-from argus.runtime.function import Function
+from argus.runtime.function import Function, Operator
 from argus.torch.gradient import Gradient
 
 _LOCK = RLock()
@@ -61,9 +62,9 @@ def _register(function: Function) -> Any:
     _LIBRARIES[name] = library
     library.define(short + operator.schema[operator.schema.index("(") :], tags=(torch.Tag.pt2_compliant_tag,))
     found = getattr(getattr(torch.ops, namespace), short).default
-    arguments = _Arguments(function, found._schema)
-    library.impl(short, _implementation(function, arguments), "CompositeExplicitAutograd")
-    library.impl(short, _autograd(function, found, arguments), "Autograd")
+    arguments = _Arguments(operator, found._schema)
+    library.impl(short, arguments.passed(function.launch), "CompositeExplicitAutograd")
+    library.impl(short, arguments.passed(function.call, _attended(function, found)), "Autograd")
     register_fake(name, lambda *given: operator.fake(*arguments.all(given)), lib=library)
     rule = _no_vmap(name) if found._schema.is_mutable else _vmap(found, arguments, operator.batch)
     register_vmap(name, rule, lib=library)
@@ -73,54 +74,70 @@ def _register(function: Function) -> Any:
 class _Arguments:
     """Between an operator's arguments and those of its function."""
 
-    def __init__(self, function: Function, schema: Any) -> None:
-        types = [str(a.type) for a in schema.arguments]
+    def __init__(self, operator: Operator, schema: Any) -> None:
+        self._operator, self._mutable = operator, schema.is_mutable
         self._defaults = tuple(a.default_value for a in schema.arguments)
-        self._count = len(types)
-        tensors = sum(t == "Tensor" for t in types)
-        numbers = sum(t in ("float", "int") for t in types)
-        split = function.operator.split if function.operator is not None else None
-        self._split = split or (lambda *a: (a[:tensors], a[tensors : tensors + numbers], a[tensors + numbers :]))
-        self.written = tuple(i for i, a in enumerate(schema.arguments) if a.alias_info is not None)
+        self._optional = sum(a.has_default_value() for a in schema.arguments)
 
     def all(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with the defaults, which PyTorch leaves out."""
-        return given if len(given) == self._count else (*given, *self._defaults[len(given) :])
+        return (*given, *self._defaults[len(given) :])
 
-    def split(self, given: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
-        """The function's tensors, numbers and way."""
-        return self._split(*self.all(given))
-
-
-def _implementation(function: Function, arguments: _Arguments) -> Callable[..., Any]:
-    def implementation(*given: Any) -> Any:
-        return function.launch(*arguments.split(given)) if not arguments.written else _nothing(given)
-
-    def _nothing(given: tuple[Any, ...]) -> None:
-        function.launch(*arguments.split(given))
-
-    return implementation
+    def passed(self, function: Callable[..., Any], *further: Any) -> Callable[..., Any]:
+        """`function(tensors, numbers, way, *further)` as a function of the operator's arguments."""
+        operator = self._operator
+        make = _passing(operator.kinds, operator.split is not None, self._optional, self._mutable, len(further))
+        passing: Callable[..., Any] = make(function, operator.split, self._defaults, _plain_value, *further)
+        return passing
 
 
-def _autograd(function: Function, found: Any, arguments: _Arguments) -> Callable[..., Any]:
+def _plain_value(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@lru_cache(maxsize=256)
+def _passing(kinds: str, split: bool, optional: int, mutable: bool, further: int) -> Any:
+    """`make(function, split, defaults, plain, *further)`: what passes arguments of these kinds on.
+
+    Each call pays for each line, so the text is generated, of positions only.
+    """
+    count, more = len(kinds), "".join(f", f{i}" for i in range(further))
+    parameters = [f"a{i}" + (f"=d[{i}]" if i >= count - optional else "") for i in range(count)]
+    if split:
+        given = f"*split({', '.join(f'a{i}' for i in range(count))})"
+    else:
+        groups = {
+            kind: "".join(f"plain(a{i}), " if kind == "w" else f"a{i}, " for i, k in enumerate(kinds) if k == kind)
+            for kind in "tnw"
+        }
+        given = ", ".join(f"({groups[kind]})" for kind in "tnw")
+    text = [
+        f"def make(function, split, d, plain{more}):",
+        f"    def passed({', '.join(parameters)}):",
+        f"        {'' if mutable else 'return '}function({given}{more})",
+        "    return passed",
+    ]
+    scope: dict[str, Any] = {}
+    exec("\n".join(text), scope)
+    return scope["make"]
+
+
+def _attended(function: Function, found: Any) -> Callable[..., Any]:
+    """Calls of which PyTorch has to know: with a gradient, or for what lies below autograd."""
+    written = [i for i, a in enumerate(found._schema.arguments) if a.alias_info is not None]
+
     def attended(tensors: Any, numbers: Any, way: Any) -> Any:
         assert function.operator is not None
         given = function.operator.joined(tensors, numbers, way)
         if torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in given):
-            if not arguments.written:
+            if not written:
                 return _Differentiable.apply(*given, function)  # type: ignore[no-untyped-call]
-            if any(given[i].requires_grad for i in arguments.written):
+            if any(given[i].requires_grad for i in written):
                 raise _no_gradient(found, "writes to a tensor that needs a gradient", "pass a tensor that needs none")
         with torch._C._AutoDispatchBelowAutograd():
             return found(*given)
 
-    def autograd(*given: Any) -> Any:
-        return function.call(*arguments.split(given), attended)
-
-    def mutating(*given: Any) -> None:
-        function.call(*arguments.split(given), attended)
-
-    return mutating if arguments.written else autograd
+    return attended
 
 
 class _Differentiable(torch.autograd.Function):

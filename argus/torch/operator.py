@@ -115,27 +115,12 @@ class _Launches:
         parameters = [_schema(p, written) for p in self.inputs] + ["SymInt[] grid"] * self.gridded
         returned = ["Tensor" for _ in self.made]
         result = returned[0] if len(returned) == 1 else f"({', '.join(returned)})"
-        schema = f"{name}({', '.join(parameters)}) -> {result}"
-        return Function(self.work, Operator(schema, self.fake, join=self.join, split=self.split))
+        operator = Operator(f"{name}({', '.join(parameters)}) -> {result}", self.fake)
+        return Function(lambda *call: self.work(operator, *call), operator)
 
-    def split(self, *given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]]:
-        """Tensors; numbers; and what a launch is prepared for: truth values, and the grid."""
-        grid = (tuple(given[-1]),) if self.gridded else ()
-        tensors = tuple(v for p, v in zip(self.inputs, given, strict=False) if isinstance(p, TensorParam))
-        scalars = [(p.dtype, v) for p, v in zip(self.inputs, given, strict=False) if isinstance(p, ScalarParam)]
-        numbers = tuple(v for dtype, v in scalars if dtype != "bool")
-        return tensors, numbers, (*(v for dtype, v in scalars if dtype == "bool"), *grid)
-
-    def join(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The inverse of `split`."""
-        t, n, w = iter(tensors), iter(numbers), iter(way)
-        kinds = (t if isinstance(p, TensorParam) else w if p.dtype == "bool" else n for p in self.inputs)
-        given = tuple(next(kind) for kind in kinds)
-        return (*given, list(next(w))) if self.gridded else given
-
-    def work(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], *way: Any) -> Work:
+    def work(self, operator: Operator, tensors: tuple[Any, ...], numbers: tuple[Number, ...], *way: Any) -> Work:
         """What a call launches."""
-        given = self._named(self.join(tensors, numbers, way))
+        given = self._named(operator.joined(tensors, numbers, way))
         made = self._made(given)
         everything = given | {t.name: v for t, v in zip(self.made, made, strict=True)}
         grid = tuple(way[-1]) if self.gridded and way[-1] else None

@@ -145,7 +145,8 @@ class Plan:
         return run
 
     def _with_scalars(self) -> Callable[[tuple[Number, ...]], None]:
-        """`run` of kernels with scalars. Those that are the very objects of a launch's last time are there already."""
+        """`run` of kernels with scalars. Those of a launch's last time are there already: mostly the very objects, and
+        equal ones where PyTorch's dispatcher made them anew."""
         stream, start, failed = self._launcher.stream, self._launcher.start, self._launcher.failed
         ready: dict[Any, tuple[tuple[Any, ...], Arguments, tuple[object, ...]]] = {}
         take, place, write, first = ready.pop, self._place, self._write, self._first
@@ -156,7 +157,7 @@ class Plan:
             key = values[:first], stream()
             launch = take(key, None) or (*place(*key), nothing)
             bound, room, written = launch
-            if not all(map(is_, scalars, written)):
+            if not all(map(is_, scalars, written)) and not _same(scalars, written):
                 launch = bound, room, write(room, scalars)
             if status := start(*bound):
                 failed(status, bound)
@@ -214,6 +215,11 @@ class Plan:
 
     def _held(self, scalars: tuple[Number, ...]) -> dict[str, Number]:
         return held(self._signature, dict(zip(self._scalars, scalars, strict=True)))
+
+
+def _same(scalars: tuple[Number, ...], written: tuple[object, ...]) -> bool:
+    """Return True if the scalars have the same bits: zeros may differ in sign, and no NaN equals another."""
+    return scalars == written and 0.0 not in scalars and all(map(is_, map(type, scalars), map(type, written)))
 
 
 class _Map:
