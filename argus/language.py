@@ -113,6 +113,7 @@ __all__ = [
     "sigmoid",
     "sin",
     "softmax",
+    "sortable",
     "sorted",
     "spec",
     "sqrt",
@@ -480,6 +481,11 @@ def minimum(x: Tile, y: Tile) -> Tile:
 @_kernel_only
 def where(condition: Tile, x: Tile, y: Tile) -> Tile:
     """x where the condition holds, else y."""
+
+
+@_kernel_only
+def sortable(x: Tile, dtype: DType) -> Tile:
+    """float32 as int32 in the same order: -0.0 as 0.0, NaN above infinity; with `al.float32`, the other way round."""
 
 
 @_kernel_only

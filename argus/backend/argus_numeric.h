@@ -209,6 +209,18 @@ ARGUS_ARITHMETIC(f16)
 ARGUS_ARITHMETIC(bf16)
 #undef ARGUS_ARITHMETIC
 
+// Negative floats are negative integers: minus the bits of their absolute value.
+template <class To, class From> ARGUS_FN To sortable(From x) {
+    if constexpr (detail::same<From, float>) {
+        const unsigned bits = target::bits_of(x);
+        const int magnitude = static_cast<int>(bits & 0x7fffffffu);
+        return bits > 0x80000000u && magnitude <= 0x7f800000 ? -magnitude : magnitude;
+    } else {
+        const unsigned bits = static_cast<unsigned>(x);
+        return target::float_of(x < 0 ? 0x80000000u | (0u - bits) : bits);
+    }
+}
+
 template <class T> ARGUS_FN T where(bool c, T x, T y) { return c ? x : y; }
 
 template <class T> ARGUS_FN T minimum(T x, T y) {

@@ -224,6 +224,8 @@ _MATH = (
     _f("narrow", "int N, class T", "void", "const float* from, T* to", "to[i] = cast<T>(from[i]) for i < N, by as many "
        "at a time as the target converts; T of 8 bits"),
     _f("truths", "int N", "void", "bool* x", "x[i] = true where its byte, which may be any, is not 0; i < N"),
+    _f("sortable", "class To, class From", "To", "From x",
+       "an int in the order of floats: -0.0 is 0, NaN is greater than infinity; or the float that it was made of"),
     _f("where", "class T", "T", "bool c, T x, T y", "c ? x : y"),
     _f("minimum", "class T", "T", "T x, T y", "NaN if either is; all types"),
     _f("maximum", "class T", "T", "T x, T y", "NaN if either is; all types"),

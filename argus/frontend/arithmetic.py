@@ -6,14 +6,16 @@ from math import prod
 
 from argus.diagnostic import Note
 from argus.frontend import arguments, tiles, views
-from argus.frontend.context import CallSite, Handler
+from argus.frontend.context import CallSite, Context, Handler
 from argus.frontend.tiles import elementwise
 from argus.frontend.values import Constant, Tile, Value, View, describe, shape_text
 from argus.ir import expr as ir
-from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, coords, substitute_coords
+from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, coords, substitute_coords
 from argus.ir.instruction import MMA, WGMMA, MmaRow, WgmmaRow
-from argus.ir.nodes import Access, Accumulate, Map, Mma, Shared
+from argus.ir.nodes import Access, Accumulate, Map, Mma, Shared, SpecTerm
+from argus.ir.spec_terms import unrounded
 from argus.ir.types import DType, boolean, float32, int8, int32
+from argus.source import Span
 
 # ---------------------------------------------------------------------------- constructors
 
@@ -79,6 +81,33 @@ def permute(call: CallSite) -> Value:
 
 def unary(call: CallSite) -> Value:
     return elementwise(call.context, call.name, (_float(call, "x"),), (call.spans["x"],), call.span)
+
+
+def sortable(call: CallSite) -> Value:
+    """int32 in the order of float32, or the float32 that it was made of."""
+    x, dtype = arguments.tile(call, "x"), arguments.dtype(call, "dtype")
+    check_sortable(call.context, x.expr, dtype, call.span)
+    return Tile(x.shape, dtype, Op("sortable", (x.expr,), dtype))
+
+
+def check_sortable(context: Context, x: SpecTerm, to: DType, span: Span) -> None:
+    """Fail unless one type is float32 and the other int32, and no specification orders numbers that a kernel may
+    round."""
+    if context.frame.quantified and x.dtype.is_float and not unrounded(x):
+        context.fail(
+            "bad-tag",
+            "the order of computed numbers is no part of a specification: rounding would decide between them",
+            span,
+            "order a tensor's elements, as they are or chosen by `al.where`",
+        )
+    of = x.dtype
+    if (of, to) not in ((float32, int32), (int32, float32)):
+        context.fail(
+            "type-mismatch",
+            f"`al.sortable` does not make {to} of {of}",
+            span,
+            "it makes int32 of float32, and float32 of int32: convert first, `x.to(al.float32)`",
+        )
 
 
 def _float(call: CallSite, name: str) -> Value:
@@ -424,6 +453,7 @@ HANDLERS: dict[str, Handler] = {
     "trans": trans,
     "permute": permute,
     **{row.name: unary for row in OPERATORS.values() if row.function is not None},
+    "sortable": sortable,
     "maximum": extremum,
     "minimum": extremum,
     "where": where,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from argus.frontend import arguments, tiles
+from argus.frontend.arithmetic import check_sortable
 from argus.frontend.context import Binding, CallSite, Context, Frame, Handler
-from argus.frontend.expressions import evaluate
+from argus.frontend.expressions import evaluate, items_of
 from argus.frontend.inline import bound
+from argus.frontend.statements import static_items
 from argus.frontend.surface import (
     Assign,
     Attribute,
@@ -15,6 +17,7 @@ from argus.frontend.surface import (
     Conditional,
     Expression,
     ExprStmt,
+    ForStmt,
     IfStmt,
     Lambda,
     Literal,
@@ -28,13 +31,14 @@ from argus.frontend.surface import (
 )
 from argus.frontend.tagging import direct_extents, is_call, quantified
 from argus.frontend.tiles import BINARY
-from argus.frontend.values import Builtin, Constant, Helper, Nothing, Specified, Tile, Value, View, describe
+from argus.frontend.values import Builtin, Constant, Helper, Nothing, Range, Specified, Tile, Value, View, describe
 from argus.ir.expr import OPERATORS, Const, Expr, Op
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
+from argus.ir.spec_terms import renumbered
 from argus.ir.types import DType, boolean, float32, int32, int64
 from argus.source import Span
 
-_ELEMENTWISE = frozenset(o.name for o in OPERATORS.values() if o.symbol is None and o.name != "cast")
+_ELEMENTWISE = frozenset(o.name for o in OPERATORS.values() if o.symbol is None and o.result != "given")
 _REDUCE = {"sum": "add", "max": "maximum", "min": "minimum", "logsumexp": "logaddexp"}
 
 
@@ -92,19 +96,21 @@ def _term(context: Context, node: Expression, axes: int) -> SpecTerm:
             return _reduce(context, node, argument, axes)
         case Call(function=function, args=args, keywords=()):
             callee = evaluate(context, function)
+            if isinstance(callee, Builtin) and callee.name == "sortable" and len(args) == 2:
+                return _sortable(context, args, axes, node.span)
             if isinstance(callee, Builtin) and callee.name in _ELEMENTWISE:
                 return _combine(context, callee.name, args, axes, node.span)
             if isinstance(callee, Helper):
                 return _helper(context, callee, args, axes, node.span)
         case _:
             pass
-    return _leaf(context, node)
+    return _leaf(context, node, axes)
 
 
-def _leaf(context: Context, node: Expression) -> SpecTerm:
+def _leaf(context: Context, node: Expression, axes: int) -> SpecTerm:
     value = evaluate(context, node)
-    if isinstance(value, Specified):
-        return value.term
+    if isinstance(value, Specified):  # a name may be used under more lambdas than it was bound under
+        return renumbered(value.term, {axis: axis for axis in range(axes)})
     if isinstance(value, View):
         context.fail(
             "bad-tag", f"{describe(value)} is not one element", node.span, "index every dimension by an integer"
@@ -160,6 +166,17 @@ def _cast(context: Context, node: Call, term: SpecTerm) -> SpecTerm:
     return Op("cast", (term,), target.value)
 
 
+def _sortable(context: Context, args: tuple[Expression, ...], axes: int, span: Span) -> SpecTerm:
+    """`al.sortable(x, dtype)`."""
+    term, target = _term(context, args[0], axes), evaluate(context, args[1])
+    if not isinstance(target, Constant) or not isinstance(target.value, DType):
+        context.fail("unknown-dtype", "`al.sortable` takes a dtype", span, "write `al.sortable(x, al.int32)`")
+    check_sortable(context, term, target.value, span)
+    if isinstance(term, (SpecOp, SpecReduce, SpecSoftmax)):
+        return SpecOp("sortable", (term,), target.value)
+    return Op("sortable", (term,), target.value)
+
+
 def _reduce(context: Context, node: Call, body: Lambda, axes: int) -> SpecTerm:
     """`al.sum(lambda k: ...)` over the dimension that `k` indexes."""
     name = next((n for n in _REDUCE if is_call(context, node, n)), None)
@@ -186,7 +203,7 @@ def _softmax(context: Context, node: Call, score: Lambda, at: Expression | Slice
             node.span,
             "write `al.softmax(lambda k: x[i, k])[j]`",
         )
-    place = None if isinstance(at, Slice) else _leaf(context, at)
+    place = None if isinstance(at, Slice) else _leaf(context, at, axes)
     if place is None or isinstance(place, (SpecOp, SpecReduce, SpecSoftmax)) or not place.dtype.is_int:
         context.fail("bad-tag", "a softmax is indexed by one integer", at.span, "write `al.softmax(...)[j]`")
     extent, term = _bound(context, score, axes)
@@ -219,15 +236,21 @@ def _bound(context: Context, body: Lambda, axes: int) -> tuple[Expr, SpecTerm]:
 
 
 def _specified(context: Context, operands: tuple[Expression, ...]) -> bool:
-    """Return True if an operand has a reduction in it, or is a name that stands for a term of a specification."""
-    names = [context.frame.names.get(o.id) for o in operands if isinstance(o, Name)]
-    named = any(binding is not None and isinstance(binding.value, Specified) for binding in names)
-    return named or any(map(_reduces, operands))
-
-
-def _reduces(node: Expression) -> bool:
-    """Return True if an expression has a reduction in it."""
-    return isinstance(node, Lambda) or any(map(_reduces, parts(node)))
+    """Return True if `operands` name terms of a specification, have reductions in them, or call helpers, which are
+    evaluated as such terms."""
+    for operand in operands:
+        match operand:
+            case Lambda():
+                return True
+            case Name(id=name):
+                binding = context.frame.names.get(name)
+                if binding is not None and isinstance(binding.value, Specified):
+                    return True
+            case Call(function=Name() as function) if isinstance(evaluate(context, function), Helper):
+                return True
+        if _specified(context, tuple(parts(operand))):
+            return True
+    return False
 
 
 def _helper(context: Context, helper: Helper, args: tuple[Expression, ...], axes: int, span: Span) -> SpecTerm:
@@ -270,6 +293,11 @@ def _body(context: Context, body: tuple[Statement, ...], axes: int) -> SpecTerm 
                 found = _body(context, then if chosen.value else orelse, axes)
                 if found is not None:
                     return found
+            case ForStmt(target=target, iterable=iterable, body=inner):
+                for item in _items(context, iterable):
+                    context.frame.names[target.id] = Binding(item, context.depth, target.span)
+                    if _body(context, inner, axes) is not None:
+                        context.fail("return-not-last", "`return` stands inside a loop", stmt.span, "return after it")
             case ReturnStmt(value=value) if value is not None:
                 return _term(context, value, axes)
             case _:
@@ -277,9 +305,21 @@ def _body(context: Context, body: tuple[Statement, ...], axes: int) -> SpecTerm 
                     "bad-tag",
                     "this statement cannot stand in a specification",
                     stmt.span,
-                    "call helpers of assignments, constant branches and a `return`",
+                    "call helpers of assignments, constant branches, unrolled loops and a `return`",
                 )
     return None
+
+
+def _items(context: Context, iterable: Expression) -> tuple[Value, ...]:
+    """What an unrolled loop of a specification runs over."""
+    found = evaluate(context, iterable)
+    items = items_of(found)
+    if items is None and isinstance(found, Range) and found.kind == "static":
+        items = static_items(context, found, iterable.span)
+    if items is None:
+        text, help = "a loop in a specification is unrolled", "write `al.static_range(...)`, or run over a tuple"
+        context.fail("bad-tag", text, iterable.span, help)
+    return items
 
 
 HANDLERS: dict[str, Handler] = {"spec": spec}

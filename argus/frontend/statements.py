@@ -253,7 +253,7 @@ def _for(context: Context, statement: ForStmt, later: Names) -> None:
                 "write `range(...)`, `al.static_range(...)` or `al.pipelined(...)`",
             )
         if found.kind == "static":
-            _unroll(context, statement, _static_items(context, found, statement.iterable.span), inside)
+            _unroll(context, statement, static_items(context, found, statement.iterable.span), inside)
             return
         start = bound_expr(context, found.start, statement.iterable.span)
         stop = bound_expr(context, found.stop, statement.iterable.span)
@@ -299,7 +299,8 @@ def _registers(value: Value) -> set[str]:
             return set()
 
 
-def _static_items(context: Context, found: Range, span: Span) -> tuple[Value, ...]:
+def static_items(context: Context, found: Range, span: Span) -> tuple[Value, ...]:
+    """The numbers that an unrolled loop runs over."""
     bounds = []
     for bound in (found.start, found.stop):
         if not isinstance(bound, Constant) or not isinstance(bound.value, int):

@@ -145,6 +145,7 @@ OPERATORS: dict[str, Operator] = {
         Operator("ge", 2, "bool", ">="),
         Operator("where", 3, "same"),  # (bool, x, y)
         Operator("cast", 1, "given"),
+        Operator("sortable", 1, "given"),  # float32 to int32 of the same order, and back
         _function("exp", math.exp, real=True),
         _function("exp2", lambda x: float(2.0**x), real=True),
         _function("log", math.log),

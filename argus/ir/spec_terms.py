@@ -33,6 +33,15 @@ def exact_indices(spec: SpecTerm) -> bool:
     return wide and not any(narrowed) and any(isinstance(e, (Coord, ProgramId, LoopVar)) for e in parts)
 
 
+def unrounded(spec: SpecTerm) -> bool:
+    """Return True if no operation of the term rounds a float."""
+    match spec:
+        case Op(op="where" | "cast" | "sortable", args=args) | SpecOp(op="where" | "cast" | "sortable", args=args):
+            return all(unrounded(a) for a in args if a.dtype.is_float)
+        case _:
+            return not spec.dtype.is_float or isinstance(spec, (Elem, Const, Param))
+
+
 def uses(spec: SpecTerm, axis: int) -> bool:
     """Whether a specified term depends on `Coord(axis)`."""
     match spec:
@@ -49,14 +58,14 @@ def uses(spec: SpecTerm, axis: int) -> bool:
 
 def renumbered(spec: SpecTerm, axes: dict[int, int]) -> SpecTerm:
     """A specified term with its free axes renumbered; bound ones are counted on from there."""
+    bound = max(axes.values(), default=-1) + 1
     match spec:
         case SpecReduce(axis=axis, body=body):
-            inner = axes | {axis: len(axes)}
-            return replace(spec, axis=len(axes), body=renumbered(body, inner))
+            return replace(spec, axis=bound, body=renumbered(body, axes | {axis: bound}))
         case SpecSoftmax(axis=axis, at=at, score=score):
-            inner, place = axes | {axis: len(axes)}, renumbered(at, axes)
+            place = renumbered(at, axes)
             assert not isinstance(place, (SpecReduce, SpecSoftmax, SpecOp))
-            return replace(spec, axis=len(axes), at=place, score=renumbered(score, inner))
+            return replace(spec, axis=bound, at=place, score=renumbered(score, axes | {axis: bound}))
         case SpecOp(args=args):
             return replace(spec, args=tuple(renumbered(a, axes) for a in args))
         case _:
@@ -81,7 +90,7 @@ def elements_of(spec: SpecTerm) -> list[Elem]:
 def of_floats(spec: SpecTerm) -> bool:
     """Whether a number that may be rounded takes part."""
     if spec.dtype.is_float:
-        return True
+        return not unrounded(spec)
     match spec:
         case SpecReduce(body=inner) | SpecSoftmax(score=inner):
             return of_floats(inner)

@@ -21,7 +21,7 @@ from argus.ir.expr import (
     children,
 )
 from argus.ir.nodes import Fragment, Kernel, Mbarrier, MemoryObject, Scalar, Tensor
-from argus.ir.types import HARDWARE_AXES, DType, boolean, int32
+from argus.ir.types import HARDWARE_AXES, DType, boolean, float32, int32
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,8 @@ def _op_problems(expr: Op) -> Iterator[str]:
             yield f"`{expr.op}` of {operand} by {bits} has no value"
         case _:
             pass
+    if expr.op == "sortable" and (operand, expr.dtype) not in ((float32, int32), (int32, float32)):
+        yield f"`sortable` does not make {expr.dtype} of {operand}: it makes int32 of float32, and the other way round"
     wanted = {"bool": boolean, "same": operand, "given": expr.dtype}[row.result]
     if expr.dtype != wanted:
         yield f"`{expr.op}` on {operand} gives {wanted}, not {expr.dtype}"

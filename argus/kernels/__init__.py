@@ -15,6 +15,7 @@ from argus.kernels.silu_mul import silu_mul
 from argus.kernels.softmax import softmax
 from argus.kernels.softmax_backward import log_softmax_backward, softmax_backward
 from argus.kernels.table import tile_for
+from argus.kernels.topk import router, topk
 from argus.kernels.transpose import transpose
 
 __all__ = [
@@ -30,9 +31,11 @@ __all__ = [
     "reduce",
     "rmsnorm",
     "rmsnorm_backward",
+    "router",
     "silu_mul",
     "softmax",
     "softmax_backward",
+    "topk",
     "transpose",
 ]
 

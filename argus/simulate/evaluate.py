@@ -125,7 +125,10 @@ def _apply(expr: Op, name: str, args: list[Array], dtype: DType, scope: Scope) -
         if lost.any():
             scope.fault("int64-overflow", expr, lost)
     with np.errstate(all="ignore"):
-        result = _cast(args[0], dtype) if name == "cast" else FUNCTIONS[name](*args)
+        if name in ("cast", "sortable"):
+            result = (_cast if name == "cast" else sortable)(args[0], dtype)
+        else:
+            result = FUNCTIONS[name](*args)
         if result.dtype.kind == "b":
             return result
         if dtype.is_float:
@@ -166,6 +169,18 @@ def _cast(values: Array, dtype: DType) -> Array:
     return (
         widen(round_to(values, dtype)) if values.dtype.kind == "f" or dtype.kind == "bool" else values.astype(np.int64)
     )
+
+
+def sortable(values: Array, dtype: DType) -> Array:
+    """int32 in the order of float32, carried as int64, or the float32 that it was made of."""
+    if dtype.is_float:
+        magnitude = np.abs(values.astype(np.int64)).astype(np.uint32)
+        signed: Array = np.where(values < 0, magnitude | np.uint32(1 << 31), magnitude)
+        return signed.view(np.float32)
+    bits = values.astype(np.float32).view(np.int32)
+    magnitudes = (bits & np.int32(2**31 - 1)).astype(np.int64)
+    ordered: Array = np.where((bits < 0) & (magnitudes <= 0x7F800000), -magnitudes, magnitudes)
+    return ordered
 
 
 def _logical(boolean: Callable[..., Any], bitwise: Callable[..., Any], *args: Array) -> Array:

@@ -8,9 +8,9 @@ from math import prod
 
 import numpy as np
 
-from argus.ir.expr import Op
+from argus.ir.expr import Coord, Op
+from argus.ir.expr import walk as walk_expr
 from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.spec_terms import uses
 from argus.ir.visit import walk
 from argus.simulate.evaluate import Number
 from argus.simulate.launch import scalar
@@ -229,17 +229,26 @@ def _boxes(value: SpecTerm, shape: tuple[int, ...], params: Mapping[str, Number]
 
 def _widest(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Number]) -> int:
     """The most values that a part of a term has, where coordinates take so many values each."""
+    return _width(value, extents, params)[0]
+
+
+def _width(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Number]) -> tuple[int, frozenset[int]]:
+    """The same, and the axes that the term depends on."""
     match value:
         case SpecReduce(axis=axis, extent=extent, body=body):
-            return _widest(body, {**extents, axis: int(scalar(extent, params))}, params)
+            most, axes = _width(body, {**extents, axis: int(scalar(extent, params))}, params)
+            return most, axes - {axis}
         case SpecSoftmax(axis=axis, extent=extent, at=at, score=score):
-            places = max(int(scalar(extent, params)), _widest(at, extents, params))
-            return _widest(score, {**extents, axis: places}, params)
+            place, around = _width(at, extents, params)
+            most, axes = _width(score, {**extents, axis: max(int(scalar(extent, params)), place)}, params)
+            return most, (axes - {axis}) | around
         case SpecOp(args=args) | Op(args=args):
-            here = prod(n for axis, n in extents.items() if uses(value, axis))
-            return max(here, *(_widest(a, extents, params) for a in args))
+            each = [_width(a, extents, params) for a in args]
+            axes = frozenset[int]().union(*(used for _, used in each))
+            return max(prod(extents[axis] for axis in axes), *(most for most, _ in each)), axes
         case _:
-            return prod(n for axis, n in extents.items() if uses(value, axis))
+            axes = frozenset(e.axis for e in walk_expr(value) if isinstance(e, Coord))
+            return prod(extents[axis] for axis in axes), axes
 
 
 def _volume(value: SpecTerm, params: Mapping[str, Number], around: int = 1) -> int:

@@ -305,6 +305,7 @@ def arithmetic() -> str:
         if name in FLOATS:
             results += [f"argus::{f}(x)" for f in UNARY]
             results += ["x + y", "x - y", "x * y", "x / y", "-x"]
+            results += ["argus::sortable<float>(argus::sortable<int>(x))"] if name == "float32" else []
             results += [f"argus::infinity<{cpp}>()", f"argus::not_a_number<{cpp}>()"]
             results += [f"argus::where(x {op} y, x, y)" for op in ("==", "!=", "<", "<=", ">", ">=")]
         else:

@@ -1,7 +1,13 @@
 """Tag functions, assertions, specifications and preconditions, as IR."""
 
+import pytest
+
+from argus.diagnostic import SourceError
+from argus.frontend import Options, check, parse
+from argus.ir.expr import Const
 from argus.ir.nodes import InRange, Requires, SpecReduce
 from argus.ir.text import print_expr
+from argus.source import SourceFile
 from tests.frontend.kernels import elaborate, statements
 
 TILE = "t = al.load(x[n : n + 64])\nu = al.load(out[0:32, 0:64])\n"
@@ -71,6 +77,41 @@ def test_specifications_nest_and_mix_dtypes():
     body = "al.spec(out, lambda m, k: al.exp(out[m, k] - al.max(lambda q: a[m, q])) / al.sum(lambda q: a[m, q]))"
     (stmt,) = elaborate(body).body
     assert stmt.value.op == "truediv" and stmt.value.dtype.name == "float32"
+
+
+CHAIN = """
+import argus
+import argus.language as al
+
+@argus.func
+def under(x, i, K):
+    last = 7
+    for _ in al.static_range(K):
+        last = al.max(lambda k: al.where(x[i, k] < last, x[i, k], 0))
+    return last
+
+@argus.kernel
+def kernel(x: al.Tensor[al.int32, "M N"], out: al.Tensor[al.int32, "M"]):
+    al.spec(out, lambda i: under(x, i, {rounds}))
+"""
+
+
+def specified(text: str):
+    return check(parse(SourceFile("kernel.py", text)), "kernel", Options())
+
+
+def test_names_of_terms_are_used_under_further_lambdas_and_loops_are_unrolled():
+    (stmt,) = specified(CHAIN.format(rounds=3)).body
+    axes, term = [], stmt.value
+    while isinstance(term, SpecReduce):
+        axes.append(term.axis)
+        term = term.body.args[0].args[1]
+    assert axes == [1, 2, 3] and term == Const(7)
+
+
+def test_loops_of_specifications_are_unrolled_over_constants_only():
+    with pytest.raises(SourceError, match="a loop in a specification is unrolled"):
+        specified(CHAIN.format(rounds=3).replace("al.static_range", "range"))
 
 
 def test_specifications_gather():

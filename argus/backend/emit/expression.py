@@ -154,6 +154,8 @@ class Printer:
         if name == "cast":
             inner = self.text(args[0], needed if operand == dtype else TERNARY)
             return inner if operand == dtype else f"argus::cast<{cpp_type(dtype)}>({inner})"
+        if name == "sortable":
+            return f"argus::sortable<{cpp_type(dtype)}>({self.text(args[0], TERNARY)})"
         if name == "where":
             c, x, y = (self.text(a, COMPARISON) for a in args)
             return enclosed(f"{c} ? {x} : {y}", TERNARY, needed)

@@ -58,12 +58,22 @@ def evaluate(expr: Expr, values: Mapping[str, Number]) -> Number:
             return values[name]
         case Op(op="cast", args=(x,), dtype=dtype):
             return _cast(evaluate(x, values), dtype)
+        case Op(op="sortable", args=(x,), dtype=dtype):
+            return _sortable(evaluate(x, values), dtype)
         case Op(op="not", args=(x,)) if x.dtype.kind == "bool":
             return not evaluate(x, values)
         case Op(op=op, args=args):
             return _FUNCTIONS[op](*(evaluate(arg, values) for arg in args))
         case _:
             raise TypeError(f"{type(expr).__name__} has no value at launch")
+
+
+def _sortable(value: Number, dtype: DType) -> Number:
+    if dtype is float32:
+        magnitude = ctypes.c_float.from_buffer(ctypes.c_int32(abs(int(value)))).value
+        return -magnitude if value < 0 else magnitude
+    magnitude = ctypes.c_int32.from_buffer(ctypes.c_float(abs(value))).value
+    return -magnitude if value < 0 else magnitude
 
 
 def _cast(value: Number, dtype: DType) -> Number:

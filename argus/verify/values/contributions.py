@@ -94,7 +94,7 @@ def everywhere(bound: UnionMap, roots: UnionSet) -> UnionMap | None:
 
 
 def _read(term: Term, body: SpecTerm, axis: int, scope: Scope) -> Iterator[UnionMap]:
-    for elem in elements_of(body):
+    for elem in dict.fromkeys(elements_of(body)):
         for dim, index in enumerate(elem.index):
             if index == Coord(axis):
                 yield from coordinates(term, elem, dim, scope.path)
@@ -126,8 +126,8 @@ def _cells(term: Term, tensor: str, path: UnionMap) -> list[UnionMap]:
             return _cells(inner, tensor, path.apply_range(along))
         case Apply(args=args):
             return [found for arg in args for found in _cells(arg, tensor, path)]
-        case Choice(test=test, yes=yes, no=no):
-            return [found for each in (test, yes, no) for found in _cells(each, tensor, path)]
+        case Choice(test=test, yes=yes, no=no):  # what is chosen says more than what it is chosen by
+            return [found for each in (yes, no) for found in _cells(each, tensor, path)] or _cells(test, tensor, path)
         case Recurrence(term=inner):
             return _cells(inner, tensor, path)
         case Cases(parts=parts):

@@ -68,6 +68,8 @@ class Matcher:
         self._kept: list[Term] = []
         self._matched: dict[tuple[int, SpecTerm], tuple[Term, UnionSet]] = {}
         """By reduction and specification: [instance -> V[...]] that match."""
+        self._differing: dict[tuple[int, SpecTerm], tuple[Term, UnionSet, Mismatch]] = {}
+        """The same, of some that do not match all, with the reason."""
 
     def as_variables(self, cells: isl.Map) -> UnionMap:
         """{store instance -> V[output coordinates]}."""
@@ -272,11 +274,17 @@ class Matcher:
             raise Mismatch(f"a reduction by '{term.op}' of other terms than '{spec.op}' has in the specification")
         self._kept += mine  # what is remembered of a term goes by its identity
 
-        def attempt(order: tuple[Term, ...]) -> None:
-            for each, operand in zip(order, wanted, strict=True):
-                self.match(each, operand, scope)
+        for each in mine:  # the first operand that it equals: others that it equals, too, are equal to that
+            wanted.pop(self._place(each, wanted, scope))
 
-        first_that_holds(permutations(mine), attempt)
+    def _place(self, term: Term, wanted: list[SpecTerm], scope: Scope) -> int:
+        """The first place of `wanted` that the term equals."""
+
+        def attempt(place: int) -> int:
+            self.match(term, wanted[place], scope)
+            return place
+
+        return first_that_holds(range(len(wanted)), attempt)
 
     def _beside(
         self, term: Reduce, parts: tuple[list[Via], list[tuple[UnionMap, Term]]],
@@ -370,8 +378,15 @@ class Matcher:
         roots = asked.range().subtract(matched)
         if roots.is_empty():
             return
+        failed = self._differing.get(key)
+        if failed is not None and failed[1].is_subset(roots):
+            raise failed[2]
         pairs, origin = roots.unwrap(), asked.reverse().intersect_domain(roots).apply_range(scope.origin)
-        decide(own, Scope(pairs.domain_map(), pairs.range_map(), tuple(range(len(used))), origin))
+        try:
+            decide(own, Scope(pairs.domain_map(), pairs.range_map(), tuple(range(len(used))), origin))
+        except Mismatch as found:
+            self._differing[key] = (term, roots, found)
+            raise
         self._matched[key] = (term, matched.union(roots))
 
     def _together(self, term: Apply, spec: SpecReduce, scope: Scope) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 
 from argus.ir.expr import REDUCTIONS
 from argus.ir.types import float32
@@ -28,7 +29,7 @@ from argus.verify.values.terms import (
     Via,
 )
 
-_PARTIAL = ("truediv", "log", "log2", "sqrt", "rsqrt")
+_PARTIAL = ("truediv", "log", "log2", "sqrt", "rsqrt", "sortable to float32")
 """Operators that give no real number for some real numbers."""
 _NOTHING = -math.inf
 
@@ -151,6 +152,9 @@ class Numbers:
                 return [found for here, inner in cut for found in self.regions(inner, here, itself)]
             case Recurrence(term=inner):
                 return self.regions(inner, instances, itself)
+            case Choice(yes=yes, no=no):
+                both = product(*(self.regions(each, instances, itself) for each in (yes, no)))
+                return [(r.intersect(s), value) for (r, value), (s, other) in both if value == other]
             case Reduce():
                 return self._reduction(term, instances)
             case Apply():

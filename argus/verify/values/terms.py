@@ -14,7 +14,7 @@ from argus.ir.expr import Const, Elem, Expr, Op, Param
 from argus.ir.interval import WIDE, Interval, operate
 from argus.ir.nodes import Accumulate, Copy, InRange, Kernel, Map, Mma, Scalar, Tensor
 from argus.ir.spec_terms import exact_indices, rounds_in
-from argus.ir.types import DTYPES, MAX_EXTENT, DType, boolean, rounds_only
+from argus.ir.types import DTYPES, MAX_EXTENT, DType, boolean, float32, rounds_only
 from argus.verify.model.flow import sink_name
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.model.program import Site
@@ -129,6 +129,8 @@ def operation(op: str, operand: DType, dtype: DType) -> str:
     match op:
         case "cast":
             return f"cast of {'floats' if operand.is_float else 'integers'} to {dtype}"
+        case "sortable":
+            return f"sortable to {dtype}"
         case "eq" | "ne" | "lt" | "le" | "gt" | "ge" if not operand.is_float:
             return f"{op} of integers"
         case "not" if operand == boolean:
@@ -140,8 +142,11 @@ def operation(op: str, operand: DType, dtype: DType) -> str:
 class TermBuilder:
     """Terms by statement, built on demand and kept; shares the data-flow of the tag analysis."""
 
-    def __init__(self, analysis: TagAnalysis) -> None:
+    def __init__(self, analysis: TagAnalysis, unrounded: bool = False) -> None:
+        """With `unrounded`, values that a conversion has rounded have no terms."""
         self.analysis = analysis
+        self._unrounded = unrounded
+        self._ordered: TermBuilder | None = None
         self.model = analysis.model
         self._terms: dict[int, Term] = {}
         self._active: set[int] = set()
@@ -231,6 +236,10 @@ class TermBuilder:
                 return Parameter(name)
             case Elem():
                 return self.read(site, self.analysis.number(site, expr))
+            case Op(op="sortable", args=(inner,), dtype=dtype):
+                return Apply(operation("sortable", inner.dtype, dtype), (self._exactly().of_expr(site, inner),))
+            case Op(op="cast", args=(inner,), dtype=dtype) if self._unrounded and _rounds(inner.dtype, dtype):
+                return Opaque("the order of numbers that a conversion has rounded")
             case Op(op="cast", args=(inner,), dtype=dtype) if rounds_only(inner.dtype, dtype):
                 return self.of_expr(site, inner) if dtype == inner.dtype else self._widened(site, inner)
             case Op(op="where", args=(condition, a, b)):
@@ -249,6 +258,14 @@ class TermBuilder:
                 return Apply(f"{operator} of rounded numbers" if rounded else operator, tuple(terms))
             case _:
                 return self._index(site, expr) or Opaque("a value computed from indices")
+
+    def _exactly(self) -> TermBuilder:
+        """Terms of what is ordered: rounding, which other terms leave out, would decide."""
+        if self._unrounded:
+            return self
+        if self._ordered is None:
+            self._ordered = TermBuilder(self.analysis, unrounded=True)
+        return self._ordered
 
     def _index(self, site: Site, expr: Expr) -> Index | None:
         """The term of an affine expression of indices; None of any other."""
@@ -276,11 +293,10 @@ class TermBuilder:
         plain: list[tuple[UnionSet, Term]] = []
         collected: dict[str, list[tuple[UnionMap, Term]]] = {}
         covered = empty_set()
-        for part in map_parts(flow.sources):
-            if part.get_tuple_name(isl.dim_type.in_) != sink_name(site, number):
-                continue
+        own = (p for p in map_parts(flow.sources) if p.get_tuple_name(isl.dim_type.in_) == sink_name(site, number))
+        for part in sorted(own, key=_source):  # in the order of the text, in which specifications have them, too
             along = part.set_tuple_name(isl.dim_type.in_, site.name).to_union_map()
-            source = self.model.sites[int(part.get_tuple_name(isl.dim_type.out)[1:])]
+            source = self.model.sites[_source(part)]
             if not writes(source, obj.name):
                 return Opaque(f"'{obj.name}' was overwritten through a tile that shares its bytes")
             if isinstance(source.stmt, (Accumulate, Mma)):
@@ -313,6 +329,11 @@ class TermBuilder:
             return Load(relation.obj, cells.map.to_union_map())
         indirect = self.analysis.indirect_cells(site, number)
         return Load(relation.obj, indirect)
+
+
+def _source(part: isl.Map) -> int:
+    """The number of the statement that a part of the data-flow comes from."""
+    return int(part.get_tuple_name(isl.dim_type.out)[1:])
 
 
 def _joined(parts: list[tuple[UnionSet, Term]]) -> list[tuple[UnionSet, Term]]:
@@ -466,6 +487,11 @@ def _hull(parts: list[Interval | None]) -> Interval | None:
 def _fits(known: Interval, dtype: DType) -> bool:
     least, most = dtype.integers
     return least <= known[0] and known[1] <= most
+
+
+def _rounds(of: DType, to: DType) -> bool:
+    """Return True if a conversion to floats may change the number: only float32 holds all shorter floats."""
+    return to.is_float and of != to and not (to == float32 and of.is_float and of.bits <= 16)
 
 
 def _starts(term: Term) -> bool:

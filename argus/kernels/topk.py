@@ -1,0 +1,271 @@
+"""The k greatest elements of every row, and a mixture of experts' router made of them.
+
+An element and its column are one integer, its *key*: greater elements have greater keys, and of equal elements the one
+that comes first. So a row's keys differ, and each of k rounds takes the greatest key below the one before.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import argus
+import argus.language as al
+from argus.backend.launch.evaluate import Number
+from argus.diagnostic import LaunchError
+from argus.ir.types import DType
+from argus.kernels.rows import columns, dtype_of, matrix
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
+
+if TYPE_CHECKING:
+    pass
+
+LOWEST = -2147483647 - 1  # of int32
+HIGHEST = 2147483647
+LOG2E = 1.4426950408889634
+MOST_COLUMNS = 512
+MOST_TAKEN = 16
+HALVES = ("bfloat16", "float16")
+"""Dtypes of elements whose last 13 bits in float32 are zeros: there is room for a column."""
+_EACH = 16  # elements in a thread
+_THREADS = 128
+
+
+@argus.func
+def key(x, column, SPAN):
+    """Of a float32 and its column below SPAN, where the last bits of the number are zeros."""
+    return al.sortable(x, al.int32) | (SPAN - 1 - column)
+
+
+@argus.func
+def number(key, SPAN):
+    """The float32 that a key was made of."""
+    return al.sortable(key & -SPAN, al.float32)
+
+
+@argus.func
+def key_at(x, t, r, K, SPAN):
+    """The r-th greatest key of row t: what specifications say."""
+    last = HIGHEST
+    result = 0
+    for i in al.static_range(K):
+        last = al.max(
+            lambda e: al.where(
+                key(x[t, e].to(al.float32), e, SPAN) < last, key(x[t, e].to(al.float32), e, SPAN), LOWEST
+            )
+        )
+        result = al.where(r == i, last, result)
+    return result
+
+
+@argus.kernel
+def topk_rows(
+    x: al.Tensor[DTYPE, "T E"],
+    values: al.Tensor[DTYPE, "T K", "K 1"],
+    places: al.Tensor[INDEX, "T K", "K 1"],
+    DTYPE: al.constexpr = al.bfloat16,
+    INDEX: al.constexpr = al.int64,
+    K: al.constexpr = 8,
+    ROWS: al.constexpr = 16,
+    BLOCK: al.constexpr = 128,
+    SPAN: al.constexpr = 128,
+):
+    """`values[t, :]`, the K greatest of `x[t, :]` in descending order, and their columns; ROWS rows a block."""
+    T, E = x.shape
+    al.requires((K <= E) & (E <= BLOCK))
+    al.spec(values, lambda t, r: number(key_at(x, t, r, K, SPAN), SPAN))
+    al.spec(places, lambda t, r: SPAN - 1 - (key_at(x, t, r, K, SPAN) & (SPAN - 1)))
+    rows = al.grid(al.cdiv(T, ROWS)) * ROWS + al.arange(ROWS)[:, None]
+    cols = al.arange(BLOCK)
+    loaded = al.load(x[rows, cols], mask=(rows < T) & (cols < E))
+    keys = al.where(cols < E, key(loaded.to(al.float32), cols, SPAN), LOWEST)
+    last = al.full((ROWS, 1), HIGHEST, al.int32)
+    found = al.zeros((ROWS, K), al.int32)
+    for i in al.static_range(K):
+        last = al.max(al.where(keys < last, keys, LOWEST), axis=1, keep_dims=True)
+        found = al.where(al.arange(K) == i, last, found)
+    al.store(values[rows, al.arange(K)], number(found, SPAN).to(DTYPE), mask=rows < T)
+    al.store(places[rows, al.arange(K)], (SPAN - 1 - (found & (SPAN - 1))).to(INDEX), mask=rows < T)
+
+
+@argus.func
+def score(x, top, SIGMOID):
+    """What a row's weights are proportional to."""
+    return al.sigmoid(x) if SIGMOID else al.exp2((x - top) * LOG2E)
+
+
+@argus.func
+def total_at(x, t, top, K, SPAN, SIGMOID):
+    """The sum of the scores of the K greatest of row t."""
+    last = HIGHEST
+    total = 0.0
+    for _ in al.static_range(K):
+        last = al.max(
+            lambda e: al.where(
+                key(x[t, e].to(al.float32), e, SPAN) < last, key(x[t, e].to(al.float32), e, SPAN), LOWEST
+            )
+        )
+        total = total + score(number(last, SPAN), top, SIGMOID)
+    return total
+
+
+@argus.kernel
+def router_rows(
+    x: al.Tensor[DTYPE, "T E"],
+    weights: al.Tensor[al.float32, "T K", "K 1"],
+    experts: al.Tensor[al.int32, "T K", "K 1"],
+    scale: al.float32,
+    DTYPE: al.constexpr = al.bfloat16,
+    SIGMOID: al.constexpr = False,
+    SHARED: al.constexpr = True,
+    K: al.constexpr = 8,
+    ROWS: al.constexpr = 16,
+    BLOCK: al.constexpr = 128,
+    SPAN: al.constexpr = 128,
+):
+    """The K greatest logits of every row, `experts`, and their `weights`: softmax or sigmoid, times `scale`.
+
+    SHARED: over the sum of the K weights, which then is `scale`. ROWS rows a block.
+    """
+    T, E = x.shape
+    al.requires((K <= E) & (E <= BLOCK))
+    if SHARED:
+        al.spec(
+            weights,
+            lambda t, r: (
+                score(number(key_at(x, t, r, K, SPAN), SPAN), al.max(lambda e: x[t, e]), SIGMOID)
+                / total_at(x, t, al.max(lambda e: x[t, e]), K, SPAN, SIGMOID)
+                * scale
+            ),
+        )
+    elif SIGMOID:
+        al.spec(weights, lambda t, r: al.sigmoid(number(key_at(x, t, r, K, SPAN), SPAN)) * scale)
+    else:
+        al.spec(
+            weights,
+            lambda t, r: (
+                al.exp2((number(key_at(x, t, r, K, SPAN), SPAN) - al.max(lambda e: x[t, e])) * LOG2E)
+                / al.sum(lambda n: al.exp2((x[t, n] - al.max(lambda e: x[t, e])) * LOG2E))
+                * scale
+            ),
+        )
+    al.spec(experts, lambda t, r: SPAN - 1 - (key_at(x, t, r, K, SPAN) & (SPAN - 1)))
+    rows = al.grid(al.cdiv(T, ROWS)) * ROWS + al.arange(ROWS)[:, None]
+    cols = al.arange(BLOCK)
+    live = (rows < T) & (cols < E)
+    logits = al.load(x[rows, cols], mask=live, other=-float("inf")).to(al.float32)
+    top = al.max(logits, axis=1, keep_dims=True)
+    keys = al.where(cols < E, key(logits, cols, SPAN), LOWEST)
+    last = al.full((ROWS, 1), HIGHEST, al.int32)
+    found = al.zeros((ROWS, K), al.int32)
+    total = al.zeros((ROWS, 1), al.float32)
+    for i in al.static_range(K):
+        last = al.max(al.where(keys < last, keys, LOWEST), axis=1, keep_dims=True)
+        found = al.where(al.arange(K) == i, last, found)
+        if SHARED:
+            total += score(number(last, SPAN), top, SIGMOID)
+    chosen = score(number(found, SPAN), top, SIGMOID)
+    if SHARED:
+        result = chosen / total
+    elif SIGMOID:
+        result = chosen
+    else:
+        result = chosen / al.sum(al.exp2((logits - top) * LOG2E), axis=1, keep_dims=True)
+    al.store(weights[rows, al.arange(K)], result * scale, mask=rows < T)
+    al.store(experts[rows, al.arange(K)], SPAN - 1 - (found & (SPAN - 1)), mask=rows < T)
+
+
+def topk(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k greatest elements of every row, in descending order, and their columns, int64, as `torch.topk(x, k)`.
+
+    `x` is float16 or bfloat16, with rows of k to 512 elements any distance apart, and k at most 16. Of equal elements
+    the one that comes first does so here, too, which PyTorch leaves open; -0.0 equals 0.0, and is given as that; NaN is
+    greater than all others. No gradient. Raises LaunchError.
+    """
+    results: tuple[torch.Tensor, torch.Tensor] = _topk((x,), (), (k,))
+    return results
+
+
+def router(
+    logits: torch.Tensor, k: int, *, sigmoid: bool = False, renormalize: bool = True, scale: float = 1.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The weights, float32, and the numbers, int32, of the k experts that each token goes to.
+
+    Experts are those of the k greatest logits of a row, ties as in `topk`, which see for dtypes and sizes; weights are
+    the softmax or `sigmoid` of the logits, over their sum with `renormalize`, times `scale`. No gradient.
+    Raises LaunchError.
+    """
+    results: tuple[torch.Tensor, torch.Tensor] = _router((logits,), (float(scale),), (k, sigmoid, renormalize))
+    return results
+
+
+def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], k: int) -> Work:
+    import torch
+
+    (x,) = tensors
+    constants = {"DTYPE": _checked(x, k), **_tile(columns(x), k)}
+    rows, shape = matrix(x), (*x.shape[:-1], k)
+    values = rows.new_empty(len(rows), k)
+    places = rows.new_empty(len(rows), k, dtype=torch.int64)
+    return Work((Call(topk_rows, (rows, values, places), constants),), (values.view(shape), places.view(shape)))
+
+
+def _work_of_router(
+    tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], k: int, sigmoid: bool, renormalize: bool
+) -> Work:
+    import torch
+
+    (x,) = tensors
+    constants = {"DTYPE": _checked(x, k), "SIGMOID": sigmoid, "SHARED": renormalize, **_tile(columns(x), k)}
+    rows, shape = matrix(x), (*x.shape[:-1], k)
+    weights = rows.new_empty(len(rows), k, dtype=torch.float32)
+    experts = rows.new_empty(len(rows), k, dtype=torch.int32)
+    call = Call(router_rows, (rows, weights, experts, *numbers), constants)
+    return Work((call,), (weights.view(shape), experts.view(shape)))
+
+
+@lru_cache(maxsize=4096)
+def _tile(columns: int, k: int) -> dict[str, int]:
+    """The constants for rows of so many columns: a row in as few lanes as hold it, _EACH elements a thread."""
+    block = 1 << max(3, (columns - 1).bit_length())
+    rows = max(1, _THREADS * _EACH // block)
+    return {"K": k, "ROWS": rows, "BLOCK": block, "SPAN": block, "num_warps": _THREADS // 32}
+
+
+def _checked(x: torch.Tensor, k: int) -> DType:
+    """The dtype. Raises LaunchError."""
+    if not (0 < k <= MOST_TAKEN and k <= columns(x) <= MOST_COLUMNS):
+        what = f"the {k} greatest of rows of {columns(x)} elements are not supported"
+        raise LaunchError.of("shape-mismatch", what, f"take 1 to {MOST_TAKEN} of at most {MOST_COLUMNS} elements")
+    return dtype_of("x", x, HALVES)
+
+
+def _fake(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    import torch
+
+    _checked(x, k)
+    return x.new_empty((*x.shape[:-1], k)), x.new_empty((*x.shape[:-1], k), dtype=torch.int64)
+
+
+def _fake_router(
+    x: torch.Tensor, _scale: float, k: int, _sigmoid: bool, _renormalize: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    import torch
+
+    _checked(x, k)
+    shape = (*x.shape[:-1], k)
+    return x.new_empty(shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.int32)
+
+
+_topk = Function(
+    _work, Operator("topk(Tensor x, int k) -> (Tensor, Tensor)", _fake, split=lambda x, k: ((x,), (), (k,)))
+)
+_router = Function(
+    _work_of_router,
+    Operator(
+        "router(Tensor logits, float scale, int k, bool sigmoid=False, bool renormalize=True) -> (Tensor, Tensor)",
+        _fake_router,
+        split=lambda x, scale, *way: ((x,), (scale,), way),
+    ),
+)
