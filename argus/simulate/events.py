@@ -148,6 +148,8 @@ def reason(block: Block, found: Conflict, later: Execution, across: bool) -> str
     if found.unfinished:
         what = "product" if found.earlier is Touch.MULTIPLY else "store"
         return f"no wait covers the {what}'s group"
+    if one is later:
+        return "they are of one execution of one statement, in which no barrier can stand"
     if one.role == later.role:
         bare = any(isinstance(s, WaveBarrier) for s in walk(block.run.kernel.body))
         waited = " that follows a wait for lgkmcnt 0" if bare else ""
