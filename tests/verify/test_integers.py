@@ -135,3 +135,21 @@ def test_integers_of_data_are_those_of_mathematics(dtype: str, result: str, righ
 
     assert verdict(right) is Verdict.PROVED
     assert verdict(wrong) is not Verdict.PROVED
+
+
+SQUARES = """
+def k(x: al.Tensor[al.int32, "M N"], out: al.Tensor[al.int32, "M"], BLOCK: al.constexpr = 128):
+    M, N = x.shape
+    al.requires((N <= BLOCK) & (N > 0))
+    al.requires(al.in_range(x, 0, EDIT))
+    al.spec(out, lambda m: al.sum(lambda n: x[m, n] * x[m, n]))
+    m = al.grid(M)
+    i = al.arange(BLOCK)
+    v = al.load(x[m, i], mask=i < N)
+    al.store(out[m], al.sum(v * v))
+"""
+
+
+def test_the_terms_of_a_sum_are_exact() -> None:
+    assert prove(SQUARES.replace("EDIT", "4000")).verdict is Verdict.PROVED
+    assert prove(SQUARES.replace("EDIT", "400000")).verdict is Verdict.REFUTED

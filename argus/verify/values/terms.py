@@ -410,14 +410,34 @@ def _computed(term: Term) -> bool:
 def _exact(term: Term, dtype: DType, kernel: Kernel) -> Term:
     """A term of some type, if it is no result that the type may have been too narrow for.
 
-    Sums of 32 bits and more count as exact: how many terms they have is not looked at.
+    Sums of 32 bits and more count as exact if their terms are: how many terms they have is not looked at.
     """
     if not dtype.is_int or not _computed(term):
         return term
-    known = _interval(term, kernel)
-    if (known is None and dtype.bits >= 32) or (known is not None and _fits(known, dtype)):
+    bounded = dtype.bits >= 32 or _interval(term, kernel) is not None
+    if bounded and not _leaves(term, dtype, kernel):
         return term
     return Opaque(f"a result that may have wrapped around in {dtype}: state al.requires(al.in_range(...)) or widen it")
+
+
+def _leaves(term: Term, dtype: DType, kernel: Kernel) -> bool:
+    """Return True if a term, or a term of a sum in it, may be a number that the type lacks."""
+    known = _interval(term, kernel)
+    if known is not None:
+        return not _fits(known, dtype)
+    match term:
+        case Via(term=inner):
+            return _leaves(inner, dtype, kernel)
+        case Cases(parts=parts):
+            return any(_leaves(inner, dtype, kernel) for _, inner in parts)
+        case Choice(yes=yes, no=no):
+            return _leaves(yes, dtype, kernel) or _leaves(no, dtype, kernel)
+        case Reduce(start=start, parts=parts):
+            return any(_leaves(each, dtype, kernel) for each in (start, *(inner for _, inner in parts)))
+        case Apply(op=op, args=args) if op in _GROWING:
+            return any(_leaves(each, dtype, kernel) for each in args)
+        case _:
+            return False
 
 
 _CAST = "cast of integers to "
