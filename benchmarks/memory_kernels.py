@@ -153,6 +153,46 @@ def _transpose(x: Any) -> Any:
     return x.t().contiguous()
 
 
+def _with_gradient(device: str, rows: int, columns: int, dtype: Any) -> Sequence[Any]:
+    x, weight = _with_weight(device, rows, columns, dtype)
+    return torch.randn_like(x), x, weight
+
+
+def _rmsnorm_backward(dy: Any, x: Any, weight: Any) -> Any:
+    """The closed form, which torch.compile fuses, in float32 or, of such operands, float64."""
+    of = x.dtype if x.dtype is torch.float64 else torch.float32
+    d, v, w = dy.to(of), x.to(of), weight.to(of)
+    root = torch.rsqrt(v.square().mean(-1, keepdim=True) + EPS)
+    g = d * w
+    dx = root * (g - v * ((g * v).mean(-1, keepdim=True) * root * root))
+    return dx.to(x.dtype), (d * v * root).sum(0).to(weight.dtype)
+
+
+def _layernorm_backward(dy: Any, x: Any, weight: Any) -> Any:
+    """As `_rmsnorm_backward`."""
+    of = x.dtype if x.dtype is torch.float64 else torch.float32
+    d, v, w = dy.to(of), x.to(of), weight.to(of)
+    centred = v - v.mean(-1, keepdim=True)
+    root = torch.rsqrt(centred.square().mean(-1, keepdim=True) + EPS)
+    normal = centred * root
+    g = d * w
+    dx = root * (g - g.mean(-1, keepdim=True) - normal * (g * normal).mean(-1, keepdim=True))
+    return dx.to(x.dtype), (d * normal).sum(0).to(weight.dtype), d.sum(0).to(weight.dtype)
+
+
+def _softmax_backward(dy: Any, y: Any) -> Any:
+    return y * (dy - (dy * y).sum(-1, keepdim=True))
+
+
+def _softmax_and_gradient(device: str, rows: int, columns: int, dtype: Any) -> Sequence[Any]:
+    (x,) = _matrix(device, rows, columns, dtype)
+    return torch.randn_like(x), torch.softmax(x, -1)
+
+
+def _doubled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *operands: function(*(t.double() for t in operands))
+
+
 def _reduction(op: str, dim: int) -> Kernel:
     function = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}[op]
     return Kernel(
@@ -196,6 +236,30 @@ KERNELS: dict[str, Kernel] = {
         lambda *operands: _add_layernorm(*(t.double() for t in operands)),
         _with_residual,
         lambda m, n, size: (4 * m * n + 2 * n) * size,
+        ROWS,
+    ),
+    "softmax_backward": Kernel(
+        argus.kernels.softmax_backward,
+        _softmax_backward,
+        _doubled(_softmax_backward),
+        _softmax_and_gradient,
+        lambda m, n, size: 3 * m * n * size,
+        ROWS,
+    ),
+    "rmsnorm_backward": Kernel(
+        lambda dy, x, weight: argus.kernels.rmsnorm_backward(dy, x, weight, EPS),
+        _rmsnorm_backward,
+        _doubled(_rmsnorm_backward),
+        _with_gradient,
+        lambda m, n, size: (3 * m * n + 2 * n) * size,
+        ROWS,
+    ),
+    "layernorm_backward": Kernel(
+        lambda dy, x, weight: argus.kernels.layernorm_backward(dy, x, weight, EPS),
+        _layernorm_backward,
+        _doubled(_layernorm_backward),
+        _with_gradient,
+        lambda m, n, size: (3 * m * n + 3 * n) * size,
         ROWS,
     ),
     "silu_mul": Kernel(

@@ -19,7 +19,7 @@ from argus.torch.gradient import attach
 if TYPE_CHECKING:
     import torch
 
-LONGEST = 6144  # elements of a row that stays in registers, beside its gradient, the weights and a block's sums
+LONGEST = 8192  # elements of a row that stays in registers, beside its gradient, the weights and a block's sums
 
 
 @argus.func
