@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from argus.diagnostic import Diagnostic, Severity, Verdict, Witness
-from argus.ir.nodes import Kernel, Roles
+from argus.ir.nodes import Arranged, Kernel, Roles
 from argus.simulate import NotReplayable, Violation, replay
 from argus.simulate.sizes import longer
 from argus.verify.findings import Finding, Place
@@ -72,7 +72,8 @@ def _candidates(kernel: Kernel, place: Place) -> list[Place]:
 
 def confirm(kernel: Kernel, finding: Finding, place: Place, work: Work) -> Violation | None:
     """The simulator's own violation of the same property, at the same statement if there is one."""
-    if finding.property == "coverage" and not place.block:
+    arranged = any(isinstance(p, Arranged) for p in kernel.preconditions)  # contents are drawn: any block may break it
+    if arranged or (finding.property == "coverage" and not place.block):
         blocks = None
     else:
         blocks = [b for b in (place.other_block, place.block) if b is not None]

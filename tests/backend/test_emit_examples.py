@@ -106,6 +106,41 @@ def product(name: str, block: tuple[int, int], target: str) -> None:
     np.testing.assert_allclose(from_bfloat16(c), expected, rtol=2**-7, atol=1e-3)
 
 
+def segments(name: str, target: str) -> None:
+    """A product by expert, of an empty segment and of some with tails."""
+    offsets, w = np.array([0, 70, 70, 139], np.int32), to_bfloat16(normal(31, 3, 76, 100))
+    token = np.random.default_rng(32).integers(0, 11, 139).astype(np.int32)
+    gathered = name == "gathered_matmul"
+    x, out = to_bfloat16(normal(33, 11 if gathered else 139, 100)), np.zeros((139, 76), np.uint16)
+    values: dict[str, NDArray[np.generic] | float] = {"x": x, "offsets": offsets, "w": w, "out": out, "most": 70}
+    run(name, target, (2, 2, 3), {**values, "token": token} if gathered else values)
+    rows, expert = from_bfloat16(x[token] if gathered else x), np.searchsorted(offsets, np.arange(139), "right") - 1
+    expected = np.einsum("tk,tnk->tn", rows, from_bfloat16(w)[expert])
+    np.testing.assert_allclose(from_bfloat16(out), expected, rtol=2**-7, atol=1e-2)
+
+
+def grouped_matmul(target: str) -> None:
+    segments("grouped_matmul", target)
+
+
+def gathered_matmul(target: str) -> None:
+    segments("gathered_matmul", target)
+
+
+def paged_decode(target: str) -> None:
+    q, keys, values = (to_bfloat16(normal(34, *n)) for n in ((3, 2, 8, 64), (9, 16, 2, 64), (9, 16, 2, 64)))
+    table = np.random.default_rng(35).permutation(9).reshape(3, 3).astype(np.int32)
+    lens, out = np.array([17, 48, 0], np.int32), np.full((3, 2, 8, 64), np.nan, np.float32)
+    arrays = {"q": q, "keys": keys, "values": values, "table": table, "lens": lens, "out": out}
+    run("paged_decode", target, (2, 3), {**arrays, "scale": 0.25})
+    expected = np.zeros(out.shape, np.float32)
+    for b, length in enumerate(lens[:2]):
+        k, v = (from_bfloat16(np.concatenate(list(cache[table[b]]))[:length]) for cache in (keys, values))
+        weights = np.exp2(np.einsum("hgd,jhd->hgj", from_bfloat16(q[b]), k) * 0.25)
+        expected[b] = np.einsum("hgj,jhd->hgd", weights / weights.sum(-1, keepdims=True), v)
+    np.testing.assert_allclose(out, expected, rtol=2**-6, atol=1e-2)
+
+
 def gemm(target: str) -> None:
     product("gemm", (128, 128), target)
 
@@ -196,7 +231,7 @@ CASES: dict[str, Callable[[str], None]] = {
     for f in (
         vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper, gemm_pingpong,
         gemm_waves, linear, split_k, stream_k_atomic, column_sum, cumsum, conv2d, depthwise, rotary,
-        cluster_softmax,
+        cluster_softmax, grouped_matmul, gathered_matmul, paged_decode,
     )
 }  # fmt: skip
 

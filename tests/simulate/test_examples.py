@@ -88,8 +88,46 @@ def inputs(name: str) -> tuple[dict[str, NDArray[np.generic] | float], NDArray[n
             position = np.float32([0, 1, 2, 3, 4])
             expected = rotary(x, position, frequency)
             return {"x": x, "position": position, "frequency": frequency, "out": np.zeros_like(x)}, expected
+        case "grouped_matmul":
+            x, w = bfloat16(normal(139, 74)), bfloat16(normal(3, 78, 74))
+            offsets = np.array([0, 70, 70, 139], np.int32)
+            arguments = {"x": x, "offsets": offsets, "w": w, "out": np.zeros((139, 78), np.float32), "most": 70}
+            return arguments, by_expert(x, offsets, w)
+        case "gathered_matmul":
+            x, w = bfloat16(normal(11, 74)), bfloat16(normal(3, 78, 74))
+            offsets, token = np.array([0, 70, 70, 139], np.int32), rng.integers(0, 11, 139).astype(np.int32)
+            out = np.zeros((139, 78), np.float32)
+            arguments = {"x": x, "token": token, "offsets": offsets, "w": w, "out": out, "most": 70}
+            return arguments, by_expert(x[token], offsets, w)
+        case "paged_decode":
+            q, keys, values = (bfloat16(normal(*n)) for n in ((3, 2, 8, 64), (9, 16, 2, 64), (9, 16, 2, 64)))
+            table, lens = rng.permutation(9).reshape(3, 3).astype(np.int32), np.array([17, 48, 0], np.int32)
+            arguments = {"q": q, "keys": keys, "values": values, "table": table, "lens": lens, "scale": 0.25}
+            return {**arguments, "out": np.zeros((3, 2, 8, 64), np.float32)}, paged(q, keys, values, table, lens)
         case _:
             raise AssertionError(f"no inputs for the example {name}")
+
+
+def by_expert(
+    x: NDArray[np.float32], offsets: NDArray[np.int32], w: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Rows times the weights of the expert whose segment they stand in."""
+    expert = np.searchsorted(offsets, np.arange(len(x)), side="right") - 1
+    return np.einsum("tk,tnk->tn", x, w[expert])
+
+
+def paged(
+    q: NDArray[np.float32], keys: NDArray[np.float32], values: NDArray[np.float32], table: NDArray[np.int32],
+    lens: NDArray[np.int32],
+) -> NDArray[np.float32]:  # fmt: skip
+    """Attention to the first keys of each sequence's pages, with powers of two; nothing where there are none."""
+    result = np.zeros(q.shape, np.float32)
+    for b, length in enumerate(lens):
+        if length:
+            k, v = (np.concatenate(list(cache[table[b]]))[:length] for cache in (keys, values))
+            weights = np.exp2(np.einsum("hgd,jhd->hgj", q[b], k) * 0.25)
+            result[b] = np.einsum("hgj,jhd->hgd", weights / weights.sum(-1, keepdims=True), v)
+    return result
 
 
 def conv2d(x: NDArray[np.float32], weight: NDArray[np.float32], bias: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -149,6 +187,9 @@ PROPERTIES = {
     "conv2d": "tags",
     "depthwise": "bounds",
     "rotary": "tags",
+    "grouped_matmul": "bounds",
+    "gathered_matmul": "bounds",
+    "paged_decode": "tags",
 }
 
 

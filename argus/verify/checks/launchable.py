@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from argus.diagnostic import Note, Severity, Verdict
-from argus.ir.contents import possible
-from argus.ir.expr import Const, Expr, Op, Param, rewrite
+from argus.ir.contents import extent, possible
+from argus.ir.expr import Const, Expr, Op, Param, op, rewrite
 from argus.ir.nodes import Arranged, Assume, InRange, Kernel, Precondition, Requires, Spec
 from argus.ir.types import MAX_EXTENT
 from argus.ir.visit import walk
@@ -133,6 +133,11 @@ def _says(kernel: Kernel, precondition: Precondition, solver: Solver) -> z3.Bool
     match precondition:
         case InRange() | Arranged():  # an index tensor with elements has values to hold
             some = possible(kernel, precondition)
+            if isinstance(precondition, Arranged) and precondition.longest is not None and some is not None:
+                assert precondition.total is not None  # segments of the greatest length hold no more than the total
+                segments = op("sub", extent(kernel, precondition.tensor), Const(1))
+                most = op("mul", segments, precondition.longest)
+                some = op("and", some, op("le", precondition.total, most))
             return z3.BoolVal(True) if some is None else solver.condition(some)
         case Requires(cond=cond) | Assume(cond=cond):
             return solver.condition(cond)
@@ -141,6 +146,6 @@ def _says(kernel: Kernel, precondition: Precondition, solver: Solver) -> z3.Bool
 def _aligned(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
     for tensor in kernel.tensors:
         lanes = max(1, tensor.alignment // tensor.dtype.bytes)
-        for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
+        for size, stride in zip(tensor.shape, tensor.strides, strict=True):
             if lanes > 1 and stride == Const(1, stride.dtype):
-                yield solver.integer(extent) % lanes == 0
+                yield solver.integer(size) % lanes == 0

@@ -329,7 +329,7 @@ class TagAnalysis:
         if any(c.relation.mode is not Mode.READ for c in self.model.accesses_of(tensor)):
             raise NonAffine(f"the kernel changes the index data of '{tensor}'")
         coords = self.model.coords(len(site.shape))
-        texts = ", ".join(self.model.translator.integer(e, coords) for e in index)
+        texts = ", ".join(self.model.translator.integer(self.model.resolve(site, e), coords) for e in index)
         source = self.model.tuple_text(site, coords)
         domain = self.model.domain(site)[0]
         text = f"{{ {source} -> data_{identifier(tensor)}[{texts}] }}"
