@@ -414,3 +414,30 @@ def kernel(q: al.Tensor[al.float32, "B"], kc: al.Tensor[al.float32, "S"], slot: 
 )  # fmt: skip
 def test_gathered_scores(old: str, new: str, right: bool) -> None:
     assert (verdict(GATHERED.replace(old, new) if old else GATHERED) is Verdict.PROVED) == right
+
+
+COMPARED = """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def kernel(x: al.Tensor[al.TYPE, "N"], w: al.Tensor[al.TYPE, "N"], out: al.Tensor[al.int32, "N"]):
+    N = x.shape[0]
+    al.requires(N <= 32)
+    al.spec(out, lambda i: (x[i] < w[i]).to(al.int32))
+    al.grid(1)
+    i = al.arange(32)
+    s = al.shared((32,), al.KEPT)
+    al.store(s[i], al.load(x[i], mask=i < N).to(al.KEPT))
+    al.barrier()
+    al.store(out[i], (al.load(s[i]).to(al.float32) < al.load(w[i], mask=i < N).to(al.float32)).to(al.int32), mask=i < N)
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kept", "right"),
+    [("float32", "float32", True), ("float32", "bfloat16", False), ("int32", "int32", False)],
+)
+def test_comparisons_of_numbers_that_were_rounded_before(dtype: str, kept: str, right: bool) -> None:
+    text = COMPARED.replace("TYPE", dtype).replace("KEPT", kept)
+    assert (verdict(text) is Verdict.PROVED) == right

@@ -14,6 +14,7 @@ from itertools import permutations, product
 from argus.ir.expr import OPERATORS, Const, Coord, Op
 from argus.ir.nodes import SpecOp, SpecTerm
 from argus.ir.spec_terms import divisors_of, elements_of, parameters_of, rounds_in, strip
+from argus.ir.types import boolean
 from argus.verify.model.isl import UnionMap, UnionSet, empty_set, isl
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.linear import close
@@ -191,6 +192,8 @@ class RealMatcher(SoftmaxMatcher):
 
     def _function(self, term: Term, spec: SpecTerm, scope: Scope) -> None:
         """A function of arguments that are equal over the reals."""
+        if spec.dtype == boolean:
+            raise Mismatch("a condition of other numbers than specified, which rounding may decide")
         mine, wanted = _operands(term), _spec_operands(spec)
         if mine is not None and wanted is not None and mine[0] == wanted[0] and len(mine[1]) == len(wanted[1]):
             try:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from argus.ir.nodes import Accumulate, Map
-from argus.ir.spec_terms import rounds_in
 from argus.verify.model.isl import UnionMap, isl, map_parts
-from argus.verify.model.program import Site
-from argus.verify.values.terms import Again, Apply, Cases, Choice, Recurrence, Reduce, Term, TermBuilder, Via
+from argus.verify.values.terms import Again, Apply, Cases, Choice, Recurrence, Reduce, Term, TermBuilder, Via, rounding
 
 
 def rounds(builder: TermBuilder, term: Term) -> bool:
     """Return True if a statement rounds some number that a term reads."""
-    return any(_rounding(builder.model.sites[number]) for number in _sites(builder, term))
-
-
-def _rounding(site: Site) -> bool:
-    values = [site.stmt.value] if isinstance(site.stmt, (Map, Accumulate)) else []
-    return any(rounds_in(value) for value in values)
+    return any(rounding(builder.model.sites[number]) for number in _sites(builder, term))
 
 
 def _sites(builder: TermBuilder, term: Term) -> set[int]:

@@ -291,6 +291,7 @@ class TermBuilder:
         if not (flow.written and cells.exact):
             return Opaque(flow.reason or cells.reason)
         plain: list[tuple[UnionSet, Term]] = []
+        rounded: list[tuple[UnionSet, Term]] = []
         collected: dict[str, list[tuple[UnionMap, Term]]] = {}
         covered = empty_set()
         own = (p for p in map_parts(flow.sources) if p.get_tuple_name(isl.dim_type.in_) == sink_name(site, number))
@@ -303,13 +304,15 @@ class TermBuilder:
                 op = source.stmt.op if isinstance(source.stmt, Accumulate) else "add"
                 collected.setdefault(op, []).append((along, self.written(source)))
             else:
-                plain.append((along.domain(), Via(along, self.written(source))))
+                found = rounded if rounding(source) else plain
+                found.append((along.domain(), Via(along, self.written(source))))
                 covered = covered.union(along.domain())
         if isinstance(obj, Tensor):
             rest = cells.map.domain().to_union_set().subtract(covered)
             plain.append((rest, self._initial(site, number)))
         if not collected:
-            return _cases(_joined(plain))
+            return _cases([*_joined(plain), *rounded])
+        plain += rounded
         if len(collected) > 1:
             return Opaque("reductions with different operators in one cell")
         ((op, parts),) = collected.items()
@@ -334,6 +337,11 @@ class TermBuilder:
 def _source(part: isl.Map) -> int:
     """The number of the statement that a part of the data-flow comes from."""
     return int(part.get_tuple_name(isl.dim_type.out)[1:])
+
+
+def rounding(site: Site) -> bool:
+    """Return True if a statement rounds numbers to a type of fewer digits."""
+    return isinstance(site.stmt, (Map, Accumulate)) and rounds_in(site.stmt.value)
 
 
 def _joined(parts: list[tuple[UnionSet, Term]]) -> list[tuple[UnionSet, Term]]:
