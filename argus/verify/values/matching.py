@@ -20,7 +20,6 @@ from argus.ir.spec_terms import (
     exact_indices,
     identity,
     nested,
-    of_floats,
     renumbered,
     rounds_in,
     strip,
@@ -231,7 +230,8 @@ class Matcher:
         return True
 
     def _apply(self, term: Apply, spec: Op | SpecOp, scope: Scope) -> None:
-        if spec.dtype == boolean and of_floats(spec) and (rounds_in(spec) or rounds(self.builder, term)):
+        floats = spec.dtype == boolean and any(a.dtype.is_float for a in spec.args)
+        if floats and (rounds_in(spec) or rounds(self.builder, term)):
             raise Mismatch("a choice by numbers that may be rounded")
         specified = operation(spec.op, spec.args[0].dtype, spec.dtype)
         operator, _, kind = specified.partition(" ")
