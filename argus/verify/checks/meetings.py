@@ -13,7 +13,7 @@ from argus.diagnostic import Verdict
 from argus.ir.expr import Coord, Elem, Expr, LoopVar, Param, ProgramId, Thread, rewrite
 from argus.ir.nodes import Tensor
 from argus.verify.checks.launchable import launchable
-from argus.verify.model.program import BOUND_OF_BLOCK, LOADED, PROGRAM
+from argus.verify.model.program import BOUND_OF_BLOCK, LOADED, NUMBER, PROGRAM
 from argus.verify.model.relations import Cells, Model
 from argus.verify.model.solver import Solver, z3
 from argus.verify.model.uses import Instance, Use, Uses, facts, programs
@@ -75,7 +75,7 @@ def _other(blocks: bool) -> Change:
                 return Param(f"thread{_OTHER}", e.dtype)
             case Elem(obj=obj):
                 return replace(e, obj=obj + _OTHER)
-            case Param(name=name) if name.startswith((LOADED, BOUND_OF_BLOCK)):
+            case Param(name=name) if name.startswith((LOADED, BOUND_OF_BLOCK, NUMBER)):
                 return replace(e, name=name + _OTHER)
             case _:
                 return None
