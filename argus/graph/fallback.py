@@ -9,7 +9,7 @@ import torch
 
 from argus.graph import capture
 from argus.graph.assemble import Step, subgraph
-from argus.graph.capture import Value, inputs, is_view, value_of
+from argus.graph.capture import inputs, is_view
 from argus.graph.partition import Partition
 
 if TYPE_CHECKING:
@@ -32,11 +32,12 @@ def steps(graph: Graph, found: Partition, who: str) -> tuple[list[Step], set[Any
         if not any(capture.name(n) not in LIBRARY and not is_view(n) for n in run):
             continue
         members = set(run)
-        read = list(dict.fromkeys(v for n in run for v in inputs(n) if v[0] not in members))
-        made = [v for v in _made(run) if _used_outside(v, members)]
-        if not made or not all(isinstance(n.meta.get("val"), torch.Tensor) for n in run):
+        whole = _with_views(graph, members)
+        read = list(dict.fromkeys(v for n in whole for v in inputs(n) if v[0] not in whole))
+        made = [(n, 0) for n in run if _used_outside(n, members)]
+        if not made or not all(isinstance(n.meta.get("val"), torch.Tensor) for n in whole):
             continue
-        taken.append(Step(run, read, made, Inductor(subgraph(run, read, made))))
+        taken.append(Step(run, read, made, Inductor(subgraph(list(whole), read, made))))
         nodes |= members
     return taken, nodes
 
@@ -97,9 +98,18 @@ def _may(node: Any) -> bool:
     return torch.Tag.nondeterministic_seeded not in target.tags
 
 
-def _made(run: list[Any]) -> list[Value]:
-    return [(n, 0) for n in run]
+def _with_views(graph: Graph, members: set[Any]) -> dict[Any, None]:
+    """The members, and the views of what they compute, in the graph's order: a member may read another one's view."""
+    found: dict[Any, None] = {}
+    for node in graph.nodes:
+        of_members = node.op == "call_function" and is_view(node) and any(v[0] in found for v in inputs(node))
+        if node in members or of_members:
+            found[node] = None
+    return found
 
 
-def _used_outside(value: Value, members: set[Any]) -> bool:
-    return any(user not in members and value_of(value[0]) == value for user in value[0].users)
+def _used_outside(node: Any, members: set[Any]) -> bool:
+    """Return True if what a node computes is used outside of `members`, itself or through a view."""
+    views = (user for user in node.users if user.op == "call_function" and is_view(user))
+    others = (user for user in node.users if not (user.op == "call_function" and is_view(user)))
+    return any(user not in members for user in others) or any(_used_outside(view, members) for view in views)
