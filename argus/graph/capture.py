@@ -18,6 +18,7 @@ Value = tuple[Any, int]
 """A node and which of its results."""
 
 FLOATS = frozenset(("float32", "float16", "bfloat16"))
+PRODUCTS = frozenset(("mm.default", "bmm.default", "addmm.default", "baddbmm.default"))
 READ = FLOATS | {"bool", "int32", "int64"}
 """Dtypes of tensors that generated kernels read; they write floats and truth values."""
 
@@ -151,6 +152,8 @@ def refusal(node: Node) -> str:
         return f"{name(node)}: kernels do not compute {unwritten[0]}, which may wrap around or lose digits"
     if len({m.device for m in (*known, *made)}) > 1:
         return f"{name(node)} on several devices"
+    if name(node) in PRODUCTS and known[-1].dtype == "float32" and known[-1].device.startswith("cuda"):
+        return f"{name(node)}: kernels multiply float32 without matrix instructions, and PyTorch's library is faster"
     if any(size == 0 for m in (*known, *made) for size in m.shape):
         return f"{name(node)} without elements"
     if any(map(_is_computed, given(node))):

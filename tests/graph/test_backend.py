@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from argus.graph import compile_report  # noqa: E402
+from argus.graph import capture, compile_report  # noqa: E402
 from argus.graph.backend import Backend, Options  # noqa: E402
 from tests.graph.compiled import compiled, left, same, same_gradients, taken  # noqa: E402
 
@@ -292,3 +292,24 @@ def test_the_report_prints() -> None:
         call(torch.randn(2, 3))
     text = str(backend.report(call))
     assert "addmm" in text and "proved" in text and "estimated" in text
+
+
+def test_operators_that_are_left_may_read_views_of_each_other() -> None:
+    """Indices of the loss are integers: what is made of them is left, with the view between two of the operators."""
+    targets = torch.tensor([3, -100, 0, 8])
+    report = same(lambda x: F.cross_entropy(x, targets), torch.randn(4, 9))
+    assert "gather.default" in left(report)
+
+
+def test_float32_products_are_left_to_the_library_of_a_gpu() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    for dtype, device, taken_here in ((torch.float32, "cuda", False), (torch.bfloat16, "cuda", True)):
+        with FakeTensorMode():
+            values = [torch.empty(8, 8, dtype=dtype, device=device) for _ in range(3)]
+        graph = torch.fx.Graph()
+        a, b = graph.placeholder("a"), graph.placeholder("b")
+        product = graph.call_function(torch.ops.aten.mm.default, (a, b))
+        for node, value in zip((a, b, product), values, strict=True):
+            node.meta["val"] = value
+        assert (capture.refusal(product) == "") is taken_here
