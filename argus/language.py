@@ -588,12 +588,12 @@ def copy(
 
 @_kernel_only
 def cp_async_commit() -> None:
-    """Closes the thread's group of asynchronous copies."""
+    """Closes the thread's group of `cp.async` copies. Does nothing on gfx942, which has no such copies."""
 
 
 @_kernel_only
 def cp_async_wait(pending: int) -> None:
-    """Waits until at most `pending` groups of the thread are unfinished."""
+    """Waits until at most `pending` groups of the thread are unfinished. Does nothing on gfx942: see `s_waitcnt`."""
 
 
 @_kernel_only

@@ -21,6 +21,7 @@ from argus.frontend.values import (
 )
 from argus.ir.cluster import MAX_CLUSTER, clusters
 from argus.ir.expr import Const, Expr, Op, Param, ProgramId, Thread, op, walk
+from argus.ir.instruction import INSTRUCTIONS
 from argus.ir.instruction.tiled import tiled_mma as spread
 from argus.ir.nodes import Arranged, Assume, CommitGroup, InRange, Invariant, Requires, WaitGroup
 from argus.ir.types import HARDWARE_AXES, MAX_EXTENT, MAX_GRID_AXES, int32
@@ -339,12 +340,17 @@ def _given_layout(call: CallSite, shape: tuple[int, ...]) -> AnyLayout:
 
 
 def cp_async_commit(call: CallSite) -> Value:
-    call.context.emit(CommitGroup(), call.span)
-    return Nothing()
+    return _group_step(call, CommitGroup())
 
 
 def cp_async_wait(call: CallSite) -> Value:
-    call.context.emit(WaitGroup(arguments.integer(call, "pending", 0)), call.span)
+    return _group_step(call, WaitGroup(arguments.integer(call, "pending", 0)))
+
+
+def _group_step(call: CallSite, stmt: CommitGroup | WaitGroup) -> Value:
+    """Emit nothing on a target without `cp.async`: its groups are always empty, and other copies are not in them."""
+    if call.context.target.has(INSTRUCTIONS["cp.async"]):
+        call.context.emit(stmt, call.span)
     return Nothing()
 
 

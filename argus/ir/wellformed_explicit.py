@@ -12,6 +12,7 @@ from argus.ir.locality import foreign, partial
 from argus.ir.nodes import (
     Access,
     Accumulate,
+    CommitGroup,
     Copy,
     For,
     Fragment,
@@ -29,6 +30,7 @@ from argus.ir.nodes import (
     Stmt,
     Tensor,
     WaitCounts,
+    WaitGroup,
     WaveBarrier,
 )
 from argus.ir.target import TARGETS, Target
@@ -99,6 +101,8 @@ def _statements(kernel: Kernel, target: Target) -> Iterator[Problem]:
                 yield from step_problems(stmt)
             case WaitCounts() | WaveBarrier() | Hint():
                 yield from off_target(stmt, target)
+            case CommitGroup() | WaitGroup() if not target.has(INSTRUCTIONS["cp.async"]):
+                yield f"{target.name} has no cp.async, and so no groups of copies", stmt.span
             case _:
                 pass
 

@@ -48,3 +48,11 @@ def test_a_load_to_lds_is_named():
     assert statements(body, target="gfx942") == ["copy s[c0] <- x[c0] shape 256 via global_load_lds"]
     (other,) = errors(body, target="sm_80")
     assert other.code == "unknown-instruction"
+
+
+def test_groups_of_copies_are_nothing_where_no_copy_is_in_one():
+    body = "al.cp_async_commit()\nal.cp_async_wait(0)"
+    assert statements(body, target="gfx942") == []
+    assert statements(body, target="sm_80") == ["commit_group", "wait_group 0"]
+    (found,) = errors("al.cp_async_wait(-1)", target="gfx942")
+    assert found.code == errors("al.cp_async_wait(-1)", target="sm_80")[0].code

@@ -14,6 +14,7 @@ from argus.ir.nodes import (
     Access,
     Accumulate,
     Barrier,
+    CommitGroup,
     Copy,
     For,
     Fragment,
@@ -26,12 +27,14 @@ from argus.ir.nodes import (
     Stage,
     Stmt,
     Tag,
+    WaitGroup,
 )
 from argus.ir.types import boolean, float32, int32
 from argus.ir.visit import rewrite_body
 from argus.ir.wellformed import check_explicit, check_tile
 from argus.layout import blocked, parse, parse_fragment, replicate, tile
 from tests.ir.kernels import C0, C1, explicit_reduce, tile_gemm
+from tests.verify.waves import kernel as waves
 
 Edit = Callable[[Stmt], Stmt]
 
@@ -256,3 +259,11 @@ def test_a_kernel_is_checked_once_and_every_other_again(monkeypatch: pytest.Monk
     broken = replace(kernel, target="none")
     assert check_explicit(broken) and check_explicit(broken)
     assert len(checked) == 2
+
+
+def test_groups_of_copies_are_for_targets_that_have_such_copies() -> None:
+    (found,) = check_explicit(waves(["commit_group"]))
+    assert "gfx942 has no cp.async" in found.message
+    assert len(check_explicit(waves(["wait_group 0"]))) == 1
+    assert check_explicit(waves(["s_waitcnt vmcnt 0"])) == ()
+    assert check_explicit(replace(explicit_reduce(), body=(CommitGroup(), WaitGroup(0)))) == ()

@@ -20,6 +20,7 @@ _INSTALL = (
 )
 _FLAGS = (
     "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpulib", "-nogpuinc", "-std=c++17", "-O3",
+    "-fuse-cuid=none",  # else a symbol is named after the temporary folder, and no two builds are equal
     "-munsafe-fp-atomics",  # float additions in memory by one instruction; tensors are ordinary device memory
     "-Rpass-analysis=kernel-resource-usage",
 )  # fmt: skip

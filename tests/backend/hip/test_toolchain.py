@@ -41,6 +41,16 @@ def test_compile() -> None:
     assert (resources.shared_bytes, resources.spill_bytes) == (0, 0)
 
 
+def test_two_builds_are_equal() -> None:
+    """Also in another temporary folder, after which clang would name a symbol."""
+    require(toolchain.find_compiler(), "clang 17 or newer")
+    first, again, other = (
+        toolchain.compile(text, "gfx942")[0] for text in (SOURCE, SOURCE, SOURCE.replace("2.0f", "3.0f"))
+    )
+    assert first == again
+    assert first != other
+
+
 def test_a_refused_text_names_its_line() -> None:
     require(toolchain.find_compiler(), "clang 17 or newer")
     with pytest.raises(ToolchainError) as error:
