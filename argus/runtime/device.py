@@ -17,10 +17,16 @@ def target_of(device: str) -> str:
     if kind == "cpu":
         return "cpu"
     if kind != "cuda":
-        raise _unsupported(f"device {device}", "pass tensors on the CPU or on an NVIDIA GPU")
+        raise _unsupported(f"device {device}", "pass tensors on the CPU, on an NVIDIA GPU or on an MI300X")
     torch = sys.modules["torch"]
-    if torch.version.hip is not None:
-        raise _unsupported(f"{device}, an AMD GPU", "kernels are compiled for gfx942, but not yet launched on it")
+    if torch.version.hip is not None:  # PyTorch for ROCm calls its devices "cuda", too
+        # Followed by the card's features: "gfx942:sramecc+:xnack-". Code objects are for either choice of each.
+        architecture = torch.cuda.get_device_properties(int(index)).gcnArchName.partition(":")[0]
+        if architecture == "gfx942":
+            return "gfx942"
+        raise _unsupported(
+            f"{device}, an AMD GPU of architecture {architecture}", "use an MI300X or MI300A (gfx942), or the CPU"
+        )
     major, minor = torch.cuda.get_device_capability(int(index))
     # A cubin runs on its own major version only; sm_90a's on 9.0 only.
     if (major, minor) == (9, 0):
@@ -44,13 +50,18 @@ def load(executable: Executable, device: str) -> Function:
         from argus.backend.cpu.driver import CpuFunction
 
         return CpuFunction(executable.binary)
-    from argus.backend.cuda.driver import driver
-    from argus.backend.cuda.function import CudaFunction
-
     torch = sys.modules["torch"]
     index = int(device.partition(":")[2])
     stream: Callable[[], int] = partial(torch._C._cuda_getCurrentRawStream, index)
     current = torch._C._cuda_getDevice if torch.cuda.device_count() > 1 else None
+    if executable.target == "gfx942":
+        from argus.backend.hip.driver import runtime
+        from argus.backend.hip.function import HipFunction
+
+        return HipFunction(runtime(), executable.binary, executable.entry, index, stream, current)
+    from argus.backend.cuda.driver import driver
+    from argus.backend.cuda.function import CudaFunction
+
     return CudaFunction(driver(), executable.binary, executable.entry, index, stream, current)
 
 

@@ -105,7 +105,8 @@ def test_operands_that_are_less_aligned_are_refused_by_this_build(kernel: JitKer
 
 def test_a_launcher_loads_no_ir() -> None:
     text = (
-        "import sys, argus.backend.cpu.driver, argus.backend.cuda.function, argus.runtime\n"
+        "import sys, argus.backend.cpu.driver, argus.backend.cuda.function, argus.backend.hip.function\n"
+        "import argus.runtime\n"
         "print([m for m in ('lark', 'z3', 'islpy', 'argus.ir.nodes', 'argus.backend.abi') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True).stdout == "[]\n"

@@ -1,1 +1,1 @@
-"""AMD GPUs: the device header and the compiler that turns emitted text into a code object, with no driver."""
+"""AMD GPUs: the device header, the compiler of emitted text, and the HIP runtime, which loads and launches."""

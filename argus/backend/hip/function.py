@@ -1,0 +1,119 @@
+"""Kernels of code objects, loaded and launched through the HIP runtime.
+
+Names and numbers are those of hip_runtime_api.h and driver_types.h; they are the same in ROCm 5, 6 and 7.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+from argus.backend.hip.driver import Runtime
+from argus.backend.launch.bind import Described
+from argus.backend.launch.plan import Arguments, Encode, Launcher
+from argus.diagnostic import LaunchError
+
+_MAX_THREADS = 0  # HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+_MOST_THREADS = 2**32 - 1  # of a launch along one axis: hipModuleLaunchKernel
+_NO_DYNAMIC_SHARED = 0  # the code object itself declares the LDS that a block has
+
+
+class HipFunction:
+    """A kernel of a code object, loaded on one device.
+
+    `stream()` gives the handle of the stream to launch into; `current_device()` the current device, where there are
+    several.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        binary: bytes,
+        entry: str,
+        device: int,
+        stream: Callable[[], int],
+        current_device: Callable[[], int] | None,
+    ) -> None:
+        self._runtime, self._device, self._stream, self._current_device = runtime, device, stream, current_device
+        self._binary = binary  # the runtime may read it as long as the module is loaded
+        self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
+        load, find = runtime.library.hipModuleLoadData, runtime.library.hipModuleGetFunction
+        with runtime.on(device):
+            runtime.check(load(ctypes.byref(self._module), ctypes.c_char_p(binary)), "load the kernel")
+            found = find(ctypes.byref(self._function), self._module, ctypes.c_char_p(entry.encode()))
+            runtime.check(found, f"find the entry point {entry}")
+
+    def describe(self, tensor: Described) -> Encode:
+        """As `argus.backend.launch.plan.Function`: gfx942 has no copy engine."""
+        message = f"the kernel wants a tensor map of `{tensor.name}`, and AMD GPUs have none"
+        raise LaunchError.of("tensor-map-refused", message, "build the kernel for gfx942")
+
+    def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
+        """As `argus.backend.launch.plan.Function`; gfx942 has no clusters."""
+        self._claim(threads, shared_bytes)
+        value = ctypes.c_int()
+        ask = self._runtime.library.hipModuleOccupancyMaxActiveBlocksPerMultiprocessor
+        with self._runtime.on(self._device):
+            counted = ask(
+                ctypes.byref(value), self._function, ctypes.c_int(threads), ctypes.c_size_t(_NO_DYNAMIC_SHARED)
+            )
+        self._runtime.check(counted, "count the blocks of a compute unit")
+        return max(1, value.value * self._runtime.multiprocessors(self._device))
+
+    def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
+        """As `argus.backend.launch.plan.Function`; a start returns as soon as the launch is queued."""
+        self._claim(threads, shared_bytes)
+        if grid[0] * threads > _MOST_THREADS:
+            message = f"{grid[0]} blocks of {threads} threads are more threads along the grid's first axis than HIP has"
+            raise _refused(f"{message} ({_MOST_THREADS})", "use fewer warps or larger tiles, or launch in parts")
+        function = ctypes.c_void_p.from_param(self._function.value)  # ready as an argument, where numbers are converted
+        sizes = tuple(ctypes.c_uint(n) for n in (*grid, threads, 1, 1, _NO_DYNAMIC_SHARED))
+
+        def bound(arguments: Arguments, stream: int) -> tuple[object, ...]:
+            return function, *sizes, ctypes.c_void_p(stream), ctypes.byref(arguments), None  # keeps alive what it has
+
+        return Launcher(self._stream, bound, self._starter(), self._failed)
+
+    def _claim(self, threads: int, shared_bytes: int) -> None:
+        """Refuses what the device cannot run."""
+        limit = self._runtime.shared_limit(self._device)
+        if shared_bytes > limit:
+            raise _refused(
+                f"a block needs {shared_bytes} bytes of LDS; device {self._device} has {limit}",
+                "use smaller tiles or fewer stages",
+            )
+        value = ctypes.c_int()
+        with self._runtime.on(self._device):
+            get = self._runtime.library.hipFuncGetAttribute
+            status = get(ctypes.byref(value), ctypes.c_int(_MAX_THREADS), self._function)
+        self._runtime.check(status, "ask for the kernel's limits")
+        if threads > value.value:
+            raise _refused(
+                f"a block has {threads} threads; the compiled kernel can run at most {value.value} on this device",
+                "use fewer warps or smaller tiles",
+            )
+
+    def _starter(self) -> Callable[..., int]:
+        """The runtime's launch; where there are other devices, with this one as the current one."""
+        launch: Callable[..., int] = self._runtime.library.hipModuleLaunchKernel
+        current, device = self._current_device, self._device
+        if current is None:
+            return launch
+
+        def start(*bound: object) -> int:
+            if current() == device:
+                return launch(*bound)
+            with self._runtime.on(device):
+                return launch(*bound)
+
+        return start
+
+    def _failed(self, status: int, _bound: tuple[object, ...]) -> None:
+        raise _refused(
+            f"the HIP runtime refused the launch: {self._runtime.describe(status)}",
+            "an earlier kernel may have failed: errors of a launch are reported by later calls",
+        )
+
+
+def _refused(message: str, help: str) -> LaunchError:
+    return LaunchError.of("launch-refused", message, help)
