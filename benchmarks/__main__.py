@@ -41,6 +41,10 @@ def main() -> int:
 
                 sample = mutants.Sample(arguments.seed, arguments.count, arguments.limit, arguments.folder)
                 results = mutants.run(sample, arguments.jobs, arguments.seconds)
+            case "repairs":
+                from benchmarks import repairs
+
+                results = repairs.run(arguments.count, arguments.seed, arguments.steps, arguments.limit)
             case _:
                 from benchmarks import verify
 
@@ -123,7 +127,12 @@ def _parser() -> argparse.ArgumentParser:
     mutants.add_argument("--limit", type=float, default=120.0, metavar="S", help="seconds that a proof may take")
     mutants.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="stop after so long")
     mutants.add_argument("--folder", type=Path, default=Path("build/mutants"), help="results by mutant are kept there")
-    for command in (launch, cold, product, attend, memory, conflicts, verify, mutants):
+    repairs = commands.add_parser("repairs", help="mutants that are repaired from their counterexamples")
+    repairs.add_argument("--seed", type=int, default=1, help="which mutants are drawn")
+    repairs.add_argument("--count", type=int, default=8, help="how many of each kernel")
+    repairs.add_argument("--steps", type=int, default=24, help="candidates that may be tried for a mutant")
+    repairs.add_argument("--limit", type=float, default=20.0, metavar="S", help="seconds that a proof may take")
+    for command in (launch, cold, product, attend, memory, conflicts, verify, mutants, repairs):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
     return parser
 

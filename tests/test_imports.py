@@ -19,7 +19,9 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"language"}),
     frozenset({"frontend", "passes", "verify", "simulate", "backend"}),
     frozenset({"compile", "mutate"}),
-    frozenset({"torch", "kernels", "runtime", "tuning", "editor", "graph", "demo", "cli", "__main__", "__init__"}),
+    frozenset(
+        {"torch", "kernels", "runtime", "tuning", "editor", "graph", "demo", "cli", "agents", "__main__", "__init__"}
+    ),
 )
 """A part imports its own layer and those above it in this list."""
 

@@ -98,13 +98,19 @@ def _parser() -> argparse.ArgumentParser:
     mutant.add_argument("--seed", type=int, default=0, metavar="S", help="which mutants are drawn; default: 0")
     mutant.add_argument("--count", type=positive, metavar="N", help="how many mutants are drawn of each kernel")
     mutant.add_argument("--json", action="store_true", help="print a JSON list with an object for each kernel")
-    for sub in (check, build, mutant, report):
+    repairer = command("repair", "repair", "look for an edit that makes a wrong kernel right, and prove it")
+    repairer.add_argument("file", metavar="FILE[::KERNEL]")
+    repairer.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")
+    repairer.add_argument("--steps", type=positive, default=48, metavar="N",
+                          help="edits to try; default: 48")
+    repairer.add_argument("--json", action="store_true", help="print a JSON list with an object for each kernel")
+    for sub in (check, build, mutant, report, repairer):
         sub.add_argument("--limit", type=seconds, metavar="S",
                          help="work that a proof may take, in seconds of a processor")  # fmt: skip
     for sub in (check, build):
         sub.add_argument("--accept", action="append", type=acceptable, default=[], metavar="CODE",
                          help="release a kernel after a test, though its values are unknown: spec-unknown")  # fmt: skip
-    for sub in (check, show, build, mutant, report):
+    for sub in (check, show, build, mutant, report, repairer):
         sub.add_argument("-D", dest="constants", action="append", type=definition, default=[], metavar="NAME=VALUE",
                          help="the value of a constexpr parameter")  # fmt: skip
         sub.add_argument("--alignment", type=int, choices=ALIGNMENTS, metavar="BYTES",

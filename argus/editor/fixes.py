@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from argus.diagnostic import Diagnostic
 from argus.editor.analysis import Place, place
-from argus.source import Span
+from argus.source import SourceFile, Span
 
 _MEANT = re.compile(r"did you mean `([^`]+)`\?")
 _WRITE = re.compile(r"write `([^`]+)`")
@@ -63,3 +63,12 @@ def text_at(span: Span) -> str:
     lines[-1] = lines[-1][: span.end_column - 1]
     lines[0] = lines[0][span.column - 1 :]
     return "\n".join(lines)
+
+
+def edited(source: SourceFile, fix: Fix) -> str:
+    """Return the text of a file with a fix in it."""
+    lines = source.text.splitlines(keepends=True)
+    first, last = fix.at.line + 1 - source.first_line, fix.at.end_line + 1 - source.first_line
+    head = lines[first].encode("utf-16-le")[: 2 * fix.at.character].decode("utf-16-le")
+    tail = lines[last].encode("utf-16-le")[2 * fix.at.end_character :].decode("utf-16-le")
+    return "".join([*lines[:first], head + fix.text + tail, *lines[last + 1 :]])

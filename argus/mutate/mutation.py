@@ -44,7 +44,7 @@ from argus.source import Span
 __all__ = ["Kind", "Mutation", "mutations"]
 
 Block = tuple[Stmt, ...]
-_SYNCHRONISATION = (
+SYNCHRONISATION = (
     Barrier, CommitGroup, WaitGroup, MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence,
     MbarrierExpect, MbarrierArrive, MbarrierWait, BarrierSync, BarrierArrive, WaitCounts, WaveBarrier,
     MbarrierInit, MbarrierFence,
@@ -140,14 +140,14 @@ def _block_edits(block: Block, first: int, mbarriers: list[str]) -> Iterator[_Ed
     for i in range(len(block) - 1):
         yield from _exchange(block, i, first)
     for i, stmt in enumerate(block):
-        if isinstance(stmt, _SYNCHRONISATION):
+        if isinstance(stmt, SYNCHRONISATION):
             yield from _moved_far(block, i, first)
         if isinstance(stmt, For):
             yield from _moved_out(block, i, stmt, first)
 
 
 def _statement_edits(stmt: Stmt) -> Iterator[edits.Edit]:
-    if isinstance(stmt, _SYNCHRONISATION):
+    if isinstance(stmt, SYNCHRONISATION):
         yield f"drop {edits.title(stmt)}", Kind.DROP, ()
         odd = op("eq", op("mod", Thread(), Const(2)), Const(1))
         yield f"every other thread only: {edits.title(stmt)}", Kind.SCOPE, (If(odd, (stmt,), span=stmt.span),)
@@ -158,7 +158,7 @@ def _exchange(block: Block, i: int, first: int) -> Iterator[_Edit]:
     a, b = block[i], block[i + 1]
     if any(isinstance(s, Tag | AssertTags | Spec | Roles) for s in (a, b)):
         return
-    synchronises = isinstance(a, _SYNCHRONISATION) or isinstance(b, _SYNCHRONISATION)
+    synchronises = isinstance(a, SYNCHRONISATION) or isinstance(b, SYNCHRONISATION)
     name = f"exchange statements {first + i} and {first + i + 1}"
     new = (*block[:i], b, a, *block[i + 2 :])
     yield _Edit(name, Kind.MOVE if synchronises else Kind.ORDER, (a, b), (b, a), new)
@@ -176,7 +176,7 @@ def _moved_far(block: Block, i: int, first: int) -> Iterator[_Edit]:
 
 def _moved_out(block: Block, i: int, loop: For, first: int) -> Iterator[_Edit]:
     for j, stmt in enumerate(loop.body):
-        if isinstance(stmt, _SYNCHRONISATION):
+        if isinstance(stmt, SYNCHRONISATION):
             left = replace(loop, body=(*loop.body[:j], *loop.body[j + 1 :]))
             where = f"out of the loop: {edits.title(stmt)} (statement {first + i}.{j})"
             for name, new in (("before", (stmt, left)), ("after", (left, stmt))):

@@ -1,0 +1,73 @@
+"""The masks that keep accesses inside of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from argus.ir.expr import Const, Expr, Op, op
+from argus.ir.nodes import Accumulate, Copy, Kernel, Stmt
+from argus.ir.types import int32
+
+
+def bounds(stmt: Stmt, kernel: Kernel) -> tuple[Expr, ...]:
+    """`index < extent` for each dimension of each tensor that the copy or atomic accumulation touches."""
+    if not isinstance(stmt, Copy | Accumulate):
+        return ()
+    accesses = (stmt.src, stmt.dst) if isinstance(stmt, Copy) else (stmt.dst,)
+    extents = {t.name: t.shape for t in kernel.tensors}
+    pairs = [(i, e) for a in accesses for i, e in zip(a.index, extents.get(a.obj, ()), strict=False)]
+    return tuple(op("lt", index, extent) for index, extent in pairs)
+
+
+def bounded(stmt: Stmt, kernel: Kernel) -> Stmt:
+    """The statement, its mask starting with all bounds; what has no mask yet is padded with zero."""
+    exact = tuple(dict.fromkeys(bounds(stmt, kernel)))
+    if not isinstance(stmt, Copy | Accumulate) or not exact:
+        return stmt
+    masked = replace(stmt, mask=conjunction((*exact, *(c for c in conjuncts(stmt.mask) if c not in exact))))
+    return padded(masked, kernel, 0) if isinstance(masked, Copy) and stmt.mask is None else masked
+
+
+def padded(copy: Copy, kernel: Kernel, value: float) -> Copy:
+    """The copy with `value` where its mask is false; a tensor is left alone there."""
+    if any(copy.dst.obj == t.name for t in kernel.tensors):
+        return copy
+    dtype = kernel.object(copy.dst.obj).dtype
+    number = float(value) if dtype.is_float else bool(value) if dtype.kind == "bool" else int(value)
+    return replace(copy, other=Const(number, dtype))
+
+
+def conjuncts(mask: Expr | None) -> Iterator[Expr]:
+    """The parts of a conjunction, in order."""
+    match mask:
+        case None:
+            return
+        case Op(op="and", args=(a, b)):
+            yield from conjuncts(a)
+            yield from conjuncts(b)
+        case _:
+            yield mask
+
+
+def conjunction(parts: tuple[Expr, ...]) -> Expr:
+    """All of `parts`, at least one."""
+    result = parts[0]
+    for part in parts[1:]:
+        result = op("and", result, part)
+    return result
+
+
+def without_constants(expr: Expr) -> Iterator[Expr]:
+    """`expr` with the constant left out of one of its sums or differences, for each of them."""
+    match expr:
+        case Op(op="add" | "sub", args=(rest, Const())) if expr.dtype == int32:
+            yield rest
+        case Op(op="add", args=(Const(), rest)) if expr.dtype == int32:
+            yield rest
+        case _:
+            pass
+    if isinstance(expr, Op):
+        for i, part in enumerate(expr.args):
+            for changed in without_constants(part):
+                yield replace(expr, args=(*expr.args[:i], changed, *expr.args[i + 1 :]))

@@ -1,0 +1,75 @@
+"""The read-only part of a kernel: what it promises, and to whom. No candidate may change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from argus.agents.bounds import bounded
+from argus.ir.access import Mode, relations
+from argus.ir.nodes import AssertTags, For, If, Kernel, Programs, Roles, Spec, Stmt, Tag
+from argus.ir.visit import blocks, rewrite_body, walk
+from argus.mutate import unspecified
+from argus.mutate.mutation import SYNCHRONISATION
+
+
+def broken(author: Kernel, candidate: Kernel) -> str:
+    """What of the author's contract `candidate` changes, in words; "" if nothing.
+
+    The contract is: the name, parameters, declared shapes, constants, preconditions and promises; which tensors are
+    written; every tag, assertion and specification, in order and inside the same loops and branches. Where an output
+    has no specification, nothing says what its values should be: then candidates may only order events, and mask
+    accesses by their bounds.
+    """
+    for field in ("name", "params", "sizes", "constexprs", "preconditions", "invariants", "covers", "target"):
+        if getattr(author, field) != getattr(candidate, field):
+            return field
+    if _statements(author) != _statements(candidate):
+        return "tags, assertions and specifications"
+    if _written(author) != _written(candidate):
+        return "outputs"
+    free = unspecified(author)
+    if free and _values(author) != _values(candidate):
+        return f"values of {', '.join(free)}, which have no specification"
+    return ""
+
+
+def _statements(kernel: Kernel) -> list[tuple[tuple[object, ...], Stmt]]:
+    return list(_inside(kernel.body, ()))
+
+
+def _inside(body: tuple[Stmt, ...], heads: tuple[object, ...]) -> Iterator[tuple[tuple[object, ...], Stmt]]:
+    for stmt in body:
+        if isinstance(stmt, Tag | AssertTags | Spec):
+            yield heads, stmt
+        for number, block in enumerate(blocks(stmt)):
+            yield from _inside(block, (*heads, _head(stmt, number)))
+
+
+def _head(stmt: Stmt, number: int) -> object:
+    """What decides whether and how often block `number` of a statement runs."""
+    match stmt:
+        case For():
+            return replace(stmt, body=(), counter=None)
+        case If():
+            return number, stmt.cond
+        case Roles():
+            return stmt.roles[number].name
+        case Programs():
+            return stmt.turn, stmt.turns
+        case _:
+            return number
+
+
+def _written(kernel: Kernel) -> set[str]:
+    tensors = {t.name for t in kernel.tensors}
+    return {a.obj for s in walk(kernel.body) for a in relations(s) if a.mode is not Mode.READ} & tensors
+
+
+def _values(kernel: Kernel) -> tuple[object, ...]:
+    """What a kernel computes, apart from the order of events and from accesses outside of tensors."""
+
+    def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
+        return () if isinstance(stmt, SYNCHRONISATION) else (bounded(stmt, kernel),)
+
+    return rewrite_body(kernel.body, change), kernel.grid

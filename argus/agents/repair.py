@@ -1,0 +1,215 @@
+"""Repair of one kernel: its counterexample proposes candidates, and the first that is proved is the answer."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+
+from argus import compile
+from argus.agents.contract import broken
+from argus.agents.edits import Edit, vocabulary
+from argus.agents.rules import Scene, candidates
+from argus.agents.verifier import Judgement, Task, judge, judgement_json
+from argus.diagnostic import ArgusError, Diagnostic, Severity, Verdict
+from argus.editor.fixes import edited, fixes
+from argus.ir.nodes import Kernel
+from argus.ir.text import print_kernel, read_kernel
+from argus.ir.visit import numbered, walk
+from argus.render import Json
+from argus.source import SourceFile
+from argus.work import LIMIT_S
+
+SCHEMA = "argus.agents.repair/1"
+"""The version of `repair_json`. It changes when a field is removed or changes its meaning."""
+
+_LANGUAGE = re.compile(r"^import argus\.language as (\w+)$", re.MULTILINE)
+
+STEPS = 48
+"""How many candidates are judged, unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An edited text: `form` is "python" for the author's own, "ir" for the explicit kernel."""
+
+    title: str
+    form: str
+    before: str
+    task: Task
+
+    @property
+    def diff(self) -> str:
+        """The edit, as a unified diff."""
+        path = self.task.source.path
+        old, new = self.before.splitlines(), self.task.source.text.splitlines()
+        return "\n".join(difflib.unified_diff(old, new, path, path, n=1, lineterm=""))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One candidate that was judged, and what rejected it: a stage, with the code of its finding; "" if it proves."""
+
+    title: str
+    rejected: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The judgement of the kernel as it is, the candidates that were judged, and the one that proves, if any."""
+
+    kernel: str
+    before: Judgement
+    steps: tuple[Step, ...] = ()
+    answer: Candidate | None = None
+
+
+def repair(task: Task, *, steps: int = STEPS, limit_s: float = LIMIT_S,
+           progress: Callable[[int], None] = lambda done: None) -> Repair:  # fmt: skip
+    """Look for one edit that makes a wrong kernel right, in at most `steps` proofs of `limit_s` seconds each.
+
+    Edits of the author's own text come first, then those of the explicit kernel. A kernel that is proved needs none.
+    """
+    before = judge(task, limit_s)
+    if before.proved:
+        return Repair(before.kernel, before)
+    return search(before, chain(_texts(task, before), _explicit(task, before, limit_s)), steps, limit_s, progress)
+
+
+def search(before: Judgement, found: Iterable[Candidate], steps: int, limit_s: float,
+           progress: Callable[[int], None] = lambda done: None) -> Repair:  # fmt: skip
+    """Judge candidates in turn, until one proves or `steps` were judged."""
+    done: list[Step] = []
+    for candidate in islice(found, steps):
+        progress(len(done))
+        judgement = judge(candidate.task, limit_s, simulated=False)
+        if judgement.proved:
+            return Repair(before.kernel, before, (*done, Step(candidate.title, "", "")), candidate)
+        done.append(Step(candidate.title, judgement.stages[-1].name, _errors(judgement)[0].code))
+    return Repair(before.kernel, before, tuple(done))
+
+
+def _errors(judgement: Judgement) -> list[Diagnostic]:
+    """The findings that stand against a kernel, those with a counterexample first."""
+    found = [d for d in judgement.diagnostics if d.severity is Severity.ERROR]
+    return sorted(found, key=lambda d: d.verdict is Verdict.UNKNOWN)
+
+
+# ---------------------------------------------------------------------------- the author's text
+
+
+def _texts(task: Task, before: Judgement) -> Iterator[Candidate]:
+    """The author's text with one remedy. Text that is no kernel is left alone: it has no contract to keep yet."""
+    if task.options is None or before.explicit is None:
+        return
+    author = compile.elaborate(task.source, task.name, task.options)
+    for finding in _errors(before):
+        offered = [(fix.title, edited(task.source, fix)) for fix in fixes(finding)]
+        for title, text in [*offered, *_barriers(finding, task.source)]:
+            source = replace(task.source, text=text)
+            try:
+                candidate = compile.elaborate(source, task.name, task.options)
+            except ArgusError:
+                continue
+            if not broken(author, candidate):
+                yield Candidate(title, "python", task.source.text, replace(task, source=source))
+
+
+def _barriers(finding: Diagnostic, source: SourceFile) -> Iterator[tuple[str, str]]:
+    """A barrier of the block on a line of its own, before the line at the caret of a race."""
+    language = _LANGUAGE.search(source.text)
+    if finding.code != "data-race" or language is None or finding.span.file != source or finding.span.call is not None:
+        return
+    lines = source.text.splitlines(keepends=True)
+    number = finding.span.line - source.first_line
+    line = lines[number]
+    indent = line[: len(line) - len(line.lstrip())]
+    new = f"{indent}{language[1]}.barrier()\n"
+    yield f"add a barrier before line {finding.span.line}", "".join([*lines[:number], new, *lines[number:]])
+
+
+# ---------------------------------------------------------------------------- the explicit kernel
+
+
+def explicit_form(task: Task, before: Judgement) -> tuple[Kernel, SourceFile] | None:
+    """The explicit kernel, numbered, with its text, where each statement has a line of its own; None if it has none."""
+    try:
+        kernel: Kernel = before.explicit if before.explicit is not None else read_kernel(task.source)
+    except ArgusError:
+        return None
+    path = task.source.path if task.options is None else f"{kernel.name}.ir"
+    source = SourceFile(path, print_kernel(kernel))
+    return numbered(read_kernel(source)), source
+
+
+def candidate(edit: Edit, author: Kernel, source: SourceFile) -> Candidate | None:
+    """The explicit kernel with an edit; None where that would change what is read-only."""
+    new = edit.apply(author)
+    if broken(author, new):
+        return None
+    text = print_kernel(new)
+    line = next((s.span.line for s in walk(author.body) if s.id == edit.at), 0)
+    title = f"{edit.title} (line {line})" if line else edit.title
+    if text == source.text:
+        return None
+    return Candidate(title, "ir", source.text, Task(replace(source, text=text), author.name))
+
+
+def _explicit(task: Task, before: Judgement, limit_s: float) -> Iterator[Candidate]:
+    """What the rules propose for the first findings, each text once."""
+    form = explicit_form(task, before) if task.options is None or before.explicit is not None else None
+    if form is None:
+        return
+    author, source = form
+    findings = _errors(judge(Task(source, author.name), limit_s))
+    edits, seen = vocabulary(author), {source.text}
+    by_code = {f.code: f for f in reversed(findings)}
+    firsts = [f for f in findings if by_code[f.code] is f]
+    for edit in _in_turns([candidates(Scene(author, edits, finding)) for finding in firsts]):
+        found = candidate(edit, author, source)
+        if found is not None and found.task.source.text not in seen:
+            seen.add(found.task.source.text)
+            yield found
+
+
+def _in_turns(lists: list[list[Edit]]) -> Iterator[Edit]:
+    """Two of the first list, one of each of the others, and so on: the first finding is most often the cause."""
+    queues = [iter(each) for each in lists]
+    while queues:
+        left = []
+        for number, queue in enumerate(queues):
+            taken = list(islice(queue, 1 if number else 2))
+            yield from taken
+            if taken:
+                left.append(queue)
+        queues = left
+
+
+# ---------------------------------------------------------------------------- JSON
+
+
+def repair_json(found: Repair) -> Json:
+    """An object with `kernel`, `before` (a judgement), `proved`, `steps` and `answer` (None where there is none).
+
+    Each step has `title`, and `rejected` and `code` of what rejected it, "" for the answer. The answer has `title`,
+    `form` ("python" or "ir"), `diff` and `text`.
+    """
+    answer = found.answer
+    return {
+        "schema": SCHEMA,
+        "kernel": found.kernel,
+        "before": judgement_json(found.before),
+        "proved": found.before.proved or answer is not None,
+        "steps": [{"title": s.title, "rejected": s.rejected, "code": s.code} for s in found.steps],
+        "answer": None
+        if answer is None
+        else {
+            "title": answer.title,
+            "form": answer.form,
+            "diff": answer.diff,
+            "text": answer.task.source.text,
+        },
+    }
