@@ -85,7 +85,11 @@ def search(before: Judgement, found: Iterable[Candidate], steps: int, limit_s: f
     done: list[Step] = []
     for candidate in islice(found, steps):
         progress(len(done))
-        judgement = judge(candidate.task, limit_s, simulated=False)
+        try:
+            judgement = judge(candidate.task, limit_s, simulated=False)
+        except Exception:  # a candidate that trips us does not hide one that proves
+            done.append(Step(candidate.title, "internal", "internal-error"))
+            continue
         if judgement.proved:
             return Repair(before.kernel, before, (*done, Step(candidate.title, "", "")), candidate)
         done.append(Step(candidate.title, judgement.stages[-1].name, _errors(judgement)[0].code))

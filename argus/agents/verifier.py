@@ -110,7 +110,7 @@ def _simulated(explicit: compile.ExplicitKernel) -> Stage:
     for values in size_vectors(explicit):
         try:
             outcome = simulate(explicit, arguments(explicit, values), tags=True, stop_at_first=True, resident=1)
-        except NotReplayable:
+        except (ArgusError, NotReplayable):  # nothing is known of these sizes
             continue
         for violation in outcome.violations:
             at = ", ".join(f"{name} = {value}" for name, value in values.items())

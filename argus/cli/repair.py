@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
+from rich.markup import escape
+
 from argus.agents import Repair, Task, repair, repair_json
 from argus.cli.common import PROVED, REFUTED, UNKNOWN, UNUSABLE, out, progress, worst
 from argus.cli.jobs import jobs
@@ -37,14 +39,14 @@ def _code(found: Repair) -> int:
 
 
 def _show(found: Repair) -> None:
-    console = out()
+    console, kernel = out(), escape(found.kernel)
     if found.before.proved:
-        console.print(f"[bold green]proved[/] {found.kernel}: nothing to repair")
+        console.print(f"[bold green]proved[/] {kernel}: nothing to repair")
         return
     console.print(diagnostics_text(found.before.diagnostics[:1]), end="")
     steps = f"{len(found.steps)} edit{'' if len(found.steps) == 1 else 's'} tried"
     if found.answer is None:
-        console.print(f"\n[bold yellow]no repair[/] {found.kernel}: {steps}, none is proved")
+        console.print(f"\n[bold yellow]no repair[/] {kernel}: {steps}, none is proved")
         return
-    console.print(f"\n[bold green]repair[/] {found.kernel}: {found.answer.title}; proved, {steps}")
+    console.print(f"\n[bold green]repair[/] {kernel}: {found.answer.title}; proved, {steps}")
     console.print(found.answer.diff, markup=False)

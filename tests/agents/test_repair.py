@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from argus import compile
-from argus.agents import Task, broken, judge, judgement_json, repair, repair_json
+from argus.agents import Judgement, Task, broken, judge, judgement_json, repair, repair_json
 from argus.agents.edits import vocabulary
 from argus.cli import main
 from argus.diagnostic import Verdict
@@ -141,6 +142,26 @@ def test_a_repair_of_the_authors_kernel(name: str, changed: str, form: str, adde
     assert found.answer is not None, found.steps
     assert found.answer.form == form and added in found.answer.diff
     assert judge(found.answer.task).proved
+
+
+def test_a_candidate_that_trips_the_verifier_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = ir(TRANSPOSE.replace("tile[c1, c0]", "tile[c0, c1]"))
+    steps = repair(wrong).steps
+    assert len(steps) > 1
+    calls = 0
+
+    def tripping(task: Task, limit_s: float, *, simulated: bool = True) -> Judgement:
+        nonlocal calls
+        calls += not simulated
+        if calls == 1 and not simulated:
+            raise RuntimeError("a mistake of ours")
+        return judge(task, limit_s, simulated=simulated)
+
+    monkeypatch.setattr(importlib.import_module("argus.agents.repair"), "judge", tripping)
+    found = repair(wrong)
+    assert found.answer is not None
+    assert [s.title for s in found.steps] == [s.title for s in steps]
+    assert found.steps[0].code == "internal-error"
 
 
 # ---------------------------------------------------------------------------- what is read-only
