@@ -25,6 +25,7 @@ LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
 HEAD_SIZES = (64, 128)
 _ELSEWHERE: Mapping[str, int | str] = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "num_warps": 4}
+_IN_LDS = {**_ELSEWHERE, "BLOCK_N": 32}  # two stages of keys and values of 128 numbers fit 64 KiB beside the queries
 
 
 @argus.func
@@ -238,7 +239,8 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     read = tuple(x if x.stride(3) == 1 else x.contiguous() for x in tensors)
     causal = causal and q.shape[2] > 1  # the last query sees all keys
     aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in (*read, made[0]))
-    hopper = aligned and target_of(str(q.device)) == "sm_90a"
+    target = target_of(str(q.device))
+    hopper = aligned and target == "sm_90a"
     rows = _together(read[0], group) if group > 1 else None
     scale = numbers or (q.shape[3] ** -0.5 * LOG2E,)
     if rows is not None and not causal:
@@ -248,7 +250,8 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     constants = {"DTYPE": dtype, "D": size, "GROUP": group, "CAUSAL": causal}
     if hopper and rows is not None and causal and apart(problem):
         return _apart(read, rows, made, scale, constants)
-    tiles = hopper_tiles(problem) if hopper else _ELSEWHERE
+    elsewhere = _IN_LDS if target == "gfx942" and size > 64 else _ELSEWHERE
+    tiles = hopper_tiles(problem) if hopper else elsewhere
     constants |= tiles
     parts = int(tiles.get("PARTS", 1))
     if parts == 1:

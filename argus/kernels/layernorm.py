@@ -342,7 +342,7 @@ def _work_of_sum(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...])
     dtype, scale = _checked(x, weight, bias, residual)
     rows = matrix(x)
     read = rows, matrix(residual), weight.contiguous(), bias.contiguous()
-    longest("x", rows, longest_held(*read[:2]))
+    longest("x", rows, max(_LONGEST_SUM[dtype.bytes], longest_held(*read[:2])))
     made = rows.new_empty(rows.shape), rows.new_empty(rows.shape)
     shape: Mapping[str, int | str | None]
     if rows.shape[1] <= _LONGEST_SUM[dtype.bytes]:

@@ -36,6 +36,7 @@ LEAST_AROUND = 2000  # elements of an odd row that is moved by the memory's own 
 
 _WARPS, _MOST_WARPS, _LANES = 4, 32, 32
 _HELD = 96 * 1024  # bytes of rows in the shared memory of a block: two such blocks fit a multiprocessor
+_HELD_IN_LDS = 48 * 1024  # the same on gfx942: with what sums need, no more blocks of 16 KiB fit its 64 KiB of LDS
 _MOST_BLOCKS = 4  # of a cluster, whose blocks share longer rows
 _FEW = 12288  # elements of such a row that 8 warps work on; a block on its own has 16 for a longer one
 _EACH = 16  # elements of such a row in a thread's registers, at a time
@@ -95,12 +96,12 @@ def spread(
     return Spread(rows, block, warps, least)
 
 
-def balanced(columns: int, itemsize: int, width: int | None = None) -> Spread:
+def balanced(columns: int, itemsize: int, width: int | None = None, most: int = _MOST_WARPS) -> Spread:
     """`spread` for a kernel that writes as much as it reads: SMALL for short rows, if that leaves no more idle.
 
     SMALL as well for rows of narrower vectors, each of which takes as many registers and instructions as a whole one.
     """
-    usual, small = (spread(columns, itemsize, bytes, width=width) for bytes in (BYTES, SMALL))
+    usual, small = (spread(columns, itemsize, bytes, most, width) for bytes in (BYTES, SMALL))
     if width is not None and width * itemsize < 16:
         return small
     return small if small.warps == _WARPS and small.block <= usual.block else usual
@@ -128,7 +129,7 @@ def step_of(*matrices: torch.Tensor) -> int:
     """
     first = matrices[0]
     width = 16 // first.element_size()
-    if vector(first) * 2 >= width or target_of(str(first.device)) == "gfx942":
+    if vector(first) * 2 >= width or _amd(first):
         return 0
     steps = {rows.stride(0) % width or width for rows in matrices}
     even = all(rows.data_ptr() % (width * rows.element_size()) == 0 for rows in matrices)
@@ -155,7 +156,8 @@ def fitting(
     up to `longest_held` they wait in shared memory, and longer ones are read again piece by piece."""
     columns = rows.shape[1]
     if columns <= longest:
-        return registers, balanced(columns, rows.element_size(), vector(rows)).constants
+        most = _MOST_WARPS // 2 if _amd(rows) else _MOST_WARPS  # of 64 lanes: a block has as many threads
+        return registers, balanced(columns, rows.element_size(), vector(rows), most).constants
     if columns <= longest_held(rows):
         return shared, held(rows)
     return pieces, {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
@@ -163,6 +165,8 @@ def fitting(
 
 def longest_held(*matrices: torch.Tensor) -> int:
     """Elements of a row, one of each matrix, that can wait in shared memory: of one block, or of those of a cluster."""
+    if _amd(matrices[0]):
+        return _HELD_IN_LDS // sum(rows.element_size() for rows in matrices)
     size = _HELD // matrices[0].element_size()
     return max(size, _MOST_BLOCKS * size // len(matrices)) if _clusters(matrices[0]) else size
 
@@ -176,13 +180,17 @@ def held(*matrices: torch.Tensor) -> dict[str, int | str | None]:
     warps = 8 if cluster > 1 or columns <= _FEW else 16
     block = _LANES * warps * _EACH
     least = min(vector(rows) * rows.element_size() for rows in matrices)
-    copy = "cp.async" if least >= 4 and target_of(str(matrices[0].device)) != "gfx942" else None
+    copy = "cp.async" if least >= 4 and not _amd(matrices[0]) else None
     blocks = -(-columns // (cluster * block))
     return {"BLOCK": block, "BLOCKS": blocks, "COPY": copy, "CLUSTER": cluster, "num_warps": warps}
 
 
 def _clusters(rows: torch.Tensor) -> bool:
     return target_of(str(rows.device)) == "sm_90a"
+
+
+def _amd(rows: torch.Tensor) -> bool:
+    return target_of(str(rows.device)) == "gfx942"
 
 
 def columns(x: torch.Tensor) -> int:
