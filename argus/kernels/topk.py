@@ -7,7 +7,7 @@ that comes first. So a row's keys differ, and each of k rounds takes the greates
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import argus
 import argus.language as al
@@ -19,7 +19,7 @@ from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
 
 if TYPE_CHECKING:
-    pass
+    import torch
 
 LOWEST = -2147483647 - 1  # of int32
 HIGHEST = 2147483647
@@ -258,14 +258,21 @@ def _fake_router(
     return x.new_empty(shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.int32)
 
 
+def _joined(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operators' arguments: `k` is an integer to PyTorch, and a choice of kernels here."""
+    return (*tensors, *numbers, *way)
+
+
 _topk = Function(
-    _work, Operator("topk(Tensor x, int k) -> (Tensor, Tensor)", _fake, split=lambda x, k: ((x,), (), (k,)))
+    _work,
+    Operator("topk(Tensor x, int k) -> (Tensor, Tensor)", _fake, join=_joined, split=lambda x, k: ((x,), (), (k,))),
 )
 _router = Function(
     _work_of_router,
     Operator(
         "router(Tensor logits, float scale, int k, bool sigmoid=False, bool renormalize=True) -> (Tensor, Tensor)",
         _fake_router,
+        join=_joined,
         split=lambda x, scale, *way: ((x,), (scale,), way),
     ),
 )

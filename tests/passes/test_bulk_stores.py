@@ -159,7 +159,7 @@ def with_residual(kernel: Kernel) -> Kernel:
 
 BY_THREADS: dict[str, tuple[Callable[[], Kernel], str]] = {
     "a mask of its own": (lambda: edited(gemm(), Copy, half), "masks nothing but what is outside of `c`"),
-    "a slanted box": (lambda: edited(gemm(), Copy, shifted), "are not, in order, a place or a start plus c0 to c1"),
+    "a slanted box": (lambda: edited(gemm(), Copy, shifted), "a box of `c` begins at one place in each dimension"),
     "a tensor that is read as well": (lambda: with_residual(gemm()), "c is used elsewhere in the kernel"),
     "an unaligned tensor": (
         lambda: replace(gemm(), params=(*gemm().params[:-1], replace(gemm().params[-1], alignment=2))),  # type: ignore[call-arg]

@@ -32,10 +32,25 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda: (random(1, 2, 6, 64, dtype="float16"), random(1, 1, 9, 32, dtype="float16")),
     ),
     "cross_entropy": (kernels.cross_entropy, lambda: (random(4, 20), INDEX), lambda: (random(4, 20), INDEX[:3])),
+    "cross_entropy_backward": (
+        kernels.cross_entropy_backward,
+        lambda: (random(4), random(4, 20), INDEX, random(4, seed=1)),
+        lambda: (random(4), random(4, 20), INDEX[:3], random(4, seed=1)),
+    ),
     "layernorm": (
         kernels.layernorm,
         lambda: (random(4, 20), random(20), random(20)),
         lambda: (random(4, 20), random(20), random(19)),
+    ),
+    "layernorm_backward": (
+        kernels.layernorm_backward,
+        lambda: (random(4, 20), random(4, 20, seed=1), random(20)),
+        lambda: (random(4, 20), random(4, 20, seed=1), random(19)),
+    ),
+    "log_softmax_backward": (
+        kernels.log_softmax_backward,
+        lambda: (random(4, 20), random(4, 20, seed=1)),
+        lambda: (random(4, 20), random(3, 20)),
     ),
     "matmul": (
         lambda a, b, bias: kernels.matmul(a, b, bias=bias, epilogue="relu"),
@@ -49,12 +64,32 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
     ),
     "reduce": (lambda x: kernels.reduce(x, "mean", 0), lambda: (random(4, 20),), lambda: (random(),)),
     "rmsnorm": (kernels.rmsnorm, lambda: (random(4, 20), random(20)), lambda: (random(4, 20), random(4))),
+    "rmsnorm_backward": (
+        kernels.rmsnorm_backward,
+        lambda: (random(4, 20), random(4, 20, seed=1), random(20)),
+        lambda: (random(4, 20), random(4, 20, seed=1), random(19)),
+    ),
+    "router": (
+        lambda x: kernels.router(x, 2),
+        lambda: (random(4, 20, dtype="float16"),),
+        lambda: (INDEX,),
+    ),
     "silu_mul": (
         kernels.silu_mul,
         lambda: (random(4, 20), random(4, 20, seed=1)),
         lambda: (random(4, 20), random(4, 20, dtype="float16")),
     ),
     "softmax": (kernels.softmax, lambda: (random(4, 20),), lambda: (random(),)),
+    "softmax_backward": (
+        kernels.softmax_backward,
+        lambda: (random(4, 20), random(4, 20, seed=1)),
+        lambda: (random(4, 20), random(3, 20)),
+    ),
+    "topk": (
+        lambda x: kernels.topk(x, 2),
+        lambda: (random(4, 20, dtype="float16"),),
+        lambda: (INDEX,),
+    ),
     "transpose": (kernels.transpose, lambda: (random(4, 20),), lambda: (random(4),)),
 }
 """A call of each function, arguments for it, and arguments that it refuses."""
@@ -87,7 +122,8 @@ def test_functions_are_exported(name: str) -> None:
             return call(*args)
 
     program = torch.export.export(Module(), make())
-    assert any(f"argus.{name}" in str(node.target) for node in program.graph.nodes)
+    operator = "softmax_backward" if name == "log_softmax_backward" else name
+    assert any(f"argus.{operator}" in str(node.target) for node in program.graph.nodes)
     torch.testing.assert_close(program.module()(*make()), call(*make()))
 
 

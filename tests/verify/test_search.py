@@ -15,6 +15,13 @@ from argus.verify import Report, verify
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
+UNDECIDED = (
+    "al.exp(scores - al.max(scores, axis=0))",
+    "al.exp(al.log(al.exp(scores - al.max(scores, axis=0))))",
+)
+"""An edit of softmax that changes no number beyond rounding, and that no engine proves."""
+
+
 def edited(name: str, *edits: tuple[str, str]) -> Report:
     """The report on an example after edits of its text."""
     text = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
@@ -38,9 +45,8 @@ def test_another_function_of_the_same_elements_is_refuted() -> None:
 
 
 def test_another_form_of_the_same_function_stays_unknown() -> None:
-    """exp as a power of two, of scores that are multiplied first: rounds otherwise, by far more than a float32 can."""
-    exp = ("al.exp(scores - al.max(scores, axis=0))", "al.exp2(1.4426950408889634 * (scores - al.max(scores, axis=0)))")
-    report = edited("softmax", exp)
+    """A logarithm and an exponential that cancel: the same numbers, and no engine looks for that."""
+    report = edited("softmax", UNDECIDED)
     assert report.verdict is Verdict.UNKNOWN
     assert not refuted(report)
 
@@ -101,8 +107,7 @@ def test_a_short_one_is_replayed() -> None:
 
 def test_small_sizes_are_tried_after_the_limit_of_the_proof() -> None:
     text = (EXAMPLES / "softmax.py").read_text(encoding="utf-8")
-    exp = ("al.exp(scores - al.max(scores, axis=0))", "al.exp2(1.4426950408889634 * (scores - al.max(scores, axis=0)))")
-    source = SourceFile("softmax.py", text.replace(*exp))
+    source = SourceFile("softmax.py", text.replace(*UNDECIDED))
     explicit = compile.lower(compile.elaborate(source, "softmax", Options()), "cpu")
     report = verify(explicit, 0.0)
     assert report.verdict is Verdict.UNKNOWN

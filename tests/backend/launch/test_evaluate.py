@@ -14,7 +14,8 @@ M, N = Param("M"), Param("N")
 
 
 def test_every_operator_has_a_value() -> None:
-    assert set(OPERATORS) - set(_FUNCTIONS) == {"cast"}
+    """But for casts, which are evaluated apart, and the order of floats, which no launch computes."""
+    assert set(OPERATORS) - set(_FUNCTIONS) == {"cast", "sortable"}
 
 
 def test_constants_are_the_kernels() -> None:
