@@ -215,3 +215,44 @@ def test_modulo_by_long_division() -> None:
     """Of floats of sizes that are not far apart, and of others: exact."""
     found, x, y = (next(made.of_all(MODULO))[1].clone() for made in MODULO)
     assert same(found, torch.fmod(x.double(), y.double()).float()).all()
+
+
+LOG1P = (
+    Made(FLOAT, "argus::log1p(x)", torch.float32),
+    Made(FLOAT, "argus::formula::log1p(x)", torch.float32),
+)
+
+
+@pytest.mark.parametrize("made", LOG1P, ids=lambda made: made.result)
+def test_log1p_of_every_float(made: Made) -> None:
+    worst = max(units(found, torch.log1p(floats(codes).double()), torch.float32) for codes, found in made.of_all(LOG1P))
+    assert worst <= 3
+
+
+_INTEGER = "const int x = static_cast<int>(code);"
+_BYTE = "bool x; reinterpret_cast<unsigned char&>(x) = static_cast<unsigned char>(code); argus::truths<1>(&x);"
+CODES = (
+    Made(FLOAT, "argus::sortable<int>(x)", torch.int32),
+    Made(_INTEGER, "argus::sortable<float>(x)", torch.float32),
+    Made(_BYTE, "x", torch.bool),
+)
+
+
+def test_integers_in_the_order_of_floats() -> None:
+    """Minus the bits of the magnitude for negative floats; NaN of either sign is above infinity."""
+    for codes, found in CODES[0].of_all(CODES):
+        magnitude = codes & 0x7FFFFFFF
+        negative = (codes > 1 << 31) & (magnitude <= 0x7F800000)
+        assert torch.equal(found.long(), torch.where(negative, -magnitude, magnitude))
+
+
+def test_floats_of_integers_in_their_order() -> None:
+    for codes, found in CODES[1].of_all(CODES):
+        x = torch.where(codes < 1 << 31, codes, codes - (1 << 32))
+        bits = torch.where(x < 0, (1 << 31) | -x, x) & 0xFFFFFFFF
+        assert torch.equal(found.view(torch.int32).long() & 0xFFFFFFFF, bits)
+
+
+def test_truth_values_of_every_byte() -> None:
+    codes, found = next(CODES[2].of_all(CODES))
+    assert torch.equal(found.view(torch.uint8), (codes & 255 != 0).to(torch.uint8))
