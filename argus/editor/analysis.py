@@ -10,7 +10,7 @@ from argus.frontend import Options
 from argus.source import SourceFile, Span
 
 LIMIT_S = 5.0
-"""CPU seconds for the proof of one kernel while its author types."""
+"""Work for the proof of one kernel while its author types, in seconds of a processor (see `argus.work`)."""
 
 
 @dataclass(frozen=True, slots=True)

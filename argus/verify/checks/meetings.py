@@ -20,7 +20,7 @@ from argus.verify.model.uses import Instance, Use, Uses, facts, programs
 from argus.work import Work
 
 _WORK_S = 2.0
-"""CPU seconds of one question, as work."""
+"""Work for one question to Z3, in seconds of a processor."""
 _OTHER = " of the other"
 """Ends the names of what belongs to the second instance."""
 

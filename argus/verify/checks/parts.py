@@ -33,7 +33,7 @@ _DECLARED = "declared "
 
 
 _WORK_S = 2.0
-"""CPU seconds of one question to Z3, as work."""
+"""Work for one question to Z3, in seconds of a processor."""
 
 
 @dataclass(frozen=True, slots=True)
