@@ -117,7 +117,7 @@ class Verified:
 
 
 def verify(job: Job, limit_s: float | None, accept: Sequence[str] = (), exact: bool = False) -> Verified:
-    """Prove one kernel within `limit_s` seconds of work, or release it with what it accepts. An error is an outcome too."""
+    """Prove one kernel with `limit_s` seconds of work, or release it as accepted. An error is an outcome too."""
     start = time.perf_counter()
     try:
         explicit = job.explicit()
