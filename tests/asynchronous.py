@@ -254,7 +254,7 @@ class Reader:
 
 def bring(ring: Ring, tile: str, source: str, loop: Trips) -> str:
     return (
-        f"copy {tile}[{ring.slot}, c0, c1] <- {source}[{loop.row} + c0, c1] shape 8x32 "
+        f"copy {tile}[{ring.slot}, c0, c1] <~ {source}[{loop.row} + c0, c1] shape 8x32 "
         f"if {loop.row} + c0 < N else 0.0 via tma.load {ring.signal}"
     )
 

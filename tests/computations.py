@@ -15,7 +15,6 @@ from argus.ir.nodes import (
     Access,
     Accumulate,
     Barrier,
-    Copy,
     For,
     Fragment,
     If,
@@ -25,6 +24,7 @@ from argus.ir.nodes import (
     Shared,
     Stmt,
     Tensor,
+    ThreadCopy,
 )
 from argus.ir.types import DTYPES, DType, bfloat16, boolean, float16, float32, int8, int32, int64, uint8
 from argus.ir.wellformed import check_explicit
@@ -202,7 +202,7 @@ def _load(draw: st.DrawFn, parts: Parts) -> Stmt:
     if instr == "ld.global.unaligned":
         other = Const(_zero(dtype), dtype)
     rank = len(parts.tile.shape)
-    return Copy(Access(name, coords(rank)), Access(tensor.name, place), parts.tile.shape, mask, other,
+    return ThreadCopy(Access(name, coords(rank)), Access(tensor.name, place), parts.tile.shape, mask, other,
                 parts.tile.layout, instr, vector)  # fmt: skip
 
 
@@ -218,7 +218,7 @@ def _store(draw: st.DrawFn, parts: Parts, name: str) -> Stmt:
     tensor = _tensor(draw, parts, dtype, vector if aligned else 1)
     parts.objects.append(tensor)
     rank = len(parts.tile.shape)
-    return Copy(Access(tensor.name, place), Access(name, coords(rank)), parts.tile.shape, mask, None,
+    return ThreadCopy(Access(tensor.name, place), Access(name, coords(rank)), parts.tile.shape, mask, None,
                 parts.tile.layout, instr, vector)  # fmt: skip
 
 
@@ -329,9 +329,11 @@ def _exchange(draw: st.DrawFn, parts: Parts) -> list[Stmt]:
     name = parts.fragment(dtype)
     parts.readable[name] = dtype
     return [
-        Copy(Access(tile.name, there), Access(source, there), layout.shape, None, None, layout, machine[5], write),
+        ThreadCopy(
+            Access(tile.name, there), Access(source, there), layout.shape, None, None, layout, machine[5], write
+        ),
         Barrier(),
-        Copy(Access(name, there), Access(tile.name, back), layout.shape, None, None, layout, machine[4],
+        ThreadCopy(Access(name, there), Access(tile.name, back), layout.shape, None, None, layout, machine[4],
              read if back == there else 1),
     ]  # fmt: skip
 

@@ -93,8 +93,8 @@ def _filling(rings: list[Ring], loop: Trips, wrong: str) -> list[str]:
     """What the producer does in an iteration."""
     of_a, of_b = rings[0], rings[-1]
     via = f"if {loop.row} + c1 < N else 0.0:bfloat16 via tma.load"
-    a = f"copy s[{of_a.slot}, c0, c1] <- x[c0, {loop.row} + c1] shape 64x64 {via} {of_a.signal}"
-    b = f"copy u[{of_b.slot}, c0, c1] <- y[c0, {loop.row} + c1] shape 8x64 {via} {of_b.signal}"
+    a = f"copy s[{of_a.slot}, c0, c1] <~ x[c0, {loop.row} + c1] shape 64x64 {via} {of_a.signal}"
+    b = f"copy u[{of_b.slot}, c0, c1] <~ y[c0, {loop.row} + c1] shape 8x64 {via} {of_b.signal}"
     missing = 16 if wrong == "bytes" else 0
     last = "" if wrong == "overrun" else of_b.wait_empty()
     if of_a is of_b:

@@ -79,7 +79,7 @@ def turning(draw: st.DrawFn) -> Kernel:
         "for n in 0 .. N step 1 {",
         f"mbarrier_wait empty[{slot}] parity ({turn} + 1) % 2",
         f"mbarrier_expect full[{slot}] bytes 1024",
-        f"copy s[{slot}, c0, c1] <- x[n, c0, c1] shape 8x32 via tma.load signal full[{slot}]",
+        f"copy s[{slot}, c0, c1] <~ x[n, c0, c1] shape 8x32 via tma.load signal full[{slot}]",
         *["}"] * 2,
     ]
     for number, (own, other) in enumerate(((5, 6), (6, 5))):

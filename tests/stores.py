@@ -20,7 +20,7 @@ def stores(draw: st.DrawFn) -> Kernel:
     inside = f"if {loop.row} + c0 < N"
     load = f"copy r[c0, c1] <- x[{loop.row} + c0, {column}] shape 8x32 {inside} else 0.0 {via} via ld.global"
     store = [
-        f"copy out[{loop.row} + c0, c1] <- o[{_slot(loop, buffers, wrong == 'slot')}, c0, c1] shape 8x32 {inside} "
+        f"copy out[{loop.row} + c0, c1] <~ o[{_slot(loop, buffers, wrong == 'slot')}, c0, c1] shape 8x32 {inside} "
         "via tma.store",
         "" if wrong == "commit" else "bulk_commit",
     ]

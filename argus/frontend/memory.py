@@ -9,8 +9,8 @@ from argus.frontend import arguments, barriers, tiles, views
 from argus.frontend.context import CallSite, Handler
 from argus.frontend.values import Nothing, Tile, Value, View, shape_text
 from argus.ir.expr import Coord, Elem, coords, substitute_coords
-from argus.ir.instruction import INSTRUCTIONS
-from argus.ir.nodes import Access, Accumulate, Copy, Shared, Stage, Tensor
+from argus.ir.instruction import INSTRUCTIONS, Mechanism
+from argus.ir.nodes import Access, Accumulate, BulkCopy, Shared, Stage, Tensor, ThreadCopy
 from argus.ir.types import bfloat16, float16, float32, int32, int64
 
 
@@ -27,7 +27,7 @@ def load(call: CallSite) -> Value:
     result = context.new_fragment(name, extents, view.obj.dtype, call.span, layout)
     assert result.fragment is not None
     dst = Access(result.fragment, coords(len(extents)))
-    context.emit(Copy(dst, view.access, extents, mask, other, layout, instruction), call.span)
+    context.emit(ThreadCopy(dst, view.access, extents, mask, other, layout, instruction), call.span)
     return result
 
 
@@ -46,12 +46,12 @@ def store(call: CallSite) -> Value:
         guard = None if mask is None else substitute_coords(mask, inverse)
         shape = tuple(extents[d] for d in order)
         src, dst = Access(value.expr.obj, coords(len(shape))), replace(view.access, index=index)
-        context.emit(Copy(dst, src, shape, guard, instr=instruction), call.span)
+        context.emit(ThreadCopy(dst, src, shape, guard, instr=instruction), call.span)
         return Nothing()
     fragment = tiles.materialise(context, value, f"{view.obj.name}_tile", call.span).fragment
     assert fragment is not None
     source = Access(fragment, coords(len(extents)))
-    context.emit(Copy(view.access, source, extents, mask, instr=instruction), call.span)
+    context.emit(ThreadCopy(view.access, source, extents, mask, instr=instruction), call.span)
     return Nothing()
 
 
@@ -108,7 +108,17 @@ def copy(call: CallSite) -> Value:
             "leave `other` out",
         )
     layout = arguments.fragment_layout(call, extents)
-    context.emit(Copy(dst.access, src.access, extents, mask, other, layout, instruction, signal=told), call.span)
+    moved = (dst.access, src.access, extents, mask, other)
+    if instruction is not None and INSTRUCTIONS[instruction].mechanism is Mechanism.BULK:
+        if layout is not None:
+            what = f"{instruction} is issued by one thread, for the whole box"
+            context.fail("wrong-arguments", what, call.spans["layout"], "leave `layout` out")
+        context.emit(BulkCopy(*moved, instruction, told), call.span)
+    else:
+        if told is not None:
+            what = "only a bulk copy signals an mbarrier, and this is none"
+            context.fail("wrong-arguments", what, call.spans["signal"], 'name one: `instruction="tma.load"`')
+        context.emit(ThreadCopy(*moved, layout, instruction), call.span)
     return Nothing()
 
 

@@ -45,6 +45,7 @@ from argus.ir.nodes import (
     Barrier,
     BarrierArrive,
     BarrierSync,
+    BulkCopy,
     Copy,
     Fragment,
     Kernel,
@@ -60,6 +61,7 @@ from argus.ir.nodes import (
     Spec,
     Stmt,
     Tag,
+    ThreadCopy,
 )
 from argus.ir.visit import map_accesses, map_exprs, rewrite_body, walk
 
@@ -288,12 +290,12 @@ class _Block:
         match stmt:
             case Barrier(scope="cluster"):
                 return (BarrierSync(next(self._met), self._threads, span=stmt.span),)
-            case Copy(instr=str(name)) if INSTRUCTIONS[name].peer:
+            case ThreadCopy(instr=str(name)) if INSTRUCTIONS[name].peer:
                 return (replace(stmt, instr=name.removesuffix(".cluster")),)
-            case Copy(instr=instr, signal=Signal(barrier, index), among=among) if instr in MULTICASTS:
+            case BulkCopy(instr=instr, signal=Signal(barrier, index), among=among) if instr in MULTICASTS:
                 to = reached(() if among is None else (among,), self._rank, self._count)
                 return tuple(self._arriving_at(stmt, Signal(_name(barrier, r), index), r) for r in to)
-            case Copy(signal=Signal(barrier, index)):
+            case BulkCopy(signal=Signal(barrier, index)):
                 return (replace(stmt, signal=Signal(self._own_name(barrier), index)),)
             case MbarrierArrive(barrier=barrier, scope="cluster", among=groups):
                 return tuple(
@@ -314,7 +316,7 @@ class _Block:
             case _:
                 return (stmt,)
 
-    def _arriving_at(self, stmt: Copy, signal: Signal, rank: int) -> Copy:
+    def _arriving_at(self, stmt: BulkCopy, signal: Signal, rank: int) -> BulkCopy:
         """The share of a multicast that arrives in one block."""
         tile = stmt.dst.obj.removesuffix(_name("", self._rank))
         return replace(stmt, dst=Access(_name(tile, rank), stmt.dst.index), signal=signal, instr="tma.load", among=None)

@@ -24,7 +24,7 @@ from types import MappingProxyType, NoneType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from argus.ir.expr import Const, Expr
-from argus.ir.nodes import Access, Hint, SpecTerm, Stmt, TagCondition, TagTerm
+from argus.ir.nodes import COPIES, Access, Copy, Hint, SpecTerm, Stmt, TagCondition, TagTerm
 from argus.ir.ordering import HINTS
 from argus.ir.statement import Statement
 from argus.layout import FragmentLayout
@@ -132,7 +132,7 @@ class Descriptor:
     blocks: tuple[Field, ...]
 
 
-STATEMENTS: tuple[type, ...] = (*(s for s in get_args(Stmt) if s is not Hint), *HINTS)
+STATEMENTS: tuple[type, ...] = (*COPIES, *(s for s in get_args(Stmt) if s not in (Copy, Hint)), *HINTS)
 """The classes of all statements."""
 
 

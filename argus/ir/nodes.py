@@ -66,12 +66,12 @@ from argus.source import Span, span_field
 
 __all__ = [
     "Access", "Accumulate", "Among", "Arranged", "AssertTags", "Assume", "Asynchronous", "Barrier", "BarrierArrive",
-    "BarrierSync", "BulkCommit", "BulkWait", "CommitGroup", "Copy", "Counter", "Covers", "DataValue", "For", "Fragment",
-    "Hint", "If", "InRange", "Invariant", "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect",
+    "BarrierSync", "BulkCommit", "BulkCopy", "BulkWait", "CommitGroup", "Copy", "Counter", "Covers", "DataValue", "For",
+    "Fragment", "Hint", "If", "InRange", "Invariant", "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect",
     "MbarrierFence", "MbarrierInit", "MbarrierWait", "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once",
     "Precondition", "Programs", "ProxyFence", "Requires", "Role", "Roles", "Scalar", "Shared", "Signal", "Spec",
     "SpecOp", "SpecReduce", "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag", "TagCondition", "TagEqual", "TagField",
-    "TagTerm", "TagTuple", "Tensor", "WaitCounts", "WaitGroup", "WaveBarrier", "WaveStep",
+    "TagTerm", "TagTuple", "Tensor", "ThreadCopy", "WaitCounts", "WaitGroup", "WaveBarrier", "WaveStep",
 ]  # fmt: skip
 """All nodes, those of `ordering` and `tags` too: this is where others import them from."""
 
@@ -175,35 +175,82 @@ class Copy(Statement):
     """`dst[...] = src[...]` for every element of `shape` under `mask`; between any two spaces, same dtype.
 
     Where `mask` is false: a fragment or shared destination gets `other` (None: keeps its old value), a global
-    destination is left alone. `instr` is a row of the instruction table ("ld.global", "st.global", "ld.shared",
-    "st.shared", "ldmatrix", "stmatrix", "cp.async", ...), which fixes the ordering class. `layout` spreads the
-    elements over threads; `vector` consecutive value digits move at once. A destination in memory is written
-    by each element's primary holder only.
+    destination is left alone. `instr` is a row of the instruction table, which says who moves the data (`Mechanism`),
+    when the copy is complete (`Order`), and all else that is particular to the instruction.
 
-    "tma.load" is issued by one thread of the executing role for the whole box: no `layout`; `signal` is set; every
-    source index is its value at the origin plus the `Coord` of its dimension, or one place for the whole box; `mask` is
-    exactly "inside the tensor" and `other` 0, which is what the copy engine does at the edges; all of the box's bytes
-    are counted. "tma.load.multicast" brings the box to this place in every block of the cluster, or of those `among`
-    it, and its bytes count on the `signal` of each. `once` is a hint to both, which changes no value and no order:
-    nothing else reads the elements soon, so they are the first to leave the L2 cache. "tma.store" is the same the other
-    way round, without `signal` and `other`: thread 0 of the role issues it, and it is complete as `BulkWait` says.
+    Every copy is a `ThreadCopy` or a `BulkCopy`: what only one of these has is absent here.
     """
 
-    FORM: ClassVar[str] = (
-        "copy {dst} <- {src} shape {shape}(? if {mask})(? else {other})(? layout {layout})(? via {instr})"
-        "(? vector {vector})(? {signal})(?once: once)(? {among})"
-    )
     dst: Access
     src: Access
     shape: tuple[int, ...]
     mask: Expr | None = None
     other: Const | None = None
+
+    @property
+    def layout(self) -> FragmentLayout | None:
+        """Which thread moves which element; None if it is still open, or no thread's work."""
+        return None
+
+    @property
+    def vector(self) -> int:
+        """How many consecutive value digits move at once."""
+        return 1
+
+    @property
+    def instr(self) -> str | None:
+        """The instruction's name; None if it is still open."""
+        return None
+
+    @property
+    def signal(self) -> Signal | None:
+        """The mbarrier that counts the bytes which the copy brings."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadCopy(Copy):
+    """A copy that threads make, each its own elements: by loads and stores, matrix moves, or asynchronous copies.
+
+    `layout` spreads the elements over threads; `vector` consecutive value digits move at once. A destination in memory
+    is written by each element's primary holder only. In tile IR `layout` and `instr` may be open.
+    """
+
+    FORM: ClassVar[str] = (
+        "copy {dst} <- {src} shape {shape}(? if {mask})(? else {other})(? layout {layout})(? via {instr})"
+        "(? vector {vector})"
+    )
     layout: FragmentLayout | None = None
     instr: str | None = None
     vector: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BulkCopy(Copy):
+    """A box that one thread of the executing role hands to the copy engine, between a tensor and a shared tile.
+
+    Every index of the tensor is its value at the origin plus the `Coord` of its dimension, or one place for the whole
+    box; `mask` is exactly "inside the tensor".
+
+    A load sets `signal`, and `other` is 0 where there is a mask, which is what the copy engine does at the edges; all
+    of the box's bytes are counted. A multicast brings the box to this place in every block of the cluster, or of those
+    `among` it, and its bytes count on the `signal` of each. `once` is a hint to loads, which changes no value and no
+    order: nothing else reads the elements soon, so they are the first to leave the L2 cache.
+
+    A store has no `signal` and no `other`: thread 0 of the role issues it, and it is complete as `BulkWait` says.
+    """
+
+    FORM: ClassVar[str] = (
+        "copy {dst} <~ {src} shape {shape}(? if {mask})(? else {other}) via {instr}(? {signal})(?once: once)(? {among})"
+    )
+    instr: str = ""
     signal: Signal | None = None
     once: bool = False
     among: Among | None = None
+
+
+COPIES: tuple[type[Copy], ...] = (ThreadCopy, BulkCopy)
+"""All kinds of copies."""
 
 
 @dataclass(frozen=True, slots=True)

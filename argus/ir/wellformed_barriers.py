@@ -13,7 +13,7 @@ from argus.ir.nodes import (
     AssertTags,
     BarrierArrive,
     BarrierSync,
-    Copy,
+    BulkCopy,
     For,
     Kernel,
     MbarrierArrive,
@@ -110,7 +110,7 @@ def _without_places(stmt: Stmt, kernel: Kernel) -> Stmt:
             return map_exprs(stmt, zero)
         case Tag() | AssertTags() | Spec():
             return Tag("", (), ())
-        case Copy(signal=signal) if signal is not None:
+        case BulkCopy(signal=signal) if signal is not None:
             return map_accesses(replace(stmt, signal=replace(signal, index=rewrite(signal.index, zero))), of_tile)
         case _:
             return map_accesses(stmt, of_tile)

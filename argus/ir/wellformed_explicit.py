@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from argus.ir.cluster import peers_of
 from argus.ir.expr import Elem, Expr, coords, elements
-from argus.ir.instruction import INSTRUCTIONS, MMA, REDUCES, WGMMA, Mechanism, MmaRow
+from argus.ir.instruction import INSTRUCTIONS, MMA, REDUCES, WGMMA, CopyRow, Mechanism, MmaRow
 from argus.ir.locality import foreign, partial
 from argus.ir.nodes import (
     Access,
     Accumulate,
+    BulkCopy,
     CommitGroup,
     Copy,
     For,
@@ -29,6 +30,7 @@ from argus.ir.nodes import (
     Stage,
     Stmt,
     Tensor,
+    ThreadCopy,
     WaitCounts,
     WaitGroup,
     WaveBarrier,
@@ -89,8 +91,10 @@ def _statements(kernel: Kernel, target: Target) -> Iterator[Problem]:
                 yield f"the staging of `{dst}` is still a policy", span
             case For(kind=kind, stages=stages, span=span) if kind != "dynamic" or stages != 1 or stmt.producer_warps:
                 yield f"a {kind} loop is still a policy", span
-            case Copy():
-                yield from _copy(stmt, kernel, target)
+            case ThreadCopy():
+                yield from _thread_copy(stmt, kernel, target)
+            case BulkCopy():
+                yield from _bulk_copy(stmt, kernel, target)
             case Map():
                 yield from _map(stmt, kernel)
             case Accumulate():
@@ -151,34 +155,43 @@ def _layout(what: str, layout: FragmentLayout, shape: tuple[int, ...], kernel: K
         yield f"the layout {layout} of {what} leaves elements to no thread", span
 
 
-def _domain(stmt: Copy | Map | Accumulate, kernel: Kernel) -> Iterator[Problem]:
+def _domain(stmt: ThreadCopy | Map | Accumulate, kernel: Kernel) -> Iterator[Problem]:
     if stmt.layout is None:
-        yield f"a {type(stmt).__name__.lower()} has no layout yet", stmt.span
+        what = "copy" if isinstance(stmt, ThreadCopy) else type(stmt).__name__.lower()
+        yield f"a {what} has no layout yet", stmt.span
     else:
         yield from _layout("a domain", stmt.layout, stmt.shape, kernel, stmt.span)
 
 
-def _copy(stmt: Copy, kernel: Kernel, target: Target) -> Iterator[Problem]:
-    row = INSTRUCTIONS.get(stmt.instr or "")
-    bulk = row is not None and row.mechanism is Mechanism.BULK
-    problems = [] if bulk else list(_domain(stmt, kernel))
-    yield from problems
-    if row is None:
-        yield f"`{stmt.instr}` is not a copy instruction", stmt.span
-        return
-    src, dst = kernel.object(stmt.src.obj), kernel.object(stmt.dst.obj)
-    spaces = (_SPACES[type(src)], _SPACES[type(dst)])
+def _moved(stmt: Copy, row: CopyRow, kernel: Kernel, target: Target) -> Iterator[Problem]:
+    """The target has the instruction, which moves data between these two objects."""
+    spaces = tuple(_SPACES[type(kernel.object(access.obj))] for access in (stmt.src, stmt.dst))
     if spaces != (row.src, row.dst):
         yield f"{row.name} copies {row.src} to {row.dst}, not {spaces[0]} to {spaces[1]}", stmt.span
     if not target.has(row):
         yield f"{target.name} has no {row.name}", stmt.span
     if row.peer != bool(peers_of(stmt)):
         yield f"{row.name} reaches {'tiles of a peer' if row.peer else 'no tile of a peer'} in a cluster", stmt.span
-    if bulk:
-        yield from bulk_copy(stmt, row, kernel)
+
+
+def _bulk_copy(stmt: BulkCopy, kernel: Kernel, target: Target) -> Iterator[Problem]:
+    row = INSTRUCTIONS.get(stmt.instr)
+    if row is None or row.mechanism is not Mechanism.BULK:
+        yield f"`{stmt.instr}` is not an instruction of the copy engine", stmt.span
         return
-    if stmt.signal is not None:
-        yield f"{row.name} signals no mbarrier", stmt.span
+    yield from _moved(stmt, row, kernel, target)
+    yield from bulk_copy(stmt, row, kernel)
+
+
+def _thread_copy(stmt: ThreadCopy, kernel: Kernel, target: Target) -> Iterator[Problem]:
+    row = INSTRUCTIONS.get(stmt.instr or "")
+    problems = list(_domain(stmt, kernel))
+    yield from problems
+    if row is None or row.mechanism is Mechanism.BULK:
+        yield f"`{stmt.instr}` is not a copy instruction of threads", stmt.span
+        return
+    yield from _moved(stmt, row, kernel, target)
+    src, dst = kernel.object(stmt.src.obj), kernel.object(stmt.dst.obj)
     width = stmt.vector * dst.dtype.bytes
     if width not in row.vector_bytes or dst.dtype.bits not in row.dtypes_bits:
         yield f"{row.name} does not move {stmt.vector} elements of {dst.dtype} ({width} bytes) at once", stmt.span

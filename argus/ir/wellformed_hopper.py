@@ -18,6 +18,7 @@ from argus.ir.nodes import (
     AssertTags,
     Barrier,
     BarrierArrive,
+    BulkCopy,
     BulkWait,
     Copy,
     For,
@@ -135,7 +136,7 @@ def cluster_problems(kernel: Kernel) -> Iterator[Problem]:
     for stmt in walk_statements(kernel.body):
         for access in peers_of(stmt):
             yield from _peer_problems(kernel, access, stmt.span)
-        if isinstance(stmt, Copy) and stmt.among is not None:
+        if isinstance(stmt, BulkCopy) and stmt.among is not None:
             yield from _group_problems(stmt, stmt.among, count)
     for stmt in walk_statements(kernel.body) if count == 1 else ():
         if isinstance(stmt, MbarrierArrive) and stmt.scope != "block":
@@ -146,7 +147,7 @@ def cluster_problems(kernel: Kernel) -> Iterator[Problem]:
             yield f"{stmt.instr} reaches the blocks of a cluster, and the kernel has none", stmt.span
 
 
-def _group_problems(stmt: Copy, among: Among, cluster: int) -> Iterator[Problem]:
+def _group_problems(stmt: BulkCopy, among: Among, cluster: int) -> Iterator[Problem]:
     """Blocks of which some are among others are all of the cluster, in groups of the same size."""
     if stmt.instr not in MULTICASTS:
         yield f"a copy {stmt.instr} reaches one block, not {among.count}", stmt.span
@@ -304,12 +305,10 @@ def step_problems(stmt: MbarrierExpect | MbarrierArrive | MbarrierWait) -> Itera
         yield f"no phase of mbarrier `{stmt.barrier}` expects {stmt.bytes} bytes", stmt.span
 
 
-def bulk_copy(stmt: Copy, row: CopyRow, kernel: Kernel) -> Iterator[Problem]:
+def bulk_copy(stmt: BulkCopy, row: CopyRow, kernel: Kernel) -> Iterator[Problem]:
     """A copy by the copy engine, a box of a tensor to or from a panel of a shared tile, clipped to the tensor."""
     load, span = row.order is Order.ASYNC_BULK, stmt.span
     outside, inside = (stmt.src, stmt.dst) if load else (stmt.dst, stmt.src)
-    if stmt.layout is not None or stmt.vector != 1:
-        yield f"{row.name} is issued by one thread, for the whole box", span
     if (stmt.signal is not None) != load:
         yield f"{row.name} signals {'no mbarrier' if load else 'an mbarrier, which nothing would count'}", span
     yield from _box(row, outside, inside, stmt.shape, stmt.mask, kernel, span)

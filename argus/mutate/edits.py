@@ -16,6 +16,7 @@ from argus.ir.nodes import (
     BarrierArrive,
     BarrierSync,
     BulkCommit,
+    BulkCopy,
     BulkWait,
     CommitGroup,
     Copy,
@@ -38,6 +39,7 @@ from argus.ir.nodes import (
     TagEqual,
     TagTerm,
     TagTuple,
+    ThreadCopy,
     WaitCounts,
     WaitGroup,
     WaveBarrier,
@@ -85,7 +87,7 @@ def other_barriers(stmt: Stmt, names: Iterable[str]) -> Iterator[Edit]:
     match stmt:
         case MbarrierExpect(barrier=own) | MbarrierArrive(barrier=own) | MbarrierWait(barrier=own):
             yield from ((f"use {name}", Kind.INDEX, (replace(stmt, barrier=name),)) for name in names if name != own)
-        case Copy(signal=Signal(barrier=own, index=index)):
+        case BulkCopy(signal=Signal(barrier=own, index=index)):
             others = (name for name in names if name != own)
             yield from ((f"signal {n}", Kind.INDEX, (replace(stmt, signal=Signal(n, index)),)) for n in others)
         case _:
@@ -126,7 +128,7 @@ def statement(stmt: Stmt) -> Iterator[Edit]:
             yield "assert a longer set", Kind.ASSERTION, (_longer(stmt),)
         case _:
             pass
-    if isinstance(stmt, Copy | Map | Accumulate) and stmt.layout is not None:
+    if isinstance(stmt, ThreadCopy | Map | Accumulate) and stmt.layout is not None:
         other = _other_threads(stmt.layout)
         if other is not None:
             yield "give elements to other threads", Kind.LAYOUT, (replace(stmt, layout=other),)
@@ -191,9 +193,9 @@ def _wait_counts(stmt: WaitCounts) -> Iterator[Edit]:
 
 def _copy(stmt: Copy) -> Iterator[Edit]:
     yield "drop a copy", Kind.STATEMENT, ()
-    if stmt.instr in MULTICASTS:
+    if isinstance(stmt, BulkCopy) and stmt.instr in MULTICASTS:
         yield "copy to this block alone", Kind.SCOPE, (replace(stmt, instr="tma.load", among=None),)
-    if stmt.among is not None:
+    if isinstance(stmt, BulkCopy) and stmt.among is not None:
         yield "copy to the whole cluster", Kind.SCOPE, (replace(stmt, among=None),)
     yield from _indices("source", stmt.src.index, lambda index: replace(stmt, src=replace(stmt.src, index=index)))
     yield from _indices("target", stmt.dst.index, lambda index: replace(stmt, dst=replace(stmt.dst, index=index)))
@@ -203,11 +205,9 @@ def _copy(stmt: Copy) -> Iterator[Edit]:
             yield f"read what block {number} has", Kind.INDEX, (replace(stmt, src=replace(stmt.src, block=block)),)
         if stmt.dst.block not in (None, block):
             yield f"write to block {number}", Kind.INDEX, (replace(stmt, dst=replace(stmt.dst, block=block)),)
-    if stmt.signal is not None:
-        barrier = stmt.signal.barrier
-        yield from _indices(
-            "mbarrier", (stmt.signal.index,), lambda index: replace(stmt, signal=Signal(barrier, index[0]))
-        )
+    match stmt:
+        case BulkCopy(signal=Signal(barrier=barrier, index=place)):
+            yield from _indices("mbarrier", (place,), lambda index: replace(stmt, signal=Signal(barrier, index[0])))
     if stmt.mask is not None:
         yield "drop a mask", Kind.MASK, (replace(stmt, mask=None, other=None),)
         for name, mask in (*_conjuncts(stmt.mask), *_comparisons(stmt.mask)):

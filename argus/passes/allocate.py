@@ -15,7 +15,7 @@ from argus.diagnostic import Note
 from argus.ir.access import relations
 from argus.ir.cluster import peers_of
 from argus.ir.instruction import BULK_LOADS, Order
-from argus.ir.nodes import Barrier, Copy, Kernel, Mbarrier, Roles, Shared, Stmt
+from argus.ir.nodes import Barrier, BulkCopy, Kernel, Mbarrier, Roles, Shared, Stmt
 from argus.ir.visit import walk
 from argus.layout.swizzle import SwizzledLayout
 from argus.passes.fresh import touches
@@ -127,7 +127,7 @@ def _reuse(kernel: Kernel) -> tuple[tuple[Stmt, ...], dict[str, Life]]:
 
 
 def _bulk(stmt: Stmt) -> bool:
-    return isinstance(stmt, Copy) and stmt.instr in BULK_LOADS
+    return isinstance(stmt, BulkCopy) and stmt.instr in BULK_LOADS
 
 
 def _with_body(kernel: Kernel, old: tuple[Stmt, ...], new: tuple[Stmt, ...]) -> Kernel:

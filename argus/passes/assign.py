@@ -19,19 +19,7 @@ from math import prod
 from argus.diagnostic import Diagnostic
 from argus.ir.expr import Elem, Expr, coords, elements
 from argus.ir.instruction import WGMMA
-from argus.ir.nodes import (
-    Access,
-    Accumulate,
-    Barrier,
-    Copy,
-    Fragment,
-    Kernel,
-    Map,
-    Mma,
-    Stmt,
-    Tag,
-    Tensor,
-)
+from argus.ir.nodes import Access, Accumulate, Barrier, Copy, Fragment, Kernel, Map, Mma, Stmt, Tag, Tensor, ThreadCopy
 from argus.ir.statement import UNNUMBERED
 from argus.ir.visit import map_accesses, numbered, rewrite_blocks, walk
 from argus.layout import FragmentLayout
@@ -90,9 +78,9 @@ class _Filling:
     def change(self, stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
         before: list[Stmt] = []
         match stmt:
-            case Copy() | Accumulate() if by_engine(stmt):
+            case Accumulate() if by_engine(stmt):
                 return None
-            case Copy() | Map() | Accumulate():
+            case ThreadCopy() | Map() | Accumulate():
                 result = self._work(stmt, context, before)
             case Mma():
                 result = (self._product(stmt, context, before),)
@@ -111,7 +99,7 @@ class _Filling:
 
     def _work(self, stmt: Work, context: Context, before: list[Stmt]) -> tuple[Stmt, ...]:
         domain = self.state.domains[stmt.id]
-        if isinstance(stmt, Copy):
+        if isinstance(stmt, ThreadCopy):
             staged = self._stage_store(stmt, domain, context, before)
             if staged is not None:
                 return (staged,)
@@ -129,10 +117,11 @@ class _Filling:
                 renamed[access] = new
         if renamed:
             stmt = _reading(stmt, renamed)
-        if isinstance(stmt, Copy):
-            stmt = replace(stmt, layout=domain)
-        else:
-            stmt = replace(stmt, layout=domain, scope=scope if isinstance(stmt, Map) else stmt.scope)
+        match stmt:
+            case ThreadCopy() | Accumulate():
+                stmt = replace(stmt, layout=domain)
+            case Map():
+                stmt = replace(stmt, layout=domain, scope=scope)
         return self._write(stmt, domain, context)
 
     def _shuffles(self, stmt: Work, fragment: Fragment, domain: FragmentLayout) -> bool:
@@ -158,7 +147,7 @@ class _Filling:
         if isinstance(stmt, Accumulate):
             zero = identity(stmt.op, fragment.dtype)
             result.append(Map(Access(name, index), zero, fragment.shape, layout, "thread", span=stmt.span))
-        elif isinstance(stmt, Copy) and stmt.mask is not None and stmt.other is None:
+        elif isinstance(stmt, ThreadCopy) and stmt.mask is not None and stmt.other is None:
             self.problems.append(_elsewhere(fragment.name, stmt.span))
         result.append(replace(stmt, dst=Access(name, stmt.dst.index)))
         target = self._layout(fragment.name)
@@ -233,16 +222,18 @@ class _Filling:
         target_machine = target_of(self.state.kernel)
         place = scratch_layout(fragment.shape, fragment.dtype.bytes, fragment.layout, layout, target_machine)
         scratch = self.fresh.tile(f"{source}_scratch", fragment.dtype, fragment.shape, place)
-        index = coords(len(fragment.shape))
+        index, shape = coords(len(fragment.shape)), fragment.shape
         again = () if context.meets else (Barrier(span=span),)
         return (
             *again,
-            Copy(Access(scratch, index), Access(source, index), fragment.shape, None, None, fragment.layout, span=span),
+            ThreadCopy(Access(scratch, index), Access(source, index), shape, layout=fragment.layout, span=span),
             Barrier(span=span),
-            Copy(Access(target, index), Access(scratch, index), fragment.shape, None, None, layout, span=span),
+            ThreadCopy(Access(target, index), Access(scratch, index), shape, layout=layout, span=span),
         )
 
-    def _stage_store(self, stmt: Copy, domain: FragmentLayout, context: Context, before: list[Stmt]) -> Copy | None:
+    def _stage_store(
+        self, stmt: ThreadCopy, domain: FragmentLayout, context: Context, before: list[Stmt]
+    ) -> ThreadCopy | None:
         """A store to global memory through shared memory, if that makes its accesses wide and consecutive."""
         fragment, tensor = self.state.fragment(stmt.src.obj), self.state.kernel.object(stmt.dst.obj)
         if fragment is None or not isinstance(tensor, Tensor) or stmt.instr is not None or context.divergent:
@@ -269,7 +260,7 @@ class _Filling:
         before += self._through_shared(fragment.name, name, layout, stmt.span, context)
         return replace(stmt, src=Access(name, stmt.src.index), layout=wanted)
 
-    def _shared_bytes(self, stmt: Copy) -> int:
+    def _shared_bytes(self, stmt: ThreadCopy) -> int:
         """Bytes of the tiles that a scratch tile for `stmt` cannot share memory with."""
         kernel = self.state.kernel
         here = next(i for i, top in enumerate(kernel.body) if any(s.id == stmt.id for s in walk((top,))))
@@ -291,7 +282,7 @@ def _run(layout: FragmentLayout, axis: int) -> int:
     return run
 
 
-def _mask(stmt: Copy) -> tuple[Expr, ...]:
+def _mask(stmt: ThreadCopy) -> tuple[Expr, ...]:
     return () if stmt.mask is None else (stmt.mask,)
 
 
@@ -306,7 +297,7 @@ def _written(stmt: Stmt) -> tuple[str, ...]:
 def _reading(stmt: Work, renamed: dict[Access, str]) -> Work:
     """`stmt` with some of its register reads directed to other tiles; what it writes stays."""
     result = map_accesses(stmt, lambda a: Access(renamed[a], a.index) if a in renamed else a)
-    assert isinstance(result, Copy | Map | Accumulate)
+    assert isinstance(result, ThreadCopy | Map | Accumulate)
     return replace(result, dst=Access(stmt.dst.obj, result.dst.index))
 
 

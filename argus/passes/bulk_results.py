@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from argus.ir.expr import Elem, Expr, coords
 from argus.ir.instruction import INSTRUCTIONS, REDUCES
-from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Map, Stmt, Tensor
+from argus.ir.nodes import Access, Accumulate, BulkCopy, Copy, Fragment, Kernel, Map, Stmt, Tensor
 from argus.ir.types import DType
 from argus.ir.visit import rewrite_body
 from argus.ir.wellformed_hopper import Problem, bulk_copy, bulk_reduce
@@ -54,7 +54,7 @@ class Result:
     def sent(self, to: Access, panel: Access, dtype: DType, shape: tuple[int, ...], mask: Expr | None) -> Stmt:
         """The part in `panel`, a place in shared memory, by the copy engine. Raises `Unfit` for unknown updates."""
         if isinstance(self.stmt, Copy):
-            return Copy(to, panel, shape, mask, instr=STORE.name, span=self.span)
+            return BulkCopy(to, panel, shape, mask, instr=STORE.name, span=self.span)
         row = next((r for r in REDUCES.values() if r.op == self.stmt.op and dtype in r.dtypes), None)
         if row is None:
             raise Unfit(f"the copy engine has no atomic {self.stmt.op} of {dtype}", self.span, "use another type")
@@ -96,7 +96,7 @@ def in_tiles(kernel: Kernel) -> Kernel:
 
 def engine_problems(stmt: Stmt, kernel: Kernel) -> Iterator[Problem]:
     """What is wrong with a store or an update by the copy engine."""
-    if isinstance(stmt, Copy) and stmt.instr == STORE.name:
+    if isinstance(stmt, BulkCopy):
         yield from bulk_copy(stmt, STORE, kernel)
     elif isinstance(stmt, Accumulate) and stmt.instr in REDUCES:
         yield from bulk_reduce(stmt, REDUCES[stmt.instr or ""], kernel)

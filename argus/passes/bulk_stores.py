@@ -31,7 +31,6 @@ from argus.ir.nodes import (
     Barrier,
     BulkCommit,
     BulkWait,
-    Copy,
     For,
     Fragment,
     If,
@@ -40,6 +39,7 @@ from argus.ir.nodes import (
     ProxyFence,
     Roles,
     Stmt,
+    ThreadCopy,
 )
 from argus.ir.types import boolean
 from argus.ir.visit import numbered, rewrite_body, walk
@@ -242,14 +242,14 @@ def _through_panels(fresh: Fresh, plan: _Plan, buffers: int, *, again: bool) -> 
     return tuple(result)
 
 
-def _moved(plan: _Plan, panel: _Panel, here: Access) -> tuple[Copy, Stmt]:
+def _moved(plan: _Plan, panel: _Panel, here: Access) -> tuple[ThreadCopy, Stmt]:
     """A panel of the tile to its place in shared memory, and from there to the tensor."""
     stmt, shape = plan.stmt, (plan.stmt.shape[0], panel.width)
     part = Access(plan.source.name, _shifted(coords(2), panel.start))
     to = Access(stmt.dst.obj, _start(stmt.dst.index, panel.start))
     mask = _mask(stmt, to.index, panel.start)
     return (
-        Copy(here, part, shape, layout=panel.layout, span=stmt.span),
+        ThreadCopy(here, part, shape, layout=panel.layout, span=stmt.span),
         stmt.sent(to, here, plan.source.dtype, shape, mask),
     )
 

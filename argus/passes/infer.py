@@ -16,7 +16,7 @@ from math import gcd, prod
 from argus.ir.expr import Coord, Expr, elements, rewrite
 from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
 from argus.ir.instruction.tiled import TiledMma, tiled_mma, wgmma_accumulator
-from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Map, Mma, Shared, Tensor
+from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Map, Mma, Shared, Tensor, ThreadCopy
 from argus.ir.visit import numbered, walk
 from argus.layout import FragmentLayout
 from argus.layout.swizzle import SwizzledLayout
@@ -25,7 +25,7 @@ from argus.passes.layouts import complete, default, everywhere, lift, project
 from argus.passes.moves import by_engine, contiguous_axis, moves, target_of, vector_width
 from argus.passes.rows import Reduced, in_rows, reduced_dimensions, row_axis
 
-Work = Copy | Map | Accumulate
+Work = ThreadCopy | Map | Accumulate
 """Statements with a layout of their own."""
 
 _VECTOR = 16  # bytes: the widest access of all targets
@@ -55,7 +55,7 @@ def infer(kernel: Kernel) -> Layouts:
     """Layouts of all fragments and of all statements with a domain; these by their `id` in the numbered kernel."""
     kernel = numbered(kernel)
     state = Layouts(kernel, facts(kernel), reduced_dimensions(kernel))
-    work = [s for s in walk(kernel.body) if isinstance(s, Copy | Map | Accumulate) and not by_engine(s)]
+    work = [s for s in walk(kernel.body) if isinstance(s, Work) and not by_engine(s)]
     products = [s for s in walk(kernel.body) if isinstance(s, Mma)]
     for fragment in kernel.fragments:
         if fragment.layout is not None:

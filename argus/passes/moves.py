@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from argus.ir.cluster import peers_of
 from argus.ir.expr import Const, Coord, Expr
-from argus.ir.instruction import BULK_LOADS, BULK_STORES, REDUCES, CopyRow, Ends
+from argus.ir.instruction import REDUCES, CopyRow, Ends
 from argus.ir.locality import cells
-from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, MemoryObject, Shared, Stmt, Tensor
+from argus.ir.nodes import Access, Accumulate, BulkCopy, Copy, Fragment, Kernel, MemoryObject, Shared, Stmt, Tensor
 from argus.ir.prefix import along
 from argus.ir.target import TARGETS, Target
 from argus.ir.waves import in_lane_order
@@ -73,8 +73,7 @@ def space(obj: MemoryObject) -> str:
 
 def by_engine(stmt: Stmt) -> bool:
     """Whether the copy engine does the copy or update, so that no thread has a part in it."""
-    engine = BULK_LOADS | BULK_STORES | REDUCES.keys()
-    return isinstance(stmt, Copy | Accumulate) and stmt.instr in engine
+    return isinstance(stmt, BulkCopy) or (isinstance(stmt, Accumulate) and stmt.instr in REDUCES)
 
 
 def select(kernel: Kernel, copy: Copy) -> str | None:

@@ -38,6 +38,7 @@ from argus.ir.nodes import (
     Stage,
     Stmt,
     Tag,
+    ThreadCopy,
 )
 from argus.ir.visit import map_accesses, map_exprs, numbered, rewrite_body, walk
 from argus.passes.affine import Facts, facts
@@ -201,7 +202,7 @@ def _at_iteration(loop: For, stage: Stage, k: Expr) -> Stage:
     return moved
 
 
-def _issue(kernel: Kernel, loop: For, plan: Buffered, k: Expr, buffer: Expr, known: Facts) -> Copy:
+def _issue(kernel: Kernel, loop: For, plan: Buffered, k: Expr, buffer: Expr, known: Facts) -> ThreadCopy:
     place = Access(plan.stage.dst, (buffer, *coords(len(plan.stage.shape))))
     stage = _at_iteration(loop, plan.stage, k)
     exists = op("lt", k, loop.stop)
@@ -219,7 +220,7 @@ def _fetch(loop: For, plan: Buffered, k: Expr) -> Stmt:
 def _deposit(plan: Buffered, buffer: Expr) -> Stmt:
     assert plan.register is not None
     stage, here = plan.stage, coords(len(plan.stage.shape))
-    return Copy(Access(stage.dst, (buffer, *here)), Access(plan.register, here), stage.shape, span=stage.span)
+    return ThreadCopy(Access(stage.dst, (buffer, *here)), Access(plan.register, here), stage.shape, span=stage.span)
 
 
 def _in_buffers(body: tuple[Stmt, ...], buffers: dict[str, Expr]) -> tuple[Stmt, ...]:

@@ -18,7 +18,7 @@ from math import gcd
 
 from argus.diagnostic import Diagnostic
 from argus.ir.expr import Const, Coord, Elem, Expr, coords, op, rewrite
-from argus.ir.nodes import Access, Accumulate, Barrier, Copy, Fragment, Kernel, Map, Stmt, Tensor
+from argus.ir.nodes import Access, Accumulate, Barrier, Fragment, Kernel, Map, Stmt, Tensor, ThreadCopy
 from argus.layout import FragmentLayout, Mode
 from argus.passes.context import Context, rewrite_in_context
 from argus.passes.fresh import Fresh, identity
@@ -165,9 +165,9 @@ def _across_warps(
     again: list[Stmt] = [] if context.meets else [Barrier(span=span)]
     return [
         *again,
-        Copy(Access(scratch, index), Access(partial, index), shape, None, None, layout, span=span),
+        ThreadCopy(Access(scratch, index), Access(partial, index), shape, None, None, layout, span=span),
         Barrier(span=span),
-        Copy(Access(all_warps, index), Access(scratch, index), shape, None, None, together, span=span),
+        ThreadCopy(Access(all_warps, index), Access(scratch, index), shape, None, None, together, span=span),
         Accumulate(target, Elem(all_warps, index, dtype), stmt.op, shape, None, together, "thread", span=span),
     ]
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from argus.diagnostic import Diagnostic
 from argus.ir.instruction import INSTRUCTIONS, CopyRow, Mechanism
-from argus.ir.nodes import Accumulate, Copy, Fragment, Kernel, Shared, Stmt, Tensor
+from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Stmt, Tensor, ThreadCopy
 from argus.ir.visit import rewrite_body
 from argus.passes.affine import Facts, facts
 from argus.passes.layouts import in_order
@@ -39,9 +39,9 @@ def select_instructions(kernel: Kernel) -> Kernel:
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
         result: Stmt | Diagnostic
         match stmt:
-            case Copy() | Accumulate() if by_engine(stmt):
+            case Accumulate() if by_engine(stmt):
                 return None
-            case Copy():
+            case ThreadCopy():
                 result = _choose(kernel, stmt, known) if stmt.instr is None else _checked(kernel, stmt, known)
             case Accumulate(instr=str()):
                 result = _atomic(kernel, stmt)
@@ -58,7 +58,7 @@ def select_instructions(kernel: Kernel) -> Kernel:
     return replace(kernel, body=body)
 
 
-def _choose(kernel: Kernel, copy: Copy, known: Facts) -> Copy | Diagnostic:
+def _choose(kernel: Kernel, copy: ThreadCopy, known: Facts) -> ThreadCopy | Diagnostic:
     assert copy.layout is not None
     name = select(kernel, copy)
     assert name is not None  # copies between two places in memory went through registers before
@@ -81,7 +81,7 @@ def _choose(kernel: Kernel, copy: Copy, known: Facts) -> Copy | Diagnostic:
     return replace(copy, instr=name, vector=width)
 
 
-def _matrix(kernel: Kernel, copy: Copy, row: CopyRow) -> int:
+def _matrix(kernel: Kernel, copy: ThreadCopy, row: CopyRow) -> int:
     """Elements a lane that the matrix move `row` takes for `copy`; 0 if it does not fit."""
     memory, register = (copy.dst, copy.src) if row.writes_memory else (copy.src, copy.dst)
     tile, fragment = kernel.object(memory.obj), kernel.object(register.obj)
@@ -93,7 +93,7 @@ def _matrix(kernel: Kernel, copy: Copy, row: CopyRow) -> int:
     return width if in_order(fragment.layout, copy.layout, register.index, width) else 0
 
 
-def _checked(kernel: Kernel, copy: Copy, known: Facts) -> Copy | Diagnostic:
+def _checked(kernel: Kernel, copy: ThreadCopy, known: Facts) -> ThreadCopy | Diagnostic:
     """A copy whose instruction the author named."""
     target = target_of(kernel)
     row = INSTRUCTIONS.get(copy.instr or "")
@@ -114,7 +114,7 @@ def _checked(kernel: Kernel, copy: Copy, known: Facts) -> Copy | Diagnostic:
     return _fitted(kernel, copy, row, known)
 
 
-def _fitted(kernel: Kernel, copy: Copy, row: CopyRow, known: Facts) -> Copy | Diagnostic:
+def _fitted(kernel: Kernel, copy: ThreadCopy, row: CopyRow, known: Facts) -> ThreadCopy | Diagnostic:
     assert copy.layout is not None
     zero_fill = copy.mask is None or copy.other is None or copy.other.value == 0
     fills = row.mechanism is Mechanism.ASYNCHRONOUS

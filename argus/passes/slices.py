@@ -16,7 +16,7 @@ from dataclasses import replace
 from argus.ir.expr import Const, Coord, Elem, Expr, op, rewrite
 from argus.ir.instruction import MMA, WGMMA
 from argus.ir.instruction.tiled import tiled_mma
-from argus.ir.nodes import Access, Copy, Fragment, Kernel, Map, Mma, Shared, Stmt
+from argus.ir.nodes import Access, Fragment, Kernel, Map, Mma, Shared, Stmt, ThreadCopy
 from argus.ir.visit import rewrite_body
 from argus.layout import FragmentLayout
 from argus.passes.fresh import Fresh
@@ -82,7 +82,7 @@ def _bring(
     index = _shifted(source.index, {axes[0]: Coord(0), axes[1]: op("add", Const(start), Coord(1))})
     obj = kernel.object(source.obj)
     if isinstance(obj, Shared):
-        return Copy(here, Access(source.obj, index), layout.shape, None, None, layout, span=stmt.span)
+        return ThreadCopy(here, Access(source.obj, index), layout.shape, None, None, layout, span=stmt.span)
     return Map(here, Elem(source.obj, index, obj.dtype), layout.shape, layout, "thread", span=stmt.span)
 
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from argus.ir.expr import Const, Coord, Expr, op, rewrite
 from argus.ir.instruction import INSTRUCTIONS, Order
-from argus.ir.nodes import Access, AssertTags, Barrier, CommitGroup, Copy, For, Kernel, Map, Mma, Stmt, WaitGroup
+from argus.ir.nodes import Access, AssertTags, Barrier, CommitGroup, For, Kernel, Map, Mma, Stmt, ThreadCopy, WaitGroup
 from argus.ir.visit import rewrite_body
 from argus.layout import FragmentLayout, Mode
 
@@ -40,7 +40,7 @@ def _spread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         case _:
             return body
     end = next((i for i, s in enumerate(rest) if not _asynchronous(s)), len(rest))
-    copies = [s for s in rest[:end] if isinstance(s, Copy)]
+    copies = [s for s in rest[:end] if isinstance(s, ThreadCopy)]
     if not copies or end == len(rest) or not isinstance(rest[end], CommitGroup):
         return body
     commit, work = rest[end], rest[end + 1 :]
@@ -62,7 +62,8 @@ def _spread(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _asynchronous(stmt: Stmt) -> bool:
-    return isinstance(stmt, Copy) and stmt.instr is not None and INSTRUCTIONS[stmt.instr].order is Order.ASYNC_GROUP
+    row = INSTRUCTIONS.get(stmt.instr or "") if isinstance(stmt, ThreadCopy) else None
+    return row is not None and row.order is Order.ASYNC_GROUP
 
 
 def _products(work: list[Stmt]) -> list[int]:
@@ -72,24 +73,24 @@ def _products(work: list[Stmt]) -> list[int]:
         match stmt:
             case Mma():
                 result.append(position)
-            case Map() | Copy() | AssertTags() if not _asynchronous(stmt):
+            case Map() | ThreadCopy() | AssertTags() if not _asynchronous(stmt):
                 pass
             case _:
                 break
     return result
 
 
-def _cut(copies: list[Copy], slots: int) -> list[Copy]:
+def _cut(copies: list[ThreadCopy], slots: int) -> list[ThreadCopy]:
     """`copies` in about as many parts as there are slots, by the instructions that a thread issues."""
     counts = [s.layout.num_values // s.vector for s in copies if s.layout is not None]
     most = max(1, -(-sum(counts) // slots))
-    result: list[Copy] = []
+    result: list[ThreadCopy] = []
     for copy, count in zip(copies, counts, strict=True):
         result += _parts(copy, -(-count // most))
     return result
 
 
-def _parts(copy: Copy, wanted: int) -> list[Copy]:
+def _parts(copy: ThreadCopy, wanted: int) -> list[ThreadCopy]:
     """`copy` in at least `wanted` equal parts along its slowest register mode, or whole."""
     layout = copy.layout
     if layout is None or not layout.values or wanted < 2:
@@ -105,7 +106,7 @@ def _parts(copy: Copy, wanted: int) -> list[Copy]:
     return [replace(_shifted(copy, last.dim, j * extent), shape=shape, layout=part) for j in range(number)]
 
 
-def _shifted(copy: Copy, axis: int, offset: int) -> Copy:
+def _shifted(copy: ThreadCopy, axis: int, offset: int) -> ThreadCopy:
     place = op("add", Coord(axis), Const(offset))
 
     def one(expr: Expr) -> Expr:

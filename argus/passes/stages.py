@@ -8,7 +8,7 @@ from math import prod
 
 from argus.ir.expr import Const, Elem, Expr, elements
 from argus.ir.instruction import INSTRUCTIONS, Order
-from argus.ir.nodes import Access, CommitGroup, Copy, Kernel, Shared, Stage, Stmt, Tensor, WaitCounts, WaitGroup
+from argus.ir.nodes import Access, CommitGroup, Kernel, Shared, Stage, Stmt, Tensor, ThreadCopy, WaitCounts, WaitGroup
 from argus.ir.waves import LARGEST_VM, loads_to_lds
 from argus.layout import FragmentLayout, Layout, Mode
 from argus.layout.core import flat_modes
@@ -28,12 +28,12 @@ def padded(stage: Stage, kernel: Kernel) -> Stage:
     return replace(stage, other=Const(0.0 if dtype.is_float else 0, dtype))
 
 
-def plain_copy(stage: Stage, place: Access) -> Copy:
+def plain_copy(stage: Stage, place: Access) -> ThreadCopy:
     """The synchronous copy of `stage` into `place`."""
-    return Copy(place, stage.src, stage.shape, stage.mask, stage.other, span=stage.span)
+    return ThreadCopy(place, stage.src, stage.shape, stage.mask, stage.other, span=stage.span)
 
 
-def asynchronous_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts) -> Copy | None:
+def asynchronous_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts) -> ThreadCopy | None:
     """`stage` into `place` as asynchronous copies of at least 4 bytes, or None if that cannot be."""
     try:
         return direct_copy(kernel, stage, place, known)
@@ -41,7 +41,7 @@ def asynchronous_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts)
         return None
 
 
-def direct_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts) -> Copy:
+def direct_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts) -> ThreadCopy:
     """The same; raises `Unfit` with what is in the way.
 
     Asynchronous copies fill with zeros only, and need consecutive aligned elements on both sides under a mask that is
@@ -105,7 +105,7 @@ def committed(kernel: Kernel, span: Span) -> tuple[Stmt, ...]:
     return () if _counts(kernel) else (CommitGroup(span=span),)
 
 
-def awaited(kernel: Kernel, copies: Sequence[Copy], groups: int, span: Span) -> Stmt:
+def awaited(kernel: Kernel, copies: Sequence[ThreadCopy], groups: int, span: Span) -> Stmt:
     """Waits for all asynchronous copies but those of the last `groups` groups, each of which consists of `copies`."""
     if _counts(kernel):
         return WaitCounts(min(groups * sum(map(loads_to_lds, copies)), LARGEST_VM), span=span)

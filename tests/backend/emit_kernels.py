@@ -9,7 +9,6 @@ from argus.ir.nodes import (
     Accumulate,
     Barrier,
     CommitGroup,
-    Copy,
     For,
     Fragment,
     If,
@@ -19,6 +18,7 @@ from argus.ir.nodes import (
     Shared,
     Stmt,
     Tensor,
+    ThreadCopy,
     WaitGroup,
 )
 from argus.ir.types import DType, bfloat16, float32, int32
@@ -68,7 +68,7 @@ def vector_add(num_warps: int = 2, vector: int = 4, masked: bool = True) -> Kern
     mask = op("lt", index, Param("N")) if masked else None
     zero = Const(0.0, float32)
     loads = tuple(
-        Copy(Access(f, coords(1)), Access(t, (index,)), (block,), mask, zero, layout, "ld.global", vector)
+        ThreadCopy(Access(f, coords(1)), Access(t, (index,)), (block,), mask, zero, layout, "ld.global", vector)
         for f, t in (("xf", "x"), ("yf", "y"))
     )
     total = Op("add", (Elem("xf", coords(1), float32), Elem("yf", coords(1), float32)), float32)
@@ -78,7 +78,9 @@ def vector_add(num_warps: int = 2, vector: int = 4, masked: bool = True) -> Kern
         (
             *loads,
             Map(Access("zf", coords(1)), total, (block,), layout, "thread"),
-            Copy(Access("z", (index,)), Access("zf", coords(1)), (block,), mask, None, layout, "st.global", vector),
+            ThreadCopy(
+                Access("z", (index,)), Access("zf", coords(1)), (block,), mask, None, layout, "st.global", vector
+            ),
         ),
         tuple(Fragment(f"{n}f", float32, (block,), layout) for n in "xyz"),
         sizes=("N",),
@@ -93,11 +95,11 @@ def one_mma(name: str, dtype: DType, loads: str = "ld.global", stores: str = "st
     zero = Const(0.0 if row.accumulator.is_float else 0, row.accumulator)
     body = (
         Map(Access("acc", coords(2)), zero, (m, n), row.c, "thread"),
-        Copy(Access("af", coords(2)), Access("a", coords(2)), (m, k), None, None, row.a, loads, 1),
-        Copy(Access("bf", coords(2)), Access("b", coords(2)), (n, k), None, None, row.b, loads, 1),
+        ThreadCopy(Access("af", coords(2)), Access("a", coords(2)), (m, k), None, None, row.a, loads, 1),
+        ThreadCopy(Access("bf", coords(2)), Access("b", coords(2)), (n, k), None, None, row.b, loads, 1),
         Mma(Access("acc", (Coord(0), Coord(1))), Access("af", (Coord(0), Coord(2))),
             Access("bf", (Coord(1), Coord(2))), row.shape, name, (1, 1)),
-        Copy(Access("c", coords(2)), Access("acc", coords(2)), (m, n), None, None, row.c, stores, 1),
+        ThreadCopy(Access("c", coords(2)), Access("acc", coords(2)), (m, n), None, None, row.c, stores, 1),
     )  # fmt: skip
     fragments = (
         Fragment("acc", row.accumulator, (m, n), row.c),
@@ -142,7 +144,7 @@ def gemm(
             index = (op("add", origin, Coord(0)), op("add", k, Coord(1)))
             mask = op("and", op("lt", index[0], Param(size)), op("lt", index[1], Param("K")))
             result.append(
-                Copy(Access(s, (stage, Coord(0), Coord(1))), Access(t, index), (rows, bk), mask, zero, copy,
+                ThreadCopy(Access(s, (stage, Coord(0), Coord(1))), Access(t, index), (rows, bk), mask, zero, copy,
                      "cp.async", 8)
             )  # fmt: skip
         return (*result, CommitGroup())
@@ -155,7 +157,7 @@ def gemm(
             source = (stage, Coord(0), op("add", Coord(1), c(kk)))
             vector = 8 if f == "af" else 4
             steps.append(
-                Copy(Access(f, coords(2)), Access(s, source), (rows, 16), None, None, layout, "ldmatrix", vector)
+                ThreadCopy(Access(f, coords(2)), Access(s, source), (rows, 16), None, None, layout, "ldmatrix", vector)
             )
         steps.append(
             Mma(Access("acc", (Coord(0), Coord(1))), Access("af", (Coord(0), Coord(2))),
@@ -177,7 +179,7 @@ def gemm(
         Map(
             Access("out", coords(2)), Op("cast", (Elem("acc", coords(2), float32),), bfloat16), (bm, bn), acc, "thread"
         ),
-        Copy(Access("c", index), Access("out", coords(2)), (bm, bn), inside, None, acc, "st.global", 2),
+        ThreadCopy(Access("c", index), Access("out", coords(2)), (bm, bn), inside, None, acc, "st.global", 2),
     ]
     return kernel(
         "gemm",
@@ -198,9 +200,9 @@ def shuffles(source: FragmentLayout, dst: FragmentLayout, index: Expr) -> Kernel
         "shuffles",
         (tensor("x", int32, "N"), tensor("out", int32, "N")),
         (
-            Copy(Access("xf", coords(1)), Access("x", coords(1)), (size,), None, None, source, "ld.global", 1),
+            ThreadCopy(Access("xf", coords(1)), Access("x", coords(1)), (size,), None, None, source, "ld.global", 1),
             Map(Access("yf", coords(1)), Elem("xf", (index,), int32), (size,), dst, "warp"),
-            Copy(Access("out", coords(1)), Access("yf", coords(1)), (size,), None, None, dst, "st.global", 1),
+            ThreadCopy(Access("out", coords(1)), Access("yf", coords(1)), (size,), None, None, dst, "st.global", 1),
         ),
         (Fragment("xf", int32, (size,), source), Fragment("yf", int32, (size,), dst)),
         sizes=("N",),
@@ -214,11 +216,11 @@ def row_sums(layout: FragmentLayout, op_name: str = "add", masked: bool = False)
     row = layout.drop(1)
     mask = op("lt", Coord(1), Param("L")) if masked else None
     body = (
-        Copy(Access("xf", coords(2)), Access("x", coords(2)), layout.shape, None, None, layout, "ld.global", 1),
-        Copy(Access("yf", coords(1)), Access("out", coords(1)), (rows,), None, None, row, "ld.global", 1),
+        ThreadCopy(Access("xf", coords(2)), Access("x", coords(2)), layout.shape, None, None, layout, "ld.global", 1),
+        ThreadCopy(Access("yf", coords(1)), Access("out", coords(1)), (rows,), None, None, row, "ld.global", 1),
         Accumulate(Access("yf", (Coord(0),)), Elem("xf", coords(2), float32), op_name, layout.shape, mask, layout,
                    "warp"),
-        Copy(Access("out", coords(1)), Access("yf", coords(1)), (rows,), None, None, row, "st.global", 1),
+        ThreadCopy(Access("out", coords(1)), Access("yf", coords(1)), (rows,), None, None, row, "st.global", 1),
     )  # fmt: skip
     return kernel(
         "row_sums",
@@ -237,7 +239,7 @@ def histogram() -> Kernel:
     index = op("add", op("mul", ProgramId(0), c(64)), Coord(0))
     inside = op("lt", index, Param("N"))
     body = (
-        Copy(Access("xf", coords(1)), Access("x", (index,)), (64,), inside, c(-1), layout, "ld.global", 1),
+        ThreadCopy(Access("xf", coords(1)), Access("x", (index,)), (64,), inside, c(-1), layout, "ld.global", 1),
         Accumulate(Access("count", (value,)), c(1), "add", (64,), op("ge", value, c(0)), layout, None, "red.global"),
         Accumulate(Access("top", (c(0),)), value, "maximum", (64,), None, layout, None, "red.global"),
     )
@@ -263,15 +265,15 @@ def gather_loop() -> Kernel:
     odd = op("eq", op("mod", ProgramId(0), c(2)), c(1))
     half = op("lt", Thread(), c(64))
     step = (
-        Copy(Access("vf", coords(2)), Access("x", (row, j)), (8, 8), inside, Const(0.0, float32), layout,
+        ThreadCopy(Access("vf", coords(2)), Access("x", (row, j)), (8, 8), inside, Const(0.0, float32), layout,
              "ld.global", 1),
         If(odd,
            (Map(Access("vf", coords(2)), Op("neg", (value,), float32), (8, 8), layout, "thread"),),
            (Map(Access("vf", coords(2)), Op("mul", (value, Const(1.0, float32)), float32), (8, 8), layout, "thread"),)),
-        Copy(Access("out", (at, j)), Access("vf", coords(2)), (8, 8), inside, None, layout, "st.global", 1),
+        ThreadCopy(Access("out", (at, j)), Access("vf", coords(2)), (8, 8), inside, None, layout, "st.global", 1),
     )  # fmt: skip
     body = (
-        Copy(Access("rf", (Coord(0),)), Access("rows", (at,)), (8,), op("lt", at, Param("M")), c(0), line,
+        ThreadCopy(Access("rf", (Coord(0),)), Access("rows", (at,)), (8,), op("lt", at, Param("M")), c(0), line,
              "ld.global", 1),
         For("register", c(0), Param("N"), 8, (
             *step[:1],
@@ -294,13 +296,13 @@ def elementwise(outputs: dict[str, Expr], inputs: dict[str, DType], size: int = 
     """Each output[i] = its expression over registers named as the inputs; all of one block."""
     layout = blocked((size,), 32)
     body: list[Stmt] = [
-        Copy(Access(f"{n}f", coords(1)), Access(n, coords(1)), (size,), None, None, layout, "ld.global", 1)
+        ThreadCopy(Access(f"{n}f", coords(1)), Access(n, coords(1)), (size,), None, None, layout, "ld.global", 1)
         for n in inputs
     ]
     for n, value in outputs.items():
         body += [
             Map(Access(f"{n}f", coords(1)), value, (size,), layout, "thread"),
-            Copy(Access(n, coords(1)), Access(f"{n}f", coords(1)), (size,), None, None, layout, "st.global", 1),
+            ThreadCopy(Access(n, coords(1)), Access(f"{n}f", coords(1)), (size,), None, None, layout, "st.global", 1),
         ]
     dtypes = {**inputs, **{n: value.dtype for n, value in outputs.items()}}
     return kernel(
@@ -319,15 +321,17 @@ def rotated(layout: AnyLayout) -> Kernel:
     shape, shift = (32, 16), op("mod", op("add", Coord(1), LoopVar("s")), c(16))
     swapped = (Coord(0), op("xor", Coord(1), c(1)))
     body = (
-        Copy(Access("xf", coords(2)), Access("x", coords(2)), shape, None, None, fill, "ld.global", 1),
-        Copy(Access("tile", coords(2)), Access("xf", coords(2)), shape, None, None, fill, "st.shared", 1),
+        ThreadCopy(Access("xf", coords(2)), Access("x", coords(2)), shape, None, None, fill, "ld.global", 1),
+        ThreadCopy(Access("tile", coords(2)), Access("xf", coords(2)), shape, None, None, fill, "st.shared", 1),
         Map(Access("sum", coords(2)), c(0), shape, read, "thread"),
         Barrier(),
         For("s", c(0), Param("S"), 1, (
-            Copy(Access("part", coords(2)), Access("tile", (Coord(0), shift)), shape, None, None, read, "ld.shared", 1),
+            ThreadCopy(
+                Access("part", coords(2)), Access("tile", (Coord(0), shift)), shape, None, None, read, "ld.shared", 1
+            ),
             Accumulate(Access("sum", swapped), Elem("part", coords(2), int32), "add", shape, None, read, "thread"),
         )),
-        Copy(Access("out", coords(2)), Access("sum", coords(2)), shape, None, None, read, "st.global", 4),
+        ThreadCopy(Access("out", coords(2)), Access("sum", coords(2)), shape, None, None, read, "st.global", 4),
     )  # fmt: skip
     fragments = (Fragment("xf", int32, shape, fill), Fragment("part", int32, shape, read),
                  Fragment("sum", int32, shape, read))  # fmt: skip

@@ -9,7 +9,7 @@ from argus.ir.instruction.tiled import wgmma_accumulator
 from argus.ir.nodes import (
     Access,
     Barrier,
-    Copy,
+    BulkCopy,
     For,
     Fragment,
     If,
@@ -28,6 +28,7 @@ from argus.ir.nodes import (
     Shared,
     Signal,
     Stmt,
+    ThreadCopy,
 )
 from argus.ir.types import DType, bfloat16, float32
 from argus.layout import Swizzle, SwizzledLayout, blocked, row_major
@@ -47,7 +48,7 @@ def _turn(stages: int) -> Expr:
 def _producer(block: tuple[int, int], stages: int, dtype: DType, first_warp: int) -> Role:
     stage = _stage(stages)
     copies: tuple[Stmt, ...] = tuple(
-        Copy(
+        BulkCopy(
             Access(tile, (stage, Coord(0), Coord(1))),
             Access(source, (op("add", op("mul", ProgramId(axis), c(rows)), Coord(0)), op("add", K, Coord(1)))),
             (rows, 64),
@@ -95,10 +96,12 @@ def _consumer(
         *((MmaWait(0),) if without != "mma" else ()),
         Map(Access("out", coords(2)), rounded, block, acc, "thread"),
         Barrier(),
-        Copy(Access("scratch", coords(2)), Access("out", coords(2)), block, None, None, acc, "st.shared", 2),
+        ThreadCopy(Access("scratch", coords(2)), Access("out", coords(2)), block, None, None, acc, "st.shared", 2),
         Barrier(),
-        Copy(Access("out_rows", coords(2)), Access("scratch", coords(2)), block, None, None, rows, "ld.shared", 8),
-        Copy(Access("c", index), Access("out_rows", coords(2)), block, inside, None, rows, "st.global", 8),
+        ThreadCopy(
+            Access("out_rows", coords(2)), Access("scratch", coords(2)), block, None, None, rows, "ld.shared", 8
+        ),
+        ThreadCopy(Access("c", index), Access("out_rows", coords(2)), block, inside, None, rows, "st.global", 8),
     )
     fragments = (
         Fragment("acc", float32, block, acc),

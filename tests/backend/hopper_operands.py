@@ -14,8 +14,8 @@ from argus.ir.nodes import (
     Access,
     Barrier,
     BulkCommit,
+    BulkCopy,
     BulkWait,
-    Copy,
     Counter,
     For,
     Fragment,
@@ -36,6 +36,7 @@ from argus.ir.nodes import (
     Shared,
     Signal,
     Stmt,
+    ThreadCopy,
 )
 from argus.ir.types import DType, bfloat16, float8_e4m3fn, float8_e5m2, float16, float32, tfloat32
 from argus.layout import FragmentLayout, Layout, Swizzle, SwizzledLayout, row_major
@@ -127,7 +128,7 @@ def _loads(case: Case, operand: int, stage: Expr) -> tuple[Stmt, ...]:
         to = Access(name + "t", (stage, Coord(0), op("add", Coord(1), c(first))))
         source = Access(name, (*_slice(), *index))
         copies.append(
-            Copy(to, source, (rows, width), mask, Const(0.0, case.dtype), instr="tma.load",
+            BulkCopy(to, source, (rows, width), mask, Const(0.0, case.dtype), instr="tma.load",
                  signal=Signal("full", stage))
         )  # fmt: skip
     return tuple(copies)
@@ -153,7 +154,9 @@ def _consumer(case: Case) -> tuple[Role, tuple[Fragment, ...]]:
     left = Access("ar", (Coord(0), Coord(2))) if case.registers else Access("at", (stage, *orders[0]))
     run = operand.values[0].extent if operand.values[0].dim == 1 else 1
     load: tuple[Stmt, ...] = (
-        Copy(Access("ar", coords(2)), Access("at", (stage, *coords(2))), held, None, None, operand, "ld.shared", run),
+        ThreadCopy(
+            Access("ar", coords(2)), Access("at", (stage, *coords(2))), held, None, None, operand, "ld.shared", run
+        ),
         ProxyFence(),
     )  # fmt: skip
     loop: tuple[Stmt, ...] = (
@@ -172,7 +175,7 @@ def _consumer(case: Case) -> tuple[Role, tuple[Fragment, ...]]:
     index = tuple(op("add", op("mul", ProgramId(i), c(case.block[i])), Coord(i)) for i in (0, 1))
     inside = op("and", op("lt", index[0], Param("M")), op("lt", index[1], Param("N")))
     place = Access("c", (*_slice(), *index))
-    direct = Copy(place, Access("acc", coords(2)), case.block, inside, None, acc, "st.global", 2)
+    direct = ThreadCopy(place, Access("acc", coords(2)), case.block, inside, None, acc, "st.global", 2)
     body: tuple[Stmt, ...] = (
         Map(Access("acc", coords(2)), Const(0.0, float32), case.block, acc, "thread"),
         _loop(case, loop),
@@ -194,7 +197,8 @@ def _stores(case: Case, acc: FragmentLayout) -> Iterator[Stmt]:
     yield Map(Access("rounded", coords(2)), value, case.block, acc, "thread")
     yield BulkWait(0, True)
     yield Barrier()
-    yield Copy(Access("scratch", coords(2)), Access("rounded", coords(2)), case.block, None, None, acc, "st.shared", 2)
+    rounded = Access("rounded", coords(2))
+    yield ThreadCopy(Access("scratch", coords(2)), rounded, case.block, None, None, acc, "st.shared", 2)
     yield ProxyFence()
     yield Barrier()
     width = 128 // case.dtype.bytes
@@ -203,7 +207,8 @@ def _stores(case: Case, acc: FragmentLayout) -> Iterator[Stmt]:
         columns = op("add", op("add", op("mul", ProgramId(1), c(case.block[1])), c(first)), Coord(1))
         inside = op("and", op("lt", rows, Param("M")), op("lt", columns, Param("N")))
         source = Access("scratch", (Coord(0), op("add", Coord(1), c(first))))
-        yield Copy(Access("c", (*_slice(), rows, columns)), source, (case.block[0], width), inside, instr="tma.store")
+        target = Access("c", (*_slice(), rows, columns))
+        yield BulkCopy(target, source, (case.block[0], width), inside, instr="tma.store")
     yield BulkCommit()
 
 

@@ -29,6 +29,7 @@ from argus.ir.nodes import (
     Tag,
     TagEqual,
     TagField,
+    ThreadCopy,
 )
 from argus.ir.types import bfloat16, float32, int32
 from argus.layout import parse_fragment
@@ -188,7 +189,7 @@ VECTOR = parse_fragment("[64 | t 32@0*2 | v 2@0]")
 
 def load(**changes: object) -> Copy:
     """An accepted load of 64 floats, two at a time."""
-    stmt = Copy(Access("f", coords(1)), Access("x", coords(1)), (64,), None, None, VECTOR, "ld.global", 2)
+    stmt = ThreadCopy(Access("f", coords(1)), Access("x", coords(1)), (64,), None, None, VECTOR, "ld.global", 2)
     return replace(stmt, **changes)  # type: ignore[arg-type]
 
 

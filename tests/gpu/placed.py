@@ -156,7 +156,7 @@ def boxes(draw: Draw) -> Placed:
     moved = f"shape {shape_text(tiles)} layout {layout}"
     body = [
         f"mbarrier_expect full[0] bytes {count * size}",
-        f"copy xs[{slot}, {cells}] <- x[{', '.join(at)}] shape {shape_text(box)} if {inside} else {zero(dtype)}"
+        f"copy xs[{slot}, {cells}] <~ x[{', '.join(at)}] shape {shape_text(box)} if {inside} else {zero(dtype)}"
         f" via {way} signal full[0]{once}{to}",
         "mbarrier_wait full[0] parity 0",
         f"copy f[c0, {shifted}] <- xs[c0, {shifted}] {moved} via ld.shared vector {run}",
@@ -204,7 +204,7 @@ def leaving(how: str, number: int, count: int, box: tuple[int, ...], panel: int)
             tile = f"ys[{number}, {', '.join(place)}]"
             to = f"out[{', '.join([f'{first} + {place[0]}', *place[1:]])}]"
             if how == "store":
-                yield f"copy {to} <- {tile} shape {shape} via tma.store"
+                yield f"copy {to} <~ {tile} shape {shape} via tma.store"
             else:
                 yield f"accumulate {to} {words[how]} {tile} shape {shape} via tma.reduce.{how}"
 

@@ -12,8 +12,8 @@ from argus.ir.nodes import (
     AssertTags,
     Assume,
     Barrier,
+    BulkCopy,
     CommitGroup,
-    Copy,
     DataValue,
     For,
     Fragment,
@@ -46,6 +46,7 @@ from argus.ir.nodes import (
     TagField,
     TagTuple,
     Tensor,
+    ThreadCopy,
     WaitGroup,
 )
 from argus.ir.types import bfloat16, boolean, float32, int32, int64
@@ -113,7 +114,7 @@ def tile_gemm() -> Kernel:
             Map(Access("out", (C0, C1)), Op("cast", (op("mul", Param("alpha", float32), acc),), bfloat16), (64, 64)),
             AssertTags((64, 64), ("i", "j"), (
                 TagTuple(acc, (op("add", m0, C0), op("add", n0, C1), Once(Const(0), K))),)),
-            Copy(Access("c", (op("add", m0, C0), op("add", n0, C1))), Access("out", (C0, C1)), (64, 64),
+            ThreadCopy(Access("c", (op("add", m0, C0), op("add", n0, C1))), Access("out", (C0, C1)), (64, 64),
                  op("and", lt(op("add", m0, C0), M), lt(op("add", n0, C1), N))),
             Spec("c", ("m", "n"),
                  SpecReduce("add", 2, K, SpecOp("mul", (a, SpecOp("exp", (b,), bfloat16)), bfloat16), float32)),
@@ -145,12 +146,12 @@ def explicit_reduce() -> Kernel:
         ),
         fragments=(Fragment("x", float32, (32, 64), tile), Fragment("r", float32, (32,), row)),
         body=(
-            Copy(Access("s", (C0, C1)), Access("a", (op("add", op("mul", ProgramId(0), Const(32)), C0), C1)),
+            ThreadCopy(Access("s", (C0, C1)), Access("a", (op("add", op("mul", ProgramId(0), Const(32)), C0), C1)),
                  (32, 64), inside, Const(0.0, float32), tile, "cp.async", 4),
             CommitGroup(),
             WaitGroup(0),
             Barrier(),
-            Copy(Access("x", (C0, C1)), Access("s", (C0, C1)), (32, 64), None, None, tile, "ld.shared", 4),
+            ThreadCopy(Access("x", (C0, C1)), Access("s", (C0, C1)), (32, 64), None, None, tile, "ld.shared", 4),
             Map(Access("x", (C0, C1)), op("where", lt(x, Const(0.0, float32)), Op("neg", (x,), float32), x),
                 (32, 64), tile, "thread"),
             Map(Access("r", (C0,)), Const(0.0, float32), (32,), row, "thread"),
@@ -198,8 +199,8 @@ def odd_names() -> Kernel:
             AssertTags((), (), ()),
             AssertTags((4,), ("for",), (TagEqual(chained, Const(True, boolean)),)),
             Tag("if", (), ()),
-            Copy(Access("if", (C0,)), Access("if", (C0,)), (4,), Const(True, boolean), vector=2),
-            Copy(Access("if", (C0,)), Access("if", (C0,)), (4,), None, Const(-1), instr="x-y"),
+            ThreadCopy(Access("if", (C0,)), Access("if", (C0,)), (4,), Const(True, boolean), vector=2),
+            ThreadCopy(Access("if", (C0,)), Access("if", (C0,)), (4,), None, Const(-1), instr="x-y"),
         ),
     )  # fmt: skip
 
@@ -218,8 +219,8 @@ def roles_gemm() -> Kernel:
     fill = (
         MbarrierWait("empty", stage, op("mod", op("add", turn, Const(1)), Const(2))),
         MbarrierExpect("full", stage, 12288),
-        Copy(Access("at", (stage, C0, C1)), Access("a", a_at), (64, 64), a_in, zero, instr="tma.load", signal=full),
-        Copy(
+        BulkCopy(Access("at", (stage, C0, C1)), Access("a", a_at), (64, 64), a_in, zero, instr="tma.load", signal=full),
+        BulkCopy(
             Access("bt", (stage, C0, C1)),
             Access("b", b_at),
             (32, 64),
@@ -274,8 +275,10 @@ def roles_gemm() -> Kernel:
                     Map(Access("acc", (C0, C1)), Const(0.0, float32), (64, 32), acc, "thread"),
                     For("k0", Const(0), K, 64, multiply),
                     MmaWait(0),
-                    Copy(Access("c", (op("add", m0, C0), C1)), Access("acc", (C0, C1)), (64, 32), inside, None, acc,
-                         "st.global", 2),
+                    ThreadCopy(
+                        Access("c", (op("add", m0, C0), C1)), Access("acc", (C0, C1)), (64, 32), inside, None, acc,
+                        "st.global", 2,
+                    ),
                 )),
             )),
             AssertTags((), (), ()),

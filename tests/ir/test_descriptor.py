@@ -9,7 +9,7 @@ import pytest
 
 from argus.ir.descriptor import STATEMENTS, Flag, Kind, Option, describe
 from argus.ir.expr import Const, Coord
-from argus.ir.nodes import Access, BulkWait, Copy, For, If, Programs, Signal, WaitGroup
+from argus.ir.nodes import Access, BulkCopy, BulkWait, For, If, Programs, Signal, WaitGroup
 from argus.ir.text import print_kernel
 from argus.ir.text_parser import parse_kernel, statement_rules
 from argus.ir.visit import blocks, map_accesses, map_exprs
@@ -53,7 +53,8 @@ def test_blocks_and_expressions_follow_from_the_types_of_fields() -> None:
     assert list(blocks(For("i", Const(0), Const(4), 1, inner))) == [inner]
     assert list(blocks(If(Const(True), inner, ()))) == [inner, ()]
     assert list(blocks(Programs(inner))) == [inner]
-    copy = Copy(Access("s", (Coord(0),)), Access("a", (Coord(0),)), (4,), signal=Signal("full", Coord(0)))
+    to, source = Access("s", (Coord(0),)), Access("a", (Coord(0),))
+    copy = BulkCopy(to, source, (4,), instr="tma.load", signal=Signal("full", Coord(0)))
     moved = map_exprs(copy, lambda e: Coord(1) if e == Coord(0) else None)
     assert moved.signal == Signal("full", Coord(1)) and moved.dst.index == moved.src.index == (Coord(1),)
     assert map_accesses(copy, lambda a: Access("t", a.index)).src.obj == "t"  # type: ignore[union-attr]

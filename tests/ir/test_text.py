@@ -11,7 +11,7 @@ from argus.diagnostic import SourceError
 from argus.ir.expr import Const, Expr, LoopVar, Param, ProgramId, op
 from argus.ir.nodes import (
     Access,
-    Copy,
+    BulkCopy,
     For,
     Kernel,
     Mbarrier,
@@ -82,8 +82,8 @@ PLAIN: st.SearchStrategy[Stmt] = st.one_of(
     st.builds(MbarrierArrive, NAMES, EXPRS),
     st.builds(MbarrierWait, NAMES, EXPRS, EXPRS),
     st.builds(
-        lambda index, signal, once: Copy(
-            Access("at", (index,)), Access("a", (index,)), (4,), None, None, signal=signal, once=once
+        lambda index, signal, once: BulkCopy(
+            Access("at", (index,)), Access("a", (index,)), (4,), None, None, "tma.load", signal, once
         ),
         EXPRS,
         st.none() | st.builds(Signal, NAMES, EXPRS),

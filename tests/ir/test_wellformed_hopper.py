@@ -11,7 +11,7 @@ from argus.ir.expr import Const, Coord, LoopVar, Thread, op
 from argus.ir.nodes import (
     Access,
     Barrier,
-    Copy,
+    BulkCopy,
     Counter,
     For,
     If,
@@ -24,8 +24,8 @@ from argus.ir.nodes import (
     MmaWait,
     Role,
     Roles,
-    Signal,
     Stmt,
+    ThreadCopy,
 )
 from argus.ir.types import bfloat16, float32
 from argus.ir.wellformed import check_explicit
@@ -70,7 +70,7 @@ def tensor(**fields: object) -> Edit:
 
 
 def copy(**fields: object) -> Edit:
-    return on(Copy, lambda s: replace(s, **fields))
+    return on(BulkCopy, lambda s: replace(s, **fields))
 
 
 def product(**fields: object) -> Edit:
@@ -118,16 +118,16 @@ BROKEN: dict[str, tuple[Edit, str]] = {
     "negative wait": (on(MmaWait, lambda s: replace(s, pending=-1)), "cannot wait"),
     "target without bulk copies": (lambda k: replace(k, target="sm_80"), "sm_80 has no bulk copies"),
     "registers of two roles": (
-        role(0, body=(Copy(Access("c", (C0, C1)), Access("acc", (C0, C1)), (64, 32), None, None,
+        role(0, body=(ThreadCopy(Access("c", (C0, C1)), Access("acc", (C0, C1)), (64, 32), None, None,
                            blocked((64, 32), 128), "st.global"),)),
         "belongs to threads of two roles"),
     "layout of the whole block": (
         lambda k: replace(k, fragments=(replace(k.fragments[0], layout=blocked((64, 32), 256)),)),
         "is for 256 threads, not 128"),
-    "bulk copy with a layout": (copy(layout=blocked((64, 64), 128)), "issued by one thread"),
+    "bulk copy by an instruction of threads": (copy(instr="cp.async"), "is not an instruction of the copy engine"),
     "bulk copy without a signal": (copy(signal=None), "signals no mbarrier"),
-    "signal of a plain copy": (
-        on(Copy, lambda s: replace(s, signal=Signal("full", Const(0))), 2), "st.global signals no"),
+    "copy of threads by the copy engine": (
+        on(ThreadCopy, lambda s: replace(s, instr="tma.store")), "is not a copy instruction of threads"),
     "bulk copy of rows of the thread": (
         copy(src=Access("a", (op("add", Thread(), C0), C1)), mask=None, other=None), "these indices do not"),
     "bulk copy of the transpose": (

@@ -11,7 +11,6 @@ from argus.ir.expr import Const, Coord, Elem, Thread, op
 from argus.ir.nodes import (
     Access,
     Accumulate,
-    Copy,
     For,
     Fragment,
     If,
@@ -23,6 +22,7 @@ from argus.ir.nodes import (
     Stmt,
     Tag,
     TagField,
+    ThreadCopy,
 )
 from argus.ir.types import bfloat16, float16, float32
 from argus.ir.visit import rewrite_body
@@ -53,7 +53,7 @@ def after_loop(obj: str) -> Kernel:
     """A use of the staged tile after its loop, or of the accumulator."""
     kernel = kernels.gemm((64, 32, 32))
     use: Stmt = (
-        Copy(Access("late", (C0, C1)), Access("at", (C0, C1)), (64, 32))
+        ThreadCopy(Access("late", (C0, C1)), Access("at", (C0, C1)), (64, 32))
         if obj == "at"
         else Map(Access("late", (C0, C1)), Elem("acc", (C0, C1), float32), (64, 32))
     )
@@ -87,7 +87,7 @@ def copy_with(instr: str, mask_shift: int = 0, other: float = 0.0) -> Kernel:
         "named",
         (source,),
         (
-            Copy(Access("s", index), Access("x", index), (32, 32), op("lt", C1, bound), Const(other, bfloat16),
+            ThreadCopy(Access("s", index), Access("x", index), (32, 32), op("lt", C1, bound), Const(other, bfloat16),
                  instr=instr),
         ),
         shared=(Shared("s", bfloat16, (32, 32), row_major((32, 32))),),

@@ -25,6 +25,7 @@ from argus.ir.nodes import (
     Stmt,
     TagEqual,
     TagField,
+    ThreadCopy,
 )
 from argus.ir.text import print_kernel
 from argus.ir.types import DType, bfloat16, float8_e4m3fn, float16, float32, int32, tfloat32
@@ -148,7 +149,7 @@ def tag_of_the_accumulator(loop: For) -> Stmt:
 
 def reading(loop: For) -> Stmt:
     stage = next(s for s in loop.body if isinstance(s, Stage))
-    back = Copy(Access(stage.src.obj, stage.src.index), Access(stage.dst, coords(2)), stage.shape)
+    back = ThreadCopy(Access(stage.src.obj, stage.src.index), Access(stage.dst, coords(2)), stage.shape)
     return replace(loop, body=(*loop.body, back))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, Param
-from argus.ir.nodes import Access, Barrier, Copy, Kernel, Shared, WaitCounts
+from argus.ir.nodes import Access, Barrier, Copy, Kernel, Shared, ThreadCopy, WaitCounts
 from argus.ir.types import float32
 from argus.ir.visit import walk
 from argus.ir.waves import counted, in_lane_order, loads_to_lds
@@ -96,8 +96,9 @@ def named(layout: AnyLayout, spread: str, other: float | None = 0.0, masked: boo
     c0, n = Coord(0), Param("N")
     mask = kernels.lt(c0, n) if masked else None
     fill = None if other is None or not masked else Const(other, float32)
-    copy = Copy(Access("s", (c0,)), Access("x", (c0,)), (512,), mask, fill, parse_fragment(spread), "global_load_lds")
-    back = Copy(Access("r", (c0,)), Access("s", (c0,)), (512,))
+    domain = parse_fragment(spread)
+    copy = ThreadCopy(Access("s", (c0,)), Access("x", (c0,)), (512,), mask, fill, domain, "global_load_lds")
+    back = ThreadCopy(Access("r", (c0,)), Access("s", (c0,)), (512,))
     kernel = kernels.kernel(
         "named", (kernels.vector("x", float32, n),), (copy, WaitCounts(0), Barrier(), back), warp_size=64,
         shared=(Shared("s", float32, (512,), layout),),

@@ -48,8 +48,8 @@ body {{
         for k in 0 .. S step 8 counter m wrap 4 {{
           mbarrier_wait empty[m % 2] parity (m // 2 + 1) % 2
           mbarrier_expect full[m % 2] bytes 2048
-          copy s[m % 2, c0, c1] <- x[program_id(0), h, k + c0, c1] shape 8x64 if k + c0 < S else 0.0:bfloat16 via tma.load signal full[m % 2]
-          copy s[m % 2, c0, c1 + 64] <- x[program_id(0), h, k + c0, 64 + c1] shape 8x64 if k + c0 < S else 0.0:bfloat16 via tma.load signal full[m % 2]
+          copy s[m % 2, c0, c1] <~ x[program_id(0), h, k + c0, c1] shape 8x64 if k + c0 < S else 0.0:bfloat16 via tma.load signal full[m % 2]
+          copy s[m % 2, c0, c1 + 64] <~ x[program_id(0), h, k + c0, 64 + c1] shape 8x64 if k + c0 < S else 0.0:bfloat16 via tma.load signal full[m % 2]
         }}
       }}
     }}

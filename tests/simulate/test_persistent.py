@@ -54,7 +54,7 @@ body {{
           copy t[c0, c1] <- f[c0, c1] shape 16x64 layout {LAYOUT} via st.shared vector 8
           proxy_fence
           barrier
-          copy y[program_id(0) * 16 + c0, k + c1] <- t[c0, c1] shape 16x64 if {INSIDE} via tma.store
+          copy y[program_id(0) * 16 + c0, k + c1] <~ t[c0, c1] shape 16x64 if {INSIDE} via tma.store
           bulk_commit
         }}
         bulk_wait 0
@@ -65,7 +65,7 @@ body {{
         for k in 0 .. K step 64 counter n wrap 4 {{
           mbarrier_wait empty[n % 2] parity (n // 2 + 1) % 2
           mbarrier_expect full[n % 2] bytes 2048
-          copy s[n % 2, c0, c1] <- x[program_id(0) * 16 + c0, k + c1] shape 16x64 if {INSIDE} else 0.0:bfloat16 via tma.load signal full[n % 2]
+          copy s[n % 2, c0, c1] <~ x[program_id(0) * 16 + c0, k + c1] shape 16x64 if {INSIDE} else 0.0:bfloat16 via tma.load signal full[n % 2]
         }}
       }}
     }}

@@ -158,7 +158,7 @@ body {
     role producer warps 1 from 4 {
       mbarrier_wait empty[0] parity 0
       mbarrier_expect full[0] bytes 8192
-      copy s[c0, c1] <- x[c0, c1] shape 64x64 via tma.load signal full[0]
+      copy s[c0, c1] <~ x[c0, c1] shape 64x64 via tma.load signal full[0]
     }
   }
 }

@@ -9,7 +9,7 @@ from argus.ir.instruction.tiled import wgmma_accumulator
 from argus.ir.nodes import (
     Access,
     AssertTags,
-    Copy,
+    BulkCopy,
     For,
     Fragment,
     If,
@@ -35,6 +35,7 @@ from argus.ir.nodes import (
     Tag,
     TagTuple,
     Tensor,
+    ThreadCopy,
 )
 from argus.ir.types import bfloat16, float32, int64
 from argus.layout import parse
@@ -67,9 +68,9 @@ def gemm(stages: int = 3) -> Kernel:
 
     def fill(tile: str, source: str, base: Expr, extents: tuple[Expr, ...], rows: int) -> Stmt:
         index = (add(base, C0), add(k0, C1))
-        return Copy(
+        return BulkCopy(
             Access(tile, (slot, C0, C1)), Access(source, index), (rows, BK), inside(index, extents),
-            Const(0.0, bfloat16), None, "tma.load", 1, Signal("full", slot),
+            Const(0.0, bfloat16), "tma.load", Signal("full", slot),
         )  # fmt: skip
 
     def loop(*body: Stmt) -> For:
@@ -99,7 +100,7 @@ def gemm(stages: int = 3) -> Kernel:
         MmaWait(0),
         AssertTags((BM, BN), ("i", "j"), (TagTuple(Elem("acc", (C0, C1), float32), (*place, Once(Const(0), K))),),
                    inside(place, (M, N))),
-        Copy(Access("c", place), Access("acc", (C0, C1)), (BM, BN), inside(place, (M, N)), None, accumulator,
+        ThreadCopy(Access("c", place), Access("acc", (C0, C1)), (BM, BN), inside(place, (M, N)), None, accumulator,
              "st.global", 2),
     )  # fmt: skip
     bytes_a = stages * BM * BK * 2

@@ -82,7 +82,7 @@ layout [8x32 | t 32@1 | v 8@0] via ld.global
           copy o[c0, c1] <- r[c0, c1] shape 8x32 layout [8x32 | t 32@1 | v 8@0] via st.shared
           proxy_fence
           barrier
-          copy out[program_id(0), n + c0, c1] <- o[c0, c1] shape 8x32 if n + c0 < N via tma.store
+          copy out[program_id(0), n + c0, c1] <~ o[c0, c1] shape 8x32 if n + c0 < N via tma.store
           bulk_commit
         }
         LAST

@@ -12,7 +12,7 @@ from argus import compile
 from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.ir.expr import Const, Coord, op
-from argus.ir.nodes import Accumulate, Barrier, BulkCommit, BulkWait, Copy, Kernel, ProxyFence, Stmt
+from argus.ir.nodes import Accumulate, Barrier, BulkCommit, BulkCopy, BulkWait, Copy, Kernel, ProxyFence, Stmt
 from argus.ir.text import parse_kernel, print_kernel
 from argus.ir.visit import rewrite_body, walk
 from argus.ir.wellformed import check_explicit
@@ -73,7 +73,7 @@ def stored(kernel: Kernel) -> Kernel:
         if not isinstance(s, Accumulate) or s.instr != "tma.reduce.add":
             return None
         source = replace(s.dst, obj=s.value.obj, index=s.value.index)  # type: ignore[union-attr]
-        return (Copy(s.dst, source, s.shape, s.mask, instr="tma.store", span=s.span),)
+        return (BulkCopy(s.dst, source, s.shape, s.mask, instr="tma.store", span=s.span),)
 
     return statements(change)(kernel)
 

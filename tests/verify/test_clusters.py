@@ -19,10 +19,10 @@ from tests.verify.test_persistent import GEMM
 
 pytestmark = pytest.mark.slow
 
-_PLAIN = "copy bt[turn % 2, c0, c1] <- b[program_id(1) * 64 + c0, k0 + c1] shape 64x64 if (program_id(1) * 64 + c0 < N)"
+_PLAIN = "copy bt[turn % 2, c0, c1] <~ b[program_id(1) * 64 + c0, k0 + c1] shape 64x64 if (program_id(1) * 64 + c0 < N)"
 _START = "program_id(0) % 2 * 32"
 _SHARE = (
-    f"copy bt[turn % 2, {_START} + c0, c1] <- b[program_id(1) * 64 + {_START} + c0, k0 + c1] shape 32x64"
+    f"copy bt[turn % 2, {_START} + c0, c1] <~ b[program_id(1) * 64 + {_START} + c0, k0 + c1] shape 32x64"
     f" if (program_id(1) * 64 + {_START} + c0 < N)"
 )
 CLUSTERS = (

@@ -132,8 +132,8 @@ body {{
   roles {{
     role producer warps 1 from 4 registers 24 {{
       mbarrier_expect full[0] bytes 32768
-      copy at[c0, c1] <- a[c0, c1] shape 128x64 via tma.load signal full[0]
-      copy bt[c0, c1] <- b[c0, c1] shape 128x64 via tma.load signal full[0]
+      copy at[c0, c1] <~ a[c0, c1] shape 128x64 via tma.load signal full[0]
+      copy bt[c0, c1] <~ b[c0, c1] shape 128x64 via tma.load signal full[0]
     }}
     role compute warps 4 from 0 registers 240 {{
       map acc[c0, c1] = 0.0 shape 128x128 layout {_ROWS} scope thread

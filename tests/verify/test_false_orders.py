@@ -45,7 +45,7 @@ body {{
     role producer warps 1 from 4 {{
       mbarrier_wait ready[0] parity 0
       mbarrier_expect full[0] bytes 8192
-      copy at[c0, c1] <- EDIT[c0, c1] {_BOX} signal full[0]
+      copy at[c0, c1] <~ EDIT[c0, c1] {_BOX} signal full[0]
     }}
     role reader warps 4 from 8 {{
       mbarrier_wait full[0] parity 0
@@ -119,7 +119,7 @@ body {{
         for j in 0 .. 1 step 1 counter c wrap 4 {{
           mbarrier_wait empty[c % 2] parity OTHER
           mbarrier_expect full[c % 2] bytes 8192
-          copy q[c % 2, c0, c1] <- x[program_id(0), c0, c1] {_BOX} signal full[c % 2]
+          copy q[c % 2, c0, c1] <~ x[program_id(0), c0, c1] {_BOX} signal full[c % 2]
         }}
       }}
     }}
@@ -161,7 +161,7 @@ body {{
           BY_PRODUCER
         }}
         mbarrier_expect full[i % 2] bytes 8192
-        copy at[i % 2, c0, c1] <- x[i, c0, c1] {_BOX} signal full[i % 2]
+        copy at[i % 2, c0, c1] <~ x[i, c0, c1] {_BOX} signal full[i % 2]
       }}
     }}
     role each warps 4 from 0 {{

@@ -164,7 +164,7 @@ PEER = "held[c0] block 1 - program_id(0) % 2"
         (PEER, "held[c0]", "ld.shared.cluster reaches tiles of a peer in a cluster"),
         ("via ld.shared.cluster", "via ld.shared", "ld.shared reaches no tile of a peer in a cluster"),
         ("[program_id(0) // 2, program_id(0) % 2 * 32 + c0] <-", "[0, c0] block 0 <-", "is no shared tile"),
-        (STORED, "held[c0] <- x[program_id(0) // 2, c0] shape 32 via tma.load\n", "so does the copy engine"),
+        (STORED, "held[c0] <~ x[program_id(0) // 2, c0] shape 32 via tma.load\n", "so does the copy engine"),
         ("cluster 2", "cluster 1", "a barrier joins the blocks of a cluster, and the kernel has none"),
         ("target sm_90a", "target sm_80", "sm_80 has no clusters"),
     ],

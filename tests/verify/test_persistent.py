@@ -42,8 +42,8 @@ body {{
         for k0 in 0 .. K step 64 counter turn wrap 4 {{
           mbarrier_wait empty[turn % 2] parity (turn // 2 + 1) % 2
           mbarrier_expect full[turn % 2] bytes 16384
-          copy at[turn % 2, c0, c1] <- a[program_id(0) * 64 + c0, k0 + c1] shape 64x64 if (program_id(0) * 64 + c0 < M) & (k0 + c1 < K) else 0.0:bfloat16 via tma.load signal full[turn % 2]
-          copy bt[turn % 2, c0, c1] <- b[program_id(1) * 64 + c0, k0 + c1] shape 64x64 if (program_id(1) * 64 + c0 < N) & (k0 + c1 < K) else 0.0:bfloat16 via tma.load signal full[turn % 2]
+          copy at[turn % 2, c0, c1] <~ a[program_id(0) * 64 + c0, k0 + c1] shape 64x64 if (program_id(0) * 64 + c0 < M) & (k0 + c1 < K) else 0.0:bfloat16 via tma.load signal full[turn % 2]
+          copy bt[turn % 2, c0, c1] <~ b[program_id(1) * 64 + c0, k0 + c1] shape 64x64 if (program_id(1) * 64 + c0 < N) & (k0 + c1 < K) else 0.0:bfloat16 via tma.load signal full[turn % 2]
         }}
       }}
     }}
@@ -72,7 +72,7 @@ body {{
         copy out[c0, c1] <- rounded[c0, c1] shape 64x64 layout {ACCUMULATOR} via st.shared vector 2
         proxy_fence
         barrier
-        copy c[program_id(0) * 64 + c0, program_id(1) * 64 + c1] <- out[c0, c1] shape 64x64 if (program_id(0) * 64 + c0 < M) & (program_id(1) * 64 + c1 < N) via tma.store
+        copy c[program_id(0) * 64 + c0, program_id(1) * 64 + c1] <~ out[c0, c1] shape 64x64 if (program_id(0) * 64 + c0 < M) & (program_id(1) * 64 + c1 < N) via tma.store
         bulk_commit
       }}
       bulk_wait 0

@@ -45,9 +45,9 @@ body {{
         for k0 in 0 .. {stop} step 64 counter turn wrap 4 {{
           mbarrier_wait empty[turn % 2] parity (turn // 2 + 1) % 2
           mbarrier_expect full[turn % 2] bytes 24576
-          copy at0[turn % 2, c0, c1] <- a[program_id(0) * 128 + c0, k0 + c1] shape 64x64 if (program_id(0) * 128 + c0 < M) & (k0 + c1 < K) else 0.0:bfloat16 via tma.load signal full[turn % 2]
-          copy at1[turn % 2, c0, c1] <- a[program_id(0) * 128 + 64 + c0, k0 + c1] shape 64x64 if (program_id(0) * 128 + 64 + c0 < M) & (k0 + c1 < K) else 0.0:bfloat16 via tma.load signal full[turn % 2]
-          copy bt[turn % 2, c0, c1] <- b[program_id(1) * 64 + c0, k0 + c1] shape 64x64 if (program_id(1) * 64 + c0 < N) & (k0 + c1 < K) else 0.0:bfloat16 via tma.load signal full[turn % 2]
+          copy at0[turn % 2, c0, c1] <~ a[program_id(0) * 128 + c0, k0 + c1] shape 64x64 if (program_id(0) * 128 + c0 < M) & (k0 + c1 < K) else 0.0:bfloat16 via tma.load signal full[turn % 2]
+          copy at1[turn % 2, c0, c1] <~ a[program_id(0) * 128 + 64 + c0, k0 + c1] shape 64x64 if (program_id(0) * 128 + 64 + c0 < M) & (k0 + c1 < K) else 0.0:bfloat16 via tma.load signal full[turn % 2]
+          copy bt[turn % 2, c0, c1] <~ b[program_id(1) * 64 + c0, k0 + c1] shape 64x64 if (program_id(1) * 64 + c0 < N) & (k0 + c1 < K) else 0.0:bfloat16 via tma.load signal full[turn % 2]
         }}
       }}
     }}

@@ -19,8 +19,8 @@ from argus.ir.nodes import (
     BarrierArrive,
     BarrierSync,
     BulkCommit,
+    BulkCopy,
     BulkWait,
-    Copy,
     Kernel,
     Mbarrier,
     MbarrierArrive,
@@ -33,6 +33,7 @@ from argus.ir.nodes import (
     MmaWait,
     ProxyFence,
     Shared,
+    Tensor,
 )
 
 
@@ -99,23 +100,36 @@ def _first(writer: Writer) -> str:
     return "argus::thread_id() == 0" if writer.barrier is None else "thread == 0"
 
 
-def emit_bulk_load(stmt: Copy, dst: Shared, writer: Writer) -> None:
+def emit_bulk(stmt: BulkCopy, writer: Writer) -> None:
+    """A copy of a box by the copy engine."""
+    dst, src = writer.kernel.object(stmt.dst.obj), writer.kernel.object(stmt.src.obj)
+    match dst, src:
+        case Shared(), Tensor():
+            _bulk_load(stmt, dst, writer)
+        case Tensor(), Shared():
+            _bulk_store(stmt, src, writer)
+        case _:
+            what = f"{stmt.instr} does not copy `{src.name}` to `{dst.name}`"
+            raise problem("copy-unsupported", what, stmt.span, "copy between a tensor and a shared tile")
+
+
+def _bulk_load(stmt: BulkCopy, dst: Shared, writer: Writer) -> None:
     """A copy of a box to shared memory: one lane of the warp hands the whole box to the copy engine."""
     if stmt.signal is None:
         raise problem("not-explicit", f"the bulk copy to `{dst.name}` signals no mbarrier", stmt.span)
     to = box_origin(dst, stmt.dst.index, stmt.shape, writer, stmt.span)
     barrier = _place(stmt.signal.barrier, stmt.signal.index, writer)
-    row, among = INSTRUCTIONS[stmt.instr or ""], stmt.among
+    row, among = INSTRUCTIONS[stmt.instr], stmt.among
     reach = str(writer.kernel.cluster) if among is None else f"{among.count}, {among.stride}"
     way = "_once" if stmt.once else ""
     way += f"_multicast<{reach}>" if row.multicast else ""
     writer.line(f"argus::{row.call}{way}(smem, {to}, {barrier}, {_box(stmt, stmt.src, writer)});")
 
 
-def emit_bulk_store(stmt: Copy, src: Shared, writer: Writer) -> None:
+def _bulk_store(stmt: BulkCopy, src: Shared, writer: Writer) -> None:
     """The copy "tma.store": the first thread hands the whole box to the copy engine."""
     place = box_origin(src, stmt.src.index, stmt.shape, writer, stmt.span)
-    call = INSTRUCTIONS[stmt.instr or ""].call
+    call = INSTRUCTIONS[stmt.instr].call
     writer.line(f"if (thread == 0) argus::{call}(smem, {place}, {_box(stmt, stmt.dst, writer)});")
 
 
@@ -130,7 +144,7 @@ def emit_bulk_reduce(stmt: Accumulate, writer: Writer) -> None:
     writer.line(f"if (thread == 0) argus::{call}(smem, {place}, {_box(stmt, stmt.dst, writer)});")
 
 
-def _box(stmt: Copy | Accumulate, outside: Access, writer: Writer) -> str:
+def _box(stmt: BulkCopy | Accumulate, outside: Access, writer: Writer) -> str:
     """The tensor map, and the box's corner, innermost first."""
     wanted = (outside.obj, box(outside, stmt.shape))
     tensor_map = next(m for m in tensor_maps(writer.kernel) if (m.tensor, m.box) == wanted)

@@ -6,14 +6,14 @@ import numpy as np
 
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.address import global_address, shared_address, split
-from argus.backend.emit.asynchronous import emit_bulk_load, emit_bulk_store
+from argus.backend.emit.asynchronous import emit_bulk
 from argus.backend.emit.expression import COMPARISON, SUM, Printer, literal
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import digits
 from argus.backend.emit.scope import Domain, Writer
 from argus.ir.expr import Const, Coord, Elem, Expr, elements, walk
 from argus.ir.instruction import INSTRUCTIONS, Ends, Mechanism
-from argus.ir.nodes import Access, Copy, Fragment, Shared, Tensor
+from argus.ir.nodes import Access, BulkCopy, Copy, Fragment, Shared, Tensor
 from argus.ir.prefix import Inside, along
 from argus.ir.types import DType, boolean, int32
 from argus.layout import FragmentLayout, Mode, SwizzledLayout
@@ -26,6 +26,9 @@ def emit_copy(stmt: Copy, writer: Writer) -> None:
     """One copy statement."""
     dst, src = writer.kernel.object(stmt.dst.obj), writer.kernel.object(stmt.src.obj)
     row = INSTRUCTIONS.get(stmt.instr or "")
+    if isinstance(stmt, BulkCopy):
+        emit_bulk(stmt, writer)
+        return
     match row.mechanism if row is not None else None, dst, src:
         case _, Fragment(), Fragment():
             _move(stmt, writer)
@@ -39,10 +42,6 @@ def emit_copy(stmt: Copy, writer: Writer) -> None:
             _between(stmt, f, m, False, writer)
         case Mechanism.ASYNCHRONOUS, Shared(), Tensor():
             (_to_lds if row is not None and row.in_lane_order else _asynchronous)(stmt, dst, src, writer)
-        case Mechanism.BULK, Shared(), Tensor():
-            emit_bulk_load(stmt, dst, writer)
-        case Mechanism.BULK, Tensor(), Shared():
-            emit_bulk_store(stmt, src, writer)
         case _:
             raise problem("copy-unsupported", f"no instruction copies `{src.name}` to `{dst.name}` directly",
                           stmt.span, "go through registers: load, then store")  # fmt: skip

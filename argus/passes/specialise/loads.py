@@ -19,17 +19,7 @@ from dataclasses import dataclass
 from math import prod
 
 from argus.ir.instruction import WGMMA
-from argus.ir.nodes import (
-    Access,
-    Copy,
-    Kernel,
-    MbarrierArrive,
-    Mma,
-    ProxyFence,
-    Stage,
-    Stmt,
-    Tensor,
-)
+from argus.ir.nodes import Access, Kernel, MbarrierArrive, Mma, ProxyFence, Stage, Stmt, Tensor, ThreadCopy
 from argus.ir.prefix import prefix
 from argus.ir.visit import walk
 from argus.ir.wellformed_hopper import BUDGET_UNIT, registers_at_first
@@ -87,13 +77,13 @@ def load(fresh: Fresh, ring: Ring, loaders: int, registers: int) -> tuple[Stmt, 
     return (*result, slices[-1][1], ProxyFence(span=ring.span), MbarrierArrive(ring.full, ring.place, span=ring.span))
 
 
-def _slices(fresh: Fresh, stage: Stage, ring: Ring, threads: int, room: int) -> list[tuple[Copy, Copy]]:
+def _slices(fresh: Fresh, stage: Stage, ring: Ring, threads: int, room: int) -> list[tuple[ThreadCopy, ThreadCopy]]:
     """The load of each slice of a tile, at most `room` registers in all, and the copy that puts it down."""
     tensor = fresh.kernel.object(stage.src.obj)
     assert isinstance(tensor, Tensor)
     cut = _cut(tensor, stage, threads, room, shifted=tensor.alignment < _ALIGNED)
     shape, layout, rows = cut.layout.shape, cut.layout, stage.shape[0]
-    result: list[tuple[Copy, Copy]] = []
+    result: list[tuple[ThreadCopy, ThreadCopy]] = []
     for start in range(0, rows, shape[0]):
         held_in = whole(fresh.fragment(f"{stage.dst}_in", tensor.dtype, shape, layout), len(shape))
         source = Access(stage.src.obj, tuple(moved(e, 0, start) for e in stage.src.index))
@@ -102,8 +92,8 @@ def _slices(fresh: Fresh, stage: Stage, ring: Ring, threads: int, room: int) -> 
         place = ring.within(Access(stage.dst, tuple(moved(e, 0, start) for e in place.index)))
         result.append(
             (
-                Copy(held_in, source, shape, mask, stage.other, layout, cut.instr, span=stage.span),
-                Copy(place, held_in, shape, layout=layout, span=stage.span),
+                ThreadCopy(held_in, source, shape, mask, stage.other, layout, cut.instr, span=stage.span),
+                ThreadCopy(place, held_in, shape, layout=layout, span=stage.span),
             )
         )
     return result

@@ -11,7 +11,7 @@ from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, coords, elements, op,
 from argus.ir.nodes import (
     Access,
     Among,
-    Copy,
+    BulkCopy,
     Counter,
     For,
     Kernel,
@@ -185,16 +185,16 @@ def ready(ring: Ring) -> tuple[Stmt, ...]:
     return () if ring.empty is None else (MbarrierWait(ring.empty, ring.place, ring.parity(1), span=ring.span),)
 
 
-def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[Copy]:
+def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[BulkCopy]:
     """One bulk copy for each panel of the tile, or of this block's share of it."""
     axis = len(stage.shape) - 1
     width = _panel(tile) if _has_panels(tile) else stage.shape[-1]
     here, done = coords(len(stage.shape)), Signal(ring.full, ring.place)
-    result: list[Copy] = []
+    result: list[BulkCopy] = []
     for start in range(0, stage.shape[-1], width):
         column: Expr = op("add", Coord(axis), Const(start))
         mask = None if stage.mask is None else moved(stage.mask, axis, start)
-        copy = Copy(
+        copy = BulkCopy(
             Access(stage.dst, (*here[:-1], column)),
             Access(stage.src.obj, tuple(moved(e, axis, start) for e in stage.src.index)),
             (*stage.shape[:-1], width),
@@ -211,7 +211,7 @@ def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[Copy]:
     return result
 
 
-def _shares(copy: Copy, among: Among, cluster: int) -> tuple[Copy, ...]:
+def _shares(copy: BulkCopy, among: Among, cluster: int) -> tuple[BulkCopy, ...]:
     """The rows of the box that this block brings to all blocks `among` it, and the rows that no such shares are made
     of, which each block brings for itself."""
     rows = copy.shape[0] // (among.count * _ATOM_ROWS) * _ATOM_ROWS
@@ -221,7 +221,7 @@ def _shares(copy: Copy, among: Among, cluster: int) -> tuple[Copy, ...]:
     return (share, _part(copy, Const(among.count * rows), left)) if left else (share,)
 
 
-def _part(copy: Copy, start: Expr, rows: int) -> Copy:
+def _part(copy: BulkCopy, start: Expr, rows: int) -> BulkCopy:
     """`rows` rows of the box from `start` on."""
     return replace(
         copy,

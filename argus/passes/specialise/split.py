@@ -31,7 +31,7 @@ from dataclasses import replace
 from argus.ir.beginning import initialisation
 from argus.ir.instruction import BULK_LOADS, INSTRUCTIONS, WGMMA
 from argus.ir.machine import WARPGROUP
-from argus.ir.nodes import Copy, Kernel, Mma, Role, Roles, Spec, Stage, Stmt, Tag, Tensor
+from argus.ir.nodes import BulkCopy, Kernel, Mma, Role, Roles, Spec, Stage, Stmt, Tag, Tensor
 from argus.ir.visit import walk as statements
 from argus.ir.wellformed_hopper import BUDGET_UNIT, asynchronous_product, bulk_copy, registers_at_first
 from argus.passes.fresh import Fresh
@@ -177,8 +177,8 @@ def _on_tensors(kernel: Kernel, stmt: Stmt) -> bool:
 
 def _refused(kernel: Kernel) -> frozenset[str]:
     """The tiles that the copy engine cannot bring."""
-    copies = [s for s in statements(kernel.body) if isinstance(s, Copy) and s.instr in BULK_LOADS]
-    return frozenset(s.dst.obj for s in copies if any(bulk_copy(s, INSTRUCTIONS[s.instr or ""], kernel)))
+    copies = [s for s in statements(kernel.body) if isinstance(s, BulkCopy) and s.instr in BULK_LOADS]
+    return frozenset(s.dst.obj for s in copies if any(bulk_copy(s, INSTRUCTIONS[s.instr], kernel)))
 
 
 def _check_products(kernel: Kernel) -> None:

@@ -42,6 +42,7 @@ from argus.ir.nodes import (
     Barrier,
     BarrierArrive,
     BulkCommit,
+    BulkCopy,
     BulkWait,
     Copy,
     DataValue,
@@ -71,6 +72,7 @@ from argus.ir.nodes import (
     Tag,
     TagEqual,
     TagTuple,
+    ThreadCopy,
 )
 from argus.ir.visit import map_accesses, rewrite_body, walk
 from argus.verify.model.program import NUMBER
@@ -357,7 +359,8 @@ class _Alike:
 
 
 _NUMBERED: dict[type, tuple[str, ...]] = {
-    Copy: ("dst", "src", "mask"),
+    ThreadCopy: ("dst", "src", "mask"),
+    BulkCopy: ("dst", "src", "mask"),
     Map: ("value",),
     Accumulate: ("value", "mask"),
     Tag: ("fields",),
@@ -401,7 +404,7 @@ def _renamed(stmt: Stmt, names: Mapping[str, str]) -> tuple[Stmt, ...]:
             return (replace(stmt, barrier=names.get(name, name)),)
         case MbarrierWait(barrier=name):
             return (replace(stmt, barrier=names.get(name, name)),)
-        case Copy(signal=Signal(barrier=name) as signal):
+        case BulkCopy(signal=Signal(barrier=name) as signal):
             return (replace(stmt, signal=replace(signal, barrier=names.get(name, name))),)
         case Tag(obj=name):
             return (replace(stmt, obj=names.get(name, name)),)

@@ -6,6 +6,7 @@ from argus.ir.expr import Const, Coord, Expr, Param, op
 from argus.ir.nodes import (
     Access,
     Accumulate,
+    BulkCopy,
     Copy,
     Fragment,
     InRange,
@@ -15,6 +16,7 @@ from argus.ir.nodes import (
     Signal,
     Stage,
     Tensor,
+    ThreadCopy,
 )
 from argus.ir.types import DType, bfloat16, float32, int32, int64
 from argus.source import SourceFile, Span
@@ -42,7 +44,7 @@ def cdiv(size: str, block: int) -> Expr:
 
 
 def move(dst: str, src: str) -> Copy:
-    return Copy(Access(dst, (Coord(0), Coord(1))), Access(src, (Coord(0), Coord(1))), (8, 8))
+    return ThreadCopy(Access(dst, (Coord(0), Coord(1))), Access(src, (Coord(0), Coord(1))), (8, 8))
 
 
 def gemm(alignment: int = 16) -> Kernel:
@@ -76,7 +78,7 @@ def bulk_gemm() -> Kernel:
     def bulk(tile: str, tensor: str, rows: int) -> Copy:
         place = (Coord(0), Coord(1))
         signal = Signal("full", Const(0))
-        return Copy(Access(tile, place), Access(tensor, place), (rows, 64), instr="tma.load", signal=signal)
+        return BulkCopy(Access(tile, place), Access(tensor, place), (rows, 64), instr="tma.load", signal=signal)
 
     body = (bulk("at", "a", 128), bulk("bt", "b", 256), move("c", "f"))
     return replace(gemm(), body=body, target="sm_90a")
