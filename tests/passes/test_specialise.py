@@ -12,6 +12,7 @@ from argus.ir.expr import Const, Coord, Elem, Param, coords, op
 from argus.ir.nodes import (
     Access,
     AssertTags,
+    BulkCopy,
     Copy,
     Counter,
     For,
@@ -107,7 +108,7 @@ def test_what_is_read_once_is_so_for_the_copy_engine() -> None:
     plain, once = (lower(kernel, "sm_90a") for kernel in (gemm(), hinted))
     copies = [s for s in walk(roles(once)["producer"].body) if isinstance(s, Copy)]
     assert {s.src.obj for s in copies if s.once} == {"a"} and {s.src.obj for s in copies if not s.once} == {"b"}
-    assert edited(once, Copy, lambda s: replace(s, once=False)) == plain
+    assert edited(once, BulkCopy, lambda s: replace(s, once=False)) == plain
 
 
 def test_a_loop_that_does_not_begin_at_zero() -> None:

@@ -75,7 +75,7 @@ REJECTED = {
     "parities of one run": (("parity n // 2 % 2", "parity k // 16 % 2"), {"data-race", "deadlock", "phase-overrun"}),
     "a count that wraps too early": (("counter n wrap 4", "counter n wrap 3"), {"data-race", "deadlock"}),
     "a count that the other role does not have": (("m wrap 4", "m wrap 2"), {"data-race", "deadlock"}),
-    "both copies into one panel": (("c1 + 64] <-", "c1] <-"), {"data-race", "uninitialised-read"}),
+    "both copies into one panel": (("c1 + 64] <~", "c1] <~"), {"data-race", "uninitialised-read"}),
     "no fence between a read and the copy engine's write": (("          proxy_fence\n", ""), {"missing-proxy-fence"}),
     "the bytes of one panel": (("bytes 2048", "bytes 1024"), {"phase-overrun"}),
 }  # fmt: skip
@@ -89,7 +89,7 @@ def test_rejected(name: str) -> None:
 
 
 def test_a_slice_of_another_head_carries_other_tags() -> None:
-    edit = "<- x[program_id(0), h, k + c0, 64", "<- x[program_id(0), 0, k + c0, 64"
+    edit = "<~ x[program_id(0), h, k + c0, 64", "<~ x[program_id(0), 0, k + c0, 64"
     found = replay(parse(SLICES, edit), {"S": 8}, [(1,)])
     first = next(v for v in found if v.code == "tag-mismatch")
     assert (first.arrived, first.expected) == ("h = 0", "1") and first.iteration == {"h": 1, "k": 0, "n": 1}

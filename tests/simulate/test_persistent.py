@@ -240,7 +240,7 @@ def test_tags_come_through_stores() -> None:
     spec = "  spec y(m, n) = x[c0, c1]\n}"
     text = COPY.rstrip().removesuffix("}") + spec
     assert not replay(parse(text), {"M": 35, "K": 72}, None)
-    wrong = parse(text, ("<- t[c0, c1] shape 16x64", "<- s[n % 2, c0, c1] shape 16x64"))
+    wrong = parse(text, ("<~ t[c0, c1] shape 16x64", "<~ s[n % 2, c0, c1] shape 16x64"))
     found = replay(wrong, {"M": 35, "K": 200}, None, schedule="eager-load")
     assert {"data-race", "spec-mismatch"} & {v.code for v in found}
 
