@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import sha256
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 """What ends a line in Python: not the form feeds and separators of which `str.splitlines` makes lines, too."""
@@ -16,12 +17,64 @@ def _lines(text: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A helper or constant that another text defines as `name`."""
+
+    file: SourceFile
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A Python constant: int, float, bool, str, None, dtype or a tuple of these. `text` tells 1, 1.0 and True apart."""
+
+    value: object
+    text: str
+
+    @classmethod
+    def of(cls, value: object) -> Value:
+        """The constant `value`."""
+        return cls(value, repr(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Something that a kernel cannot use: what a message says of it, and the remedy."""
+
+    code: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """What a name means that comes from outside of a text, as the text writes it: `norm`, or `helpers.norm`.
+
+    `closest`: the name is of a function around the kernel, and hides what the file calls so.
+    """
+
+    name: str
+    meaning: Elsewhere | Value | Unusable
+    closest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A kernel's text. `first_line` is the line number of `text`'s first line in the file on disk."""
+    """A kernel's text. `first_line` is the line number of `text`'s first line in the file on disk.
+
+    `around` holds what names mean that the text uses and takes from elsewhere: from files that it imports, or from the
+    Python program around it. None where nobody has looked yet (`argus.frontend.linking` does).
+    """
 
     path: str
     text: str
     first_line: int = 1
+    around: tuple[Outer, ...] | None = field(default=None, repr=False)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the text and of all that it takes from elsewhere, paths aside."""
+        return _digest(self)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -33,6 +86,20 @@ class SourceFile:
         lines = self.lines
         index = number - self.first_line
         return lines[index] if 0 <= index < len(lines) else ""
+
+
+@lru_cache(maxsize=256)
+def _digest(file: SourceFile) -> str:
+    parts = [file.text]
+    for outer in file.around or ():
+        match outer.meaning:
+            case Elsewhere(file=other, name=name):
+                parts += [outer.name, str(outer.closest), "file", name, other.digest]
+            case Value(text=text):
+                parts += [outer.name, str(outer.closest), "value", text]
+            case Unusable(code=code, message=message):
+                parts += [outer.name, str(outer.closest), code, message]
+    return sha256("\0".join(f"{len(part)}\0{part}" for part in parts).encode(errors="surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

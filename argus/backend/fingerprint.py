@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.ir.types import DTYPES, DType
+from argus.source import Elsewhere, Outer, SourceFile, Unusable, Value
 
 FORMAT = 2
 """Version of what the entries under a key hold. Raise it when their meaning changes."""
@@ -92,3 +93,38 @@ def value_of(data: Any) -> object:
             return tuple(value_of(item) for item in items)
         case _:
             return data
+
+
+def file_to_json(file: SourceFile) -> Any:
+    """A text with all that it takes from elsewhere, as JSON. TypeError for a constant that cannot be a constexpr."""
+    around = [[outer.name, outer.closest, *_meaning_to_json(outer.meaning)] for outer in file.around or ()]
+    return [file.path, file.text, file.first_line, around]
+
+
+def _meaning_to_json(meaning: Elsewhere | Value | Unusable) -> list[Any]:
+    match meaning:
+        case Elsewhere(file=other, name=name):
+            return ["file", file_to_json(other), name]
+        case Value(value=value):
+            return ["value", constant(value)]
+        case Unusable(code=code, message=message, remedy=remedy):
+            return ["unusable", code, message, remedy]
+
+
+def file_from_json(data: Any) -> SourceFile:
+    """The inverse of `file_to_json`."""
+    path, text, first_line, around = data
+    outer = (Outer(name, _meaning_from_json(meaning), closest) for name, closest, *meaning in around)
+    return SourceFile(path, text, first_line, tuple(outer))
+
+
+def _meaning_from_json(data: Any) -> Elsewhere | Value | Unusable:
+    match data:
+        case ["file", other, name]:
+            return Elsewhere(file_from_json(other), name)
+        case ["value", value]:
+            return Value.of(value_of(value))
+        case [_, code, message, remedy]:
+            return Unusable(code, message, remedy)
+        case _:
+            raise ValueError("no name of a text")

@@ -13,6 +13,7 @@ from argus import compile
 from argus.cli.common import PROVED, REFUTED, UNKNOWN, UNUSABLE, bad_input, internal
 from argus.diagnostic import ArgusError, Diagnostic, Verdict, VerificationError
 from argus.frontend import Options
+from argus.frontend.linking import Unreadable, linked, read_text
 from argus.render import Outcome
 from argus.source import SourceFile
 from argus.verify import Report
@@ -20,7 +21,6 @@ from argus.verify.equality import equalities
 from argus.work import LIMIT_S
 
 _CODES = {Verdict.PROVED: PROVED, Verdict.REFUTED: REFUTED, Verdict.UNKNOWN: UNKNOWN}
-_LARGEST_FILE = 4 << 20
 _EXPLICIT = ".ir"
 """The suffix of files that hold one explicit kernel, with its target and constants."""
 
@@ -41,24 +41,11 @@ class Job:
 
 
 def _read(path: str) -> SourceFile:
-    def unreadable(why: str, help: str) -> ArgusError:
-        return bad_input("unreadable-file", f"cannot read `{path}`: {why}", help)
-
     try:
-        with open(path, "rb") as file:
-            content = file.read(_LARGEST_FILE + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise unreadable(why, "name a Python file with kernels in it") from error
-    if len(content) > _LARGEST_FILE:
-        raise unreadable(f"it has more than {_LARGEST_FILE >> 20} MiB", "put kernels into a file of their own")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise unreadable("it is not UTF-8 text", "kernel files are Python text in UTF-8") from error
-    if "\0" in text:
-        raise unreadable("it is not text", "kernel files are Python text in UTF-8")
-    return SourceFile(path, text)
+        source = SourceFile(path, read_text(path))
+    except Unreadable as error:
+        raise bad_input("unreadable-file", f"cannot read `{path}`: {error}", error.remedy) from error
+    return source if path.endswith(_EXPLICIT) else linked(source)
 
 
 _LISTED = 20

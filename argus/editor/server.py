@@ -12,6 +12,7 @@ from argus.editor import analysis
 from argus.editor.analysis import Place
 from argus.editor.fixes import fixes
 from argus.editor.hovers import hover
+from argus.frontend.linking import linked
 from argus.source import SourceFile
 
 _PAUSE_S = 0.2
@@ -38,7 +39,7 @@ def make(target: str, version: str) -> Any:
         async with alone:
             if server.workspace.get_text_document(uri).version != version:
                 return  # a later change is looked at instead
-            found = await asyncio.to_thread(_findings, SourceFile(document.path, document.source), target)
+            found = await asyncio.to_thread(_findings, linked(SourceFile(document.path, document.source)), target)
         if server.workspace.get_text_document(uri).version == version:
             diagnostics = [_diagnostic(lsp, finding) for finding in found]
             parameters = lsp.PublishDiagnosticsParams(uri=uri, version=version, diagnostics=diagnostics)
@@ -60,7 +61,7 @@ def make(target: str, version: str) -> Any:
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
     async def hovered(parameters: Any) -> Any:
         document = server.workspace.get_text_document(parameters.text_document.uri)
-        source, at = SourceFile(document.path, document.source), parameters.position
+        source, at = linked(SourceFile(document.path, document.source)), parameters.position
         kernels = await asyncio.to_thread(_explicit, source, target)
         before = source.line(at.line + 1).encode("utf-16-le")[: 2 * at.character].decode("utf-16-le", "ignore")
         text = hover(source, kernels, at.line + 1, len(before) + 1)
@@ -72,7 +73,7 @@ def make(target: str, version: str) -> Any:
     async def actions(parameters: Any) -> Any:
         uri = parameters.text_document.uri
         document = server.workspace.get_text_document(uri)
-        source, wanted = SourceFile(document.path, document.source), parameters.range
+        source, wanted = linked(SourceFile(document.path, document.source)), parameters.range
         found = []
         for finding in await asyncio.to_thread(_findings, source, target):
             at = analysis.place(finding.span)

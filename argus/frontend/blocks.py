@@ -12,6 +12,14 @@ from argus.source import SourceFile
 DEFAULT_ALIASES = (("argus", "argus"), ("al", "argus.language"))
 """Names that mean the language where a text does not import it."""
 
+
+def of_language(path: str) -> bool:
+    """Return True if a dotted path is the language's: `argus`, its decorators, and what is in `argus.language`."""
+    return path in ("argus", "argus.language", *(f"argus.{name}" for name in ("kernel", "func", "autotune"))) or (
+        path.startswith("argus.language.")
+    )
+
+
 HEADERS = ("if", "elif", "else", "for", "while", "with", "try", "except", "finally", "def", "class")
 """First words of Python's statements that a colon ends."""
 
@@ -70,7 +78,8 @@ def imports(line: Line) -> Iterator[tuple[str, str]]:
         if "import" not in words:
             return
         at = words.index("import")
-        package = "".join(words[1:at]) + "."
+        package = "".join(words[1:at])
+        package += "" if set(package) == {"."} else "."
         words = words[at:]
     for clause in " ".join(words[1:]).split(","):
         path, _, name = clause.strip().partition(" as ")

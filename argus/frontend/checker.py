@@ -21,6 +21,7 @@ from argus.frontend import (
 )
 from argus.frontend.axes import separate_axes
 from argus.frontend.context import CallSite, Context, Frame, Handler, Rejected
+from argus.frontend.expressions import evaluate
 from argus.frontend.inline import inline
 from argus.frontend.options import Options
 from argus.frontend.parameters import declare, warps
@@ -49,7 +50,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
             )
         )
     frame = Frame(function, 0)
-    context = Context(module, options, target, 4, HANDLERS, _inline, frame, stack=(function,))
+    context = Context(module, options, target, 4, HANDLERS, _inline, evaluate, frame, stack=(function,))
     try:
         context.num_warps = warps(context, function)
         params, constexprs = declare(context, function)

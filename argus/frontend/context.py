@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from argus.diagnostic import Diagnostic, Note
 from argus.frontend.options import Options
-from argus.frontend.surface import Function, Module
+from argus.frontend.surface import Expression, Function, Module
 from argus.frontend.values import Helper, Tile, Value, fragment_tile
 from argus.ir.expr import Expr, LoopVar, Thread
 from argus.ir.nodes import Covers, Fragment, If, Invariant, Mbarrier, Precondition, Role, Shared, Stmt
@@ -17,7 +17,7 @@ from argus.ir.target import Target
 from argus.ir.types import DType
 from argus.ir.visit import map_exprs
 from argus.layout import AnyLayout, FragmentLayout
-from argus.source import SourceFile, Span
+from argus.source import Outer, SourceFile, Span
 
 MAX_ELEMENTS = 2**20
 """Most elements of one tile."""
@@ -96,8 +96,9 @@ Handler = Callable[[CallSite], Value]
 class Context:
     """Everything that elaborating one kernel reads and makes.
 
-    `handlers` are the language's functions by name; `inline` elaborates a call of a helper. `module` is the file whose
-    names are seen, the kernel's or a helper's; `constants` are those of files, by the file and their names.
+    `handlers` are the language's functions by name; `inline` elaborates a call of a helper, `evaluate` an expression.
+    `module` is the file whose names are seen, the kernel's or a helper's; `constants` are those of files, by the file,
+    what it takes from elsewhere, and their names.
     """
 
     module: Module
@@ -106,6 +107,7 @@ class Context:
     num_warps: int
     handlers: Mapping[str, Handler]
     inline: Callable[[Context, Helper, tuple[Value, ...], Mapping[str, Value], Span], Value]
+    evaluate: Callable[[Context, Expression], Value]
     frame: Frame
     diagnostics: list[Diagnostic] = field(default_factory=list)
     fragments: dict[str, Fragment] = field(default_factory=dict)
@@ -130,7 +132,7 @@ class Context:
     covers: dict[str, Covers] = field(default_factory=dict)
     natural: set[str] = field(default_factory=set)
     sizes: list[str] = field(default_factory=list)
-    constants: dict[tuple[SourceFile, str], Value | None] = field(default_factory=dict)
+    constants: dict[tuple[SourceFile, tuple[Outer, ...], str], Value | None] = field(default_factory=dict)
     elaborated: int = 0
 
     # ------------------------------------------------------------------ errors

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from hashlib import sha256
+from types import CodeType, ModuleType
 from typing import Any, NoReturn, overload
 
 from argus.diagnostic import Diagnostic, SourceError
 from argus.frontend.blocks import cut_out
-from argus.source import SourceFile
+from argus.frontend.linking import NOT_READ, imported_names
+from argus.ir.types import DType
+from argus.source import Elsewhere, Outer, SourceFile, Unusable, Value
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class KernelSource:
 
 @dataclass(frozen=True)
 class FuncSource:
-    """A helper as text. It is found by name in the file of the kernel that calls it, or given as a constant."""
+    """A helper as text. Kernels find it by name, in their file or where they import it from, or as a constant."""
 
     name: str
     file: SourceFile
@@ -36,8 +42,8 @@ class FuncSource:
 
     @property
     def digest(self) -> str:
-        """What tells files apart: SHA-256 of the text that defines the helper."""
-        return _digest(self.file.text)
+        """What tells files apart: SHA-256 of the text that defines the helper, and of what that imports."""
+        return self.file.digest
 
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
         raise SourceError(
@@ -70,17 +76,16 @@ def kernel(
 
 
 def func(function: Callable[..., Any], /) -> FuncSource:
-    """Makes a helper, which kernels of the same file call and which is inlined there."""
+    """Makes a helper, which kernels and other helpers call, of this file or of those that import it; it is inlined."""
     return FuncSource(function.__name__, file_of(function), function.__doc__)
 
 
-@lru_cache(maxsize=256)
-def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
-
-
 def file_of(function: Callable[..., Any]) -> SourceFile:
-    """The file that defines a function; of a nested one, what it can see of the file. Raises `SourceError`."""
+    """The file that defines a function; of a nested one, what it can see of the file. Raises `SourceError`.
+
+    Its names from elsewhere mean what they mean in Python now: what the file imports, the constants of the functions
+    around, and, of a notebook's cell, helpers and constants of other cells.
+    """
     try:
         everything, at = inspect.findsource(function)
         nested = "." in function.__qualname__ or everything[at][:1].isspace()  # in an `if` or `try` of the file
@@ -96,4 +101,95 @@ def file_of(function: Callable[..., Any]) -> SourceFile:
             )
         ) from None
     source = SourceFile(path, "".join(everything))
-    return cut_out(source, function.__name__, first, len(lines)) if nested else source
+    if nested:
+        source = cut_out(source, function.__name__, first, len(lines))
+    around = (*_closest(function, "".join(lines)), *_imported(function, source), *_of_other_cells(function, source))
+    return replace(source, around=around)
+
+
+# ---------------------------------------------------------------------------- names from elsewhere
+
+
+def _closest(function: Callable[..., Any], text: str) -> Iterator[Outer]:
+    """The names of functions around that a nested function uses, in its body or its annotations."""
+    code = function.__code__
+    found = dict[str, object]()
+    if "<locals>" in function.__qualname__:
+        own = {*code.co_varnames, *code.co_cellvars, function.__name__}
+        found = {n: v for n, v in _locals_around(code).items() if n not in own and n in _words(text)}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not bound yet
+            found[name] = cell.cell_contents
+    for name, value in found.items():
+        if isinstance(value, ModuleType):
+            yield from (replace(outer, closest=True) for outer in _members(name, value, text))
+            continue
+        what = f"`{name}` of the function around is a {type(value).__name__}, which a kernel cannot use"
+        remedy = "pass it as a parameter: kernels see numbers, strings, dtypes, None, tuples of these, and helpers"
+        yield Outer(name, _meaning(value) or Unusable("unknown-name", what, remedy), closest=True)
+
+
+def _locals_around(code: CodeType) -> dict[str, Any]:
+    """The names of the function that is being run and that makes a function of `code`."""
+    frame = sys._getframe(1)
+    while frame is not None and code not in frame.f_code.co_consts:
+        frame = frame.f_back  # type: ignore[assignment]
+    return {} if frame is None else dict(frame.f_locals)
+
+
+def _imported(function: Callable[..., Any], source: SourceFile) -> Iterator[Outer]:
+    """The helpers and constants that a function's file imports."""
+    for name in imported_names(source.text):
+        value = function.__globals__.get(name)
+        if isinstance(value, ModuleType):
+            yield from _members(name, value, source.text)
+        elif name in function.__globals__ and (meaning := _meaning(value)) is not None:
+            yield Outer(name, meaning)
+
+
+def _members(name: str, module: ModuleType, text: str) -> Iterator[Outer]:
+    """The helpers and constants of a module that a text names as its attributes."""
+    if module.__name__.partition(".")[0] in NOT_READ:
+        return
+    for chain in sorted(set(re.findall(rf"\b{name}((?:\.\w+)+)", text))):
+        value: object = module
+        parts = chain[1:].split(".")
+        for at, part in enumerate(parts):
+            if not isinstance(value, ModuleType) or part not in vars(value):
+                break
+            value = vars(value)[part]
+            meaning = None if isinstance(value, ModuleType) else _meaning(value)
+            if meaning is not None:
+                yield Outer(".".join((name, *parts[: at + 1])), meaning)
+
+
+def _of_other_cells(function: Callable[..., Any], source: SourceFile) -> Iterator[Outer]:
+    """The helpers and constants that a text without a file, such as a notebook's cell, uses and does not bind."""
+    if os.path.exists(source.path):
+        return
+    bound = {name for pair in _BINDING.findall(source.text) for name in pair}
+    for name in sorted(_words(source.text) - bound - set(imported_names(source.text))):
+        value = function.__globals__.get(name)
+        if name in function.__globals__ and (meaning := _meaning(value)) is not None:
+            yield Outer(name, meaning)
+
+
+_BINDING = re.compile(r"^(?:def|class)[ ]+(\w+)|^(\w+)[ ]*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
+
+
+@lru_cache(maxsize=256)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[^\W\d]\w*", text))
+
+
+def _meaning(value: object) -> Elsewhere | Value | None:
+    """What a Python value means in a kernel; None for what a kernel cannot use."""
+    if isinstance(value, FuncSource):
+        return Elsewhere(value.file, value.name)
+    return Value.of(value) if _is_constant(value) else None
+
+
+def _is_constant(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(_is_constant(item) for item in value)
+    return value is None or type(value) in (bool, int, float, str, DType)

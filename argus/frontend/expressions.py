@@ -6,10 +6,11 @@ from typing_extensions import assert_never
 
 from argus import language
 from argus.diagnostic import Note
-from argus.frontend import barriers, calls, constants
+from argus.frontend import barriers, calls, constants, outside
+from argus.frontend.blocks import of_language
 from argus.frontend.calls import did_you_mean
 from argus.frontend.constants import ConstantError
-from argus.frontend.context import Context, Frame, Rejected, Wanted
+from argus.frontend.context import Context, Rejected, Wanted
 from argus.frontend.surface import (
     Attribute,
     Binary,
@@ -189,6 +190,10 @@ def _name(context: Context, node: Name) -> Value:
 
 def _global(context: Context, node: Name) -> Value:
     name, module = node.id, context.module
+    outer = module.outer(name)
+    if outer is not None and outer.closest:
+        return outside.meaning(context, outer, node.span)
+    outside.insist_on_one_meaning(context, outer, node.span)
     function = module.function(name)
     if function is not None and function.kind == "func":
         return Helper(function, module)
@@ -197,10 +202,14 @@ def _global(context: Context, node: Name) -> Value:
             "wrong-arguments", f"a kernel cannot call the kernel `{name}`", node.span, "make it an `@argus.func`"
         )
     if any(c.name == name for c in module.constants):
-        return _constant(context, name, node.span)
+        return outside.constant(context, name, node.span)
+    if outer is not None:
+        return outside.meaning(context, outer, node.span)
     aliases = dict(module.aliases)
-    if name in aliases and aliases[name].startswith("argus"):
+    if name in aliases and of_language(aliases[name]):
         return _path(context, aliases[name], node.span)
+    if any(outer.name.startswith(f"{name}.") for outer in module.around):
+        return ModuleValue(name)
     if name in (*constants.FUNCTIONS, "range"):
         return Builtin(f"builtins.{name}")
     foreign = next((f for f in module.foreign if f.name == name), None)
@@ -222,44 +231,6 @@ def _global(context: Context, node: Name) -> Value:
     if name in language.__all__:
         remedy = f"did you mean `al.{name}`?"
     context.fail("unknown-name", f"there is no name `{name}` here", node.span, remedy)
-
-
-def _constant(context: Context, name: str, span: Span) -> Value:
-    """A module-level constant, from its text."""
-    key = (context.module.source, name)
-    if key in context.constants:
-        known = context.constants[key]
-        if known is None:
-            context.fail("bad-constant", f"the constant `{name}` is defined by itself", span, "give it a value")
-        if isinstance(known, Poison):
-            raise Rejected
-        return known
-    definition = next(c for c in reversed(context.module.constants) if c.name == name)
-    note = (Note("it is defined here", definition.span),)
-    if definition.value is None:
-        context.fail(
-            "not-constant",
-            f"`{name}` is computed by Python, and a kernel's text is not run",
-            span,
-            "make it a literal, or pass it as an `al.constexpr` parameter",
-            notes=note,
-        )
-    context.constants[key] = None
-    outer, context.frame = context.frame, Frame(context.frame.function, 0)
-    try:
-        value = evaluate(context, definition.value)
-    except Rejected:
-        context.constants[key] = Poison()
-        raise
-    finally:
-        context.frame = outer
-    if not isinstance(value, Constant):
-        context.constants[key] = Poison()
-        context.fail(
-            "not-constant", f"`{name}` is {describe(value)}, not a constant", span, "use a literal", notes=note
-        )
-    context.constants[key] = value
-    return value
 
 
 def _path(context: Context, path: str, span: Span) -> Value:
@@ -288,6 +259,8 @@ def _path(context: Context, path: str, span: Span) -> Value:
 def _attribute(context: Context, node: Attribute) -> Value:
     value, name = evaluate(context, node.value), node.name
     match value:
+        case ModuleValue(path=path) if not of_language(path):
+            return outside.attribute(context, f"{path}.{name}", node.span)
         case ModuleValue(path=path):
             return _path(context, f"{path}.{name}", node.span)
         case View(shape=shape) if name == "shape":

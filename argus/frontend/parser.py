@@ -7,11 +7,9 @@ read again without it, so that one reading reports every mistake.
 
 from __future__ import annotations
 
-import difflib
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -21,16 +19,17 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from argus.diagnostic import Diagnostic, SourceError
 from argus.frontend import scan, tables
-from argus.frontend.blocks import DEFAULT_ALIASES, HEADERS, Block, bindings, blocks, dotted, imports, resolve
+from argus.frontend.blocks import HEADERS, Block, bindings, imports, of_language
 from argus.frontend.build import Builder
 from argus.frontend.constructs import name_construct
+from argus.frontend.linking import linked
+from argus.frontend.outline import name_of, outline, reachable
 from argus.frontend.surface import Constant, Foreign, Function, Module
 from argus.source import SourceFile
 
 MAX_DEPTH = 100
 """Deepest nesting of expressions and statements together."""
 
-DECORATORS = ("kernel", "func", "autotune")
 MAX_FUNCTION_WORDS = 40_000
 """Most words of one function."""
 
@@ -44,10 +43,6 @@ MAX_REREAD_WORDS = 200_000
 """Most words that are read again, all together, to find further refused statements of a function."""
 
 _MAX_CONSTANT_TOKENS = 200
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_WORD = re.compile(r"\w+")
-_PAGE_BREAK = re.compile(r"^[ \t]*\f", re.MULTILINE)
-"""A form feed at the beginning of a line, after which indentation counts from zero."""
 
 
 def parse(source: SourceFile, only: str = "") -> Module:
@@ -57,78 +52,24 @@ def parse(source: SourceFile, only: str = "") -> Module:
     function, just that function is read, with the helpers and constants that it can reach; the others are listed as
     `unread`.
     """
-    return _parse(source, only)
+    whole = linked(source)
+    module = _parse(replace(whole, around=None), only)
+    return replace(module, around=whole.around) if whole.around else module
 
 
 def functions(source: SourceFile) -> tuple[tuple[str, str], ...]:
     """Return name and kind ("kernel" or "func") of a file's functions, without reading their bodies."""
-    return tuple((_name_of(block), kind) for block, (_, kind) in _outline(source).functions)
-
-
-@dataclass(frozen=True, slots=True)
-class _Outline:
-    """A file cut into blocks. Each of `functions` has its decorator's line and kind; `rest` is Python's."""
-
-    source: SourceFile
-    functions: tuple[tuple[Block, tuple[scan.Line, str]], ...]
-    rest: tuple[Block, ...]
-    aliases: tuple[tuple[str, str], ...]
-    diagnostics: tuple[Diagnostic, ...]
-
-
-@lru_cache(maxsize=64)
-def _outline(source: SourceFile) -> _Outline:
-    if _SURROGATE.search(source.text):
-        raise SourceError(Diagnostic("unreadable-file", f"`{source.path}` is not UTF-8 text", property="input",
-                                     help="the text holds half of a character (a surrogate): remove it"))  # fmt: skip
-    text = _PAGE_BREAK.sub("", source.text.replace("\r\n", "\n").replace("\r", "\n"))
-    if text != source.text:
-        source = SourceFile(source.path, text, source.first_line)
-    lines = scan.scan(source)
-    aliases = (*DEFAULT_ALIASES, *(a for line in lines for a in imports(line)))
-    names = dict(aliases)
-    diagnostics: list[Diagnostic] = []
-    found: list[tuple[Block, tuple[scan.Line, str]]] = []
-    rest: list[Block] = []
-    for block in blocks(lines):
-        decorator = _argus_decorator(source, block, names, diagnostics)
-        if decorator is None:
-            rest.append(block)
-        else:
-            found.append((block, decorator))
-    return _Outline(source, tuple(found), tuple(rest), aliases, tuple(diagnostics))
-
-
-def _name_of(block: Block) -> str:
-    tokens = block.header.tokens if block.header is not None else ()
-    return tokens[1].text if len(tokens) > 1 else ""
-
-
-def _reachable(outline: _Outline, only: str) -> set[str]:
-    """Return every name that function `only` may mean: those in its text, then those in what they name."""
-    text: dict[str, list[Block]] = {}
-    for block, _ in outline.functions:
-        text.setdefault(_name_of(block), []).append(block)
-    for block in outline.rest:
-        for token in bindings(block):
-            text.setdefault(token.text, []).append(block)
-    found, todo = {only}, [only]
-    while todo:
-        for block in text.get(todo.pop(), ()):
-            words = {word for line in block.lines for token in line.tokens for word in _WORD.findall(token.text)}
-            todo.extend(words - found)
-            found |= words
-    return found
+    return tuple((name_of(block), kind) for block, (_, kind) in outline(replace(source, around=None)).functions)
 
 
 @lru_cache(maxsize=64)
 def _parse(source: SourceFile, only: str) -> Module:
-    outline = _outline(source)
-    source = outline.source
-    wanted = _reachable(outline, only) if only in (_name_of(b) for b, _ in outline.functions) else None
-    read = [f for f in outline.functions if wanted is None or _name_of(f[0]) in wanted]
-    unread = tuple((_name_of(b), kind) for b, (_, kind) in outline.functions if wanted and _name_of(b) not in wanted)
-    diagnostics = list(outline.diagnostics) if wanted is None else []
+    cut = outline(source)
+    source = cut.source
+    wanted = reachable(cut, [only]) if only in cut.names else None
+    read = [f for f in cut.functions if wanted is None or name_of(f[0]) in wanted]
+    unread = tuple((name_of(b), kind) for b, (_, kind) in cut.functions if wanted and name_of(b) not in wanted)
+    diagnostics = list(cut.diagnostics) if wanted is None else []
     _insist_on_few_words(source, read)
     functions: list[Function] = []
     for block, decorator in read:
@@ -136,7 +77,7 @@ def _parse(source: SourceFile, only: str) -> Module:
         functions.extend([function] if function is not None else [])
     constants: list[Constant] = []
     foreign: list[Foreign] = []
-    for block in outline.rest:
+    for block in cut.rest:
         if block.header is not None:
             if wanted is not None and wanted.isdisjoint(t.text for line in block.lines for t in line.tokens):
                 continue
@@ -152,7 +93,7 @@ def _parse(source: SourceFile, only: str) -> Module:
             foreign.extend(_foreign(source, block.header))
     if diagnostics:
         raise SourceError(*sorted(diagnostics, key=lambda d: (d.span.line, d.span.column)))
-    return Module(source, tuple(functions), tuple(constants), tuple(foreign), outline.aliases, unread)
+    return Module(source, tuple(functions), tuple(constants), tuple(foreign), cut.aliases, unread)
 
 
 def _insist_on_few_words(source: SourceFile, read: Sequence[tuple[Block, tuple[scan.Line, str]]]) -> None:
@@ -160,53 +101,17 @@ def _insist_on_few_words(source: SourceFile, read: Sequence[tuple[Block, tuple[s
     words = [sum(len(line.tokens) for line in block.lines) for block, _ in read]
     for (block, _), count in zip(read, words, strict=True):
         if count > MAX_FUNCTION_WORDS and block.header is not None:
-            message = f"`{_name_of(block)}` has {count} words, and a function has at most {MAX_FUNCTION_WORDS}"
+            message = f"`{name_of(block)}` has {count} words, and a function has at most {MAX_FUNCTION_WORDS}"
             raise SourceError(Diagnostic("unreadable-file", message, block.header.span(source), property="input",
                                          help="write loops instead of repeated statements"))  # fmt: skip
     if sum(words) > MAX_FILE_WORDS and read[0][0].header is not None:
         message = f"the {len(read)} functions of `{source.path}` have {sum(words)} words, more than {MAX_FILE_WORDS}"
-        first = _name_of(read[0][0])
+        first = name_of(read[0][0])
         raise SourceError(Diagnostic("unreadable-file", message, read[0][0].header.span(source), property="input",
                                      help=f"name one kernel, as in `FILE::{first}`, or split the file"))  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- top-level blocks
-
-
-def _argus_decorator(
-    source: SourceFile, block: Block, names: dict[str, str], diagnostics: list[Diagnostic]
-) -> tuple[scan.Line, str] | None:
-    """The line with `@argus.kernel` or `@argus.func`, and which; None without one. Other decorators are checked."""
-    found: tuple[scan.Line, str] | None = None
-    strangers: list[scan.Line] = []
-    for line in block.decorators:
-        package, _, name = resolve(dotted(line.tokens[1:]), names).rpartition(".")
-        ours = package.split(".")[0] == "argus"
-        if ours and name in ("kernel", "func"):
-            if found is not None:
-                diagnostics.append(_bad_decorator(source, line, "a second Argus decorator", "keep one of the two"))
-            found = (line, name)
-        elif ours and name not in DECORATORS:
-            near = difflib.get_close_matches(name, DECORATORS, 1)
-            remedy = f"did you mean `@argus.{near[0]}`?" if near else "write `@argus.kernel` or `@argus.func`"
-            diagnostics.append(_bad_decorator(source, line, f"there is no decorator `argus.{name}`", remedy))
-        elif not ours:
-            strangers.append(line)
-    if found is not None:
-        for line in strangers:
-            message = f"the decorator `{dotted(line.tokens[1:])}` does not apply to kernels"
-            diagnostics.append(_bad_decorator(source, line, message, "remove it"))
-        if block.header is None or block.header.first.text != "def":
-            message, remedy = "no function follows this decorator", "write `def name(...):` below it"
-            if block.header is not None and block.header.first.text in ("async", "class"):
-                message = f"`{block.header.first.text}` follows this decorator, which is for plain functions"
-            diagnostics.append(_bad_decorator(source, found[0], message, remedy))
-            return None
-    return found
-
-
-def _bad_decorator(source: SourceFile, line: scan.Line, message: str, remedy: str) -> Diagnostic:
-    return Diagnostic("bad-decorator", message, line.span(source), help=remedy)
 
 
 def _constant(source: SourceFile, header: scan.Line) -> Constant | None:
@@ -239,7 +144,7 @@ def _foreign(source: SourceFile, header: scan.Line) -> Iterator[Foreign]:
     if words and words[0].text in kinds and len(words) > 1:
         yield Foreign(words[1].text, kinds[words[0].text], header.span(source))
     for name, path in imports(header):
-        if path.split(".")[0] != "argus":
+        if not of_language(path):
             yield Foreign(name, f"imported from `{path}`", header.span(source))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Union
 
-from argus.source import SourceFile, Span, span_field
+from argus.source import Outer, SourceFile, Span, span_field
 
 # ---------------------------------------------------------------------------- expressions
 
@@ -287,7 +287,8 @@ class Foreign:
 class Module:
     """What a kernel file gives to the language. `aliases` maps names to what an import binds them to.
 
-    `unread` lists name and kind of the file's functions that were not asked for.
+    `unread` lists name and kind of the file's functions that were not asked for; `around` holds what names mean that
+    come from elsewhere.
     """
 
     source: SourceFile
@@ -296,6 +297,11 @@ class Module:
     foreign: tuple[Foreign, ...]
     aliases: tuple[tuple[str, str], ...]
     unread: tuple[tuple[str, str], ...] = ()
+    around: tuple[Outer, ...] = ()
+
+    def outer(self, name: str) -> Outer | None:
+        """What a name, or a name with its attributes, means that comes from elsewhere."""
+        return next((outer for outer in self.around if outer.name == name), None)
 
     def function(self, name: str) -> Function | None:
         """The last function called `name`, as Python would have it."""

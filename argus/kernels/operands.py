@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
+from argus.backend.fingerprint import file_from_json, file_to_json
 from argus.diagnostic import LaunchError
 from argus.frontend.decorator import FuncSource
 from argus.ir.types import DTYPES, DType
@@ -16,7 +17,6 @@ from argus.kernels.gemm import gelu, gelu_tanh, relu, silu
 from argus.kernels.tiling import LINE, Problem
 from argus.runtime.device import target_of
 from argus.runtime.jit_kernel import JitKernel
-from argus.source import SourceFile
 
 if TYPE_CHECKING:
     import torch
@@ -122,10 +122,10 @@ def request(
 
 
 def epilogue_text(epilogue: str | FuncSource | None) -> str | None:
-    """An epilogue as the text that an operator takes: a name, or a function's name and file."""
+    """An epilogue as the text that an operator takes: a name, or a function's name and file, with what that imports."""
     if not isinstance(epilogue, FuncSource):
         return epilogue
-    return json.dumps([epilogue.name, epilogue.file.path, epilogue.file.text])
+    return json.dumps([epilogue.name, file_to_json(epilogue.file)])
 
 
 # Read by Dynamo, as `torch.compiler.assume_constant_result` sets it: PyTorch need not be imported.
@@ -137,8 +137,8 @@ def epilogue_of(text: str | None) -> str | FuncSource | None:
     """The inverse of `epilogue_text`."""
     if text is None or not text.startswith("["):
         return text
-    name, path, source = json.loads(text)
-    return FuncSource(name, SourceFile(path, source))
+    name, file = json.loads(text)
+    return FuncSource(name, file_from_json(file))
 
 
 def _check(name: str, x: torch.Tensor | None, shapes: tuple[tuple[int, ...], ...], dtypes: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, overload
 from argus.backend.cache import DiskCache
 from argus.frontend import decorator
 from argus.frontend.decorator import KernelSource
+from argus.frontend.linking import linked
 from argus.runtime.executable import CachedSource, Executable
 from argus.runtime.function import Function, Operator
 from argus.runtime.jit_kernel import JitKernel
@@ -43,14 +44,16 @@ def from_text(text: str, path: str = "<text>") -> dict[str, JitKernel]:
     """The kernels of a text, by name and in its order: for programs that write kernels.
 
     The text is what a file would hold, `import` lines included, and none of it runs as Python; messages call it `path`.
-    What `@argus.autotune` says is left aside. Raises SourceError with every syntax error, or where there is no kernel.
+    Imports are resolved as files, beside `path` and on Python's path. What `@argus.autotune` says is left aside.
+    Raises SourceError with every syntax error, or where there is no kernel.
     """
     from argus.compile import kernels  # with the parser
 
-    file = SourceFile(path, text)
+    file = linked(SourceFile(path, text))
     return {name: jit(KernelSource(name, file)) for name in kernels(file)}
 
 
 def jit(text: KernelSource, cache: DiskCache | None = None) -> JitKernel:
     """The kernel of `text`, callable; builds are kept in `cache`, or in the user's cache directory."""
-    return JitKernel(text.name, CachedSource(text, cache), text.doc)
+    whole = KernelSource(text.name, linked(text.file), text.doc)
+    return JitKernel(text.name, CachedSource(whole, cache), text.doc)

@@ -124,7 +124,7 @@ class CachedSource:
         return DiskCache(cache_directory()) if self.cache is None else self.cache
 
     def _key(self, kind: str, parts: Mapping[str, Json]) -> str:
-        what = {"kind": kind, "text": self.text.file.text, "name": self.text.name}
+        what = {"kind": kind, "text": self.text.file.digest, "name": self.text.name}
         return cache_key({"format": FORMAT, "compiler": compiler(), **what, **parts})
 
     def _entry(self, kind: str, parts: Mapping[str, Json], make: Callable[[], Entry]) -> Entry:

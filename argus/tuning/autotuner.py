@@ -138,7 +138,7 @@ class Autotuner:
 
     def _entry_key(self, name: str) -> str:
         of = self._source.text
-        text = {"text": of.file.text, "name": of.name, "configs": [str(c) for c in self.configs]}
+        text = {"text": of.file.digest, "name": of.name, "configs": [str(c) for c in self.configs]}
         return cache_key({"kind": "autotune", "compiler": compiler(), "class": name, **text})
 
     # ------------------------------------------------------------------ finding the best

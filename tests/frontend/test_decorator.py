@@ -79,9 +79,11 @@ def test_a_nested_kernel_keeps_its_lines_and_columns():
     assert line[span.column - 1 : span.end_column - 1] == "al.load(x[0:64])"
 
 
-def test_a_nested_kernel_does_not_see_the_locals_around_it():
+def test_a_nested_kernel_sees_the_locals_around_it_and_a_text_does_not():
+    assert "= 3.0" in print_kernel(elaborate(nested(False)))
+    bare = SourceFile(nested(False).file.path, nested(False).file.text)
     with pytest.raises(SourceError) as caught:
-        elaborate(nested(False))
+        check(parse(bare), "outer", Options())
     (found,) = caught.value.diagnostics
     assert found.code == "unknown-name" and "`local`" in found.message
 
