@@ -19,9 +19,10 @@ from argus.frontend.values import (
     describe,
     shape_text,
 )
-from argus.ir.cluster import MAX_CLUSTER, clusters
+from argus.ir.cluster import clusters
 from argus.ir.expr import Const, Expr, Op, Param, ProgramId, Thread, op, walk
 from argus.ir.instruction import INSTRUCTIONS
+from argus.ir.instruction.limits import MAX_CLUSTER
 from argus.ir.instruction.tiled import tiled_mma as spread
 from argus.ir.nodes import Arranged, Assume, CommitGroup, InRange, Invariant, Requires, WaitGroup
 from argus.ir.types import HARDWARE_AXES, MAX_EXTENT, MAX_GRID_AXES, int32

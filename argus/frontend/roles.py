@@ -10,6 +10,7 @@ from argus.frontend.context import CallSite, Context, Handler
 from argus.frontend.expressions import items_of
 from argus.frontend.values import Helper, Nothing, Poison, Value, describe
 from argus.ir.instruction import BARRIERS
+from argus.ir.instruction.limits import BUDGET_UNIT, MAX_BUDGET, MIN_BUDGET
 from argus.ir.machine import WARPGROUP
 from argus.ir.nodes import (
     AssertTags,
@@ -25,7 +26,6 @@ from argus.ir.nodes import (
     Tag,
 )
 from argus.ir.visit import rewrite_body
-from argus.ir.wellformed_hopper import BUDGET_UNIT, MAX_BUDGET, MIN_BUDGET
 
 _SYNC = BARRIERS["bar.sync"]
 

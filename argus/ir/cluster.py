@@ -66,8 +66,6 @@ from argus.ir.nodes import (
 from argus.ir.visit import map_accesses, map_exprs, rewrite_body, walk
 
 MULTICAST = "tma.load.multicast"
-MAX_CLUSTER = 8
-"""Blocks of a cluster that every device takes (CUDA C++ guide, thread block clusters)."""
 _ATOM = 1024  # bytes: shared tiles keep their place in the pattern of the swizzle
 
 

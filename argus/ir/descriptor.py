@@ -1,4 +1,4 @@
-"""Descriptors of statements, from which printer, parser and visitor are derived.
+"""Descriptors of statements, from which printer, parser, visitor and checks are derived.
 
 A statement declares its fields, as a dataclass, and its text form, as `FORM`. The types of the fields say what they
 are: expressions, accesses, layouts, blocks of statements, options. So a new statement is one class, and a new option of
@@ -71,12 +71,18 @@ _KINDS: tuple[tuple[Any, Kind], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a node. `absent` is its value where the text leaves it out; `part` is the class of nodes in it."""
+    """A field of a node. `absent` is its value where the text leaves it out; `part` is the class of nodes in it.
+
+    `spaces` are the kinds of objects that an access may be to, any kind if there are none. A `condition` is an
+    expression that is a truth value.
+    """
 
     name: str
     kind: Kind
     absent: object
     part: type | None = None
+    spaces: tuple[type, ...] = ()
+    condition: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +194,8 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
         hint = Union[tuple(some)]
     for known, kind in _KINDS:
         if hint == known:
-            return Field(field.name, kind, absent)
+            spaces, condition = field.metadata.get("spaces", ()), field.metadata.get("condition", False)
+            return Field(field.name, kind, absent, spaces=spaces, condition=condition)
     if get_origin(hint) is tuple:
         member = get_args(hint)[0]
         if member is int:

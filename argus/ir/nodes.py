@@ -14,6 +14,7 @@ Which cells a statement touches is said once, by its `Access`es and `Elem`s; `ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Union
 
@@ -43,7 +44,7 @@ from argus.ir.ordering import (
     WaveBarrier,
     WaveStep,
 )
-from argus.ir.statement import Statement
+from argus.ir.statement import CONDITION, Statement
 from argus.ir.tags import (
     AssertTags,
     DataValue,
@@ -158,6 +159,13 @@ class Access:
     block: Expr | None = None
 
 
+IN_REGISTERS: Mapping[str, object] = {"spaces": (Fragment,)}
+IN_REGISTERS_OR_GLOBAL: Mapping[str, object] = {"spaces": (Fragment, Tensor)}
+IN_REGISTERS_OR_SHARED: Mapping[str, object] = {"spaces": (Fragment, Shared)}
+IN_GLOBAL: Mapping[str, object] = {"spaces": (Tensor,)}
+"""Of a field that holds an access: where its object may be, if not anywhere."""
+
+
 # ---------------------------------------------------------------------------- statements
 
 
@@ -184,7 +192,7 @@ class Copy(Statement):
     dst: Access
     src: Access
     shape: tuple[int, ...]
-    mask: Expr | None = None
+    mask: Expr | None = field(default=None, metadata=CONDITION)
     other: Const | None = None
 
     @property
@@ -262,7 +270,7 @@ class Map(Statement):
     """
 
     FORM: ClassVar[str] = "map {dst} = {value} shape {shape}(? layout {layout})(? scope {scope})"
-    dst: Access
+    dst: Access = field(metadata=IN_REGISTERS)
     value: Expr
     shape: tuple[int, ...]
     layout: FragmentLayout | None = None
@@ -286,11 +294,11 @@ class Accumulate(Statement):
         "accumulate {dst} {op} {value} shape {shape}(? if {mask})(? layout {layout})(? scope {scope})"
         "(? via {instr})"
     )
-    dst: Access
+    dst: Access = field(metadata=IN_REGISTERS_OR_GLOBAL)
     value: Expr
     op: str
     shape: tuple[int, ...]
-    mask: Expr | None = None
+    mask: Expr | None = field(default=None, metadata=CONDITION)
     layout: FragmentLayout | None = None
     scope: str | None = None
     instr: str | None = None
@@ -309,9 +317,9 @@ class Mma(Statement):
     """
 
     FORM: ClassVar[str] = "mma {d} += {a} * {b} shape {shape}(? via {instr})(? warps {warps})"
-    d: Access
-    a: Access
-    b: Access
+    d: Access = field(metadata=IN_REGISTERS)
+    a: Access = field(metadata=IN_REGISTERS_OR_SHARED)
+    b: Access = field(metadata=IN_REGISTERS_OR_SHARED)
     shape: tuple[int, int, int]
     instr: str | None = None
     warps: tuple[int, int] | None = None
@@ -376,9 +384,9 @@ class Stage(Statement):
 
     FORM: ClassVar[str] = "stage {dst} <- {src} shape {shape}(? if {mask})(? else {other})(?once: once)"
     dst: str
-    src: Access
+    src: Access = field(metadata=IN_GLOBAL)
     shape: tuple[int, ...]
-    mask: Expr | None = None
+    mask: Expr | None = field(default=None, metadata=CONDITION)
     other: Const | None = None
     once: bool = False
 
@@ -426,7 +434,7 @@ class If(Statement):
     """Runs `then` or `orelse`. `cond` may read `Thread()`, and is then divergent."""
 
     FORM: ClassVar[str] = "if {cond} {then}(? else {orelse})"
-    cond: Expr
+    cond: Expr = field(metadata=CONDITION)
     then: tuple[Stmt, ...]
     orelse: tuple[Stmt, ...] = ()
 

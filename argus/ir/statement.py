@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from argus.source import Span, span_field
+
+CONDITION: Mapping[str, object] = {"condition": True}
+"""Of a field that holds an expression: it is a truth value."""
 
 UNNUMBERED = -1
 """The identity of a statement that was made after statements were numbered."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Union
 
 from argus.ir.expr import Elem, Expr
-from argus.ir.statement import Statement
+from argus.ir.statement import CONDITION, Statement
 from argus.ir.types import DType
 
 
@@ -78,7 +78,7 @@ class AssertTags(Statement):
     shape: tuple[int, ...]
     names: tuple[str, ...]
     conditions: tuple[TagCondition, ...]
-    where: Expr | None = None
+    where: Expr | None = field(default=None, metadata=CONDITION)
 
 
 @dataclass(frozen=True, slots=True)

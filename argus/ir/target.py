@@ -25,6 +25,11 @@ class Target:
     architectures: tuple[str, ...]
 
     @property
+    def clusters(self) -> bool:
+        """Return True if blocks form clusters that reach each other's shared memory, and have a copy engine."""
+        return "sm_90a" in self.architectures
+
+    @property
     def warp_size(self) -> int:
         """Threads of a warp."""
         return self.machine.warp_size

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from argus.diagnostic import Diagnostic
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Thread, coords, op, substitute_coords
 from argus.ir.expr import walk as walk_expr
+from argus.ir.instruction.limits import MAX_BOX, ROW_BYTES, SWIZZLE_ATOM
 from argus.ir.nodes import (
     Access,
     Barrier,
@@ -43,7 +44,6 @@ from argus.ir.nodes import (
 )
 from argus.ir.types import boolean
 from argus.ir.visit import numbered, rewrite_body, walk
-from argus.ir.wellformed_hopper import MAX_BOX, ROW_BYTES, SWIZZLE_ATOM
 from argus.layout import FragmentLayout, Layout, LayoutError, Mode, Swizzle, SwizzledLayout
 from argus.passes.allocate import fits
 from argus.passes.bulk_results import STORE, Result, engine_problems, in_tiles, result_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from argus.ir import wellformed
+from argus.ir.descriptor import STATEMENTS
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId
 from argus.ir.instruction import MMA
 from argus.ir.nodes import (
@@ -31,7 +31,7 @@ from argus.ir.nodes import (
 )
 from argus.ir.types import boolean, float32, int32
 from argus.ir.visit import rewrite_body
-from argus.ir.wellformed import check_explicit, check_tile
+from argus.ir.wellformed import check, check_explicit, check_tile
 from argus.layout import blocked, parse, parse_fragment, replicate, tile
 from tests.ir.kernels import C0, C1, explicit_reduce, tile_gemm
 from tests.verify.waves import kernel as waves
@@ -249,8 +249,8 @@ def test_matrix_instructions() -> None:
 
 def test_a_kernel_is_checked_once_and_every_other_again(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[Kernel] = []
-    rules = wellformed.explicit_problems
-    monkeypatch.setattr(wellformed, "explicit_problems", lambda k: [checked.append(k), *rules(k)][1:])
+    rules = check.problems
+    monkeypatch.setattr(check, "problems", lambda k, explicit: [checked.append(k), *rules(k, explicit)][1:])
     kernel = explicit_reduce()
     assert check_explicit(kernel) == () and check_explicit(kernel) == ()
     assert checked == [kernel]
@@ -258,7 +258,11 @@ def test_a_kernel_is_checked_once_and_every_other_again(monkeypatch: pytest.Monk
     assert not again.well_formed and check_explicit(again) == ()
     broken = replace(kernel, target="none")
     assert check_explicit(broken) and check_explicit(broken)
-    assert len(checked) == 2
+    assert len(checked) == 4
+
+
+def test_every_kind_of_statement_has_its_rules() -> None:
+    assert set(check.RULES) == set(STATEMENTS)
 
 
 def test_groups_of_copies_are_for_targets_that_have_such_copies() -> None:

@@ -14,8 +14,8 @@ from argus.backend.emit.registers import Affine, Digit, Ints, fit
 from argus.backend.emit.scope import Domain, Writer
 from argus.ir.expr import Coord, Expr, Thread, walk
 from argus.ir.instruction import WgmmaRow
+from argus.ir.instruction.limits import NARROW_ROWS, ROW_BYTES
 from argus.ir.nodes import Shared
-from argus.ir.wellformed_hopper import NARROW_ROWS, ROW_BYTES
 from argus.layout import FragmentLayout, Swizzle, SwizzledLayout
 from argus.source import Span
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from math import prod
 
 from argus.ir.instruction import WGMMA
+from argus.ir.instruction.limits import BUDGET_UNIT, registers_at_first
 from argus.ir.nodes import Access, Kernel, MbarrierArrive, Mma, ProxyFence, Stage, Stmt, Tensor, ThreadCopy
 from argus.ir.prefix import prefix
 from argus.ir.visit import walk
-from argus.ir.wellformed_hopper import BUDGET_UNIT, registers_at_first
 from argus.layout import FragmentLayout
 from argus.passes.fresh import Fresh, whole
 from argus.passes.layouts import default

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from argus.ir.expr import Const, LoopVar, op
+from argus.ir.instruction.limits import BUDGET_UNIT, registers_at_first
 from argus.ir.nodes import (
     BarrierArrive,
     BarrierSync,
@@ -34,7 +35,6 @@ from argus.ir.nodes import (
 )
 from argus.ir.target import TARGETS
 from argus.ir.visit import walk as statements
-from argus.ir.wellformed_hopper import BUDGET_UNIT, registers_at_first
 from argus.passes.fresh import Fresh, names, renamed
 from argus.passes.report import Unfit
 

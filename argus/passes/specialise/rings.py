@@ -8,6 +8,7 @@ from math import prod
 
 from argus.ir.cluster import MULTICAST, number_among, reached, that_share
 from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, coords, elements, op, rewrite
+from argus.ir.instruction.limits import ROW_BYTES, SWIZZLE_ATOM
 from argus.ir.nodes import (
     Access,
     Among,
@@ -25,7 +26,6 @@ from argus.ir.nodes import (
     Stmt,
 )
 from argus.ir.types import int32
-from argus.ir.wellformed_hopper import ROW_BYTES, SWIZZLE_ATOM
 from argus.layout import Layout, Swizzle, SwizzledLayout
 from argus.passes.fresh import Fresh
 from argus.passes.stages import padded

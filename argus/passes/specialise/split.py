@@ -30,10 +30,12 @@ from dataclasses import replace
 
 from argus.ir.beginning import initialisation
 from argus.ir.instruction import BULK_LOADS, INSTRUCTIONS, WGMMA
+from argus.ir.instruction.limits import BUDGET_UNIT, registers_at_first
 from argus.ir.machine import WARPGROUP
 from argus.ir.nodes import BulkCopy, Kernel, Mma, Role, Roles, Spec, Stage, Stmt, Tag, Tensor
 from argus.ir.visit import walk as statements
-from argus.ir.wellformed_hopper import BUDGET_UNIT, asynchronous_product, bulk_copy, registers_at_first
+from argus.ir.wellformed.engine import bulk_copy
+from argus.ir.wellformed.products import asynchronous_product
 from argus.passes.fresh import Fresh
 from argus.passes.report import Unfit
 from argus.passes.specialise.addresses import in_own_registers, with_addresses

@@ -1,0 +1,87 @@
+"""Rules of running counts: a count is that of one loop, and says which place of a ring it is, and nothing else.
+
+Emitted counts are unsigned, and wrap: any other use of them would see that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from argus.ir.expr import Const, Expr, LoopVar, rewrite
+from argus.ir.nodes import (
+    Access,
+    AssertTags,
+    BulkCopy,
+    For,
+    Kernel,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
+    Spec,
+    Stmt,
+    Tag,
+)
+from argus.ir.rings import place_in_ring, turn_in_ring
+from argus.ir.visit import map_accesses, map_exprs, walk
+from argus.ir.wellformed.site import Problem, Site
+
+
+def names(body: tuple[Stmt, ...]) -> frozenset[str]:
+    """The running counts of what the block, or a role, runs."""
+    return frozenset(s.counter.name for s in walk(body) if isinstance(s, For) and s.counter is not None)
+
+
+def clashes(body: tuple[Stmt, ...]) -> Iterator[Problem]:
+    """Loops of the same part with one running count."""
+    counting = [(s.counter.name, s) for s in walk(body) if isinstance(s, For) and s.counter is not None]
+    for name, number in Counter(name for name, _ in counting).items():
+        if number > 1:
+            loop = [s for found, s in counting if found == name][-1]
+            yield f"{number} loops have the running count `{name}`", loop.span
+
+
+def problems(stmt: Stmt, site: Site) -> Iterator[Problem]:
+    """Uses of running counts other than as places in rings."""
+    if not site.counts:
+        return
+    if name := next((e.name for e in _loop_variables(_elsewhere(stmt, site.kernel)) if e.name in site.counts), ""):
+        yield f"the running count `{name}` is used as other than a place in a ring of buffers", stmt.span
+
+
+def _elsewhere(stmt: Stmt, kernel: Kernel) -> Stmt:
+    """A statement without the places in rings of its shared tiles and mbarriers, and without what only claims."""
+    tiles = {tile.name for tile in kernel.shared}
+
+    def zero(expr: Expr) -> Expr | None:
+        place, turn = place_in_ring(expr), turn_in_ring(expr)
+        ahead = [place.shift] if place is not None else [turn.shift, turn.ahead] if turn is not None else [-1]
+        return Const(0, expr.dtype) if min(ahead) >= 0 else None
+
+    def of_tile(access: Access) -> Access:
+        index = tuple(rewrite(e, zero) for e in access.index)
+        return replace(access, index=index) if access.obj in tiles else access
+
+    match stmt:
+        case MbarrierExpect() | MbarrierArrive() | MbarrierWait():
+            return map_exprs(stmt, zero)
+        case Tag() | AssertTags() | Spec():
+            return Tag("", (), ())
+        case BulkCopy(signal=signal) if signal is not None:
+            return map_accesses(replace(stmt, signal=replace(signal, index=rewrite(signal.index, zero))), of_tile)
+        case _:
+            return map_accesses(stmt, of_tile)
+
+
+def _loop_variables(stmt: Stmt) -> list[LoopVar]:
+    """Those that a statement's own expressions are over."""
+    found: list[LoopVar] = []
+
+    def note(expr: Expr) -> Expr | None:
+        if isinstance(expr, LoopVar):
+            found.append(expr)
+        return None
+
+    map_exprs(stmt, note)
+    return found

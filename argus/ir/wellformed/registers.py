@@ -1,0 +1,84 @@
+"""Rules of what computes in registers: maps and accumulations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from argus.ir.expr import REDUCTIONS, Elem
+from argus.ir.instruction import INSTRUCTIONS, REDUCES
+from argus.ir.locality import partial
+from argus.ir.nodes import Accumulate, Kernel, Map, Tensor
+from argus.ir.target import Target
+from argus.ir.wellformed import engine
+from argus.ir.wellformed.layouts import domain, layout_of, own, reads
+from argus.ir.wellformed.site import Problem, Site, dtype_of, has_type
+from argus.layout import FragmentLayout
+
+
+def map_names(stmt: Map, site: Site) -> Iterator[Problem]:
+    """The value is of the tile's type."""
+    yield from has_type(f"the value for `{stmt.dst.obj}`", stmt.value, dtype_of(stmt.dst.obj, site.scope), stmt.span)
+
+
+def map_explicit(stmt: Map, site: Site, target: Target) -> Iterator[Problem]:
+    """Threads compute what they hold of what they hold, or exchange single elements within a warp."""
+    problems = list(domain(stmt, site.part))
+    yield from problems
+    if stmt.scope not in ("thread", "warp"):
+        yield f"a map has the scope {stmt.scope}", stmt.span
+    if stmt.scope == "warp" and not isinstance(stmt.value, Elem):
+        yield "a map across lanes reads more than one element", stmt.span
+    if problems or stmt.layout is None:
+        return
+    yield from own(stmt.layout, [stmt.dst], site.part, stmt.span)
+    lanes = site.part.warp_size if stmt.scope == "warp" else None
+    yield from own(stmt.layout, reads([stmt.value]), site.part, stmt.span, lanes)
+
+
+def accumulate_names(stmt: Accumulate, site: Site) -> Iterator[Problem]:
+    """The operation is a reduction, and the value of the destination's type."""
+    if stmt.op not in REDUCTIONS:
+        yield f"`{stmt.op}` is not a reduction", stmt.span
+    yield from has_type(f"the value for `{stmt.dst.obj}`", stmt.value, dtype_of(stmt.dst.obj, site.scope), stmt.span)
+
+
+def accumulate_explicit(stmt: Accumulate, site: Site, target: Target) -> Iterator[Problem]:
+    """Threads, warps, or the copy engine add up, as the instruction says."""
+    part, row = site.part, REDUCES.get(stmt.instr or "")
+    if row is not None:
+        if not target.has(row):
+            yield f"{target.name} has no {row.name}", stmt.span
+        yield from engine.bulk_reduce(stmt, row, part)
+        return
+    problems = list(domain(stmt, part))
+    yield from problems
+    to_memory = isinstance(part.object(stmt.dst.obj), Tensor)
+    if to_memory:
+        yield from _atomic(stmt, target)
+    elif stmt.scope not in ("thread", "warp"):
+        yield f"an accumulation into registers has the scope {stmt.scope}", stmt.span
+    if problems or stmt.layout is None:
+        return
+    exprs = [stmt.value, *([stmt.mask] if stmt.mask is not None else []), *stmt.dst.index]
+    yield from own(stmt.layout, reads(exprs), part, stmt.span)
+    if not to_memory:
+        yield from _totals(stmt, stmt.layout, part)
+
+
+def _atomic(stmt: Accumulate, target: Target) -> Iterator[Problem]:
+    row = INSTRUCTIONS.get(stmt.instr or "")
+    if row is None or (row.src, row.dst) != ("fragment", "global"):
+        yield f"`{stmt.instr}` does not accumulate into global memory", stmt.span
+    elif not target.has(row):
+        yield f"{target.name} has no {row.name}", stmt.span
+
+
+def _totals(stmt: Accumulate, layout: FragmentLayout, part: Kernel) -> Iterator[Problem]:
+    """A thread adds into its own registers, a warp all elements of a cell."""
+    if stmt.scope == "thread":
+        yield from own(layout, [stmt.dst], part, stmt.span)
+        return
+    cell = layout_of(stmt.dst.obj, part)
+    short = partial(layout, stmt.dst.index, cell, part.warp_size) if cell is not None else None
+    if short is not None:
+        yield f"warp {short[1]} totals a cell of `{stmt.dst.obj}` without element {short[0]}", stmt.span

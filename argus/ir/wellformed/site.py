@@ -1,0 +1,101 @@
+"""Where a statement stands, for the rules that it has to keep; and what rules of several kinds of statements share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from argus.ir.expr import Coord, Elem, Expr, Op, Thread
+from argus.ir.expr import walk as walk_expr
+from argus.ir.nodes import Access, For, Kernel, Role, Stmt
+from argus.ir.target import Target
+from argus.ir.types import DType
+from argus.ir.typing_rules import Scope, expr_problems, index_problems
+from argus.source import Span
+
+Problem = tuple[str, Span]
+"""What is wrong, and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The place of a statement.
+
+    `scope` is what its expressions may name, loops around it included. `part` is the kernel as the threads that reach
+    the statement see it: of a role, one of as many warps. `around` are the statements that it stands in, outermost
+    first; `counts` the names of the part's running counts.
+    """
+
+    kernel: Kernel
+    scope: Scope
+    part: Kernel
+    target: Target | None
+    role: Role | None = None
+    around: tuple[Stmt, ...] = ()
+    counts: frozenset[str] = frozenset()
+
+    @property
+    def once(self) -> bool:
+        """Return True if the statement runs once: it is in no loop, branch or program of a persistent kernel."""
+        return len(self.around) == (0 if self.role is None else 1)
+
+    def inside(self, stmt: Stmt) -> Site:
+        """The place of the statements in a block of `stmt`, other than a role."""
+        loops = self.scope.loops.union(stmt.counters) if isinstance(stmt, For) else self.scope.loops
+        return replace(self, scope=replace(self.scope, loops=loops), around=(*self.around, stmt))
+
+
+def dtype_of(obj: str, scope: Scope) -> DType | None:
+    """The type of a memory object's elements; None if there is no such object."""
+    target = scope.objects.get(obj)
+    return None if target is None else target.dtype
+
+
+def expressions(exprs: Iterable[Expr], scope: Scope, span: Span) -> Iterator[Problem]:
+    """What is wrong with expressions, as such."""
+    for expr in exprs:
+        for message in expr_problems(expr, scope):
+            yield message, span
+
+
+def has_type(what: str, expr: Expr, dtype: DType | None, span: Span) -> Iterator[Problem]:
+    """The expression has this type, if that is known."""
+    if dtype is not None and expr.dtype != dtype:
+        yield f"{what} has type {expr.dtype}, not {dtype}", span
+
+
+def typed(what: str, expr: Expr, dtype: DType, scope: Scope, span: Span) -> Iterator[Problem]:
+    """What is wrong with an expression that has to have this type."""
+    yield from expressions((expr,), scope, span)
+    yield from has_type(what, expr, dtype, span)
+
+
+def counted(exprs: tuple[Expr, ...], scope: Scope, span: Span) -> Iterator[Problem]:
+    """What is wrong with what host and device compute, both, and alike."""
+    yield from expressions(exprs, scope, span)
+    if any(isinstance(e, Op) and e.dtype.is_float for expr in exprs for e in walk_expr(expr)):
+        yield "an extent or a limit is computed in floats, which the host rounds otherwise than the device", span
+
+
+def access(found: Access, scope: Scope, spaces: tuple[type, ...], span: Span) -> Iterator[Problem]:
+    """What is wrong with an access to an object in one of these spaces."""
+    for message in index_problems(found.obj, found.index, scope):
+        yield message, span
+    target = scope.objects.get(found.obj)
+    if target is not None and not isinstance(target, spaces):
+        yield f"`{found.obj}` is a {type(target).__name__.lower()}, which cannot stand here", span
+    yield from expressions(found.index, scope, span)
+
+
+def mbarrier(name: str, index: Expr, site: Site, span: Span, parity: Expr | None = None) -> Iterator[Problem]:
+    """What is wrong with `name[index]` as an mbarrier, besides the typing of its expressions."""
+    if name not in site.scope.barriers:
+        yield f"there is no mbarrier `{name}`", span
+    for what, expr in (("index", index), ("parity", parity)):
+        if expr is not None and (not expr.dtype.is_int or not uniform(expr)):
+            yield f"the {what} of mbarrier `{name}` is not one integer for all threads", span
+
+
+def uniform(expr: Expr) -> bool:
+    """Return True if all threads of a role, and all elements, have the same value."""
+    return not any(isinstance(e, Thread | Coord | Elem) for e in walk_expr(expr))
