@@ -6,7 +6,7 @@ from argus.frontend import arguments, tiles
 from argus.frontend.context import CallSite, Context, Handler
 from argus.frontend.expressions import evaluate
 from argus.frontend.surface import Expression, Lambda, Name, TupleExpr
-from argus.frontend.tagging import direct_extents, quantified
+from argus.frontend.tagging import direct_extents, divided_extents, quantified
 from argus.frontend.values import Nothing, Value, View, describe
 from argus.ir.expr import Const, Elem, Expr, coords, walk
 from argus.ir.nodes import Covers, Spec, Tensor
@@ -84,8 +84,9 @@ def _extent(
     """How far a parameter ranges: over the output's dimension, if it is an index by itself, or an index tensor's."""
     alone = [tensor.shape[axis] for axis, item in enumerate(items) if isinstance(item, Name) and item.id == param]
     found: list[int | Expr] = list(dict.fromkeys(alone))
-    for function in functions.values() if not found else ():
-        found += [e for e in direct_extents(context, function.body, param) if e not in found]
+    for extents in (direct_extents, divided_extents):
+        for function in functions.values() if not found else ():
+            found += [e for e in extents(context, function.body, param) if e not in found]
     span = functions["at"].span
     if not found:
         help = f"let `{param}` be an index of the output, or index a tensor by `{param}` alone"

@@ -29,7 +29,7 @@ from argus.frontend.surface import (
     Unary,
     parts,
 )
-from argus.frontend.tagging import direct_extents, is_call, quantified
+from argus.frontend.tagging import direct_extents, divided_extents, is_call, quantified
 from argus.frontend.tiles import BINARY
 from argus.frontend.values import Builtin, Constant, Helper, Nothing, Range, Specified, Tile, Value, View, describe
 from argus.ir.expr import OPERATORS, Const, Expr, Op
@@ -214,12 +214,14 @@ def _bound(context: Context, body: Lambda, axes: int) -> tuple[Expr, SpecTerm]:
     """The extent of a lambda's parameter, which is `Coord(axes)`, and its body."""
     with quantified(context, body.params, body.span, axes):
         extents = list(dict.fromkeys(direct_extents(context, body.body, body.params[0])))
+        extents = extents or list(dict.fromkeys(divided_extents(context, body.body, body.params[0])))
         if not extents:
             context.fail(
                 "bad-tag",
                 f"nothing says how far `{body.params[0]}` ranges",
                 body.span,
-                f"index a tensor by `{body.params[0]}` alone, and choose a part of it by `al.where`",
+                f"index a tensor by `{body.params[0]}` alone, or by it divided by a constant, "
+                "and choose a part of it by `al.where`",
             )
         if len(extents) > 1:
             context.fail(

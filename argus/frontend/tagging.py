@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from argus.diagnostic import Note
@@ -12,6 +12,7 @@ from argus.frontend.context import Binding, CallSite, Context, Frame, Handler, R
 from argus.frontend.expressions import evaluate
 from argus.frontend.surface import (
     Attribute,
+    Binary,
     Call,
     Compare,
     Expression,
@@ -19,12 +20,13 @@ from argus.frontend.surface import (
     Literal,
     Logic,
     Name,
+    Slice,
     Subscript,
     TupleExpr,
     parts,
 )
-from argus.frontend.values import Builtin, Nothing, Tile, Value, View, describe, extents_of
-from argus.ir.expr import Const, Coord, Elem, Expr, elements
+from argus.frontend.values import Builtin, Constant, Nothing, Tile, Value, View, describe, extents_of
+from argus.ir.expr import Const, Coord, Elem, Expr, elements, op
 from argus.ir.nodes import (
     AssertTags,
     DataValue,
@@ -287,16 +289,45 @@ def direct_extents(context: Context, node: Expression, param: str) -> Iterator[i
         yield from direct_extents(context, part, param)
 
 
+def divided_extents(context: Context, node: Expression, param: str) -> Iterator[int | Expr]:
+    """How far `param` ranges where `param // n`, for a constant n, indexes a dimension: n times its extent."""
+    if isinstance(node, Lambda) and param in node.params:
+        return
+    if isinstance(node, Subscript):
+        for item, extent in _items(context, node, lambda item: _divided(item, param) is not None):
+            divisor = _divided(item, param)
+            count = evaluate(context, divisor) if divisor is not None else None
+            if isinstance(count, Constant) and isinstance(count.value, int) and count.value > 0:
+                yield extent * count.value if isinstance(extent, int) else op("mul", extent, Const(count.value))
+    for part in parts(node):
+        yield from divided_extents(context, part, param)
+
+
+def _divided(item: Expression | Slice, param: str) -> Expression | None:
+    """What an index divides `param` by; None of any other index."""
+    match item:
+        case Binary(op="//", left=Name(id=name), right=divisor) if name == param:
+            return divisor
+        case _:
+            return None
+
+
 def _indexed(context: Context, node: Subscript, param: str) -> Iterator[int | Expr]:
-    if isinstance(node.value, Subscript) or not any(isinstance(i, Name) and i.id == param for i in node.items):
+    for _, extent in _items(context, node, lambda item: isinstance(item, Name) and item.id == param):
+        yield extent
+
+
+def _items(
+    context: Context, node: Subscript, wanted: Callable[[Expression | Slice], bool]
+) -> Iterator[tuple[Expression | Slice, int | Expr]]:
+    """The indices of a tensor or tile that are `wanted`, with the extents of what they index."""
+    if isinstance(node.value, Subscript) or not any(map(wanted, node.items)):
         return
     if is_call(context, node.value, "softmax"):
         return  # its own parameter says how far it ranges
     value = evaluate(context, node.value)
     if isinstance(value, (Tile, View)) and len(value.shape) == len(node.items):
-        for item, extent in zip(node.items, value.shape, strict=True):
-            if isinstance(item, Name) and item.id == param:
-                yield extent
+        yield from (pair for pair in zip(node.items, value.shape, strict=True) if wanted(pair[0]))
 
 
 HANDLERS: dict[str, Handler] = {"tag": tag, "assert_tags": assert_tags}

@@ -474,6 +474,35 @@ def differs_by_block(expr: Expr) -> bool:
     )
 
 
+def quotients(sites: tuple[Site, ...]) -> dict[Expr, Param]:
+    """Names for the quotients of loaded numbers by constants that bound loops, such as a sequence's count of pages.
+
+    What is proved of any number of turns holds for that one. How it is related to the number that is divided splits
+    sets by what is left over in the last turn.
+    """
+    found: dict[Expr, Param] = {}
+    loops = ((site, site.stmt) for site in sites if isinstance(site.stmt, For))
+    for expr in (resolved(sites, site, e) for site, loop in loops for e in (loop.start, loop.stop)):
+        for part in walk(expr):
+            match part:
+                case Op(op="floordiv", args=(whole, Const(value=count))) if count > 0 and is_launch_constant(whole):
+                    if any(isinstance(e, Param) and e.name.startswith(LOADED) for e in walk(whole)):
+                        found.setdefault(part, Param(f"{BOUND_OF_BLOCK}quotient {len(found)}", part.dtype))
+                case _:
+                    pass
+    return found
+
+
+def divided(quotient: Expr, name: Param) -> Expr:
+    """What a quotient by a constant is, said of the number that stands for it."""
+    match quotient:
+        case Op(op="floordiv", args=(whole, Const() as count)):
+            multiple = op("mul", name, count)
+            return op("and", op("le", multiple, whole), op("lt", whole, op("add", multiple, count)))
+        case _:
+            raise ValueError("no quotient by a constant")
+
+
 def only_writer(sites: tuple[Site, ...], site: Site, obj: str) -> Site | None:
     """The one statement that writes a tile, if it runs before `site` whenever that runs."""
     writers = [s for s in sites if any(a.obj == obj and a.mode is not Mode.READ for a in s.accesses)]

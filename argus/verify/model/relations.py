@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from argus.ir.access import Mode, Relation
-from argus.ir.expr import Expr, LoopVar, ProgramId, Thread, op, walk
+from argus.ir.expr import Expr, LoopVar, ProgramId, Thread, op, rewrite, walk
 from argus.ir.nodes import For, Kernel, Programs, Shared, Tensor
 from argus.ir.rings import Place, place_in_ring
 from argus.verify.model.context import Context
@@ -20,7 +20,9 @@ from argus.verify.model.program import (
     PROGRAM,
     Site,
     differs_by_block,
+    divided,
     loops_by_trip,
+    quotients,
     representatives,
     resolved,
     sites,
@@ -96,6 +98,8 @@ class Model:
         self.translator = Translator(counts=counting, trips=loops_by_trip(kernel), lean=lean)
         self.times_of = times(self.sites)
         self.depth = max(map(len, self.times_of.values()), default=1)
+        self._quotients = quotients(self.sites) if lean else {}
+        definitions = (*definitions, *(divided(quotient, name) for quotient, name in self._quotients.items()))
         self.context = Context(kernel, self.translator, definitions, lean, certain(kernel, self.sites))
         self._bare: dict[int, tuple[Set, bool, str]] = {}
         self._domains: dict[int, tuple[Set, bool, str]] = {}
@@ -205,8 +209,8 @@ class Model:
         return conditions
 
     def resolve(self, site: Site, expr: Expr) -> Expr:
-        """`expr` with computed registers spelled out; see `program.resolved`."""
-        return resolved(self.sites, site, expr)
+        """`expr` with computed registers spelled out, and quotients by name; see `resolved` and `quotients`."""
+        return rewrite(resolved(self.sites, site, expr), self._quotients.get)
 
     # ------------------------------------------------------------------ rings
 

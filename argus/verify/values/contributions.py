@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
-from argus.ir.expr import Const, Coord, Elem
+from argus.ir.expr import Const, Coord, Elem, Expr, Param, rewrite, walk
 from argus.ir.nodes import SpecTerm
 from argus.ir.spec_terms import elements_of
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts
-from argus.verify.model.translator import identifier
+from argus.verify.model.translator import NonAffine, Translator, identifier
 from argus.verify.values.numbers import Numbers
 from argus.verify.values.scope import Mismatch, Scope
 from argus.verify.values.terms import Apply, Cases, Choice, Constant, Load, Recurrence, Reduce, Term, Via
@@ -95,23 +95,68 @@ def everywhere(bound: UnionMap, roots: UnionSet) -> UnionMap | None:
 
 def _read(term: Term, body: SpecTerm, axis: int, scope: Scope) -> Iterator[UnionMap]:
     for elem in dict.fromkeys(elements_of(body)):
-        for dim, index in enumerate(elem.index):
-            if index == Coord(axis):
-                yield from coordinates(term, elem, dim, scope.path)
+        for marker in markers(elem, axis):
+            yield from marked(term, marker, scope.path)
 
 
-def coordinates(term: Term, elem: Elem, dim: int, path: UnionMap) -> list[UnionMap]:
-    """{root -> [coordinate dim]} of each load in a term that may be the one that `elem` specifies."""
+@dataclass(frozen=True)
+class Marker:
+    """Indices of a specified element that tell the value of a variable, which is Coord(0) in their expressions.
+
+    `constants` are indices that are numbers. An index is named by its dimension, or, of an index tensor's element that
+    stands there, by the dimension and that of the index tensor.
+    """
+
+    tensor: str
+    constants: tuple[tuple[int, int], ...]
+    indices: tuple[tuple[tuple[int, ...], Expr], ...]
+
+
+def markers(elem: Elem, axis: int) -> list[Marker]:
+    """How an element tells the value of `Coord(axis)`: by an index that it is, or by all that are computed from it
+    alone, as `table[b, j // 16], j % 16` tell j."""
+    constants = tuple((dim, int(i.value)) for dim, i in enumerate(elem.index) if isinstance(i, Const))
+    alone: list[tuple[tuple[int, ...], Expr]] = []
+    computed: list[tuple[tuple[int, ...], Expr]] = []
+    for place, index in _indices(elem):
+        if index == Coord(axis) and len(place) == 1:
+            alone.append((place, Coord(0)))
+        elif {e for e in walk(index) if isinstance(e, Coord | Elem | Param)} == {Coord(axis)}:
+            computed.append((place, rewrite(index, lambda e: Coord(0) if e == Coord(axis) else None)))
+    if alone or not computed:
+        return [Marker(elem.obj, constants, (one,)) for one in alone]
+    return [Marker(elem.obj, constants, tuple(computed))]
+
+
+def _indices(elem: Elem) -> Iterator[tuple[tuple[int, ...], Expr]]:
+    for dim, index in enumerate(elem.index):
+        if isinstance(index, Elem):
+            yield from (((dim, inner), e) for inner, e in enumerate(index.index))
+        else:
+            yield (dim,), index
+
+
+def marked(term: Term, marker: Marker, path: UnionMap) -> list[UnionMap]:
+    """{root -> [value]} of the variable, by each load in a term that may be the one that the marker is of."""
     found: list[UnionMap] = []
-    for cells in _cells(term, elem.obj, path):
-        for position, index in enumerate(elem.index):
-            if isinstance(index, Const):
-                there = isl.UnionSet(f"{{ [{int(index.value)}] }}")
-                cells = cells.intersect_domain(_project(cells, elem.obj, position).intersect_range(there).domain())
-        one = _project(cells, elem.obj, dim)
+    for cells in _cells(term, marker.tensor, path):
+        for dim, value in marker.constants:
+            there = isl.UnionSet(f"{{ [{value}] }}")
+            cells = cells.intersect_domain(_project(cells, marker.tensor, (dim,)).intersect_range(there).domain())
+        each = [_project(cells, marker.tensor, place) for place, _ in marker.indices]
+        one = reduce(UnionMap.flat_range_product, each).apply_range(_solved(tuple(e for _, e in marker.indices)))
         if not one.is_empty() and one.is_single_valued() and not any(one.is_equal(other) for other in found):
             found.append(one)
     return found
+
+
+def _solved(exprs: tuple[Expr, ...]) -> UnionMap:
+    """{[values of expressions of Coord(0)] -> [Coord(0)]}; empty for what is not affine."""
+    try:
+        texts = [Translator().integer(e, ("k",)) for e in exprs]
+    except NonAffine:
+        return empty_map()
+    return isl.UnionMap(f"{{ [k] -> [{', '.join(texts)}] }}").reverse()
 
 
 def _cells(term: Term, tensor: str, path: UnionMap) -> list[UnionMap]:
@@ -169,20 +214,29 @@ def _factors(part: isl.Map) -> list[isl.Map]:
     return [*_factors(part.range_factor_domain()), *_factors(part.range_factor_range())]
 
 
-def _project(cells: UnionMap, tensor: str, dim: int) -> UnionMap:
-    """{root -> [coordinate dim of the cell]}, where that is a number and no index data."""
+def _project(cells: UnionMap, tensor: str, place: tuple[int, ...]) -> UnionMap:
+    """{root -> [index of the cell]}, where that is a number: index data are none, but their places may be."""
     result = empty_map()
     for part in map_parts(cells):
-        name, rank = part.get_tuple_name(isl.dim_type.out), part.dim(isl.dim_type.out)
+        name = part.get_tuple_name(isl.dim_type.out)
         if name in (identifier(tensor), index_data(tensor)) and not part.range_is_wrapping():
-            dims = ", ".join(f"x{i}" for i in range(rank))
-            one = part.to_union_map().apply_range(isl.UnionMap(f"{{ {name}[{dims}] -> [x{dim}] }}"))
+            one = _coordinate(part, place[0]) if len(place) == 1 else empty_map()
         else:
             factors = _factors(part)
-            alone = dim < len(factors) and not factors[dim].has_tuple_name(isl.dim_type.out)
-            one = factors[dim].to_union_map() if alone else empty_map()
+            factor = factors[place[0]] if place[0] < len(factors) else None
+            if factor is None or factor.has_tuple_name(isl.dim_type.out) != (len(place) > 1):
+                one = empty_map()
+            else:
+                one = _coordinate(factor, place[1]) if len(place) > 1 else factor.to_union_map()
         result = result.union(one)
     return result
+
+
+def _coordinate(part: isl.Map, dim: int) -> UnionMap:
+    """{root -> [coordinate dim]} of {root -> t[...]}."""
+    name, rank = part.get_tuple_name(isl.dim_type.out), part.dim(isl.dim_type.out)
+    dims = ", ".join(f"x{i}" for i in range(rank))
+    return part.to_union_map().apply_range(isl.UnionMap(f"{{ {name}[{dims}] -> [x{dim}] }}"))
 
 
 def index_data(tensor: str) -> str:

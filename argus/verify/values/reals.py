@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from functools import partial, reduce
 from itertools import permutations, product
 
-from argus.ir.expr import OPERATORS, Const, Coord, Op
+from argus.ir.expr import OPERATORS, Const, Op
 from argus.ir.nodes import SpecOp, SpecTerm
 from argus.ir.spec_terms import divisors_of, elements_of, parameters_of, rounds_in, strip
 from argus.ir.types import boolean
 from argus.verify.model.isl import UnionMap, UnionSet, empty_set, isl
 from argus.verify.model.translator import NonAffine
+from argus.verify.values.contributions import markers
 from argus.verify.values.linear import close
 from argus.verify.values.products import Amount, Group, Product, Test, added, groups, total
 from argus.verify.values.rounding import rounds
@@ -126,8 +127,8 @@ class RealMatcher(SoftmaxMatcher):
         for placed, spec in pairs:
             path = s.over(placed.ref.path, placed.root)
             for elem in elements_of(spec):
-                for dim, index in enumerate(elem.index):
-                    for there in self._coordinates_of(placed.ref.term, elem, dim, path) if _is(index, axis) else ():
+                for marker in markers(elem, axis):
+                    for there in self._marked_by(placed.ref.term, marker, path):
                         found = path.apply_range(there)
                         if s.points.is_subset(found.domain()) and found.is_single_valued():
                             places.append(found)
@@ -230,10 +231,6 @@ class RealMatcher(SoftmaxMatcher):
     def _proportional(self, found: list[Summand], wanted: list[Group], scope: Scope, ratio: float) -> float:
         self._sum_of_products([scaled(s, 1 / ratio) for s in found], wanted, scope)
         return ratio
-
-
-def _is(index: object, axis: int) -> bool:
-    return isinstance(index, Coord) and index.axis == axis
 
 
 def _assignments(found: tuple[Placed, ...], wanted: tuple[SpecTerm, ...]) -> Iterator[tuple[_Pair, ...]]:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations, product
 
-from argus.ir.expr import Const, Coord, Elem
+from argus.ir.expr import Coord, Elem
 from argus.ir.nodes import SpecTerm
 from argus.ir.spec_terms import elements_of, renumbered, strip, uses
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
-from argus.verify.values.contributions import coordinates
+from argus.verify.values.contributions import Marker, marked, markers
 from argus.verify.values.exponentials import Exponentials, Shift, alike, joined
 from argus.verify.values.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close
 from argus.verify.values.matching import Matcher
@@ -53,7 +53,7 @@ class SoftmaxMatcher(Matcher):
     def __init__(self, builder: TermBuilder) -> None:
         super().__init__(builder)
         self.exponentials = Exponentials(Exponents(builder))
-        self._coordinates: dict[tuple[int, str, int, tuple[Const | None, ...]], list[UnionMap]] = {}
+        self._marked: dict[tuple[int, Marker], list[UnionMap]] = {}
         self._loaded_cells: dict[tuple[int, str], UnionMap | None] = {}
         self._leaves: dict[tuple[int, SpecTerm], UnionMap] = {}
         self._sums: dict[tuple[int, SpecTerm], list[_Summed]] = {}
@@ -223,14 +223,14 @@ class SoftmaxMatcher(Matcher):
 
     def _places(self, s: Summand, rows: Rows) -> list[UnionMap]:
         """{point -> [k]}: which of the specified terms a summand may be, read off loads; what it is compared with."""
-        axis, some, places = Coord(len(rows.used)), False, []
+        some, places = False, []
         for elem in reversed(elements_of(rows.score)):
-            for dim, index in enumerate(elem.index):
-                for m, root in s.scores if index == axis else ():
+            for marker in markers(elem, len(rows.used)):
+                for m, root in s.scores:
                     if m.ref is None:
                         continue
                     path = s.over(m.ref.path, root)
-                    for there in self._coordinates_of(m.ref.term, elem, dim, path):
+                    for there in self._marked_by(m.ref.term, marker, path):
                         found = path.apply_range(there)
                         if found.is_single_valued() and s.points.is_subset(found.domain()):
                             places.append(found)
@@ -341,11 +341,8 @@ class SoftmaxMatcher(Matcher):
         """
         key = (id(term), spec)
         if key not in self._leaves:
-            places = [
-                [(e, d) for e in elements_of(spec) for d, index in enumerate(e.index) if index == Coord(axis)]
-                for axis in range(count)
-            ]
-            read = [[c for e, d in each for c in self._coordinates_of(term, e, d, path)] for each in places]
+            places = [[m for e in elements_of(spec) for m in markers(e, axis)] for axis in range(count)]
+            read = [[found for m in each for found in self._marked_by(term, m, path)] for each in places]
             if not read or not all(read):
                 return None
 
@@ -360,14 +357,13 @@ class SoftmaxMatcher(Matcher):
             self._leaves[key] = first_that_holds(product(*read), attempt)
         return self._leaves[key]
 
-    def _coordinates_of(self, term: Term, elem: Elem, dim: int, path: UnionMap) -> list[UnionMap]:
-        """{instance -> [coordinate dim]} of the loads in a term that may be a specified one."""
-        constants = tuple(index if isinstance(index, Const) else None for index in elem.index)
-        key = (id(term), elem.obj, dim, constants)
-        if key not in self._coordinates:
-            found = coordinates(term, elem, dim, self._domain(path).identity())
-            self._coordinates[key] = [each.coalesce() for each in found]
-        return self._coordinates[key]
+    def _marked_by(self, term: Term, marker: Marker, path: UnionMap) -> list[UnionMap]:
+        """{instance -> [value]} of a variable by the loads in a term that may be a specified one."""
+        key = (id(term), marker)
+        if key not in self._marked:
+            found = marked(term, marker, self._domain(path).identity())
+            self._marked[key] = [each.coalesce() for each in found]
+        return self._marked[key]
 
     def _cells(self, term: Term, tensor: str, path: UnionMap) -> UnionMap:
         """{instance of a term -> the cell of `tensor` that it is}, where that is inside."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from argus.ir.access import Holders, Mode, Relation
 from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, coords, rewrite
 from argus.ir.instruction import Order
@@ -119,7 +121,7 @@ class TagAnalysis:
         relation = (*site.accesses, *site.tag_reads)[number]
         obj = self.kernel.object(relation.obj)
         cells = self.model.cells(site, number)
-        domain = cells.map.domain().to_union_set()
+        domain = self._reading(site, number)
         if isinstance(obj, Tensor) and not self.is_written(obj.name):
             return restrict(self._initial(site, obj, number), domain)
         flow = self.flow(obj.name)
@@ -156,6 +158,18 @@ class TagAnalysis:
         base = merge([*plain, Value((), (), tuple(overwritten))])
         return accumulate(base, collected, domain) if collected else base
 
+    def _reading(self, site: Site, number: int) -> UnionSet:
+        """The instances that an access runs at: also where the sizes leave no cell that index data could name, which
+        the bounds exclude."""
+        relation, cells = (*site.accesses, *site.tag_reads)[number], self.model.cells(site, number)
+        domain, exact, _ = self.model.domain(site)
+        if not cells.exact and exact:
+            with suppress(NonAffine):
+                inside = self.where(site, relation.guard) if relation.guard is not None else None
+                reading = domain.to_union_set()
+                return reading if inside is None else reading.intersect(inside)
+        return cells.map.domain().to_union_set()
+
     def is_written(self, name: str) -> bool:
         return any(a.obj == name and a.mode is not Mode.READ for s in self.model.sites for a in s.accesses)
 
@@ -172,8 +186,7 @@ class TagAnalysis:
         if tag is None:
             return NEUTRAL
         relation = (*site.accesses, *site.tag_reads)[number]
-        cells = self.model.cells(site, number)
-        domain = cells.map.domain().to_union_set()
+        domain = self._reading(site, number)
         try:
             fields = {name: _at(term, relation.index) for name, term in tag.fields}
             return Value((), (self._tagged(site, domain, fields),), ())
