@@ -136,7 +136,7 @@ def paged_decode(target: str) -> None:
     expected = np.zeros(out.shape, np.float32)
     for b, length in enumerate(lens[:2]):
         k, v = (from_bfloat16(np.concatenate(list(cache[table[b]]))[:length]) for cache in (keys, values))
-        weights = np.exp2(np.einsum("hgd,jhd->hgj", from_bfloat16(q[b]), k) * 0.25)
+        weights = np.exp(np.einsum("hgd,jhd->hgj", from_bfloat16(q[b]), k) * 0.25)
         expected[b] = np.einsum("hgj,jhd->hgd", weights / weights.sum(-1, keepdims=True), v)
     np.testing.assert_allclose(out, expected, rtol=2**-6, atol=1e-2)
 

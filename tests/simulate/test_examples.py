@@ -120,12 +120,12 @@ def paged(
     q: NDArray[np.float32], keys: NDArray[np.float32], values: NDArray[np.float32], table: NDArray[np.int32],
     lens: NDArray[np.int32],
 ) -> NDArray[np.float32]:  # fmt: skip
-    """Attention to the first keys of each sequence's pages, with powers of two; nothing where there are none."""
+    """Attention to the first keys of each sequence's pages; nothing where there are none."""
     result = np.zeros(q.shape, np.float32)
     for b, length in enumerate(lens):
         if length:
             k, v = (np.concatenate(list(cache[table[b]]))[:length] for cache in (keys, values))
-            weights = np.exp2(np.einsum("hgd,jhd->hgj", q[b], k) * 0.25)
+            weights = np.exp(np.einsum("hgd,jhd->hgj", q[b], k) * 0.25)
             result[b] = np.einsum("hgj,jhd->hgd", weights / weights.sum(-1, keepdims=True), v)
     return result
 
