@@ -150,7 +150,7 @@ def _differing(model: Model, site: Site, value: Expr, pairs: Pairs) -> Pairs:
             return _unequal(model, site, value, pairs)
         case Op(op="where", args=(condition, yes, no)):
             try:
-                inside = _holding(model, site, condition)
+                inside = model.where(site, condition)
             except NonAffine:
                 return _any(model, site, value.args, pairs)
             outside = pairs.domain().union(pairs.range()).subtract(inside)
@@ -164,7 +164,7 @@ def _differing(model: Model, site: Site, value: Expr, pairs: Pairs) -> Pairs:
                 return nowhere
             try:
                 if value.dtype.kind == "bool":
-                    inside = _holding(model, site, value)
+                    inside = model.where(site, value)
                     outside = pairs.domain().union(pairs.range()).subtract(inside)
                     here = differing.intersect_domain(inside).intersect_range(outside)
                     return here.union(differing.intersect_domain(outside).intersect_range(inside))
@@ -185,9 +185,7 @@ def _written(model: Model, site: Site, read: Elem, pairs: Pairs) -> Pairs:
     written = model.cells(writer, number)
     if not written.exact or written.relation.guard is not None:
         return pairs
-    coords = model.coords(len(site.shape))
-    index = ", ".join(model.translator.integer(model.resolve(site, e), coords) for e in read.index)
-    cell = model.parse_map(f"{{ {model.tuple_text(site, coords)} -> {identifier(read.obj)}[{index}] }}")
+    cell = model.image(site, read.index, identifier(read.obj))
     to = cell.apply_range(written.map.reverse())
     for position in range(len(writer.iterators)):
         to = to.equate(isl.dim_type.in_, position, isl.dim_type.out, position)
@@ -208,14 +206,5 @@ def _any(model: Model, site: Site, values: tuple[Expr, ...], pairs: Pairs) -> Pa
 
 def _unequal(model: Model, site: Site, value: Expr, pairs: Pairs) -> Pairs:
     """The pairs at which an integer that is affine in the coordinates differs."""
-    coords = model.coords(len(site.shape))
-    text = model.translator.integer(model.resolve(site, value), coords)
-    of = model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [{text}] }}")
+    of = model.image(site, (value,))
     return pairs.subtract(of.apply_range(of.reverse()))
-
-
-def _holding(model: Model, site: Site, condition: Expr) -> isl.Set:
-    """The instances at which a condition holds."""
-    coords = model.coords(len(site.shape))
-    text = model.translator.condition(model.resolve(site, condition), coords)
-    return model.parse_set(f"{{ {model.tuple_text(site, coords)} : {text} }}")

@@ -78,8 +78,7 @@ def made_of(model: Model, tensor: Tensor) -> Iterator[Part]:
 def _equal(model: Model, one: Expr, other: Expr) -> bool:
     """Whether two sizes are known to be equal."""
     with suppress(NonAffine):
-        same = model.parse_set(f"{{ : {model.translator.condition(op('eq', one, other), ())} }}")
-        return bool(model.context.sizes.is_subset(same))
+        return bool(model.context.sizes.is_subset(model.when(op("eq", one, other))))
     return False
 
 

@@ -19,7 +19,7 @@ from argus.ir.nodes import Accumulate, Shared, Tensor
 from argus.simulate.sizes import integer_parameters
 from argus.verify.checks.meetings import never_meet
 from argus.verify.findings import Finding, Place, axes_help, place_of, unknown
-from argus.verify.model.isl import Map, Set, involves, isl, smallest
+from argus.verify.model.isl import Map, Set, involves, isl, same_group, shift, smallest, unequal
 from argus.verify.model.relations import Cells, Model
 from argus.verify.model.translator import THREAD, NonAffine, holder_condition, identifier
 from argus.verify.order.order import Ordering
@@ -138,15 +138,8 @@ def _self_conflict(model: Model, a: Cells, b: Cells) -> bool:
 
 def _at_iterations(model: Model, pairs: Map, iterations: Map, a: Cells, b: Cells) -> Map:
     """The instance pairs that belong to the pairs of iterations."""
-    left, right = _drop_elements(model, a), _drop_elements(model, b)
+    left, right = model.iterations(a.site), model.iterations(b.site)
     return pairs.intersect(left.apply_range(iterations).apply_range(right.reverse()))
-
-
-def _drop_elements(model: Model, cells: Cells) -> Map:
-    """{instance -> its iteration}."""
-    site = cells.site
-    coords = model.coords(len(site.shape))
-    return isl.Map(f"{{ {model.tuple_text(site, coords)} -> {model.tuple_text(site, ())} }}")
 
 
 def _different_threads(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
@@ -157,7 +150,7 @@ def _different_threads(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
     threads_a, threads_b = thread_map(model, a), thread_map(model, b)
     if threads_a is None or threads_b is None:
         return pairs
-    different = threads_a.apply_range(isl.Map("{ [t] -> [u] : t != u }")).apply_range(threads_b.reverse())
+    different = threads_a.apply_range(unequal(threads_a.get_space().range())).apply_range(threads_b.reverse())
     return pairs.intersect(different)
 
 
@@ -171,8 +164,7 @@ def thread_map(model: Model, cells: Cells) -> Map | None:
     text = holder_condition(relation.layout, coords, "t", primary=relation.holders is Holders.PRIMARY)
     result = model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [t] : {text} }}")
     if relation.holders is Holders.WARP:
-        size = model.kernel.warp_size
-        result = result.apply_range(isl.Map(f"{{ [t] -> [u] : floor(t / {size}) = floor(u / {size}) }}"))
+        result = result.apply_range(same_group(model.kernel.warp_size))
     for guard in site.guards:
         try:
             condition = model.translator.condition(guard, coords)
@@ -181,7 +173,7 @@ def thread_map(model: Model, cells: Cells) -> Map | None:
         if any(isinstance(e, Thread) for e in walk(guard)):
             own = f"{{ {model.tuple_text(site, coords)} -> [{THREAD}] : {condition} }}"
             result = result.intersect(model.parse_map(own))
-    return result.apply_range(isl.Map(f"{{ [t] -> [u] : u = t + {first} }}"))
+    return result.apply_range(shift(first))
 
 
 _COMPLETION = {

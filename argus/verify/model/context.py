@@ -49,8 +49,7 @@ class Context:
         self._parts.clear()
 
     def _of_all(self, conditions: Sequence[str]) -> Set:
-        text = f"{{ : {' and '.join(conditions) or 'true'} }}"
-        return isl.Set(self._translator.header(text) + text)
+        return self._translator.set(f"{{ : {' and '.join(conditions) or 'true'} }}")
 
     def _alignments(self) -> list[str]:
         """What the alignments of tensors say of their rows."""

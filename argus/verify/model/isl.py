@@ -26,9 +26,14 @@ __all__ = [
     "limited",
     "map_parts",
     "merged",
+    "point",
+    "same_group",
     "set_parts",
+    "shift",
     "smallest",
+    "unequal",
     "with_parameters",
+    "without_last",
 ]
 
 Map = isl.Map
@@ -125,6 +130,43 @@ def with_parameters(points: Set, names: Mapping[str, str]) -> Set:
         if at >= 0:
             points = points.set_dim_name(isl.dim_type.param, at, new)
     return points
+
+
+def point(values: Iterable[int]) -> Set:
+    """The set of one point, without a name."""
+    numbers = tuple(values)
+    found = Set.universe(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(numbers)))
+    for position, value in enumerate(numbers):
+        found = found.fix_val(isl.dim_type.set, position, isl.Val(value))
+    return found
+
+
+def shift(by: int) -> Map:
+    """{[t] -> [t + by]}."""
+    line = isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, 1)
+    number = isl.Aff.var_on_domain(isl.LocalSpace.from_space(line), isl.dim_type.set, 0)
+    return isl.Map.from_aff(number.add_constant_val(isl.Val(by)))
+
+
+def same_group(size: int) -> Map:
+    """{[t] -> [u]} for the numbers of one group, of `size` numbers that follow one another from a multiple on."""
+    line = isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, 1)
+    number = isl.Aff.var_on_domain(isl.LocalSpace.from_space(line), isl.dim_type.set, 0)
+    group = isl.Map.from_aff(number.scale_down_val(isl.Val(size)).floor())
+    return group.apply_range(group.reverse())
+
+
+def unequal(space: isl.Space) -> Map:
+    """The pairs of two different points of a set's space."""
+    return isl.Map.lex_lt(space).union(isl.Map.lex_gt(space))
+
+
+def without_last(space: isl.Space, name: str, count: int) -> Map:
+    """{name[x, y] -> name[x]}, where y are the last `count` dimensions of the space of a set."""
+    rank = space.dim(isl.dim_type.set)
+    same = Map.identity(space.map_from_set())
+    cut = same.project_out(isl.dim_type.out, rank - count, count)
+    return cut.set_tuple_name(isl.dim_type.in_, name).set_tuple_name(isl.dim_type.out, name)
 
 
 def empty_set() -> UnionSet:

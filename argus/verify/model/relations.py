@@ -15,7 +15,7 @@ from argus.ir.expr import Expr, LoopVar, ProgramId, Thread, op, rewrite, walk
 from argus.ir.nodes import For, Kernel, Programs, Shared, Tensor
 from argus.ir.rings import Place, place_in_ring
 from argus.verify.model.context import Context
-from argus.verify.model.isl import IslError, Map, Set, first, involves, isl
+from argus.verify.model.isl import IslError, Map, Set, first, involves, isl, point, without_last
 from argus.verify.model.program import (
     PROGRAM,
     Site,
@@ -146,10 +146,32 @@ class Model:
         return [name for name in differ if involves(cells, (name,))]
 
     def parse_set(self, text: str) -> Set:
-        return isl.Set(self.translator.header(text) + text)
+        return self.translator.set(text)
 
     def parse_map(self, text: str) -> Map:
-        return isl.Map(self.translator.header(text) + text)
+        return self.translator.map(text)
+
+    def when(self, condition: Expr) -> Set:
+        """The parameters for which a condition holds."""
+        return self.parse_set(f"{{ : {self.translator.condition(condition, ())} }}")
+
+    def where(self, site: Site, condition: Expr) -> Set:
+        """The instances of a site at which a condition holds, run or not."""
+        coords = self.coords(len(site.shape))
+        text = self.translator.condition(self.resolve(site, condition), coords)
+        return self.parse_set(f"{{ {self.tuple_text(site, coords)} : {text} }}")
+
+    def image(self, site: Site, exprs: Sequence[Expr], name: str = "", *, elements: bool = True) -> Map:
+        """{instance of a site, run or not -> `name[exprs]`}; of its iterations alone without `elements`."""
+        coords = self.coords(len(site.shape)) if elements else ()
+        values = ", ".join(self.translator.integer(self.resolve(site, e), coords) for e in exprs)
+        return self.parse_map(f"{{ {self.tuple_text(site, coords)} -> {name}[{values}] }}")
+
+    def iterations(self, site: Site) -> Map:
+        """{instance of a site -> its iteration}."""
+        rank = len(site.iterators) + len(site.shape)
+        space = isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, rank)
+        return without_last(space, site.name, len(site.shape))
 
     def domain(self, site: Site) -> tuple[Set, bool, str]:
         """Instances of a site under its loops and branches, as (set, exact, reason)."""
@@ -503,8 +525,7 @@ class Model:
 
 def _before_first(trips: Set, number: int) -> Set:
     """The name of what would be so many trips before the first of some."""
-    rest = ["0"] * (trips.dim(isl.dim_type.set) - 1)
-    return isl.Set(f"{{ [{', '.join([str(-number), *rest])}] }}")
+    return point((-number, *[0] * (trips.dim(isl.dim_type.set) - 1)))
 
 
 def byte_span(tile: Shared) -> tuple[int, int]:

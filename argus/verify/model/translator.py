@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from argus.ir.expr import (
     Const,
@@ -25,7 +26,10 @@ from argus.ir.expr import (
     walk,
 )
 from argus.layout import FragmentLayout
+from argus.verify.model.isl import Map, Set, isl
 from argus.verify.model.program import is_launch_constant
+
+_Relation = TypeVar("_Relation", Set, Map)
 
 
 class NonAffine(Exception):
@@ -67,10 +71,19 @@ class Translator:
     trips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     lean: bool = False
 
-    def header(self, text: str) -> str:
-        """The parameter list of a set or map text; call after all text is translated."""
-        used = set(re.findall(r"\w+", text)) if self.lean else self.parameters.keys()
-        return "[" + ", ".join(name for name in self.parameters if name in used) + "] -> "
+    def set(self, text: str) -> Set:
+        """The set of a text; call after all of it is translated."""
+        return self._own(isl.Set(self._header() + text))
+
+    def map(self, text: str) -> Map:
+        """The map of a text; the same otherwise."""
+        return self._own(isl.Map(self._header() + text))
+
+    def _header(self) -> str:
+        return f"[{', '.join(self.parameters)}] -> "
+
+    def _own(self, found: _Relation) -> _Relation:
+        return found.drop_unused_params() if self.lean else found
 
     def integer(self, expr: Expr, coords: tuple[str, ...]) -> str:
         """Text of an integer expression; `coords[i]` is the text for `Coord(i)`."""

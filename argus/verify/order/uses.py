@@ -17,7 +17,7 @@ from itertools import product
 
 from argus.ir.expr import Const, Expr, LoopVar, Op, op
 from argus.ir.nodes import BarrierArrive, BarrierSync, Mbarrier, Roles
-from argus.verify.model.isl import Map, Set, isl
+from argus.verify.model.isl import Map, Set, isl, point
 from argus.verify.model.program import PROGRAM, Site, barrier_use, own_turn, turns
 from argus.verify.model.relations import Count, Model
 from argus.verify.model.translator import NonAffine
@@ -71,7 +71,7 @@ class Uses:
         ahead = max(map(roles.count, roles), default=0)
         trips = counts[0].trips
         for before in range(1, ahead + 1):
-            trips = trips.union(isl.Set(f"{{ {_trip_before(trips.dim(isl.dim_type.set), before)} }}"))
+            trips = trips.union(_trip_before(trips.dim(isl.dim_type.set), before))
         count = Count(trips)
         yield Ring(barrier, count.after(-1), count, ahead)
 
@@ -134,8 +134,8 @@ class Uses:
         if site.loops:
             own = self.model.trip(site, site.loops)
             return [own.apply_range(count.after(-behind)) for behind in range(ring.ahead + 1)]
-        depth, text = count.trips.dim(isl.dim_type.set), self.model.tuple_text(site, ())
-        return [self.model.parse_map(f"{{ {text} -> {_trip_before(depth, d)} }}") for d in range(ring.ahead, 0, -1)]
+        depth, every = count.trips.dim(isl.dim_type.set), self.model.clock(site).domain()
+        return [isl.Map.from_domain_and_range(every, _trip_before(depth, d)) for d in range(ring.ahead, 0, -1)]
 
     def _turns(self, site: Site) -> list[Expr]:
         """How often one barrier may have been used before: trips of the outermost loop, and a few uses before it."""
@@ -148,9 +148,8 @@ class Uses:
         return [op("add", trip, Const(before)) for before in range(_FEW)]
 
     def _keys(self, site: Site, iterations: Set, index: Expr, value: Expr) -> Map:
-        texts = [self.model.translator.integer(e, ()) for e in (index, value)]
-        text = f"{{ {self.model.tuple_text(site, ())} -> [{', '.join(texts)}] }}"
-        return self.model.parse_map(text).drop_unused_params().intersect_domain(iterations)
+        keys = self.model.image(site, (index, value), elements=False)
+        return keys.drop_unused_params().intersect_domain(iterations)
 
     def _in_order(self, ring: Ring, sites: list[Site], names: Iterable[Map], once: bool) -> bool:
         """Every use comes after the one before it on its barrier; with `once`, no use is made twice."""
@@ -180,9 +179,9 @@ def is_named(site: Site) -> bool:
     return isinstance(site.stmt, BarrierSync | BarrierArrive)
 
 
-def _trip_before(depth: int, number: int) -> str:
-    """isl text of the trip that many before the first."""
-    return f"[{', '.join([str(-number), *['0'] * (depth - 1)])}]"
+def _trip_before(depth: int, number: int) -> Set:
+    """The trip that many before the first."""
+    return point((-number, *[0] * (depth - 1)))
 
 
 def _index_of(site: Site) -> Expr:

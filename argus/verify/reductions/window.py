@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from argus.ir.expr import Expr, Op, Param
+from argus.ir.expr import Expr, Op, Param, op
 from argus.ir.nodes import BarrierArrive, BarrierSync, For
 from argus.ir.visit import walk
 from argus.verify.model.isl import Set, involves, with_parameters
@@ -58,12 +58,10 @@ class Window(Model):
             raise NonAffine(f"the first value of '{loop.var}' depends on the program: let it be a constant")
         if not differs_by_block(stop):
             return
-        low, high = (even.translator.integer(e, ()) for e in (start, stop))
-        if not even.parse_set(f"{{ : {high} <= {low} }}").intersect(even.context.set).is_empty():
+        if not even.when(op("le", stop, start)).intersect(even.context.set).is_empty():
             why = f"a program may take no turn of the loop over '{loop.var}', and others take some"
             raise NonAffine(f"{why}: let its stop be at least its start + 1 in every program")
-        low, high = (self.translator.integer(self.in_program(e), ()) for e in (start, stop))
-        more = self.parse_set(f"{{ : {low} < {high} }}")
+        more = self.when(op("lt", self.in_program(start), self.in_program(stop)))
         for number in range(self.programs or 0):
             self.context.narrow(with_parameters(more, self._of(number)))
 
