@@ -41,6 +41,8 @@ def main() -> int:
 
                 sample = mutants.Sample(arguments.seed, arguments.count, arguments.limit, arguments.folder)
                 results = mutants.run(sample, arguments.jobs, arguments.seconds)
+            case "kernelbench":
+                results = _kernelbench(arguments)
             case "repairs":
                 from benchmarks import repairs
 
@@ -72,6 +74,24 @@ def _beside_peers(arguments: argparse.Namespace) -> Results:
             listed = memory.cases_of(measure.text_of(shapes)) if shapes else memory.default_cases()
             wanted = drawn.memories(count, seed) if count else listed
             return memory.run([c for c in wanted if not arguments.kernel or c.kernel in arguments.kernel], batches)
+
+
+def _kernelbench(arguments: argparse.Namespace) -> Results:
+    from benchmarks import kernelbench
+
+    return kernelbench.run(
+        kernelbench.Plan(
+            arguments.root,
+            tuple(map(int, arguments.levels.split(","))),
+            arguments.folder,
+            arguments.floors,
+            arguments.seconds,
+            arguments.batches,
+            tuple(range(arguments.devices)),
+            arguments.survey,
+            tuple(arguments.only or ()),
+        )
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -132,7 +152,19 @@ def _parser() -> argparse.ArgumentParser:
     repairs.add_argument("--count", type=int, default=8, help="how many of each kernel")
     repairs.add_argument("--steps", type=int, default=24, help="candidates that may be tried for a mutant")
     repairs.add_argument("--limit", type=float, default=20.0, metavar="S", help="seconds that a proof may take")
-    for command in (launch, cold, product, attend, memory, conflicts, verify, mutants, repairs):
+    bench = commands.add_parser("kernelbench", help="models of KernelBench beside eager and torch.compile")
+    bench.add_argument("--root", type=Path, required=True, metavar="DIR", help="the folder with level1, level2, level3")
+    bench.add_argument("--levels", default="1,2,3", help="which levels")
+    bench.add_argument("--only", action="append", metavar="TEXT", help='problems that begin so, as "1/23_"; repeat')
+    bench.add_argument("--floors", type=Path, metavar="FILE", help="JSON rows with problem and floor_us")
+    bench.add_argument("--folder", type=Path, default=Path("build/kernelbench"), help="rows are kept there")
+    bench.add_argument("--seconds", type=float, default=900.0, metavar="S", help="what one problem may take")
+    bench.add_argument("--batches", type=int, default=10, help="measurements of each side")
+    bench.add_argument("--devices", type=int, default=1, help="how many GPUs share the problems")
+    bench.add_argument(
+        "--survey", choices=("generate", "prove"), default="", help="run nothing: what would be taken, on any machine"
+    )
+    for command in (launch, cold, product, attend, memory, conflicts, verify, mutants, repairs, bench):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
     return parser
 

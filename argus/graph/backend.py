@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import gcd
@@ -53,11 +53,22 @@ class Options:
         return cls(**(given or {}))
 
 
-class Backend:
-    """A backend of `torch.compile`. Keeps what became of each graph, for reports."""
+@dataclass(frozen=True)
+class Survey:
+    """What would become of a model on a target that is not there. Without `prove`, kernels are generated only."""
 
-    def __init__(self, generator: Generator | None = None) -> None:
-        self.generator = generator
+    target: str
+    prove: bool = True
+
+
+class Backend:
+    """A backend of `torch.compile`. Keeps what became of each graph, for reports.
+
+    With a `survey`, nothing is launched: the graph itself runs, so tensors may be fake ones.
+    """
+
+    def __init__(self, generator: Generator | None = None, survey: Survey | None = None) -> None:
+        self.generator, self.survey = generator, survey
         self.graphs: list[Graph] = []
 
     def __call__(self, gm: torch.fx.GraphModule, example: Sequence[Any], *, options: Any = None, **_: Any) -> Any:
@@ -82,8 +93,12 @@ class Backend:
         """Compile a graph of ATen operators."""
         from torch._functorch._aot_autograd.utils import make_boxed_func
 
-        compilation = _Compilation(gm, options, self.generator)
-        result = compilation.run()
+        compilation = _Compilation(gm, options, self.generator, self.survey)
+        result = gm
+        if self.survey is None:
+            result = compilation.run()
+        else:
+            compilation.look()
         self.graphs = [g for g in self.graphs if g.owner() is not None]
         self.graphs.append(Graph(name, tuple(compilation.entries), owner))
         return make_boxed_func(result.forward)
@@ -109,8 +124,10 @@ class Backend:
 
 
 class _Compilation:
-    def __init__(self, gm: torch.fx.GraphModule, options: Options, generator: Generator | None) -> None:
-        self.gm, self.options, self.generator = gm, options, generator
+    def __init__(
+        self, gm: torch.fx.GraphModule, options: Options, generator: Generator | None, survey: Survey | None
+    ) -> None:
+        self.gm, self.options, self.generator, self.survey = gm, options, generator, survey
         self.refused: dict[Any, str] = {}
         self.verdicts: dict[Any, str] = {}
         self.apart: list[Apart] = []
@@ -119,8 +136,25 @@ class _Compilation:
     def run(self) -> torch.fx.GraphModule:
         found, texts = self.settled()
         steps = [self.launch(group, text) for group, text in zip(found.groups, texts, strict=True)]
-        steps += self.leave(found)
-        return assemble(self.gm, steps)
+        more, compiled = fallback.steps(self.gm.graph, found, self.options.fallback)
+        self.leave(found, compiled)
+        return assemble(self.gm, steps + more)
+
+    @property
+    def proves(self) -> bool:
+        return self.survey is None or self.survey.prove
+
+    def look(self) -> None:
+        """Enter what would become of the graph."""
+        found, texts = self.settled()
+        for group, text in zip(found.groups, texts, strict=True):
+            self.entry(group, text)
+        self.leave(found, ())
+
+    def target(self, group: Group) -> str:
+        """The target that a group's kernel is made for."""
+        meta = next(m for m in map(meta_of, group.outputs) if m is not None)
+        return self.survey.target if self.survey is not None else target_of(meta.device)
 
     def settled(self) -> tuple[Partition, list[KernelText]]:
         """A partition all of whose kernels are proved. A group that is not is cut in two, and tried again."""
@@ -128,8 +162,8 @@ class _Compilation:
             found = partition(self.gm.graph, self.refused, self.apart)
             texts, wrong = self.generated(found.groups)
             good = [(g, t) for g, t in zip(found.groups, texts, strict=True) if t is not None]
-            orders = [order(t, _target(g)) for g, t in good]
-            outcomes = prove_all(orders, self.options.workers)
+            orders = [order(t, self.target(g)) for g, t in good]
+            outcomes = prove_all(orders, self.options.workers) if self.proves else [Outcome("proved")] * len(orders)
             wrong += [(g, o) for (g, _), o in zip(good, outcomes, strict=True) if o.verdict != "proved"]
             if not wrong:
                 return found, [t for _, t in good]
@@ -141,7 +175,7 @@ class _Compilation:
         wrong = []
         for group in groups:
             try:
-                texts.append(generate(group, _target(group), self.generator))
+                texts.append(generate(group, self.target(group), self.generator))
             except (Mismatch, NotExpressible, LaunchError) as error:
                 texts.append(None)
                 reason = error.diagnostics[0].message if isinstance(error, LaunchError) else str(error)
@@ -159,30 +193,33 @@ class _Compilation:
 
     def launch(self, group: Group, text: KernelText) -> Step:
         """The step of a proved kernel."""
-        path = stored(order(text, _target(group)))
-        kernel = jit(order(text, _target(group)).source(str(path or "<graph>")))
+        entry = self.entry(group, text)
         read = [p.value for p in text.layout.reads]
+        kernel = jit(order(text, self.target(group)).source(entry.path or "<graph>"))
+        call = Kernel(kernel, text.layout, subgraph(group.nodes, read, group.outputs), entry.refused.append)
+        entry.call = call
+        return Step(group.nodes, read, group.outputs, call)
+
+    def entry(self, group: Group, text: KernelText) -> Entry:
+        """Enter a proved kernel into the report."""
         metas = [p.meta for p in text.layout.reads]
         entry = Entry(
             kernel=text.name,
             operators=tuple(capture.name(n) for n in group.nodes),
-            verdict="proved",
+            verdict="proved" if self.proves else "generated",
             specified=True,
             reason="",
             by="argus",
             seconds=estimated(metas, [p.meta for p in text.layout.writes], *_operations(group)),
-            path=str(path or ""),
+            path=str(stored(order(text, self.target(group))) or ""),
             equality="over the real numbers",
             tensors=tuple(metas),
         )
-        call = Kernel(kernel, text.layout, subgraph(group.nodes, read, group.outputs), entry.refused.append)
-        entry.call = call
         self.entries.append(entry)
-        return Step(group.nodes, read, group.outputs, call)
+        return entry
 
-    def leave(self, found: Partition) -> list[Step]:
-        """Steps of what is left: those that Inductor compiles; the others stay single operators."""
-        steps, compiled = fallback.steps(self.gm.graph, found, self.options.fallback)
+    def leave(self, found: Partition, compiled: Collection[Any]) -> None:
+        """Enter what is left into the report; `compiled` are those operators that Inductor runs."""
         for node, reason in found.left.items():
             row = capture.row(node)
             if row is not None and row.left == "a view":
@@ -201,7 +238,6 @@ class _Compilation:
                     tensors=(),
                 )
             )
-        return steps
 
 
 def order(text: KernelText, target: str) -> Order:
@@ -222,11 +258,6 @@ def _whole(extent: Extent) -> int:
     if isinstance(extent, int):
         return extent
     return int(extent.subs(dict.fromkeys(extent.free_symbols, _HINT)))
-
-
-def _target(group: Group) -> str:
-    meta = next(m for m in map(meta_of, group.outputs) if m is not None)
-    return target_of(meta.device)
 
 
 def _operations(group: Group) -> tuple[Extent, str]:
