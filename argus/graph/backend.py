@@ -15,6 +15,7 @@ from argus.diagnostic import LaunchError
 from argus.graph import capture, fallback
 from argus.graph.assemble import Step, assemble, subgraph
 from argus.graph.capture import inputs, meta_of
+from argus.graph.decompose import decompositions
 from argus.graph.kernel import Generator, KernelText, generate
 from argus.graph.launch import Kernel, View
 from argus.graph.partition import Apart, Group, Partition, partition
@@ -73,7 +74,6 @@ class Backend:
 
     def __call__(self, gm: torch.fx.GraphModule, example: Sequence[Any], *, options: Any = None, **_: Any) -> Any:
         """Compile a graph that Dynamo traced, with its gradients where they are needed."""
-        from torch._decomp import core_aten_decompositions
         from torch._dynamo.backends.common import aot_autograd
         from torch._functorch.partitioners import min_cut_rematerialization_partition
 
@@ -83,7 +83,7 @@ class Backend:
             fw_compiler=partial(compiled, name="forward"),
             bw_compiler=partial(compiled, name="backward"),
             inference_compiler=partial(compiled, name="inference"),
-            decompositions=core_aten_decompositions(),
+            decompositions=decompositions(),
             partition_fn=min_cut_rematerialization_partition,
         )(gm, example)
 
@@ -261,7 +261,7 @@ def _whole(extent: Extent) -> int:
 
 
 def _operations(group: Group) -> tuple[Extent, str]:
-    return _operations_of(group.product) if group.product is not None else (0, "float32")
+    return _operations_of(group.head) if group.head is not None else (0, "float32")
 
 
 def _operations_of(node: Any) -> tuple[Extent, str]:
@@ -272,8 +272,9 @@ def _operations_of(node: Any) -> tuple[Extent, str]:
         a = read[-2]
         assert a is not None
         return 2 * product(made[0].shape) * a.shape[-1], a.dtype
-    if name == "convolution.default" and read[1] is not None:
-        return 2 * product(made[0].shape) * product(read[1].shape[1:]), read[1].dtype
+    if name == "convolution.default" and read[0] is not None and read[1] is not None:
+        ends = read[0] if capture.given(node)[6] else made[0]
+        return 2 * product(ends.shape) * product(read[1].shape[1:]), read[1].dtype
     return 0, "float32"
 
 

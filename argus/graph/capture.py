@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from argus.graph.operators import arguments, name_of, row_of
-from argus.graph.row import POINTWISE, VIEW, Row
+from argus.graph.row import POINTWISE, VIEW, WINDOW, Row
 from argus.graph.terms import Extent
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def refusal(node: Node) -> str:
     if found.left:
         return f"{name(node)}: {found.left}"
     metas = [meta_of(v) for v in inputs(node)]
-    made = [m for m in results(node) if m is not None]
+    made = [m for m in results(node)[: 1 if found.kind == WINDOW else None] if m is not None]
     if any(m is None for m in metas) or not made:
         return f"{name(node)} on something that is no dense tensor"
     known = [m for m in metas if m is not None]
@@ -152,13 +152,20 @@ def refusal(node: Node) -> str:
         return f"{name(node)}: kernels do not compute {unwritten[0]}, which may wrap around or lose digits"
     if len({m.device for m in (*known, *made)}) > 1:
         return f"{name(node)} on several devices"
-    if name(node) in PRODUCTS and known[-1].dtype == "float32" and known[-1].device.startswith("cuda"):
+    if name(node) in PRODUCTS and known[-1].device.startswith("cuda") and not _multiplied(known[-1].dtype):
         return f"{name(node)}: kernels multiply float32 without matrix instructions, and PyTorch's library is faster"
     if any(size == 0 for m in (*known, *made) for size in m.shape):
         return f"{name(node)} without elements"
     if any(map(_is_computed, given(node))):
         return f"{name(node)} with a number that is known only when it runs"
     return ""
+
+
+def _multiplied(dtype: str) -> bool:
+    """Return True for factors that a GPU's matrix instructions may multiply."""
+    import torch
+
+    return dtype != "float32" or bool(torch.backends.cuda.matmul.allow_tf32)
 
 
 def _is_computed(argument: Any) -> bool:

@@ -21,7 +21,7 @@ from argus.graph.text import bare, dtype, literal, printed
 from argus.graph.tiles import Tile
 
 IDENTITY = {"sum": "0.0", "max": '-float("inf")', "min": 'float("inf")'}
-_ONTO = {"sum": "{a} + {b}", "max": "al.maximum({a}, {b})", "min": "al.minimum({a}, {b})"}
+ONTO = {"sum": "{a} + {b}", "max": "al.maximum({a}, {b})", "min": "al.minimum({a}, {b})"}
 
 
 class Lines:
@@ -54,6 +54,8 @@ class Emitter:
         self.block: dict[Any, str] = {}  # values of the block: nothing of what is reduced
         self.here: dict[Any, str] | None = None  # those of the pass that is being emitted
         self.flat = tile.rows is None
+        self.across: tuple[Axis, ...] = (tile.columns,)  # the axes along the columns of the tile
+        self.masks: dict[str, str] = {}
 
     # ------------------------------------------------------------------------ the kernel
 
@@ -86,10 +88,10 @@ class Emitter:
         tile, out = self.tile, self.out
         axes: list[tuple[str, str]] = []
         if tile.over != "columns":
-            axes.append((f"p{tile.columns.index}", f"al.cdiv({tile.columns.symbol}, WIDTH)"))
+            axes.append((f"p{tile.columns.index}", f"al.cdiv({tile.columns.size}, WIDTH)"))
         if tile.rows is not None and tile.over != "rows":
-            axes.append((f"p{tile.rows.index}", f"al.cdiv({tile.rows.symbol}, HEIGHT)"))
-        axes += [(axis.index, axis.symbol) for axis in tile.grid]
+            axes.append((f"p{tile.rows.index}", f"al.cdiv({tile.rows.size}, HEIGHT)"))
+        axes += [(axis.index, axis.size) for axis in tile.grid]
         if not axes:
             axes.append(("first", "1"))
         out.add(f"{', '.join(name for name, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)})")
@@ -109,9 +111,9 @@ class Emitter:
         axis, step = (tile.columns, "WIDTH") if tile.over == "columns" else (tile.rows, "HEIGHT")
         assert axis is not None
         for loop in tile.loops:
-            out.add(f"for {loop.index} in range(0, {loop.symbol}):")
+            out.add(f"for {loop.index} in range(0, {loop.size}):")
             out.depth += 1
-        out.add(f"for {axis.index}0 in range(0, {axis.symbol}, {step}):")
+        out.add(f"for {axis.index}0 in range(0, {axis.size}, {step}):")
         out.depth += 1
         out.add(f"{axis.index} = {axis.index}0 + al.arange({step})")
         self.here = {}
@@ -142,16 +144,17 @@ class Emitter:
         parts = []
         for axis in axes:
             if self.tile.rows is not None and axis.symbol == self.tile.rows.symbol:
-                parts.append(f"({axis.index} < {axis.symbol})[:, None]")
-            elif axis.symbol == self.tile.columns.symbol:
-                parts.append(f"({axis.index} < {axis.symbol})")
+                parts.append(f"({axis.index} < {axis.size})[:, None]")
+            elif axis in self.across:
+                parts.append(f"({axis.index} < {axis.size})")
         if len(parts) < 2:
             return bare(parts[0]) if parts else ""
         known = self.here if self.here is not None and self.reduces(axes) else self.block
-        if "inside" not in known:
-            self.out.add(f"inside = {' & '.join(sorted(parts))}")
-            known["inside"] = "inside"
-        return known["inside"]
+        text = " & ".join(sorted(parts))
+        if text not in known:
+            known[text] = self.masks.setdefault(text, f"inside{len(self.masks) or ''}")
+            self.out.add(f"{known[text]} = {text}")
+        return known[text]
 
     def load(self, param: Param) -> str:
         """A tensor's part of the tile, loaded once."""
@@ -285,7 +288,7 @@ class Emitter:
         shape = "(WIDTH,)" if self.flat else "(HEIGHT, WIDTH)"
         self.out.add(f"{name} = al.full({shape}, {IDENTITY[op]}, al.float32)")
         loops = self.enter()
-        self.out.add(f"{name} = {_ONTO[op].format(a=name, b=self.masked(op, body()))}")
+        self.out.add(f"{name} = {ONTO[op].format(a=name, b=self.masked(op, body()))}")
         self.leave(loops)
         self.block[key] = self.out.bind(f"al.{op}({name}{along})")
         return self.block[key]
@@ -300,7 +303,7 @@ class Emitter:
         tile = self.tile
         own = tile.columns if tile.over == "columns" else tile.rows
         assert own is not None
-        return " * ".join(f"{a.symbol}.to(al.float32)" for a in (own, *tile.loops))
+        return " * ".join(f"{a.size}.to(al.float32)" for a in (own, *tile.loops))
 
 
 Reduction = Callable[..., tuple[str, ...]]

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from argus.graph import capture
+from argus.graph.capture import inputs, meta_of
+from argus.graph.convolutions import ConvolutionEmitter, tile_of
 from argus.graph.generate import Emitter
 from argus.graph.layout import Layout, Param, layout
+from argus.graph.operators import name_of
 from argus.graph.partition import Group
+from argus.graph.pooling import PoolEmitter
 from argus.graph.products import ProductEmitter
 from argus.graph.specification import dtypes, specifications
 from argus.graph.tiles import Tile, product_tile, tile
@@ -32,7 +38,7 @@ Generator = Any
 
 def generate(group: Group, target: str, generator: Generator | None = None) -> KernelText:
     """The kernel of a group. Raises Mismatch or NotExpressible for what no kernel is made for."""
-    found = layout(group)
+    found = layout(group, multiplied(group, target))
     specified = specifications(group, found)
     body, constants, warps, requires = (generator or statements)(group, found, target)
     types = dtypes(found)
@@ -61,12 +67,35 @@ def generate(group: Group, target: str, generator: Generator | None = None) -> K
 def statements(group: Group, found: Layout, target: str) -> tuple[list[str], dict[str, int], int, tuple[str, ...]]:
     """The generator: statements, constants, warps and preconditions of a group's kernel."""
     if group.product is not None:
-        product = product_tile(found, target)
+        product = product_tile(found, target, matrix_bits(found))
         constants = {"HEIGHT": product.m, "WIDTH": product.n} | ({"DEPTH": product.k} if product.mma else {})
         return ProductEmitter(group, found, product).body(), constants, product.warps, ()
+    if group.window is not None and name_of(group.window.target) == "convolution.default":
+        conv = tile_of(group, found, target, matrix_bits(found))
+        constants = {"HEIGHT": conv.filters} if conv.rows is not None else {}
+        constants |= {"WIDTH": conv.width} | ({"DEPTH": conv.k} if conv.mma else {})
+        return ConvolutionEmitter(group, found, conv).body(), constants, conv.warps, ()
     chosen = tile(found)
     constants = {"WIDTH": chosen.width} | ({"HEIGHT": chosen.height} if chosen.rows is not None else {})
-    return Emitter(group, found, chosen).body(), constants, chosen.warps, _requires(chosen)
+    emitter = PoolEmitter if group.window is not None else Emitter
+    return emitter(group, found, chosen).body(), constants, chosen.warps, _requires(chosen)
+
+
+def multiplied(group: Group, target: str) -> str:
+    """The dtype that factors are multiplied as, if it is not their own: float32 ones as TF32 where PyTorch's flags allow
+    that, on a target that can."""
+    if group.head is None or not target.startswith("sm_"):
+        return ""
+    meta = meta_of(inputs(group.head)[-1 if group.product is not None else 0])
+    flags = torch.backends.cuda.matmul if group.product is not None else torch.backends.cudnn
+    return "tfloat32" if meta is not None and meta.dtype == "float32" and flags.allow_tf32 else ""
+
+
+def matrix_bits(layout: Layout) -> int:
+    """The bits of the factors that a matrix instruction multiplies; 0 where there is none for them."""
+    bits = {"tfloat32": 32, "float16": 16, "bfloat16": 16}
+    factors = [p.dtype for p in layout.reads if p.use]
+    return bits.get(factors[0], 0) if len(set(factors)) == 1 else 0
 
 
 def _requires(chosen: Tile) -> tuple[str, ...]:
@@ -74,7 +103,7 @@ def _requires(chosen: Tile) -> tuple[str, ...]:
 
 
 def _annotation(param: Param, dtype: str) -> str:
-    shape = " ".join(axis.symbol for axis in param.axes) or "1"
+    shape = " ".join(axis.size for axis in param.axes) or "1"
     if not param.axes or param.strides[-1] == 1:
         return f'al.Tensor[{dtype}, "{shape}"]'
     strides = " ".join(f"{param.name}_{axis.index}" for axis in param.axes)

@@ -11,24 +11,32 @@ from typing import Any
 
 from argus.graph.capture import Meta, Value, meta_of
 from argus.graph.partition import Group
-from argus.graph.space import Dims, Mismatch
+from argus.graph.space import Dim, Dims, Mismatch
 from argus.graph.terms import Extent, product
 
 SYMBOLS = "ABCDEFGHIJLMNOPQSTUVWXYZ"
 
 PARALLEL, REDUCED, LEFT, RIGHT, SHARED = "parallel", "reduced", "left", "right", "shared"
+PLACE = "place"
 """Kinds of axes: of a product, LEFT are in the first factor alone, RIGHT in the second, SHARED in both (batches), and
-REDUCED is the summed one."""
+REDUCED is the summed one. PLACE axes are those of an image, which are read at computed indices."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A loop of the kernel: atoms that go together, most significant first. `symbol` names its extent."""
+    """A loop of the kernel: atoms that go together, most significant first. `symbol` names its extent. A `fixed` axis has
+    a constant extent."""
 
     symbol: str
     atoms: tuple[int, ...]
     extent: Extent
     kind: str
+    fixed: bool = False
+
+    @property
+    def size(self) -> str:
+        """The extent in the kernel's text."""
+        return str(self.extent) if self.fixed else self.symbol
 
     @property
     def index(self) -> str:
@@ -48,6 +56,12 @@ class Param:
     axes: tuple[Axis, ...]
     strides: tuple[Extent, ...]
     use: str = ""
+    stored: str = ""
+
+    @property
+    def dtype(self) -> str:
+        """The dtype in the kernel: that of the tensor, or what its bits are multiplied as."""
+        return self.stored or self.meta.dtype
 
     @property
     def shape(self) -> tuple[Extent, ...]:
@@ -62,12 +76,17 @@ class Layout:
     reads: tuple[Param, ...]
     writes: tuple[Param, ...]
 
+    def axis(self, dim: Dim) -> Axis | None:
+        """The axis that a dimension is; None for one of one element."""
+        return next((a for a in self.axes if a.atoms == dim), None)
+
     def of(self, kind: str) -> tuple[Axis, ...]:
         return tuple(axis for axis in self.axes if axis.kind == kind)
 
 
-def layout(group: Group) -> Layout:
-    """The axes and tensors of a group. Raises Mismatch for what no kernel is generated for."""
+def layout(group: Group, multiplied: str = "") -> Layout:
+    """The axes and tensors of a group, whose factors are `multiplied` as that dtype. Raises Mismatch for what no kernel
+    is generated for."""
     space = group.space
     read: dict[tuple[Value, Dims], str] = {}
     for use, value in group.reads.items():
@@ -78,14 +97,19 @@ def layout(group: Group) -> Layout:
     runs = _runs(group, list(strides.values()), kinds)
     if len(runs) > len(SYMBOLS):
         raise Mismatch("more axes than there are letters")
+    fixed = space.atoms(group.fixed)
     axes = tuple(
-        Axis(SYMBOLS[n], run, product([space.size(a) for a in run]), kinds[run[0]]) for n, run in enumerate(runs)
+        Axis(SYMBOLS[n], run, product([space.size(a) for a in run]), kinds[run[0]], run[0] in fixed)
+        for n, run in enumerate(runs)
     )
-    reads = [_param(f"x{n}", key, strides[key], axes, use) for n, (key, use) in enumerate(read.items())]
+    reads = [
+        _param(f"x{n}", key, strides[key], axes, use, multiplied if use else "")
+        for n, (key, use) in enumerate(read.items())
+    ]
     writes = [_param(f"y{n}", key, strides[key], axes, "") for n, key in enumerate(written)]
     for param in writes:
         held = {a.symbol for a in param.axes}
-        if any(a.kind not in (REDUCED,) and a.symbol not in held for a in axes):
+        if any(a.kind not in (REDUCED, PLACE) and a.symbol not in held for a in axes):
             raise Mismatch("a result that repeats its elements")
     return Layout(axes, tuple(reads), tuple(writes))
 
@@ -105,16 +129,18 @@ def _strides(group: Group, value: Value, dims: Dims) -> dict[int, Extent]:
 
 def _kinds(group: Group, read: dict[tuple[Value, Dims], str]) -> dict[int, str]:
     over = set(group.over()) | set(group.space.atoms(group.contracted))
-    factor = {use: {a for (_, dims), u in read.items() if u == use for dim in dims for a in dim} for use in "ab"}
+    places = set(group.space.atoms(group.places))
+    factor = {use: {a for (_, dims), u in read.items() if u == use for dim in dims for a in dim} for use in "abxw"}
+    first, second = ("a", "b") if group.product is not None else ("w", "x")
     kinds: dict[int, str] = {}
     for _, dims in (*read, *((v, group.space[v]) for v in group.outputs)):
         for atom in (a for dim in dims for a in dim):
             if atom in over:
-                kinds[atom] = REDUCED
-            elif group.product is None:
+                kinds[atom] = PLACE if atom in places else REDUCED
+            elif not factor[first]:
                 kinds[atom] = PARALLEL
             else:
-                left, right = atom in factor["a"], atom in factor["b"]
+                left, right = atom in factor[first], atom in factor[second]
                 kinds[atom] = SHARED if left and right else LEFT if left else RIGHT if right else PARALLEL
     return kinds
 
@@ -126,7 +152,11 @@ def _runs(group: Group, tensors: list[dict[int, Extent]], kinds: dict[int, str])
         order += [a for dim in group.space[value] for a in dim]
     runs: list[tuple[int, ...]] = [(a,) for a in dict.fromkeys((*order, *kinds))]
 
+    fixed = set(group.space.atoms(group.fixed))
+
     def join(high: tuple[int, ...], low: tuple[int, ...]) -> bool:
+        if fixed.intersection((*high, *low)):
+            return False
         if kinds[high[0]] != kinds[low[0]]:
             return False
         size = product([group.space.size(a) for a in low])
@@ -151,12 +181,14 @@ def _runs(group: Group, tensors: list[dict[int, Extent]], kinds: dict[int, str])
     return runs
 
 
-def _param(name: str, key: tuple[Value, Dims], strides: dict[int, Extent], axes: tuple[Axis, ...], use: str) -> Param:
+def _param(
+    name: str, key: tuple[Value, Dims], strides: dict[int, Extent], axes: tuple[Axis, ...], use: str, stored: str = ""
+) -> Param:
     value, dims = key
     meta: Any = meta_of(value)
     own = [axis for axis in axes if axis.atoms[-1] in strides]
     own.sort(key=lambda axis: _magnitude(strides[axis.atoms[-1]]), reverse=True)
-    return Param(name, value, meta, dims, tuple(own), tuple(strides[a.atoms[-1]] for a in own), use)
+    return Param(name, value, meta, dims, tuple(own), tuple(strides[a.atoms[-1]] for a in own), use, stored)
 
 
 def _magnitude(stride: Extent) -> int:

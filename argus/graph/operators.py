@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from argus.graph import pointwise, reductions, views
+from argus.graph import pointwise, reductions, views, windows
 from argus.graph.row import Operand, Row, Site
 from argus.graph.terms import Element
 
-TABLE: dict[str, Row] = {**pointwise.ROWS, **reductions.ROWS, **views.ROWS}
+TABLE: dict[str, Row] = {**pointwise.ROWS, **reductions.ROWS, **views.ROWS, **windows.ROWS}
 """By the operator's name without "aten.": "add.Tensor", "_softmax.default"."""
 
 

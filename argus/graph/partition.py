@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from argus.graph import capture
 from argus.graph.capture import Meta, Value, inputs, is_view, meta_of, row, value_of
 from argus.graph.operators import name_of
-from argus.graph.row import POINTWISE, PRODUCT, REDUCTION, normal
+from argus.graph.row import POINTWISE, PRODUCT, REDUCTION, WINDOW, normal
 from argus.graph.space import Dim, Dims, Mismatch, Space
+from argus.graph.window import place
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
@@ -32,7 +33,8 @@ Use = tuple[Value, str]
 @dataclass
 class Group:
     """Operators that become one kernel. `space` has the dimensions of each value that they compute, and of each use of
-    a value from elsewhere; `reduced` are the atoms that they reduce, `product` the node of a matrix product."""
+    a value from elsewhere; `reduced` are the atoms that they reduce, `product` the node of a matrix product, `window` that
+    of a convolution or of pooling: its `places` are read at computed indices, and `fixed` atoms are axes by themselves."""
 
     nodes: list[Node]
     space: Space
@@ -41,6 +43,14 @@ class Group:
     outputs: tuple[Value, ...] = ()
     contracted: Dim = ()
     reads: dict[Use, Value] = field(default_factory=dict)
+    window: Any = None
+    places: Dim = ()
+    fixed: Dim = ()
+
+    @property
+    def head(self) -> Any:
+        """The product or window that the group begins with, if any."""
+        return self.product or self.window
 
     def over(self) -> Dim:
         """The atoms that are reduced, as they are now."""
@@ -48,8 +58,16 @@ class Group:
 
     def copy(self) -> Group:
         return Group(
-            list(self.nodes), self.space.copy(), self.reduced, self.product, (), self.contracted, dict(self.reads)
-        )
+            list(self.nodes), self.space.copy(), self.reduced, self.product, (), self.contracted, dict(self.reads),
+            self.window, self.places, self.fixed,
+        )  # fmt: skip
+
+    def use(self, node: Any, value: Value) -> str:
+        """The use under which an operator of the group reads a value."""
+        read = inputs(node)
+        if node is self.product and value in read[-2:]:
+            return "ab"[read[-2:].index(value)]
+        return "xw"[read.index(value)] if node is self.window and value in read[:2] else ""
 
 
 @dataclass(frozen=True)
@@ -121,7 +139,7 @@ class _Partitioner:
         """Return True for an elementwise operator that had better be computed where its result is reduced than behind a
         product whose own result is written anyway: `x * x` of a sum of squares, where others read x."""
         found = row(node)
-        if group.product is None or found is None or found.kind != POINTWISE:
+        if group.head is None or found is None or found.kind != POINTWISE:
             return False
         users = self.readers((node, 0))
         reduced = bool(users) and all((r := row(u)) is not None and r.kind == REDUCTION for u in users)
@@ -143,7 +161,7 @@ class _Partitioner:
         """The groups and the node as one group, if that can be one kernel."""
         if sum(len(g.nodes) for g in groups) >= MOST_OPERATORS or not self.convex(groups, node):
             return None
-        if sum(g.product is not None for g in groups) > 1:
+        if sum(g.head is not None for g in groups) > 1:
             return None
         together = {n for g in groups for n in g.nodes} | {node}
         if any(together & first and together & second for first, second in self.apart):
@@ -155,7 +173,10 @@ class _Partitioner:
                 trial.space.absorb(other.space)
                 trial.reduced += tuple(a + shift for a in other.reduced)
                 trial.contracted += tuple(a + shift for a in other.contracted)
+                trial.places += tuple(a + shift for a in other.places)
+                trial.fixed += tuple(a + shift for a in other.fixed)
                 trial.product = trial.product or other.product
+                trial.window = trial.window or other.window
                 trial.reads |= other.reads
                 trial.nodes = sorted({*trial.nodes, *other.nodes}, key=lambda n: self.order[n])
             self.internal(trial)
@@ -215,6 +236,8 @@ class _Partitioner:
             self.join_product(group, node, made[0])
         elif found.kind == REDUCTION:
             self.join_reduction(group, node)
+        elif found.kind == WINDOW:
+            self.join_window(group, node)
         else:
             self.join_pointwise(group, node, made[0])
         group.nodes.append(node)
@@ -311,6 +334,20 @@ class _Partitioner:
                     group.space.unify(x, y)
         group.space[(node, 0)] = result
 
+    def join_window(self, group: Group, node: Node) -> None:
+        if group.nodes:
+            raise Mismatch("a window begins a kernel")
+        placed = place(group.space, node)
+        for value, use, dims in placed.reads:
+            group.space[(value, use)], group.reads[(value, use)] = dims, value
+        group.window, group.contracted = node, placed.contracted
+        group.places, group.fixed = placed.places, placed.fixed
+        for added in inputs(node)[2:]:
+            for a, b in zip(placed.result[1:2], self.dims(group, added), strict=True):
+                if b:
+                    group.space.unify(a, b)
+        group.space[(node, 0)] = placed.result
+
     def dims(self, group: Group, value: Value, use: str = "") -> Dims:
         """The dimensions of a value as an operator reads it. Raises Mismatch for a view of the group's own results that
         is no regrouping."""
@@ -383,8 +420,8 @@ class _Partitioner:
                 if axes is not None and parallel != axes:
                     raise Mismatch("other parallel axes")
                 axes = parallel
-        if group.product is not None and over:
-            raise Mismatch("a reduction behind a product")
+        if group.head is not None and over:
+            raise Mismatch("a reduction behind a product or a window")
 
     def find_outputs(self, groups: Iterable[Group]) -> None:
         """What each group computes that others need."""

@@ -15,7 +15,7 @@ from argus.graph.layout import Axis, Layout, Param
 from argus.graph.operators import name_of
 from argus.graph.partition import Group
 from argus.graph.space import Mismatch
-from argus.graph.text import literal
+from argus.graph.text import dtype, literal
 from argus.graph.tiles import ProductTile, Tile
 
 
@@ -40,6 +40,7 @@ class ProductEmitter(Emitter):
         extents += [a.symbol for a in tile.grid]
         order = ", group=8" if not tile.grid else ""
         persistent = ", persistent=True" if tile.producers else ""
+        persistent += ', schedule="rows"' if tile.producers and tile.warps > 4 else ""
         out.add(f"{', '.join(names)} = al.grid({', '.join(extents)}{order}{persistent})")
         out.add(f"{rows.index}0, {columns.index}0 = p{rows.index} * HEIGHT, p{columns.index} * WIDTH")
         out.add(f"{rows.index} = {rows.index}0 + al.arange(HEIGHT)")
@@ -77,6 +78,19 @@ class ProductEmitter(Emitter):
                 where.append(own.index)
         self.out.add(f"{name} = al.stage({param.name}[{', '.join(where)}], boundary_check=(0, 1))")
         return name if param.axes.index(axis) < param.axes.index(k) else f"al.trans({name})"
+
+    def store(self, param: Param) -> None:
+        """Whole rows of a tile leave by boxes, as slices."""
+        rows, columns = self.product.rows, self.product.columns
+        if not self.product.mma or param.axes[-1] is not columns or rows not in param.axes or param.strides[-1] != 1:
+            return super().store(param)
+        size = {rows.symbol: "HEIGHT", columns.symbol: "WIDTH"}
+        where = [
+            f"{axis.index}0 : {axis.index}0 + {size[axis.symbol]}" if axis.symbol in size else axis.index
+            for axis in param.axes
+        ]
+        text = f"{self.value(param.value)}.to({dtype(param.meta.dtype)})"
+        self.out.add(f"al.store({param.name}[{', '.join(where)}], {text}, boundary_check=(0, 1))")
 
     def multiply_and_add(self) -> None:
         tile, out = self.product, self.out

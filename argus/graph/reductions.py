@@ -37,7 +37,7 @@ def _dims(x: Operand, dims: int | Sequence[int] | None) -> tuple[int, ...]:
     return tuple(sorted(normal(d, rank) for d in given)) if rank else ()
 
 
-class _Over:
+class Over:
     """New variables over some dimensions of an operand, and the operand's element where these meet a result's index."""
 
     def __init__(self, site: Site, x: Operand, dims: Sequence[int]) -> None:
@@ -67,7 +67,7 @@ def _reduced(op: str) -> Callable[..., Element]:
     """A sum, mean, product or extremum of some dimensions: (x, dims, keepdim)."""
 
     def meaning(site: Site, x: Operand, dims: Any = None, keep: bool = False, *_: Any) -> Element:
-        over = _Over(site, x, _dims(x, dims))
+        over = Over(site, x, _dims(x, dims))
 
         def element(index: Index) -> Term:
             body = over.at(over.padded(index, bool(keep)))
@@ -89,7 +89,7 @@ def _product(site: Site, x: Operand, dim: int, keep: bool = False, *_: Any) -> E
 
 def _moments(site: Site, x: Operand, dims: Any, correction: Any, keep: bool) -> tuple[Element, Element]:
     """Variance and mean of some dimensions."""
-    first, second = (_Over(site, x, _dims(x, dims)) for _ in range(2))
+    first, second = (Over(site, x, _dims(x, dims)) for _ in range(2))
 
     def mean(index: Index) -> Term:
         return first.mean(first.at(first.padded(index, keep)))
@@ -114,7 +114,7 @@ def _variance_and_mean(
 
 
 def _norm(site: Site, x: Operand, order: float = 2, dims: Any = None, keep: bool = False, *_: Any) -> Element:
-    over = _Over(site, x, _dims(x, dims))
+    over = Over(site, x, _dims(x, dims))
 
     def element(index: Index) -> Term:
         body = over.at(over.padded(index, keep))
@@ -161,7 +161,7 @@ def _layer_norm(
 
 def _softmax(site: Site, x: Operand, dim: int, *_: Any) -> Element:
     at = normal(dim, len(x.shape))
-    over = _Over(site, x, (at,) if x.shape else ())
+    over = Over(site, x, (at,) if x.shape else ())
 
     def element(index: Index) -> Term:
         body = over.at(index)
@@ -175,7 +175,7 @@ def _softmax(site: Site, x: Operand, dim: int, *_: Any) -> Element:
 
 def _log_softmax(site: Site, x: Operand, dim: int, *_: Any) -> Element:
     at = normal(dim, len(x.shape))
-    top, over = (_Over(site, x, (at,) if x.shape else ()) for _ in range(2))
+    top, over = (Over(site, x, (at,) if x.shape else ()) for _ in range(2))
 
     def element(index: Index) -> Term:
         body = top.at(index)
@@ -188,7 +188,7 @@ def _log_softmax(site: Site, x: Operand, dim: int, *_: Any) -> Element:
 
 def _softmax_backward(site: Site, g: Operand, y: Operand, dim: int, *_: Any) -> Element:
     at = normal(dim, len(y.shape))
-    over = _Over(site, y, (at,) if y.shape else ())
+    over = Over(site, y, (at,) if y.shape else ())
 
     def element(index: Index) -> Term:
         inner = tuple(over.bound.get(d, i) for d, i in enumerate(index))
@@ -201,7 +201,7 @@ def _softmax_backward(site: Site, g: Operand, y: Operand, dim: int, *_: Any) -> 
 
 def _log_softmax_backward(site: Site, g: Operand, y: Operand, dim: int, *_: Any) -> Element:
     at = normal(dim, len(y.shape))
-    over = _Over(site, g, (at,) if y.shape else ())
+    over = Over(site, g, (at,) if y.shape else ())
 
     def element(index: Index) -> Term:
         total = over.sum(over.at(index))

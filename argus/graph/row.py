@@ -24,7 +24,7 @@ from argus.graph.terms import (
     wide,
 )
 
-POINTWISE, VIEW, REDUCTION, PRODUCT, OTHER = "pointwise", "view", "reduction", "product", "other"
+POINTWISE, VIEW, REDUCTION, PRODUCT, WINDOW, OTHER = "pointwise", "view", "reduction", "product", "window", "other"
 """Kinds. Of the last one the meaning is known, and the generator leaves the operator to PyTorch."""
 
 

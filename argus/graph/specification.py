@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from argus.graph import capture
-from argus.graph.capture import Value, inputs, is_view, meta_of, results, value_of
+from argus.graph.capture import Value, is_view, meta_of, results, value_of
 from argus.graph.layout import Layout, Param
 from argus.graph.operators import elements
 from argus.graph.partition import Group
@@ -73,10 +73,7 @@ class _Builder:
         if not isinstance(argument, torch.fx.Node):
             return argument
         value = value_of(argument)
-        use = ""
-        if node is self.group.product:
-            use = "ab"[inputs(node)[-2:].index(value)] if value in inputs(node)[-2:] else ""
-        return self.operand(value, use)
+        return self.operand(value, self.group.use(node, value))
 
     def operand(self, value: Value, use: str) -> Operand:
         """A value as an operator's argument: computed by the group, a view, or read."""
@@ -103,7 +100,7 @@ class _Builder:
 
     def loaded(self, param: Param) -> Element:
         def element(index: Index) -> Term:
-            return Load(param, index, param.meta.dtype)
+            return Load(param, index, param.dtype)
 
         return element
 
@@ -134,15 +131,21 @@ class _Builder:
                 return " * ".join(f"{e}.to(al.float32)" for e in extents)
             case Number(value=value, dtype=name) if isinstance(value, float):
                 return f"({literal(value)})" if value < 0 and name else literal(value)
-            case Flat():
-                raise NotExpressible("an index as a value")
+            case Flat(digits=digits):
+                return self.place(digits)
             case _:
                 return None
 
     def load(self, param: Param, index: Index) -> str:
         """An element of a tensor: for each axis of the view that is passed, the digits of the index there."""
         digits: dict[int, Var] = {}
+        computed: dict[int, Term] = {}
         for dim, place in zip(param.dims, index, strict=True):
+            if not dim:
+                continue
+            if not isinstance(place, Flat) and len(dim) == 1:
+                computed[dim[0]] = place
+                continue
             if not isinstance(place, Flat) or len(place.digits) != len(dim):
                 raise NotExpressible("a tensor read at a computed place")
             if any(v.size != self.group.space.size(a) for a, v in zip(dim, place.digits, strict=True)):
@@ -150,10 +153,21 @@ class _Builder:
             digits |= dict(zip(dim, place.digits, strict=True))
         names = []
         for axis in param.axes:
+            if axis.atoms[0] in computed:
+                if len(axis.atoms) > 1:
+                    raise NotExpressible("a tensor read at a computed place")
+                names.append(bare(self.text(computed[axis.atoms[0]])))
+                continue
             key = tuple(digits[a].name for a in axis.atoms)
-            self.extents[key] = axis.symbol
+            self.extents[key] = axis.size
             names.append(self.name(key))
         return f"{param.name}[{', '.join(names) or '0'}]"
+
+    def place(self, digits: tuple[Var, ...]) -> str:
+        """An index as a value: one of an axis, or of a dimension of one element."""
+        if len(digits) > 1:
+            raise NotExpressible("an index over several axes as a value")
+        return self.name((digits[0].name,)) if digits else "0"
 
     def name(self, digits: tuple[str, ...]) -> str:
         """The name of an index that is made of these digits: of an axis of the result, or of a bound variable."""
@@ -173,4 +187,4 @@ class _Builder:
 
 def dtypes(layout: Layout) -> dict[str, str]:
     """The dtype of each tensor, in the language."""
-    return {p.name: dtype(p.meta.dtype) for p in (*layout.reads, *layout.writes)}
+    return {p.name: dtype(p.dtype) for p in (*layout.reads, *layout.writes)}

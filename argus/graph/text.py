@@ -9,7 +9,7 @@ from argus.graph.terms import Apply, Number, Term, dtype_of, is_float
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">",
-    "ge": ">=", "and": "&", "or": "|",
+    "ge": ">=", "and": "&", "or": "|", "floordiv": "//", "mod": "%",
 }  # fmt: skip
 
 

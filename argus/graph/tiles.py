@@ -7,9 +7,10 @@ pass over memory. Longer ones, and those whose length is known only when they ru
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from argus.graph.layout import LEFT, PARALLEL, REDUCED, RIGHT, Axis, Layout
+from argus.graph.layout import LEFT, PARALLEL, PLACE, REDUCED, RIGHT, Axis, Layout, Param
 from argus.graph.space import Mismatch
 
 MOST_HELD = 8192
@@ -45,8 +46,8 @@ def tile(layout: Layout) -> Tile:
         columns = contiguous(layout, parallel)
         rest = [a for a in parallel if a is not columns]
         width = min(_ELEMENTS, _power(columns))
-        height = _ELEMENTS // width
-        rows = rest.pop() if rest and height > 1 else None
+        rows = rest.pop() if rest and width < _ELEMENTS else None
+        height = min(_ELEMENTS // width, _power(rows)) if rows is not None else 1
         return Tile(rows, columns, tuple(rest), height if rows else 1, width)
     inner = contiguous(layout, [*parallel, *reduced])
     if inner in reduced or not parallel:
@@ -80,21 +81,139 @@ class ProductTile:
     producers: int = 0
 
 
-def product_tile(layout: Layout, target: str) -> ProductTile:
-    """The tile of a matrix product. Raises Mismatch for one whose factors are no matrices with batches."""
+def product_tile(layout: Layout, target: str, bits: int) -> ProductTile:
+    """The tile of a matrix product. `bits` of an element that a matrix instruction multiplies; 0: there is none. Raises
+    Mismatch for one whose factors are no matrices with batches."""
     left, right, depth = layout.of(LEFT), layout.of(RIGHT), layout.of(REDUCED)
-    if len(depth) != 1 or not left or not right:
+    if len(depth) != 1 or not (left or right):
         raise Mismatch("a product over several axes")
-    columns = contiguous(layout, list(right))
-    rows = contiguous(layout, list(left))
+    columns = contiguous(layout, list(right or left))
+    rows = contiguous(layout, list(left)) if left and right else None
     grid = tuple(a for a in layout.axes if a.kind != REDUCED and a not in (rows, columns))
-    a = next(p for p in layout.reads if p.use == "a")
-    if a.meta.dtype == "float32":
+    if rows is None:
+        raise Mismatch("a product of a matrix and a vector")
+    if not bits:
         return ProductTile(rows, columns, depth[0], grid, 32, 32, 1, 1, False, 4)
-    big = target == "sm_90a" and all(isinstance(x.extent, int) and x.extent >= 128 for x in (rows, columns))
-    if big:
-        return ProductTile(rows, columns, depth[0], grid, 128, 128, 64, 4, True, 8, 4)
-    return ProductTile(rows, columns, depth[0], grid, 64, 64, 32, 3, True, 4)
+    found = _measured(layout, rows, columns, depth[0], grid, target, bits)
+    return found or ProductTile(rows, columns, depth[0], grid, 64, 64, 512 // bits, 3, True, 4)
+
+
+def _measured(
+    layout: Layout, rows: Axis, columns: Axis, depth: Axis, grid: tuple[Axis, ...], target: str, bits: int
+) -> ProductTile | None:
+    """The tile that the model of the machine expects to be the fastest; None for sizes known only when it runs."""
+    from argus.kernels.tiling import Problem, ranked
+
+    if target != "sm_90a" or not all(isinstance(a.extent, int) for a in layout.axes):
+        return None
+    a, b = (next(p for p in layout.reads if p.use == use) for use in "ab")
+    by_depth = [p.axes[-1] is depth and p.strides[-1] == 1 for p in (a, b)]
+    bulk = bits == 16 or all(by_depth)
+    loaded = sum(not _whole_vectors(p, bits) for p in (a, b))
+    made = layout.writes[0]
+    beside = sum(
+        8 * _BYTES.get(p.meta.dtype, 4) for p in layout.reads if not p.use and rows in p.axes and columns in p.axes
+    )
+    batch = 1
+    for axis in grid:
+        batch *= axis.extent
+    problem = Problem(
+        rows.extent, columns.extent, depth.extent, batch, bits, 8 * _BYTES.get(made.meta.dtype, 4), target, bulk,
+        *by_depth, bulk_out=made.strides[-1] == 1 and made.axes[-1] is columns, residual=beside,
+        loaded=loaded if bulk else 0,
+    )  # fmt: skip
+    for tile, _ in ranked(problem):
+        plain = not (tile.swapped or tile.part or tile.packed or tile.shift) and tile.cluster == 1
+        if plain and tile.schedule == "rows":
+            return ProductTile(
+                rows, columns, depth, grid, tile.block_m, tile.block_n, tile.block_k, tile.stages, True,
+                tile.num_warps, tile.producers,
+            )  # fmt: skip
+    return None
+
+
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "bool": 1}
+
+
+def _whole_vectors(param: Param, bits: int) -> bool:
+    """Return True if rows begin at multiples of 16 bytes, and have whole vectors."""
+    sizes = (param.axes[-1].extent, *param.strides[:-1])
+    return param.strides[-1] == 1 and all(size * bits % 128 == 0 for size in sizes)
+
+
+@dataclass(frozen=True)
+class ConvolutionTile:
+    """A convolution's tile: `filters` along the axis `rows` (if any) by pixels along the axes `pixels`, each with its
+    part of the tile, `k` channels at a time; `mma`: by a matrix instruction. `phases`: of a transposed convolution,
+    every so many places of each spatial axis use the same filters."""
+
+    rows: Axis | None
+    pixels: tuple[tuple[Axis, int], ...]
+    grid: tuple[Axis, ...]
+    filters: int
+    width: int
+    k: int
+    stages: int
+    mma: bool
+    warps: int
+
+
+def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis, ...], phases: dict[str, int],
+                     target: str, bits: int) -> ConvolutionTile:  # fmt: skip
+    """The tile of a convolution. `bits` of an element that a matrix instruction multiplies; 0: there is none."""
+    rows = next(iter(layout.of(LEFT)), None)
+    if len(layout.of(LEFT)) > 1:
+        raise Mismatch("filters along several axes")
+    depth = channels.extent if channels is not None else 1
+    mma = bool(bits) and rows is not None and rows.extent >= 8 and depth >= 3
+    warps = 4
+    if mma:
+        assert rows is not None
+        filters = min(max(_power(rows), 16), 32 if target == "cpu" else 128)
+        width = 32 if target == "cpu" else 256 if filters <= 32 else 128
+        warps = 8 if filters == 128 else 4
+        k = min(max(_power_of(depth), 256 // bits), 1024 // bits)
+    else:
+        filters = min(_power(rows), 16) if rows is not None else 1
+        width, k = _ELEMENTS // filters, 1
+    images = tuple(a for a in layout.of(PARALLEL) + layout.of(RIGHT) if a not in spatial)
+    pixels = _shared_out(spatial, phases, width, images)
+    taken = {a.symbol for a, _ in pixels} | ({rows.symbol} if rows is not None else set())
+    grid = tuple(a for a in layout.axes if a.kind not in (REDUCED, PLACE) and a.symbol not in taken)
+    return ConvolutionTile(rows, pixels, grid, filters, width, k, 3, mma, warps)
+
+
+def _shared_out(
+    spatial: tuple[Axis, ...], phases: dict[str, int], width: int, images: tuple[Axis, ...]
+) -> tuple[tuple[Axis, int], ...]:
+    """How many of a tile's pixels go along each axis, so that as few as possible are outside; along contiguous ones if
+    that is the same. Images join in where an image is smaller than a tile."""
+    axes = [*(a for a in images[-1:] if isinstance(a.extent, int)), *spatial]
+    best: tuple[tuple[float, int], tuple[int, ...]] | None = None
+    for parts in _factors(width, len(axes)):
+        work = 1.0
+        for axis, part in zip(axes, parts, strict=True):
+            extent = -(-axis.extent // phases.get(axis.symbol, 1))
+            work *= -(-extent // part) * part / extent
+        scattered = 1.2 if parts and parts[-1] < 8 else 1.0
+        rank = (work * scattered, -parts[-1] if parts else 0)
+        if best is None or rank < best[0]:
+            best = rank, parts
+    if best is None:
+        raise Mismatch("a convolution with one pixel")
+    return tuple((a, part) for a, part in zip(axes, best[1], strict=True) if part > 1 or a in spatial)
+
+
+def _factors(width: int, count: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write a power of two as a product of `count` powers of two."""
+    if count <= 1:
+        yield from ((width,),) if count else ()
+        return
+    part = 1
+    while part <= width:
+        for rest in _factors(width // part, count - 1):
+            yield (part, *rest)
+        part *= 2
 
 
 def contiguous(layout: Layout, axes: list[Axis]) -> Axis:
@@ -109,9 +228,12 @@ def contiguous(layout: Layout, axes: list[Axis]) -> Axis:
 
 def _power(axis: Axis) -> int:
     """The extent rounded up to a power of two; of a size known only when it runs, a tile's width."""
-    if not isinstance(axis.extent, int):
-        return _ELEMENTS
-    power = 1
-    while power < axis.extent:
+    return _power_of(axis.extent) if isinstance(axis.extent, int) else _ELEMENTS
+
+
+def _power_of(number: int) -> int:
+    """A number, rounded up to a power of two, at least 2."""
+    power = 2
+    while power < number:
         power *= 2
-    return max(power, 2)
+    return power

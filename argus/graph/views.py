@@ -1,11 +1,10 @@
-"""Rows of views, gathers, windows and convolutions: where an element of the result comes from."""
+"""Rows of views and gathers: where an element of the result comes from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from argus.graph.reductions import _Over
 from argus.graph.row import (
     OTHER,
     VIEW,
@@ -27,7 +26,6 @@ from argus.graph.terms import ZERO, Count, Element, Index, Number, Reduce, Term,
 
 CONTENTS = "the contents of an index tensor are not looked at when a kernel is launched"
 COPIES = "a copy of parts of tensors"
-WINDOWS = "windows are not generated yet"
 
 
 def _same(site: Site, x: Operand, *_: Any) -> Element:
@@ -167,14 +165,14 @@ def _pad(site: Site, x: Operand, pad: Sequence[int], value: Any = 0) -> Element:
         for n in range(len(pad) // 2):
             d = rank - 1 - n
             places[d] = apply("sub", index[d], integer(pad[2 * n]))
-            inside = apply("and", inside, _within(places[d], x.shape[d]))
+            inside = apply("and", inside, within(places[d], x.shape[d]))
         filling = Number(number(value or 0, x.dtype), x.dtype)
         return apply("where", inside, x.at(tuple(places)), filling)
 
     return element
 
 
-def _within(place: Term, size: Any) -> Term:
+def within(place: Term, size: Any) -> Term:
     return apply("and", apply("le", integer(0), place), apply("lt", place, integer(size)))
 
 
@@ -190,90 +188,6 @@ def _index_select(site: Site, x: Operand, dim: int, indices: Operand) -> Element
 def _gather(site: Site, x: Operand, dim: int, indices: Operand, *_: Any) -> Element:
     at = normal(dim, len(x.shape))
     return lambda index: x.at((*index[:at], indices.at(index), *index[at + 1 :]))
-
-
-def _pairs(values: Sequence[int], count: int) -> list[int]:
-    given = list(values)
-    return given * count if len(given) == 1 else given
-
-
-def _pooled(op: str, average: bool) -> Callable[..., Any]:
-    """Pooling by windows over the last dimensions. What is outside counts as nothing, or as zeros in an average."""
-
-    def meaning(site: Site, x: Operand, kernel: Sequence[int], *rest: Any) -> Any:
-        spatial = len(site.result.shape) - (len(x.shape) - len(_pairs(kernel, 1))) if len(kernel) > 1 else 2
-        sizes = _pairs(kernel, spatial)
-        stride = _pairs(rest[0], spatial) if rest and rest[0] else sizes
-        padding = _pairs(rest[1], spatial) if len(rest) > 1 else [0] * spatial
-        dilation = _pairs(rest[2], spatial) if not average and len(rest) > 2 else [1] * spatial
-        if any(rest[2 if average else 3 :][:1]):
-            raise NotExpressible("pooling that rounds its result's size up")
-        counted, divisor = (rest[3] if len(rest) > 3 else True), (rest[4] if len(rest) > 4 else None)
-        if average and any(padding) and not counted:
-            raise NotExpressible("an average that does not count its padding")
-        window = [site.over((size,)) for size in sizes]
-
-        def element(index: Index) -> Term:
-            inside: Term = Number(True, "bool")
-            places: list[Term] = list(index)
-            for n in range(spatial):
-                d = len(index) - spatial + n
-                reach = add(mul(index[d], integer(stride[n])), mul(window[n], integer(dilation[n])))
-                places[d] = apply("sub", reach, integer(padding[n]))
-                inside = apply("and", inside, _within(places[d], x.shape[d]))
-            value = real_at(x, tuple(places))
-            outside = Number(0.0 if average else float("-inf"), dtype_of(value))
-            bound = tuple(v for w in window for v in w.digits)
-            total: Term = Reduce(op, bound, apply("where", inside, value, outside), dtype_of(value))
-            if average:
-                count = Count(bound, dtype_of(total)) if divisor is None else Number(float(divisor), dtype_of(total))
-                total = apply("div", total, count)
-            return cast(total, site.result.dtype)
-
-        return element if len(site.results) == 1 else (element, None)
-
-    return meaning
-
-
-def _convolution(
-    site: Site,
-    x: Operand,
-    weight: Operand,
-    bias: Operand | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> Element:
-    spatial = len(x.shape) - 2
-    stride, padding, dilation = (_pairs(v, spatial) for v in (stride, padding, dilation))
-    if transposed:
-        raise NotExpressible("a transposed convolution")
-    over = _Over(site, weight, range(1, len(weight.shape)))
-    each = site.result.shape[1] // groups
-
-    def element(index: Index) -> Term:
-        n, f, *places = index
-        channel: Term = over.bound[1]
-        if groups > 1:
-            first = mul(apply("floordiv", f, integer(each)), integer(weight.shape[1]))
-            channel = add(first, channel)
-        inside: Term = Number(True, "bool")
-        reach: list[Term] = []
-        for d in range(spatial):
-            step = add(mul(places[d], integer(stride[d])), mul(over.bound[2 + d], integer(dilation[d])))
-            reach.append(apply("sub", step, integer(padding[d])))
-            inside = apply("and", inside, _within(reach[-1], x.shape[2 + d]))
-        filters = real_at(weight, (f, *(over.bound[d] for d in over.dims)))
-        body = mul(filters, real_at(x, (n, channel, *reach)))
-        total: Term = over.sum(apply("where", inside, body, Number(0.0, dtype_of(body))))
-        if bias is not None:
-            total = add(total, real(bias, (f,)))
-        return cast(total, site.result.dtype)
-
-    return element
 
 
 ROWS: dict[str, Row] = {
@@ -301,8 +215,5 @@ ROWS: dict[str, Row] = {
     "embedding.default": Row(OTHER, _embedding, CONTENTS),
     "index_select.default": Row(OTHER, _index_select, CONTENTS),
     "gather.default": Row(OTHER, _gather, CONTENTS),
-    "avg_pool2d.default": Row(OTHER, _pooled("sum", True), WINDOWS),
-    "max_pool2d_with_indices.default": Row(OTHER, _pooled("max", False), WINDOWS),
-    "convolution.default": Row(OTHER, _convolution, WINDOWS),
 }
 """By the operator's name without "aten."."""

@@ -1,0 +1,307 @@
+"""Kernels of convolutions, with the elementwise operators behind them.
+
+A tile has filters as rows and pixels as columns. With a matrix instruction it is an implicit product: for each tap and
+each part of the channels, filters and the pixels that meet them are brought to shared memory, where what is outside of
+the image is zero. Without one, products are added up one by one.
+
+A transposed convolution with a stride is one convolution for each remainder of a place by the stride (`phases`): the
+places of a phase use the same taps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, gcd, prod
+
+from argus.graph.capture import Value, inputs
+from argus.graph.generate import Emitter
+from argus.graph.layout import Axis, Layout
+from argus.graph.partition import Group
+from argus.graph.tiles import ConvolutionTile, Tile, convolution_tile
+from argus.graph.window import Window, window_of
+
+
+@dataclass(frozen=True)
+class Spatial:
+    """A spatial dimension of a convolution: axes of the result, of the image and of the taps, if they have more than one
+    element. `phases` and `turns`: remainders of a place that are told apart, and the taps that each uses at most."""
+
+    number: int
+    result: Axis | None
+    image: Axis | None
+    tap: Axis | None
+    size: int
+    taps: int
+    stride: int
+    padding: int
+    dilation: int
+    transposed: bool
+
+    @property
+    def common(self) -> int:
+        return gcd(self.stride, self.dilation)
+
+    @property
+    def phases(self) -> int:
+        return self.stride if self.transposed else 1
+
+    @property
+    def step(self) -> int:
+        """From one tap of a phase to its next."""
+        return self.stride // self.common if self.transposed else 1
+
+    @property
+    def turns(self) -> int:
+        return ceil(self.taps / self.step)
+
+
+def spatials(group: Group, layout: Layout) -> tuple[Spatial, ...]:
+    """The spatial dimensions of a group's convolution."""
+    window, space = window_of(group.window), group.space
+    x, weight = inputs(group.window)[:2]
+    image, taps, result = space[(x, "x")], space[(weight, "w")], space[(group.window, 0)]
+    sizes = next(p for p in layout.reads if p.use == "x").meta.shape
+    return tuple(
+        Spatial(
+            d, layout.axis(result[2 + d]), layout.axis(image[2 + d]), layout.axis(taps[2 + d]), sizes[2 + d],
+            window.taps[d], window.stride[d], window.padding[d], window.dilation[d], window.transposed,
+        )
+        for d in range(window.spatial)
+    )  # fmt: skip
+
+
+def tile_of(group: Group, layout: Layout, target: str, bits: int) -> ConvolutionTile:
+    """The tile of a group's convolution."""
+    dims = spatials(group, layout)
+    phases = {d.result.symbol: d.phases for d in dims if d.result is not None}
+    shown = tuple(d.result for d in dims if d.result is not None)
+    return convolution_tile(layout, channels(group, layout), shown, phases, target, bits)
+
+
+def channels(group: Group, layout: Layout) -> Axis | None:
+    """The axis of the channels that are summed."""
+    window, weight = window_of(group.window), inputs(group.window)[1]
+    dim = group.space[(weight, "w")][0 if window.transposed else 1]
+    over = set(group.space.atoms(group.contracted))
+    return layout.axis(tuple(a for a in dim if a in over))
+
+
+class ConvolutionEmitter(Emitter):
+    """Emits a convolution's tile, and then what becomes of it."""
+
+    def __init__(self, group: Group, layout: Layout, tile: ConvolutionTile) -> None:
+        last = tile.pixels[-1][0]
+        super().__init__(group, layout, Tile(tile.rows, last, tile.grid, tile.filters, tile.width))
+        self.conv, self.window = tile, window_of(group.window)
+        self.across = tuple(axis for axis, _ in tile.pixels)
+        self.lines = {axis.symbol for axis, part in tile.pixels if part > 1}  # whose index differs within a tile
+        self.dims, self.channels = spatials(group, layout), channels(group, layout)
+        self.phase = {d.number: f"phase{d.number}" for d in self.dims if d.phases > 1 and d.result is not None}
+        self.x, self.w = (next(p for p in layout.reads if p.use == use) for use in "xw")
+
+    def body(self) -> list[str]:
+        """The statements after the specifications."""
+        self.here = self.block
+        self.grid()
+        self.pixels()
+        shape = "(WIDTH,)" if self.flat else "(HEIGHT, WIDTH)"
+        self.out.add(f"total = al.zeros({shape}, al.float32)")
+        if self.conv.mma:
+            self.multiply()
+        else:
+            self.multiply_and_add()
+        for param in self.layout.writes:
+            self.store(param)
+        return self.out.lines
+
+    # ------------------------------------------------------------------------ places
+
+    def grid(self) -> None:
+        conv, axes = self.conv, []
+        if conv.rows is not None:
+            axes.append((f"p{conv.rows.index}", f"al.cdiv({conv.rows.size}, HEIGHT)"))
+        for axis, part in reversed(conv.pixels):
+            axes.append((f"p{axis.index}", str(self.blocks(axis, part))))
+        axes += [(name, str(self.dims[d].phases)) for d, name in self.phase.items()]
+        axes += [(axis.index, axis.size) for axis in conv.grid]
+        self.out.add(f"{', '.join(name for name, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)})")
+        if conv.rows is not None:
+            index = conv.rows.index
+            self.out.add(f"{index}0 = p{index} * HEIGHT")
+            self.out.add(f"{index} = {index}0 + al.arange(HEIGHT)")
+
+    def blocks(self, axis: Axis, part: int) -> int | str:
+        own = next((d for d in self.dims if d.result is axis), None)
+        if own is None and not isinstance(axis.extent, int):
+            return f"al.cdiv({axis.size}, {part})"
+        extent = ceil(axis.extent / (own.phases if own is not None else 1))
+        return ceil(extent / part) if axis.fixed else f"al.cdiv({axis.size}, {part})"
+
+    def pixels(self) -> None:
+        """The indices along the result's axes of each of the tile's pixels."""
+        out, below = self.out, 1
+        out.add("pixel = al.arange(WIDTH)")
+        for place, (axis, part) in enumerate(reversed(self.conv.pixels)):
+            text = f"pixel // {below}" if below > 1 else "pixel"
+            if place < len(self.conv.pixels) - 1:
+                text = f"{text} % {part}"
+            below *= part
+            d = next((d for d in self.dims if d.result is axis), None)
+            text = f"p{axis.index}" if part == 1 else f"p{axis.index} * {part} + {text}"
+            if d is not None and d.number in self.phase:
+                out.add(f"{axis.index}1 = {text}")
+                text = f"{axis.index}1 * {d.stride} + {self.phase[d.number]}"
+            out.add(f"{axis.index} = {text}")
+
+    def reached(self, d: Spatial, turn: str) -> tuple[str, str, str]:
+        """In a turn: the tap, the place in the image, and a condition on the tap, or ""."""
+        index = d.result.index if d.result is not None else "0"
+        if not d.transposed:
+            far = f"{turn} * {d.dilation}" if d.dilation > 1 else turn
+            return turn, f"{index} * {d.stride} + ({far} - {d.padding})", ""
+        if d.step == 1 and d.stride == 1:
+            return turn, f"{index} + ({d.padding} - {turn} * {d.dilation})", ""
+        phase = self.phase.get(d.number, "0")
+        base = f"{index}1" if d.number in self.phase else index
+        reach = f"({phase} + {d.padding})"
+        first = f"({reach} // {d.common} * {pow(d.dilation // d.common, -1, d.step)} % {d.step})"
+        tap = f"{first} + {turn} * {d.step}"
+        place = f"{base} + (({reach} - {first} * {d.dilation}) // {d.stride} - {turn} * {d.dilation // d.common})"
+        conditions = [f"({tap} < {d.taps})"] if d.turns * d.step > d.taps else []
+        conditions += [f"({reach} % {d.common} == 0)"] if d.common > 1 else []
+        return tap, place, " & ".join(conditions)
+
+    # ------------------------------------------------------------------------ products
+
+    def multiply(self) -> None:
+        """An implicit product: all taps and parts of the channels in one pipelined loop."""
+        conv, out = self.conv, self.out
+        assert self.channels is not None and conv.rows is not None
+        c = self.channels
+        parts = ceil(c.extent / conv.k)
+        turns = [d.turns for d in self.dims]
+        out.add(f"for step in al.pipelined(0, {parts * prod(turns)}, 1, stages={conv.stages}):")
+        out.depth += 1
+        out.add(f"{c.index}0 = step % {parts} * DEPTH" if parts > 1 else f"{c.index}0 = 0")
+        out.add(f"{c.index} = {c.index}0 + al.arange(DEPTH)")
+        conditions = self.taps(parts, turns)
+        left = self.filters(conditions)
+        right = self.windows()
+        out.add(f"total = al.mma({left}, {right}, total)")
+        out.depth -= 1
+
+    def taps(self, parts: int, turns: list[int]) -> list[str]:
+        """Bind the tap and the place of each spatial dimension in this step; returns conditions on the taps."""
+        conditions, below = [], parts
+        for d in reversed(self.dims):
+            turn = "0"
+            if d.turns > 1:
+                turn = f"step // {below}" if below > 1 else "step"
+                turn = f"{turn} % {d.turns}" if prod(turns[: d.number]) > 1 else turn
+                below *= d.turns
+                self.out.add(f"turn{d.number} = {turn}")
+                turn = f"turn{d.number}"
+            tap, place, condition = self.reached(d, turn)
+            if d.tap is not None:
+                self.out.add(f"{d.tap.index} = {tap}")
+            self.out.add(f"at{d.number} = {place}")
+            conditions += [condition] if condition else []
+        return conditions
+
+    def filters(self, conditions: list[str]) -> str:
+        """The filters' part of this step in shared memory, as rows of channels."""
+        f, c, where = self.conv.rows, self.channels, []
+        assert f is not None and c is not None
+        first = self.w.axes.index(f) < self.w.axes.index(c)
+        for axis in self.w.axes:
+            if axis is f:
+                where.append(f"{f.index}0 : {f.index}0 + HEIGHT")
+            elif axis is c:
+                where.append(f"{c.index}0 : {c.index}0 + DEPTH")
+            else:
+                where.append(axis.index)
+        mask = ""
+        if conditions:
+            rows = " & ".join([f"({f.index} < {f.size})", *conditions])
+            mask = f", mask=({rows}){'[:, None]' if first else '[None, :]'}"
+        self.out.add(f"filters = al.stage({self.w.name}[{', '.join(where)}], boundary_check=(0, 1){mask})")
+        return "filters" if first else "al.trans(filters)"
+
+    def windows(self) -> str:
+        """The pixels that this step's taps meet, in shared memory, as rows of channels."""
+        c = self.channels
+        assert c is not None
+        last = self.x.axes[-1] is c
+        pixel, channel = ("[:, None]", "[None, :]") if last else ("[None, :]", "[:, None]")
+        at = {d.image.symbol: d for d in self.dims if d.image is not None}
+        where, outside = [], []
+        for axis in self.x.axes:
+            if axis is c:
+                where.append(f"{c.index}{channel}")
+            elif axis.symbol in at:
+                d = at[axis.symbol]
+                where.append(f"at{d.number}{pixel if self.differs(d) else ''}")
+                outside += [] if self.differs(d) else [f"((0 <= at{d.number}) & (at{d.number} < {d.size}))"]
+            else:
+                where.append(f"{axis.index}{pixel}" if axis.symbol in self.lines else axis.index)
+        for d in self.dims:
+            if d.image is None:
+                inside = f"((0 <= at{d.number}) & (at{d.number} < 1))"
+                outside.append(f"{inside}{pixel}" if self.differs(d) else inside)
+        mask = f", mask=({c.index} < {c.extent}){channel} & {' & '.join(outside)}" if outside else ""
+        self.out.add(f"windows = al.stage({self.x.name}[{', '.join(where)}], boundary_check=(0, 1){mask})")
+        return "windows" if last else "al.trans(windows)"
+
+    def differs(self, d: Spatial) -> bool:
+        """Return True if a tile's pixels have different places along a dimension."""
+        return d.result is not None and d.result.symbol in self.lines
+
+    def multiply_and_add(self) -> None:
+        """Products one by one: over channels and taps."""
+        out, loops = self.out, 0
+        c = self.channels
+        if c is not None:
+            out.add(f"for {c.index} in range(0, {c.size}):")
+            out.depth, loops = out.depth + 1, loops + 1
+        conditions, inside = [], []
+        for d in self.dims:
+            turn = "0"
+            if d.turns > 1:
+                turn = f"turn{d.number}"
+                out.add(f"for {turn} in range({d.turns}):")
+                out.depth, loops = out.depth + 1, loops + 1
+            tap, place, condition = self.reached(d, turn)
+            if d.tap is not None:
+                out.add(f"{d.tap.index} = {tap}")
+            out.add(f"at{d.number} = {place}")
+            inside.append(f"(0 <= at{d.number}) & (at{d.number} < {d.size})")
+            conditions += [condition] if condition else []
+        at = {d.image.symbol: f"at{d.number}" for d in self.dims if d.image is not None}
+        pixels = ", ".join(at.get(axis.symbol, axis.index) for axis in self.x.axes)
+        inside += [f"({a.index} < {a.size})" for a in self.across if a in self.x.axes]
+        mask = " & ".join(inside + conditions)
+        out.add(f"window = al.load({self.x.name}[{pixels}], mask={mask}).to(al.float32)")
+        f = self.conv.rows
+        filters = ", ".join(axis.index for axis in self.w.axes)
+        guard = " & ".join([*([f"({f.index} < {f.size})"] if f is not None else []), *conditions])
+        wanted = f", mask={guard}" if guard else ""
+        if f is None and conditions:
+            wanted = ""  # a scalar: the window is zero there, and the tap is clamped
+            filters = ", ".join(self.clamped(axis) for axis in self.w.axes)
+        out.add(f"weight = al.load({self.w.name}[{filters or '0'}]{wanted}).to(al.float32)")
+        out.add(f"total = total + {'weight' if f is None else 'weight[:, None]'} * window")
+        out.depth -= loops
+
+    def clamped(self, axis: Axis) -> str:
+        taps = {d.tap.symbol for d in self.dims if d.tap is not None}
+        return f"al.minimum({axis.index}, {axis.extent - 1})" if axis.symbol in taps else axis.index
+
+    def value(self, value: Value) -> str:
+        """The name of a value's tile: the convolution's, or what is computed from it."""
+        node = self.group.window
+        if value[0] is node and value not in self.block:
+            read = inputs(node)
+            bias = self.param(read[2]) if len(read) > 2 else None
+            self.block[value] = self.out.bind(f"total + {self.real(node, 2)}" if bias is not None else "total")
+        return super().value(value)
+
