@@ -159,7 +159,7 @@ def _notes(plan: Plan) -> list[str]:
     if plan.survey:
         return ["nothing was run: shares are of the estimated time of all operators", "a kernel is proved for sm_90a"]
     return [
-        "TF32 allowed; models as the files make them, in training mode; median of batches, in turns",
+        "TF32 allowed; models in evaluation mode; median of batches, in turns",
         "correct: within 1e-3 of float64 for inputs times 1, 3, 0.01 and -1 with fresh seeds, or, where eager is not, "
         "at most 1.25 times eager's error",
         "peak_memory: ours over eager's",

@@ -48,7 +48,7 @@ def surveyed(file: Path, how: str) -> dict[str, Any]:
     backend = Backend(survey=Survey("sm_90a", how == "prove"))
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         module = problem(file)
-        model = module.Model(*module.get_init_inputs())
+        model = module.Model(*module.get_init_inputs()).eval()
         call = torch.compile(model, backend=backend, dynamic=False)
         call(*module.get_inputs())
         report = backend.report(call)
@@ -84,7 +84,7 @@ def measured(file: Path, batches: int) -> dict[str, Any]:
 
 def _model(module: Any) -> Any:
     torch.manual_seed(0)
-    return module.Model(*module.get_init_inputs())
+    return module.Model(*module.get_init_inputs()).eval()
 
 
 def _inputs(module: Any, seed: int, scale: float) -> list[Any]:

@@ -13,11 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, gcd, prod
 
-from argus.graph.capture import Value, inputs
+from argus.graph.capture import Value, inputs, meta_of
 from argus.graph.generate import Emitter
 from argus.graph.layout import Axis, Layout
 from argus.graph.partition import Group
-from argus.graph.tiles import ConvolutionTile, Tile, convolution_tile
+from argus.graph.tiles import LEAST_CHANNELS, LEAST_FILTERS, ConvolutionTile, Tile, convolution_tile
 from argus.graph.window import Window, window_of
 
 
@@ -68,6 +68,17 @@ def spatials(group: Group, layout: Layout) -> tuple[Spatial, ...]:
         )
         for d in range(window.spatial)
     )  # fmt: skip
+
+
+def by_matrices(group: Group) -> bool:
+    """Return True for a convolution that has enough channels and filters for matrix instructions."""
+    window = window_of(group.window)
+    if window.op != "convolution":
+        return False
+    outer, inner, *_ = meta_of(inputs(group.window)[1]).shape  # type: ignore[union-attr]
+    outer //= window.groups
+    channels, filters = (outer, inner) if window.transposed else (inner, outer)
+    return bool(channels >= LEAST_CHANNELS and filters >= LEAST_FILTERS)
 
 
 def tile_of(group: Group, layout: Layout, target: str, bits: int) -> ConvolutionTile:

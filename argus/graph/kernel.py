@@ -9,7 +9,7 @@ import torch
 
 from argus.graph import capture
 from argus.graph.capture import inputs, meta_of
-from argus.graph.convolutions import ConvolutionEmitter, tile_of
+from argus.graph.convolutions import ConvolutionEmitter, by_matrices, tile_of
 from argus.graph.generate import Emitter
 from argus.graph.layout import Layout, Param, layout
 from argus.graph.operators import name_of
@@ -84,7 +84,7 @@ def statements(group: Group, found: Layout, target: str) -> tuple[list[str], dic
 def multiplied(group: Group, target: str) -> str:
     """The dtype that factors are multiplied as, if it is not their own: float32 ones as TF32 where PyTorch's flags allow
     that, on a target that can."""
-    if group.head is None or not target.startswith("sm_"):
+    if group.head is None or not target.startswith("sm_") or not (group.product or by_matrices(group)):
         return ""
     meta = meta_of(inputs(group.head)[-1 if group.product is not None else 0])
     flags = torch.backends.cuda.matmul if group.product is not None else torch.backends.cudnn

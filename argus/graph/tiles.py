@@ -16,6 +16,9 @@ from argus.graph.space import Mismatch
 MOST_HELD = 8192
 """Elements of a row that the registers of a block hold beside what is computed from them."""
 
+LEAST_CHANNELS, LEAST_FILTERS = 3, 8
+"""Of a convolution that is multiplied by matrix instructions."""
+
 _ELEMENTS = 1024  # of a tile: 8 a thread of 4 warps
 _ROWS_OF_COLUMNS, _COLUMNS = 32, 64  # of a tile whose rows are reduced
 
@@ -165,7 +168,7 @@ def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis,
     if len(layout.of(LEFT)) > 1:
         raise Mismatch("filters along several axes")
     depth = channels.extent if channels is not None else 1
-    mma = bool(bits) and rows is not None and rows.extent >= 8 and depth >= 3
+    mma = bool(bits) and rows is not None and rows.extent >= LEAST_FILTERS and depth >= LEAST_CHANNELS
     warps = 4
     if mma:
         assert rows is not None

@@ -250,6 +250,16 @@ CASES: dict[str, Callable[[], None]] = {
     "average square": lambda: agree(aten.avg_pool2d.default, image, [2]),
     "average divided": lambda: agree(aten.avg_pool2d.default, image, [2, 2], [1, 1], [0, 0], False, True, 3),
     "maximum pool": lambda: agree(aten.max_pool2d_with_indices.default, image, [3, 3], [2, 2], [1, 1], [1, 1]),
+    "average inside": lambda: agree(aten.avg_pool2d.default, image, [3, 3], [2, 2], [1, 1], False, False),
+    "average rounded up": lambda: agree(aten.avg_pool2d.default, image, [3, 2], [2, 2], [1, 1], True, True),
+    "average rounded up inside": lambda: agree(aten.avg_pool2d.default, image, [3, 2], [2, 2], [1, 1], True, False),
+    "average of lines": lambda: agree(aten.avg_pool1d.default, cube, [2], [1], [1]),
+    "average of volumes": lambda: agree(aten.avg_pool3d.default, image, [2, 3, 2], [1, 2, 2], [1, 1, 0]),
+    "average to a size": lambda: agree(aten._adaptive_avg_pool2d.default, image, [3, 1]),
+    "average to an uneven size": lambda: agree(aten._adaptive_avg_pool2d.default, image, [4, 3]),
+    "maximum of volumes": lambda: agree(aten.max_pool3d_with_indices.default, image, [2, 2, 3], [1, 2, 2], [1, 0, 1]),
+    "maximum rounded up": lambda: agree(
+        aten.max_pool2d_with_indices.default, image, [3, 3], [2, 2], [0, 0], [1, 1], True),
     "maximum dilated": lambda: agree(aten.max_pool2d_with_indices.default, image, [2, 2], [1, 1], [0, 0], [2, 2]),
     "convolution": lambda: agree(
         aten.convolution.default, image, filters, tensor(6), [2, 1], [1, 0], [1, 1], False, [0, 0], 1),
@@ -259,6 +269,14 @@ CASES: dict[str, Callable[[], None]] = {
         aten.convolution.default, image, tensor(8, 2, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 2),
     "convolution of lines": lambda: agree(
         aten.convolution.default, tensor(2, 3, 7), tensor(5, 3, 2), None, [1], [0], [1], False, [0], 1),
+    "convolution of channels": lambda: agree(
+        aten.convolution.default, image, tensor(8, 1, 3, 3), tensor(8), [1, 2], [1, 1], [1, 1], False, [0, 0], 4),
+    "convolution transposed": lambda: agree(
+        aten.convolution.default, image, tensor(4, 3, 3, 2), tensor(3), [2, 3], [1, 0], [1, 1], True, [1, 0], 1),
+    "convolution transposed and dilated": lambda: agree(
+        aten.convolution.default, image, tensor(4, 3, 3, 2), None, [2, 1], [1, 0], [2, 3], True, [0, 0], 1),
+    "convolution transposed in groups": lambda: agree(
+        aten.convolution.default, image, tensor(4, 3, 2, 2), None, [2, 2], [0, 0], [1, 1], True, [0, 0], 2),
     "convolution of volumes": lambda: agree(
         aten.convolution.default, tensor(1, 2, 3, 3, 3), tensor(2, 2, 2, 2, 2), None, [1] * 3, [0] * 3, [1] * 3,
         False, [0] * 3, 1),
@@ -290,12 +308,9 @@ def test_a_wrong_meaning_is_seen() -> None:
         lambda: meanings(aten.pow.Tensor_Scalar, p, 2.7),
         lambda: meanings(aten.div.Tensor_mode, x, p, rounding_mode="floor"),
         lambda: meanings(aten.linalg_vector_norm.default, x, 3),
-        lambda: meanings(aten.avg_pool2d.default, image, [3, 3], [2, 2], [1, 1], False, False),
-        lambda: meanings(
-            aten.convolution.default, image, tensor(4, 2, 3, 3), None, [1, 1], [0, 0], [1, 1], True, [0, 0], 1),
     ],
-    ids=["power", "rounded division", "norm", "average", "transposed"],
-)  # fmt: skip
+    ids=["power", "rounded division", "norm"],
+)
 def test_what_has_no_meaning_says_so(use: Callable[[], Any]) -> None:
     with pytest.raises(NotExpressible, match=" "):
         use()

@@ -1,0 +1,78 @@
+"""Convolutions and pooling as kernels, on the CPU target: values beside PyTorch's, and what is proved of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from argus.graph.backend import Backend, Survey  # noqa: E402
+from tests.graph.compiled import left, same, taken  # noqa: E402
+
+nn = torch.nn
+CASES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
+    "strided": (lambda: nn.Conv2d(3, 5, 3, stride=2, padding=1), (2, 3, 9, 10)),
+    "groups, dilated": (lambda: nn.Conv2d(4, 6, 3, groups=2, dilation=2), (2, 4, 9, 10)),
+    "depthwise": (lambda: nn.Conv2d(4, 4, (3, 1), groups=4, padding=(1, 0)), (2, 4, 9, 10)),
+    "one row of pixels": (lambda: nn.Conv2d(3, 4, (3, 3), padding=1), (2, 3, 1, 7)),
+    "volumes": (lambda: nn.Conv3d(3, 4, (2, 3, 3), padding=1), (1, 3, 4, 5, 6)),
+    "lines": (lambda: nn.Conv1d(3, 4, 3, stride=3, dilation=2), (2, 3, 20)),
+    "transposed": (lambda: nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1), (2, 4, 5, 6)),
+    "transposed, groups": (lambda: nn.ConvTranspose2d(4, 6, 3, stride=3, groups=2), (2, 4, 5, 6)),
+    "transposed, dilated": (lambda: nn.ConvTranspose1d(3, 4, 5, stride=2, dilation=3), (2, 3, 7)),
+    "transposed, common factor": (lambda: nn.ConvTranspose1d(3, 4, 5, stride=4, dilation=2, padding=1), (2, 3, 7)),
+    "transposed, one by one": (lambda: nn.ConvTranspose2d(3, 4, 2, padding=1), (2, 3, 5, 6)),
+    "maximum": (lambda: nn.MaxPool2d(3, 2, 1), (2, 3, 9, 11)),
+    "maximum of volumes": (lambda: nn.MaxPool3d(2, dilation=2), (2, 3, 5, 6, 7)),
+    "average": (lambda: nn.AvgPool2d(3, 2, 1), (2, 3, 9, 11)),
+    "average inside": (lambda: nn.AvgPool2d(3, 2, 1, count_include_pad=False), (2, 3, 9, 11)),
+    "average rounded up": (lambda: nn.AvgPool2d(3, 2, 1, ceil_mode=True), (2, 3, 9, 10)),
+    "average to a size": (lambda: nn.AdaptiveAvgPool2d((3, 2)), (2, 3, 6, 8)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_window_with_what_follows(case: str) -> None:
+    torch.manual_seed(1)
+    make, shape = CASES[case]
+    report = same(nn.Sequential(make(), nn.ReLU()).eval(), torch.randn(shape))
+    assert len(taken(report)) == 1
+    assert not left(report)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: nn.Conv2d(16, 24, 3, padding=1), lambda: nn.ConvTranspose2d(16, 8, 3, stride=2)], ids=["", "transposed"]
+)
+def test_implicit_product(make: Callable[[], Any]) -> None:
+    torch.manual_seed(1)
+    report = same(make().bfloat16(), torch.randn(2, 16, 9, 10).bfloat16(), tolerance=2e-2)
+    (row,) = report.rows
+    assert row["verdict"] == "proved"
+    with open(row["path"], encoding="utf-8") as file:
+        assert "al.mma" in file.read()
+
+
+def test_uneven_windows_are_left() -> None:
+    report = same(nn.AdaptiveAvgPool2d((4, 3)), torch.randn(2, 3, 6, 8))
+    assert left(report) == ["_adaptive_avg_pool2d.default"]
+    assert "windows of different sizes" in report.rows[0]["reason"]
+
+
+def test_places_of_maxima_are_left() -> None:
+    report = same(nn.MaxPool2d(2, return_indices=True), torch.randn(2, 3, 6, 8))
+    assert left(report) == ["max_pool2d_with_indices.default"]
+
+
+def test_survey_runs_nothing() -> None:
+    torch._dynamo.reset()
+    backend = Backend(survey=Survey("sm_90a", prove=False))
+    model = nn.Sequential(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU())
+    with torch.no_grad():
+        torch.compile(model, backend=backend, dynamic=False)(torch.randn(1, 16, 8, 8))
+    (row,) = backend.report(model).rows
+    assert (row["verdict"], row["by"]) == ("generated", "argus")
+    with open(row["path"], encoding="utf-8") as file:
+        assert "tfloat32" in file.read()
