@@ -23,7 +23,6 @@ from benchmarks.measure import means
 from benchmarks.table import Cell, Results
 
 
-
 @dataclass(frozen=True)
 class Plan:
     """What to run. `floors`: a file with the floor of each problem; `folder`: where rows are kept; `seconds`: what one

@@ -18,13 +18,13 @@ from argus.graph.generate import Emitter
 from argus.graph.layout import Axis, Layout
 from argus.graph.partition import Group
 from argus.graph.tiles import LEAST_CHANNELS, LEAST_FILTERS, ConvolutionTile, Tile, convolution_tile
-from argus.graph.window import Window, window_of
+from argus.graph.window import window_of
 
 
 @dataclass(frozen=True)
 class Spatial:
-    """A spatial dimension of a convolution: axes of the result, of the image and of the taps, if they have more than one
-    element. `phases` and `turns`: remainders of a place that are told apart, and the taps that each uses at most."""
+    """A spatial dimension of a convolution: axes of the result, of the image and of the taps, where these have more than
+    one element. `phases` and `turns`: remainders of a place that are told apart, and how many taps each uses at most."""
 
     number: int
     result: Axis | None
@@ -315,4 +315,3 @@ class ConvolutionEmitter(Emitter):
             bias = self.param(read[2]) if len(read) > 2 else None
             self.block[value] = self.out.bind(f"total + {self.real(node, 2)}" if bias is not None else "total")
         return super().value(value)
-

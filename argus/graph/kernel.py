@@ -82,8 +82,8 @@ def statements(group: Group, found: Layout, target: str) -> tuple[list[str], dic
 
 
 def multiplied(group: Group, target: str) -> str:
-    """The dtype that factors are multiplied as, if it is not their own: float32 ones as TF32 where PyTorch's flags allow
-    that, on a target that can."""
+    """The dtype that factors are multiplied as, if it is not their own: float32 ones as TF32, where PyTorch's flags
+    allow that and the target can."""
     if group.head is None or not target.startswith("sm_") or not (group.product or by_matrices(group)):
         return ""
     meta = meta_of(inputs(group.head)[-1 if group.product is not None else 0])

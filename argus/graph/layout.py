@@ -24,8 +24,8 @@ REDUCED is the summed one. PLACE axes are those of an image, which are read at c
 
 @dataclass(frozen=True)
 class Axis:
-    """A loop of the kernel: atoms that go together, most significant first. `symbol` names its extent. A `fixed` axis has
-    a constant extent."""
+    """A loop of the kernel: atoms that go together, most significant first. `symbol` names its extent, and that of a
+    `fixed` axis is a constant."""
 
     symbol: str
     atoms: tuple[int, ...]

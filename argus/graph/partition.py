@@ -18,7 +18,7 @@ from argus.graph.capture import Meta, Value, inputs, is_view, meta_of, row, valu
 from argus.graph.operators import name_of
 from argus.graph.row import POINTWISE, PRODUCT, REDUCTION, WINDOW, normal
 from argus.graph.space import Dim, Dims, Mismatch, Space
-from argus.graph.window import place
+from argus.graph.window import placed
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
@@ -33,8 +33,8 @@ Use = tuple[Value, str]
 @dataclass
 class Group:
     """Operators that become one kernel. `space` has the dimensions of each value that they compute, and of each use of
-    a value from elsewhere; `reduced` are the atoms that they reduce, `product` the node of a matrix product, `window` that
-    of a convolution or of pooling: its `places` are read at computed indices, and `fixed` atoms are axes by themselves."""
+    a value from elsewhere; `reduced` are the atoms that they reduce, `product` the node of a matrix product, `window`
+    that of a convolution or of pooling. `places` are read at computed indices; `fixed` atoms are axes by themselves."""
 
     nodes: list[Node]
     space: Space
@@ -337,16 +337,16 @@ class _Partitioner:
     def join_window(self, group: Group, node: Node) -> None:
         if group.nodes:
             raise Mismatch("a window begins a kernel")
-        placed = place(group.space, node)
-        for value, use, dims in placed.reads:
+        found = placed(group.space, node)
+        for value, use, dims in found.reads:
             group.space[(value, use)], group.reads[(value, use)] = dims, value
-        group.window, group.contracted = node, placed.contracted
-        group.places, group.fixed = placed.places, placed.fixed
+        group.window, group.contracted = node, found.contracted
+        group.places, group.fixed = found.places, found.fixed
         for added in inputs(node)[2:]:
-            for a, b in zip(placed.result[1:2], self.dims(group, added), strict=True):
+            for a, b in zip(found.result[1:2], self.dims(group, added), strict=True):
                 if b:
                     group.space.unify(a, b)
-        group.space[(node, 0)] = placed.result
+        group.space[(node, 0)] = found.result
 
     def dims(self, group: Group, value: Value, use: str = "") -> Dims:
         """The dimensions of a value as an operator reads it. Raises Mismatch for a view of the group's own results that

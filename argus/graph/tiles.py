@@ -122,7 +122,8 @@ def _measured(
         batch *= axis.extent
     problem = Problem(
         rows.extent, columns.extent, depth.extent, batch, bits, 8 * _BYTES.get(made.meta.dtype, 4), target, bulk,
-        *by_depth, bulk_out=made.strides[-1] == 1 and made.axes[-1] is columns, residual=beside,
+        a_rows=by_depth[0], b_rows=by_depth[1],
+        bulk_out=made.strides[-1] == 1 and made.axes[-1] is columns, residual=beside,
         loaded=loaded if bulk else 0,
     )  # fmt: skip
     for tile, _ in ranked(problem):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from argus.graph.row import (
@@ -18,11 +18,9 @@ from argus.graph.row import (
     integer,
     mul,
     normal,
-    real,
-    real_at,
     reshaped,
 )
-from argus.graph.terms import ZERO, Count, Element, Index, Number, Reduce, Term, cast, dtype_of, number
+from argus.graph.terms import ZERO, Element, Index, Number, Term, cast, number
 
 CONTENTS = "the contents of an index tensor are not looked at when a kernel is launched"
 COPIES = "a copy of parts of tensors"

@@ -9,7 +9,7 @@ of the filters, which no other dimension is joined with.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from argus.graph import capture
 from argus.graph.capture import Value, inputs, meta_of
@@ -86,7 +86,7 @@ class Placed:
     fixed: Dim
 
 
-def place(space: Space, node: Node) -> Placed:
+def placed(space: Space, node: Node) -> Placed:
     """New atoms for a window operator. Raises Mismatch for sizes that are known only when it runs."""
     window = window_of(node)
     values, made = inputs(node), capture.results(node)[0]

@@ -46,7 +46,9 @@ def _both(conditions: Sequence[Term]) -> Term:
 
 
 def _maximum_pool(spatial: int) -> Callable[..., Any]:
-    def meaning(site: Site, x: Operand, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, *_: Any) -> Any:
+    def meaning(
+        site: Site, x: Operand, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, *_: Any
+    ) -> Any:
         sizes, gaps = each(kernel, spatial), each(dilation if dilation != 1 else [1], spatial)
         strides, borders = each(stride or kernel, spatial), each(padding if padding != 0 else [0], spatial)
         first = len(x.shape) - spatial
@@ -130,7 +132,9 @@ def _adaptive_pool(site: Site, x: Operand, *_: Any) -> Element:
         for d in range(first, len(x.shape)):
             size, made = x.shape[d], site.result.shape[d]
             start = apply("floordiv", mul(index[d], integer(size)), integer(made))
-            stop = apply("floordiv", add(mul(add(index[d], integer(1)), integer(size)), integer(made - 1)), integer(made))
+            stop = apply(
+                "floordiv", add(mul(add(index[d], integer(1)), integer(size)), integer(made - 1)), integer(made)
+            )
             conditions += [apply("le", start, over.bound[d]), apply("lt", over.bound[d], stop)]
             counts.append(integer(size // made) if size % made == 0 else apply("sub", stop, start))
         value = over.at(index)
@@ -170,9 +174,9 @@ def _convolution(
             body = mul(real_at(weight, (channel, inner, *bound)), real_at(x, (n, channel, *here)))
             variables = (*channels.digits, *places.vars, *filters.vars)
         else:
-            here = tuple(_reached(at[d], bound[d], *steps[d]) for d in range(spatial))
-            inside = _both([c for d in range(spatial) for c in _border(here[d], x, weight, site, d, *steps[d])])
-            body = mul(real_at(weight, (f, channels, *bound)), real_at(x, (n, channel, *here)))
+            reach = tuple(_reached(at[d], bound[d], *steps[d]) for d in range(spatial))
+            inside = _both([c for d in range(spatial) for c in _border(reach[d], x, weight, site, d, *steps[d])])
+            body = mul(real_at(weight, (f, channels, *bound)), real_at(x, (n, channel, *reach)))
             variables = (*channels.digits, *filters.vars)
         if inside != Number(True, "bool"):
             body = apply("where", inside, body, Number(0.0, dtype_of(body)))
@@ -195,7 +199,9 @@ def _reached(place: Term, tap: Term, stride: int, padding: int, dilation: int) -
     return apply("sub", step, integer(padding)) if padding else step
 
 
-def _border(here: Term, x: Operand, weight: Operand, site: Site, d: int, stride: int, padding: int, dilation: int) -> list[Term]:
+def _border(
+    here: Term, x: Operand, weight: Operand, site: Site, d: int, stride: int, padding: int, dilation: int
+) -> list[Term]:
     """The condition that a place is inside of the image, where it may not be."""
     size, taps, made = x.shape[2 + d], weight.shape[2 + d], site.result.shape[2 + d]
     last = (made - 1) * stride - padding + (taps - 1) * dilation

@@ -11,7 +11,8 @@ from argus.graph.terms import Apply, Count, Flat, Load, Number, Reduce, Softmax,
 _UNARY = {
     "neg": torch.neg, "exp": torch.exp, "exp2": torch.exp2, "log": torch.log, "log2": torch.log2, "sqrt": torch.sqrt,
     "rsqrt": torch.rsqrt, "sin": torch.sin, "cos": torch.cos, "tanh": torch.tanh, "erf": torch.erf,
-    "sigmoid": torch.sigmoid, "abs": torch.abs, "floor": torch.floor, "log1p": torch.log1p, "ceil": torch.ceil, "not": torch.logical_not,
+    "sigmoid": torch.sigmoid, "abs": torch.abs, "floor": torch.floor,
+    "log1p": torch.log1p, "ceil": torch.ceil, "not": torch.logical_not,
 }  # fmt: skip
 _BINARY = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "maximum": torch.maximum,

@@ -44,7 +44,9 @@ def test_window_with_what_follows(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: nn.Conv2d(16, 24, 3, padding=1), lambda: nn.ConvTranspose2d(16, 8, 3, stride=2)], ids=["", "transposed"]
+    "make",
+    [lambda: nn.Conv2d(16, 24, 3, padding=1), lambda: nn.ConvTranspose2d(16, 8, 3, stride=2)],
+    ids=["", "transposed"],
 )
 def test_implicit_product(make: Callable[[], Any]) -> None:
     torch.manual_seed(1)
