@@ -23,8 +23,8 @@ from argus.graph.window import window_of
 
 @dataclass(frozen=True)
 class Spatial:
-    """A spatial dimension of a convolution: axes of the result, of the image and of the taps, where these have more than
-    one element. `phases` and `turns`: remainders of a place that are told apart, and how many taps each uses at most."""
+    """A spatial dimension of a convolution. Axes are those of the result, of the image and of the taps, where these have
+    more than one element. `phases`: remainders of a place that are told apart; `turns`: the taps that each uses."""
 
     number: int
     result: Axis | None
