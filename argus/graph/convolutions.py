@@ -23,7 +23,7 @@ from argus.graph.window import window_of
 
 @dataclass(frozen=True)
 class Spatial:
-    """A spatial dimension of a convolution. Axes are those of the result, of the image and of the taps, where these have
+    """A spatial dimension of a convolution. Axes: those of the result, the image and the taps, where these have
     more than one element. `phases`: remainders of a place that are told apart; `turns`: the taps that each uses."""
 
     number: int
