@@ -106,11 +106,17 @@ def test_gradients_of_a_perceptron_with_a_loss() -> None:
     assert {row["graph"] for row in report.rows} == {"forward", "backward"}
 
 
-def test_a_convolution_net_is_left_where_kernels_end() -> None:
+def test_a_convolution_net_is_taken() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.SiLU(), nn.Flatten(), nn.Linear(4 * 36, 5)).eval()
     report = same(model, torch.randn(2, 3, 8, 8))
-    assert left(report) == ["convolution.default"]
-    assert "windows" in next(row["reason"] for row in report.rows if row["by"] == "eager")
+    assert not left(report)
+    assert report.proved_share == pytest.approx(1)
+
+
+def test_a_net_is_left_where_kernels_end() -> None:
+    report = same(lambda x: x.relu().sort().values + 1, torch.randn(4, 5))
+    assert left(report) == ["sort.default"]
+    assert "no row" in next(row["reason"] for row in report.rows if row["by"] == "eager")
     assert report.proved_share < 1
 
 
