@@ -38,9 +38,10 @@ def inline(
     with context.called(helper, frame, span):
         for parameter, value in given:
             target = Target(parameter.name, parameter.span)
-            check_name(context, target, value)
+            if not isinstance(value, Helper):
+                check_name(context, target, value)
             borrowed = isinstance(value, Tile) and value.fragment is not None and not value.fresh
-            held = value if borrowed else settle(context, value, parameter.name, span)
+            held = value if borrowed or isinstance(value, Helper) else settle(context, value, parameter.name, span)
             frame.names[parameter.name] = Binding(held, context.depth, parameter.span, borrowed)
         result = run(context, function.body)
     own = {name for name in context.fragments if name not in before}

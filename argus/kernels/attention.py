@@ -40,6 +40,41 @@ def raise_top(s, top, scale):
     return new, shift, al.exp2(al.fma(top, scale, shift))
 
 
+@argus.func
+def score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN):
+    """What query i of part t thinks of key j, `scale` being times log2(e): -inf for keys that it does not see."""
+    return al.where(
+        (j <= i + reach) & ((PARTS == 1) | (t * SPAN <= j) & (j < t * SPAN + SPAN)),
+        al.sum(lambda d: q[b, h, i, d] * k[b, h // GROUP, j, d]) * (scale * LN2),
+        NEVER,
+    )
+
+
+@argus.func
+def programs(M, N, H, B, BLOCK_M, CAUSAL, HEADS, SCHEDULE, PARTS):
+    """The program's head, batch, and block of rows (of a part of the keys): its first row; up to where each of its rows
+    sees keys, up to where all do, and up to where any does.
+
+    Causal: some heads at a time, whose keys and values stay in the cache; of these the longest rows first. Of 33, a
+    quarter of the 132 multiprocessors, four blocks of rows are a round of programs, and rounds that go back and forth
+    come out even within the group. Else all rows of a head, so that they share its keys and values in the cache.
+    """
+    if CAUSAL:
+        head, batch, place = al.grid(H, B, al.cdiv(M, BLOCK_M) * PARTS, group=HEADS, persistent=True, schedule=SCHEDULE)
+        place = al.num_programs(2) - 1 - place
+        m0 = place // PARTS * BLOCK_M
+        ends = m0 + al.arange(BLOCK_M) + (N - M) + 1  # at most N in rows that there are
+        whole = m0 + (N - M) + 1
+        stop = al.minimum(m0 + BLOCK_M + (N - M), N)
+    else:
+        place, head, batch = al.grid(al.cdiv(M, BLOCK_M) * PARTS, H, B, persistent=True, schedule=SCHEDULE)
+        m0 = place // PARTS * BLOCK_M
+        ends = N + 0 * al.arange(BLOCK_M)
+        whole = N
+        stop = N
+    return head, batch, place, m0, ends, whole, stop
+
+
 @argus.kernel(num_warps=8)
 def attention_forward(
     q: al.Tensor[DTYPE, "B H M D"],
@@ -80,43 +115,16 @@ def attention_forward(
             o,
             lambda b, h, t, i, e: al.sum(
                 lambda n: (
-                    al.softmax(
-                        lambda j: al.where(
-                            (j <= i + reach) & ((PARTS == 1) | (t * SPAN <= j) & (j < t * SPAN + SPAN)),
-                            al.sum(lambda d: q[b, h, i, d] * k[b, h // GROUP, j, d]) * (scale * LN2),
-                            NEVER,
-                        )
-                    )[n]
+                    al.softmax(lambda j: score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN))[n]
                     * v[b, h // GROUP, n, e]
                 )
             ),
         )
         al.spec(
             lse,
-            lambda b, h, t, i: al.logsumexp(
-                lambda j: al.where(
-                    (j <= i + reach) & ((PARTS == 1) | (t * SPAN <= j) & (j < t * SPAN + SPAN)),
-                    al.sum(lambda d: q[b, h, i, d] * k[b, h // GROUP, j, d]) * (scale * LN2),
-                    NEVER,
-                )
-            ),
+            lambda b, h, t, i: al.logsumexp(lambda j: score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN)),
         )
-    # Causal: some heads at a time, whose keys and values stay in the cache; of these the longest rows first. Of 33, a
-    # quarter of the 132 multiprocessors, four blocks of rows are a round of programs, and rounds that go back and forth
-    # come out even within the group.
-    if CAUSAL:
-        head, batch, place = al.grid(H, B, al.cdiv(M, BLOCK_M) * PARTS, group=HEADS, persistent=True, schedule=SCHEDULE)
-        place = al.num_programs(2) - 1 - place
-        m0 = place // PARTS * BLOCK_M
-        ends = m0 + al.arange(BLOCK_M) + (N - M) + 1  # at most N in rows that there are
-        whole = m0 + (N - M) + 1
-        stop = al.minimum(m0 + BLOCK_M + (N - M), N)
-    else:  # all rows of a head, so that they share its keys and values in the cache
-        place, head, batch = al.grid(al.cdiv(M, BLOCK_M) * PARTS, H, B, persistent=True, schedule=SCHEDULE)
-        m0 = place // PARTS * BLOCK_M
-        ends = N + 0 * al.arange(BLOCK_M)
-        whole = N
-        stop = N
+    head, batch, place, m0, ends, whole, stop = programs(M, N, H, B, BLOCK_M, CAUSAL, HEADS, SCHEDULE, PARTS)
     part, begin = place % PARTS, 0
     if PARTS > 1:
         begin = part * SPAN

@@ -82,6 +82,70 @@ def in_clusters(M, N, BLOCK_M, BLOCK_N, CLUSTER, ACROSS):
     return rows, al.cdiv(N, BLOCK_N * ACROSS)
 
 
+@argus.func
+def programs(
+    c, M, N, K, BLOCK_M, BLOCK_N, DEPTH, CLUSTER, ACROSS, PERSISTENT, GROUP, SCHEDULE, SHIFT
+):  # fmt: skip
+    """The program's tile and batch (or part of the sum), and the k from which on, and up to which, it adds up."""
+    rows, columns = in_clusters(M, N, BLOCK_M, BLOCK_N, CLUSTER, ACROSS)
+    if DEPTH > 0:
+        al.requires(c.shape[0] <= MOST_PARTS)
+        pid_m, pid_n, z = al.grid(rows, columns, c.shape[0], cluster=CLUSTER)
+        first = z * DEPTH
+        last = al.minimum(first + DEPTH, K)
+    elif len(c.shape) == 3:
+        pid_m, pid_n, z = al.grid(rows, columns, c.shape[0], cluster=CLUSTER, persistent=PERSISTENT, schedule=SCHEDULE)
+        if SHIFT > 0:
+            al.requires(c.shape[0] == 2)
+        first, last = 0, K + SHIFT
+    else:
+        pid_m, pid_n = al.grid(rows, columns, group=GROUP, cluster=CLUSTER, persistent=PERSISTENT, schedule=SCHEDULE)
+        z, first, last = 0, 0, K
+    if ACROSS > 1:
+        high, rank = CLUSTER // ACROSS, al.cluster_rank()
+        pid_m, pid_n = pid_m // CLUSTER * high + rank % high, pid_n * ACROSS + rank // high
+    return pid_m, pid_n, z, first, last
+
+
+@argus.func
+def stated(
+    a, b, c, scale_a, scale_b, bias, residual, DEPTH, SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL
+):  # fmt: skip
+    """What the elements of operands carry, and what is computed: of parts, the sum over k of each part."""
+    if len(a.shape) == 3:
+        al.tag(a, lambda z, m, k: (z, m, k))
+    else:
+        al.tag(a, lambda m, k: (m, k))
+    if len(b.shape) == 3:
+        al.tag(b, lambda z, n, k: (z, n, k))
+    else:
+        al.tag(b, lambda n, k: (n, k))
+    if len(c.shape) == 3:
+        al.spec(
+            c,
+            lambda z, m, n: finished(
+                al.sum(
+                    lambda k: al.where(
+                        (DEPTH == 0) | ((z * DEPTH <= k) & (k < z * DEPTH + DEPTH)),
+                        (a[z, m, k] if len(a.shape) == 3 else a[m, k]) * (b[z, n, k] if len(b.shape) == 3 else b[n, k]),
+                        0.0,
+                    )
+                ),
+                scale_a, scale_b, bias, residual, z, m, n,
+                SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL,
+            ),
+        )  # fmt: skip
+    else:
+        al.spec(
+            c,
+            lambda m, n: finished(
+                al.sum(lambda k: a[m, k] * b[n, k]),
+                scale_a, scale_b, bias, residual, 0, m, n,
+                SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL,
+            ),
+        )  # fmt: skip
+
+
 @argus.kernel(num_warps=8)
 def gemm(
     a: al.Tensor[IN, "A", "A_STRIDES"],
@@ -126,59 +190,12 @@ def gemm(
     c, residual = in_order(c, C, ("M N", "Z M N")), in_order(residual, RESIDUAL, ("M N", "Z M N"))
     M, K = a.shape[len(a.shape) - 2], a.shape[len(a.shape) - 1]
     N = b.shape[len(b.shape) - 2]
-    if DEPTH > 0:
-        al.requires(c.shape[0] <= MOST_PARTS)
-        rows, columns = in_clusters(M, N, BLOCK_M, BLOCK_N, CLUSTER, ACROSS)
-        pid_m, pid_n, z = al.grid(rows, columns, c.shape[0], cluster=CLUSTER)
-        first = z * DEPTH
-        last = al.minimum(first + DEPTH, K)
-    elif len(c.shape) == 3:
-        rows, columns = in_clusters(M, N, BLOCK_M, BLOCK_N, CLUSTER, ACROSS)
-        pid_m, pid_n, z = al.grid(
-            rows, columns, c.shape[0], cluster=CLUSTER, persistent=PRODUCERS > 0, schedule=SCHEDULE
-        )
-        if SHIFT > 0:
-            al.requires(c.shape[0] == 2)
-        first, last = 0, K + SHIFT
-    else:
-        rows, columns = in_clusters(M, N, BLOCK_M, BLOCK_N, CLUSTER, ACROSS)
-        pid_m, pid_n = al.grid(rows, columns, group=GROUP, cluster=CLUSTER, persistent=PRODUCERS > 0, schedule=SCHEDULE)
-        z, first, last = 0, 0, K
-    if ACROSS > 1:
-        high, rank = CLUSTER // ACROSS, al.cluster_rank()
-        pid_m, pid_n = pid_m // CLUSTER * high + rank % high, pid_n * ACROSS + rank // high
-    if len(a.shape) == 3:
-        al.tag(a, lambda z, m, k: (z, m, k))
-    else:
-        al.tag(a, lambda m, k: (m, k))
-    if len(b.shape) == 3:
-        al.tag(b, lambda z, n, k: (z, n, k))
-    else:
-        al.tag(b, lambda n, k: (n, k))
-    if len(c.shape) == 3:
-        al.spec(
-            c,
-            lambda z, m, n: finished(
-                al.sum(
-                    lambda k: al.where(
-                        (DEPTH == 0) | ((z * DEPTH <= k) & (k < z * DEPTH + DEPTH)),
-                        (a[z, m, k] if len(a.shape) == 3 else a[m, k]) * (b[z, n, k] if len(b.shape) == 3 else b[n, k]),
-                        0.0,
-                    )
-                ),
-                scale_a, scale_b, bias, residual, z, m, n,
-                SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL,
-            ),
-        )  # fmt: skip
-    else:
-        al.spec(
-            c,
-            lambda m, n: finished(
-                al.sum(lambda k: a[m, k] * b[n, k]),
-                scale_a, scale_b, bias, residual, 0, m, n,
-                SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL,
-            ),
-        )  # fmt: skip
+    pid_m, pid_n, z, first, last = programs(
+        c, M, N, K, BLOCK_M, BLOCK_N, DEPTH, CLUSTER, ACROSS, PRODUCERS > 0, GROUP, SCHEDULE, SHIFT
+    )
+    stated(
+        a, b, c, scale_a, scale_b, bias, residual, DEPTH, SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL
+    )  # fmt: skip
     m0, n0 = pid_m * BLOCK_M, pid_n * BLOCK_N
 
     acc = al.zeros((BLOCK_M, BLOCK_N), al.float32)

@@ -23,6 +23,7 @@ from argus.kernels.rows import (
     spread,
     vector,
 )
+from argus.kernels.steps import arrived, bring, found_by_all, mean, piece, piece_of, variance
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
 
@@ -34,18 +35,6 @@ LONGEST = 6144
 multiprocessor, which load together and then compute together: longer rows wait in shared memory."""
 _LONGEST_SUM = {2: 12288, 4: 16384}
 """Elements, by their bytes, of a row of x and one of residual: they take twice the shared memory."""
-
-
-@argus.func
-def mean(x, i):
-    """Of row i: what specifications say."""
-    return al.sum(lambda k: x[i, k]) / x.shape[1].to(al.float32)
-
-
-@argus.func
-def variance(x, i):
-    """The mean of the squares of row i's differences from its mean."""
-    return al.sum(lambda n: (x[i, n] - mean(x, i)) * (x[i, n] - mean(x, i))) / x.shape[1].to(al.float32)
 
 
 @argus.func
@@ -86,14 +75,6 @@ def normalised(values, live, N, eps):
 
 
 @argus.func
-def bring(held, x, row, begin, COPY):
-    """What of a row waits in the shared memory of this block, in parts; zeros behind its end."""
-    parts, cols = al.arange(held.shape[0])[:, None], al.arange(held.shape[1])
-    places = begin + parts * held.shape[1] + cols
-    al.copy(held[parts, cols], x[row, places], mask=places < x.shape[1], other=0.0, instruction=COPY)
-
-
-@argus.func
 def waiting(held, added, part):
     """A part of such a row; of two rows, of their sum."""
     cols = al.arange(held.shape[1])
@@ -107,23 +88,14 @@ def waiting(held, added, part):
 @argus.func
 def of_all_blocks(found, told):
     """The sum of what each block of the cluster has found, and tells all of them."""
-    if told.shape[0] == 1:
-        total = found
-    else:
-        for rank in al.static_range(told.shape[0]):
-            al.store(al.peer(told[al.cluster_rank()], rank), found)
-        al.barrier(scope="cluster")
-        total = al.sum(al.load(told[al.arange(told.shape[0])]))
-    return total
+    return found if told.shape[0] == 1 else al.sum(found_by_all(found, told))
 
 
 @argus.func
 def write_held(held, added, weight, bias, out, total, row, begin, eps, CLUSTER):
     """LayerNorm of such a row, which all blocks have; the sum of two rows goes to `total`."""
     N, BLOCKS, BLOCK = out.shape[1], held.shape[0], held.shape[1]
-    al.cp_async_commit()
-    al.cp_async_wait(0)
-    al.barrier(scope="cluster" if CLUSTER > 1 else "block")
+    arrived(CLUSTER)
     sums, squares = al.shared((CLUSTER,), al.float32), al.shared((CLUSTER,), al.float32)
     first = begin + al.arange(BLOCK)
     collected = al.zeros((BLOCK,), al.float32)
@@ -142,8 +114,8 @@ def write_held(held, added, weight, bias, out, total, row, begin, eps, CLUSTER):
     for part in range(BLOCKS):
         places = first + part * BLOCK
         values = waiting(held, added, part)
-        scale = al.load(weight[places], mask=places < N).to(al.float32)
-        shift = al.load(bias[places], mask=places < N).to(al.float32)
+        scale = piece_of(weight, places)
+        shift = piece_of(bias, places)
         al.store(out[row, places], ((values - mean) * inverse * scale + shift).to(out.dtype), mask=places < N)
 
 
@@ -222,19 +194,19 @@ def layernorm_long_rows(
     total = al.zeros((BLOCK,), al.float32)
     for start in range(0, N, BLOCK):
         cols = start + al.arange(BLOCK)
-        total += al.load(x[row, cols], mask=cols < N).to(al.float32)
+        total += piece(x, row, cols)
     mean = al.sum(total) / N.to(al.float32)
     squares = al.zeros((BLOCK,), al.float32)
     for start in range(0, N, BLOCK):
         cols = start + al.arange(BLOCK)
-        centred = al.where(cols < N, al.load(x[row, cols], mask=cols < N).to(al.float32) - mean, 0.0)
+        centred = al.where(cols < N, piece(x, row, cols) - mean, 0.0)
         squares += centred * centred
     inverse = al.rsqrt(al.sum(squares) / N.to(al.float32) + eps)
     for start in range(0, N, BLOCK):
         cols = start + al.arange(BLOCK)
-        values = al.load(x[row, cols], mask=cols < N).to(al.float32)
-        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
-        shift = al.load(bias[cols], mask=cols < N).to(al.float32)
+        values = piece(x, row, cols)
+        scale = piece_of(weight, cols)
+        shift = piece_of(bias, cols)
         al.store(out[row, cols], ((values - mean) * inverse * scale + shift).to(DTYPE), mask=cols < N)
 
 

@@ -12,6 +12,7 @@ from argus.ir.types import DType
 from argus.kernels.layernorm import layernorm_function
 from argus.kernels.rows import CHUNK, CHUNK_WARPS, columns, dtype_of, matrix, same_shape, shaped, vector
 from argus.kernels.shares import added, by_columns, by_rows
+from argus.kernels.steps import group_at, mean, of_share, piece, piece_of, variance
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
 from argus.torch.gradient import attach
@@ -23,16 +24,9 @@ LONGEST = 8192  # elements of a row that stays in registers, beside its gradient
 
 
 @argus.func
-def mean(x, i):
-    """The mean of row i of x: what specifications say."""
-    return al.sum(lambda k: x[i, k]) / x.shape[1].to(al.float32)
-
-
-@argus.func
 def inverse_root(x, eps, i):
     """1 / sqrt(variance(x[i, :]) + eps)."""
-    variance = al.sum(lambda n: (x[i, n] - mean(x, i)) * (x[i, n] - mean(x, i))) / x.shape[1].to(al.float32)
-    return al.rsqrt(variance + eps)
+    return al.rsqrt(variance(x, i) + eps)
 
 
 @argus.func
@@ -43,13 +37,6 @@ def gradient(dy, x, weight, eps, i, j):
     along = al.sum(lambda k: weight[k] * dy[i, k] * (x[i, k] - mean(x, i))) / count
     slope = along * (inverse_root(x, eps, i) * inverse_root(x, eps, i))
     return inverse_root(x, eps, i) * (weight[j] * dy[i, j] - average - (x[i, j] - mean(x, i)) * slope)
-
-
-@argus.func
-def group_at(x, first, ROWS, BLOCK):
-    """The rows of a matrix from `first` on, zeros outside."""
-    rows, cols = first + al.arange(ROWS)[:, None], al.arange(BLOCK)
-    return al.load(x[rows, cols], mask=(rows < x.shape[0]) & (cols < x.shape[1]))
 
 
 @argus.kernel
@@ -80,12 +67,10 @@ def layernorm_backward_rows(
     al.spec(
         weights,
         lambda p, j: al.sum(
-            lambda i: al.where(
-                i // ROWS % BLOCKS == p, dy[i, j] * ((x[i, j] - mean(x, i)) * inverse_root(x, eps, i)), 0.0
-            )
+            lambda i: of_share(i, p, ROWS, BLOCKS, dy[i, j] * ((x[i, j] - mean(x, i)) * inverse_root(x, eps, i)))
         ),
     )
-    al.spec(biases, lambda p, j: al.sum(lambda i: al.where(i // ROWS % BLOCKS == p, dy[i, j], 0.0)))
+    al.spec(biases, lambda p, j: al.sum(lambda i: of_share(i, p, ROWS, BLOCKS, dy[i, j])))
     block = al.grid(BLOCKS)
     cols = al.arange(BLOCK)
     inside = cols < N
@@ -136,26 +121,26 @@ def layernorm_backward_long_rows(
     total, sums = al.zeros((BLOCK,), al.float32), al.zeros((BLOCK,), al.float32)
     for start in range(0, N, BLOCK):
         cols = start + al.arange(BLOCK)
-        total += al.load(x[row, cols], mask=cols < N).to(al.float32)
-        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
-        sums += scale * al.load(dy[row, cols], mask=cols < N).to(al.float32)
+        total += piece(x, row, cols)
+        scale = piece_of(weight, cols)
+        sums += scale * piece(dy, row, cols)
     centre, average = al.sum(total) / count, al.sum(sums) / count
     squares, dots = al.zeros((BLOCK,), al.float32), al.zeros((BLOCK,), al.float32)
     for start in range(0, N, BLOCK):
         cols = start + al.arange(BLOCK)
-        centred = al.where(cols < N, al.load(x[row, cols], mask=cols < N).to(al.float32) - centre, 0.0)
-        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
+        centred = al.where(cols < N, piece(x, row, cols) - centre, 0.0)
+        scale = piece_of(weight, cols)
         squares += centred * centred
-        dots += scale * al.load(dy[row, cols], mask=cols < N).to(al.float32) * centred
+        dots += scale * piece(dy, row, cols) * centred
     root = al.rsqrt(al.sum(squares) / count + eps)
     al.store(means[row], centre)
     al.store(roots[row], root)
     slope = al.sum(dots) / count * (root * root)
     for start in range(0, N, BLOCK):
         cols = start + al.arange(BLOCK)
-        centred = al.load(x[row, cols], mask=cols < N).to(al.float32) - centre
-        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
-        scaled = scale * al.load(dy[row, cols], mask=cols < N).to(al.float32)
+        centred = piece(x, row, cols) - centre
+        scale = piece_of(weight, cols)
+        scaled = scale * piece(dy, row, cols)
         al.store(dx[row, cols], (root * (scaled - average - centred * slope)).to(DTYPE), mask=cols < N)
 
 
@@ -178,11 +163,9 @@ def layernorm_backward_columns(
     al.requires(M <= 2**30)
     al.spec(
         weights,
-        lambda p, j: al.sum(
-            lambda i: al.where(i // ROWS % BLOCKS == p, dy[i, j] * ((x[i, j] - means[i]) * roots[i]), 0.0)
-        ),
+        lambda p, j: al.sum(lambda i: of_share(i, p, ROWS, BLOCKS, dy[i, j] * ((x[i, j] - means[i]) * roots[i]))),
     )
-    al.spec(biases, lambda p, j: al.sum(lambda i: al.where(i // ROWS % BLOCKS == p, dy[i, j], 0.0)))
+    al.spec(biases, lambda p, j: al.sum(lambda i: of_share(i, p, ROWS, BLOCKS, dy[i, j])))
     column, share = al.grid(al.cdiv(N, BLOCK), BLOCKS)
     cols = column * BLOCK + al.arange(BLOCK)
     of_weight, of_bias = al.zeros((ROWS, BLOCK), al.float32), al.zeros((ROWS, BLOCK), al.float32)

@@ -9,6 +9,7 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.ir.types import DType
 from argus.kernels.rows import LEAST_AROUND, around, columns, dtype_of, fitting, matrix, same_shape, shaped, step_of
+from argus.kernels.steps import arrived, bring, columns_of, found_by_all, mean_square, piece, piece_of
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
 
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
 
 LONGEST = 12288  # elements of a row in registers: of longer ones too few blocks fit a multiprocessor
 _HELD = (3, 4, 5)  # vectors of an odd row in a thread, beside its weights
-
-
-@argus.func
-def mean_square(x, i):
-    """Of row i: what specifications say."""
-    return al.sum(lambda k: x[i, k] * x[i, k]) / x.shape[1].to(al.float32)
 
 
 @argus.kernel
@@ -49,14 +44,8 @@ def rmsnorm_rows(
     al.requires(FROM <= N <= BLOCK - WIDTH + 1)
     al.spec(out, lambda i, j: x[i, j] * al.rsqrt(mean_square(x, i) + eps) * weight[j])
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
-    if STEP:
-        cols = al.arange(BLOCK) - (rows % WIDTH * STEP % WIDTH)[:, None]
-        inside = (0 <= cols) & (cols < N)
-        way, load, keep = al.blocked((ROWS, BLOCK), (1, 0), WIDTH), "ld.global.cut", "st.global.cut"
-    else:
-        cols = al.arange(BLOCK)
-        inside = cols < N
-        way, load, keep = None, None, None
+    cols, way, load, keep = columns_of(rows, BLOCK, STEP, WIDTH)
+    inside = (0 <= cols) & (cols < N) if STEP else cols < N
     live = (rows < M)[:, None] & inside
     x_tile = al.load(x[rows[:, None], cols], mask=live, layout=way, instruction=load)
     values = x_tile.to(al.float32)
@@ -88,28 +77,21 @@ def rmsnorm_held_rows(
     al.spec(out, lambda i, j: x[i, j] * al.rsqrt(mean_square(x, i) + eps) * weight[j])
     row = al.grid(M * CLUSTER, cluster=CLUSTER) // CLUSTER
     held, told = al.shared((BLOCKS, BLOCK), DTYPE), al.shared((CLUSTER,), al.float32)
-    parts, cols = al.arange(BLOCKS)[:, None], al.arange(BLOCK)
-    first = al.cluster_rank() * (BLOCKS * BLOCK) + cols
-    places = first + parts * BLOCK
-    al.copy(held[parts, cols], x[row, places], mask=places < N, other=0.0, instruction=COPY)
-    al.cp_async_commit()
-    al.cp_async_wait(0)
-    al.barrier(scope="cluster" if CLUSTER > 1 else "block")
+    begin, cols = al.cluster_rank() * (BLOCKS * BLOCK), al.arange(BLOCK)
+    bring(held, x, row, begin, COPY)
+    arrived(CLUSTER)
     squares = al.zeros((BLOCK,), al.float32)
     for part in range(BLOCKS):
         values = al.load(held[part, cols]).to(al.float32)
         squares += values * values
     total = al.sum(squares)
     if CLUSTER > 1:
-        for rank in al.static_range(CLUSTER):
-            al.store(al.peer(told[al.cluster_rank()], rank), total)
-        al.barrier(scope="cluster")
-        total = al.sum(al.load(told[al.arange(CLUSTER)]))
+        total = al.sum(found_by_all(total, told))
     inverse = al.rsqrt(total / N.to(al.float32) + eps)
     for part in range(BLOCKS):
-        places = first + part * BLOCK
+        places = begin + cols + part * BLOCK
         values = al.load(held[part, cols]).to(al.float32)
-        scale = al.load(weight[places], mask=places < N).to(al.float32)
+        scale = piece_of(weight, places)
         al.store(out[row, places], (values * inverse * scale).to(DTYPE), mask=places < N)
 
 
@@ -131,13 +113,13 @@ def rmsnorm_long_rows(
     squares = al.zeros((BLOCK,), al.float32)
     for start in range(0, N, BLOCK):
         cols = start + al.arange(BLOCK)
-        values = al.load(x[row, cols], mask=cols < N).to(al.float32)
+        values = piece(x, row, cols)
         squares += values * values
     inverse = al.rsqrt(al.sum(squares) / N.to(al.float32) + eps)
     for start in range(0, N, BLOCK):
         cols = start + al.arange(BLOCK)
-        values = al.load(x[row, cols], mask=cols < N).to(al.float32)
-        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
+        values = piece(x, row, cols)
+        scale = piece_of(weight, cols)
         al.store(out[row, cols], (values * inverse * scale).to(DTYPE), mask=cols < N)
 
 

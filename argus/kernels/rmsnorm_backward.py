@@ -11,6 +11,7 @@ from argus.ir.types import DType
 from argus.kernels.rmsnorm import rmsnorm_function
 from argus.kernels.rows import CHUNK, CHUNK_WARPS, columns, dtype_of, matrix, same_shape, shaped, vector
 from argus.kernels.shares import added, by_columns, by_rows
+from argus.kernels.steps import group_at, mean_square, of_share, piece, piece_of
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
 from argus.torch.gradient import attach
@@ -24,7 +25,7 @@ LONGEST = 8192  # elements of a row that stays in registers, beside its gradient
 @argus.func
 def inverse_root(x, eps, i):
     """1 / sqrt(mean(x[i, :] ** 2) + eps)."""
-    return al.rsqrt(al.sum(lambda k: x[i, k] * x[i, k]) / x.shape[1].to(al.float32) + eps)
+    return al.rsqrt(mean_square(x, i) + eps)
 
 
 @argus.func
@@ -32,13 +33,6 @@ def slope(dy, x, weight, eps, i):
     """mean(weight * dy[i, :] * x[i, :]) over the mean square of x[i, :], eps in it."""
     mean = al.sum(lambda k: weight[k] * dy[i, k] * x[i, k]) / x.shape[1].to(al.float32)
     return mean * (inverse_root(x, eps, i) * inverse_root(x, eps, i))
-
-
-@argus.func
-def group_at(x, first, ROWS, BLOCK):
-    """The rows of a matrix from `first` on, zeros outside."""
-    rows, cols = first + al.arange(ROWS)[:, None], al.arange(BLOCK)
-    return al.load(x[rows, cols], mask=(rows < x.shape[0]) & (cols < x.shape[1]))
 
 
 @argus.kernel
@@ -65,9 +59,7 @@ def rmsnorm_backward_rows(
     al.spec(dx, lambda i, j: inverse_root(x, eps, i) * (weight[j] * dy[i, j] - x[i, j] * slope(dy, x, weight, eps, i)))
     al.spec(
         parts,
-        lambda p, j: al.sum(
-            lambda i: al.where(i // ROWS % BLOCKS == p, dy[i, j] * (x[i, j] * inverse_root(x, eps, i)), 0.0)
-        ),
+        lambda p, j: al.sum(lambda i: of_share(i, p, ROWS, BLOCKS, dy[i, j] * (x[i, j] * inverse_root(x, eps, i)))),
     )
     block = al.grid(BLOCKS)
     cols = al.arange(BLOCK)
@@ -111,18 +103,18 @@ def rmsnorm_backward_long_rows(
     squares, dots = al.zeros((BLOCK,), al.float32), al.zeros((BLOCK,), al.float32)
     for start in range(0, N, BLOCK):
         cols = start + al.arange(BLOCK)
-        values = al.load(x[row, cols], mask=cols < N).to(al.float32)
-        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
+        values = piece(x, row, cols)
+        scale = piece_of(weight, cols)
         squares += values * values
-        dots += scale * al.load(dy[row, cols], mask=cols < N).to(al.float32) * values
+        dots += scale * piece(dy, row, cols) * values
     root = al.rsqrt(al.sum(squares) / N.to(al.float32) + eps)
     al.store(roots[row], root)
     share = al.sum(dots) / N.to(al.float32) * (root * root)
     for start in range(0, N, BLOCK):
         cols = start + al.arange(BLOCK)
-        values = al.load(x[row, cols], mask=cols < N).to(al.float32)
-        scale = al.load(weight[cols], mask=cols < N).to(al.float32)
-        scaled = scale * al.load(dy[row, cols], mask=cols < N).to(al.float32)
+        values = piece(x, row, cols)
+        scale = piece_of(weight, cols)
+        scaled = scale * piece(dy, row, cols)
         al.store(dx[row, cols], (root * (scaled - values * share)).to(DTYPE), mask=cols < N)
 
 
@@ -142,7 +134,7 @@ def rmsnorm_backward_columns(
     al.requires(M <= 2**30)
     al.spec(
         parts,
-        lambda p, j: al.sum(lambda i: al.where(i // ROWS % BLOCKS == p, dy[i, j] * (x[i, j] * roots[i]), 0.0)),
+        lambda p, j: al.sum(lambda i: of_share(i, p, ROWS, BLOCKS, dy[i, j] * (x[i, j] * roots[i]))),
     )
     column, share = al.grid(al.cdiv(N, BLOCK), BLOCKS)
     cols = column * BLOCK + al.arange(BLOCK)

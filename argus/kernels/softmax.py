@@ -8,6 +8,7 @@ import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.kernels.rows import LEAST_AROUND, around, columns, dtype_of, fitting, matrix, shaped, step_of
+from argus.kernels.steps import arrived, bring, columns_of, found_by_all
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
 
@@ -40,28 +41,14 @@ def softmax_rows(
     al.requires(FROM <= N <= BLOCK - WIDTH + 1)
     al.spec(out, lambda i, j: al.softmax(lambda k: x[i, k])[j])
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)
-    if STEP:
-        cols = al.arange(BLOCK) - (rows % WIDTH * STEP % WIDTH)[:, None]
-        live = (rows < M)[:, None] & (0 <= cols) & (cols < N)
-        way, load, keep = al.blocked((ROWS, BLOCK), (1, 0), WIDTH), "ld.global.cut", "st.global.cut"
-    else:
-        cols = al.arange(BLOCK)
-        live = (rows < M)[:, None] & (cols < N)
-        way, load, keep = None, None, None
+    cols, way, load, keep = columns_of(rows, BLOCK, STEP, WIDTH)
+    inside = (rows < M)[:, None]
+    live = inside & (0 <= cols) & (cols < N) if STEP else inside & (cols < N)
     x_tile = al.load(x[rows[:, None], cols], mask=live, other=-float("inf"), layout=way, instruction=load)
     scores = x_tile.to(al.float32)
     weights = al.exp2((scores - al.max(scores, axis=1, keep_dims=True)) * LOG2E)
     inverse = 1.0 / al.sum(weights, axis=1, keep_dims=True)
     al.store(out[rows[:, None], cols], (weights * inverse).to(DTYPE), mask=live, instruction=keep)
-
-
-@argus.func
-def of_all_blocks(found, told):
-    """What each block of the cluster has found, and tells all of them."""
-    for rank in al.static_range(told.shape[0]):
-        al.store(al.peer(told[al.cluster_rank()], rank), found)
-    al.barrier(scope="cluster")
-    return al.load(told[al.arange(told.shape[0])])
 
 
 @argus.kernel
@@ -83,27 +70,24 @@ def softmax_held_rows(
     row = al.grid(M * CLUSTER, cluster=CLUSTER) // CLUSTER
     held = al.shared((BLOCKS, BLOCK), DTYPE)
     tops, sums = al.shared((CLUSTER,), al.float32), al.shared((CLUSTER,), al.float32)
-    parts, cols = al.arange(BLOCKS)[:, None], al.arange(BLOCK)
-    first = al.cluster_rank() * (BLOCKS * BLOCK) + cols
-    places = first + parts * BLOCK
-    al.copy(held[parts, cols], x[row, places], mask=places < N, other=0.0, instruction=COPY)
-    al.cp_async_commit()
-    al.cp_async_wait(0)
-    al.barrier(scope="cluster" if CLUSTER > 1 else "block")
+    begin, cols = al.cluster_rank() * (BLOCKS * BLOCK), al.arange(BLOCK)
+    first = begin + cols
+    bring(held, x, row, begin, COPY)
+    arrived(CLUSTER)
     highest = al.full((BLOCK,), -float("inf"), al.float32)
     for part in range(BLOCKS):
         scores = al.where(first + part * BLOCK < N, al.load(held[part, cols]).to(al.float32), -float("inf"))
         highest = al.maximum(highest, scores)
     top = al.max(highest)
     if CLUSTER > 1:
-        top = al.max(of_all_blocks(top, tops))
+        top = al.max(found_by_all(top, tops))
     totals = al.zeros((BLOCK,), al.float32)
     for part in range(BLOCKS):
         scores = al.where(first + part * BLOCK < N, al.load(held[part, cols]).to(al.float32), -float("inf"))
         totals += al.exp2((scores - top) * LOG2E)
     total = al.sum(totals)
     if CLUSTER > 1:
-        total = al.sum(of_all_blocks(total, sums))
+        total = al.sum(found_by_all(total, sums))
     inverse = 1.0 / total
     for part in range(BLOCKS):
         places = first + part * BLOCK

@@ -123,6 +123,13 @@ def test_modules_are_found_on_pythons_path(tmp_path: Path, monkeypatch: pytest.M
     assert "3.0" in print_kernel(elaborate(SourceFile("<text>", text)))
 
 
+def test_a_helper_is_handed_to_another(tmp_path: Path) -> None:
+    imports = "from helpers import scaled\n\n@argus.func\ndef twice(f, v):\n    return f(f(v))\n"
+    text = kernel(imports, "twice(scaled, al.load(x[i]))")
+    source = written(tmp_path, helpers=helpers(), k=text)
+    assert print_kernel(elaborate(source)).count("3.0") == 2
+
+
 def test_nothing_of_an_imported_file_runs(tmp_path: Path) -> None:
     source = written(tmp_path, helpers=helpers(more="raise SystemExit(3)"), k=kernel("from helpers import scaled",
                      "scaled(al.load(x[i]))"))  # fmt: skip
