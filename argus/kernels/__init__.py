@@ -1,6 +1,7 @@
 """The kernels that ship: PyTorch tensors in, PyTorch tensors out. PyTorch itself is imported by none of them."""
 
 from argus.kernels.attention import attention
+from argus.kernels.attention_backward import attention_backward
 from argus.kernels.cross_entropy import cross_entropy
 from argus.kernels.cross_entropy_backward import cross_entropy_backward
 from argus.kernels.gemm import gemm
@@ -21,6 +22,7 @@ from argus.kernels.transpose import transpose
 __all__ = [
     "add_layernorm",
     "attention",
+    "attention_backward",
     "cross_entropy",
     "cross_entropy_backward",
     "layernorm",

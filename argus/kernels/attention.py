@@ -220,27 +220,31 @@ def attention(
     scale: float | None = None,
     return_lse: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """Attention of queries `[B, H, M, D]` to keys and values `[B, H / G, N, D]`, float16 or bfloat16. No gradient.
+    """Attention of queries `[B, H, M, D]` to keys and values `[B, H / G, N, D]`, float16 or bfloat16.
 
     D is 64 or 128; dimensions may have any strides, the last is copied unless it is contiguous. G query heads share a
     head of keys and values. `causal`: query i sees the keys up to i + N - M, as if both ended together. `scale`,
     positive, is 1 / sqrt(D) if not given. With `return_lse` also the logarithm of each row's sum of exponentials,
     float32 `[B, H, M]`. Rows that see no key give zeros and -inf. Raises LaunchError.
     """
-    numbers: tuple[Number, ...] = ()
-    if scale is not None:
-        scale = float(scale)
-        if not (isfinite(scale) and scale > 0):
-            what = f"the scale is {scale}, no positive number"
-            raise LaunchError.of("bad-scale", what, "leave it out for 1 / sqrt(D)")
-        numbers = (scale * LOG2E,)
-    o, lse = _attention((q, k, v), numbers, (causal,))
+    o, lse = attention_function((q, k, v), scale_of(scale), (causal,))
     return (o, lse) if return_lse else o
+
+
+def scale_of(scale: float | None) -> tuple[Number, ...]:
+    """The number that kernels are given for a scale that is, if it is. Raises LaunchError."""
+    if scale is None:
+        return ()
+    scale = float(scale)
+    if not (isfinite(scale) and scale > 0):
+        what = f"the scale is {scale}, no positive number"
+        raise LaunchError.of("bad-scale", what, "leave it out for 1 / sqrt(D)")
+    return (scale * LOG2E,)
 
 
 def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal: bool) -> Work:
     q, k, v = tensors
-    dtype, group = _checked(q, k, v)
+    dtype, group = checked(q, k, v)
     made = _results(q)
     if not (k.shape[2] and q.numel()):
         return Work((), (made[0].zero_(), made[1].fill_(NEVER)))
@@ -249,7 +253,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in (*read, made[0]))
     target = target_of(str(q.device))
     hopper = aligned and target == "sm_90a"
-    rows = _together(read[0], group) if group > 1 else None
+    rows = together(read[0], group) if group > 1 else None
     scale = numbers or (q.shape[3] ** -0.5 * LOG2E,)
     if rows is not None and not causal:
         read, group = (rows, *read[1:]), 1
@@ -314,7 +318,7 @@ def _join(rooms: Tensors, made: Tensors, heads: int, dtype: object) -> Call:
     return Call(attention_combine, (*joined, *results), {"DTYPE": dtype, "D": size, "PARTS": parts})
 
 
-def _checked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[DType, int]:
+def checked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[DType, int]:
     """The dtype, and the query heads of each head of keys. Raises LaunchError."""
     dtype, group = dtype_of("q", q, ("float16", "bfloat16")), _group(q, k)
     for name, x in (("k", k), ("v", v)):
@@ -331,7 +335,7 @@ def _results(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def _fake(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, _scale: float | None, _causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    _checked(q, k, v)
+    checked(q, k, v)
     return _results(q)
 
 
@@ -345,7 +349,7 @@ def _split(
     return (q, k, v), () if scale is None else (scale * LOG2E,), (causal,)
 
 
-_attention = Function(
+attention_function = Function(
     _work,
     Operator(
         "attention(Tensor q, Tensor k, Tensor v, float? scale, bool causal) -> (Tensor, Tensor)",
@@ -370,7 +374,7 @@ def _group(q: torch.Tensor, k: torch.Tensor) -> int:
     return max(1, heads // shared)
 
 
-def _together(q: torch.Tensor, group: int) -> torch.Tensor | None:
+def together(q: torch.Tensor, group: int) -> torch.Tensor | None:
     """The rows of all query heads of a head of keys as those of one head, where they stand one behind the other: fewer
     tiles are padded, and keys are brought once for all of them. Without a mask nothing tells such rows apart."""
     batch, heads, rows, size = q.shape
