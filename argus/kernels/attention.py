@@ -253,7 +253,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in (*read, made[0]))
     target = target_of(str(q.device))
     hopper = aligned and target == "sm_90a"
-    rows = together(read[0], group) if group > 1 else None
+    rows = _together(read[0], group) if group > 1 else None
     scale = numbers or (q.shape[3] ** -0.5 * LOG2E,)
     if rows is not None and not causal:
         read, group = (rows, *read[1:]), 1
@@ -374,7 +374,7 @@ def _group(q: torch.Tensor, k: torch.Tensor) -> int:
     return max(1, heads // shared)
 
 
-def together(q: torch.Tensor, group: int) -> torch.Tensor | None:
+def _together(q: torch.Tensor, group: int) -> torch.Tensor | None:
     """The rows of all query heads of a head of keys as those of one head, where they stand one behind the other: fewer
     tiles are padded, and keys are brought once for all of them. Without a mask nothing tells such rows apart."""
     batch, heads, rows, size = q.shape

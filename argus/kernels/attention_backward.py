@@ -10,9 +10,8 @@ import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.ir.types import DType
-from argus.kernels.attention import attention_function, checked, scale_of, together
+from argus.kernels.attention import attention_function, checked, scale_of
 from argus.kernels.rows import dtype_of, same_shape
-from argus.kernels.shares import add_shares
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
@@ -26,22 +25,21 @@ LOG2E = 1.4426950408889634
 Tiles = Mapping[str, int | str]
 
 # Rows of the results of a block are `BLOCK`, and `STEP` is how many of the other side it goes through at a time.
-_HOPPER: Tiles = {"BLOCK": 128, "STEP": 64, "num_warps": 8}
-_ELSEWHERE: Tiles = {"BLOCK": 64, "STEP": 32, "num_warps": 4}
-_IN_LDS: Tiles = {"BLOCK": 64, "STEP": 16, "STAGES": 1, "num_warps": 4}  # 64 KiB hold no more of 128 numbers
+_HOPPER: Tiles = {"BLOCK": 128, "STEP": 64, "STAGES": 3, "num_warps": 8}
+_ELSEWHERE: Tiles = {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4}
 
 
 @argus.func
-def weight(q, k, lse, b, h, kv, i, j, reach, scale):
-    """The weight of key j in row i, which sees the keys up to i + reach."""
-    score = al.sum(lambda d: q[b, h, i, d] * k[b, kv, j, d]) * (scale * LN2)
-    return al.where(j <= i + reach, al.exp(score - lse[b, h, i]), 0.0)
+def weight(q, k, lse, b, h, g, i, j, reach, scale):
+    """The weight of key j in row i, which sees the keys up to i + reach, of head g of those that share keys."""
+    score = al.sum(lambda d: q[b, h, g, i, d] * k[b, h, j, d]) * (scale * LN2)
+    return al.where(j <= i + reach, al.exp(score - lse[b, h, g, i]), 0.0)
 
 
 @argus.func
-def slope(dy, v, delta, b, h, kv, i, j):
+def slope(dy, v, delta, b, h, g, i, j):
     """The gradient of that weight, relative to the mean of the row, `delta`."""
-    return al.sum(lambda x: dy[b, h, i, x] * v[b, kv, j, x]) - delta[b, h, i]
+    return al.sum(lambda e: dy[b, h, g, i, e] * v[b, h, j, e]) - delta[b, h, g, i]
 
 
 @argus.kernel(num_warps=4)
@@ -73,17 +71,16 @@ def attention_backward_rows(
 
 @argus.kernel(num_warps=8)
 def attention_backward_keys(
-    q: al.Tensor[DTYPE, "B H M D"],
-    k: al.Tensor[DTYPE, "B HK N D"],
-    v: al.Tensor[DTYPE, "B HK N D"],
-    dy: al.Tensor[DTYPE, "B H M D"],
-    lse: al.Tensor[al.float32, "B H M"],
-    delta: al.Tensor[al.float32, "B H M"],
-    dk: al.Tensor[OUT, "B H N D"],
-    dv: al.Tensor[OUT, "B H N D"],
+    q: al.Tensor[DTYPE, "B H GROUP M D"],
+    k: al.Tensor[DTYPE, "B H N D"],
+    v: al.Tensor[DTYPE, "B H N D"],
+    dy: al.Tensor[DTYPE, "B H GROUP M D"],
+    lse: al.Tensor[al.float32, "B H GROUP M"],
+    delta: al.Tensor[al.float32, "B H GROUP M"],
+    dk: al.Tensor[DTYPE, "B H N D"],
+    dv: al.Tensor[DTYPE, "B H N D"],
     scale: al.float32,
     DTYPE: al.constexpr = al.bfloat16,
-    OUT: al.constexpr = al.bfloat16,
     D: al.constexpr = 128,
     GROUP: al.constexpr = 1,
     CAUSAL: al.constexpr = False,
@@ -94,66 +91,69 @@ def attention_backward_keys(
 ):
     """`dv = p.T @ dy` and `dk = (p * (dy @ v.T - delta)).T @ q * scale`, `p` being the weights `exp(scores - lse)`.
 
-    Arguments are those of `attention_forward`. A head of keys that GROUP heads of q share has a result for each.
+    Both are sums over the GROUP heads of queries that share the keys. `scale` is the scores' times log2(e).
     """
-    B, H, M = q.shape[0], q.shape[1], q.shape[2]
-    HK, N = k.shape[1], k.shape[2]
-    al.requires(H == HK * GROUP)
+    B, H, M, N = q.shape[0], q.shape[1], q.shape[3], k.shape[2]
+    al.requires(M * GROUP <= 2**30)
     al.requires(scale > 0.0)
     reach = N - M if CAUSAL else N
     al.spec(
         dv,
-        lambda b, h, j, e: al.sum(lambda i: weight(q, k, lse, b, h, h // GROUP, i, j, reach, scale) * dy[b, h, i, e]),
+        lambda b, h, j, e: al.sum(
+            lambda g: al.sum(lambda i: weight(q, k, lse, b, h, g, i, j, reach, scale) * dy[b, h, g, i, e])
+        ),
     )
     al.spec(
         dk,
         lambda b, h, j, d: (
             al.sum(
-                lambda i: (
-                    weight(q, k, lse, b, h, h // GROUP, i, j, reach, scale)
-                    * slope(dy, v, delta, b, h, h // GROUP, i, j)
-                    * q[b, h, i, d]
+                lambda g: al.sum(
+                    lambda i: (
+                        weight(q, k, lse, b, h, g, i, j, reach, scale)
+                        * slope(dy, v, delta, b, h, g, i, j)
+                        * q[b, h, g, i, d]
+                    )
                 )
             )
             * (scale * LN2)
         ),
     )
-    # Causal: the first keys are seen by the most rows.
     place, head, batch = al.grid(al.cdiv(N, BLOCK), H, B, persistent=True, schedule=SCHEDULE)
-    n0 = place * BLOCK
-    keys, kv = n0 + al.arange(BLOCK), head // GROUP
+    n0 = place * BLOCK  # causal: the first keys are seen by the most rows
+    keys = n0 + al.arange(BLOCK)
     begin = al.maximum(n0 - (N - M), 0) if CAUSAL else 0
-    kt = al.stage(k[batch, kv, n0 : n0 + BLOCK, :], boundary_check=(0,))
-    vt = al.stage(v[batch, kv, n0 : n0 + BLOCK, :], boundary_check=(0,))
+    kt = al.stage(k[batch, head, n0 : n0 + BLOCK, :], boundary_check=(0,))
+    vt = al.stage(v[batch, head, n0 : n0 + BLOCK, :], boundary_check=(0,))
     values, scores = al.zeros((BLOCK, D), al.float32), al.zeros((BLOCK, D), al.float32)
-    for m0 in al.pipelined(0, al.maximum(M - begin, 1), STEP, stages=STAGES, producer_warps=4):
-        first = begin + m0
+    turns = al.cdiv(al.maximum(M - begin, 1), STEP) * GROUP  # the same rows of one head after the other
+    for turn in al.pipelined(0, turns, 1, stages=STAGES, producer_warps=4):
+        one, first = turn % GROUP, begin + turn // GROUP * STEP
         rows = first + al.arange(STEP)
-        qt = al.stage(q[batch, head, first : first + STEP, :], boundary_check=(0,))
-        dt = al.stage(dy[batch, head, first : first + STEP, :], boundary_check=(0,))
+        qt = al.stage(q[batch, head, one, first : first + STEP, :], boundary_check=(0,))
+        dt = al.stage(dy[batch, head, one, first : first + STEP, :], boundary_check=(0,))
         s = al.mma(kt, qt, al.zeros((BLOCK, STEP), al.float32))
         g = al.mma(vt, dt, al.zeros((BLOCK, STEP), al.float32))
-        level = al.load(lse[batch, head, rows], mask=rows < M) * LOG2E
-        mean = al.load(delta[batch, head, rows], mask=rows < M)
+        level = al.load(lse[batch, head, one, rows], mask=rows < M) * LOG2E
+        mean = al.load(delta[batch, head, one, rows], mask=rows < M)
         p = al.exp2(al.fma(s, scale, -level[None, :]))
         if CAUSAL and first < n0 + BLOCK - (N - M) - 1:
             p = al.where(keys[:, None] <= rows[None, :] + (N - M), p, 0.0)
         values = al.mma(p.to(DTYPE), al.trans(dt), values)
         r = p * (g - mean[None, :])
         scores = al.mma(r.to(DTYPE), al.trans(qt), scores)
-    al.store(dv[batch, head, n0 : n0 + BLOCK, :], values.to(OUT), boundary_check=(0,))
-    al.store(dk[batch, head, n0 : n0 + BLOCK, :], (scores * (scale * LN2)).to(OUT), boundary_check=(0,))
+    al.store(dv[batch, head, n0 : n0 + BLOCK, :], values.to(DTYPE), boundary_check=(0,))
+    al.store(dk[batch, head, n0 : n0 + BLOCK, :], (scores * (scale * LN2)).to(DTYPE), boundary_check=(0,))
 
 
 @argus.kernel(num_warps=8)
 def attention_backward_queries(
-    q: al.Tensor[DTYPE, "B H M D"],
-    k: al.Tensor[DTYPE, "B HK N D"],
-    v: al.Tensor[DTYPE, "B HK N D"],
-    dy: al.Tensor[DTYPE, "B H M D"],
-    lse: al.Tensor[al.float32, "B H M"],
-    delta: al.Tensor[al.float32, "B H M"],
-    dq: al.Tensor[DTYPE, "B H M D"],
+    q: al.Tensor[DTYPE, "B H GROUP M D"],
+    k: al.Tensor[DTYPE, "B H N D"],
+    v: al.Tensor[DTYPE, "B H N D"],
+    dy: al.Tensor[DTYPE, "B H GROUP M D"],
+    lse: al.Tensor[al.float32, "B H GROUP M"],
+    delta: al.Tensor[al.float32, "B H GROUP M"],
+    dq: al.Tensor[DTYPE, "B H GROUP M D"],
     scale: al.float32,
     DTYPE: al.constexpr = al.bfloat16,
     D: al.constexpr = 128,
@@ -165,39 +165,34 @@ def attention_backward_queries(
     SCHEDULE: al.constexpr = "rows",
 ):
     """`dq = (p * (dy @ v.T - delta)) @ k * scale`, as `attention_backward_keys`."""
-    B, H, M = q.shape[0], q.shape[1], q.shape[2]
-    HK, N = k.shape[1], k.shape[2]
-    al.requires(H == HK * GROUP)
+    B, H, M, N = q.shape[0], q.shape[1], q.shape[3], k.shape[2]
     al.requires(scale > 0.0)
     reach = N - M if CAUSAL else N
     al.spec(
         dq,
-        lambda b, h, i, d: (
+        lambda b, h, g, i, d: (
             al.sum(
                 lambda j: (
-                    weight(q, k, lse, b, h, h // GROUP, i, j, reach, scale)
-                    * slope(dy, v, delta, b, h, h // GROUP, i, j)
-                    * k[b, h // GROUP, j, d]
+                    weight(q, k, lse, b, h, g, i, j, reach, scale) * slope(dy, v, delta, b, h, g, i, j) * k[b, h, j, d]
                 )
             )
             * (scale * LN2)
         ),
     )
-    place, head, batch = al.grid(al.cdiv(M, BLOCK), H, B, persistent=True, schedule=SCHEDULE)
-    place = al.num_programs(0) - 1 - place  # causal: the last rows see the most keys
-    m0, kv = place * BLOCK, head // GROUP
+    place, one, head, batch = al.grid(al.cdiv(M, BLOCK), GROUP, H, B, persistent=True, schedule=SCHEDULE)
+    m0 = (al.num_programs(0) - 1 - place) * BLOCK  # causal: the last rows see the most keys
     rows = m0 + al.arange(BLOCK)
     ends = rows + (N - M) + 1 if CAUSAL else N + 0 * rows  # of the keys that rows see: at most N in rows that there are
     whole = m0 + (N - M) + 1 if CAUSAL else N
     stop = al.minimum(m0 + BLOCK + (N - M), N) if CAUSAL else N
-    qt = al.stage(q[batch, head, m0 : m0 + BLOCK, :], boundary_check=(0,))
-    dt = al.stage(dy[batch, head, m0 : m0 + BLOCK, :], boundary_check=(0,))
-    level = al.load(lse[batch, head, rows], mask=rows < M) * LOG2E
-    mean = al.load(delta[batch, head, rows], mask=rows < M)
+    qt = al.stage(q[batch, head, one, m0 : m0 + BLOCK, :], boundary_check=(0,))
+    dt = al.stage(dy[batch, head, one, m0 : m0 + BLOCK, :], boundary_check=(0,))
+    level = al.load(lse[batch, head, one, rows], mask=rows < M) * LOG2E
+    mean = al.load(delta[batch, head, one, rows], mask=rows < M)
     acc = al.zeros((BLOCK, D), al.float32)
     for n0 in al.pipelined(0, al.maximum(stop, 1), STEP, stages=STAGES, producer_warps=4):
-        kt = al.stage(k[batch, kv, n0 : n0 + STEP, :], boundary_check=(0,))
-        vt = al.stage(v[batch, kv, n0 : n0 + STEP, :], boundary_check=(0,))
+        kt = al.stage(k[batch, head, n0 : n0 + STEP, :], boundary_check=(0,))
+        vt = al.stage(v[batch, head, n0 : n0 + STEP, :], boundary_check=(0,))
         s = al.mma(qt, kt, al.zeros((BLOCK, STEP), al.float32))
         g = al.mma(dt, vt, al.zeros((BLOCK, STEP), al.float32))
         p = al.exp2(al.fma(s, scale, -level[:, None]))
@@ -205,7 +200,7 @@ def attention_backward_queries(
             p = al.where((n0 + al.arange(STEP))[None, :] < ends[:, None], p, 0.0)
         r = p * (g - mean[:, None])
         acc = al.mma(r.to(DTYPE), al.trans(kt), acc)
-    al.store(dq[batch, head, m0 : m0 + BLOCK, :], (acc * (scale * LN2)).to(DTYPE), boundary_check=(0,))
+    al.store(dq[batch, head, one, m0 : m0 + BLOCK, :], (acc * (scale * LN2)).to(DTYPE), boundary_check=(0,))
 
 
 def attention_backward(
@@ -238,23 +233,17 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
         return Work((), tuple(x.zero_() for x in made))
     dy, q, k, v, y = (x if x.stride(3) == 1 else x.contiguous() for x in tensors[:5])
     lse, dlse = tensors[5].contiguous(), tensors[6].contiguous() if len(tensors) > 6 else None
-    B, _, M, D = q.shape
-    causal = causal and M > 1  # the last query sees all keys
     delta = lse.new_empty(lse.shape)
-    first = Call(attention_backward_rows, (dy, y, dlse, delta), {"DTYPE": dtype, "D": D})
-    scale = numbers or (D**-0.5 * LOG2E,)
-    constants = {"DTYPE": dtype, "D": D, "CAUSAL": causal, **_tiles(q, k, v, dy)}
-    rows = [together(x, group) for x in (q, dy)]
-    if not causal and None not in rows:  # without a mask nothing tells the rows of heads that share keys apart
-        levels = [x.view(B, -1, group * M) for x in (lse, delta)]
-        room, given, group = made[1:], (rows[0], k, v, rows[1], *levels), 1
-    else:
-        room, given = _rooms(made, group), (q, k, v, dy, lse, delta)
-    constants["GROUP"] = group
-    keys = Call(attention_backward_keys, (*given, *room, *scale), {**constants, "OUT": dtype_of("dk", room[0])})
-    heads = made[0].view(given[0].shape)
-    queries = Call(attention_backward_queries, (*given, heads, *scale), constants)
-    return Work((first, keys, *_sums(room, made, group), queries), made)
+    first = Call(attention_backward_rows, (dy, y, dlse, delta), {"DTYPE": dtype, "D": q.shape[3]})
+    scale = numbers or (q.shape[3] ** -0.5 * LOG2E,)
+    constants: dict[str, object] = {"DTYPE": dtype, "D": q.shape[3], "GROUP": group, **_tiles(q, k, v, dy)}
+    constants["CAUSAL"] = causal and q.shape[2] > 1  # the last query sees all keys
+    shared = (k.shape[1], group)
+    grouped = [x.unflatten(1, shared) for x in (q, dy, lse, delta, made[0])]
+    given = (grouped[0], k, v, *grouped[1:4])
+    keys = Call(attention_backward_keys, (*given, *made[1:], *scale), constants)
+    queries = Call(attention_backward_queries, (*given, grouped[4], *scale), constants)
+    return Work((first, keys, queries), made)
 
 
 def _tiles(*tensors: torch.Tensor) -> Tiles:
@@ -262,33 +251,10 @@ def _tiles(*tensors: torch.Tensor) -> Tiles:
     target = target_of(str(tensors[0].device))
     if target == "sm_90a" and aligned:
         return _HOPPER
-    return _IN_LDS if target == "gfx942" else _ELSEWHERE
+    return _ELSEWHERE if target.startswith("sm_") else {**_ELSEWHERE, "STAGES": 1}  # 64 KiB of LDS hold no more
 
 
 Tensors = tuple[Any, ...]
-
-
-def _rooms(made: Tensors, group: int) -> Tensors:
-    """Where the gradients of keys and values go: if heads share them, those of each head, in float32, to be summed."""
-    import torch
-
-    _, dk, dv = made
-    if group == 1:
-        return dk, dv
-    batch, heads, keys, size = dk.shape
-    return tuple(dk.new_empty(batch, heads * group, keys, size, dtype=torch.float32) for _ in (dk, dv))
-
-
-def _sums(rooms: Tensors, made: Tensors, group: int) -> tuple[Call, ...]:
-    """The launches that add those up."""
-    if group == 1:
-        return ()
-    heads = made[1].shape[0] * made[1].shape[1]
-    shape = {"OUT": dtype_of("dk", made[1]), "ROWS": 1 << (min(group, 8) - 1).bit_length(), "BLOCK": 512}
-    return tuple(
-        Call(add_shares, (room.view(heads, group, -1), out.view(heads, -1)), shape)
-        for room, out in zip(rooms, made[1:], strict=True)
-    )
 
 
 def _checked(

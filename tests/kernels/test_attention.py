@@ -17,7 +17,7 @@ from argus.frontend import Options, check, parse  # noqa: E402
 from argus.ir.nodes import Kernel  # noqa: E402
 from argus.ir.types import bfloat16, float16, float32  # noqa: E402
 from argus.kernels import attention  # noqa: E402
-from argus.kernels.attention import _apart, together  # noqa: E402
+from argus.kernels.attention import _apart, _together  # noqa: E402
 from argus.passes import lower  # noqa: E402
 from argus.runtime.function import Function  # noqa: E402
 from argus.runtime.work import Work  # noqa: E402
@@ -108,7 +108,7 @@ def test_text(target: str, sizes: tuple[int, ...], causal: bool, require_tool: A
 
 
 @pytest.mark.parametrize("heads", [1, 3])
-def test_headstogether(heads: int, require_tool: Any) -> None:
+def test_heads_together(heads: int, require_tool: Any) -> None:
     """Causal programs in groups of so many heads, of all batches: the last group has fewer."""
     test_text("sm_90a", (2, 4, 2, 200, 70, 64), True, require_tool, HEADS=heads)
 
@@ -142,7 +142,7 @@ def test_keys_that_all_queries_see_and_the_others() -> None:
         group = q.shape[1] // k.shape[1]
         made = torch.empty(q.shape, dtype=q.dtype), torch.empty(q.shape[:3])
         constants = {"DTYPE": float16, "D": q.shape[3], "GROUP": group, "CAUSAL": True}
-        return _apart(tensors, together(q, group), made, numbers, constants)
+        return _apart(tensors, _together(q, group), made, numbers, constants)
 
     function = Function(work)
     for offset in (0.0, 0.1):

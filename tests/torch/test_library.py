@@ -31,6 +31,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda: (random(1, 2, 6, 64, dtype="float16"), random(1, 1, 9, 64, dtype="float16")),
         lambda: (random(1, 2, 6, 64, dtype="float16"), random(1, 1, 9, 32, dtype="float16")),
     ),
+    "attention_backward": (
+        lambda q, k, lse: kernels.attention_backward(q, q, k, k, q, lse, lse),
+        lambda: (random(1, 2, 6, 64, dtype="float16"), random(1, 1, 9, 64, dtype="float16"), random(1, 2, 6)),
+        lambda: (random(1, 2, 6, 64, dtype="float16"), random(1, 1, 9, 64, dtype="float16"), random(1, 2, 5)),
+    ),
     "cross_entropy": (kernels.cross_entropy, lambda: (random(4, 20), INDEX), lambda: (random(4, 20), INDEX[:3])),
     "cross_entropy_backward": (
         kernels.cross_entropy_backward,
@@ -142,6 +147,12 @@ def test_tensors_without_memory_are_checked_and_described(name: str) -> None:
 OPERATORS: dict[str, Make] = {
     "add_layernorm": lambda: (*CASES["add_layernorm"][1](), 1e-5),
     "attention": lambda: (*(random(1, 2, 6, 64, dtype="float16"),) * 3, None, False),
+    "attention_backward": lambda: (
+        *(random(1, 2, 6, 64, dtype="float16"),) * 5,
+        *(random(1, 2, 6),) * 2,
+        None,
+        True,
+    ),
     "cross_entropy": lambda: (*CASES["cross_entropy"][1](), -100),
     "layernorm": lambda: (*CASES["layernorm"][1](), 1e-5),
     "matmul": lambda: (random(4, 20), random(20, 8), None, None, None, None, None, torch.float32),
