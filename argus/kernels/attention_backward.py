@@ -238,8 +238,8 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     scale = numbers or (q.shape[3] ** -0.5 * LOG2E,)
     constants: dict[str, object] = {"DTYPE": dtype, "D": q.shape[3], "GROUP": group, **_tiles(q, k, v, dy)}
     constants["CAUSAL"] = causal and q.shape[2] > 1  # the last query sees all keys
-    shared = (k.shape[1], group)
-    grouped = [x.unflatten(1, shared) for x in (q, dy, lse, delta, made[0])]
+    shared = (q.shape[0], k.shape[1], group)
+    grouped = [x.view(*shared, *x.shape[2:]) for x in (q, dy, lse, delta, made[0])]
     given = (grouped[0], k, v, *grouped[1:4])
     keys = Call(attention_backward_keys, (*given, *made[1:], *scale), constants)
     queries = Call(attention_backward_queries, (*given, grouped[4], *scale), constants)
