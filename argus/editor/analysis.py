@@ -14,7 +14,7 @@ LIMIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Range:
     """A range of a file. Lines and characters count from 0, characters in UTF-16 units, as LSP has them."""
 
     path: str
@@ -24,13 +24,13 @@ class Place:
     end_character: int
 
 
-def place(span: Span) -> Place | None:
+def place(span: Span) -> Range | None:
     """Return where a span is, or None for generated code."""
     if span.file is None:
         return None
     end_line = max(span.end_line, span.line)
     end_column = span.end_column if (end_line, span.end_column) > (span.line, span.column) else span.column + 1
-    return Place(
+    return Range(
         span.file.path,
         span.line - 1,
         _units(span.file, span.line, span.column),
@@ -49,7 +49,7 @@ def severity(finding: Diagnostic) -> int:
     return 2 if finding.severity is Severity.WARNING or finding.verdict is Verdict.UNKNOWN else 1
 
 
-def related(finding: Diagnostic) -> tuple[tuple[str, Place], ...]:
+def related(finding: Diagnostic) -> tuple[tuple[str, Range], ...]:
     """Return the other places that a finding names: its notes, and the steps of its counterexample."""
     notes = [(note.message, note.span) for note in finding.notes]
     call = finding.span.call

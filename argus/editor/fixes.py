@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from argus.diagnostic import Diagnostic
-from argus.editor.analysis import Place, place
+from argus.editor.analysis import Range, place
 from argus.source import SourceFile, Span
 
 _MEANT = re.compile(r"did you mean `([^`]+)`\?")
@@ -20,7 +20,7 @@ class Fix:
     """An edit: `text` replaces what stands at `at`."""
 
     title: str
-    at: Place
+    at: Range
     text: str
 
 
@@ -40,7 +40,7 @@ def fixes(finding: Diagnostic) -> tuple[Fix, ...]:
     return ()
 
 
-def _checked(finding: Diagnostic, at: Place) -> tuple[Fix, ...]:
+def _checked(finding: Diagnostic, at: Range) -> tuple[Fix, ...]:
     """Add a boundary check to a load, store or copy of a slice that has neither a check nor a mask."""
     asked, call = _CHECK.search(finding.help), text_at(finding.span)
     slices = "[" in call and ":" in call
@@ -48,7 +48,7 @@ def _checked(finding: Diagnostic, at: Place) -> tuple[Fix, ...]:
         return ()
     if "mask=" in call or "boundary_check=" in call or call.count("\n"):
         return ()
-    end = Place(at.path, at.end_line, at.end_character - 1, at.end_line, at.end_character - 1)
+    end = Range(at.path, at.end_line, at.end_character - 1, at.end_line, at.end_character - 1)
     check = asked[0] if "," in asked[0] else asked[0].replace(")", ",)")
     return (Fix(f"Add {check}", end, f", {check}"),)
 

@@ -9,7 +9,7 @@ from typing import Any
 from argus.compile import ExplicitKernel
 from argus.diagnostic import Diagnostic
 from argus.editor import analysis
-from argus.editor.analysis import Place
+from argus.editor.analysis import Range
 from argus.editor.fixes import fixes
 from argus.editor.hovers import hover
 from argus.frontend.linking import linked
@@ -101,14 +101,14 @@ def _explicit(source: SourceFile, target: str) -> tuple[ExplicitKernel, ...]:
     return analysis.explicit_kernels(source, target)
 
 
-def _range(lsp: Any, at: Place) -> Any:
+def _range(lsp: Any, at: Range) -> Any:
     return lsp.Range(lsp.Position(at.line, at.character), lsp.Position(at.end_line, at.end_character))
 
 
 def _diagnostic(lsp: Any, finding: Diagnostic) -> Any:
     from pygls import uris
 
-    at = analysis.place(finding.span) or Place("", 0, 0, 0, 1)
+    at = analysis.place(finding.span) or Range("", 0, 0, 0, 1)
     related = [
         lsp.DiagnosticRelatedInformation(lsp.Location(uris.from_fs_path(where.path) or "", _range(lsp, where)), text)
         for text, where in analysis.related(finding)

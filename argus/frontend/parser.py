@@ -24,7 +24,7 @@ from argus.frontend.build import Builder
 from argus.frontend.constructs import name_construct
 from argus.frontend.linking import linked
 from argus.frontend.outline import name_of, outline, reachable
-from argus.frontend.surface import Constant, Foreign, Function, Module
+from argus.frontend.surface import Foreign, Function, Module, ModuleConstant
 from argus.source import SourceFile
 
 MAX_DEPTH = 100
@@ -75,7 +75,7 @@ def _parse(source: SourceFile, only: str) -> Module:
     for block, decorator in read:
         function = _Reader(source, block, *decorator, diagnostics).function()
         functions.extend([function] if function is not None else [])
-    constants: list[Constant] = []
+    constants: list[ModuleConstant] = []
     foreign: list[Foreign] = []
     for block in cut.rest:
         if block.header is not None:
@@ -88,7 +88,7 @@ def _parse(source: SourceFile, only: str) -> Module:
             constant = _constant(source, block.header)
             own = set() if constant is None else {constant.name}
             known = {c.name for c in constants} - own  # what else binds these makes them Python's
-            constants.extend(Constant(t.text, None, t.span(source)) for t in bindings(block) if t.text in known)
+            constants.extend(ModuleConstant(t.text, None, t.span(source)) for t in bindings(block) if t.text in known)
             constants.extend([] if constant is None else [constant])
             foreign.extend(_foreign(source, block.header))
     if diagnostics:
@@ -114,7 +114,7 @@ def _insist_on_few_words(source: SourceFile, read: Sequence[tuple[Block, tuple[s
 # ---------------------------------------------------------------------------- top-level blocks
 
 
-def _constant(source: SourceFile, header: scan.Line) -> Constant | None:
+def _constant(source: SourceFile, header: scan.Line) -> ModuleConstant | None:
     """`NAME = value` or `NAME: annotation = value`, if that is what the line is."""
     tokens = header.tokens
     if len(tokens) < 2 or tokens[0].kind != "name" or tokens[1].text not in ("=", ":"):
@@ -125,17 +125,17 @@ def _constant(source: SourceFile, header: scan.Line) -> Constant | None:
     first, last = tokens[equals + 1], tokens[-1]
     span = header.span(source)
     if header.broken is not None or len(tokens) > _MAX_CONSTANT_TOKENS:
-        return Constant(tokens[0].text, None, span)
+        return ModuleConstant(tokens[0].text, None, span)
     lines = list(source.lines[first.line - source.first_line : last.end_line - source.first_line + 1])
     lines[-1] = lines[-1][: last.end_column - 1]
     lines[0] = " " * (first.column - 1) + lines[0][first.column - 1 :]
     try:
         tree = _tree("\n".join(lines), "constant")
     except UnexpectedInput:
-        return Constant(tokens[0].text, None, span)
+        return ModuleConstant(tokens[0].text, None, span)
     builder = Builder(source, first.line, 0)
     value = builder.expression(tree.children[0]) if _depth(tree)[0] <= MAX_DEPTH and tree.children[0] else None
-    return Constant(tokens[0].text, None if builder.diagnostics else value, span)
+    return ModuleConstant(tokens[0].text, None if builder.diagnostics else value, span)
 
 
 def _foreign(source: SourceFile, header: scan.Line) -> Iterator[Foreign]:

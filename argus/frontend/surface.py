@@ -266,7 +266,7 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ModuleConstant:
     """A module-level `name = value`. `value` is None where the text is Python that the language cannot read."""
 
     name: str
@@ -293,7 +293,7 @@ class Module:
 
     source: SourceFile
     functions: tuple[Function, ...]
-    constants: tuple[Constant, ...]
+    constants: tuple[ModuleConstant, ...]
     foreign: tuple[Foreign, ...]
     aliases: tuple[tuple[str, str], ...]
     unread: tuple[tuple[str, str], ...] = ()

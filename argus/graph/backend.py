@@ -19,7 +19,7 @@ from argus.graph.decompose import decompositions
 from argus.graph.kernel import Generator, KernelText, generate
 from argus.graph.launch import Kernel, View
 from argus.graph.partition import Apart, Group, Partition, partition
-from argus.graph.prove import Order, Outcome, prove_all, stored
+from argus.graph.prove import Outcome, ProofRequest, prove_all, stored
 from argus.graph.report import Entry, Graph, Report, estimated, measured
 from argus.graph.row import NotExpressible
 from argus.graph.space import Mismatch
@@ -240,11 +240,11 @@ class _Compilation:
             )
 
 
-def order(text: KernelText, target: str) -> Order:
+def order(text: KernelText, target: str) -> ProofRequest:
     """The order of a kernel's proof, for tensors aligned as those that were traced."""
     layout = text.layout
     alignment = {p.name: _alignment(View.of(p)) for p in (*layout.reads, *layout.writes)}
-    return Order(text.name, text.text, target, alignment)
+    return ProofRequest(text.name, text.text, target, alignment)
 
 
 def _alignment(view: View) -> int:

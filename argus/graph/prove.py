@@ -33,7 +33,7 @@ _SIDE_BY_SIDE = 4
 
 
 @dataclass(frozen=True)
-class Order:
+class ProofRequest:
     """A kernel to be proved and built for a target, for tensors of these alignments in bytes."""
 
     name: str
@@ -57,7 +57,7 @@ class Outcome:
     reason: str = ""
 
 
-def prove_all(orders: Sequence[Order], workers: int | None = None) -> list[Outcome]:
+def prove_all(orders: Sequence[ProofRequest], workers: int | None = None) -> list[Outcome]:
     """The outcome of each order. What the cache does not know is proved by `workers` processes, by default one a core,
     with a progress bar on a terminal."""
     found: dict[int, Outcome] = {}
@@ -80,7 +80,7 @@ def prove_all(orders: Sequence[Order], workers: int | None = None) -> list[Outco
     return [found[place] for place in range(len(orders))]
 
 
-def prove(order: Order) -> Outcome:
+def prove(order: ProofRequest) -> Outcome:
     """Prove and build a kernel; both outcomes are kept in the cache."""
     try:
         CachedSource(order.source()).executable(order.options)
@@ -91,7 +91,7 @@ def prove(order: Order) -> Outcome:
     return Outcome(Verdict.PROVED.value)
 
 
-def stored(order: Order) -> Path | None:
+def stored(order: ProofRequest) -> Path | None:
     """The file that has the kernel's text, for people; None where nothing can be written."""
     digest = sha256(order.text.encode()).hexdigest()[:12]
     path = cache_directory() / "graph" / f"{order.name}-{digest}.py"
@@ -111,7 +111,7 @@ def main() -> int:
     return 0
 
 
-def _in_a_process(order: Order) -> Outcome:
+def _in_a_process(order: ProofRequest) -> Outcome:
     path = [os.path.abspath(entry) for entry in sys.path]
     text = f"import sys; sys.path[:] = {path!r}; from argus.graph.prove import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", text], input=pickle.dumps(order), capture_output=True, check=False)
@@ -122,7 +122,7 @@ def _in_a_process(order: Order) -> Outcome:
         return Outcome(Verdict.UNKNOWN.value, f"the proving process ended with status {done.returncode}")
 
 
-def _known(order: Order) -> Outcome | None:
+def _known(order: ProofRequest) -> Outcome | None:
     """What the cache says of a kernel."""
     if CachedSource(order.source()).cached(order.options) is not None:
         return Outcome(Verdict.PROVED.value)
@@ -130,7 +130,7 @@ def _known(order: Order) -> Outcome | None:
     return None if entry is None else Outcome(entry.data["verdict"], entry.data["reason"])
 
 
-def _key(order: Order) -> str:
+def _key(order: ProofRequest) -> str:
     what = {"text": order.text, "name": order.name, "target": order.target, "alignment": dict(order.alignment)}
     return cache_key({"format": FORMAT, "compiler": compiler(), "kind": "outcome", **what})
 

@@ -16,7 +16,7 @@ from argus.ir.expr import Const, Expr, LoopVar, Op
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RingPlace:
     """`(counter + shift) % size`."""
 
     counter: str
@@ -24,12 +24,12 @@ class Place:
     size: int
 
 
-def place_in_ring(expr: Expr) -> Place | None:
+def place_in_ring(expr: Expr) -> RingPlace | None:
     """The place in a ring that an index stands for, if it is one."""
     match expr:
         case Op(op="mod", args=(inner, Const(value=size))):
             moved = _moved(inner)
-            return None if moved is None else Place(moved[0], moved[1], int(size))
+            return None if moved is None else RingPlace(moved[0], moved[1], int(size))
         case _:
             return None
 
@@ -64,7 +64,7 @@ def turn_in_ring(expr: Expr) -> Turn | None:
             return None
 
 
-def turn_parity(expr: Expr, place: Place) -> int | None:
+def turn_parity(expr: Expr, place: RingPlace) -> int | None:
     """a of a parity `((n + d) // S + a) % 2` of the ring of `place`; None if the expression is none."""
     turn = turn_in_ring(expr)
     if turn is None or (turn.counter, turn.size) != (place.counter, place.size):

@@ -10,6 +10,9 @@ from argus.source import Span, span_field
 CONDITION: Mapping[str, object] = {"condition": True}
 """Of a field that holds an expression: it is a truth value."""
 
+Problem = tuple[str, Span]
+"""What is wrong with a statement or a declaration, and where."""
+
 UNNUMBERED = -1
 """The identity of a statement that was made after statements were numbered."""
 

@@ -49,7 +49,7 @@ from argus.ir.nodes import (
     TagTuple,
     Tensor,
 )
-from argus.ir.text_printer import EMPTY_SCOPE, Scope, scope_of
+from argus.ir.text_printer import EMPTY_SCOPE, Names, scope_of
 from argus.ir.text_terms import (
     Node,
     dtype_of,
@@ -258,7 +258,7 @@ def _fragment_layout(node: Node | None) -> FragmentLayout | None:
     return None if node is None else parse_fragment(str(node))
 
 
-def _covers(kids: list[Node], scope: Scope) -> Covers:
+def _covers(kids: list[Node], scope: Names) -> Covers:
     output, names, shape, at, where = cast("list[Node | None]", kids)
     assert output is not None and names is not None and shape is not None and at is not None
     condition = None if where is None else expr_of(where, scope)
@@ -269,7 +269,7 @@ def _covers(kids: list[Node], scope: Scope) -> Covers:
 _PRECONDITIONS = ("requires", "in_range", "arranged", "offsets", "assume")
 
 
-def _precondition(tree: Tree[Token], scope: Scope) -> Precondition:
+def _precondition(tree: Tree[Token], scope: Names) -> Precondition:
     match str(tree.data), list(tree.children):
         case "requires", [cond]:
             return Requires(expr_of(cond, scope))
@@ -294,11 +294,11 @@ def _invariant(children: list[Node]) -> Invariant:
 # ---------------------------------------------------------------------------- statements
 
 
-def _block(tree: Tree[Token], scope: Scope) -> tuple[Stmt, ...]:
+def _block(tree: Tree[Token], scope: Names) -> tuple[Stmt, ...]:
     return tuple(_placed(cast(Stmt, _node(tree_of(child), scope)), tree_of(child), scope) for child in tree.children)
 
 
-def _placed(stmt: Stmt, tree: Tree[Token], scope: Scope) -> Stmt:
+def _placed(stmt: Stmt, tree: Tree[Token], scope: Names) -> Stmt:
     """A statement with its place in the file: its first line."""
     if scope.source is None:
         return stmt
@@ -307,12 +307,12 @@ def _placed(stmt: Stmt, tree: Tree[Token], scope: Scope) -> Stmt:
     return replace(stmt, span=Span(scope.source, line, column, line, end))
 
 
-def _access(node: Node, scope: Scope) -> Access:
+def _access(node: Node, scope: Names) -> Access:
     name, index, block = tree_of(node).children
     return Access(name_of(name), exprs_of(index, scope), None if block is None else expr_of(block, scope))
 
 
-def _node(tree: Tree[Token], scope: Scope) -> object:
+def _node(tree: Tree[Token], scope: Names) -> object:
     """A statement, or a part of one, as its descriptor says."""
     descriptor = _rules()[str(tree.data)]
     children = iter(tree.children)
@@ -346,7 +346,7 @@ def _fields(form: tuple[Piece, ...]) -> Iterator[Field]:
                 pass
 
 
-def _value(node: Node, kind: Kind, scope: Scope) -> object:
+def _value(node: Node, kind: Kind, scope: Names) -> object:
     match kind:
         case Kind.ACCESS:
             return _access(node, scope)
@@ -380,12 +380,12 @@ def _value(node: Node, kind: Kind, scope: Scope) -> object:
             assert_never(kind)
 
 
-def _field(tree: Tree[Token], scope: Scope) -> tuple[str, TagTerm]:
+def _field(tree: Tree[Token], scope: Names) -> tuple[str, TagTerm]:
     name, term = tree.children
     return name_of(name), cast(TagTerm, term_of(term, scope))
 
 
-def _condition(tree: Tree[Token], scope: Scope) -> TagCondition:
+def _condition(tree: Tree[Token], scope: Names) -> TagCondition:
     match str(tree.data), list(tree.children):
         case "tag_equal", [left, _, right]:
             return TagEqual(cast(TagTerm, term_of(left, scope)), cast(TagTerm, term_of(right, scope)))

@@ -65,7 +65,7 @@ _COORD = re.compile(r"c\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class Names:
     """What names stand for at one point of the text: types of parameters and elements, and open loops.
 
     `source`: the file that is read, if statements shall say where in it they stand.
@@ -76,7 +76,7 @@ class Scope:
     loops: frozenset[str] = frozenset()
     source: SourceFile | None = None
 
-    def enter(self, *loops: str) -> Scope:
+    def enter(self, *loops: str) -> Names:
         """The scope inside a loop with these counters."""
         return replace(self, loops=self.loops.union(loops))
 
@@ -85,10 +85,10 @@ class Scope:
         return name not in self.loops and name not in RESERVED and _COORD.fullmatch(name) is None
 
 
-EMPTY_SCOPE = Scope({}, {})
+EMPTY_SCOPE = Names({}, {})
 
 
-def scope_of(params: tuple[Tensor | Scalar, ...], objects: tuple[Shared | Fragment, ...]) -> Scope:
+def scope_of(params: tuple[Tensor | Scalar, ...], objects: tuple[Shared | Fragment, ...]) -> Names:
     """The scope of everything after the declarations."""
     types: dict[str, DType] = {}
     for param in params:
@@ -98,7 +98,7 @@ def scope_of(params: tuple[Tensor | Scalar, ...], objects: tuple[Shared | Fragme
             case Tensor(shape=shape, strides=strides):
                 types |= {e.name: e.dtype for e in (*shape, *strides) if isinstance(e, Param)}
     tensors = {p.name: p.dtype for p in params if isinstance(p, Tensor)}
-    return Scope(types, tensors | {o.name: o.dtype for o in objects})
+    return Names(types, tensors | {o.name: o.dtype for o in objects})
 
 
 def inferred(op: str, args: tuple[DType, ...]) -> DType | None:
@@ -115,12 +115,12 @@ def inferred(op: str, args: tuple[DType, ...]) -> DType | None:
 # ---------------------------------------------------------------------------- expressions
 
 
-def print_expr(expr: TagTerm | SpecTerm, scope: Scope = EMPTY_SCOPE) -> str:
+def print_expr(expr: TagTerm | SpecTerm, scope: Names = EMPTY_SCOPE) -> str:
     """An expression, a term of a tag, or a term of a specification, as text."""
     return _term(expr, scope)[0]
 
 
-def _term(expr: TagTerm | SpecTerm, scope: Scope) -> tuple[str, int]:
+def _term(expr: TagTerm | SpecTerm, scope: Names) -> tuple[str, int]:
     """The text, and how strongly it binds."""
     match expr:
         case TagField(elem=elem, name=field):
@@ -144,7 +144,7 @@ def _term(expr: TagTerm | SpecTerm, scope: Scope) -> tuple[str, int]:
             return _ascribe(text, level, expr.dtype, dtype)
 
 
-def _leaf(expr: Const | Param | ProgramId | LoopVar | Coord | Thread | Elem, scope: Scope) -> tuple[str, int, DType]:
+def _leaf(expr: Const | Param | ProgramId | LoopVar | Coord | Thread | Elem, scope: Names) -> tuple[str, int, DType]:
     """Text, binding strength, and the type that is read if none is written."""
     match expr:
         case Const(value=value):
@@ -175,7 +175,7 @@ def _ascribe(text: str, level: int, dtype: DType, default: DType | None) -> tupl
     return (text if dtype == default else f"{text}:{dtype}"), level
 
 
-def _operation(expr: Op, scope: Scope) -> tuple[str, int]:
+def _operation(expr: Op, scope: Names) -> tuple[str, int]:
     row = OPERATORS[expr.op]
     default = inferred(expr.op, tuple(a.dtype for a in expr.args))
     if expr.op == "cast":
@@ -195,16 +195,16 @@ def _operation(expr: Op, scope: Scope) -> tuple[str, int]:
     return (text, level) if expr.dtype == default else (f"({text}):{expr.dtype}", ATOM)
 
 
-def _wrap(expr: Expr, scope: Scope, at_least: int) -> str:
+def _wrap(expr: Expr, scope: Names, at_least: int) -> str:
     text, level = _term(expr, scope)
     return text if level >= at_least else f"({text})"
 
 
-def _list(exprs: tuple[Expr, ...], scope: Scope) -> str:
+def _list(exprs: tuple[Expr, ...], scope: Names) -> str:
     return ", ".join(print_expr(e, scope) for e in exprs)
 
 
-def _elem(elem: Elem, scope: Scope) -> str:
+def _elem(elem: Elem, scope: Names) -> str:
     return f"{_name(elem.obj)}[{_list(elem.index, scope)}]"
 
 
@@ -212,7 +212,7 @@ def _name(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else f"`{name}`"
 
 
-def _access(access: Access, scope: Scope) -> str:
+def _access(access: Access, scope: Names) -> str:
     block = "" if access.block is None else f" block {print_expr(access.block, scope)}"
     return f"{_name(access.obj)}[{_list(access.index, scope)}]{block}"
 
@@ -256,7 +256,7 @@ def print_stmt(stmt: Stmt, kernel: Kernel) -> str:
     """One statement of `kernel`, with what is nested in it."""
     loops = frozenset(name for s in walk(kernel.body) if isinstance(s, For) for name in s.counters)
     scope = scope_of(kernel.params, (*kernel.shared, *kernel.fragments))
-    return _node(stmt, Scope(scope.params, scope.elements, loops))
+    return _node(stmt, Names(scope.params, scope.elements, loops))
 
 
 def _param(param: Tensor | Scalar) -> str:
@@ -288,13 +288,13 @@ def _literal(value: object) -> str:
             raise TypeError(f"a constexpr value of type {type(value).__name__} has no text form")
 
 
-def _covers(covers: Covers, scope: Scope) -> str:
+def _covers(covers: Covers, scope: Names) -> str:
     where = "" if covers.where is None else f" if {print_expr(covers.where, scope)}"
     box = f"over [{_list(covers.shape, scope)}] at [{_list(covers.at, scope)}]"
     return f"covers {_name(covers.output)}({', '.join(map(_name, covers.names))}) {box}{where}"
 
 
-def _precondition(precondition: Precondition, scope: Scope) -> str:
+def _precondition(precondition: Precondition, scope: Names) -> str:
     match precondition:
         case Requires(cond=cond):
             return f"requires {print_expr(cond, scope)}"
@@ -327,13 +327,13 @@ def _fragment(fragment: Fragment) -> str:
     return f"fragment {_name(fragment.name)}: {fragment.dtype} {print_shape(fragment.shape)}{layout}"
 
 
-def _node(node: object, scope: Scope) -> str:
+def _node(node: object, scope: Names) -> str:
     """The text of a statement, or of a part of one, as its descriptor says."""
     inner = scope.enter(*node.counters) if isinstance(node, For) else scope
     return "".join(_piece(piece, node, scope, inner) for piece in describe(type(node)).form)
 
 
-def _piece(piece: Piece, node: object, scope: Scope, inner: Scope) -> str:
+def _piece(piece: Piece, node: object, scope: Names, inner: Names) -> str:
     match piece:
         case Text(text=text):
             return text
@@ -350,7 +350,7 @@ def _piece(piece: Piece, node: object, scope: Scope, inner: Scope) -> str:
             assert_never(piece)
 
 
-def _value(value: Any, kind: Kind, scope: Scope, inner: Scope) -> str:
+def _value(value: Any, kind: Kind, scope: Names, inner: Names) -> str:
     """The text of a field: `scope` is that of its node, `inner` that of the blocks in it."""
     match kind:
         case Kind.ACCESS:
@@ -385,11 +385,11 @@ def _value(value: Any, kind: Kind, scope: Scope, inner: Scope) -> str:
             assert_never(kind)
 
 
-def _block(nodes: tuple[object, ...], scope: Scope) -> list[str]:
+def _block(nodes: tuple[object, ...], scope: Names) -> list[str]:
     return [f"  {line}" for node in nodes for line in _node(node, scope).split("\n")]
 
 
-def _condition(condition: TagCondition, scope: Scope) -> str:
+def _condition(condition: TagCondition, scope: Names) -> str:
     match condition:
         case TagEqual(left=left, right=right):
             return f"{_side(left, scope)} == {_side(right, scope)}"
@@ -399,6 +399,6 @@ def _condition(condition: TagCondition, scope: Scope) -> str:
             assert_never(condition)
 
 
-def _side(term: TagTerm, scope: Scope) -> str:
+def _side(term: TagTerm, scope: Names) -> str:
     text, level = _term(term, scope)
     return text if level > LEVELS["=="] else f"({text})"

@@ -11,7 +11,7 @@ from lark import Token, Tree
 from argus.diagnostic import Diagnostic, SourceError
 from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
 from argus.ir.nodes import DataValue, Once, SpecOp, SpecReduce, SpecSoftmax, SpecTerm, TagField, TagTerm
-from argus.ir.text_printer import Scope, inferred
+from argus.ir.text_printer import Names, inferred
 from argus.ir.types import DTYPES, DType, boolean, float32, int32
 
 Node = Tree[Token] | Token
@@ -71,11 +71,11 @@ def literal_of(node: Node) -> object:
 # ---------------------------------------------------------------------------- expressions
 
 
-def exprs_of(node: Node, scope: Scope) -> tuple[Expr, ...]:
+def exprs_of(node: Node, scope: Names) -> tuple[Expr, ...]:
     return tuple(expr_of(child, scope) for child in tree_of(node).children if child is not None)
 
 
-def expr_of(node: Node, scope: Scope) -> Expr:
+def expr_of(node: Node, scope: Names) -> Expr:
     term = term_of(node, scope)
     if not isinstance(term, _EXPRESSIONS):
         message = "a term of a specification or a tag stands where an expression belongs"
@@ -84,12 +84,12 @@ def expr_of(node: Node, scope: Scope) -> Expr:
     return cast(Expr, term)
 
 
-def elem_of(tree: Tree[Token], scope: Scope) -> Elem:
+def elem_of(tree: Tree[Token], scope: Names) -> Elem:
     obj = name_of(tree.children[0])
     return Elem(obj, exprs_of(tree.children[1], scope), scope.elements.get(obj, int32))
 
 
-def term_of(node: Node, scope: Scope, dtype: DType | None = None) -> Term:
+def term_of(node: Node, scope: Names, dtype: DType | None = None) -> Term:
     """An expression or term; `dtype` is the type written beside it, if any."""
     tree = tree_of(node)
     kids = cast("list[Node]", list(tree.children))
@@ -127,7 +127,7 @@ def term_of(node: Node, scope: Scope, dtype: DType | None = None) -> Term:
             raise AssertionError(tree)
 
 
-def _bare(name: str, scope: Scope, dtype: DType | None) -> Expr:
+def _bare(name: str, scope: Names, dtype: DType | None) -> Expr:
     if name in ("true", "false"):
         return Const(name == "true", dtype or boolean)
     if name in ("inf", "nan"):
@@ -141,7 +141,7 @@ def _bare(name: str, scope: Scope, dtype: DType | None) -> Expr:
     return Param(name, dtype or scope.params.get(name, int32))
 
 
-def _unary(kids: list[Node], scope: Scope) -> Expr:
+def _unary(kids: list[Node], scope: Names) -> Expr:
     operand = tree_of(kids[1])
     literal = tree_of(operand.children[0]) if operand.data == "ascribed" else operand
     value = expr_of(operand, scope)
@@ -156,7 +156,7 @@ def _operation(op: str, args: tuple[Expr, ...], dtype: DType | None) -> Op:
     return Op(op, args, given)
 
 
-def _spec_op(kids: list[Node], scope: Scope, dtype: DType | None) -> SpecTerm:
+def _spec_op(kids: list[Node], scope: Names, dtype: DType | None) -> SpecTerm:
     name, args = str(kids[0]), tuple(cast(SpecTerm, term_of(k, scope)) for k in kids[1:])
     given = dtype or float32
     if name.startswith("reduce_"):
@@ -168,7 +168,7 @@ def _spec_op(kids: list[Node], scope: Scope, dtype: DType | None) -> SpecTerm:
     return SpecOp(name, args, given)
 
 
-def _call(kids: list[Node], scope: Scope, dtype: DType | None) -> Term:
+def _call(kids: list[Node], scope: Names, dtype: DType | None) -> Term:
     name, args = str(kids[0]), tuple(expr_of(k, scope) for k in kids[1:])
     match name, args:
         case "program_id", (Const(value=axis),):

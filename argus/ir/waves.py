@@ -18,13 +18,11 @@ from typing_extensions import assert_never
 from argus.ir.descriptor import describe
 from argus.ir.instruction import INSTRUCTIONS, STEPS, CopyRow, Order
 from argus.ir.nodes import Copy, Hint, Stmt, WaitCounts, WaveBarrier, WaveStep
+from argus.ir.statement import Problem
 from argus.ir.target import Target
-from argus.source import Span
 
 LARGEST_VM = STEPS["s_waitcnt vmcnt"].operands[0][2]
 """The most loads that a wait can leave open."""
-
-Problem = tuple[str, Span]
 
 
 def counted(stmt: Stmt) -> bool:

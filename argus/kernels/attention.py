@@ -11,7 +11,7 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.types import DType, float32
-from argus.kernels.attention_tiles import Problem, apart, hopper_tiles
+from argus.kernels.attention_tiles import AttentionShape, apart, hopper_tiles
 from argus.kernels.rows import dtype_of, same_shape
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
@@ -258,7 +258,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     if rows is not None and not causal:
         read, group = (rows, *read[1:]), 1
     (B, H, M, size), (_, shared, N, _) = read[0].shape, k.shape
-    problem = Problem(size, M, N, B * H, B * shared, causal)
+    problem = AttentionShape(size, M, N, B * H, B * shared, causal)
     constants = {"DTYPE": dtype, "D": size, "GROUP": group, "CAUSAL": causal}
     if hopper and rows is not None and causal and apart(problem):
         return _apart(read, rows, made, scale, constants)
@@ -285,13 +285,13 @@ def _apart(
     together; and the others, head by head, as one more part."""
     (q, k, v), (B, H, M, size) = read, read[0].shape
     shared, both = k.shape[1], k.shape[2] - M
-    tiles = hopper_tiles(Problem(size, rows.shape[2], both, B * shared, B * shared, False))
+    tiles = hopper_tiles(AttentionShape(size, rows.shape[2], both, B * shared, B * shared, False))
     parts = int(tiles.get("PARTS", 1))
     rooms, written = _parts(made, parts + 1, B, shared)
     first = written[0][:, :, :parts], written[1][:, :, :parts]
     last = rooms[0][parts:].view(B, H, 1, M, size), rooms[1][parts:].view(B, H, 1, M)
     constants = {**constants, "OUT": float32}
-    rest = Problem(size, M, M, B * H, B * shared, True)
+    rest = AttentionShape(size, M, M, B * H, B * shared, True)
     read = rows, k[:, :, :both], v[:, :, :both]
     before = Call(attention_forward, (*read, *first, *scale), {**constants, "GROUP": 1, "CAUSAL": False, **tiles})
     read = q, k[:, :, both:], v[:, :, both:]

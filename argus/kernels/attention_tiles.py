@@ -36,7 +36,7 @@ _SHOWN = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AttentionShape:
     """`rows` queries of each of `heads` heads of `size` elements, in all batches; `shared` heads of `keys` keys."""
 
     size: int
@@ -73,7 +73,7 @@ _SHAPES = {
 """By head size, as measured on an H200."""
 
 
-def hopper_tiles(problem: Problem) -> Mapping[str, int | str]:
+def hopper_tiles(problem: AttentionShape) -> Mapping[str, int | str]:
     """The constants of the fastest tiles, by the model; of those that it takes for as fast the first, so that shapes
     share kernels.
 
@@ -82,7 +82,7 @@ def hopper_tiles(problem: Problem) -> Mapping[str, int | str]:
     return _fastest(problem)[1]
 
 
-def apart(problem: Problem) -> bool:
+def apart(problem: AttentionShape) -> bool:
     """Whether causal queries had better go through the keys that all of them see as rows of one head for all that share
     its keys, and through the others by another launch; and a last one joins both."""
     together = problem.rows * problem.heads // problem.shared
@@ -97,13 +97,13 @@ def apart(problem: Problem) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _fastest(problem: Problem) -> tuple[float, Mapping[str, int | str]]:
+def _fastest(problem: AttentionShape) -> tuple[float, Mapping[str, int | str]]:
     choices = list(_choices(problem))
     fastest = min(seconds for seconds, _ in choices)
     return next(found for found in choices if found[0] <= fastest * _AS_FAST)
 
 
-def _choices(problem: Problem) -> Iterator[tuple[float, Tiles]]:
+def _choices(problem: AttentionShape) -> Iterator[tuple[float, Tiles]]:
     """Tiles, and the seconds that they take."""
     for shape in _SHAPES[problem.size]:
         blocks = -(-problem.keys // shape.columns)
@@ -132,14 +132,14 @@ def _spans(keys: int) -> Iterator[int]:
         span += max(1, 1 << span.bit_length() - 3)
 
 
-def _groups(problem: Problem) -> Iterator[int]:
+def _groups(problem: AttentionShape) -> Iterator[int]:
     """Without a mask there is one order; groups of all heads are alike."""
     yield _GROUPS[0]
     if problem.causal:
         yield from (g for g in _GROUPS[1:] if min(g, _GROUPS[0]) < problem.heads)
 
 
-def costs(problem: Problem, shape: Shape, width: int, span: int) -> NDArray[np.float64]:
+def costs(problem: AttentionShape, shape: Shape, width: int, span: int) -> NDArray[np.float64]:
     """The seconds of a head's programs, in their order."""
     first = np.arange(0, problem.rows, shape.rows)[:, None]
     begin = np.arange(0, problem.keys, span)[None, :]
@@ -166,7 +166,7 @@ def slowest(costs: NDArray[np.float64], heads: int, group: int, causal: bool) ->
     return float(table.sum(axis=0).max())
 
 
-def _seconds(problem: Problem, busy: float, programs: int, parts: int, group: int) -> float:
+def _seconds(problem: AttentionShape, busy: float, programs: int, parts: int, group: int) -> float:
     """The time of multiprocessors that are `busy` for so long with `programs` of each head, that of memory, and that of
     joining parts."""
     heads, rounds = problem.heads, -(-programs * problem.heads // H200.multiprocessors)
@@ -175,7 +175,7 @@ def _seconds(problem: Problem, busy: float, programs: int, parts: int, group: in
     return max(busy, memory) + _SHOWN * min(busy, memory) + join
 
 
-def _bytes(problem: Problem, rounds: int, group: int) -> float:
+def _bytes(problem: AttentionShape, rounds: int, group: int) -> float:
     """What memory moves: queries and results, and keys and values once, if the cache holds those of a group of heads;
     else, half of them on average, once in a round for all programs of a head. A round has as many heads as a group, but
     as those of a head come apart, small groups read as much as `_GROUPS[0]` heads."""

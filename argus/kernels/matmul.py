@@ -13,7 +13,7 @@ from argus.frontend.decorator import FuncSource
 from argus.kernels import operands
 from argus.kernels.gemm import combine
 from argus.kernels.reduce import reduce
-from argus.kernels.tiling import Problem, Tile, read_once, rows_together
+from argus.kernels.tiling import ProductShape, Tile, read_once, rows_together
 from argus.runtime.function import Function, Operator
 from argus.runtime.jit_kernel import JitKernel
 from argus.runtime.work import Call, Work
@@ -33,7 +33,7 @@ class Matmul:
     def __init__(
         self,
         kernel: JitKernel,
-        choose: Callable[[Problem], Tile],
+        choose: Callable[[ProductShape], Tile],
         combine: JitKernel = combine,
         name: str | None = None,
     ) -> None:
@@ -194,7 +194,7 @@ def _fake_into(*given: Any) -> None:
 
 
 def calls(
-    kernel: JitKernel, combine: JitKernel, request: operands.Request, problem: Problem, tile: Tile, ones: Any
+    kernel: JitKernel, combine: JitKernel, request: operands.Request, problem: ProductShape, tile: Tile, ones: Any
 ) -> tuple[Call, ...]:
     """What computes a product with a tile: calls that pack operands, one of the product, one that adds up parts."""
     if not tile.packed:
@@ -208,7 +208,7 @@ def calls(
 Packings = tuple[operands.Packing | None, operands.Packing | None]
 
 
-def packed(request: operands.Request, problem: Problem) -> Packings:
+def packed(request: operands.Request, problem: ProductShape) -> Packings:
     """How a and b are packed; None for one that stays as it is."""
     return (
         operands.packing(request.a) if problem.pack_a else None,
@@ -223,7 +223,7 @@ def of_packed(request: operands.Request, packings: Packings) -> operands.Request
 
 
 def _of_operands(
-    kernel: JitKernel, combine: JitKernel, request: operands.Request, problem: Problem, tile: Tile, ones: Any
+    kernel: JitKernel, combine: JitKernel, request: operands.Request, problem: ProductShape, tile: Tile, ones: Any
 ) -> tuple[Call, ...]:
     """A product of operands as they are: one call, or one that makes parts of the sums and one that adds them up."""
     if not tile.part:

@@ -14,7 +14,7 @@ from argus.frontend.decorator import FuncSource
 from argus.ir.types import DTYPES, DType
 from argus.kernels import pack
 from argus.kernels.gemm import gelu, gelu_tanh, relu, silu
-from argus.kernels.tiling import LINE, Problem
+from argus.kernels.tiling import LINE, ProductShape
 from argus.runtime.device import target_of
 from argus.runtime.jit_kernel import JitKernel
 
@@ -169,7 +169,7 @@ def _rows(x: torch.Tensor) -> Any:
     return x.flatten(0, 1) if even else None
 
 
-def problem(r: Request) -> Problem:
+def problem(r: Request) -> ProductShape:
     """What is to be computed, as the choice of a tile needs it. Raises LaunchError "unsupported-device"."""
     (a, a_names, _), (b, b_names, _) = _stored(r.a, "M K", "a"), _stored(r.b, "N K", "b")
     target = target_of(str(r.a.device))
@@ -182,7 +182,7 @@ def problem(r: Request) -> Problem:
     packs = _packs(r) if batch == 1 and r.a.ndim == r.b.ndim == 2 else (False, False)
     lines = [_line(x) if bulk or any(packs) else LINE for x in (a, b)]
     stores = _for_the_copy_engine(_stored(r.c, "M N", "c")[0]) and r.c.stride(-1) == 1
-    return Problem(
+    return ProductShape(
         r.a.shape[-2], r.b.shape[-2], r.a.shape[-1], batch, bits, 8 * r.c.element_size(), target, bulk, *rows,
         bulk_out=stores, residual=0 if r.residual is None else 8 * r.residual.element_size(), loaded=loaded,
         a_line=lines[0], b_line=lines[1], pack_a=packs[0], pack_b=packs[1],

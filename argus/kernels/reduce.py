@@ -239,7 +239,7 @@ def reduce(x: torch.Tensor, op: str, dim: int | None = None, keepdim: bool = Fal
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Reduction:
     """A reduction of `x` `[A, R]` or `[A, R, B]` to `out` `[A, 1]` or `[A, 1, B]`, whose shape is then `shape`."""
 
     x: torch.Tensor
@@ -249,7 +249,7 @@ class Problem:
     shape: tuple[int, ...]
 
 
-def _problem_of(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Problem:
+def _problem_of(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Reduction:
     """What is asked for, checked. Raises LaunchError."""
     dtype = _checked(x, op, dim)
     axis = None if dim is None else dim % x.ndim
@@ -261,7 +261,7 @@ def _problem_of(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Pro
     factor = 1.0 if op != "mean" else 1 / length if length else float("nan")
     constants = {"OP": "max" if op == "max" else "sum", "DTYPE": dtype}
     out = x.new_empty(before, 1, *view.shape[2:])
-    return Problem(view, out, factor, constants, _shape_of(x, dim, keepdim))
+    return Reduction(view, out, factor, constants, _shape_of(x, dim, keepdim))
 
 
 def _checked(x: torch.Tensor, op: str, dim: int | None) -> DType:
@@ -324,12 +324,12 @@ _reduce = Function(_work, Operator("reduce(Tensor x, str op, int? dim=None, bool
 attach(_reduce, _backward, _save)
 
 
-def _calls(problem: Problem) -> tuple[Call, ...]:
+def _calls(problem: Reduction) -> tuple[Call, ...]:
     """One call, or one for each part and one that joins the parts."""
     return _along(problem) if problem.x.ndim == 2 else _across(problem)
 
 
-def _along(problem: Problem) -> tuple[Call, ...]:
+def _along(problem: Reduction) -> tuple[Call, ...]:
     """What reduces rows."""
     import torch
 
@@ -351,7 +351,7 @@ def _along(problem: Problem) -> tuple[Call, ...]:
     return first, Call(join_parts, (parts.unsqueeze(2), rest.unsqueeze(2), out, factor), join)
 
 
-def _across(problem: Problem) -> tuple[Call, ...]:
+def _across(problem: Reduction) -> tuple[Call, ...]:
     """What reduces columns: all parts are equal but the last, and what they come to is a matrix, reduced likewise."""
     import torch
 

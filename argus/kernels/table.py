@@ -8,14 +8,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from argus.kernels.tiling import LINE, Problem, Tile, ranked
+from argus.kernels.tiling import LINE, ProductShape, Tile, ranked
 
 PATH = Path(__file__).parent / "tiles.json"
 TRUSTED = 1.08
 """What a measured tile may take by the model, of the time of the tile that this prefers."""
 
 
-def shape_class(problem: Problem) -> str:
+def shape_class(problem: ProductShape) -> str:
     """Problems of one class share a tile: m, n, k and the batch are the same when `rounded`, and the rest as it is."""
     sizes = "x".join(str(rounded(size)) for size in (problem.batch, problem.m, problem.n, problem.k))
     layout = ("k" if problem.a_rows else "m") + ("k" if problem.b_rows else "n")
@@ -41,7 +41,7 @@ def shipped() -> Mapping[str, Tile]:
         return {}
 
 
-def tile_for(problem: Problem) -> Tile:
+def tile_for(problem: ProductShape) -> Tile:
     """The measured tile of the problem's class, if the model expects no other to be much faster for just this problem;
     else the one that the model prefers. A class has many sizes, and tiles divide some better than others."""
     expected = ranked(problem)

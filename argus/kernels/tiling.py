@@ -59,7 +59,7 @@ LINE = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ProductShape:
     """A product c[m, n] = sum over k of a[m, k] b[n, k], `batch` times. Bits are those of an element.
 
     `bulk`: wgmma takes both operands. `a_rows`, `b_rows`: k is the contiguous dimension. `bulk_out`: the copy engine
@@ -90,7 +90,7 @@ class Problem:
     halves: bool = False
 
     @property
-    def packed(self) -> Problem:
+    def packed(self) -> ProductShape:
         """The product of the operands as `argus.kernels.pack` leaves them."""
         vector = _VECTOR_BITS // self.bits
         return replace(
@@ -101,12 +101,12 @@ class Problem:
         )  # fmt: skip
 
     @property
-    def halved(self) -> Problem:
+    def halved(self) -> ProductShape:
         """The even rows of a as one batch, the odd ones as another, each in whole sectors."""
         return replace(self, m=self.m // 2, batch=2, a_line=_SECTOR, halves=False)
 
     @property
-    def swapped(self) -> Problem:
+    def swapped(self) -> ProductShape:
         """The transposed product: b times a."""
         return replace(
             self, m=self.n, n=self.m, a_rows=self.b_rows, b_rows=self.a_rows, bulk_out=False,
@@ -201,7 +201,7 @@ _PLAIN: tuple[_Shape, ...] = tuple(
 )
 
 
-def tiles(problem: Problem) -> Iterator[Tile]:
+def tiles(problem: ProductShape) -> Iterator[Tile]:
     """All tiles that may run `problem`, whatever the time they take."""
     if problem.target not in MODELS:
         yield Tile(32, 32, 32, 2, 1, 0)  # the CPU target: small enough that lanes as fibers are quick
@@ -211,7 +211,7 @@ def tiles(problem: Problem) -> Iterator[Tile]:
         yield from (replace(tile, packed=True) for tile in _tiles(problem.packed))
 
 
-def _tiles(problem: Problem) -> Iterator[Tile]:
+def _tiles(problem: ProductShape) -> Iterator[Tile]:
     """Those of operands as they are; of few rows, none that would be padding for half of 64 rows or more, if there are
     swapped ones, whose columns are of any number."""
     swapped = list(_turned_tiles(problem, True))
@@ -225,7 +225,7 @@ def _tiles(problem: Problem) -> Iterator[Tile]:
         yield from (replace(t, shift=shift) for t in _turned_tiles(problem.halved, False) if t.groups == 1)
 
 
-def _turned_tiles(problem: Problem, turned: bool) -> Iterator[Tile]:
+def _turned_tiles(problem: ProductShape, turned: bool) -> Iterator[Tile]:
     seen = problem.swapped if turned else problem
     for rows, columns, warps, schedule in _shapes(seen, turned):
         tile = Tile(rows, columns, 0, 0, warps, _producers(problem), turned, schedule=schedule)
@@ -244,7 +244,7 @@ def _turned_tiles(problem: Problem, turned: bool) -> Iterator[Tile]:
                     yield replace(ring, part=part)
 
 
-def _clusters(problem: Problem, tile: Tile) -> Iterator[tuple[int, int]]:
+def _clusters(problem: ProductShape, tile: Tile) -> Iterator[tuple[int, int]]:
     """How many blocks may share what the copy engine brings, and how many of those side by side: more than two, or
     side by side, only where sectors are split, and a row is dear."""
     yield 1, 1
@@ -260,12 +260,12 @@ def _clusters(problem: Problem, tile: Tile) -> Iterator[tuple[int, int]]:
             yield count, across
 
 
-def _blocks(problem: Problem, tile: Tile) -> int:
+def _blocks(problem: ProductShape, tile: Tile) -> int:
     high, across = tile.cluster // tile.across, tile.across
     return ceil(problem.m / (tile.block_m * high)) * high * ceil(problem.n / (tile.block_n * across)) * across
 
 
-def _parts(problem: Problem, blocks: int, depth: int) -> Iterator[int]:
+def _parts(problem: ProductShape, blocks: int, depth: int) -> Iterator[int]:
     """Terms of a part, in steps of the tile: such that there are a few blocks for each multiprocessor, no more.
 
     Of each power of two there are four lengths, so that sums of many lengths share kernels.
@@ -280,12 +280,12 @@ def _parts(problem: Problem, blocks: int, depth: int) -> Iterator[int]:
         unit *= 2
 
 
-def _producers(problem: Problem) -> int:
+def _producers(problem: ProductShape) -> int:
     """Warps that bring the operands: a warpgroup for the copy engine, two if threads load something."""
     return 0 if not problem.bulk else 8 if problem.loaded else 4
 
 
-def _shapes(problem: Problem, turned: bool) -> Iterator[_Shape]:
+def _shapes(problem: ProductShape, turned: bool) -> Iterator[_Shape]:
     """Those of tiles; small swapped ones only where the other way round most rows would be padding."""
     for rows, columns, warps, schedule in _any_shape(problem, turned):
         panels = (problem.a_rows or rows % 64 == 0) and (problem.b_rows or columns % 64 == 0)
@@ -297,7 +297,7 @@ def _shapes(problem: Problem, turned: bool) -> Iterator[_Shape]:
             yield rows, columns, warps, schedule
 
 
-def _any_shape(problem: Problem, turned: bool) -> Sequence[_Shape]:
+def _any_shape(problem: ProductShape, turned: bool) -> Sequence[_Shape]:
     few = problem.n <= _FEW[-1]
     if not problem.bulk:
         return _PLAIN if few or not turned else ()
@@ -315,7 +315,7 @@ def _any_shape(problem: Problem, turned: bool) -> Sequence[_Shape]:
     return (*_BULK, *_WIDE) if many else _BULK
 
 
-def _rings(problem: Problem, tile: Tile) -> Iterator[tuple[int, int]]:
+def _rings(problem: ProductShape, tile: Tile) -> Iterator[tuple[int, int]]:
     """Depths and numbers of stages: as many as shared memory holds beside what the result needs there.
 
     That is the whole tile, to bring it into order; or, where the copy engine stores it, two panels at least, of which
@@ -345,7 +345,7 @@ def _rings(problem: Problem, tile: Tile) -> Iterator[tuple[int, int]]:
     yield from found
 
 
-def read_once(problem: Problem, tile: Tile) -> dict[str, bool]:
+def read_once(problem: ProductShape, tile: Tile) -> dict[str, bool]:
     """The kernel's constants for operands of which no two blocks read the same: they need not stay in the cache."""
     p = problem.swapped if tile.swapped else problem.halved if tile.shift else problem
     by_engine = p.bulk and p.batch == 1
@@ -353,7 +353,7 @@ def read_once(problem: Problem, tile: Tile) -> dict[str, bool]:
     return {"A_ONCE": by_engine and p.n <= wide, "B_ONCE": by_engine and p.m <= high}
 
 
-def rows_together(problem: Problem) -> dict[str, int]:
+def rows_together(problem: ProductShape) -> dict[str, int]:
     """The kernel's constant for how many rows of tiles go together: more, nearly a square of what runs at a time, where
     operands come from memory again and again; fewer where the cache holds them and the result."""
     p = problem
@@ -361,7 +361,7 @@ def rows_together(problem: Problem) -> dict[str, int]:
     return {"GROUP": 8} if held and p.bulk and p.batch == 1 else {}
 
 
-def work(problem: Problem, tile: Tile) -> Work:
+def work(problem: ProductShape, tile: Tile) -> Work:
     """What a launch of `tile` does, for the model."""
     problem = problem.packed if tile.packed else problem
     p = problem.swapped if tile.swapped else problem.halved if tile.shift else problem
@@ -420,7 +420,7 @@ def work(problem: Problem, tile: Tile) -> Work:
     )
 
 
-def _few_rows(p: Problem, tile: Tile) -> tuple[float, float]:
+def _few_rows(p: ProductShape, tile: Tile) -> tuple[float, float]:
     """What is read again, in bytes that take as long from memory; and the bytes from memory of one stage.
 
     Memory brings the larger operand. The few rows are in the cache.
@@ -447,7 +447,7 @@ def _rooms(tile: Tile, blocks: int) -> int:
     return -(-blocks * taken // of) if tile.cluster == 4 else blocks
 
 
-def ranked(problem: Problem, model: Modelled | None = None) -> list[tuple[Tile, Estimate]]:
+def ranked(problem: ProductShape, model: Modelled | None = None) -> list[tuple[Tile, Estimate]]:
     """All tiles with their estimates, the fastest first; equal ones in the order of `tiles`."""
     on = model or MODELS.get(problem.target)
     if on is None:
@@ -455,7 +455,7 @@ def ranked(problem: Problem, model: Modelled | None = None) -> list[tuple[Tile, 
     return sorted(((t, _estimate(problem, t, on)) for t in tiles(problem)), key=lambda pair: pair[1].seconds)
 
 
-def _estimate(problem: Problem, tile: Tile, model: Modelled) -> Estimate:
+def _estimate(problem: ProductShape, tile: Tile, model: Modelled) -> Estimate:
     """The time of a product, with that of packing operands, and that of adding up its parts: launches, their bytes in
     memory, and those of parts, which are in the L2 cache."""
     found = estimate(work(problem, tile), model)

@@ -24,10 +24,10 @@ from argus.kernels import operands
 from argus.kernels.gemm import combine, gemm
 from argus.kernels.matmul import Matmul, calls
 from argus.kernels.table import PATH, shape_class, to_json
-from argus.kernels.tiling import Problem, Tile, ranked
+from argus.kernels.tiling import ProductShape, Tile, ranked
 from argus.runtime.executable import CachedSource
 from argus.runtime.work import Call
-from argus.tuning.build import Build, Order, build_all, in_a_process
+from argus.tuning.build import Build, BuildRequest, build_all, in_a_process
 from argus.tuning.progress import progress
 
 TRIED = 5
@@ -84,25 +84,25 @@ def tensors(torch: Any, shape: Shape, device: str) -> tuple[Any, Any]:
     return a, b.t() if shape.b_rows else b.t().contiguous()
 
 
-def candidates(problem: Problem) -> list[Tile]:
+def candidates(problem: ProductShape) -> list[Tile]:
     """The tiles to be timed, the one that the model prefers first."""
     found = ranked(problem)
     return [tile for tile, expected in found[:TRIED] if expected.seconds <= SLOWER * found[0][1].seconds]
 
 
-def orders_of(request: operands.Request, problem: Problem, tile: Tile, ones: Any) -> tuple[Order, ...]:
+def orders_of(request: operands.Request, problem: ProductShape, tile: Tile, ones: Any) -> tuple[BuildRequest, ...]:
     """What builds the kernels of a call with this tile."""
     return tuple(_order(call) for call in calls(gemm, combine, request, problem, tile, ones))
 
 
-def _order(call: Call) -> Order:
+def _order(call: Call) -> BuildRequest:
     source = call.kernel.source
     assert isinstance(source, CachedSource)
     found = call.kernel.situation(*call.arguments, **call.constants)
     constants = dict(call.constants)
     num_warps: Any = constants.pop("num_warps", None)
     options = Options(found.target, num_warps, constants, found.alignments)
-    return Order(source.text, options, (source.cache or DiskCache(cache_directory())).directory)
+    return BuildRequest(source.text, options, (source.cache or DiskCache(cache_directory())).directory)
 
 
 def tune(
@@ -111,8 +111,8 @@ def tune(
     """The fastest tile by class of shape, and a line for each tile that was tried."""
     import torch
 
-    plans: list[tuple[Shape, Problem, list[Tile]]] = []
-    orders: dict[str, Order] = {}
+    plans: list[tuple[Shape, ProductShape, list[Tile]]] = []
+    orders: dict[str, BuildRequest] = {}
     names: dict[tuple[Shape, Tile], tuple[str, ...]] = {}
     ones = torch.ones(1, device=device)
     for shape in shapes:
@@ -165,7 +165,7 @@ def _timed(torch: Any, shape: Shape, device: str, tiles: Sequence[Tile], time: T
     return dict(zip(calls, time(tuple(calls.values()), len(sets)), strict=True))
 
 
-def _always(tile: Tile) -> Callable[[Problem], Tile]:
+def _always(tile: Tile) -> Callable[[ProductShape], Tile]:
     return lambda _: tile
 
 

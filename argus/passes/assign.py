@@ -24,7 +24,7 @@ from argus.ir.statement import UNNUMBERED
 from argus.ir.visit import map_accesses, numbered, rewrite_blocks, walk
 from argus.layout import FragmentLayout
 from argus.passes.allocate import tile_bytes, tile_lives
-from argus.passes.context import Context, rewrite_in_context
+from argus.passes.context import Enclosing, rewrite_in_context
 from argus.passes.fresh import Fresh, identity
 from argus.passes.infer import Layouts, Work, accumulator, infer, memory_domain, operands, register_reads
 from argus.passes.layouts import fills, holds, lift, project, warp_holds
@@ -47,7 +47,7 @@ def assign_layouts(kernel: Kernel) -> Kernel:
     if filling.problems:
         raise LoweringError(*filling.problems)
 
-    def follow(stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
+    def follow(stmt: Stmt, context: Enclosing) -> tuple[Stmt, ...] | None:
         extra = filling.after.get(stmt.id)
         return None if extra is None else (stmt, *extra)
 
@@ -62,7 +62,7 @@ class _Filling:
     fresh: Fresh
     problems: list[Diagnostic] = field(default_factory=list)
     moved: dict[tuple[str, FragmentLayout], str] = field(default_factory=dict)
-    writers: dict[str, list[tuple[Stmt, Context]]] = field(default_factory=dict)
+    writers: dict[str, list[tuple[Stmt, Enclosing]]] = field(default_factory=dict)
     after: dict[int, list[Stmt]] = field(default_factory=dict)
     tagged: dict[str, Tag] = field(default_factory=dict)
     """By tile: the tag that stands right after a write of it, once the walk has passed it."""
@@ -75,7 +75,7 @@ class _Filling:
                 self.counts[name] = self.counts.get(name, 0) + 1
         self.following = _following(self.state.kernel.body)
 
-    def change(self, stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
+    def change(self, stmt: Stmt, context: Enclosing) -> tuple[Stmt, ...] | None:
         before: list[Stmt] = []
         match stmt:
             case Accumulate() if by_engine(stmt):
@@ -97,7 +97,7 @@ class _Filling:
 
     # ---------------------------------------------------------------- statements
 
-    def _work(self, stmt: Work, context: Context, before: list[Stmt]) -> tuple[Stmt, ...]:
+    def _work(self, stmt: Work, context: Enclosing, before: list[Stmt]) -> tuple[Stmt, ...]:
         domain = self.state.domains[stmt.id]
         if isinstance(stmt, ThreadCopy):
             staged = self._stage_store(stmt, domain, context, before)
@@ -132,7 +132,7 @@ class _Filling:
             return False
         return warp_holds(self._layout(fragment.name), domain, stmt.value.index, self.state.kernel.warp_size)
 
-    def _write(self, stmt: Work, domain: FragmentLayout, context: Context) -> tuple[Stmt, ...]:
+    def _write(self, stmt: Work, domain: FragmentLayout, context: Enclosing) -> tuple[Stmt, ...]:
         """`stmt`, through a tile of the right layout if its destination has another."""
         fragment = self.state.fragment(stmt.dst.obj)
         if fragment is None or fills(self._layout(fragment.name), domain, stmt.dst.index):
@@ -161,7 +161,7 @@ class _Filling:
         )
         return tuple(result)
 
-    def _product(self, stmt: Mma, context: Context, before: list[Stmt]) -> Mma:
+    def _product(self, stmt: Mma, context: Enclosing, before: list[Stmt]) -> Mma:
         needed = accumulator(stmt)
         if self._layout(stmt.d.obj).simplify() != needed.simplify():
             has = f"accumulator {stmt.d.obj} has the layout {self._layout(stmt.d.obj)}"
@@ -185,7 +185,7 @@ class _Filling:
     # ---------------------------------------------------------------- moves
 
     def _moved(
-        self, source: Fragment, layout: FragmentLayout | None, span: Span, context: Context, before: list[Stmt]
+        self, source: Fragment, layout: FragmentLayout | None, span: Span, context: Enclosing, before: list[Stmt]
     ) -> str | None:
         """A copy of `source` in `layout`, made after its only write or before this use."""
         if layout is None:
@@ -210,7 +210,7 @@ class _Filling:
         return name
 
     def _through_shared(
-        self, source: str, target: str, layout: FragmentLayout, span: Span, context: Context
+        self, source: str, target: str, layout: FragmentLayout, span: Span, context: Enclosing
     ) -> tuple[Stmt, ...]:
         fragment = next(f for f in (*self.state.kernel.fragments, *self.fresh.fragments) if f.name == source)
         assert fragment.layout is not None
@@ -232,7 +232,7 @@ class _Filling:
         )
 
     def _stage_store(
-        self, stmt: ThreadCopy, domain: FragmentLayout, context: Context, before: list[Stmt]
+        self, stmt: ThreadCopy, domain: FragmentLayout, context: Enclosing, before: list[Stmt]
     ) -> ThreadCopy | None:
         """A store to global memory through shared memory, if that makes its accesses wide and consecutive."""
         fragment, tensor = self.state.fragment(stmt.src.obj), self.state.kernel.object(stmt.dst.obj)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from argus.ir.expr import Elem, Expr, coords
 from argus.ir.instruction import INSTRUCTIONS, REDUCES
 from argus.ir.nodes import Access, Accumulate, BulkCopy, Copy, Fragment, Kernel, Map, Stmt, Tensor
+from argus.ir.statement import Problem
 from argus.ir.types import DType
 from argus.ir.visit import rewrite_body
 from argus.ir.wellformed.engine import bulk_copy, bulk_reduce
-from argus.ir.wellformed.site import Problem
 from argus.passes.fresh import Fresh
 from argus.passes.report import Unfit
 from argus.source import Span

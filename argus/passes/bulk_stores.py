@@ -83,7 +83,7 @@ class _Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _PanelPlan:
     """A tile's way to a tensor, spread by `whole`: in panels of whole rows of a swizzle, then narrower ones."""
 
     stmt: Result
@@ -107,7 +107,7 @@ def _storing(most: int) -> Pass:
     return run
 
 
-def _with_panels(kernel: Kernel, plans: Sequence[_Plan], most: int) -> Kernel:
+def _with_panels(kernel: Kernel, plans: Sequence[_PanelPlan], most: int) -> Kernel:
     fresh = Fresh(kernel)
     persistent = any(isinstance(s, Programs) for s in kernel.body)
     through = {
@@ -125,11 +125,11 @@ def _with_panels(kernel: Kernel, plans: Sequence[_Plan], most: int) -> Kernel:
 # ---------------------------------------------------------------------------- what the copy engine can store
 
 
-def _plans(kernel: Kernel) -> tuple[list[_Plan], list[Diagnostic]]:
+def _plans(kernel: Kernel) -> tuple[list[_PanelPlan], list[Diagnostic]]:
     """The stores that the copy engine can do, and remarks on the others."""
     stores = [(r, again) for s, again in _placed(kernel.body) if (r := result_of(kernel, s)) is not None]
     layouts = infer(kernel).fragments if stores else {}
-    plans: list[_Plan] = []
+    plans: list[_PanelPlan] = []
     remarks: list[Diagnostic] = []
     for stmt, again in stores:
         try:
@@ -154,7 +154,7 @@ def _placed(body: tuple[Stmt, ...], again: bool = False) -> Iterator[tuple[Stmt,
                 yield stmt, again
 
 
-def _plan(kernel: Kernel, stmt: Result, layouts: Mapping[str, FragmentLayout]) -> _Plan:
+def _plan(kernel: Kernel, stmt: Result, layouts: Mapping[str, FragmentLayout]) -> _PanelPlan:
     """How `stmt` is done by the copy engine. Raises `Unfit`."""
     source, tensor = kernel.object(stmt.source.obj), kernel.object(stmt.dst.obj)
     assert isinstance(source, Fragment)
@@ -174,7 +174,7 @@ def _plan(kernel: Kernel, stmt: Result, layouts: Mapping[str, FragmentLayout]) -
         raise Unfit(f"rows of {source.name} are shared by warps", stmt.span, "let warps share the tile by rows")
     wide = ROW_BYTES // source.dtype.bytes
     full, rest = (tuple(p for p in found if (p.width == wide) is whether) for whether in (True, False))
-    plan = _Plan(stmt, source, whole, full, rest)
+    plan = _PanelPlan(stmt, source, whole, full, rest)
     fresh = Fresh(kernel)
     steps = _through_panels(fresh, plan, 1, again=False)
     trial = fresh.finish(kernel.body)
@@ -223,7 +223,7 @@ def panel_layout(tile: FragmentLayout, width: int) -> FragmentLayout | None:
 # ---------------------------------------------------------------------------- the panels
 
 
-def _through_panels(fresh: Fresh, plan: _Plan, buffers: int, *, again: bool) -> tuple[Stmt, ...]:
+def _through_panels(fresh: Fresh, plan: _PanelPlan, buffers: int, *, again: bool) -> tuple[Stmt, ...]:
     """The store by way of `buffers` panels in shared memory; `again`: programs before this one used them as well."""
     source, span = plan.source, plan.stmt.span
     ring = _tile(fresh, plan, f"{source.name}_panels", buffers, plan.panels[0].width) if plan.panels else ""
@@ -242,7 +242,7 @@ def _through_panels(fresh: Fresh, plan: _Plan, buffers: int, *, again: bool) -> 
     return tuple(result)
 
 
-def _moved(plan: _Plan, panel: _Panel, here: Access) -> tuple[ThreadCopy, Stmt]:
+def _moved(plan: _PanelPlan, panel: _Panel, here: Access) -> tuple[ThreadCopy, Stmt]:
     """A panel of the tile to its place in shared memory, and from there to the tensor."""
     stmt, shape = plan.stmt, (plan.stmt.shape[0], panel.width)
     part = Access(plan.source.name, _shifted(coords(2), panel.start))
@@ -254,7 +254,7 @@ def _moved(plan: _Plan, panel: _Panel, here: Access) -> tuple[ThreadCopy, Stmt]:
     )
 
 
-def _tile(fresh: Fresh, plan: _Plan, name: str, count: int, width: int) -> str:
+def _tile(fresh: Fresh, plan: _PanelPlan, name: str, count: int, width: int) -> str:
     """Panels one after the other, 16 bytes XORed with the row (CU_TENSOR_MAP_SWIZZLE_128B, 64B, 32B, NONE)."""
     rows, unit = plan.stmt.shape[0], plan.source.dtype.bytes
     bits, chunk = (width * unit // 16).bit_length() - 1, (16 // unit).bit_length() - 1

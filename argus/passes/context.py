@@ -10,7 +10,7 @@ from argus.ir.nodes import Barrier, CommitGroup, For, If, Programs, Stmt, WaitCo
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class Enclosing:
     """What encloses a statement: the loops, outermost first, and whether threads may have parted ways.
 
     The programs that a block runs one after the other are a loop as well."""
@@ -34,11 +34,11 @@ class Context:
 
 def rewrite_bodies(
     body: tuple[Stmt, ...],
-    change: Callable[[tuple[Stmt, ...], Context], tuple[Stmt, ...]],
-    context: Context | None = None,
+    change: Callable[[tuple[Stmt, ...], Enclosing], tuple[Stmt, ...]],
+    context: Enclosing | None = None,
 ) -> tuple[Stmt, ...]:
     """`change` applied to every list of statements, inner ones first, with its context in the original body."""
-    context = Context() if context is None else context
+    context = Enclosing() if context is None else context
     result: list[Stmt] = []
     for stmt in body:
         match stmt:
@@ -64,11 +64,11 @@ def reads_thread(branch: If) -> bool:
 
 
 def rewrite_in_context(
-    body: tuple[Stmt, ...], change: Callable[[Stmt, Context], tuple[Stmt, ...] | None]
+    body: tuple[Stmt, ...], change: Callable[[Stmt, Enclosing], tuple[Stmt, ...] | None]
 ) -> tuple[Stmt, ...]:
     """Replacement of single statements, inner ones first: `change` gives the new ones, or None to keep one."""
 
-    def every(statements: tuple[Stmt, ...], context: Context) -> tuple[Stmt, ...]:
+    def every(statements: tuple[Stmt, ...], context: Enclosing) -> tuple[Stmt, ...]:
         result: list[Stmt] = []
         for stmt in statements:
             changed = change(stmt, context)

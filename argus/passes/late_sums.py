@@ -21,7 +21,7 @@ from argus.ir.expr import Const, Elem, Expr, Op, coords, elements, op
 from argus.ir.nodes import Accumulate, Copy, For, Kernel, Map, Mma, Stmt, Tag
 from argus.ir.visit import walk
 from argus.layout import FragmentLayout, Mode
-from argus.passes.context import Context, rewrite_bodies
+from argus.passes.context import Enclosing, rewrite_bodies
 from argus.passes.fresh import names
 
 
@@ -39,7 +39,7 @@ class Carried:
 def sum_behind_loops(kernel: Kernel) -> Kernel:
     """Let the sums over lanes that loops carry meet behind the loops."""
 
-    def change(body: tuple[Stmt, ...], context: Context) -> tuple[Stmt, ...]:
+    def change(body: tuple[Stmt, ...], context: Enclosing) -> tuple[Stmt, ...]:
         place = 0
         while place < len(body):
             stmt = body[place]

@@ -42,7 +42,7 @@ from argus.ir.nodes import (
 )
 from argus.ir.visit import map_accesses, map_exprs, numbered, rewrite_body, walk
 from argus.passes.affine import Facts, facts
-from argus.passes.context import Context, rewrite_in_context
+from argus.passes.context import Enclosing, rewrite_in_context
 from argus.passes.fresh import Fresh, names, whole
 from argus.passes.report import LoweringError, problem
 from argus.passes.stages import asynchronous_copy, awaited, committed, padded, plain_copy, reads
@@ -78,7 +78,7 @@ def pipeline(kernel: Kernel) -> Kernel:
     shared = tuple(grown.get(s.name, s) for s in kernel.shared)
     fresh.kernel = replace(kernel, shared=shared)
 
-    def change(stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
+    def change(stmt: Stmt, context: Enclosing) -> tuple[Stmt, ...] | None:
         if not isinstance(stmt, For) or stmt.kind != "pipelined":
             return None
         plan = plans[stmt.id]

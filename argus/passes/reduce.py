@@ -20,7 +20,7 @@ from argus.diagnostic import Diagnostic
 from argus.ir.expr import Const, Coord, Elem, Expr, coords, op, rewrite
 from argus.ir.nodes import Access, Accumulate, Barrier, Fragment, Kernel, Map, Stmt, Tensor, ThreadCopy
 from argus.layout import FragmentLayout, Mode
-from argus.passes.context import Context, rewrite_in_context
+from argus.passes.context import Enclosing, rewrite_in_context
 from argus.passes.fresh import Fresh, identity
 from argus.passes.layouts import axes_of
 from argus.passes.moves import by_engine, moves, target_of
@@ -33,7 +33,7 @@ def split_reductions(kernel: Kernel) -> Kernel:
     fresh = Fresh(kernel)
     atomic = moves(target_of(kernel)).reduce_global
 
-    def change(stmt: Stmt, context: Context) -> tuple[Stmt, ...] | None:
+    def change(stmt: Stmt, context: Enclosing) -> tuple[Stmt, ...] | None:
         if not isinstance(stmt, Accumulate) or stmt.scope is not None or by_engine(stmt):
             return None
         if isinstance(kernel.object(stmt.dst.obj), Tensor):
@@ -56,7 +56,7 @@ class Digit:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReductionPlan:
     """How the threads share a reduced domain: the axes kept, and the digits of lanes and of warps, fastest first."""
 
     layout: FragmentLayout
@@ -65,7 +65,7 @@ class Plan:
     warps: tuple[Digit, ...]
 
 
-def _plan(kernel: Kernel, stmt: Accumulate) -> Plan:
+def _plan(kernel: Kernel, stmt: Accumulate) -> ReductionPlan:
     assert stmt.layout is not None
     axes = axes_of(stmt.dst.index)
     kept = tuple(sorted(a for a in axes or () if a is not None))
@@ -85,7 +85,7 @@ def _plan(kernel: Kernel, stmt: Accumulate) -> Plan:
             if mode.extent > inside:
                 warps.append(Digit(mode.dim, mode.stride * inside, mode.extent // inside))
         place *= mode.extent
-    return Plan(stmt.layout, kept, tuple(lanes), tuple(warps))
+    return ReductionPlan(stmt.layout, kept, tuple(lanes), tuple(warps))
 
 
 def _check_chain(stmt: Accumulate, layout: FragmentLayout, axis: int) -> None:
@@ -108,7 +108,9 @@ def _uneven(stmt: Accumulate) -> Diagnostic:
     )
 
 
-def _expand(kernel: Kernel, fresh: Fresh, stmt: Accumulate, plan: Plan, context: Context) -> tuple[Stmt, ...]:
+def _expand(
+    kernel: Kernel, fresh: Fresh, stmt: Accumulate, plan: ReductionPlan, context: Enclosing
+) -> tuple[Stmt, ...]:
     """The steps for a reduction that crosses lanes, warps, or both."""
     target = kernel.object(stmt.dst.obj)
     assert isinstance(target, Fragment)
@@ -148,7 +150,7 @@ def _expand(kernel: Kernel, fresh: Fresh, stmt: Accumulate, plan: Plan, context:
 
 
 def _across_warps(
-    fresh: Fresh, stmt: Accumulate, partial: str, layout: FragmentLayout, target: Access, context: Context
+    fresh: Fresh, stmt: Accumulate, partial: str, layout: FragmentLayout, target: Access, context: Enclosing
 ) -> list[Stmt]:
     """Every warp's result through shared memory to all threads that need it."""
     dtype = stmt.value.dtype
@@ -172,7 +174,7 @@ def _across_warps(
     ]
 
 
-def _partial(plan: Plan, warps: bool, lanes: bool) -> FragmentLayout:
+def _partial(plan: ReductionPlan, warps: bool, lanes: bool) -> FragmentLayout:
     """The layout of partial results: kept axes, then warp numbers, then lane numbers, as asked for."""
     place = {axis: dim for dim, axis in enumerate(plan.kept)}
     shape = [plan.layout.shape[axis] for axis in plan.kept]
@@ -200,7 +202,7 @@ def _inside(digit: Digit, mode: Mode) -> bool:
     return mode.stride <= digit.stride < mode.stride * mode.extent
 
 
-def _numbers(plan: Plan) -> tuple[Expr, ...]:
+def _numbers(plan: ReductionPlan) -> tuple[Expr, ...]:
     """The warp number and the lane number of an element, as expressions of its coordinates."""
     result: list[Expr] = []
     for group in (plan.warps, plan.lanes):

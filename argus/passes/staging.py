@@ -17,7 +17,7 @@ from itertools import groupby
 from argus.ir.nodes import Barrier, Kernel, Stage, Stmt
 from argus.ir.visit import walk
 from argus.passes.affine import Facts, facts
-from argus.passes.context import Context, rewrite_bodies
+from argus.passes.context import Enclosing, rewrite_bodies
 from argus.passes.fresh import touches, whole
 from argus.passes.report import LoweringError, problem
 from argus.passes.stages import asynchronous_copy, awaited, committed, padded, plain_copy
@@ -28,7 +28,7 @@ def stage_tiles(kernel: Kernel) -> Kernel:
     known = facts(kernel)
     order = list(walk(kernel.body))
 
-    def change(body: tuple[Stmt, ...], context: Context) -> tuple[Stmt, ...]:
+    def change(body: tuple[Stmt, ...], context: Enclosing) -> tuple[Stmt, ...]:
         result: list[Stmt] = []
         for staging, run in groupby(body, lambda s: isinstance(s, Stage)):
             group = [s for s in run if isinstance(s, Stage) or not staging]
@@ -39,7 +39,9 @@ def stage_tiles(kernel: Kernel) -> Kernel:
     return replace(kernel, body=rewrite_bodies(kernel.body, change))
 
 
-def _expand(kernel: Kernel, order: list[Stmt], stages: list[Stage], context: Context, known: Facts) -> tuple[Stmt, ...]:
+def _expand(
+    kernel: Kernel, order: list[Stmt], stages: list[Stage], context: Enclosing, known: Facts
+) -> tuple[Stmt, ...]:
     span = stages[0].span
     if context.divergent:
         what = "staging a tile needs all threads of the block, but only some of them get here"

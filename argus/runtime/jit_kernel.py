@@ -8,7 +8,7 @@ from html import escape
 from typing import Any, TypeVar
 
 from argus import environment
-from argus.backend.launch.plan import Plan
+from argus.backend.launch.plan import LaunchPlan
 from argus.backend.launch.signature import Signature
 from argus.diagnostic import ArgusError
 from argus.runtime.executable import CONSTEXPR, OPTIONAL, TENSOR, Executable, Parameter, Source, is_constant
@@ -103,7 +103,7 @@ class JitKernel:
             return partial(self._on_computed, grid)
         return partial(self._on, grid_of(grid))
 
-    def prepare(self, *args: Any, **kwargs: Any) -> Plan:
+    def prepare(self, *args: Any, **kwargs: Any) -> LaunchPlan:
         """A launch for every call of these shapes, strides, types, alignments, device and constants, proved and built.
 
         Its `run` takes the tensors' addresses and the scalars, in order of declaration. For callers that keep such
@@ -111,7 +111,7 @@ class JitKernel:
         """
         return self._planner.plan(None, self._planner.arrange(args, kwargs))
 
-    def prepare_on(self, grid: Grid, *args: Any, **kwargs: Any) -> Plan:
+    def prepare_on(self, grid: Grid, *args: Any, **kwargs: Any) -> LaunchPlan:
         """`prepare` for calls on `grid`."""
         return self._planner.plan(grid, self._planner.arrange(args, kwargs))
 

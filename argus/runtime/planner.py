@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from argus.backend.launch.array import Array, array, is_torch
 from argus.backend.launch.bind import alignment, bind, check_contents
 from argus.backend.launch.evaluate import Number
-from argus.backend.launch.plan import Function, Plan
+from argus.backend.launch.plan import Function, LaunchPlan
 from argus.backend.launch.signature import Signature
 from argus.diagnostic import ArgusError, Diagnostic, LaunchError, Note, VerificationError
 from argus.frontend.options import Options
@@ -133,7 +133,7 @@ class Planner:
         count_writes(tensors[i].source for i in plan.written if is_torch(tensors[i].source))
         plan.run((*(a.pointer for a in tensors), *scalars.values()))
 
-    def plan(self, grid: Grid | None, call: Call) -> Plan:
+    def plan(self, grid: Grid | None, call: Call) -> LaunchPlan:
         """A launch that serves every call of the same shapes, types, devices and constants. All errors of a call."""
         arrays, scalars = self._split(call)
         target = _target(arrays)
@@ -144,7 +144,7 @@ class Planner:
             alignments = {t.name: alignment(t, arrays[t.name]) for t in unaligned.tensors}
             built = self.executable(call, target, alignments)
             function = self._function(built, device)
-        return Plan(built.signature, bind(built.signature, arrays, scalars, grid), function)
+        return LaunchPlan(built.signature, bind(built.signature, arrays, scalars, grid), function)
 
     def situation(self, call: Call) -> Situation:
         """What the call is made in. Raises what is wrong with its arguments."""

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from argus.backend.launch.evaluate import Number
-from argus.backend.launch.plan import Plan
+from argus.backend.launch.plan import LaunchPlan
 from argus.runtime.reader import Run
 
 
@@ -46,7 +46,7 @@ Value = Given | Told | Made | Number
 class Launch:
     """`plan`, on these addresses and numbers."""
 
-    plan: Plan
+    plan: LaunchPlan
     values: tuple[Value, ...]
 
 

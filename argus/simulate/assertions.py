@@ -25,7 +25,7 @@ from argus.simulate.machine import Block
 from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedTile
 from argus.simulate.numeric import Array
 from argus.simulate.provenance import members, way
-from argus.simulate.step import Frame, Place, Step
+from argus.simulate.step import AccessCells, Frame, Step
 from argus.simulate.tagset import BOTTOM, CONSTANT, NEUTRAL, TAGGED, TOP, Field, Tags, hashed
 from argus.simulate.terms import MISSING, Term, field_text, ghost, of_place, select, tag_text, term
 
@@ -311,7 +311,7 @@ def _report(
     step: Step,
     code: str,
     text: str,
-    place: Place,
+    place: AccessCells,
     at: int,
     count: int,
     arrived: str,

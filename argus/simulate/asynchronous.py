@@ -19,12 +19,12 @@ from argus.simulate.machine import Block
 from argus.simulate.numeric import Array
 from argus.simulate.order import NOBODY, Touch
 from argus.simulate.provenance import hop
-from argus.simulate.step import Place, Step
+from argus.simulate.step import AccessCells, Step
 from argus.simulate.tagset import Tags
 
 
 def issue(
-    block: Block, source: Place, target: Place, values: Array, tags: Tags | None, step: Step, loads: int = 0
+    block: Block, source: AccessCells, target: AccessCells, values: Array, tags: Tags | None, step: Step, loads: int = 0
 ) -> None:
     """Start the copy. It may write at any time from here on, so earlier accesses must be ordered before it.
 

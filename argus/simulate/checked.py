@@ -8,12 +8,12 @@ import numpy as np
 
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, walk
 from argus.simulate import races
-from argus.simulate.evaluate import STRAIN, Overflow, Scope, evaluate
+from argus.simulate.evaluate import STRAIN, Bindings, Overflow, evaluate
 from argus.simulate.machine import Block, Fixed
 from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedTile
 from argus.simulate.numeric import Array
 from argus.simulate.order import NOBODY, Touch
-from argus.simulate.step import Place, Step
+from argus.simulate.step import AccessCells, Step
 
 # ---------------------------------------------------------------------------- expressions
 
@@ -34,7 +34,7 @@ def value(
         _fault(block, code, step, step.domain.flat(bad) & step.on)
 
     domain, frame = step.domain, step.frame
-    scope = Scope(
+    scope = Bindings(
         block.run.params,
         frame.program.index,
         frame.loops,
@@ -67,7 +67,7 @@ def _fault(block: Block, code: str, step: Step, bad: Array) -> None:
 # ---------------------------------------------------------------------------- cells
 
 
-def locate(block: Block, name: str, index: tuple[Expr, ...], step: Step, on: Array, warp: bool = False) -> Place:
+def locate(block: Block, name: str, index: tuple[Expr, ...], step: Step, on: Array, warp: bool = False) -> AccessCells:
     """The cells of `name[index]` at the elements `on`; those outside its shape, or not held, are reported.
 
     `warp`: registers of the thread's whole warp may be meant.
@@ -86,7 +86,7 @@ def locate(block: Block, name: str, index: tuple[Expr, ...], step: Step, on: Arr
     ok = on & (cell >= 0)
     if step.event != NOBODY and not ok.all() and (on & ~ok).any():
         _misplaced(block, memory, coords, step, on & ~ok)
-    return Place(memory, cell, coords, ok, on)
+    return AccessCells(memory, cell, coords, ok, on)
 
 
 def _cells(memory: Memory, coords: tuple[Array, ...], step: Step, on: Array, warp: bool) -> Array:
@@ -143,7 +143,7 @@ def _misplaced(block: Block, memory: Memory, coords: tuple[Array, ...], step: St
 # ---------------------------------------------------------------------------- reads and writes
 
 
-def read(block: Block, place: Place, step: Step, *, warp: bool = False, asynchronous: bool = False) -> Array:
+def read(block: Block, place: AccessCells, step: Step, *, warp: bool = False, asynchronous: bool = False) -> Array:
     """Values at all n elements: what the cells hold where `place.ok`, zero elsewhere."""
     memory, at = place.memory, np.flatnonzero(place.ok)
     cell = place.cell[at]
@@ -164,7 +164,7 @@ def read(block: Block, place: Place, step: Step, *, warp: bool = False, asynchro
 
 
 def write(
-    block: Block, place: Place, values: Array, step: Step, touch: Touch = Touch.WRITE, *, warp: bool = False
+    block: Block, place: AccessCells, values: Array, step: Step, touch: Touch = Touch.WRITE, *, warp: bool = False
 ) -> None:
     """Store `values[i]` in the cells of the elements `place.ok[i]`."""
     at = np.flatnonzero(place.ok)
@@ -176,7 +176,7 @@ def write(
     place.memory.store(cell, values[at])
 
 
-def simultaneous(block: Block, place: Place, values: Array, step: Step) -> None:
+def simultaneous(block: Block, place: AccessCells, values: Array, step: Step) -> None:
     """Report two elements of one statement that write one cell with different values: none of them is the last."""
     if not block.run.checks:
         return
@@ -202,7 +202,7 @@ def simultaneous(block: Block, place: Place, values: Array, step: Step) -> None:
     )
 
 
-def atomic(block: Block, place: Place, step: Step) -> None:
+def atomic(block: Block, place: AccessCells, step: Step) -> None:
     """Check and record atomic accumulations into the cells of a tensor."""
     if block.run.checks:
         at = np.flatnonzero(place.ok)

@@ -35,7 +35,7 @@ class Overflow(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class Bindings:
     """What an expression can see.
 
     `coords[i]` is the int64 array of `Coord(i)`, `thread` that of `Thread()`; both broadcast to the domain.
@@ -61,7 +61,7 @@ class Scope:
         return self.overflow is Overflow.REPORT
 
 
-def evaluate(expr: Expr, scope: Scope) -> Array:
+def evaluate(expr: Expr, scope: Bindings) -> Array:
     """The values of `expr`: int64 for integers, bool, or float32."""
     match expr:
         case Const(value=value, dtype=dtype):
@@ -104,7 +104,7 @@ def _constant(value: Number, dtype: DType) -> Array:
     return np.asarray(bool(value) if dtype.kind == "bool" else int(value))
 
 
-def _apply(expr: Op, name: str, args: list[Array], dtype: DType, scope: Scope) -> Array:
+def _apply(expr: Op, name: str, args: list[Array], dtype: DType, scope: Bindings) -> Array:
     if name in ("floordiv", "mod", "truediv") and args[1].dtype.kind != "f":
         zero = args[1] == 0
         if np.any(zero):
@@ -136,7 +136,7 @@ def _apply(expr: Op, name: str, args: list[Array], dtype: DType, scope: Scope) -
     return _fit(expr, np.asarray(result), dtype, scope)
 
 
-def _float(expr: Op, name: str, args: list[Array], result: Array, dtype: DType, scope: Scope) -> Array:
+def _float(expr: Op, name: str, args: list[Array], result: Array, dtype: DType, scope: Bindings) -> Array:
     """A result of floats; where they are carried in 64 bits, `fault` is told if these may be too few (`STRAIN`)."""
     if not is_wide(dtype):
         return result
@@ -151,7 +151,7 @@ SELECTING = ("cast", "where", "minimum", "maximum", "neg", "abs", "floor", "ceil
 STRAIN = "range-of-64-bits"
 
 
-def _fit(expr: Op, result: Array, dtype: DType, scope: Scope) -> Array:
+def _fit(expr: Op, result: Array, dtype: DType, scope: Bindings) -> Array:
     """The integer result in the range of `dtype`: reported, then wrapped, where it is outside."""
     if dtype.bits >= 64 or result.size == 0 or scope.overflow is Overflow.IGNORE:
         return result

@@ -8,7 +8,7 @@ from argus.ir.nodes import Accumulate, Copy
 from argus.simulate.memory import Memory, Registers
 from argus.simulate.numeric import Array
 from argus.simulate.phase import Mbarrier
-from argus.simulate.step import Place, Step
+from argus.simulate.step import AccessCells, Step
 from argus.simulate.tagset import Tags
 
 
@@ -57,8 +57,8 @@ class Store:
 
     step: Step
     stmt: Copy | Accumulate
-    source: Place
-    target: Place
+    source: AccessCells
+    target: AccessCells
     at: Array
     values: Array | None = None
     tags: Tags | None = None

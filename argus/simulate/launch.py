@@ -12,7 +12,7 @@ from argus.ir.contents import offence, outside, ranges, spaced
 from argus.ir.expr import Const, Expr, Param
 from argus.ir.nodes import Arranged, Assume, InRange, Kernel, Requires, Scalar, Tensor
 from argus.ir.types import MAX_EXTENT
-from argus.simulate.evaluate import Fault, Number, Overflow, Scope, evaluate
+from argus.simulate.evaluate import Bindings, Fault, Number, Overflow, evaluate
 from argus.simulate.numeric import Array, carrier
 from argus.simulate.usage import usage
 from argus.source import Span
@@ -168,7 +168,7 @@ def scalar(expr: Expr, params: Mapping[str, Number], fault: Fault | None = None)
         return None
 
     overflow = Overflow.IGNORE if fault is None else Overflow.REPORT
-    value: Number = evaluate(expr, Scope(params, (), {}, (), none, nothing, fault or ignore, overflow)).item()
+    value: Number = evaluate(expr, Bindings(params, (), {}, (), none, nothing, fault or ignore, overflow)).item()
     return value
 
 

@@ -25,7 +25,7 @@ from argus.simulate.memory import Registers
 from argus.simulate.numeric import Array, disturbed, round_to
 from argus.simulate.order import Touch
 from argus.simulate.provenance import hop
-from argus.simulate.step import Place, Step, domain_of
+from argus.simulate.step import AccessCells, Step, domain_of
 from argus.simulate.tagset import CONSTANT, TAGGED, Tags, accumulate
 
 
@@ -106,7 +106,9 @@ def _product(x: Array, y: Array) -> Array:
         return result
 
 
-def registers(block: Block, access: Access, step: Step, layout: FragmentLayout, axes: tuple[int, int]) -> Place | None:
+def registers(
+    block: Block, access: Access, step: Step, layout: FragmentLayout, axes: tuple[int, int]
+) -> AccessCells | None:
     """The cells that the instruction reads as its registers: by the first thread's look-up, for all threads."""
     memory = block.memories[access.obj]
     if not isinstance(memory, Registers):
@@ -121,7 +123,7 @@ def registers(block: Block, access: Access, step: Step, layout: FragmentLayout, 
     if (register < 0).any():
         return None
     cell = (np.arange(layout.num_threads)[:, None] * memory.per_thread + register[None, :]).reshape(-1)
-    return Place(memory, cell, place.coords, on, on)
+    return AccessCells(memory, cell, place.coords, on, on)
 
 
 @lru_cache(maxsize=1024)
@@ -135,7 +137,7 @@ def operand_index(access: Access, axes: tuple[int, int]) -> tuple[Expr, ...]:
 def _tags(
     block: Block,
     table: Tables,
-    places: tuple[Place, Place, Place],
+    places: tuple[AccessCells, AccessCells, AccessCells],
     values: tuple[Array, Array, Array],
     active: Array,
     step: Step,

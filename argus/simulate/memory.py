@@ -17,7 +17,7 @@ from argus.ir.nodes import Fragment, Shared, Tensor
 from argus.ir.types import DType
 from argus.layout import FragmentLayout, table
 from argus.simulate.numeric import Array, carrier, from_bits, is_wide, round_to, to_bits
-from argus.simulate.order import NOBODY, Order
+from argus.simulate.order import NOBODY, MemoryOrder
 from argus.simulate.tagset import BOTTOM, Schemas, Tags
 
 POISON = 0xFF
@@ -32,7 +32,7 @@ class Memory(Protocol):
     shape: tuple[int, ...]
 
     @property
-    def order(self) -> Order | None: ...
+    def order(self) -> MemoryOrder | None: ...
     @property
     def tags(self) -> Tags | None: ...
 
@@ -126,7 +126,7 @@ class Registers:
         self.name, self.dtype, self.shape, self.layout = obj.name, obj.dtype, obj.shape, layout
         self.per_thread = layout.num_values
         cells = threads * layout.num_values
-        self.order: Order | None = None
+        self.order: MemoryOrder | None = None
         self.holders = holders(layout, warp_size)
         unset = np.full(cells, -1).astype(f"uint{obj.dtype.bits}")
         self.values = np.full(cells, np.nan) if is_wide(obj.dtype) else from_bits(unset, obj.dtype)
@@ -170,7 +170,7 @@ class SharedMemory:
         """Floats that are carried in 64 bits, by the first grain of each."""
         # Grains of the element last written here, counted at its first grain, 0 at the others.
         self.span = np.zeros(cells, dtype=np.int8)
-        self.order = Order(cells, True)
+        self.order = MemoryOrder(cells, True)
         self.tags = Tags.uniform(cells, BOTTOM, schemas) if schemas is not None else None
 
 
@@ -241,7 +241,12 @@ class GlobalTensor:
     """
 
     def __init__(
-        self, obj: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], contents: Contents, order: Order | None
+        self,
+        obj: Tensor,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        contents: Contents,
+        order: MemoryOrder | None,
     ) -> None:
         self.name, self.dtype, self.shape, self.strides = obj.name, obj.dtype, shape, strides
         self.alignment, self.contents = obj.alignment, contents

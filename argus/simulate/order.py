@@ -220,7 +220,7 @@ class BulkTrack:
         return other if other != NOBODY and self.block[cell] == now.block else int(self.block[cell])
 
 
-class Order:
+class MemoryOrder:
     """The tracks of one memory by team, and its cells that an asynchronous copy is still to write or to read.
 
     Tracks begin with the first access of their kind; `pending` exists for asynchronous copies of threads.

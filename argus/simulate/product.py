@@ -29,7 +29,7 @@ from argus.simulate.memory import Memory, Registers
 from argus.simulate.numeric import Array, disturbed, round_to
 from argus.simulate.order import NOBODY, Touch
 from argus.simulate.provenance import hop
-from argus.simulate.step import Frame, Place, Step, box_domain
+from argus.simulate.step import AccessCells, Frame, Step, box_domain
 from argus.simulate.tagset import CONSTANT, accumulate
 
 _GROUP_THREADS = 32 * WARPGROUP
@@ -65,7 +65,7 @@ def issue(block: Block, stmt: Mma, row: WgmmaRow, frame: Frame) -> None:
     _tags(block, begun)
 
 
-def _shared(block: Block, access: Access, step: Step, shape: tuple[int, int], axes: tuple[int, int]) -> Place:
+def _shared(block: Block, access: Access, step: Step, shape: tuple[int, int], axes: tuple[int, int]) -> AccessCells:
     """The cells of a whole operand in shared memory, row-major."""
     domain = box_domain(shape)
     everything = np.ones(domain.size, dtype=np.bool_)
@@ -74,7 +74,12 @@ def _shared(block: Block, access: Access, step: Step, shape: tuple[int, int], ax
 
 
 def _parts(
-    a: Place, b: Place, d: Place, shape: tuple[int, int, int], held: FragmentLayout | None, layout: FragmentLayout
+    a: AccessCells,
+    b: AccessCells,
+    d: AccessCells,
+    shape: tuple[int, int, int],
+    held: FragmentLayout | None,
+    layout: FragmentLayout,
 ) -> tuple[Part, ...]:
     """The whole product as one part; by warpgroups if each multiplies the registers that it holds of `a`."""
     m, n, k = shape

@@ -14,7 +14,7 @@ from argus.simulate.events import Side
 from argus.simulate.machine import Block
 from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedTile
 from argus.simulate.numeric import Array
-from argus.simulate.order import NOBODY, Conflict, Order, Touch
+from argus.simulate.order import NOBODY, Conflict, MemoryOrder, Touch
 from argus.simulate.outcome import Story
 from argus.simulate.peers import Stray
 from argus.simulate.step import Step
@@ -229,7 +229,7 @@ def coming(block: Block, memory: Memory, cell: int, thread: int, step: Step) -> 
     return (), ""
 
 
-def _copied(order: Order, cell: int) -> Touch:
+def _copied(order: MemoryOrder, cell: int) -> Touch:
     """What a copy that is under way does with a cell."""
     return Touch.WRITE if order.pending_write[cell] != NOBODY else Touch.READ
 

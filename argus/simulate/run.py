@@ -24,7 +24,7 @@ from argus.simulate.log import Log
 from argus.simulate.machine import Block, Run
 from argus.simulate.memory import Contents, Dense, GlobalTensor
 from argus.simulate.numeric import Array, round_to
-from argus.simulate.order import Order
+from argus.simulate.order import MemoryOrder
 from argus.simulate.outcome import NotReplayable, Outcome, Stopped, Violation
 from argus.simulate.schedule import Path, Schedule, run_block
 from argus.simulate.specification import check_spec
@@ -142,10 +142,10 @@ def _wide(run: Run, disturbed: bool) -> Run:
     return result
 
 
-def _order(name: str, used: Usage, cells: int) -> Order | None:
+def _order(name: str, used: Usage, cells: int) -> MemoryOrder | None:
     if name not in used.written:
         return None
-    return Order(cells, name in used.fetched)
+    return MemoryOrder(cells, name in used.fetched)
 
 
 def grid_of(run: Run, grid: tuple[int, ...] | None, blocks: Sequence[tuple[int, ...]] | None) -> tuple[int, ...] | None:

@@ -57,7 +57,7 @@ from argus.simulate.numeric import Array, reduced, round_to
 from argus.simulate.order import Touch
 from argus.simulate.outcome import NotReplayable
 from argus.simulate.phase import Waiting
-from argus.simulate.step import Frame, Place, Step
+from argus.simulate.step import AccessCells, Frame, Step
 from argus.simulate.terms import of_place
 
 _LARGEST_INT = 2**31 - 1
@@ -356,7 +356,7 @@ def accumulate(block: Block, stmt: Accumulate, step: Step) -> None:
     tagging.accumulated(block, stmt, dst, cells, before, tags, values, at, group, step, sources)
 
 
-def _over_warps(block: Block, target: Place, step: Step) -> tuple[Array, Array, Array]:
+def _over_warps(block: Block, target: AccessCells, step: Step) -> tuple[Array, Array, Array]:
     """Elements that count (one holder a warp), all registers of a warp that get its total, and which get which.
 
     Contributions are repeated for every register that receives them: (element, cell, group of the cell).

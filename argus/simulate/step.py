@@ -98,7 +98,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AccessCells:
     """Cells of an access: `cell[i]` for the elements `ok[i]`; `coords` are logical, one array a dimension.
 
     `wanted` are the elements at which the program makes the access: `ok`, and those that have no cell.

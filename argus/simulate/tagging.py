@@ -13,12 +13,12 @@ from argus.simulate.machine import Block
 from argus.simulate.memory import GlobalTensor, Memory
 from argus.simulate.numeric import Array
 from argus.simulate.provenance import hop
-from argus.simulate.step import Place, Step
+from argus.simulate.step import AccessCells, Step
 from argus.simulate.tagset import BOTTOM, CONSTANT, NEUTRAL, TAGGED, Tags, accumulate, gather, join
 from argus.simulate.terms import of_place
 
 
-def copied(block: Block, source: Place, step: Step, inside: Array | None) -> Tags | None:
+def copied(block: Block, source: AccessCells, step: Step, inside: Array | None) -> Tags | None:
     """Tags of a copy: the source's; a constant where `inside` is false."""
     if block.run.schemas is None:
         return None
@@ -29,15 +29,17 @@ def copied(block: Block, source: Place, step: Step, inside: Array | None) -> Tag
     return tags
 
 
-def computed(block: Block, value: Expr, step: Step, on: Array, warp: bool) -> tuple[Tags | None, tuple[Place, ...]]:
+def computed(
+    block: Block, value: Expr, step: Step, on: Array, warp: bool
+) -> tuple[Tags | None, tuple[AccessCells, ...]]:
     """Tags of an elementwise expression, and where its operands are."""
     if block.run.schemas is None:
         return None, ()
-    places: dict[Elem, Place] = {}
+    places: dict[Elem, AccessCells] = {}
     return _of(block, value, step, on, warp, places), tuple(places.values())
 
 
-def _of(block: Block, value: Expr, step: Step, on: Array, warp: bool, places: dict[Elem, Place]) -> Tags:
+def _of(block: Block, value: Expr, step: Step, on: Array, warp: bool, places: dict[Elem, AccessCells]) -> Tags:
     """Rule 2. Constants survive being moved and cast, not arithmetic; conditions carry nothing."""
     n, schemas = step.domain.size, block.run.schemas
     assert schemas is not None
@@ -65,7 +67,7 @@ def _of(block: Block, value: Expr, step: Step, on: Array, warp: bool, places: di
             return Tags.uniform(n, NEUTRAL, schemas)
 
 
-def store(block: Block, target: Place, tags: Tags | None, step: Step, sources: tuple[Place, ...]) -> None:
+def store(block: Block, target: AccessCells, tags: Tags | None, step: Step, sources: tuple[AccessCells, ...]) -> None:
     """Give the written cells their new tags."""
     if tags is None:
         return
@@ -102,7 +104,7 @@ def accumulated(
     at: Array,
     group: Array,
     step: Step,
-    sources: tuple[Place, ...],
+    sources: tuple[AccessCells, ...],
 ) -> None:
     """Contributions `at` of the domain to `cells[group]`."""
     if tags is None or memory.tags is None:

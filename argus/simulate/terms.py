@@ -12,7 +12,7 @@ from argus.simulate import checked
 from argus.simulate.machine import Block
 from argus.simulate.memory import GlobalTensor, Registers, SharedTile
 from argus.simulate.numeric import Array
-from argus.simulate.step import Place, Step
+from argus.simulate.step import AccessCells, Step
 from argus.simulate.tagset import BOTTOM, NAMES, NEUTRAL, TAGGED, TOP, Field, Tags, hashed
 
 MISSING = 5
@@ -30,7 +30,7 @@ class Term:
 
     field: Field
     kind: Array
-    place: Place | None = None
+    place: AccessCells | None = None
     tags: Tags | None = None
     once: bool = False
 
@@ -58,7 +58,7 @@ def term(block: Block, value: TagTerm, step: Step, replica: int | None = None) -
             return Term(Field.integers(checked.value(block, value, step, step.on)), tagged)
 
 
-def select(tags: Tags, name: str | int, place: Place) -> Term:
+def select(tags: Tags, name: str | int, place: AccessCells) -> Term:
     """The field `name` of every element, or the one at a position."""
     field, kind = Field.blank(len(tags)), tags.status.copy()
     for number in np.unique(tags.schema[tags.status == TAGGED]):
@@ -91,7 +91,7 @@ _LARGEST_SET = 1 << 22
 """A set with more members differs in size from every set that a simulation can bring together."""
 
 
-def ghost(block: Block, elem: Elem, step: Step, replica: int | None) -> Place:
+def ghost(block: Block, elem: Elem, step: Step, replica: int | None) -> AccessCells:
     """Where an assertion finds an element: the thread's own register, or the replica of that number; a cell."""
     memory = block.memories[elem.obj]
     if not isinstance(memory, Registers):
@@ -109,10 +109,10 @@ def ghost(block: Block, elem: Elem, step: Step, replica: int | None) -> Place:
     else:
         cell = everywhere[:, min(replica, everywhere.shape[1] - 1)]
     active = step.frame.active[cell // memory.per_thread]
-    return Place(memory, cell, coords, inside & step.on & (cell >= 0) & active, step.on)
+    return AccessCells(memory, cell, coords, inside & step.on & (cell >= 0) & active, step.on)
 
 
-def of_place(block: Block, place: Place, step: Step) -> Tags:
+def of_place(block: Block, place: AccessCells, step: Step) -> Tags:
     """The tags at all n elements; untagged where nothing is accessed.
 
     A tensor's tag function says what an element outside of it would carry, had it one.

@@ -11,7 +11,7 @@ from argus.ir.waves import in_lane_order
 from argus.simulate.machine import Block
 from argus.simulate.memory import GlobalTensor, Memory, SharedTile
 from argus.simulate.numeric import Array
-from argus.simulate.step import Place, Step
+from argus.simulate.step import AccessCells, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class _Rows:
     ends: Ends = Ends.WHOLE
 
 
-def check(block: Block, row: CopyRow | None, vector: int, source: Place, target: Place, step: Step) -> None:
+def check(block: Block, row: CopyRow | None, vector: int, source: AccessCells, target: AccessCells, step: Step) -> None:
     """Report vectors that are misaligned, not consecutive in memory, or cut by a mask."""
     for place in (source, target):
         memory = place.memory
@@ -58,7 +58,7 @@ def _rows(row: CopyRow | None, vector: int, memory: Memory, step: Step) -> _Rows
     return _Rows(lanes.transpose(order).reshape(-1, 16 // item), row.alignment)
 
 
-def _check(block: Block, memory: Memory, place: Place, rows: _Rows, step: Step) -> None:
+def _check(block: Block, memory: Memory, place: AccessCells, rows: _Rows, step: Step) -> None:
     moved = place.ok[rows.positions]
     any_, all_ = moved.any(axis=1), moved.all(axis=1)
     length = rows.positions.shape[1]
@@ -86,7 +86,7 @@ def _check(block: Block, memory: Memory, place: Place, rows: _Rows, step: Step) 
         _report(block, step, "misaligned-vector", text, place, at, int(skewed.sum()))
 
 
-def _check_lanes(block: Block, memory: SharedTile, place: Place, vector: int, step: Step) -> None:
+def _check_lanes(block: Block, memory: SharedTile, place: AccessCells, vector: int, step: Step) -> None:
     """Loads to LDS: lane l of a wave writes 4 * l bytes after lane 0, whatever its target is."""
     threads, values = step.domain.shape
     first = np.arange(threads * values)[::vector]
@@ -101,14 +101,14 @@ def _check_lanes(block: Block, memory: SharedTile, place: Place, vector: int, st
         _report(block, step, "lds-lane-order", text, place, at, int(wrong.sum()))
 
 
-def _addresses(memory: Memory, place: Place, at: Array) -> Array:
+def _addresses(memory: Memory, place: AccessCells, at: Array) -> Array:
     if isinstance(memory, GlobalTensor):
         return memory.addresses(tuple(c[at] for c in place.coords))
     assert isinstance(memory, SharedTile)
     return place.cell[at] * memory.memory.grain
 
 
-def _report(block: Block, step: Step, code: str, text: str, place: Place, at: int, count: int) -> None:
+def _report(block: Block, step: Step, code: str, text: str, place: AccessCells, at: int, count: int) -> None:
     cell = int(place.cell[at])
     thread = int(step.thread[at])
     logical = tuple(int(c[at]) for c in place.coords)

@@ -21,7 +21,7 @@ from argus.runtime import JitKernel
 from argus.runtime.executable import CachedSource
 from argus.runtime.planner import Situation
 from argus.tuning.bench import do_bench
-from argus.tuning.build import Build, Order, build_all, in_a_process
+from argus.tuning.build import Build, BuildRequest, build_all, in_a_process
 from argus.tuning.config import Config
 from argus.tuning.model import MODELS, estimate
 from argus.tuning.progress import Progress, progress
@@ -173,8 +173,8 @@ class Autotuner:
         except (ArgusError, RuntimeError) as error:
             return _with(trial, None, str(error).strip().splitlines()[0])
 
-    def _order(self, found: Situation, kwargs: Mapping[str, Any], config: Config) -> Order:
-        return Order(self._source.text, self._options(found, kwargs, config), self._disk().directory)
+    def _order(self, found: Situation, kwargs: Mapping[str, Any], config: Config) -> BuildRequest:
+        return BuildRequest(self._source.text, self._options(found, kwargs, config), self._disk().directory)
 
     def _disk(self) -> DiskCache:
         return self._source.cache or DiskCache(cache_directory())

@@ -1,7 +1,7 @@
 """Building several kernels side by side: a process each, which leaves what it built in the disk cache.
 
-Such a process finds its modules where its parent does, reads one pickled `Order` from it, and prints why that failed.
-It does not run the parent's main module again, as processes of `multiprocessing` may.
+Such a process finds its modules where its parent does, reads one pickled `BuildRequest` from it, and prints why that
+failed. It does not run the parent's main module again, as processes of `multiprocessing` may.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from argus.runtime.executable import CachedSource, KernelText
 
 
 @dataclass(frozen=True)
-class Order:
+class BuildRequest:
     """A kernel to be proved and built into the cache at `directory`."""
 
     kernel: KernelText
@@ -30,11 +30,11 @@ class Order:
     directory: Path | None
 
 
-Build = Callable[[Order], str]
+Build = Callable[[BuildRequest], str]
 """Builds, and says why that failed: "" if it did not."""
 
 
-def build_all(orders: Sequence[Order], build: Build, workers: int | None = None) -> Iterator[tuple[int, str]]:
+def build_all(orders: Sequence[BuildRequest], build: Build, workers: int | None = None) -> Iterator[tuple[int, str]]:
     """The place of each order and why it failed, as they are done; `workers` at a time, by default one a core that
     this process may use."""
     with ThreadPoolExecutor(workers or len(os.sched_getaffinity(0))) as pool:
@@ -43,7 +43,7 @@ def build_all(orders: Sequence[Order], build: Build, workers: int | None = None)
             yield places[done], done.result()
 
 
-def in_a_process(order: Order) -> str:
+def in_a_process(order: BuildRequest) -> str:
     """Builds in a process of its own."""
     path = [os.path.abspath(entry) for entry in sys.path]
     text = f"import sys; sys.path[:] = {path!r}; from argus.tuning.build import main; sys.exit(main())"
@@ -57,7 +57,7 @@ def in_a_process(order: Order) -> str:
 
 def main() -> int:
     """Builds what standard input orders; status 1 if that failed."""
-    order: Order = pickle.load(sys.stdin.buffer)
+    order: BuildRequest = pickle.load(sys.stdin.buffer)
     try:
         CachedSource(order.kernel, DiskCache(order.directory)).executable(order.options)
     except ArgusError as error:

@@ -17,7 +17,7 @@ from argus.verify.model.translator import identifier
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FailurePlace:
     """Concrete values of everything symbolic at a failure: sizes and integer arguments, block, iteration, element."""
 
     sizes: dict[str, int]
@@ -40,7 +40,7 @@ class Finding:
     help: str = ""
     notes: tuple[Note, ...] = ()
     severity: Severity = Severity.ERROR
-    place: Place | None = None
+    place: FailurePlace | None = None
     arrived: str = ""
     expected: str = ""
     failing: str = ""
@@ -53,7 +53,7 @@ def unknown(code: str, prop: str, span: Span, message: str, help: str) -> Findin
     return Finding(code, prop, Verdict.UNKNOWN, message, span, help=help)
 
 
-def place_of(kernel: Kernel, point: Point, site: Site | None) -> Place:
+def place_of(kernel: Kernel, point: Point, site: Site | None) -> FailurePlace:
     """The concrete place that a sampled instance stands for; unconstrained sizes get 1, or 0 program ids."""
     loops = site.iterators if site is not None else ()
     trips = loops_by_trip(kernel)
@@ -61,7 +61,7 @@ def place_of(kernel: Kernel, point: Point, site: Site | None) -> Place:
     for name, value in zip(loops, point.values[: len(loops)], strict=False):
         start, step = trips.get(name, (0, 1))
         counters[name] = start + step * value
-    return Place(
+    return FailurePlace(
         sizes={name: point.parameters.get(identifier(name), 1) for name in integer_parameters(kernel)},
         block=block_of(kernel, point.parameters),
         iteration=counters,

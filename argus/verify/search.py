@@ -17,7 +17,7 @@ from argus.ir.visit import walk
 from argus.simulate import NotReplayable, Violation, replay
 from argus.simulate.replay import FRACTIONS, LARGE, NEGATIVE, SMALL
 from argus.simulate.sizes import size_vectors
-from argus.verify.findings import Place
+from argus.verify.findings import FailurePlace
 from argus.verify.values.padding import padded_exponentials
 from argus.verify.witness import REPLAY_ITERATIONS, witness
 from argus.work import Work
@@ -112,5 +112,5 @@ def _diagnostic(kernel: Kernel, violation: Violation, values: dict[str, int]) ->
         verdict=Verdict.REFUTED,
         notes=(Note("found by running the kernel at small sizes: no engine decided this for all sizes"),),
         help=_help(kernel, violation),
-        witness=witness(kernel, Place(values, violation.block), violation),
+        witness=witness(kernel, FailurePlace(values, violation.block), violation),
     )

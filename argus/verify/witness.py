@@ -13,7 +13,7 @@ from argus.diagnostic import Diagnostic, Severity, Verdict, Witness
 from argus.ir.nodes import Arranged, Kernel, Roles
 from argus.simulate import NotReplayable, Violation, replay
 from argus.simulate.sizes import longer
-from argus.verify.findings import Finding, Place
+from argus.verify.findings import FailurePlace, Finding
 from argus.work import Work
 
 RING_SIZE = 520
@@ -63,14 +63,14 @@ def to_diagnostic(kernel: Kernel, finding: Finding, work: Work) -> Diagnostic:
     return replace(plain, witness=witness(kernel, place, violation, finding))
 
 
-def _candidates(kernel: Kernel, place: Place) -> list[Place]:
+def _candidates(kernel: Kernel, place: FailurePlace) -> list[FailurePlace]:
     """Places to replay: the smallest, and where roles are ordered some with enough trips to run through a ring."""
     if not any(isinstance(s, Roles) for s in kernel.body):
         return [place]
     return [place, *(replace(place, sizes=sizes) for sizes in longer(kernel, place.sizes, RING_SIZE))]
 
 
-def confirm(kernel: Kernel, finding: Finding, place: Place, work: Work) -> Violation | None:
+def confirm(kernel: Kernel, finding: Finding, place: FailurePlace, work: Work) -> Violation | None:
     """The simulator's own violation of the same property, at the same statement if there is one."""
     arranged = any(isinstance(p, Arranged) for p in kernel.preconditions)  # contents are drawn: any block may break it
     if arranged or (finding.property == "coverage" and not place.block):
@@ -90,7 +90,7 @@ def confirm(kernel: Kernel, finding: Finding, place: Place, work: Work) -> Viola
     return max(same, key=closeness, default=None)
 
 
-def witness(kernel: Kernel, place: Place, violation: Violation, finding: Finding | None = None) -> Witness:
+def witness(kernel: Kernel, place: FailurePlace, violation: Violation, finding: Finding | None = None) -> Witness:
     """What a replay at `place` showed, and what an engine had found before it."""
     arrived, expected, failing = (finding.arrived, finding.expected, finding.failing) if finding else ("", "", "")
     thread = violation.thread

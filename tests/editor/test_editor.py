@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from argus.editor.analysis import Place, explicit_kernels, findings, message, place, related
+from argus.editor.analysis import Range, explicit_kernels, findings, message, place, related
 from argus.editor.fixes import Fix, fixes
 from argus.editor.hovers import hover
 from argus.source import SourceFile, Span
@@ -74,7 +74,7 @@ def test_text_that_cannot_be_cut_into_functions() -> None:
 def test_columns_count_utf16_units() -> None:
     file = source('s = "\U0001f600é"; name\n')
     start = file.text.index("name") + 1
-    assert place(Span(file, 1, start, 1, start + 4)) == Place("/somewhere/k.py", 0, start, 0, start + 4)
+    assert place(Span(file, 1, start, 1, start + 4)) == Range("/somewhere/k.py", 0, start, 0, start + 4)
     assert place(Span()) is None
 
 

@@ -16,7 +16,7 @@ from argus.backend.cuda.driver import driver
 from argus.backend.cuda.function import CudaFunction
 from argus.backend.launch.array import array
 from argus.backend.launch.bind import bind
-from argus.backend.launch.plan import Plan
+from argus.backend.launch.plan import LaunchPlan
 from argus.backend.launch.signature import signature
 from argus.ir.nodes import Kernel
 
@@ -45,7 +45,7 @@ def launch(kernel: Kernel, cubin: bytes, tensors: dict[str, torch.Tensor], grid:
     """Launches `kernel`, of which `cubin` has the code, on tensors by its parameters' names."""
     called = signature(kernel)
     binding = bind(called, {name: array(name, tensor) for name, tensor in tensors.items()}, {}, grid)
-    Plan(called, binding, function(cubin, entry(kernel))).run(tuple(t.data_ptr() for t in tensors.values()))
+    LaunchPlan(called, binding, function(cubin, entry(kernel))).run(tuple(t.data_ptr() for t in tensors.values()))
 
 
 def run(

@@ -18,7 +18,7 @@ from argus.backend.cuda.toolchain import INCLUDE
 from argus.backend.emit import emit
 from argus.compile import elaborate, lower
 from argus.frontend import Options
-from argus.kernels.tiling import Problem, ranked
+from argus.kernels.tiling import ProductShape, ranked
 from tests.backend import hopper_bodies, hopper_operands
 from tests.gpu import placed, test_arithmetic, test_numbers, test_products
 from tests.gpu.test_hopper_operands import WIDTHS
@@ -57,7 +57,7 @@ def emitted() -> Iterator[str]:
 def library() -> Iterator[str]:
     """Kernels that the tests of the library run: groups of warps in turns, warps that copy nothing, attention, rows
     of odd lengths."""
-    large = Problem(8192, 8192, 8192, 1, 16, 16, "sm_90a", True)
+    large = ProductShape(8192, 8192, 8192, 1, 16, 16, "sm_90a", True)
     of_turns = next(tile for tile, _ in ranked(large) if tile.groups > 1)
     for tile in (of_turns, ranked(replace(large, bulk=False))[0][0]):
         constants = {name: value for name, value in tile.constants.items() if name != "num_warps"}

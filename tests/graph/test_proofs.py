@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from argus.graph import prove  # noqa: E402
-from argus.graph.prove import Order, prove_all  # noqa: E402
+from argus.graph.prove import ProofRequest, prove_all  # noqa: E402
 from tests.graph.compiled import compiled, taken  # noqa: E402
 
 TEXT = """
@@ -38,7 +38,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     real = prove.prove
 
-    def counting(order: Order) -> Any:
+    def counting(order: ProofRequest) -> Any:
         names.append(order.name)
         return real(order)
 
@@ -46,8 +46,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def order(text: str = TEXT) -> Order:
-    return Order("double", text, "cpu", {})
+def order(text: str = TEXT) -> ProofRequest:
+    return ProofRequest("double", text, "cpu", {})
 
 
 def test_a_proof_is_made_once(own_cache: Path, counted: list[str]) -> None:

@@ -11,12 +11,12 @@ import torch
 from argus.kernels.gemm import gemm
 from argus.kernels.matmul import Matmul
 from argus.kernels.operands import packing, problem, request
-from argus.kernels.tiling import Problem, Tile, ranked, tiles
+from argus.kernels.tiling import ProductShape, Tile, ranked, tiles
 from tests.kernels.common import assert_proved, random
 
 pytestmark = pytest.mark.slow
 
-LARGE = Problem(3001, 1537, 4099, 1, 16, 16, "sm_90a", True, loaded=2, a_line=16, b_line=16,
+LARGE = ProductShape(3001, 1537, 4099, 1, 16, 16, "sm_90a", True, loaded=2, a_line=16, b_line=16,
                 pack_a=True, pack_b=True)  # fmt: skip
 EIGHT = torch.float8_e4m3fn
 

@@ -17,11 +17,11 @@ from argus.ir.types import DTYPES
 from argus.kernels import operands
 from argus.kernels.gemm import gelu, gemm
 from argus.kernels.table import TRUSTED, from_json, rounded, shape_class, shipped, tile_for, to_json
-from argus.kernels.tiling import Problem, Tile, ranked, read_once, rows_together, tiles, work
+from argus.kernels.tiling import ProductShape, Tile, ranked, read_once, rows_together, tiles, work
 from argus.tuning.model import MODELS, estimate, occupancy
 from tests.kernels.common import source_of
 
-LARGE = Problem(8192, 8192, 8192, 1, 16, 16, "sm_90a", True)
+LARGE = ProductShape(8192, 8192, 8192, 1, 16, 16, "sm_90a", True)
 DTYPE_OF = {8: "float8_e4m3fn", 16: "bfloat16", 32: "tfloat32"}
 
 
@@ -216,7 +216,7 @@ FLAGS = st.tuples(*[st.booleans()] * 4)
 def test_every_tile_has_room(
     m: int, n: int, k: int, bits: int, out: int, bulk: bool, more: tuple[bool, bool, bool, bool]
 ) -> None:
-    problem = Problem(m, n, k, 1, bits, out, "sm_90a", bulk, *more)
+    problem = ProductShape(m, n, k, 1, bits, out, "sm_90a", bulk, *more)
     found = list(tiles(problem))
     assert found and len(set(found)) == len(found)
     assert all(occupancy(work(problem, tile), H200)[0] for tile in found)

@@ -9,8 +9,8 @@ import pytest
 
 from argus.kernels import tiling, tune
 from argus.kernels.table import from_json, to_json
-from argus.kernels.tiling import Problem, Tile
-from argus.tuning.build import Order
+from argus.kernels.tiling import ProductShape, Tile
+from argus.tuning.build import BuildRequest
 
 SHAPE = tune.Shape(16, 24, 32)
 SLOW, QUICK = Tile(32, 32, 32, 2, 1, 0), Tile(16, 32, 32, 2, 1, 0, swapped=True)
@@ -30,7 +30,7 @@ def two(monkeypatch: pytest.MonkeyPatch, require_tool: Any) -> None:
 
 
 def test_the_fastest_tile_of_each_class_is_kept(two: None) -> None:
-    built: list[Order] = []
+    built: list[BuildRequest] = []
     table, lines = tune.tune((SHAPE, SHAPE), "cpu", told, lambda order: built.append(order) or "")
     assert table == {"cpu plain 16->16 kk 1x16x24x32": QUICK} == from_json(to_json(table))
     assert len(built) == 2 and {o.options.constexprs["C"] for o in built} == {"M N", "N M"}
@@ -45,7 +45,7 @@ def test_tiles_that_cannot_be_built_are_told(two: None) -> None:
 
 
 def test_candidates_are_what_the_model_prefers() -> None:
-    problem = Problem(4096, 4096, 4096, 1, 16, 16, "sm_90a", True)
+    problem = ProductShape(4096, 4096, 4096, 1, 16, 16, "sm_90a", True)
     found = tune.candidates(problem)
     assert found == [tile for tile, _ in tiling.ranked(problem)][: len(found)] and 2 <= len(found) <= tune.TRIED
 

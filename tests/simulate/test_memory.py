@@ -10,7 +10,7 @@ from argus.ir.nodes import Shared
 from argus.ir.types import bfloat16, float16, float32, int32
 from argus.layout import blocked, parse, parse_fragment
 from argus.simulate.memory import SharedMemory, SharedTile, Sparse, holders
-from argus.simulate.order import Moment, Order, Touch
+from argus.simulate.order import MemoryOrder, Moment, Touch
 
 
 def test_holders_find_registers() -> None:
@@ -75,7 +75,7 @@ def moment(block: int, segment: int, known: int, event: int, team: int = 0) -> M
 
 
 def test_order_of_touches() -> None:
-    order = Order(4, False)
+    order = MemoryOrder(4, False)
     cell, first, second = np.array([0]), np.array([3]), np.array([4])
     now, later, elsewhere = moment(0, 1, 0, 0), moment(0, 2, 1, 1), moment(1, 3, 2, 2)
     assert order.access(Touch.WRITE, cell, first, now, False) is None
@@ -85,7 +85,7 @@ def test_order_of_touches() -> None:
     assert order.access(Touch.READ, cell, second, later, False) is None, "a barrier lies between"
     found = order.access(Touch.READ, cell, second, elsewhere, False)
     assert found is not None and found.block == 0, "nothing orders blocks"
-    atomic = Order(4, False)
+    atomic = MemoryOrder(4, False)
     assert atomic.access(Touch.ACCUMULATE, cell, first, now, False) is None
     assert atomic.access(Touch.ACCUMULATE, cell, second, now, False) is None
     assert atomic.access(Touch.READ, cell, second, now, False) is not None
@@ -96,7 +96,7 @@ def test_order_of_touches() -> None:
 
 
 def test_order_of_teams_and_of_the_copy_engine() -> None:
-    order = Order(4, False)
+    order = MemoryOrder(4, False)
     cell, first, second = np.array([0]), np.array([3]), np.array([40])
     assert order.writer(0) is None
     assert order.access(Touch.WRITE, cell, first, moment(0, 5, 4, 0), False) is None

@@ -8,7 +8,7 @@ from argus.diagnostic import Diagnostic, Verdict
 from argus.ir.nodes import Kernel
 from argus.render import diagnostics_text, witness_json
 from argus.simulate import Violation, replay
-from argus.verify.findings import Place
+from argus.verify.findings import FailurePlace
 from argus.verify.witness import witness
 from tests.conftest import Golden
 from tests.simulate.kernels import parse
@@ -35,7 +35,7 @@ PROGRAMS = {
 
 def told(kernel: Kernel, sizes: dict[str, int], violation: Violation) -> str:
     """The diagnostic as a person reads it."""
-    shown = witness(kernel, Place(sizes, violation.block), violation)
+    shown = witness(kernel, FailurePlace(sizes, violation.block), violation)
     found = Diagnostic(violation.code, violation.message, verdict=Verdict.REFUTED, witness=shown)
     return diagnostics_text([found]).plain
 
@@ -67,7 +67,7 @@ def test_programs(name: str, golden: Golden) -> None:
 def test_a_story_for_programs() -> None:
     kernel = MUTANTS["release before the product is complete"]()
     violation = first(replay(kernel, SIZES, [(0, 0)], tags=False), "data-race")
-    shown = witness_json(witness(kernel, Place(SIZES, (0, 0)), violation))
+    shown = witness_json(witness(kernel, FailurePlace(SIZES, (0, 0)), violation))
     assert [(e["role"], e["what"], e["barrier"], e["phase"]) for e in shown["trace"]] == [
         ("compute", "wait", "full[0]", 1),
         ("compute", "issue", None, None),

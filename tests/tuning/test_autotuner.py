@@ -19,7 +19,7 @@ from argus.frontend.decorator import KernelSource, file_of
 from argus.runtime import jit
 from argus.tuning.autotuner import Autotuner, size_class
 from argus.tuning.bench import do_bench
-from argus.tuning.build import Order, build_all, in_a_process
+from argus.tuning.build import BuildRequest, build_all, in_a_process
 
 
 @argus.kernel
@@ -51,7 +51,7 @@ class Timer:
 
 
 def tuner(
-    directory: Path, bench: Timer, configs: Any = CONFIGS, build: Callable[[Order], str] = lambda order: ""
+    directory: Path, bench: Timer, configs: Any = CONFIGS, build: Callable[[BuildRequest], str] = lambda order: ""
 ) -> Autotuner:
     text = KernelSource("double", file_of(test_the_fastest_is_chosen_and_outputs_are_untouched))
     return Autotuner(jit(text, DiskCache(directory)), configs, ("N",), bench=bench, build=build)
@@ -131,7 +131,7 @@ def test_what_a_key_or_a_list_cannot_be() -> None:
 
 
 def test_kernels_are_built_side_by_side_in_the_order_in_which_they_finish(tmp_path: Path) -> None:
-    orders = [Order(KernelSource(str(i), file_of(size_class)), Options(), None) for i in range(5)]
+    orders = [BuildRequest(KernelSource(str(i), file_of(size_class)), Options(), None) for i in range(5)]
     assert sorted(build_all(orders, lambda order: order.kernel.name * 2, workers=2)) == [
         (i, str(i) * 2) for i in range(5)
     ]
@@ -141,7 +141,7 @@ def test_a_process_builds_into_the_cache_or_says_why_not(tmp_path: Path, compile
     found = tuner(tmp_path, Timer({64: 1.0}), CONFIGS[:1], in_a_process)
     assert found.best(*arguments(8)) is CONFIGS[0]
     kernel = KernelSource("double", file_of(test_the_fastest_is_chosen_and_outputs_are_untouched))
-    wrong = Order(kernel, Options("cpu", 1, {"BLOCKS": 1}), tmp_path)
+    wrong = BuildRequest(kernel, Options("cpu", 1, {"BLOCKS": 1}), tmp_path)
     assert in_a_process(wrong) == "unknown-constexpr: `double` has no constant `BLOCKS`"
 
 

@@ -77,7 +77,7 @@ class Function(Protocol):
         """What launches it on `grid`, which holds no zero. Raises LaunchError if the device cannot run such blocks."""
 
 
-class Plan:
+class LaunchPlan:
     """Launches of one kernel on arguments that differ in addresses and scalars only.
 
     `run(values)` launches with a tuple of the tensors' addresses, then the scalars, each in order of the signature. It
@@ -171,7 +171,7 @@ class Plan:
         """`run` of kernels whose grid depends on scalars: a plan for each grid."""
         binding, first = self._binding, self._first
         chosen = replace(self._signature, grid=None)
-        plans: dict[tuple[int, int, int], Plan] = {}
+        plans: dict[tuple[int, int, int], LaunchPlan] = {}
 
         def run(values: tuple[Number, ...]) -> None:
             values = (*values[:first], *self._converted(values[first:]))
@@ -181,7 +181,7 @@ class Plan:
             if grid not in plans:
                 if len(plans) >= _MOST:
                     plans.clear()
-                plans[grid] = Plan(chosen, replace(binding, grid=grid), function)
+                plans[grid] = LaunchPlan(chosen, replace(binding, grid=grid), function)
             plans[grid].run(values)
 
         return run

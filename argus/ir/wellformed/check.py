@@ -49,12 +49,13 @@ from argus.ir.nodes import (
     WaveBarrier,
 )
 from argus.ir.ordering import HINTS
+from argus.ir.statement import Problem
 from argus.ir.target import TARGETS, Target
 from argus.ir.types import boolean
 from argus.ir.typing_rules import Scope, scope_of
 from argus.ir.visit import blocks
 from argus.ir.wellformed import claims, copies, counts, declarations, engine, ordering, placement, products, registers
-from argus.ir.wellformed.site import Problem, Site, access, expressions, has_type
+from argus.ir.wellformed.site import Site, access, expressions, has_type
 
 
 def check_tile(kernel: Kernel) -> tuple[Diagnostic, ...]:

@@ -28,8 +28,9 @@ from argus.ir.nodes import (
     TagTuple,
     Tensor,
 )
+from argus.ir.statement import Problem
 from argus.ir.typing_rules import Scope
-from argus.ir.wellformed.site import Problem, Site, access, expressions
+from argus.ir.wellformed.site import Site, access, expressions
 from argus.source import Span
 
 ANYTHING = (Tensor, Shared, Fragment)

@@ -8,11 +8,12 @@ from dataclasses import replace
 from argus.ir.cluster import peer, peers_of
 from argus.ir.instruction import INSTRUCTIONS, CopyRow, Mechanism
 from argus.ir.nodes import Access, Copy, Fragment, Kernel, Shared, Stage, Tensor, ThreadCopy
+from argus.ir.statement import Problem
 from argus.ir.target import Target
 from argus.ir.types import int32
 from argus.ir.waves import load_to_lds
 from argus.ir.wellformed.layouts import domain, own, reads
-from argus.ir.wellformed.site import Problem, Site, dtype_of, typed
+from argus.ir.wellformed.site import Site, dtype_of, typed
 from argus.source import Span
 
 _SPACES: dict[type, str] = {Tensor: "global", Shared: "shared", Fragment: "fragment"}

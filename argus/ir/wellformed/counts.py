@@ -24,8 +24,9 @@ from argus.ir.nodes import (
     Tag,
 )
 from argus.ir.rings import place_in_ring, turn_in_ring
+from argus.ir.statement import Problem
 from argus.ir.visit import map_accesses, map_exprs, walk
-from argus.ir.wellformed.site import Problem, Site
+from argus.ir.wellformed.site import Site
 
 
 def names(body: tuple[Stmt, ...]) -> frozenset[str]:

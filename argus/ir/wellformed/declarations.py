@@ -27,13 +27,14 @@ from argus.ir.nodes import (
     Tag,
     Tensor,
 )
+from argus.ir.statement import Problem
 from argus.ir.target import TARGETS, Target
 from argus.ir.types import HARDWARE_AXES, MAX_GRID_AXES, boolean
 from argus.ir.typing_rules import Scope, scope_of
 from argus.ir.visit import map_accesses, walk
 from argus.ir.wellformed import placement
 from argus.ir.wellformed.layouts import fits
-from argus.ir.wellformed.site import Problem, counted, expressions, typed
+from argus.ir.wellformed.site import counted, expressions, typed
 from argus.layout import extremes
 
 

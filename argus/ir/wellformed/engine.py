@@ -8,12 +8,13 @@ from argus.ir.expr import Const, Coord, Elem, Expr, Op, Thread, coords, walk
 from argus.ir.instruction import BULK_LOADS, INSTRUCTIONS, MULTICASTS, CopyRow, Mechanism, Order, ReduceRow
 from argus.ir.instruction.limits import MAX_BOX, NARROW_ROWS, ROW_BYTES, SWIZZLE_ATOM
 from argus.ir.nodes import Access, Accumulate, Among, BulkCopy, Kernel, Shared, Tensor
+from argus.ir.statement import Problem
 from argus.ir.target import Target
 from argus.ir.types import boolean
 from argus.ir.wellformed import copies
 from argus.ir.wellformed.ordering import by_one_warp, in_role, of_cluster
 from argus.ir.wellformed.panels import panels
-from argus.ir.wellformed.site import Problem, Site, mbarrier, uniform
+from argus.ir.wellformed.site import Site, mbarrier, uniform
 from argus.source import Span
 
 

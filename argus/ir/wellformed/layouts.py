@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from argus.ir.expr import Expr, elements
 from argus.ir.locality import foreign
 from argus.ir.nodes import Access, Accumulate, Fragment, Kernel, Map, ThreadCopy
-from argus.ir.wellformed.site import Problem
+from argus.ir.statement import Problem
 from argus.layout import FragmentLayout
 from argus.source import Span
 

@@ -24,8 +24,9 @@ from argus.ir.nodes import (
     WaitGroup,
     WaveStep,
 )
+from argus.ir.statement import Problem
 from argus.ir.target import TARGETS, Target
-from argus.ir.wellformed.site import Problem, Site, mbarrier
+from argus.ir.wellformed.site import Site, mbarrier
 
 
 def barrier(stmt: Barrier, site: Site) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from argus.ir.instruction.limits import ROW_BYTES, SWIZZLE_ATOM
 from argus.ir.nodes import Shared
-from argus.ir.wellformed.site import Problem
+from argus.ir.statement import Problem
 from argus.layout import Layout, SwizzledLayout
 from argus.source import Span
 

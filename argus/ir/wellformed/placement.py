@@ -29,9 +29,10 @@ from argus.ir.nodes import (
     Stmt,
     Tag,
 )
+from argus.ir.statement import Problem
 from argus.ir.target import Target
 from argus.ir.visit import walk as walk_statements
-from argus.ir.wellformed.site import Problem, Site
+from argus.ir.wellformed.site import Site
 from argus.source import Span
 
 

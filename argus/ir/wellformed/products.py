@@ -9,9 +9,10 @@ from argus.ir.instruction import MMA, WGMMA, MmaRow, WgmmaRow
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.machine import WARPGROUP
 from argus.ir.nodes import Access, Fragment, Kernel, Mma, Shared
+from argus.ir.statement import Problem
 from argus.ir.target import Target
 from argus.ir.wellformed.panels import panels
-from argus.ir.wellformed.site import Problem, Site, dtype_of, uniform
+from argus.ir.wellformed.site import Site, dtype_of, uniform
 from argus.layout import FragmentLayout, LayoutError
 from argus.source import Span
 

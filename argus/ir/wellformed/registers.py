@@ -8,10 +8,11 @@ from argus.ir.expr import REDUCTIONS, Elem
 from argus.ir.instruction import INSTRUCTIONS, REDUCES
 from argus.ir.locality import partial
 from argus.ir.nodes import Accumulate, Kernel, Map, Tensor
+from argus.ir.statement import Problem
 from argus.ir.target import Target
 from argus.ir.wellformed import engine
 from argus.ir.wellformed.layouts import domain, layout_of, own, reads
-from argus.ir.wellformed.site import Problem, Site, dtype_of, has_type
+from argus.ir.wellformed.site import Site, dtype_of, has_type
 from argus.layout import FragmentLayout
 
 

@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from argus.ir.expr import Coord, Elem, Expr, Op, Thread
 from argus.ir.expr import walk as walk_expr
 from argus.ir.nodes import Access, For, Kernel, Role, Stmt
+from argus.ir.statement import Problem
 from argus.ir.target import Target
 from argus.ir.types import DType
 from argus.ir.typing_rules import Scope, expr_problems, index_problems
 from argus.source import Span
-
-Problem = tuple[str, Span]
-"""What is wrong, and where."""
 
 
 @dataclass(frozen=True, slots=True)

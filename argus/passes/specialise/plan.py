@@ -25,7 +25,7 @@ _DEPTH_BITS = 256  # of a row of either operand, in every wgmma
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RolePlan:
     """A kernel whose products have their instructions, its pipelined loop, and the rings of its staged tiles.
 
     `turn` counts the loop's iterations, `program` the programs, where a ring needs that. `parts` are the kernels of the
@@ -51,7 +51,7 @@ class Plan:
             return 0
         return self.loop.producer_warps - (WARPGROUP if self.engines else 0)
 
-    def part(self, kernel: Kernel) -> Plan:
+    def part(self, kernel: Kernel) -> RolePlan:
         """The plan of one of the `parts`: with its own loop, and the rings that it reads."""
         tiles = {s.name for s in kernel.shared}
         rings = tuple(r for r in self.rings if r.tiles & tiles)
@@ -61,14 +61,14 @@ class Plan:
         """Warps that give back the ring's buffers."""
         return sum(k.num_warps for k in self.parts if ring.tiles & {s.name for s in k.shared})
 
-    def loading(self, tiles: frozenset[str]) -> Plan:
+    def loading(self, tiles: frozenset[str]) -> RolePlan:
         """The plan in which threads bring `tiles`, and all others too where no warps are left for the copy engine."""
         alone = self.loop.producer_warps <= WARPGROUP
         brought = frozenset(s.dst for ring in self.rings for s in ring.stages if alone or s.dst in tiles)
         return replace(self, rings=tuple(replace(r, loaded=brought & r.tiles) for r in self.rings))
 
 
-def plan(kernel: Kernel, groups: int) -> Plan | None:
+def plan(kernel: Kernel, groups: int) -> RolePlan | None:
     """How the kernel is shared by roles, of which `groups` compute; None if it does not ask for that, or the target has
     no roles.
 
@@ -95,7 +95,7 @@ def plan(kernel: Kernel, groups: int) -> Plan | None:
     chosen = numbered(together(parts, kernel.num_warps))
     loop = _pipelined(chosen)
     products = [s for part in parts for s in statements(part.body) if isinstance(s, Mma)]
-    return Plan(chosen, loop, *_rings(chosen, loop, products), parts)
+    return RolePlan(chosen, loop, *_rings(chosen, loop, products), parts)
 
 
 def _pipelined(kernel: Kernel) -> For:

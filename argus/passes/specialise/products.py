@@ -34,7 +34,7 @@ from argus.ir.visit import map_accesses
 from argus.ir.visit import walk as statements
 from argus.passes.fresh import names, touches
 from argus.passes.report import Unfit
-from argus.passes.specialise.plan import Plan
+from argus.passes.specialise.plan import RolePlan
 from argus.passes.specialise.rings import Ring, counted, tiles_of
 from argus.source import Span
 
@@ -52,7 +52,7 @@ class Flight:
     carried: bool = False
 
 
-def computing(plan: Plan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def computing(plan: RolePlan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """The statements of `body` as the computing role runs them. Raises `Unfit`."""
     writer = _Writer(plan, tiles_of(plan.rings), {f.name for f in plan.kernel.fragments})
     writer.readers = {r.full: sum(_reads(s, r) for s in body) for r in plan.rings if r.empty and not r.looped}
@@ -68,7 +68,7 @@ class _Writer:
     its buffer is handed back; `late`: rings of which the iteration before has a buffer that is not handed back yet;
     `lasting`: rings of one buffer that all iterations read, and only they."""
 
-    plan: Plan
+    plan: RolePlan
     rings: dict[str, Ring]
     registers: set[str]
     arrived: set[str] = field(default_factory=set)

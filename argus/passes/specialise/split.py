@@ -41,7 +41,7 @@ from argus.passes.report import Unfit
 from argus.passes.specialise.addresses import in_own_registers, with_addresses
 from argus.passes.specialise.loads import budget, load
 from argus.passes.specialise.pingpong import take_turns
-from argus.passes.specialise.plan import Plan, differs, plan
+from argus.passes.specialise.plan import RolePlan, differs, plan
 from argus.passes.specialise.products import computing
 from argus.passes.specialise.rings import Ring, buffers, counted, fill, once_a_program, tiles_of
 from argus.passes.specialise.turns import in_turns
@@ -75,7 +75,7 @@ def specialise(kernel: Kernel) -> Kernel:
         return replace(kernel, remarks=(*kernel.remarks, remark))
 
 
-def _specialised(kernel: Kernel, found: Plan | None) -> Kernel:
+def _specialised(kernel: Kernel, found: RolePlan | None) -> Kernel:
     """`kernel` as `found` says. Raises `Unfit`."""
     if found is None:
         return kernel
@@ -87,7 +87,7 @@ def _specialised(kernel: Kernel, found: Plan | None) -> Kernel:
     return split
 
 
-def _split(found: Plan) -> Kernel:
+def _split(found: RolePlan) -> Kernel:
     fresh, loop = Fresh(found.kernel), found.loop
     warps = found.kernel.num_warps
     together = warps + loop.producer_warps
@@ -114,7 +114,7 @@ def _split(found: Plan) -> Kernel:
     return _assembled(found, fresh.finish(found.kernel.body), Roles(tuple(roles), span=loop.span))
 
 
-def _assembled(found: Plan, kernel: Kernel, roles: Roles) -> Kernel:
+def _assembled(found: RolePlan, kernel: Kernel, roles: Roles) -> Kernel:
     """The kernel of these roles, with the rings' buffers and mbarriers."""
     position = kernel.body.index(found.loop)
     before = tuple(s for s in kernel.body[:position] if _on_tensors(kernel, s))
@@ -131,7 +131,7 @@ def _assembled(found: Plan, kernel: Kernel, roles: Roles) -> Kernel:
     )
 
 
-def _in_clusters(found: Plan, kernel: Kernel) -> Kernel:
+def _in_clusters(found: RolePlan, kernel: Kernel) -> Kernel:
     """The kernel; without its clusters, and with a remark, if their blocks share nothing."""
     if kernel.cluster == 1 or any(ring.shared for ring in found.rings):
         return kernel
@@ -143,7 +143,7 @@ def _in_clusters(found: Plan, kernel: Kernel) -> Kernel:
     return replace(kernel, cluster=1, remarks=(*kernel.remarks, remark))
 
 
-def _counted(found: Plan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def _counted(found: RolePlan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """A role's program, counted if rings need that."""
     if found.program is None:
         return body
@@ -151,7 +151,10 @@ def _counted(found: Plan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _producing(
-    fresh: Fresh, found: Plan, brought: Callable[[Ring], tuple[Stage, ...]], bring: Callable[[Ring], tuple[Stmt, ...]]
+    fresh: Fresh,
+    found: RolePlan,
+    brought: Callable[[Ring], tuple[Stage, ...]],
+    bring: Callable[[Ring], tuple[Stmt, ...]],
 ) -> tuple[Stmt, ...]:
     """Fills every ring by `bring`, in the order in which its first tile is staged; `brought` are a ring's tiles that
     this role fills."""

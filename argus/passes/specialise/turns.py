@@ -19,10 +19,10 @@ from functools import partial
 from argus.ir.nodes import BarrierArrive, BarrierSync, For, Kernel, MmaFence, MmaWait, Roles, Stmt
 from argus.ir.visit import rewrite_body
 from argus.passes.report import Unfit
-from argus.passes.specialise.plan import Plan
+from argus.passes.specialise.plan import RolePlan
 
 
-def in_turns(kernel: Kernel, plan: Plan) -> Kernel:
+def in_turns(kernel: Kernel, plan: RolePlan) -> Kernel:
     """The kernel whose computing roles, of the parts of `plan`, take turns in its loop. Raises `Unfit`."""
     computing = len(plan.parts)
     if computing < 2:

@@ -25,7 +25,7 @@ from argus.ir.types import MAX_EXTENT
 from argus.simulate.sizes import integer_arguments
 from argus.verify.checks.launchable import launchable
 from argus.verify.checks.totals import Totals
-from argus.verify.findings import Finding, Place, axes_help, unknown
+from argus.verify.findings import FailurePlace, Finding, axes_help, unknown
 from argus.verify.model.data import Data, counted, evaluated, partly_defined
 from argus.verify.model.program import Site, mbarrier_use
 from argus.verify.model.solver import Answer, Solver, z3
@@ -312,10 +312,10 @@ class BoundsChecker:
         coords: list[Expr] = [Coord(axis) for axis in range(len(site.shape))] if site else []
         return [*names, *pids, *loops, *coords]
 
-    def _place(self, site: Site | None, answer: Answer) -> Place:
+    def _place(self, site: Site | None, answer: Answer) -> FailurePlace:
         axes = len(self.kernel.grid) if self.kernel.grid is not None else 1
         model = answer.model
-        return Place(
+        return FailurePlace(
             sizes={p.name: model.get(p, 1) for p in integer_arguments(self.kernel)},
             block=tuple(model.get(ProgramId(axis), 0) for axis in range(axes)),
             iteration={v: model.get(LoopVar(v), 0) for v in site.iterators} if site else {},

@@ -24,7 +24,7 @@ from argus.ir.nodes import (
 )
 from argus.simulate.sizes import integer_arguments
 from argus.verify.checks.bounds import BoundsChecker
-from argus.verify.findings import Finding, Place, unknown
+from argus.verify.findings import FailurePlace, Finding, unknown
 from argus.verify.model.program import Site, is_collective, is_uniform
 from argus.verify.model.solver import Answer, Solver, z3
 
@@ -137,10 +137,10 @@ def _outer_facts(bounds: BoundsChecker, site: Site, guard: Expr) -> list[z3.Bool
     return facts
 
 
-def _place(bounds: BoundsChecker, site: Site, answer: Answer) -> Place:
+def _place(bounds: BoundsChecker, site: Site, answer: Answer) -> FailurePlace:
     kernel, model = bounds.kernel, answer.model
     axes = len(kernel.grid) if kernel.grid is not None else 1
-    return Place(
+    return FailurePlace(
         sizes={p.name: model.get(p, 1) for p in integer_arguments(kernel)},
         block=tuple(model.get(ProgramId(axis), 0) for axis in range(axes)),
         iteration={v: model.get(LoopVar(v), 0) for v in site.iterators},

@@ -17,7 +17,7 @@ from argus.source import Span
 from argus.verify.checks.meetings import never_meet
 from argus.verify.checks.parts import Part, declared, made_of, missing, outside
 from argus.verify.checks.races import by_block, without
-from argus.verify.findings import Finding, Place, axes_help, place_of, unknown
+from argus.verify.findings import FailurePlace, Finding, axes_help, place_of, unknown
 from argus.verify.model.isl import isl, smallest
 from argus.verify.model.program import turns
 from argus.verify.model.relations import Cells, Model
@@ -148,7 +148,7 @@ def _never_written(model: Model, tensor: Tensor) -> list[Finding]:
 
 def _uncovered(model: Model, tensor: Tensor, missing: isl.Set, span: Span, label: str, help: str) -> Finding:
     point = smallest(missing)
-    place = Place(
+    place = FailurePlace(
         sizes={n: point.parameters.get(identifier(n), 1) for n in integer_parameters(model.kernel)},
         block=(),
         element=point.values,

@@ -25,7 +25,7 @@ from argus.simulate.sizes import integer_arguments
 from argus.source import Span
 from argus.verify.checks.bounds import BoundsChecker
 from argus.verify.checks.physical import offsets
-from argus.verify.findings import Finding, Place, place_of, unknown
+from argus.verify.findings import FailurePlace, Finding, place_of, unknown
 from argus.verify.model.isl import smallest
 from argus.verify.model.program import Site
 from argus.verify.model.relations import Model
@@ -240,7 +240,7 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
     if answer.verdict is Verdict.UNKNOWN:
         return [unknown("vector-unknown", "machine", stmt.span, f"cannot decide whether {text}: {answer.reason}", help)]
     axes = len(bounds.kernel.grid) if bounds.kernel.grid is not None else 1
-    place = Place(
+    place = FailurePlace(
         sizes={p.name: answer.model.get(p, 1) for p in integer_arguments(bounds.kernel)},
         block=tuple(answer.model.get(ProgramId(a), 0) for a in range(axes)),
         iteration={v: answer.model.get(LoopVar(v), 0) for v in site.iterators},

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from argus.ir.expr import Elem, Expr, LoopVar, Param, ProgramId, Thread, walk
 from argus.ir.nodes import Access, Copy, Shared
 from argus.layout import table
-from argus.simulate.evaluate import Scope, evaluate
+from argus.simulate.evaluate import Bindings, evaluate
 from argus.verify.model.program import Site, is_uniform
 
 
@@ -46,8 +46,8 @@ def _concrete(index: Expr) -> bool:
     return not any(isinstance(e, (Param, ProgramId, LoopVar, Thread, Elem)) for e in walk(index))
 
 
-def _scope(coords: tuple[NDArray[np.int64], ...], threads: int) -> Scope:
+def _scope(coords: tuple[NDArray[np.int64], ...], threads: int) -> Bindings:
     def no_element(elem: Elem) -> NDArray[np.int64]:
         raise AssertionError(elem)
 
-    return Scope({}, (), {}, coords, np.arange(threads)[:, None], no_element, lambda code, expr, bad: None)
+    return Bindings({}, (), {}, coords, np.arange(threads)[:, None], no_element, lambda code, expr, bad: None)

@@ -18,7 +18,7 @@ from argus.ir.instruction import Order
 from argus.ir.nodes import Accumulate, Shared, Tensor
 from argus.simulate.sizes import integer_parameters
 from argus.verify.checks.meetings import never_meet
-from argus.verify.findings import Finding, Place, axes_help, place_of, unknown
+from argus.verify.findings import FailurePlace, Finding, axes_help, place_of, unknown
 from argus.verify.model.isl import Map, Set, involves, isl, same_group, shift, smallest, unequal
 from argus.verify.model.relations import Cells, Model
 from argus.verify.model.translator import THREAD, NonAffine, holder_condition, identifier
@@ -292,7 +292,7 @@ def _across_blocks(model: Model, obj: Tensor, a: Cells, b: Cells) -> Finding | N
     point = smallest(flat)
     kernel = model.kernel
     axes, every = len(kernel.grid) if kernel.grid is not None else 1, len(kernel.program_ids)
-    place = Place(
+    place = FailurePlace(
         sizes={n: point.parameters.get(identifier(n), 1) for n in integer_parameters(kernel)},
         block=point.values[every : every + axes],
         other_block=point.values[:axes],

@@ -18,7 +18,7 @@ from argus.verify.model.uses import Use, facts
 _Relation = TypeVar("_Relation", isl.Map, isl.Set)
 
 
-class Context:
+class Known:
     """`set`: what is known of the sizes and program ids; `sizes`: of the sizes. Sets of parameters, as all here.
 
     Without the sizes' greatest values, which would be in every set: what is proved holds for greater ones too, and a

@@ -13,8 +13,8 @@ from functools import cached_property
 from argus.ir.access import Mode, Relation
 from argus.ir.expr import Expr, LoopVar, ProgramId, Thread, op, rewrite, walk
 from argus.ir.nodes import For, Kernel, Programs, Shared, Tensor
-from argus.ir.rings import Place, place_in_ring
-from argus.verify.model.context import Context
+from argus.ir.rings import RingPlace, place_in_ring
+from argus.verify.model.context import Known
 from argus.verify.model.isl import IslError, Map, Set, first, involves, isl, point, without_last
 from argus.verify.model.program import (
     PROGRAM,
@@ -100,7 +100,7 @@ class Model:
         self.depth = max(map(len, self.times_of.values()), default=1)
         self._quotients = quotients(self.sites) if lean else {}
         definitions = (*definitions, *(divided(quotient, name) for quotient, name in self._quotients.items()))
-        self.context = Context(kernel, self.translator, definitions, lean, certain(kernel, self.sites))
+        self.context = Known(kernel, self.translator, definitions, lean, certain(kernel, self.sites))
         self._bare: dict[int, tuple[Set, bool, str]] = {}
         self._domains: dict[int, tuple[Set, bool, str]] = {}
         self._parsed: dict[str, Set] = {}
@@ -243,7 +243,7 @@ class Model:
                 return site.loops[: depth + 1]
         raise NonAffine(f"the running count '{name}' is used outside of its loop")
 
-    def ring_place(self, site: Site, index: Expr) -> Place | None:
+    def ring_place(self, site: Site, index: Expr) -> RingPlace | None:
         """The place in a ring whose count runs through nested loops, if that is what an index is."""
         place = place_in_ring(index)
         if place is None or place.counter not in self.translator.counts:
@@ -253,7 +253,7 @@ class Model:
             raise NonAffine(f"the count '{place.counter}' begins anew inside of two rounds of {place.size}")
         return place
 
-    def count(self, site: Site, place: Place) -> Count:
+    def count(self, site: Site, place: RingPlace) -> Count:
         """The trips that the count of a ring runs through."""
         return self.count_of(site, self._nest(site, place.counter))
 
@@ -279,7 +279,7 @@ class Model:
             texts.append(counter(loop.var) if loop.var in self.translator.trips else by_value)
         return texts
 
-    def trips(self, site: Site, place: Place, shift: int, coords: tuple[str, ...] = ()) -> Map:
+    def trips(self, site: Site, place: RingPlace, shift: int, coords: tuple[str, ...] = ()) -> Map:
         """{instance of a site -> the trip `shift` after its own}."""
         own = self.trip(site, self._nest(site, place.counter), coords).drop_unused_params()
         return own.apply_range(self.count(site, place).after(shift))

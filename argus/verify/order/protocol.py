@@ -35,7 +35,7 @@ from argus.ir.nodes import (
     Role,
     Stmt,
 )
-from argus.ir.rings import Place, turn_parity
+from argus.ir.rings import RingPlace, turn_parity
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.model.isl import Map, isl, smallest
 from argus.verify.model.program import Site, barrier_use, turns
@@ -179,7 +179,7 @@ class Protocol:
         following = arrival.keys.apply_range(ring.previous.reverse())
         return Wait(arrival.site, arrival.barrier, arrival.keys, following)
 
-    def _of_its_round(self, site: Site, place: Place, parity: Expr, keys: Map) -> bool:
+    def _of_its_round(self, site: Site, place: RingPlace, parity: Expr, keys: Map) -> bool:
         """Whether a wait waits for the phase of its own use, `keys`, and not for the one before."""
         ahead = turn_parity(parity, place)
         if ahead is None:

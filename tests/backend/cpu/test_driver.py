@@ -10,7 +10,7 @@ import pytest
 from argus.backend.cpu.driver import CpuFunction
 from argus.backend.launch.array import array
 from argus.backend.launch.bind import bind
-from argus.backend.launch.plan import Plan
+from argus.backend.launch.plan import LaunchPlan
 from argus.diagnostic import LaunchError, ToolchainError
 from tests.backend.launch.test_plan import GEMM, operands, values
 
@@ -36,9 +36,9 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (folder / "k.so").read_bytes()
 
 
-def plan(binary: bytes, tensors: list[Any]) -> Plan:
+def plan(binary: bytes, tensors: list[Any]) -> LaunchPlan:
     arrays = {n: array(n, t) for n, t in zip("abc", tensors, strict=True)}
-    return Plan(GEMM, bind(GEMM, arrays, {"alpha": 1.0}, None), CpuFunction(binary, workers=3))
+    return LaunchPlan(GEMM, bind(GEMM, arrays, {"alpha": 1.0}, None), CpuFunction(binary, workers=3))
 
 
 def test_a_launch_runs(binary: bytes) -> None:

@@ -14,7 +14,7 @@ from argus.backend.cuda.driver import Driver
 from argus.backend.cuda.function import CudaFunction
 from argus.backend.launch.array import array
 from argus.backend.launch.bind import Described, bind
-from argus.backend.launch.plan import Plan
+from argus.backend.launch.plan import LaunchPlan
 from argus.diagnostic import LaunchError, ToolchainError
 from argus.ir.types import DType, bfloat16, float32, tfloat32
 from tests.backend.launch.test_plan import BULK, GEMM, bulk_operands, operands, values
@@ -58,9 +58,9 @@ def function(driver: Driver, **overrides: Any) -> CudaFunction:
     return CudaFunction(driver, **(arguments | overrides))
 
 
-def plan(function: CudaFunction, tensors: list[Any]) -> Plan:
+def plan(function: CudaFunction, tensors: list[Any]) -> LaunchPlan:
     arrays = {n: array(n, t) for n, t in zip("abc", tensors, strict=True)}
-    return Plan(GEMM, bind(GEMM, arrays, {"alpha": 1.0}, None), function)
+    return LaunchPlan(GEMM, bind(GEMM, arrays, {"alpha": 1.0}, None), function)
 
 
 def test_a_launch_reaches_the_driver_whole(driver: Driver) -> None:
@@ -216,7 +216,7 @@ def maps_at(driver: Driver) -> Iterator[None]:
 def test_a_launch_passes_its_maps_and_encodes_none_twice(driver: Driver) -> None:
     first, second = bulk_operands(2)
     arrays = {n: array(n, t) for n, t in zip("abc", first, strict=True)}
-    p = Plan(BULK, bind(BULK, arrays, {"alpha": 1.0}, None), function(driver))
+    p = LaunchPlan(BULK, bind(BULK, arrays, {"alpha": 1.0}, None), function(driver))
     encodings = state(driver, "encodings", ctypes.c_long)
     before = encodings.value
     for number, tensors in enumerate((first, first, second, first, second)):
@@ -232,7 +232,7 @@ def test_products_of_no_terms_are_launched(driver: Driver) -> None:
     (tensors,) = bulk_operands()
     tensors = [tensors[0][:, :0], tensors[1][:, :0], tensors[2]]
     arrays = {n: array(n, t) for n, t in zip("abc", tensors, strict=True)}
-    p = Plan(BULK, bind(BULK, arrays, {"alpha": 1.0}, None), function(driver))
+    p = LaunchPlan(BULK, bind(BULK, arrays, {"alpha": 1.0}, None), function(driver))
     launches = state(driver, "launches", ctypes.c_long)
     before = launches.value
     p.run(values(tensors))

@@ -14,7 +14,7 @@ from argus.backend.cuda import toolchain
 from argus.backend.emit import emit
 from argus.frontend import Options, check, parse
 from argus.ir.types import float8_e4m3fn
-from argus.kernels.attention_tiles import Problem, hopper_tiles
+from argus.kernels.attention_tiles import AttentionShape, hopper_tiles
 from argus.passes import lower
 from argus.source import SourceFile
 from tests.backend import hopper_operands
@@ -135,7 +135,7 @@ def test_maxima_of_attention_run_beside_its_second_product(size: int, rows: int,
     require(toolchain.find_compiler(), "NVRTC or nvcc")
     require(toolchain.find_disassembler(), "nvdisasm")
     path = Path(kernels.__file__).parent / "attention.py"
-    constants = dict(hopper_tiles(Problem(size, rows, rows, 64, 64, causal)))
+    constants = dict(hopper_tiles(AttentionShape(size, rows, rows, 64, 64, causal)))
     options = Options("sm_90a", constants.pop("num_warps"), {**constants, "D": size, "CAUSAL": causal})
     kernel = lower(check(parse(SourceFile(path.name, path.read_text())), "attention_forward", options), "sm_90a")
     cubin, resources = toolchain.compile(emit(kernel), "sm_90a")

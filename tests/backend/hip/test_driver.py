@@ -24,7 +24,7 @@ from argus.backend.hip.function import HipFunction
 from argus.backend.hip.toolchain import find_compiler
 from argus.backend.launch.array import array
 from argus.backend.launch.bind import Described, bind
-from argus.backend.launch.plan import Plan
+from argus.backend.launch.plan import LaunchPlan
 from argus.diagnostic import LaunchError, ToolchainError
 from argus.ir.types import bfloat16
 from argus.runtime import device, planner
@@ -66,9 +66,9 @@ def function(runtime: Runtime, **overrides: Any) -> HipFunction:
     return HipFunction(runtime, **(given | overrides))
 
 
-def plan(function: HipFunction, tensors: list[Any], signature: Any = GEMM) -> Plan:
+def plan(function: HipFunction, tensors: list[Any], signature: Any = GEMM) -> LaunchPlan:
     arrays = {n: array(n, t) for n, t in zip("abc", tensors, strict=True)}
-    return Plan(signature, bind(signature, arrays, {"alpha": 1.0}, None), function)
+    return LaunchPlan(signature, bind(signature, arrays, {"alpha": 1.0}, None), function)
 
 
 def test_a_launch_reaches_the_runtime_whole(runtime: Runtime) -> None:

@@ -12,7 +12,7 @@ import pytest
 from argus.backend.launch import plan as module
 from argus.backend.launch.array import array
 from argus.backend.launch.bind import Described, bind
-from argus.backend.launch.plan import Arguments, Encode, Launcher, Plan
+from argus.backend.launch.plan import Arguments, Encode, Launcher, LaunchPlan
 from argus.backend.launch.signature import Signature, signature
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.ir.expr import Const, Op, Param
@@ -83,10 +83,10 @@ def operands(m: int = 100, n: int = 70, k: int = 128) -> list[Any]:
     return [np.zeros(shape, np.uint16) for shape in ((m, k), (n, k), (m, n))]
 
 
-def plan(tensors: list[Any], recorder: Recorder, alpha: float = 1.0) -> Plan:
+def plan(tensors: list[Any], recorder: Recorder, alpha: float = 1.0) -> LaunchPlan:
     arrays = {n: array(n, t) for n, t in zip("abc", tensors, strict=True)}
     s = recorder.signature
-    return Plan(s, bind(s, arrays, {"alpha": alpha}, None), recorder)
+    return LaunchPlan(s, bind(s, arrays, {"alpha": alpha}, None), recorder)
 
 
 def values(tensors: list[Any], alpha: Any = 1.0) -> tuple[Any, ...]:
@@ -123,7 +123,7 @@ def test_a_grid_over_scalars_is_that_of_each_call() -> None:
     with pytest.raises(LaunchError, match="alpha"):
         launch.run(values(tensors, -1.0))
     arrays = {n: array(n, t) for n, t in zip("abc", tensors, strict=True)}
-    told = Plan(recorder.signature, bind(recorder.signature, arrays, {"alpha": 3.0}, (3, 2)), recorder)
+    told = LaunchPlan(recorder.signature, bind(recorder.signature, arrays, {"alpha": 3.0}, (3, 2)), recorder)
     told.run(values(tensors, 3.5))
     with pytest.raises(LaunchError, match="grid-mismatch"):
         told.run(values(tensors, 4.0))
