@@ -95,6 +95,28 @@ A100 = Machine(
     cache_bytes=40 * 1024 * 1024,
 )
 
+# NVIDIA L40S data sheet and Ada GPU architecture white paper; CUDA C++ guide, table of compute capabilities (8.9).
+L40S = Machine(
+    "L40S",
+    target="sm_89",
+    multiprocessors=142,
+    warp_size=32,
+    warpgroup=1,
+    shared_bytes=100 * 1024,
+    block_shared_bytes=99 * 1024,
+    registers=65536,
+    thread_registers=255,
+    threads=1536,
+    block_threads=1024,
+    blocks=24,
+    matrix_flops=((8, 2048.0), (16, 1024.0), (32, 512.0)),
+    scalar_flops=256.0,
+    shared_rate=128.0,
+    clock_hz=2.52e9,
+    memory_bytes_s=0.864e12,
+    cache_bytes=96 * 1024 * 1024,
+)
+
 # AMD CDNA 3 architecture white paper and MI300X data sheet: 8 dies (XCD) of 38 compute units and 4 MiB of L2 cache
 # each, 256 MiB of Infinity Cache, 1307 and 2615 TFLOP/s of 16 and 8 bits, 163 of 32 (vectors and matrices alike).
 # CDNA3 ISA: 64 KiB of LDS at 128 bytes a cycle; 4 SIMDs, each with 512 registers for every lane of a wave and up to

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from argus.ir.machine import A100, H200, MI300X, Machine
+from argus.ir.machine import A100, H200, L40S, MI300X, Machine
 
 
 class Instruction(Protocol):
@@ -17,12 +17,17 @@ class Instruction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`architectures` lists the instruction-table keys usable here."""
+    """`architectures` lists the instruction-table keys usable here.
+
+    `devices` are the GPUs that the target's code is for: compute capabilities of NVIDIA's, architectures of AMD's, or
+    what these begin with.
+    """
 
     name: str
     vendor: str
     machine: Machine
     architectures: tuple[str, ...]
+    devices: tuple[str, ...] = ()
 
     @property
     def clusters(self) -> bool:
@@ -59,8 +64,15 @@ TARGETS: dict[str, Target] = {
     for t in (
         # The CPU runs the lowered form of sm_80, with lanes as fibers and a cluster as one block of roles.
         Target("cpu", "cpu", A100, ("sm_80", "cpu")),
-        Target("sm_80", "nvidia", A100, ("sm_80",)),
-        Target("sm_90a", "nvidia", H200, ("sm_80", "sm_90a")),
-        Target("gfx942", "amd", MI300X, ("gfx942",)),
+        Target("sm_80", "nvidia", A100, ("sm_80",), ("8.",)),
+        Target("sm_89", "nvidia", L40S, ("sm_80", "sm_89"), ("8.9",)),
+        Target("sm_90a", "nvidia", H200, ("sm_80", "sm_89", "sm_90a"), ("9.0",)),
+        Target("gfx942", "amd", MI300X, ("gfx942",), ("gfx942",)),
     )
 }
+
+
+def target_of(vendor: str, device: str) -> Target | None:
+    """The target for a vendor's GPU, by the longest beginning of its name; None if there is none."""
+    found = [(len(d), t) for t in TARGETS.values() for d in t.devices if t.vendor == vendor and device.startswith(d)]
+    return max(found, key=lambda match: match[0])[1] if found else None

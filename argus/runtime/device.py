@@ -8,6 +8,8 @@ from functools import partial
 
 from argus.backend.launch.plan import Function
 from argus.diagnostic import LaunchError
+from argus.ir.target import TARGETS
+from argus.ir.target import target_of as target_for
 from argus.runtime.executable import Executable
 
 
@@ -22,17 +24,16 @@ def target_of(device: str) -> str:
     if torch.version.hip is not None:  # PyTorch for ROCm calls its devices "cuda", too
         # Followed by the card's features: "gfx942:sramecc+:xnack-". Code objects are for either choice of each.
         architecture = torch.cuda.get_device_properties(int(index)).gcnArchName.partition(":")[0]
-        if architecture == "gfx942":
-            return "gfx942"
+        found = target_for("amd", architecture)
+        if found is not None:
+            return found.name
         raise _unsupported(
             f"{device}, an AMD GPU of architecture {architecture}", "use an MI300X or MI300A (gfx942), or the CPU"
         )
     major, minor = torch.cuda.get_device_capability(int(index))
-    # A cubin runs on its own major version only; sm_90a's on 9.0 only.
-    if (major, minor) == (9, 0):
-        return "sm_90a"
-    if major == 8:
-        return "sm_80"
+    found = target_for("nvidia", f"{major}.{minor}")
+    if found is not None:
+        return found.name
     raise _unsupported(
         f"{device}, of compute capability {major}.{minor}", "use a GPU of compute capability 8.x or 9.0, or the CPU"
     )
@@ -54,7 +55,7 @@ def load(executable: Executable, device: str) -> Function:
     index = int(device.partition(":")[2])
     stream: Callable[[], int] = partial(torch._C._cuda_getCurrentRawStream, index)
     current = torch._C._cuda_getDevice if torch.cuda.device_count() > 1 else None
-    if executable.target == "gfx942":
+    if TARGETS[executable.target].vendor == "amd":
         from argus.backend.hip.driver import runtime
         from argus.backend.hip.function import HipFunction
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from argus.ir.machine import A100, H200, MI300X, Machine
-from argus.ir.target import TARGETS
+from argus.ir.machine import A100, H200, L40S, MI300X, Machine
+from argus.ir.target import TARGETS, target_of
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,8 @@ from argus.ir.target import TARGETS
     [
         (H200, 16, 1071),  # 989 at the clock of 1.83 GHz that the data sheet assumes
         (A100, 16, 312),
+        (L40S, 8, 733),
+        (L40S, 16, 366.4),  # 362 at the clock of 2.49 GHz that the data sheet assumes
         (A100, 32, 156),
         (MI300X, 8, 2614.9),
         (MI300X, 16, 1307.4),
@@ -34,3 +36,21 @@ def test_a_block_fits_its_multiprocessor(machine: Machine) -> None:
     assert machine.multiprocessors % machine.dies == 0
     assert machine.block_shared_bytes <= machine.shared_bytes
     assert machine.block_threads <= machine.threads
+
+
+@pytest.mark.parametrize(
+    ("vendor", "device", "name"),
+    [
+        ("nvidia", "8.0", "sm_80"),
+        ("nvidia", "8.6", "sm_80"),
+        ("nvidia", "8.9", "sm_89"),
+        ("nvidia", "9.0", "sm_90a"),
+        ("nvidia", "10.0", None),
+        ("amd", "gfx942", "gfx942"),
+        ("amd", "gfx90a", None),
+        ("amd", "9.0", None),
+    ],
+)
+def test_a_device_has_the_target_that_is_nearest(vendor: str, device: str, name: str | None) -> None:
+    found = target_of(vendor, device)
+    assert (None if found is None else found.name) == name

@@ -28,6 +28,7 @@ from argus.ir.types import (
 from argus.layout.atoms import MMA_M16N8K8_TF32, MMA_M16N8K16, MMA_M16N8K32_8BIT, MmaAtom, wgmma
 
 _ALL = ("sm_80",)
+_ADA = ("sm_89",)
 _HOPPER = ("sm_90a",)
 THREADS, MATRIX, ASYNCHRONOUS, BULK = Mechanism
 SYNC = Order.SYNC
@@ -105,6 +106,5 @@ NVIDIA: tuple[Row, ...] = (
     _mma("mma_m16n8k16", MMA_M16N8K16, (bfloat16, float16), float32, _ALL),
     _mma("mma_m16n8k8", MMA_M16N8K8_TF32, (tfloat32,), float32, _ALL),
     _mma("mma_m16n8k32", MMA_M16N8K32_8BIT, (int8,), int32, _ALL),
-    # Any 8-bit float times any other; needs sm_89, of which sm_90a is the only one among our targets.
-    _mma("mma_m16n8k32_fp8", MMA_M16N8K32_8BIT, (float8_e4m3fn, float8_e5m2), float32, _HOPPER),
+    _mma("mma_m16n8k32_fp8", MMA_M16N8K32_8BIT, (float8_e4m3fn, float8_e5m2), float32, _ADA),  # one 8-bit float by any
 )  # fmt: skip
