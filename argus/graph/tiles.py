@@ -105,7 +105,7 @@ def _measured(
     layout: Layout, rows: Axis, columns: Axis, depth: Axis, grid: tuple[Axis, ...], target: str, bits: int
 ) -> ProductTile | None:
     """The tile that the model of the machine expects to be the fastest; None for sizes known only when it runs."""
-    from argus.kernels.tiling import Problem, ranked
+    from argus.kernels.tiling import ProductShape, ranked
 
     if target != "sm_90a" or not all(isinstance(a.extent, int) for a in layout.axes):
         return None
@@ -120,7 +120,7 @@ def _measured(
     batch = 1
     for axis in grid:
         batch *= axis.extent
-    problem = Problem(
+    problem = ProductShape(
         rows.extent, columns.extent, depth.extent, batch, bits, 8 * _BYTES.get(made.meta.dtype, 4), target, bulk,
         a_rows=by_depth[0], b_rows=by_depth[1],
         bulk_out=made.strides[-1] == 1 and made.axes[-1] is columns, residual=beside,
