@@ -18,6 +18,7 @@ from argus.ir.visit import walk
 from argus.ir.wellformed import check_explicit
 from argus.mutate import Kind, Mutation
 from argus.simulate.sizes import admissible, integer_parameters, size_vectors
+from tests import indices, overlaps
 from tests.asynchronous import exchanges, handovers, relays, shares, streams
 from tests.contractions import contractions
 from tests.copies import copies
@@ -380,7 +381,7 @@ fragment r: float32 8x8 layout {read}
 
 
 def kernels() -> st.SearchStrategy[Kernel]:
-    """A well-formed explicit kernel, right or wrong; some more than half of them are asynchronous."""
+    """A well-formed explicit kernel, right or wrong."""
     synchronous = (
         elementwise(),
         exchange(),
@@ -396,8 +397,10 @@ def kernels() -> st.SearchStrategy[Kernel]:
     threads = (pipeline(), copies(), loads(), peers())
     asynchronous = (*threads, streams(), shares(), relays(), handovers(), exchanges(), contractions(),
                     contractions(), stores(), turning())  # fmt: skip
-    # More of the asynchronous ones turn out ill-formed: drawn four times in seven, they are six tenths of what is left.
-    drawn = st.sampled_from((*[asynchronous] * 4, *[synchronous] * 3))
+    indexed = tuple(family() for family in indices.FAMILIES)
+    overlapping = tuple(family() for family in overlaps.FAMILIES)
+    # Of thirty: a third depend on data, a tenth write cells twice in a statement, a third and more are asynchronous.
+    drawn = st.sampled_from((*[asynchronous] * 11, *[synchronous] * 6, *[indexed] * 10, *[overlapping] * 3))
     both = drawn.flatmap(lambda families: st.one_of(*families))
     return both.filter(lambda k: not check_explicit(k))
 

@@ -1,4 +1,6 @@
-"""Verifier against simulator on generated kernels and their mutations, half of them asynchronous.
+"""Verifier against simulator on generated kernels and their mutations.
+
+A third of them depend on data, a tenth write cells twice in one statement, more than a third are asynchronous.
 
     python -m tests.verify.differential --count 10000 --seed 1
 
@@ -16,8 +18,12 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
+from math import inf
+from multiprocessing import get_context
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -69,6 +75,17 @@ class Tally:
     """Runs of emitted texts that were held against the simulator."""
     waiting: list[tuple[Kernel, str, list[dict[str, int]]]] = field(default_factory=list)
     """Proved kernels whose texts are still to be run, by which mutation they came, and their sizes."""
+
+    def add(self, other: Tally) -> None:
+        """Count what another run found, too."""
+        for key, number in other.numbers.items():
+            self.numbers[key] += number
+        self.unknown += other.unknown
+        self.demoted += other.demoted
+        self.examples = {**other.examples, **self.examples}
+        self.undecided += other.undecided
+        self.disagreements += other.disagreements
+        self.launches += other.launches
 
     def total(self, column: str, *families: str) -> float:
         """A column's sum, over all families if none is named."""
@@ -213,10 +230,16 @@ def _disagree(kernel: Kernel, mutation: str, text: str, tally: Tally) -> None:
 
 
 def run(
-    count: int, number: int, progress: Callable[[Tally], None] = lambda tally: None, emitted: bool = False
+    count: int,
+    number: int,
+    progress: Callable[[Tally], None] = lambda tally: None,
+    emitted: bool = False,
+    seconds: float = inf,
 ) -> Tally:
-    """Examines `count` cases drawn from the seed `number`, their emitted texts as well; tells `progress` after each."""
-    tally = Tally(emitted=emitted)
+    """Examines `count` cases drawn from the seed `number`, their emitted texts as well; tells `progress` after each.
+
+    After `seconds` no further case is examined."""
+    tally, end = Tally(emitted=emitted), time.monotonic() + seconds
 
     @seed(number)
     @settings(
@@ -228,21 +251,43 @@ def run(
     )
     @given(cases())
     def one(case: tuple[Kernel, str, list[dict[str, int]]]) -> None:
+        if time.monotonic() > end:
+            return
         examine(*case, tally)
+        done = int(tally.total("kernels"))
         if len(tally.waiting) == BATCH:
             execute(tally)
+        if emitted and done % BATCH == 0:
+            execute_computations(BATCH, number * count + done, tally)
         progress(tally)
 
     with np.errstate(all="ignore"):
         one()
         execute(tally)
-        if emitted:
-            execute_computations(count, number, tally)
         progress(tally)
     return tally
 
 
-def _show(every: int) -> Callable[[Tally], None]:
+def run_in_processes(options: argparse.Namespace) -> Tally:
+    """The same in `jobs` processes, each with a seed of its own."""
+    tally, seeds = Tally(), range(options.seed * _SEEDS, options.seed * _SEEDS + options.jobs)
+    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
+        each = partial(_job, -(-options.count // options.jobs), emitted=options.emitted, seconds=options.seconds)
+        for found in pool.map(each, seeds):
+            tally.add(found)
+    return tally
+
+
+def _job(count: int, number: int, emitted: bool, seconds: float) -> Tally:
+    return run(count, number, _show(_EVERY, f"{number}: "), emitted, seconds)
+
+
+_EVERY = 100
+_SEEDS = 1000
+"""Seeds of processes that belong to one seed of the command."""
+
+
+def _show(every: int, name: str = "") -> Callable[[Tally], None]:
     """Tells how far a run is, after each `every` kernels, and each disagreement at once."""
     started, shown = time.monotonic(), 0
 
@@ -254,7 +299,7 @@ def _show(every: int) -> Callable[[Tally], None]:
         done = tally.total("kernels")
         if done % every == 0:
             parts = (f"{tally.total(c):.0f} {c}" for c in COLUMNS[1:-1])
-            print(f"{time.monotonic() - started:6.0f} s  {done:.0f} kernels: {', '.join(parts)}", flush=True)
+            print(f"{name}{time.monotonic() - started:6.0f} s  {done:.0f} kernels: {', '.join(parts)}", flush=True)
 
     return progress
 
@@ -266,9 +311,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--emitted", action="store_true", help="also run the emitted texts of proved kernels")
     parser.add_argument("--examples", action="store_true", help="print a kernel for each reason of unknown")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, each with a seed of its own")
+    parser.add_argument("--seconds", type=float, default=inf, metavar="S", help="draw no more kernels after so long")
     options = parser.parse_args()
-    tally = run(options.count, options.seed, _show(max(1, min(500, options.count // 10))), options.emitted)
-    print(f"seed {options.seed}, count {options.count}")
+    if options.jobs > 1:
+        tally = run_in_processes(options)
+    else:
+        progress = _show(max(1, min(500, options.count // 10)))
+        tally = run(options.count, options.seed, progress, options.emitted, options.seconds)
+    print(f"seed {options.seed}, count {options.count}, jobs {options.jobs}")
     print("\n".join(tally.table()))
     if options.emitted:
         print(f"launches of emitted texts: {tally.launches}")

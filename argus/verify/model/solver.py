@@ -14,7 +14,7 @@ from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
 from argus.work import STEPS_PER_SECOND, Work
 
-__all__ = ["Answer", "Solver", "z3"]
+__all__ = ["Answer", "Solver", "checked", "z3"]
 
 # Python's collector may free terms on any thread, also while this one is inside of Z3.
 z3.Z3_enable_concurrent_dec_ref(z3.main_ctx().ref())
@@ -164,20 +164,7 @@ class Solver:
 
     def _check(self, limit: int) -> z3.CheckSatResult:
         """Ask Z3, for at most `limit` steps."""
-        before = self._units()
-        self.solver.set("rlimit", limit * _UNITS_PER_STEP)
-        outcome = self.solver.check()
-        self.work.spend((self._units() - before) // _UNITS_PER_STEP)
-        return outcome
-
-    def _units(self) -> int:
-        """The resource units that Z3 has used so far in this process."""
-        found = self.solver.statistics()
-        context, last = found.ctx.ref(), len(found) - 1
-        for at in range(last, -1, -1):
-            if z3.Z3_stats_get_key(context, found.stats, at) == "rlimit count":
-                return int(z3.Z3_stats_get_uint_value(context, found.stats, at))
-        return 0
+        return checked(self.solver, limit, self.work)
 
     def shrink(self, goal: z3.BoolRef, facts: list[z3.BoolRef], order: list[Expr], answer: Answer) -> Answer:
         """A refutation with small atoms: each atom of `order` in turn is tried at 0, 1, and by halving."""
@@ -204,6 +191,25 @@ class Solver:
             if z3.is_int_value(value):
                 values[expr] = value.as_long()
         return values
+
+
+def checked(solver: z3.Solver, limit: int, work: Work) -> z3.CheckSatResult:
+    """What Z3 says of the formulas in scope after at most `limit` steps, which are taken from `work`."""
+    before = _units(solver)
+    solver.set("rlimit", limit * _UNITS_PER_STEP)
+    outcome = solver.check()
+    work.spend((_units(solver) - before) // _UNITS_PER_STEP)
+    return outcome
+
+
+def _units(solver: z3.Solver) -> int:
+    """The resource units that Z3 has used so far in this process."""
+    found = solver.statistics()
+    context, last = found.ctx.ref(), len(found) - 1
+    for at in range(last, -1, -1):
+        if z3.Z3_stats_get_key(context, found.stats, at) == "rlimit count":
+            return int(z3.Z3_stats_get_uint_value(context, found.stats, at))
+    return 0
 
 
 def _compare(name: str, a: z3.ArithRef, b: z3.ArithRef) -> z3.BoolRef:

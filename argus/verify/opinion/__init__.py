@@ -1,0 +1,1 @@
+"""A second opinion: what one engine answered is asked of the other."""

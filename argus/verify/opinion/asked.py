@@ -1,0 +1,99 @@
+"""Every question that a proof asks of ISL or of Z3, with its answer: the one place that listens to both engines.
+
+ISL is asked at some hundred places. So its methods that answer are replaced by ones that take notes, while a proof is
+listened to; nothing that is asked can pass by. What is noted is looked at after the proof, whose limits of work count
+the same steps as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from argus.verify.model.isl import Map, Set, UnionMap, UnionSet
+from argus.verify.model.solver import Solver, z3
+
+TRUTHS = ("is_empty", "is_subset", "is_equal", "is_disjoint", "is_single_valued", "is_injective", "is_bijective")
+"""What ISL answers with yes or no."""
+RESULTS = ("lexmin", "lexmax", "subtract", "coalesce", "apply_range", "domain", "range")
+"""What ISL answers with a set or a relation, which has a definition."""
+_KINDS = (Set, Map, UnionSet, UnionMap)
+
+
+@dataclass(frozen=True, slots=True)
+class OfIsl:
+    """A question to ISL, by the name of its method: of what, and the answer, a truth value or a result."""
+
+    name: str
+    operands: tuple[Any, ...]
+    answer: Any
+
+
+@dataclass(frozen=True, slots=True)
+class OfZ3:
+    """Whether formulas have a model, and Z3's answer: "sat", with one, or "unsat"."""
+
+    formulas: tuple[z3.BoolRef, ...]
+    answer: str
+    model: z3.ModelRef | None
+
+
+Asked = OfIsl | OfZ3
+
+
+@contextmanager
+def listening() -> Iterator[list[Asked]]:
+    """A list of what is asked inside. Proofs run one at a time, so nobody else is heard."""
+    heard: list[Asked] = []
+    inside = [False]
+    replaced: list[tuple[type, str, Callable[..., Any]]] = []
+    for kind in _KINDS:
+        for name in (*TRUTHS, *RESULTS):
+            method = getattr(kind, name, None)
+            if method is not None:
+                replaced.append((kind, name, method))
+                setattr(kind, name, _heard(name, method, heard, inside))
+    replaced.append((Solver, "_check", Solver._check))
+    Solver._check = _heard_z3(Solver._check, heard)  # type: ignore[method-assign]
+    try:
+        yield heard
+    finally:
+        for kind, name, method in replaced:
+            setattr(kind, name, method)
+
+
+def _heard(
+    name: str, method: Callable[..., Any], heard: list[Asked], inside: list[bool]
+) -> Callable[..., Any]:
+    """The method, whose answers are noted unless another method asks."""
+
+    @wraps(method)
+    def asked(*operands: Any) -> Any:
+        if inside[0]:
+            return method(*operands)
+        inside[0] = True
+        try:
+            answer = method(*operands)
+        finally:
+            inside[0] = False
+        heard.append(OfIsl(name, operands, answer))
+        return answer
+
+    return asked
+
+
+def _heard_z3(
+    check: Callable[[Solver, int], z3.CheckSatResult], heard: list[Asked]
+) -> Callable[[Solver, int], z3.CheckSatResult]:
+    @wraps(check)
+    def asked(self: Solver, limit: int) -> z3.CheckSatResult:
+        outcome = check(self, limit)
+        if outcome in (z3.sat, z3.unsat):
+            model = self.solver.model() if outcome == z3.sat else None
+            heard.append(OfZ3(tuple(self.solver.assertions()), str(outcome), model))
+        return outcome
+
+    return asked

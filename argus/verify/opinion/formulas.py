@@ -1,0 +1,210 @@
+"""Sets and relations of ISL as formulas of Z3, read off their constraints alone: ISL computes nothing here.
+
+A set is a union of conjunctions of linear constraints over parameters, coordinates and further integers: quotients, which
+have a definition, and *unnamed* ones, of which the constraints say that some exist. A formula that is to be negated
+should have none of those (`argus.verify.opinion.elimination`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from argus.verify.model.isl import Map, Set, UnionMap, UnionSet, isl
+from argus.verify.model.solver import z3
+
+Union = Set | Map | UnionSet | UnionMap
+Variable = tuple[str, str | int]
+"""("param", its name), ("in", place), ("out", place), or ("div", place) for an integer of the constraints alone."""
+Value = Callable[[Variable], z3.ArithRef]
+Space = tuple[object, ...]
+"""A tuple's name, and how many coordinates it has or which two tuples it pairs: names of coordinates mean nothing."""
+Spaces = tuple[Space, Space]
+"""What a relation maps, and to what; of sets, the first one is empty."""
+
+_DIM = isl.dim_type
+_ORDER = (_DIM.cst, _DIM.param, _DIM.in_, _DIM.out, _DIM.div)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A linear form: coefficients by variable, none of them 0, and a constant."""
+
+    terms: Mapping[Variable, int]
+    constant: int
+
+    def value(self, of: Value) -> z3.ArithRef:
+        """The form as a term."""
+        scaled = [of(v) if c == 1 else c * of(v) for v, c in self.terms.items()]
+        parts = [*scaled, *([z3.IntVal(self.constant)] if self.constant or not scaled else [])]
+        return parts[0] if len(parts) == 1 else z3.Sum(parts)
+
+    def combined(self, factor: int, other: Row, times: int) -> Row:
+        """`factor` · this + `times` · other."""
+        keys = dict.fromkeys((*self.terms, *other.terms))
+        terms = {v: factor * self.terms.get(v, 0) + times * other.terms.get(v, 0) for v in keys}
+        return Row({v: c for v, c in terms.items() if c}, factor * self.constant + times * other.constant)
+
+
+@dataclass(frozen=True, slots=True)
+class Conjunction:
+    """Rows of `equal` are 0, rows of `least` 0 at least. A div of `quotients` is row // divisor; the others of `divs`
+    are unnamed."""
+
+    equal: tuple[Row, ...]
+    least: tuple[Row, ...]
+    quotients: Mapping[Variable, tuple[Row, int]]
+    divs: tuple[Variable, ...]
+
+    @property
+    def unnamed(self) -> frozenset[Variable]:
+        """Integers without a definition, and quotients whose definitions mention one."""
+        found = {d for d in self.divs if d not in self.quotients}
+        for _ in self.divs:
+            found |= {d for d, (row, _) in self.quotients.items() if not found.isdisjoint(row.terms)}
+        return frozenset(found)
+
+    def projected(self, side: str) -> Conjunction:
+        """The conjunction without the coordinates of one side, "in" or "out": some there are that fit."""
+        return self._renamed(lambda v: ("div", f"{side} {v[1]}") if v[0] == side else v)
+
+    def then(self, other: Conjunction) -> Conjunction:
+        """Of two relations' conjunctions: what maps to something that the other one maps."""
+        first = self._renamed(lambda v: {"div": ("div", f"first {v[1]}"), "out": ("div", f"middle {v[1]}")}.get(v[0], v))
+        second = other._renamed(lambda v: {"div": ("div", f"second {v[1]}"), "in": ("div", f"middle {v[1]}")}.get(v[0], v))
+        return Conjunction(
+            (*first.equal, *second.equal),
+            (*first.least, *second.least),
+            {**first.quotients, **second.quotients},
+            tuple(dict.fromkeys((*first.divs, *second.divs))),
+        )
+
+    def _renamed(self, to: Callable[[Variable], Variable]) -> Conjunction:
+        def row(r: Row) -> Row:
+            return Row({to(v): c for v, c in r.terms.items()}, r.constant)
+
+        mentioned = {to(v): None for r in (*self.equal, *self.least) for v in r.terms}
+        divs = dict.fromkeys((*(to(d) for d in self.divs), *(v for v in mentioned if v[0] == "div")))
+        quotients = {to(d): (row(r), m) for d, (r, m) in self.quotients.items()}
+        divs.update((v, None) for r, _ in quotients.values() for v in r.terms if v[0] == "div")
+        return Conjunction(tuple(map(row, self.equal)), tuple(map(row, self.least)), quotients, tuple(divs))
+
+    def formula(self, of: Value) -> z3.BoolRef:
+        """The conjunction, with a constant of its own for each unnamed integer: not to be negated."""
+        fresh = {d: z3.FreshInt("e") for d in self.divs if d not in self.quotients}
+        value = Values(of, self.quotients, fresh)
+        return conjunction([row.value(value) == 0 for row in self.equal] + [row.value(value) >= 0 for row in self.least])
+
+
+class Values:
+    """Terms of variables: those of `known`, quotients by their definitions, and all else by `of`."""
+
+    def __init__(
+        self, of: Value, quotients: Mapping[Variable, tuple[Row, int]], known: Mapping[Variable, z3.ArithRef]
+    ) -> None:
+        self._of, self._quotients, self._known = of, quotients, dict(known)
+
+    def __call__(self, variable: Variable) -> z3.ArithRef:
+        if variable[0] != "div":
+            return self._of(variable)
+        if variable not in self._known:
+            row, divisor = self._quotients[variable]
+            self._known[variable] = row.value(self) / z3.IntVal(divisor)
+        return self._known[variable]
+
+
+def conjunction(parts: list[z3.BoolRef]) -> z3.BoolRef:
+    """All of `parts`."""
+    return z3.And(parts) if parts else z3.BoolVal(True)
+
+
+def disjunction(parts: list[z3.BoolRef]) -> z3.BoolRef:
+    """Some of `parts`."""
+    return z3.Or(parts) if parts else z3.BoolVal(False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The part of a union that is in one pair of spaces, of `inputs` and `outputs` coordinates."""
+
+    inputs: int
+    outputs: int
+    conjunctions: tuple[Conjunction, ...]
+
+
+def pieces(union: Union) -> dict[Spaces, Pieces]:
+    """The union by spaces."""
+    return {_spaces(part): _pieces(part) for part in _parts(union)}
+
+
+def _parts(union: Union) -> Iterator[Set | Map]:
+    match union:
+        case UnionSet():
+            sets = union.get_set_list()
+            yield from (sets.get_at(i) for i in range(sets.n_set()))
+        case UnionMap():
+            maps = union.get_map_list()
+            yield from (maps.get_at(i) for i in range(maps.n_map()))
+        case _:
+            yield union
+
+
+def _spaces(part: Set | Map) -> Spaces:
+    space = part.get_space()
+    return ((), _space(space)) if isinstance(part, Set) else (_space(space.domain()), _space(space.range()))
+
+
+def _space(space: isl.Space) -> Space:
+    """Of a set's space."""
+    name = space.get_tuple_name(_DIM.set) if space.has_tuple_name(_DIM.set) else None
+    if not space.is_wrapping():
+        return name, space.dim(_DIM.set)
+    pair = space.unwrap()
+    return name, _space(pair.domain()), _space(pair.range())
+
+
+def _pieces(part: Set | Map) -> Pieces:
+    if isinstance(part, Set):
+        return Pieces(0, part.dim(_DIM.set), tuple(_conjunction(b) for b in part.get_basic_sets()))
+    return Pieces(part.dim(_DIM.in_), part.dim(_DIM.out), tuple(_conjunction(b) for b in part.get_basic_maps()))
+
+
+def _conjunction(basic: isl.BasicSet | isl.BasicMap) -> Conjunction:
+    is_map = isinstance(basic, isl.BasicMap)
+    order = _ORDER if is_map else tuple(d for d in _ORDER if d != _DIM.in_)
+    names = tuple(("param", str(basic.get_dim_name(_DIM.param, i))) for i in range(basic.dim(_DIM.param)))
+    inputs = tuple(("in", i) for i in range(basic.dim(_DIM.in_) if is_map else 0))
+    outputs = tuple(("out", i) for i in range(basic.dim(_DIM.out)))
+    divs = tuple(("div", i) for i in range(basic.dim(_DIM.div)))
+    columns = (*names, *inputs, *outputs, *divs)
+    flat = (basic.wrap() if is_map else basic).get_local_space()
+    quotients = {}
+    for div in divs:
+        try:
+            aff = flat.get_div(div[1])
+        except isl.Error:  # it has no definition
+            continue
+        quotients[div] = _quotient(aff, names, (*inputs, *outputs), divs)
+    equal, least = basic.equalities_matrix(*order), basic.inequalities_matrix(*order)
+    return Conjunction(_rows(equal, columns), _rows(least, columns), quotients, divs)
+
+
+def _rows(matrix: isl.Mat, columns: tuple[Variable, ...]) -> tuple[Row, ...]:
+    def row(number: int) -> Row:
+        values = [int(matrix.get_element_val(number, c).to_python()) for c in range(matrix.cols())]
+        return Row({v: c for v, c in zip(columns, values[1:], strict=True) if c}, values[0])
+
+    return tuple(row(number) for number in range(matrix.rows()))
+
+
+def _quotient(
+    aff: isl.Aff, names: tuple[Variable, ...], coordinates: tuple[Variable, ...], divs: tuple[Variable, ...]
+) -> tuple[Row, int]:
+    divisor = int(aff.get_denominator_val().to_python())
+    terms: dict[Variable, int] = {}
+    for kind, variables in ((_DIM.param, names), (_DIM.in_, coordinates), (_DIM.div, divs)):
+        for place, variable in enumerate(variables):
+            factor = (aff.get_coefficient_val(kind, place) * divisor).to_python()
+            if factor:
+                terms[variable] = int(factor)
+    return Row(terms, int((aff.get_constant_val() * divisor).to_python())), divisor
