@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, NewType, TypeVar
 
 from argus import environment, passes
@@ -108,13 +109,17 @@ def read(source: SourceFile) -> ExplicitKernel:
     return ExplicitKernel(kernel)
 
 
-def verify(explicit: ExplicitKernel, limit_s: float = LIMIT_S, *, exact: bool = False) -> Report:
+def verify(
+    explicit: ExplicitKernel, limit_s: float = LIMIT_S, *, exact: bool = False, second_opinion: bool = False
+) -> Report:
     """Prove the kernel's properties or say what fails. A wrong kernel raises nothing: the report says so.
 
-    `exact`: prove nothing on a simpler form of the kernel."""
+    `exact`: prove nothing on a simpler form of the kernel. `second_opinion`: ask each engine what the other answered.
+    """
     from argus import verify as verifier  # late: its solvers take a third of a second to import
 
-    report = _timed("verify", lambda: verifier.verify(explicit, limit_s=limit_s, exact=exact))
+    asked = partial(verifier.verify, explicit, limit_s, exact=exact, second_opinion=second_opinion)
+    report = _timed("verify", asked)
     _show(3, f"obligations of {explicit.name}", lambda: _obligations(report))
     return report
 

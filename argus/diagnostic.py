@@ -85,6 +85,23 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True)
+class Opinion:
+    """How many answers of an engine to one kind of question another engine agreed with, and how many it did not decide;
+    `disagreed`: the texts of those that it contradicts."""
+
+    engine: str
+    question: str
+    agreed: int = 0
+    undecided: int = 0
+    disagreed: tuple[str, ...] = ()
+
+    @property
+    def asked(self) -> int:
+        """How many answers there were."""
+        return self.agreed + self.undecided + len(self.disagreed)
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One finding. `code` is stable kebab-case and names the page `docs/errors/<code>.md`.
 

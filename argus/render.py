@@ -10,7 +10,7 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from argus.diagnostic import Diagnostic, Event, Note, Severity, Verdict, Witness
+from argus.diagnostic import Diagnostic, Event, Note, Opinion, Severity, Verdict, Witness
 from argus.source import Span
 
 Json = dict[str, Any]
@@ -39,6 +39,7 @@ class Outcome:
     `alignment`: the bytes to which each tensor and its rows are taken to be aligned, which every call checks.
     `accepted`: the unknown findings that were accepted, and tested in `runs` runs in the simulator.
     `equality`: in which sense the values of each specified output are compared, "exact" or "over the reals".
+    `opinions`: second opinions, by engine and question, if there are any.
     """
 
     kernel: str
@@ -50,6 +51,7 @@ class Outcome:
     accepted: tuple[str, ...] = ()
     runs: int = 0
     equality: Mapping[str, str] = field(default_factory=dict)
+    opinions: tuple[Opinion, ...] = ()
 
     @property
     def unusable(self) -> bool:
@@ -73,11 +75,23 @@ def outcome_text(outcome: Outcome) -> Text:
     text.append(outcome.word, _STYLES[outcome.word]).append(f" {outcome.kernel}", "bold")
     text.append(f"  {outcome.seconds:.2f} s")
     text.append(f"{_alignment_text(outcome.alignment)}{_equality_text(outcome)}\n", "dim")
+    for line in _opinions_text(outcome.opinions):
+        text.append(f"  {line}\n", "dim")
     for code in outcome.accepted:
         text.append("  accepted ", "dim").append(f"{code}, tested in {outcome.runs} runs in the simulator\n")
     for assumption in outcome.assumptions:
         text.append("  assuming ", "dim").append(f"{assumption}\n")
     return text
+
+
+def _opinions_text(opinions: tuple[Opinion, ...]) -> Iterator[str]:
+    """Yield a line for each engine whose answers the other one looked at."""
+    for engine, other in (("isl", "z3"), ("z3", "isl")):
+        mine = [a for a in opinions if a.engine == engine]
+        if mine:
+            agreed, undecided = sum(a.agreed for a in mine), sum(a.undecided for a in mine)
+            wrong = sum(len(a.disagreed) for a in mine)
+            yield f"second opinion of {other} on {engine}: {agreed} agreed, {undecided} undecided, {wrong} disagreed"
 
 
 def _alignment_text(alignment: Mapping[str, int]) -> str:
@@ -286,6 +300,17 @@ def outcome_json(outcome: Outcome) -> Json:
         "accepted": list(outcome.accepted),
         "equality": dict(outcome.equality),
         "diagnostics": [diagnostic_json(d) for d in outcome.diagnostics],
+        "second_opinion": [_opinion_json(o) for o in outcome.opinions],
+    }
+
+
+def _opinion_json(opinion: Opinion) -> Json:
+    return {
+        "engine": opinion.engine,
+        "question": opinion.question,
+        "agreed": opinion.agreed,
+        "undecided": opinion.undecided,
+        "disagreed": list(opinion.disagreed),
     }
 
 

@@ -347,11 +347,14 @@ def _total(draw: st.DrawFn, parts: Parts) -> list[Stmt]:
     row = FragmentLayout(layout.shape[:-1], threads, tuple(m for m in layout.values if m.dim != last))
     name, cell = parts.fragment(dtype, row), coords(layout.rank)[:-1]
     which = draw(st.sampled_from(["add", "maximum", "minimum"]))
-    clear = Map(Access(name, cell), _constant(draw, dtype), row.shape, row, "thread")
+    start = _constant(draw, dtype)
     mask = draw(st.sampled_from([None, _expression(draw, parts, boolean, 2)]))
     value = _expression(draw, parts, dtype, 2)
     if dtype.is_float and which == "add":  # sums in another order are the same if they are exact
-        value = Op("cast", (_expression(draw, parts, int8, 1),), dtype)
+        narrow = dtype.bits < 32  # as all integers up to 256 are in bfloat16
+        value = Op("cast", (_expression(draw, parts, boolean if narrow else int8, 1),), dtype)
+        start = Const(0.0, dtype) if narrow else start
+    clear = Map(Access(name, cell), start, row.shape, row, "thread")
     total = Accumulate(Access(name, cell), value, which, layout.shape, mask, layout, "warp")
     result = parts.fragment(dtype)
     parts.readable[result] = dtype

@@ -169,15 +169,17 @@ def lengths(draw: st.DrawFn) -> Kernel:
         "}",
         f"copy out[program_id(0), {'n[] - c0' if wrong == 'place' else 'c0'}] <- r[c0] shape 32 {_ROW} via st.global",
     ]
-    head = _head(
+    head = [
+        "size T",
         _rows("x", "T"),
         _rows("out", "T"),
         "tensor lens: int32[T] strides [1:int64] align 4",
         "grid [T]",
-        f"in_range lens from 0 to {'N' if wrong == 'range' else 33}",
+        f"in_range lens from 0 to {'T' if wrong == 'range' else 33}",
         "shared s: float32 32 layout 32:1 at 0",
         f"fragment n: int32 () {_ALL}",
-    )
+        f"fragment r: float32 32 {_ROW}",
+    ]
     return kernel("lengths", "sm_80", 1, head, body)
 
 

@@ -1,4 +1,4 @@
-"""Random kernels in which elements of one statement share cells, in every memory: refused, unless their values agree."""
+"""Random kernels in which elements of one statement share cells, in every memory."""
 
 from __future__ import annotations
 

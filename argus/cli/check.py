@@ -43,5 +43,5 @@ def _checked(options: argparse.Namespace) -> Iterator[tuple[Outcome, int]]:
             continue
         for job in found:
             with progress(f"proving {job.name}"):
-                verified = verify(job, options.limit, options.accept, options.exact)
+                verified = verify(job, options.limit, options.accept, options.exact, options.second_opinion)
             yield verified.outcome, verified.code

@@ -17,8 +17,8 @@ from argus import environment
 from argus.diagnostic import ArgusError, Diagnostic
 from argus.render import diagnostics_text
 
-PROVED, REFUTED, UNUSABLE, UNKNOWN = 0, 1, 2, 3
-_PRECEDENCE = (UNUSABLE, REFUTED, UNKNOWN)
+PROVED, REFUTED, UNUSABLE, UNKNOWN, DISAGREED = 0, 1, 2, 3, 4
+_PRECEDENCE = (DISAGREED, UNUSABLE, REFUTED, UNKNOWN)
 
 
 def out() -> Console:

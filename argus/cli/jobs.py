@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from argus import compile
-from argus.cli.common import PROVED, REFUTED, UNKNOWN, UNUSABLE, bad_input, internal
+from argus.cli.common import DISAGREED, PROVED, REFUTED, UNKNOWN, UNUSABLE, bad_input, internal
 from argus.diagnostic import ArgusError, Diagnostic, Verdict, VerificationError
 from argus.frontend import Options
 from argus.frontend.linking import Unreadable, linked, read_text
@@ -103,12 +103,15 @@ class Verified:
     report: Report | None = None
 
 
-def verify(job: Job, limit_s: float | None, accept: Sequence[str] = (), exact: bool = False) -> Verified:
+def verify(
+    job: Job, limit_s: float | None, accept: Sequence[str] = (), exact: bool = False, second_opinion: bool = False
+) -> Verified:
     """Prove one kernel with `limit_s` seconds of work, or release it as accepted. An error is an outcome too."""
     start = time.perf_counter()
     try:
         explicit = job.explicit()
-        report = compile.verify(explicit, LIMIT_S if limit_s is None else limit_s, exact=exact)
+        limit_s = LIMIT_S if limit_s is None else limit_s
+        report = compile.verify(explicit, limit_s, exact=exact, second_opinion=second_opinion)
         report = _released(job, explicit, report, accept)
     except ArgusError as error:
         return Verified(unusable(job.name, start, error.diagnostics), UNUSABLE)
@@ -126,7 +129,10 @@ def verify(job: Job, limit_s: float | None, accept: Sequence[str] = (), exact: b
         report.accepted,
         report.runs,
         equalities(explicit),
+        report.opinions,
     )
+    if any(opinion.disagreed for opinion in report.opinions):
+        return Verified(outcome, DISAGREED, explicit, report)
     return Verified(outcome, PROVED if report.accepted else _CODES[report.verdict], explicit, report)
 
 

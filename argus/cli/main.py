@@ -80,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--sarif", action="store_true", help="print a SARIF 2.1 log")
     check.add_argument("--exact", action="store_true",
                        help="prove each property of the kernel itself, on no simpler form of it; slower")  # fmt: skip
+    check.add_argument("--second-opinion", action="store_true",
+                       help="ask Z3 what ISL answered, and the reverse; 4 if they disagree; slower")  # fmt: skip
     show = command("show", "show", "print the explicit kernel that policies make: it can be changed, and checked again")
     show.add_argument("file", metavar="FILE[::KERNEL]")
     show.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")

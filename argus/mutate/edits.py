@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import isinf
 
-from argus.ir.expr import Const, Elem, Expr, Op, children, elements, rewrite
+from argus.ir.expr import Const, Elem, Expr, Op, elements, rewrite
 from argus.ir.instruction import MULTICASTS
 from argus.ir.nodes import (
     Access,
@@ -46,9 +46,7 @@ from argus.ir.nodes import (
 )
 from argus.layout import FragmentLayout
 from argus.mutate.kind import Kind
-
-Edit = tuple[str, Kind, tuple[Stmt, ...]]
-"""A name, the kind, and what stands in the statement's place."""
+from argus.mutate.terms import Edit, one_changed, terms
 
 _TITLES: dict[type, str] = {
     Barrier: "a barrier",
@@ -132,6 +130,7 @@ def statement(stmt: Stmt) -> Iterator[Edit]:
         other = _other_threads(stmt.layout)
         if other is not None:
             yield "give elements to other threads", Kind.LAYOUT, (replace(stmt, layout=other),)
+    yield from terms(stmt)
     if isinstance(stmt, Map | Accumulate) and stmt.scope is not None:
         scope = "warp" if stmt.scope == "thread" else "thread"
         yield f"combine within a {scope}", Kind.SCOPE, (replace(stmt, scope=scope),)
@@ -340,9 +339,9 @@ _STRONGER = {"le": "lt", "ge": "gt"}
 
 def _comparisons(expr: Expr) -> Iterator[tuple[str, Expr]]:
     """`expr` with one of its comparisons weakened or strengthened by one."""
-    for changed in _single(expr, _weaker):
+    for changed in one_changed(expr, _weaker):
         yield "weaken", changed
-    for changed in _single(expr, _stronger):
+    for changed in one_changed(expr, _stronger):
         yield "strengthen", changed
 
 
@@ -377,26 +376,8 @@ def _conjuncts(mask: Expr) -> Iterator[tuple[str, Expr]]:
         return lambda e: e.args[number] if isinstance(e, Op) and e.op == "and" else None
 
     for number in (0, 1):
-        for changed in _single(mask, side(number)):
+        for changed in one_changed(mask, side(number)):
             yield "drop a part of", changed
-
-
-def _single(expr: Expr, change: Callable[[Expr], Expr | None]) -> Iterator[Expr]:
-    """`expr` with `change` applied at one place, for each place where it gives something."""
-    new = change(expr)
-    if new is not None:
-        yield new
-    parts = children(expr)
-    for i, part in enumerate(parts):
-        for changed in _single(part, change):
-            inner = (*parts[:i], changed, *parts[i + 1 :])
-            match expr:
-                case Op():
-                    yield replace(expr, args=inner)
-                case Elem():
-                    yield replace(expr, index=inner)
-                case _:
-                    pass
 
 
 def _other_value(value: Const) -> Const:

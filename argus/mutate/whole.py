@@ -79,7 +79,8 @@ def _preconditions(kernel: Kernel) -> Iterator[Declared]:
             case Requires(cond=cond):
                 text = f"requires {print_expr(cond)}"
         changed = replace(kernel, preconditions=rest)
-        yield Declared(f"drop precondition {number}", Kind.REQUIRES, condition.span, text, "", changed)
+        what = "index fact" if isinstance(condition, InRange | Arranged) else "precondition"
+        yield Declared(f"drop {what} {number}", Kind.REQUIRES, condition.span, text, "", changed)
     for tensor in kernel.tensors:
         if tensor.alignment > tensor.dtype.bytes:
             less = replace(tensor, alignment=tensor.alignment // 2)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
-from argus.diagnostic import Diagnostic, Severity, Verdict
+from argus.diagnostic import Diagnostic, Opinion, Severity, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class Report:
     """The verdict on one explicit kernel. `assumptions` are what its author assumed without proof.
 
     `accepted` are the codes of unknown findings about values that its author accepted (`argus.verify.release`), and
-    `runs` counts the runs in the simulator in which nothing was wrong.
+    `runs` counts the runs in the simulator in which nothing was wrong. `opinions` is what the other engine said of each
+    kind of question, where a second opinion was asked for.
     """
 
     kernel: str
@@ -33,6 +34,7 @@ class Report:
     timings: tuple[Timing, ...]
     accepted: tuple[str, ...] = ()
     runs: int = 0
+    opinions: tuple[Opinion, ...] = ()
 
     def _repr_html_(self) -> str:
         """Return verdict, assumptions and findings as a notebook shows them."""
@@ -47,3 +49,23 @@ def verdict_of(diagnostics: tuple[Diagnostic, ...]) -> Verdict:
     if Verdict.REFUTED in verdicts:
         return Verdict.REFUTED
     return Verdict.UNKNOWN if verdicts else Verdict.PROVED
+
+
+def with_opinions(report: Report, opinions: tuple[Opinion, ...]) -> Report:
+    """The report with the other engine's opinions; where one disagrees, the verdict is unknown."""
+    disagreed = [text for opinion in opinions for text in opinion.disagreed]
+    if not disagreed:
+        return replace(report, opinions=opinions)
+    found = Diagnostic(
+        DISAGREE,
+        f"the engines disagree about {len(disagreed)} of {sum(o.asked for o in opinions)} answers, the first: "
+        f"{disagreed[0]}",
+        property="engines",
+        verdict=Verdict.UNKNOWN,
+        help="one of Z3 and ISL is wrong, or Argus translates the question wrongly: please report it with the kernel",
+    )
+    return replace(report, verdict=Verdict.UNKNOWN, diagnostics=(found, *report.diagnostics), opinions=opinions)
+
+
+DISAGREE = "engines-disagree"
+"""The code of the finding that one engine contradicts the other."""

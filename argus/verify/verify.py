@@ -24,11 +24,13 @@ from argus.verify.model.program import quotients, sites
 from argus.verify.model.relations import Model
 from argus.verify.model.solver import Solver
 from argus.verify.model.translator import NonAffine
+from argus.verify.opinion.asked import listening
+from argus.verify.opinion.opinion import second
 from argus.verify.questions import FLOW, Answer, Questions, without_consequences
 from argus.verify.reductions.alike import alone
 from argus.verify.reductions.counts import spelled
 from argus.verify.reductions.named import Named, named
-from argus.verify.report import Report, Timing, verdict_of
+from argus.verify.report import Report, Timing, verdict_of, with_opinions
 from argus.verify.search import Trial, search
 from argus.verify.witness import to_diagnostic
 from argus.work import LIMIT_S, STEPS_PER_SECOND, Work
@@ -44,11 +46,16 @@ FIRST = 4 * STEPS_PER_SECOND
 _NOT_TRIED = Note("not all small sizes were tried in the simulator: the limit of work was reached; raise --limit")
 
 
-def verify(kernel: Kernel, limit_s: float = LIMIT_S, *, exact: bool = False) -> Report:
+def verify(
+    kernel: Kernel, limit_s: float = LIMIT_S, *, exact: bool = False, second_opinion: bool = False
+) -> Report:
     """Prove every property of an explicit kernel, or say what fails, with a replayed witness, or what is unknown.
 
     `exact`: ask every question of the kernel itself, and prove nothing on a simpler form of it (docs/soundness.md,
     "Proofs on a simpler form"): that takes longer, and trusts less.
+
+    `second_opinion`: ask the other engine what Z3 and ISL answered, within another `limit_s`. An answer that it
+    contradicts is a finding of its own, `engines-disagree`, and the verdict is unknown then.
 
     `limit_s`: the work that the proof may take, in seconds of a processor. It is counted in steps of the engines
     (`argus.work`), so the verdict does not depend on the machine; a refutation that is left to be replayed may take
@@ -60,7 +67,11 @@ def verify(kernel: Kernel, limit_s: float = LIMIT_S, *, exact: bool = False) -> 
     if problems:
         raise SourceError(*problems)
     with _ALONE:
-        return _verify(kernel, limit_s, exact)
+        if not second_opinion:
+            return _verify(kernel, limit_s, exact)
+        with listening() as heard:
+            report = _verify(kernel, limit_s, exact)
+        return with_opinions(report, second(heard, Work.of_seconds(limit_s)))
 
 
 _ALONE = Lock()

@@ -81,3 +81,54 @@ def test_inputs_are_the_same_each_time_and_within_range() -> None:
     first, second = mutate.arguments(kernel, values), mutate.arguments(kernel, values)
     assert all((first[name] == second[name]).all() for name in first)  # type: ignore[union-attr]
     assert first["tokens"].min() >= 0 and first["tokens"].max() < 5  # type: ignore[union-attr]
+
+
+ROWS = """
+kernel rows
+target sm_80
+warps 1 of 32
+size N
+size T
+tensor x: float32[T, 32] strides [32:int64, 1:int64] align 4
+tensor index: int32[T] strides [1:int64] align 4
+tensor out: float32[N, 32] strides [32:int64, 1:int64] align 4
+grid [T]
+distinct index
+in_range index from 0 to N
+fragment at: int32 () layout [() | t 32@_ | v]
+fragment r: float32 32 layout [32 | t 32@0 | v]
+fragment s: float32 () layout [() | t 32@_ | v]
+body {
+  copy at[] <- index[program_id(0)] shape () layout [() | t 32@_ | v] via ld.global
+  copy r[c0] <- x[program_id(0), c0] shape 32 layout [32 | t 32@0 | v] via ld.global
+  map r[c0] = exp(r[c0] * 2.0) + r[c0] shape 32 layout [32 | t 32@0 | v] scope thread
+  map s[] = 0.0 shape () layout [() | t 32@_ | v] scope thread
+  accumulate s[] add r[c0] shape 32 layout [32 | t 32@0 | v] scope warp
+  map r[c0] = (r[c0] + s[]) * 3.0 shape 32 layout [32 | t 32@0 | v] scope thread
+  copy out[at[], c0] <- r[c0] shape 32 layout [32 | t 32@0 | v] via st.global
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "after"),
+    [
+        ("write a cell twice", ["r[c0 // 2 * 2] <- x", "r[c0 // 2 * 2] = exp", "out[at[], c0 // 2 * 2] <- r[c0]"]),
+        ("count a term twice", ["accumulate s[] add r[c0] shape 32 if c0 == 0"]),
+        ("move a factor", ["exp(r[c0]) * 2.0 + r[c0]", "r[c0] * 3.0 + s[]"]),
+        ("drop index fact", [""]),
+    ],
+)
+def test_edits_of_terms_and_facts(name: str, after: list[str]) -> None:
+    found = [m for m in mutate.mutations(parse_kernel(ROWS)) if m.name.startswith(name)]
+    assert found
+    for text in after:
+        assert any(text in m.after for m in found), [m.after for m in found]
+
+
+def test_edits_of_terms_are_refuted() -> None:
+    """A sum with a term counted twice, and a factor that moved, follow no specification; a cell is written once."""
+    judge = mutate.Judge(explicit("softmax"), 20.0)
+    found = [m for m in mutate.mutations(explicit("softmax")) if m.name.startswith(("write a", "count a", "move a"))]
+    assert {m.name.split(" (")[0] for m in found} >= {"write a cell twice", "count a term twice"}
+    assert all(judge.result(m).outcome is mutate.Outcome.KILLED for m in found[:6])

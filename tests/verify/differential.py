@@ -19,6 +19,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -238,7 +239,8 @@ def run(
 ) -> Tally:
     """Examines `count` cases drawn from the seed `number`, their emitted texts as well; tells `progress` after each.
 
-    After `seconds` no further case is examined."""
+    After `seconds` no further case is drawn.
+    """
     tally, end = Tally(emitted=emitted), time.monotonic() + seconds
 
     @seed(number)
@@ -252,7 +254,7 @@ def run(
     @given(cases())
     def one(case: tuple[Kernel, str, list[dict[str, int]]]) -> None:
         if time.monotonic() > end:
-            return
+            raise _Over
         examine(*case, tally)
         done = int(tally.total("kernels"))
         if len(tally.waiting) == BATCH:
@@ -262,10 +264,15 @@ def run(
         progress(tally)
 
     with np.errstate(all="ignore"):
-        one()
+        with suppress(_Over):
+            one()
         execute(tally)
         progress(tally)
     return tally
+
+
+class _Over(Exception):
+    """The time is over."""
 
 
 def run_in_processes(options: argparse.Namespace) -> Tally:

@@ -49,15 +49,10 @@ def listening() -> Iterator[list[Asked]]:
     """A list of what is asked inside. Proofs run one at a time, so nobody else is heard."""
     heard: list[Asked] = []
     inside = [False]
-    replaced: list[tuple[type, str, Callable[..., Any]]] = []
-    for kind in _KINDS:
-        for name in (*TRUTHS, *RESULTS):
-            method = getattr(kind, name, None)
-            if method is not None:
-                replaced.append((kind, name, method))
-                setattr(kind, name, _heard(name, method, heard, inside))
-    replaced.append((Solver, "_check", Solver._check))
-    Solver._check = _heard_z3(Solver._check, heard)  # type: ignore[method-assign]
+    replaced: list[tuple[Any, str, Callable[..., Any]]] = [(Solver, "_check", Solver._check)]
+    replaced += [(k, name, getattr(k, name)) for k in _KINDS for name in (*TRUTHS, *RESULTS) if hasattr(k, name)]
+    for kind, name, method in replaced:
+        setattr(kind, name, _heard_z3(method, heard) if kind is Solver else _heard(name, method, heard, inside))
     try:
         yield heard
     finally:
@@ -65,9 +60,7 @@ def listening() -> Iterator[list[Asked]]:
             setattr(kind, name, method)
 
 
-def _heard(
-    name: str, method: Callable[..., Any], heard: list[Asked], inside: list[bool]
-) -> Callable[..., Any]:
+def _heard(name: str, method: Callable[..., Any], heard: list[Asked], inside: list[bool]) -> Callable[..., Any]:
     """The method, whose answers are noted unless another method asks."""
 
     @wraps(method)

@@ -1,8 +1,8 @@
 """Conjunctions without unnamed integers, so that they may be negated.
 
-An unnamed integer e is eliminated exactly, in one of three ways. An equality a·e + s = 0 gives it: a has to divide s. Bounds
-0 ≤ s - a·e < a give it: it is ⌊s/a⌋. Or only bounds mention it, a·e + l ≥ 0 and h - b·e ≥ 0: some e lies between them if and
-only if -⌊l/a⌋ ≤ ⌊h/b⌋ for every pair, which is b·l + a·h ≥ 0 where a or b is 1.
+An unnamed integer e is eliminated exactly, in one of three ways. An equality a·e + s = 0 gives it: a has to divide s.
+Bounds 0 ≤ s - a·e < a give it: it is ⌊s/a⌋. Or only bounds mention it, a·e + l ≥ 0 and h - b·e ≥ 0: some e lies
+between them if and only if -⌊l/a⌋ ≤ ⌊h/b⌋ for every pair, which is b·l + a·h ≥ 0 where a or b is 1.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def exact(given: Conjunction, of: Value) -> z3.BoolRef:
     defined = [(d, *given.quotients[d]) for d in unnamed if d in given.quotients]
     remainders = [row.combined(1, Row({d: 1}, 0), -divisor) for d, row, divisor in defined]
     least = [*given.least, *remainders]
-    least += [row.combined(-1, Row({}, 1), divisor - 1) for row, (_, _, divisor) in zip(remainders, defined, strict=True)]
+    least += [
+        row.combined(-1, Row({}, 1), divisor - 1) for row, (_, _, divisor) in zip(remainders, defined, strict=True)
+    ]
     named = {d: q for d, q in given.quotients.items() if d not in unnamed}
     system = _System(list(given.equal), least, set(unnamed), named)
     while system.left and (system.solve() or system.define() or system.bound()):

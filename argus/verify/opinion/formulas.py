@@ -1,8 +1,8 @@
 """Sets and relations of ISL as formulas of Z3, read off their constraints alone: ISL computes nothing here.
 
-A set is a union of conjunctions of linear constraints over parameters, coordinates and further integers: quotients, which
-have a definition, and *unnamed* ones, of which the constraints say that some exist. A formula that is to be negated
-should have none of those (`argus.verify.opinion.elimination`).
+A set is a union of conjunctions of linear constraints over parameters, coordinates and further integers: quotients,
+which have a definition, and *unnamed* ones, of which the constraints say that some exist. A formula that is to be
+negated should have none of those (`argus.verify.opinion.elimination`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from argus.verify.model.solver import z3
 Union = Set | Map | UnionSet | UnionMap
 Variable = tuple[str, str | int]
 """("param", its name), ("in", place), ("out", place), or ("div", place) for an integer of the constraints alone."""
+Variables = tuple[Variable, ...]
 Value = Callable[[Variable], z3.ArithRef]
 Space = tuple[object, ...]
 """A tuple's name, and how many coordinates it has or which two tuples it pairs: names of coordinates mean nothing."""
@@ -54,7 +55,7 @@ class Conjunction:
     equal: tuple[Row, ...]
     least: tuple[Row, ...]
     quotients: Mapping[Variable, tuple[Row, int]]
-    divs: tuple[Variable, ...]
+    divs: Variables
 
     @property
     def unnamed(self) -> frozenset[Variable]:
@@ -70,8 +71,12 @@ class Conjunction:
 
     def then(self, other: Conjunction) -> Conjunction:
         """Of two relations' conjunctions: what maps to something that the other one maps."""
-        first = self._renamed(lambda v: {"div": ("div", f"first {v[1]}"), "out": ("div", f"middle {v[1]}")}.get(v[0], v))
-        second = other._renamed(lambda v: {"div": ("div", f"second {v[1]}"), "in": ("div", f"middle {v[1]}")}.get(v[0], v))
+        first = self._renamed(
+            lambda v: {"div": ("div", f"first {v[1]}"), "out": ("div", f"middle {v[1]}")}.get(v[0], v)
+        )
+        second = other._renamed(
+            lambda v: {"div": ("div", f"second {v[1]}"), "in": ("div", f"middle {v[1]}")}.get(v[0], v)
+        )
         return Conjunction(
             (*first.equal, *second.equal),
             (*first.least, *second.least),
@@ -93,7 +98,9 @@ class Conjunction:
         """The conjunction, with a constant of its own for each unnamed integer: not to be negated."""
         fresh = {d: z3.FreshInt("e") for d in self.divs if d not in self.quotients}
         value = Values(of, self.quotients, fresh)
-        return conjunction([row.value(value) == 0 for row in self.equal] + [row.value(value) >= 0 for row in self.least])
+        return conjunction(
+            [row.value(value) == 0 for row in self.equal] + [row.value(value) >= 0 for row in self.least]
+        )
 
 
 class Values:
@@ -170,18 +177,17 @@ def _pieces(part: Set | Map) -> Pieces:
 
 
 def _conjunction(basic: isl.BasicSet | isl.BasicMap) -> Conjunction:
-    is_map = isinstance(basic, isl.BasicMap)
-    order = _ORDER if is_map else tuple(d for d in _ORDER if d != _DIM.in_)
-    names = tuple(("param", str(basic.get_dim_name(_DIM.param, i))) for i in range(basic.dim(_DIM.param)))
-    inputs = tuple(("in", i) for i in range(basic.dim(_DIM.in_) if is_map else 0))
-    outputs = tuple(("out", i) for i in range(basic.dim(_DIM.out)))
-    divs = tuple(("div", i) for i in range(basic.dim(_DIM.div)))
+    flat = basic.wrap() if isinstance(basic, isl.BasicMap) else basic
+    order = _ORDER if flat is not basic else tuple(d for d in _ORDER if d != _DIM.in_)
+    names: Variables = tuple(("param", str(basic.get_dim_name(_DIM.param, i))) for i in range(basic.dim(_DIM.param)))
+    inputs: Variables = tuple(("in", i) for i in range(basic.dim(_DIM.in_) if flat is not basic else 0))
+    outputs: Variables = tuple(("out", i) for i in range(basic.dim(_DIM.out)))
+    divs: Variables = tuple(("div", i) for i in range(basic.dim(_DIM.div)))
     columns = (*names, *inputs, *outputs, *divs)
-    flat = (basic.wrap() if is_map else basic).get_local_space()
-    quotients = {}
-    for div in divs:
+    quotients: dict[Variable, tuple[Row, int]] = {}
+    for place, div in enumerate(divs):
         try:
-            aff = flat.get_div(div[1])
+            aff = flat.get_local_space().get_div(place)
         except isl.Error:  # it has no definition
             continue
         quotients[div] = _quotient(aff, names, (*inputs, *outputs), divs)
@@ -189,7 +195,7 @@ def _conjunction(basic: isl.BasicSet | isl.BasicMap) -> Conjunction:
     return Conjunction(_rows(equal, columns), _rows(least, columns), quotients, divs)
 
 
-def _rows(matrix: isl.Mat, columns: tuple[Variable, ...]) -> tuple[Row, ...]:
+def _rows(matrix: isl.Mat, columns: Variables) -> tuple[Row, ...]:
     def row(number: int) -> Row:
         values = [int(matrix.get_element_val(number, c).to_python()) for c in range(matrix.cols())]
         return Row({v: c for v, c in zip(columns, values[1:], strict=True) if c}, values[0])
@@ -197,9 +203,7 @@ def _rows(matrix: isl.Mat, columns: tuple[Variable, ...]) -> tuple[Row, ...]:
     return tuple(row(number) for number in range(matrix.rows()))
 
 
-def _quotient(
-    aff: isl.Aff, names: tuple[Variable, ...], coordinates: tuple[Variable, ...], divs: tuple[Variable, ...]
-) -> tuple[Row, int]:
+def _quotient(aff: isl.Aff, names: Variables, coordinates: Variables, divs: Variables) -> tuple[Row, int]:
     divisor = int(aff.get_denominator_val().to_python())
     terms: dict[Variable, int] = {}
     for kind, variables in ((_DIM.param, names), (_DIM.in_, coordinates), (_DIM.div, divs)):

@@ -1,14 +1,15 @@
 """What the other engine says: each answer of ISL is asked of Z3, and each answer of Z3 of ISL.
 
-A model that Z3 found is not asked of ISL: the formulas are evaluated at it. What an engine does not decide within its steps
-counts as undecided. Nothing here is asked of the engine that answered first.
+A model that Z3 found is not asked of ISL: the formulas are evaluated at it. What an engine does not decide within its
+steps counts as undecided. Nothing here is asked of the engine that answered first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import replace
 
+from argus.diagnostic import Opinion
 from argus.verify.model.isl import IslError, Set, limited
 from argus.verify.model.solver import checked, z3
 from argus.verify.opinion.asked import Asked, OfIsl, OfZ3
@@ -22,35 +23,20 @@ _SHOWN = 2000
 """Characters of a question that a person sees."""
 
 
-@dataclass
-class Opinion:
-    """What became of the answers of one engine to one kind of question. `disagreed`: texts of those questions."""
-
-    engine: str
-    question: str
-    agreed: int = 0
-    undecided: int = 0
-    disagreed: list[str] = field(default_factory=list)
-
-    @property
-    def asked(self) -> int:
-        """How many answers there were."""
-        return self.agreed + self.undecided + len(self.disagreed)
-
-
 def second(heard: Iterable[Asked], work: Work) -> tuple[Opinion, ...]:
     """The opinions on what was heard, by engine and kind of question; steps are taken from `work`."""
     found: dict[tuple[str, str], Opinion] = {}
     for asked in heard:
         engine, question = ("isl", asked.name) if isinstance(asked, OfIsl) else ("z3", asked.answer)
-        opinion = found.setdefault((engine, question), Opinion(engine, question))
+        opinion = found.get((engine, question), Opinion(engine, question))
         agreed = None if work.over else _of_isl(asked, work) if isinstance(asked, OfIsl) else _of_z3(asked, work)
         if agreed is None:
-            opinion.undecided += 1
+            opinion = replace(opinion, undecided=opinion.undecided + 1)
         elif agreed:
-            opinion.agreed += 1
+            opinion = replace(opinion, agreed=opinion.agreed + 1)
         else:
-            opinion.disagreed.append(_text(asked)[:_SHOWN])
+            opinion = replace(opinion, disagreed=(*opinion.disagreed, _text(asked)[:_SHOWN]))
+        found[engine, question] = opinion
     return tuple(sorted(found.values(), key=lambda o: (o.engine, o.question)))
 
 

@@ -1,7 +1,7 @@
 """Formulas of Z3 as sets of ISL, and their values at a point.
 
-Products of two unknowns, and divisions by one, have no meaning in ISL: each becomes an integer of which nothing is known
-(`Reading.loose`). So a set that is empty says that the formulas have no model; one that is not may say nothing.
+Products of two unknowns, and divisions by one, have no meaning in ISL: each becomes an integer of which nothing is
+known (`Reading.loose`). So a set that is empty says that the formulas have no model; one that is not may say nothing.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Reading:
             case z3.Z3_OP_FALSE:
                 return Set.empty(self.everything.get_space())
             case z3.Z3_OP_AND:
-                return _folded(Set.intersect, sets, self.everything)
+                return _intersection(sets, self.everything)
             case z3.Z3_OP_OR:
-                return _folded(Set.union, sets, Set.empty(self.everything.get_space())).coalesce()
+                return _union(sets, self.everything)
             case z3.Z3_OP_NOT:
                 return sets[0].complement()
             case z3.Z3_OP_IMPLIES:
@@ -121,13 +121,13 @@ class Reading:
         parts = [self._term(child) for child in children]
         match term.decl().kind():
             case z3.Z3_OP_ADD:
-                return _folded(isl.PwAff.add, parts[1:], parts[0])
+                return _reduced(isl.PwAff.add, parts)
             case z3.Z3_OP_SUB:
-                return _folded(isl.PwAff.sub, parts[1:], parts[0])
+                return _reduced(isl.PwAff.sub, parts)
             case z3.Z3_OP_UMINUS:
                 return parts[0].neg()
             case z3.Z3_OP_MUL:
-                return _folded(isl.PwAff.mul, parts[1:], parts[0])
+                return _reduced(isl.PwAff.mul, parts)
             case z3.Z3_OP_IDIV | z3.Z3_OP_MOD as kind:
                 divisor = children[1].as_long()
                 size = isl.Val.int_from_si(isl.DEFAULT_CONTEXT, abs(divisor))
@@ -146,10 +146,24 @@ class Reading:
         return isl.PwAff.from_aff(isl.Aff.var_on_domain(self._local, isl.dim_type.set, place))
 
 
-def _folded(combine: Callable[..., object], parts: Sequence[object], start: object) -> object:
-    for part in parts:
-        start = combine(start, part)
-    return start
+def _reduced(combine: Callable[[isl.PwAff, isl.PwAff], isl.PwAff], parts: Sequence[isl.PwAff]) -> isl.PwAff:
+    result = parts[0]
+    for part in parts[1:]:
+        result = combine(result, part)
+    return result
+
+
+def _intersection(sets: Sequence[Set], everything: Set) -> Set:
+    for some in sets:
+        everything = everything.intersect(some)
+    return everything
+
+
+def _union(sets: Sequence[Set], everything: Set) -> Set:
+    found = Set.empty(everything.get_space())
+    for some in sets:
+        found = found.union(some)
+    return found.coalesce()
 
 
 def _comparison(term: z3.ExprRef) -> bool:
