@@ -43,6 +43,10 @@ def main() -> int:
                 results = mutants.run(sample, arguments.jobs, arguments.seconds)
             case "kernelbench":
                 results = _kernelbench(arguments)
+            case "trust":
+                from benchmarks import trust
+
+                results = trust.run(arguments.jobs, arguments.seconds, arguments.limit)
             case "repairs":
                 from benchmarks import repairs
 
@@ -147,6 +151,10 @@ def _parser() -> argparse.ArgumentParser:
     mutants.add_argument("--limit", type=float, default=120.0, metavar="S", help="seconds that a proof may take")
     mutants.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="stop after so long")
     mutants.add_argument("--folder", type=Path, default=Path("build/mutants"), help="results by mutant are kept there")
+    trust = commands.add_parser("trust", help="second opinions and exact proofs of everything that ships")
+    trust.add_argument("--jobs", type=int, default=1, help="processes")
+    trust.add_argument("--limit", type=float, default=60.0, metavar="S", help="seconds that a proof may take")
+    trust.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="stop after so long")
     repairs = commands.add_parser("repairs", help="mutants that are repaired from their counterexamples")
     repairs.add_argument("--seed", type=int, default=1, help="which mutants are drawn")
     repairs.add_argument("--count", type=int, default=8, help="how many of each kernel")
@@ -164,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument(
         "--survey", choices=("generate", "prove"), default="", help="run nothing: what would be taken, on any machine"
     )
-    for command in (launch, cold, product, attend, memory, conflicts, verify, mutants, repairs, bench):
+    for command in (launch, cold, product, attend, memory, conflicts, verify, mutants, trust, repairs, bench):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
     return parser
 

