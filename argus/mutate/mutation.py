@@ -146,7 +146,7 @@ def _block_edits(block: Block, first: int, mbarriers: list[str]) -> Iterator[_Ed
             yield from _moved_out(block, i, stmt, first)
 
 
-def _statement_edits(stmt: Stmt) -> Iterator[edits.Edit]:
+def _statement_edits(stmt: Stmt) -> Iterator[Edit]:
     if isinstance(stmt, SYNCHRONISATION):
         yield f"drop {edits.title(stmt)}", Kind.DROP, ()
         odd = op("eq", op("mod", Thread(), Const(2)), Const(1))
