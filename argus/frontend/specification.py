@@ -215,6 +215,7 @@ def _bound(context: Context, body: Lambda, axes: int) -> tuple[Expr, SpecTerm]:
     with quantified(context, body.params, body.span, axes):
         extents = list(dict.fromkeys(direct_extents(context, body.body, body.params[0])))
         extents = extents or list(dict.fromkeys(divided_extents(context, body.body, body.params[0])))
+        extents = extents or list(dict.fromkeys(_extents_in_helpers(context, body.body, body.params[0], axes + 1)))
         if not extents:
             context.fail(
                 "bad-tag",
@@ -269,6 +270,27 @@ def _helper(context: Context, helper: Helper, args: tuple[Expression, ...], axes
     if result is None:
         context.fail("bad-tag", f"`{function.name}` gives nothing back", span, "end it by `return`")
     return result
+
+
+def _extents_in_helpers(context: Context, node: Expression, param: str, axes: int) -> list[int | Expr]:
+    """Extents of the dimensions that `param` indexes in helpers that are called with it."""
+    found = [e for part in parts(node) for e in _extents_in_helpers(context, part, param, axes)]
+    if not isinstance(node, Call) or not isinstance(node.function, Name):
+        return found
+    helper = evaluate(context, node.function)
+    if not isinstance(helper, Helper) or helper.function in context.stack:
+        return found
+    given = bound(context, helper, tuple(_value(context, a, axes) for a in node.args), {}, node.span)
+    names = [p.name for (p, _), a in zip(given, node.args, strict=False) if isinstance(a, Name) and a.id == param]
+    frame = Frame(helper.function, context.depth, sizes=context.frame.sizes, quantified=True)
+    with context.called(helper, frame, node.span):
+        for parameter, value in given:
+            frame.names[parameter.name] = Binding(value, context.depth, parameter.span)
+        for stmt in helper.function.body:
+            if isinstance(stmt, ReturnStmt) and stmt.value is not None:
+                found += [e for name in names for e in direct_extents(context, stmt.value, name)]
+                found += [e for name in names for e in _extents_in_helpers(context, stmt.value, name, axes)]
+    return found
 
 
 def _value(context: Context, node: Expression, axes: int) -> Value:

@@ -39,6 +39,7 @@ from argus.ir.text import print_stmt
 from argus.ir.visit import rewrite_blocks
 from argus.mutate import edits, whole
 from argus.mutate.kind import Kind
+from argus.mutate.terms import Edit
 from argus.source import Span
 
 __all__ = ["Kind", "Mutation", "mutations"]
