@@ -60,7 +60,8 @@ class Witness:
     `logical` is the element's coordinate, `physical` a byte offset ("shared+0x80", "global a+0x10") or a
     register ("r3"). `provenance` is the way the value came, first hop first. `other` describes the second
     party of a race or overlap (block, thread, iteration, statement). `trace` is what led there, where the fault lies in
-    the order of events, cut to the steps that matter; `missing` names the order that is missing.
+    the order of events, cut to the steps that matter; `missing` names the order that is missing. `contents` is what the
+    index tensors held, as nested lists.
     `failing` is the failing set, generalised; `unique` tells whether this witness is the only one.
     """
 
@@ -82,6 +83,7 @@ class Witness:
     replayed: bool = False
     trace: tuple[Event, ...] = ()
     missing: str = ""
+    contents: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,6 +207,9 @@ def _stripped(span: Span) -> str:
 
 def _witness(text: Text, witness: Witness) -> None:
     text.append("counterexample", "bold").append(f": {_where(witness)}\n")
+    if witness.contents:
+        held = ", ".join(f"{name} = {_elements(values)}" for name, values in witness.contents.items())
+        text.append(f"  with      {held}\n")
     element = f"{witness.object}[{_tuple(witness.logical)}]" if witness.logical else witness.object
     place = " at ".join(part for part in (element, witness.physical) if part)
     if place:
@@ -279,6 +282,30 @@ def _pairs(values: Mapping[str, Any]) -> str:
         return f"({_tuple(value)})" if isinstance(value, (tuple, list)) else str(value)
 
     return ", ".join(f"{name} = {show(value)}" for name, value in values.items() if value != {})
+
+
+_MOST_ELEMENTS = 32
+"""Elements of an index tensor that are printed."""
+
+
+def _elements(values: Any) -> str:
+    """The contents of a tensor; of many elements the first ones."""
+    left = _MOST_ELEMENTS
+
+    def show(value: Any) -> str:
+        nonlocal left
+        if not isinstance(value, list):
+            left -= 1
+            return str(value)
+        shown = []
+        for inner in value:
+            if left <= 0:
+                shown.append("...")
+                break
+            shown.append(show(inner))
+        return f"[{', '.join(shown)}]"
+
+    return show(values)
 
 
 def _tuple(values: Iterable[Any]) -> str:
@@ -373,6 +400,7 @@ def witness_json(witness: Witness) -> Json:
         "replayed": witness.replayed,
         "trace": [_event_json(event) for event in witness.trace],
         "missing": witness.missing,
+        "contents": witness.contents,
     }
 
 

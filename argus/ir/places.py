@@ -8,10 +8,13 @@ from argus.ir.access import Mode, relations
 from argus.ir.expr import Expr, Op, elements
 from argus.ir.nodes import (
     Accumulate,
+    Arranged,
     AssertTags,
     Copy,
     For,
     If,
+    InRange,
+    Kernel,
     Map,
     MbarrierArrive,
     MbarrierExpect,
@@ -19,8 +22,10 @@ from argus.ir.nodes import (
     Signal,
     Stmt,
     Tag,
+    Tensor,
 )
 from argus.ir.tags import DataValue, Once, TagEqual, TagField, TagTerm, TagTuple
+from argus.ir.visit import walk
 
 
 def places(stmt: Stmt) -> Iterator[Expr]:
@@ -54,6 +59,15 @@ def index_registers(statements: Iterable[Stmt]) -> frozenset[str]:
         if more <= found:
             return frozenset(found)
         found |= more
+
+
+def index_tensors(kernel: Kernel) -> tuple[Tensor, ...]:
+    """The integer tensors whose contents say where, whether and how often: by what is loaded from them, or declared."""
+    listed = tuple(walk(kernel.body))
+    registers = index_registers(listed)
+    loaded = {s.src.obj for s in listed if isinstance(s, Copy) and s.dst.obj in registers}
+    declared = {p.tensor for p in kernel.preconditions if isinstance(p, InRange | Arranged)}
+    return tuple(t for t in kernel.tensors if not t.dtype.is_float and t.name in loaded | declared)
 
 
 def counting_registers(statements: Iterable[Stmt]) -> frozenset[str]:

@@ -23,7 +23,7 @@ class Violation:
     ("global a+0x10"). `other` is the second party of a race or overlap. `provenance` is the way the value came,
     first hop first. `certain` is false where a coarser rounding than the kernel's could explain it: a specification
     that is missed by little. `trace` is what led there where the fault lies in the order of events, and `missing` the
-    order that is missing.
+    order that is missing. `contents` is what the index tensors held before the run, as nested lists.
     """
 
     property: str
@@ -44,6 +44,7 @@ class Violation:
     certain: bool = True
     trace: tuple[Event, ...] = ()
     missing: str = ""
+    contents: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         where = f"block {self.block}" + (f" thread {self.thread}" if self.thread is not None else "")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from argus.ir.cluster import unite
 from argus.ir.expr import Const, Param
 from argus.ir.nodes import Kernel, Scalar, Tensor
+from argus.ir.places import index_tensors
 from argus.ir.types import DType
 from argus.simulate import launch
 from argus.simulate.evaluate import Number
@@ -35,6 +38,8 @@ _UNDECLARED = {"int": (-3, 8), "uint": (0, 8), "bool": (0, 2)}
 _SCHEDULES = ("program", "reverse", "lazy")
 _DENSE = 1 << 20
 _MOST_BLOCKS = 1 << 12
+_SHOWN = 1 << 12
+"""Elements of an index tensor that a counterexample has with it."""
 
 
 def replay(
@@ -79,8 +84,20 @@ def replay(
             raise NotReplayable(f"the grid has {prod(grid)} blocks")
         violations = run_blocks(run, blocks, grid, name, 2 if name == "reverse" else 1).violations
         if violations:
-            break
-    return violations
+            held = _held(kernel, contents, params)
+            return tuple(replace(v, contents=held) for v in violations)
+    return ()
+
+
+def _held(kernel: Kernel, contents: Mapping[str, Contents], params: Mapping[str, Number]) -> dict[str, Any]:
+    """What the index tensors hold before the kernel, as nested lists; large ones are left out."""
+    result = {}
+    for tensor in index_tensors(kernel):
+        shape, _ = launch.extents(tensor, params)
+        if prod(shape) <= _SHOWN:
+            values = contents[tensor.name].initial(np.arange(prod(shape), dtype=np.int64))
+            result[tensor.name] = np.asarray(values).reshape(shape).tolist()
+    return result
 
 
 def _params(kernel: Kernel, sizes: Mapping[str, int | float], scalar: float) -> dict[str, Number]:

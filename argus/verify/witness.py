@@ -114,6 +114,7 @@ def witness(kernel: Kernel, place: FailurePlace, violation: Violation, finding: 
         replayed=True,
         trace=violation.trace,
         missing=violation.missing,
+        contents=violation.contents,
     )
 
 

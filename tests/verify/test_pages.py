@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from argus import compile
 from argus.diagnostic import Verdict
 from argus.frontend import Options
+from argus.render import diagnostic_text
+from argus.simulate import replay
 from argus.source import SourceFile
 
 DECODE = """
@@ -116,3 +119,16 @@ def test_a_page_of_each_element_is_looked_up() -> None:
 def test_a_variable_ranges_over_as_many_places_as_pages_have() -> None:
     """All pages count: a sum that stops before the last of them lacks terms."""
     assert prove(GATHERED.replace("range(0, P * 8, BLOCK)", "range(0, P * 8 - 32, BLOCK)"), "total") is Verdict.REFUTED
+
+
+def test_a_counterexample_shows_the_pages_and_is_replayed_with_them() -> None:
+    wrong = GATHERED.replace("table[b, j // 8], mask", "table[0, j // 8], mask")
+    source = SourceFile("pages.py", wrong)
+    kernel = compile.lower(compile.elaborate(source, "total", Options()), "sm_80")
+    (found,) = [d for d in compile.verify(kernel).diagnostics if d.verdict is Verdict.REFUTED]
+    assert found.witness is not None
+    shown = ", ".join(map(str, found.witness.contents["table"][0][:8]))
+    assert f"with      table = [[{shown}" in diagnostic_text(found).plain
+    given = {name: np.array(values, np.int32) for name, values in found.witness.contents.items()}
+    again = replay(kernel, found.witness.sizes, None, tensors=given)
+    assert any(v.code == found.code and v.contents == found.witness.contents for v in again)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from argus.ir.access import Mode, Relation
-from argus.ir.expr import Expr, LoopVar, ProgramId, Thread, op, rewrite, walk
+from argus.ir.expr import Expr, LoopVar, Op, ProgramId, Thread, op, rewrite, walk
 from argus.ir.nodes import For, Kernel, Programs, Shared, Tensor
 from argus.ir.rings import RingPlace, place_in_ring
 from argus.verify.model.context import Known
@@ -356,7 +356,12 @@ class Model:
             if trip is not None and axis == 0:
                 continue
             try:
-                outputs.append(self.translator.integer(self.resolve(site, index), coords))
+                index = self.resolve(site, index)
+                if any(isinstance(e, Op) and e.op == "where" for e in walk(index)):
+                    conditions.append(self.translator.equals(f"x{axis}", index, coords))
+                    outputs.append(f"x{axis}")
+                else:
+                    outputs.append(self.translator.integer(index, coords))
             except NonAffine as error:
                 exact, reason = False, str(error)
                 outputs.append(f"x{axis}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from argus.ir.expr import (
@@ -27,7 +27,7 @@ from argus.ir.expr import (
 )
 from argus.layout import FragmentLayout
 from argus.verify.model.isl import Map, Set, isl
-from argus.verify.model.program import is_launch_constant
+from argus.verify.model.program import differs_by_block, is_launch_constant
 
 _Relation = TypeVar("_Relation", Set, Map)
 
@@ -115,6 +115,45 @@ class Translator:
                         raise
                     name = self.opaque.setdefault(expr, f"opaque{len(self.opaque)}")
                     return self._parameter(name, expr)
+
+    def image(self, expr: Expr, coords: tuple[str, ...]) -> str:
+        """Text of a tuple that an index is: [integer], or [what it is computed from] by the name of a function.
+
+        What is not affine, as a remainder by a size, is such a function: of equal numbers it is equal.
+        """
+        if self._plainly(expr, coords):
+            return f"[{self.integer(expr, coords)}]"
+        leaves: list[str] = []
+        name = identifier(self._function(expr, coords, leaves))
+        return f"function_{name}[{', '.join(leaves)}]"
+
+    def _plainly(self, expr: Expr, coords: tuple[str, ...]) -> bool:
+        """Return True if an expression is affine, but for what is the same in all blocks."""
+        alone = replace(self, opaque={}, parameters={})
+        try:
+            alone.integer(expr, coords)
+        except NonAffine:
+            return False
+        return not any(map(differs_by_block, alone.opaque))
+
+    def _function(self, expr: Expr, coords: tuple[str, ...], leaves: list[str]) -> str:
+        """How an expression is computed from affine ones, which are added to `leaves`."""
+        if self._plainly(expr, coords):
+            leaves.append(self.integer(expr, coords))
+            return "x"
+        if not isinstance(expr, Op) or not all(e.dtype.is_int for e in (expr, *expr.args)):
+            self.integer(expr, coords)  # raises `NonAffine` with the reason
+            raise NonAffine("an index that is computed from what is no integer")
+        return f"{expr.op}({', '.join(self._function(e, coords, leaves) for e in expr.args)})"
+
+    def equals(self, name: str, expr: Expr, coords: tuple[str, ...]) -> str:
+        """Text of a condition: the dimension `name` is the number, which may be chosen between others."""
+        choice = next((e for e in walk(expr) if isinstance(e, Op) and e.op == "where"), None)
+        if choice is None:
+            return f"{name} = {self.integer(expr, coords)}"
+        chosen = self.condition(choice.args[0], coords)
+        yes, no = (self.equals(name, _with(expr, choice, other), coords) for other in choice.args[1:])
+        return f"(({chosen} and {yes}) or (not {chosen} and {no}))"
 
     def _parameter(self, name: str, expr: Expr) -> str:
         self.parameters[name] = expr

@@ -338,7 +338,8 @@ class Matcher:
         """{V[...] -> cell} of a specified element."""
         domain, coords = self._names(scope)
         spec = replace(spec, index=tuple(self._numbered(e, scope) for e in spec.index))
-        if any(isinstance(e, Elem) for e in spec.index):
+        images = [None if isinstance(e, Elem) else self.model.translator.image(e, coords) for e in spec.index]
+        if any(image is None or image.startswith("function_") for image in images):
             return self._indirect(spec, domain, coords)
         texts = ", ".join(self.model.translator.integer(e, coords) for e in spec.index)
         return self.model.parse_map(f"{{ V[{domain}] -> {identifier(spec.obj)}[{texts}] }}").to_union_map()
@@ -351,7 +352,7 @@ class Matcher:
                 inner = ", ".join(self.model.translator.integer(e, coords) for e in index.index)
                 image = f"{index_data(index.obj)}[{inner}]"
             else:
-                image = f"[{self.model.translator.integer(index, coords)}]"
+                image = self.model.translator.image(index, coords)
             part = self.model.parse_map(f"{{ V[{domain}] -> {image} }}").to_union_map()
             result = part if result is None else result.range_product(part)
         assert result is not None

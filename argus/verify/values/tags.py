@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from argus.ir.access import Holders, Mode, Relation
-from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, coords, rewrite
+from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, coords, rewrite, walk
 from argus.ir.instruction import Order
 from argus.ir.nodes import (
     Accumulate,
@@ -94,7 +94,7 @@ class TagAnalysis:
         relation = (*site.accesses, *site.tag_reads)[number]
         result: UnionMap | None = None
         for index in relation.index:
-            image = self.integer(site, index)
+            image = self._image(site, index)
             result = image if result is None else result.range_product(image)
         if result is None:
             raise NonAffine("an access without an index")
@@ -104,6 +104,26 @@ class TagAnalysis:
         elif relation.guard is not None:
             domain = domain.intersect(self.where(site, relation.guard))
         return result.intersect_domain(domain)
+
+    def _image(self, site: Site, index: Expr) -> UnionMap:
+        """{instance -> what an index is}: an integer, index data, or a function of integers."""
+        index = self.model.resolve(site, index)
+        if any(isinstance(e, Elem) for e in walk(index)):
+            return self.integer(site, index)
+        coords = self.model.coords(len(site.shape))
+        text = f"{{ {self.model.tuple_text(site, coords)} -> {self.model.translator.image(index, coords)} }}"
+        return self.model.parse_map(text).intersect_domain(self.model.domain(site)[0]).to_union_map()
+
+    def plain(self, site: Site, number: int) -> bool:
+        """Return True if the cells of an access are numbers, and no functions of a program's position."""
+        relation = (*site.accesses, *site.tag_reads)[number]
+        coords = self.model.coords(len(relation.shape))
+        indices = [self.model.resolve(site, index) for index in relation.index]
+        return self.model.cells(site, number).exact and all(
+            any(isinstance(e, Op) and e.op == "where" for e in walk(index))
+            or not self.model.translator.image(index, coords).startswith("function_")
+            for index in indices
+        )
 
     def _retag(self, site: Site) -> Cells:
         stmt = site.stmt

@@ -328,7 +328,7 @@ class TermBuilder:
     def _initial(self, site: Site, number: int) -> Term:
         cells = self.model.cells(site, number)
         relation = (*site.accesses, *site.tag_reads)[number]
-        if cells.exact:
+        if self.analysis.plain(site, number):
             return Load(relation.obj, cells.map.to_union_map())
         indirect = self.analysis.indirect_cells(site, number)
         return Load(relation.obj, indirect)
