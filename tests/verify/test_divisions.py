@@ -1,4 +1,4 @@
-"""Remainders and quotients by sizes, and choices, as indices: the same function of the same numbers is the same place."""
+"""Indices that are divided by sizes, or chosen: the same function of the same numbers is the same place."""
 
 from __future__ import annotations
 
