@@ -232,7 +232,7 @@ class Translator:
         return f"(({chosen} and {yes}) or (not {chosen} and {no}))"
 
 
-def _with(expr: Op, part: Expr, other: Expr) -> Expr:
+def _with(expr: Expr, part: Expr, other: Expr) -> Expr:
     """`expr` with another expression in the place of a part."""
     return rewrite(expr, lambda e: other if e == part else None)
 
