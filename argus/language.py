@@ -129,6 +129,9 @@ __all__ = [
     "tiled_mma",
     "trans",
     "uint8",
+    "uint16",
+    "uint32",
+    "umulhi",
     "warp_size",
     "where",
     "zeros",
@@ -160,6 +163,8 @@ if TYPE_CHECKING:  # to a type checker a tile is anything, and an annotation say
     float8_e5m2fnuz: TypeAlias = Any
     int8: TypeAlias = Any
     uint8: TypeAlias = Any
+    uint16: TypeAlias = Any
+    uint32: TypeAlias = Any
     int32: TypeAlias = Any
     int64: TypeAlias = Any
     boolean: TypeAlias = Any
@@ -174,6 +179,8 @@ else:
     float8_e5m2fnuz = types.float8_e5m2fnuz
     int8 = types.int8
     uint8 = types.uint8
+    uint16 = types.uint16
+    uint32 = types.uint32
     int32 = types.int32
     int64 = types.int64
     boolean = types.boolean
@@ -491,6 +498,11 @@ def sortable(x: Tile, dtype: DType) -> Tile:
 @_kernel_only
 def fma(x: Tile, y: Tile, z: Tile) -> Tile:
     """x * y + z."""
+
+
+@_kernel_only
+def umulhi(x: Tile, y: Tile) -> Tile:
+    """The upper 32 bits of the product of two uint32, of which `x * y` are the lower."""
 
 
 @_kernel_only

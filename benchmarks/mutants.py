@@ -167,6 +167,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("examples/column_sum.py", "column_sum"),
     Subject("examples/conv2d.py", "conv2d"),
     Subject("examples/cumsum.py", "cumsum"),
+    Subject("examples/dropout.py", "dropout"),
     Subject("examples/depthwise.py", "depthwise"),
     Subject("examples/embedding.py", "embedding"),
     Subject("examples/rmsnorm.py", "rmsnorm"),

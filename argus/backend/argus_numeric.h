@@ -9,6 +9,7 @@ namespace argus {
 
 using i8 = signed char;
 using u8 = unsigned char;
+using u16 = unsigned short;
 using i64 = long long;
 
 struct tf32 { unsigned bits; };
@@ -148,12 +149,15 @@ template <class T> ARGUS_FN T from_float(float x) {
 template <class To> ARGUS_FN To truncated(float x) {
     if constexpr (same<To, i64>) {
         return target::float_to_i64(x);
+    } else if constexpr (same<To, unsigned>) {
+        const i64 whole = target::float_to_i64(x);
+        return static_cast<unsigned>(whole < 0 ? 0 : whole > 0xffffffffll ? 0xffffffffll : whole);
     } else {
         const int whole = target::float_to_int(x);
         if constexpr (sizeof(To) == 4) {
             return whole;
         } else {
-            constexpr int low = same<To, u8> ? 0 : -128, high = low + 255;
+            constexpr int low = same<To, u8> || same<To, u16> ? 0 : -128, high = same<To, u16> ? 65535 : low + 255;
             return static_cast<To>(whole < low ? low : whole > high ? high : whole);
         }
     }
@@ -239,7 +243,7 @@ template <class T> ARGUS_FN T absolute(T x) {
     using detail::wide;
     if constexpr (detail::same<T, float>) return detail::magnitude(x);
     else if constexpr (detail::is_float<T>) return cast<T>(detail::magnitude(cast<float>(x)));
-    else if constexpr (detail::same<T, bool> || detail::same<T, u8>) return x;
+    else if constexpr (static_cast<T>(-1) > 0) return x;
     else return x < 0 ? static_cast<T>(wide<T>(0) - static_cast<wide<T>>(x)) : x;
 }
 
@@ -274,6 +278,9 @@ template <class T> ARGUS_FN T sub_wrap(T x, T y) {
 }
 template <class T> ARGUS_FN T mul_wrap(T x, T y) {
     return static_cast<T>(static_cast<detail::wide<T>>(x) * static_cast<detail::wide<T>>(y));
+}
+ARGUS_FN unsigned umulhi(unsigned x, unsigned y) {
+    return static_cast<unsigned>(static_cast<unsigned long long>(x) * y >> 32);
 }
 template <class T> ARGUS_FN T neg_wrap(T x) { return sub_wrap(static_cast<T>(0), x); }
 template <class T> ARGUS_FN T shl(T x, T y) { return static_cast<T>(static_cast<detail::wide<T>>(x) << y); }

@@ -40,6 +40,8 @@ TYPES: dict[str, str] = {
     "float8_e5m2fnuz": "argus::e5m2fnuz",
     "int8": "argus::i8",
     "uint8": "argus::u8",
+    "uint16": "argus::u16",
+    "uint32": "unsigned",
     "int32": "int",
     "int64": "argus::i64",
     "bool": "bool",
@@ -233,12 +235,13 @@ _MATH = (
     _f("floordiv", "class T", "T", "T x, T y", "rounds toward minus infinity; integers and floats; of the least "
        "integer by -1, itself"),
     _f("floormod", "class T", "T", "T x, T y", "sign of the divisor; integers and floats"),
+    _f("umulhi", "", "unsigned", "unsigned x, unsigned y", "the upper 32 bits of the product"),
     _f("add_wrap", "class T", "T", "T x, T y", "integers of any width, modulo 2^bits"),
     _f("sub_wrap", "class T", "T", "T x, T y", "integers of any width, modulo 2^bits"),
     _f("mul_wrap", "class T", "T", "T x, T y", "integers of any width, modulo 2^bits"),
     _f("neg_wrap", "class T", "T", "T x", "integers of any width, modulo 2^bits"),
     _f("shl", "class T", "T", "T x, T y", "x << y, modulo 2^bits; 0 <= y < bits"),
-    _f("shr", "class T", "T", "T x, T y", "arithmetic (logical for u8); 0 <= y < bits"),
+    _f("shr", "class T", "T", "T x, T y", "arithmetic (logical for unsigned types); 0 <= y < bits"),
     *(
         _f(name, "class T", "T", "T x", f"{name} of float, and of f16 and bf16 through float")
         for name, row in OPERATORS.items()

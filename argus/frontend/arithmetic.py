@@ -128,6 +128,11 @@ def extremum(call: CallSite) -> Value:
     return elementwise(call.context, call.name, (x, y), (call.spans["x"], call.spans["y"]), call.span)
 
 
+def umulhi(call: CallSite) -> Value:
+    return elementwise(call.context, "umulhi", (call.args["x"], call.args["y"]), (call.spans["x"], call.spans["y"]),
+                       call.span)  # fmt: skip
+
+
 def where(call: CallSite) -> Value:
     names = ("condition", "x", "y")
     values, spans = tuple(call.args[n] for n in names), tuple(call.spans[n] for n in names)
@@ -458,6 +463,7 @@ HANDLERS: dict[str, Handler] = {
     "minimum": extremum,
     "where": where,
     "fma": fma,
+    "umulhi": umulhi,
     "cdiv": cdiv,
     "next_power_of_2": next_power_of_2,
     "sum": reduce,

@@ -135,6 +135,10 @@ class Context:
     constants: dict[tuple[SourceFile, tuple[Outer, ...], str], Value | None] = field(default_factory=dict)
     elaborated: int = 0
 
+    def running(self, function: Function) -> bool:
+        """Return True inside of a helper's own body, or of what it calls. Helpers of one text in two files are two."""
+        return any(outer == function and outer.span == function.span for outer in self.stack)
+
     # ------------------------------------------------------------------ errors
 
     def at(self, span: Span) -> Span:

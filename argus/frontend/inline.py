@@ -22,7 +22,7 @@ def inline(
 ) -> Value:
     """The value of a call of an `@argus.func`. `run` elaborates its body."""
     function = helper.function
-    if any(outer == function and outer.span == function.span for outer in context.stack):
+    if context.running(function):
         context.fail(
             "recursive-function",
             f"`{function.name}` calls itself, and helpers are inlined",

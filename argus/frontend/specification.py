@@ -35,7 +35,7 @@ from argus.frontend.values import Builtin, Constant, Helper, Nothing, Range, Spe
 from argus.ir.expr import OPERATORS, Const, Expr, Op
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import renumbered
-from argus.ir.types import DType, boolean, float32, int32, int64
+from argus.ir.types import DType, boolean, float32, int32, int64, uint32
 from argus.source import Span
 
 _ELEMENTWISE = frozenset(o.name for o in OPERATORS.values() if o.symbol is None and o.result != "given")
@@ -115,7 +115,8 @@ def _leaf(context: Context, node: Expression, axes: int) -> SpecTerm:
         context.fail(
             "bad-tag", f"{describe(value)} is not one element", node.span, "index every dimension by an integer"
         )
-    tile = tiles.as_tile(context, value, node.span)
+    wide = isinstance(value, Constant) and type(value.value) is int and not -(2**31) <= value.value < 2**31
+    tile = tiles.as_tile(context, value, node.span, int64 if wide else None)
     if tile.shape:
         context.fail(
             "bad-tag", f"{describe(tile)} is not one element", node.span, "index every dimension by an integer"
@@ -130,7 +131,7 @@ def _combine(context: Context, operator: str, operands: tuple[Expression, ...], 
             "wrong-arguments", f"`{operator}` takes {OPERATORS[operator].arity} arguments", span, "give them all"
         )
     terms = [_term(context, operand, axes) for operand in operands]
-    dtype = _widest([_dtype(t) for t in terms[1 if operator == "where" else 0 :]])
+    dtype = _common(context, operator, terms[1 if operator == "where" else 0 :], span)
     tiles.check_kind(context, operator, operator, dtype, span)
     terms = [_literal(t, dtype) for t in terms]
     exprs = [t for t in terms if not isinstance(t, (SpecOp, SpecReduce, SpecSoftmax))]
@@ -138,6 +139,19 @@ def _combine(context: Context, operator: str, operands: tuple[Expression, ...], 
         return tiles.make(operator, tuple(exprs))
     result = boolean if OPERATORS[operator].result == "bool" else dtype
     return SpecOp(operator, tuple(terms), result)
+
+
+def _common(context: Context, operator: str, terms: list[SpecTerm], span: Span) -> DType:
+    """The dtype in which terms are combined: the widest; uint32, which is modulo 2^32, with constants alone."""
+    if not any(_dtype(t).modular for t in terms):
+        return _widest([_dtype(t) for t in terms])
+    others = [t for t in terms if not (_dtype(t).modular or isinstance(t, Const))]
+    wrong = [t.value for t in terms if isinstance(t, Const) and not 0 <= t.value < 2**32]
+    if others or wrong:
+        text = f"`{operator}` mixes uint32 and {_dtype(others[0]) if others else wrong[0]}"
+        remedy = "arithmetic of uint32 is modulo 2^32: convert one side, `.to(al.uint32)` or `.to(al.int64)`"
+        context.fail("type-mismatch", text, span, remedy)
+    return uint32
 
 
 def _dtype(term: SpecTerm) -> DType:
@@ -191,6 +205,9 @@ def _reduce(context: Context, node: Call, body: Lambda, axes: int) -> SpecTerm:
             "write `al.sum(lambda k: a[m, k] * b[n, k])`",
         )
     extent, term = _bound(context, body, axes)
+    if name == "sum" and _dtype(term).modular:
+        text = "this is a sum of many uint32, modulo 2^32, which no proof follows"
+        context.fail("type-mismatch", text, node.span, "convert the terms: `.to(al.int64)`, in the kernel as well")
     return SpecReduce(_REDUCE[name], axes, extent, term, _dtype(term))
 
 
@@ -259,7 +276,7 @@ def _specified(context: Context, operands: tuple[Expression, ...]) -> bool:
 def _helper(context: Context, helper: Helper, args: tuple[Expression, ...], axes: int, span: Span) -> SpecTerm:
     """What an `@argus.func` of single elements computes: the function that is an epilogue in the kernel's text."""
     function = helper.function
-    if function in context.stack:
+    if context.running(function):
         context.fail("recursive-function", f"`{function.name}` calls itself", span, "write it without")
     given = bound(context, helper, tuple(_value(context, a, axes) for a in args), {}, span)
     frame = Frame(function, context.depth, sizes=context.frame.sizes, quantified=True)

@@ -160,7 +160,7 @@ def _accumulate(context: Context, target: Target, op: str, operand: Expression, 
     result = tiles.elementwise(context, op, (held, value), (target.span, operand.span), span)
     binding.check_name(context, target, result)
     contribution = tiles.as_tile(context, value, operand.span, held.dtype)
-    other = result.shape != held.shape or result.dtype is not held.dtype
+    other = result.shape != held.shape or result.dtype is not held.dtype or (op == "add" and held.dtype.modular)
     if other or tiles.reads(contribution.expr, held.fragment):
         bind(context, target, result, span)
         return

@@ -162,7 +162,7 @@ def make(operator: str, args: tuple[Expr, ...]) -> Expr:
         dtype = boolean if ir.OPERATORS[operator].result == "bool" else args[-1].dtype
         return Op(operator, args, dtype)
     if operator == "neg" and isinstance(args[0], Const):
-        return Const(-args[0].value, args[0].dtype)
+        return ir.op("sub", Const(0, args[0].dtype), args[0])
     return ir.op(operator, *args)
 
 
@@ -241,6 +241,9 @@ def check_kind(context: Context, operator: str, symbol: str, dtype: DType, span:
             span,
             "write `//` for integers, or convert with `.to(al.float32)`",
         )
+    if operator == "umulhi" and not dtype.modular:
+        remedy = "convert both sides with `.to(al.uint32)`"
+        context.fail("type-mismatch", f"`al.umulhi` multiplies uint32, not {dtype}", span, remedy)
     if operator in _INTEGER_ONLY and not dtype.is_int:
         remedy = "write `al.floor(x / y)`" if operator == "floordiv" else "convert to an integer dtype first"
         context.fail("type-mismatch", f"`{symbol}` computes on integers, not {dtype}", span, remedy)

@@ -170,7 +170,7 @@ def _integer(context: Context, item: Item, where: Span) -> Expr:
 
 
 def _check_index(context: Context, tile: Tile, where: Span) -> None:
-    if not tile.dtype.is_int:
+    if not tile.dtype.is_int or tile.dtype.modular:
         remedy = "select with `mask=`" if tile.dtype is boolean else "convert it with `.to(al.int32)`"
         context.fail("bad-index", f"an index is an integer, not {tile.dtype}", where, remedy)
 

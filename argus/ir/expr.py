@@ -127,6 +127,7 @@ OPERATORS: dict[str, Operator] = {
         Operator("truediv", 2, "same", "/", takes="floats"),
         Operator("floordiv", 2, "same", "//", takes="no floats"),  # rounds toward minus infinity, as Python's
         Operator("mod", 2, "same", "%", takes="no floats"),  # sign of the divisor, as Python's
+        Operator("umulhi", 2, "same", None, True, "no floats"),  # of uint32: the upper half of the product
         Operator("neg", 1, "same", "-", real=True),
         Operator("abs", 1, "same", real=True, function=abs),
         Operator("minimum", 2, "same", None, True, real=True),  # propagates NaN, as torch.minimum
@@ -164,6 +165,9 @@ OPERATORS: dict[str, Operator] = {
 }
 """Every operator. An elementwise function is a row here, a formula in `argus/backend/argus_math.h`, and its name and
 docstring in `argus/language.py`."""
+
+LEAVING = ("add", "sub", "mul", "neg", "shl", "not", "cast")
+"""Operators on integers with results that unsigned types may lack, for operands that they have."""
 
 REDUCTIONS: dict[str, Callable[[DType], int | float]] = {
     "add": lambda dtype: 0,
@@ -224,8 +228,11 @@ def coords(rank: int) -> tuple[Expr, ...]:
 
 
 def linear(expr: Expr) -> tuple[dict[Expr, int], int]:
-    """An integer expression as a sum: {term -> factor}, none of them 0, and a constant. Casts are terms."""
+    """An integer expression as a sum: {term -> factor}, none of them 0, and a constant. Casts are terms, and so is
+    what is computed modulo 2^32."""
     match expr:
+        case Op() if expr.dtype.modular:
+            return {expr: 1}, 0
         case Const(value=value):
             return {}, int(value)
         case Op(op="add" | "sub" as name, args=(a, b)):
@@ -271,7 +278,8 @@ def op(name: str, *args: Expr) -> Expr:
     if len(args) == 2 and isinstance(args[0], Const) and isinstance(args[1], Const) and dtype.kind != "float":
         a, b = int(args[0].value), int(args[1].value)
         if name in _FOLD and not (name in ("floordiv", "mod") and b == 0):
-            return Const(_FOLD[name](a, b), dtype)
+            number = _FOLD[name](a, b)
+            return Const(number % 2**dtype.bits if dtype.modular else number, dtype)
         if name in _COMPARE and args[0].dtype.kind != "float":
             return Const(_COMPARE[name](a, b), boolean)
     zero, one = Const(0, dtype), Const(1, dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from argus.ir.types import DType
+
 Interval = tuple[int, int]
 WIDE = (-(2**63), 2**63 - 1)
 """Of what nothing is known."""
@@ -47,3 +49,9 @@ def operate(name: str, args: list[Interval]) -> Interval:
             return 0, (1 << max(b.bit_length(), d.bit_length())) - 1
         case _:
             return WIDE
+
+
+def within(dtype: DType, result: Interval) -> Interval:
+    """The range of an operation's results in its type: modulo 2^32 anything, if it may leave the range."""
+    least, most = dtype.integers
+    return (least, most) if dtype.modular and not least <= result[0] <= result[1] <= most else result

@@ -34,6 +34,11 @@ class DType:
         return self.kind in ("int", "uint")
 
     @property
+    def modular(self) -> bool:
+        """Return True for uint32, whose arithmetic is modulo 2^32 by definition, in kernels and specifications."""
+        return self.kind == "uint" and self.bits == 32
+
+    @property
     def integers(self) -> tuple[int, int]:
         """The least and the greatest number of an integer type; truth values are 0 and 1."""
         if self.kind == "int":
@@ -54,6 +59,8 @@ float8_e4m3fnuz = DType("float8_e4m3fnuz", "float", 8)
 float8_e5m2fnuz = DType("float8_e5m2fnuz", "float", 8)
 int8 = DType("int8", "int", 8)
 uint8 = DType("uint8", "uint", 8)
+uint16 = DType("uint16", "uint", 16)
+uint32 = DType("uint32", "uint", 32)
 int32 = DType("int32", "int", 32)
 int64 = DType("int64", "int", 64)
 boolean = DType("bool", "bool", 8)
@@ -62,7 +69,7 @@ DTYPES: dict[str, DType] = {
     d.name: d
     for d in (
         float32, tfloat32, float16, bfloat16, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz,
-        int8, uint8, int32, int64, boolean,
+        int8, uint8, uint16, uint32, int32, int64, boolean,
     )
 }  # fmt: skip
 

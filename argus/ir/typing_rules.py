@@ -149,6 +149,8 @@ def _op_problems(expr: Op) -> Iterator[str]:
     (operand,) = types
     if row.takes != "any" and (row.takes == "floats") != operand.is_float:
         yield f"`{expr.op}` does not work on {operand}"
+    if expr.op == "umulhi" and not operand.modular:
+        yield f"`umulhi` works on uint32, not {operand}"
     if expr.op in ("floordiv", "mod") and operand.is_int and args[1] == Const(0, operand):
         yield f"`{expr.op}` by 0 has no value"
     match expr:

@@ -61,7 +61,7 @@ def _collect(expr: Expr, scale: int, terms: dict[Expr, int]) -> int:
             return _collect(y, scale * int(value), terms)
         case Op(op="shl", args=(x, Const(value=value))):
             return _collect(x, scale << int(value), terms)
-        case Op(op="cast", args=(x,), dtype=dtype) if dtype.is_int and x.dtype.is_int:
+        case Op(op="cast", args=(x,), dtype=dtype) if dtype.is_int and x.dtype.is_int and not x.dtype.modular:
             return _collect(x, scale, terms)
         case _:
             terms[expr] = terms.get(expr, 0) + scale

@@ -153,6 +153,8 @@ STRAIN = "range-of-64-bits"
 
 def _fit(expr: Op, result: Array, dtype: DType, scope: Bindings) -> Array:
     """The integer result in the range of `dtype`: reported, then wrapped, where it is outside."""
+    if dtype.modular:
+        return modulo(result, dtype)
     if dtype.bits >= 64 or result.size == 0 or scope.overflow is Overflow.IGNORE:
         return result
     limit = np.iinfo(carrier(dtype))
@@ -160,6 +162,11 @@ def _fit(expr: Op, result: Array, dtype: DType, scope: Bindings) -> Array:
         return result
     if scope.reports(expr):
         scope.fault("int32-overflow", expr, (result < limit.min) | (result > limit.max))
+    return result.astype(carrier(dtype)).astype(np.int64)
+
+
+def modulo(result: Array, dtype: DType) -> Array:
+    """Integers of 64 bits, of which the lower ones count, as numbers of `dtype`."""
     return result.astype(carrier(dtype)).astype(np.int64)
 
 
@@ -215,6 +222,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "truediv": np.true_divide,
     "floordiv": np.floor_divide,
     "mod": np.mod,
+    "umulhi": lambda x, y: ((x.astype(np.uint64) * y.astype(np.uint64)) >> np.uint64(32)).astype(np.int64),
     "neg": np.negative,
     "abs": np.abs,
     "minimum": np.minimum,

@@ -11,7 +11,7 @@ from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramI
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import identity, uses
 from argus.ir.types import boolean, rounds_only
-from argus.simulate.evaluate import FUNCTIONS, SELECTING, Number, sortable
+from argus.simulate.evaluate import FUNCTIONS, SELECTING, Number, modulo, sortable
 from argus.simulate.launch import scalar
 from argus.simulate.memory import GlobalTensor
 from argus.simulate.numeric import Array, round_to, shaken, strains
@@ -51,18 +51,20 @@ class Reference:
                 inner = {i: a[..., None] for i, a in axes.items()} | {axis: np.arange(n)}
                 start = float(identity(value)) if value.dtype.is_int else _STARTS[op]
                 values = self._rounded(op, _reduced(op, self.term(body, inner), n, start))
-                return values.astype(np.int64) if value.dtype.is_int and np.isfinite(values).all() else values
+                whole = values.astype(np.int64) if value.dtype.is_int and np.isfinite(values).all() else values
+                return modulo(whole, value.dtype) if value.dtype.modular else whole
             case SpecSoftmax():
                 return self._softmax(value, axes)
             case SpecOp(op="cast", args=(inner,)) | Op(op="cast", args=(inner,)):
-                values = self.term(inner, axes)
+                values = np.asarray(self.term(inner, axes))
+                if value.dtype.modular and values.dtype.kind != "f":
+                    return modulo(values.astype(np.int64), value.dtype)
                 return values if rounds_only(inner.dtype, value.dtype) else round_to(values, value.dtype)
             case SpecOp(op="sortable", args=(inner,)) | Op(op="sortable", args=(inner,)):
                 return sortable(np.asarray(self.term(inner, axes)), value.dtype)
-            case SpecOp(op=op, args=args):
-                return self._apply(op, [self.term(a, axes) for a in args])
-            case Op(op=op, args=exprs):
-                return self._apply(op, [self.term(a, axes) for a in exprs])
+            case SpecOp(op=op, args=args) | Op(op=op, args=args):
+                result = self._apply(op, [self.term(a, axes) for a in args])
+                return modulo(result, value.dtype) if value.dtype.modular else result
             case _:
                 return self._leaf(value, axes)
 

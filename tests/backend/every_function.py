@@ -7,7 +7,7 @@ from argus.ir.expr import OPERATORS
 from argus.ir.instruction import MMA, WGMMA
 
 FLOATS = ("float32", "float16", "bfloat16")
-INTEGERS = ("int8", "uint8", "int32", "int64")
+INTEGERS = ("int8", "uint8", "uint16", "uint32", "int32", "int64")
 EIGHT_BITS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 UNARY = tuple(row.name for row in OPERATORS.values() if row.function is not None and row.takes == "floats")
 

@@ -21,6 +21,7 @@ from argus.passes import lower
 from argus.source import SourceFile
 from tests.backend.host import compiled, from_bfloat16, to_bfloat16
 from tests.conftest import example_runs
+from tests.random_numbers import philox
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -199,6 +200,12 @@ def cumsum(target: str) -> None:
     np.testing.assert_allclose(out, x.cumsum(1), rtol=1e-4, atol=1e-4)
 
 
+def dropout(target: str) -> None:
+    x, out = normal(28, 300), np.full(300, np.nan, np.float32)
+    run("dropout", target, (2,), {"x": x, "out": out, "seed": -7, "share": 2**23, "scale": 2.0})
+    np.testing.assert_array_equal(out, np.where(philox(-7, np.arange(300)) >> 8 < 2**23, x * np.float32(2), 0))
+
+
 def conv2d(target: str) -> None:
     x, weight, bias = normal(19, 2, 2, 9, 36), normal(20, 3, 2, 3, 3), normal(21, 3)
     out = np.full((2, 3, 9, 36), np.nan, np.float32)
@@ -230,7 +237,7 @@ CASES: dict[str, Callable[[str], None]] = {
     f.__name__: f
     for f in (
         vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper, gemm_pingpong,
-        gemm_waves, linear, split_k, stream_k_atomic, column_sum, cumsum, conv2d, depthwise, rotary,
+        gemm_waves, linear, split_k, stream_k_atomic, column_sum, cumsum, dropout, conv2d, depthwise, rotary,
         cluster_softmax, grouped_matmul, gathered_matmul, paged_decode,
     )
 }  # fmt: skip

@@ -17,6 +17,7 @@ from argus.simulate import simulate
 from argus.simulate.numeric import round_to
 from argus.source import SourceFile
 from tests.conftest import example_runs, example_target
+from tests.random_numbers import philox
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +74,11 @@ def inputs(name: str) -> tuple[dict[str, NDArray[np.generic] | float], NDArray[n
         case "column_sum":
             x = normal(71, 139)
             return {"x": x, "total": np.zeros(139, np.float32)}, x.sum(0)
+        case "dropout":
+            x = normal(300)
+            number = philox(7, np.arange(300)) >> 8
+            kept = np.where(number < 2**23, x * np.float32(2), np.float32(0))
+            return {"x": x, "out": np.zeros_like(x), "seed": 7, "share": 2**23, "scale": 2.0}, kept
         case "cumsum":
             x = normal(11, 39)
             return {"x": x, "out": np.zeros_like(x)}, x.cumsum(1)
@@ -184,6 +190,7 @@ PROPERTIES = {
     "linear": "tags",
     "column_sum": "bounds",
     "cumsum": "tags",
+    "dropout": "tags",
     "conv2d": "tags",
     "depthwise": "bounds",
     "rotary": "tags",

@@ -130,7 +130,8 @@ def _fits_by_terms(expr: Op) -> bool:
 
 
 def _widens(expr: Op) -> bool:
-    return expr.dtype.bits >= expr.args[0].dtype.bits
+    operand = expr.args[0].dtype
+    return expr.dtype.bits >= operand.bits and not (expr.dtype.modular or operand.modular)
 
 
 def times_text(text: str, factor: int) -> str:

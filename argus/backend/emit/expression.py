@@ -47,6 +47,8 @@ def natural(expr: Expr, names: set[str]) -> bool:
             return True
         case Param(name=name) | LoopVar(name=name):
             return name in names
+        case Op() if expr.dtype.kind == "uint":
+            return True
         case Op(op="add" | "mul" | "floordiv" | "minimum", args=args):
             return all(natural(a, names) for a in args)
         case Op(op="maximum", args=args):
@@ -54,7 +56,7 @@ def natural(expr: Expr, names: set[str]) -> bool:
         case Op(op="mod", args=(_, y)):
             return natural(y, names)
         case Op(op="cast", args=(x,)) if x.dtype.is_int and expr.dtype.bits >= x.dtype.bits:
-            return natural(x, names)
+            return natural(x, names) and (expr.dtype.bits > x.dtype.bits or x.dtype.kind == "int")
         case _:
             return False
 

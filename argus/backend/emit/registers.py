@@ -91,7 +91,7 @@ def evaluate(expr: Expr, at: tuple[Ints, ...], threads: Ints, span: Span) -> Int
             return np.where(parts[0] != 0, parts[1], parts[2])
         case Op(op="neg", args=(x,)):
             return -evaluate(x, at, threads, span)
-        case Op(op="cast", args=(x,)) if expr.dtype.is_int:
+        case Op(op="cast", args=(x,)) if expr.dtype.is_int and not x.dtype.modular:
             return evaluate(x, at, threads, span)
         case Op(op=name, args=(x, y)) if name in _NUMPY:
             return np.asarray(_NUMPY[name](evaluate(x, at, threads, span), evaluate(y, at, threads, span)))

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator
 from argus.diagnostic import Verdict
 from argus.ir.access import Relation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, walk
-from argus.ir.interval import WIDE, Interval, operate
+from argus.ir.interval import WIDE, Interval, operate, within
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
@@ -36,7 +36,7 @@ _ARITHMETIC = ("add", "sub", "mul", "neg", "shl", "abs", "floordiv")
 
 def _may_overflow(part: Op) -> bool:
     """Whether an operation may have a result that its type cannot hold."""
-    if not part.dtype.is_int:
+    if not part.dtype.is_int or part.dtype.modular:
         return False
     return part.op in _ARITHMETIC or (part.op == "cast" and part.args[0].dtype.is_int)
 
@@ -208,6 +208,8 @@ class BoundsChecker:
         """A sum of integers that are computed from no data stays in the range of its type."""
         if stmt.op != "add" or not self.totals.counts(stmt.dst.obj):
             return
+        if self.kernel.object(stmt.dst.obj).dtype.modular:
+            return
         least, most = self.kernel.object(stmt.dst.obj).dtype.integers
         low, high = self.totals.range(stmt.dst.obj)
         if low < least or high > most:
@@ -296,7 +298,9 @@ class BoundsChecker:
             case Elem(obj=obj, dtype=dtype) if dtype.is_int:
                 return self.totals.range(obj) if self.totals.counts(obj) else dtype.integers
             case Op(op=name, args=args) if expr.dtype.is_int and all(a.dtype.is_int for a in args):
-                return operate(name, [self.interval(a, site) for a in args])
+                return within(expr.dtype, operate(name, [self.interval(a, site) for a in args]))
+            case Op(op="cast") if expr.dtype.modular:
+                return expr.dtype.integers
             case Op(op="where", args=(_, a, b)):
                 x, y = self.interval(a, site), self.interval(b, site)
                 return min(x[0], y[0]), max(x[1], y[1])

@@ -79,7 +79,9 @@ def _axis(index: Expr) -> int | None:
             return _axis(a)
         case Op(op="mul", args=(a, Const(value=value))) | Op(op="mul", args=(Const(value=value), a)) if value:
             return _axis(a)
-        case Op(op="cast", args=(a,)) if index.dtype.is_int and index.dtype.bits >= a.dtype.bits:
+        case Op(op="cast", args=(a,)) if (
+            index.dtype.is_int and index.dtype.bits >= a.dtype.bits and not a.dtype.modular
+        ):
             return _axis(a)
         case _:
             return None

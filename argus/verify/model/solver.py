@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import z3
 
 from argus.diagnostic import Verdict
-from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
+from argus.ir.expr import LEAVING, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
 from argus.work import STEPS_PER_SECOND, Work
 
 __all__ = ["Answer", "Solver", "checked", "z3"]
@@ -66,6 +66,11 @@ class Solver:
         return self.atoms[expr]
 
     def _operator(self, expr: Op) -> z3.ArithRef:
+        """The result of an operation, in its type where that is modulo 2^32."""
+        result = self._unbounded(expr)
+        return result % z3.IntVal(2**expr.dtype.bits) if expr.dtype.modular and expr.op in LEAVING else result
+
+    def _unbounded(self, expr: Op) -> z3.ArithRef:
         if expr.dtype.kind == "float" or any(a.dtype.kind == "float" for a in expr.args):
             return self._atom(expr)
         if expr.op == "where":

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from argus.ir.expr import (
+    LEAVING,
     Const,
     Coord,
     Elem,
@@ -160,6 +161,10 @@ class Translator:
         return name
 
     def _operator(self, expr: Op, coords: tuple[str, ...]) -> str:
+        text = self._unbounded(expr, coords)
+        return f"(({text}) mod {2**expr.dtype.bits})" if expr.dtype.modular and expr.op in LEAVING else text
+
+    def _unbounded(self, expr: Op, coords: tuple[str, ...]) -> str:
         args = expr.args
         if expr.op in ("add", "sub"):
             sign = "+" if expr.op == "add" else "-"

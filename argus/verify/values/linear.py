@@ -316,7 +316,9 @@ class Exponents:
                 return _any([self._above(inner, path.intersect_range(region), climbing) for region, inner in parts])
             case Apply(op="maximum", args=args):
                 return _any([self._above(a, path, climbing) for a in args])
-            case Apply(op=op, args=args) if OPERATORS[op].real or (op == "truediv" and isinstance(args[1], Constant)):
+            case Apply(op="truediv", args=args) if isinstance(args[1], Constant):
+                return _all([self._above(a, path, False) for a in args])
+            case Apply(op=op, args=args) if op in OPERATORS and OPERATORS[op].real:
                 return _all([self._above(a, path, False) for a in args])
             case Choice(yes=yes, no=no):
                 return _all([self._above(a, path, False) for a in (yes, no)])

@@ -12,7 +12,7 @@ from functools import reduce
 from itertools import permutations, product
 from math import isnan
 
-from argus.ir.expr import OPERATORS, Const, Elem, Expr, Op, Param, op, rewrite
+from argus.ir.expr import OPERATORS, Const, Elem, Expr, Op, Param, op, rewrite, walk
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import (
     described,
@@ -82,8 +82,7 @@ class Matcher:
             return
         choice = self._by_indices(spec, scope)
         if choice is not None:
-            condition, yes, no = choice
-            inside = self._holding(condition, scope)
+            inside, yes, no = choice
             self.match(term, yes, scope.restricted(inside))
             self.match(term, no, scope.restricted(scope.roots.subtract(inside)))
             return
@@ -143,15 +142,22 @@ class Matcher:
         holds = self.model.parse_set(f"{{ V[{domain}] : {text} }}").to_union_set()
         return scope.variables.intersect_range(holds).domain().intersect(scope.roots)
 
-    def _by_indices(self, spec: SpecTerm, scope: Scope) -> tuple[SpecTerm, SpecTerm, SpecTerm] | None:
-        """The condition and both sides of a choice by a condition on indices; None of what is none."""
+    def _by_indices(self, spec: SpecTerm, scope: Scope) -> tuple[UnionSet, SpecTerm, SpecTerm] | None:
+        """The roots for which a condition on indices holds, and both sides of a choice by it; None of what is none.
+
+        A condition that is computed modulo 2^32 is matched like one on data: where it holds is not known.
+        """
         spec = strip(spec)
         if not isinstance(spec, (Op, SpecOp)) or spec.op != "where":
             return None
         condition, yes, no = spec.args
         if not isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)):
             condition = self._numbered(condition, scope)
-        return None if elements_of(condition) else (condition, yes, no)
+        if elements_of(condition):
+            return None
+        if not isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)) and _modular(condition):
+            return None
+        return self._holding(condition, scope), yes, no
 
     def _numbered(self, expr: Expr, scope: Scope) -> Expr:
         """Integers that the block loads once are the numbers that these are known by (`program.resolved`)."""
@@ -413,8 +419,8 @@ class Matcher:
         terms = append(variables, every.range_map(), len(scope.axes), len(sums))
         of_each = Scope(every.domain_map(), terms, (*scope.axes, *(s.axis for s in sums)), scope.origin)
         match self._by_indices(body, of_each):
-            case condition, _, Const(value=value) if float(value) == identity(sums[-1]):
-                return self._holding(condition, of_each).unwrap()
+            case holding, _, Const(value=value) if float(value) == identity(sums[-1]):
+                return holding.unwrap()
             case _:
                 return every
 
@@ -501,3 +507,7 @@ def _describe(term: Term) -> str:
             return f"a reduction by '{op}'"
         case _:
             return "a value without a term"
+
+
+def _modular(condition: Expr) -> bool:
+    return any(isinstance(e, Op) and e.dtype.modular for e in walk(condition))

@@ -258,6 +258,8 @@ def exponents(spec: SpecTerm) -> list[Exponent]:
     """A specified exponent or score by parts, as `Exponents.linear` makes them of a kernel's."""
     spec = strip(spec)
     match spec:
+        case _ if spec.dtype.modular:
+            pass
         case Const(value=value):
             if value == -math.inf:
                 return [Exponent((), (), True)]

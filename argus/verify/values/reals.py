@@ -25,7 +25,7 @@ from argus.verify.values.scope import Mismatch, Scope, append, first_that_holds
 from argus.verify.values.softmax import SoftmaxMatcher
 from argus.verify.values.specified import region
 from argus.verify.values.summands import Placed, Summand, collected, scaled, tensors
-from argus.verify.values.terms import Apply, Choice, Constant, Term, TermBuilder, comparison
+from argus.verify.values.terms import Apply, Choice, Constant, Term, TermBuilder, comparison, operation
 
 _Pair = tuple[Placed, SpecTerm]
 _Compared = tuple[bool, Term, Term, Term, Term]
@@ -284,7 +284,9 @@ def _spec_operands(spec: SpecTerm) -> tuple[str, list[SpecTerm]] | None:
         case Op(op="maximum" | "minimum" as op, args=args) | SpecOp(op="maximum" | "minimum" as op, args=args):
             inner = [_spec_operands(a) for a in args]
             return op, [t for a, i in zip(args, inner, strict=True) for t in (i[1] if i and i[0] == op else [a])]
-        case Op(op=op, args=args) | SpecOp(op=op, args=args):
+        case (Op(op=op, args=args) | SpecOp(op=op, args=args)) as found if (
+            operation(op, args[-1].dtype, found.dtype) == op
+        ):
             return op, list(args)
         case _:
             return None

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Union
 
-from argus.ir.expr import Const, Elem, Expr, Op, Param
+from argus.ir.expr import LEAVING, Const, Elem, Expr, Op, Param
 from argus.ir.interval import WIDE, Interval, operate
 from argus.ir.nodes import Accumulate, Copy, InRange, Kernel, Map, Mma, Scalar, Tensor
 from argus.ir.spec_terms import exact_indices, rounds_in
-from argus.ir.types import DTYPES, MAX_EXTENT, DType, boolean, float32, rounds_only
+from argus.ir.types import DTYPES, MAX_EXTENT, DType, boolean, float32, rounds_only, uint32
 from argus.verify.model.flow import sink_name
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.model.program import Site
@@ -117,6 +117,9 @@ class Opaque:
 _MODULAR = ("add", "sub", "mul", "neg", "and", "or", "xor", "not")
 """Operators on integers of which the last bits of the result depend on no others than as many last bits of operands."""
 
+MODULO = " modulo 2^32"
+"""Ends the names of operators on uint32 that are not those of mathematics."""
+
 Term = Union[Constant, Parameter, Load, Index, Apply, Via, Cases, Reduce, Choice, Recurrence, Again, Opaque]
 
 
@@ -127,6 +130,8 @@ def operation(op: str, operand: DType, dtype: DType) -> str:
     floats do not, rounding decides comparisons of floats, and of a truth value `not` is another one.
     """
     match op:
+        case _ if dtype.modular and op in LEAVING and op != "cast":
+            return f"{op}{MODULO}"
         case "cast":
             return f"cast of {'floats' if operand.is_float else 'integers'} to {dtype}"
         case "sortable":
@@ -251,7 +256,8 @@ class TermBuilder:
             case Op() if exact_indices(expr) and (index := self._index(site, expr)) is not None:
                 return index
             case Op(op=name, args=args, dtype=dtype):
-                modular = name in _MODULAR or (name == "cast" and dtype.is_int)
+                narrowing = name == "cast" and dtype.is_int and dtype.bits <= args[0].dtype.bits
+                modular = name in _MODULAR or narrowing
                 terms = (self.of_expr(site, a) if modular else self._widened(site, a) for a in args)
                 operator = operation(name, args[0].dtype, dtype)
                 rounded = dtype == boolean and rounds_in(expr)
@@ -302,6 +308,8 @@ class TermBuilder:
                 return Opaque(f"'{obj.name}' was overwritten through a tile that shares its bytes")
             if isinstance(source.stmt, (Accumulate, Mma)):
                 op = source.stmt.op if isinstance(source.stmt, Accumulate) else "add"
+                if op == "add" and obj.dtype.modular:
+                    return Opaque("a sum of many numbers modulo 2^32")
                 collected.setdefault(op, []).append((along, self.written(source)))
             else:
                 found = rounded if rounding(source) else plain
@@ -420,7 +428,7 @@ def _exact(term: Term, dtype: DType, kernel: Kernel) -> Term:
 
     Sums of 32 bits and more count as exact if their terms are: how many terms they have is not looked at.
     """
-    if not dtype.is_int or not _computed(term):
+    if not dtype.is_int or dtype.modular or not _computed(term):
         return term
     bounded = dtype.bits >= 32 or _interval(term, kernel) is not None
     if bounded and not _leaves(term, dtype, kernel):
@@ -480,6 +488,8 @@ def _interval(term: Term, kernel: Kernel) -> Interval | None:
             return known if known is not None and _fits(known, dtype) else dtype.integers
         case Apply(op=op, args=args) if op.endswith(" of integers"):
             return 0, 1
+        case Apply(op=op) if op.endswith(MODULO) or op == "umulhi":
+            return uint32.integers
         case Apply(op=op, args=args):
             if op not in _GROWING and op not in _KEEPING:
                 return None
