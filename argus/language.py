@@ -74,6 +74,7 @@ __all__ = [
     "layout",
     "load",
     "log",
+    "expm1",
     "log1p",
     "log2",
     "logsumexp",
@@ -413,6 +414,11 @@ def exp2(x: Tile) -> Tile:
 @_kernel_only
 def log(x: Tile) -> Tile:
     """Natural logarithm."""
+
+
+@_kernel_only
+def expm1(x: Tile) -> Tile:
+    """exp(x) - 1, accurate also for small x."""
 
 
 @_kernel_only

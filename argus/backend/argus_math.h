@@ -133,6 +133,15 @@ ARGUS_FN float log1p(float x) {
     return target::log(sum) * (x / (sum - 1.0f));
 }
 
+// Within 4 ulp: exp(x) - 1 as rounded, times what rounding changed x by (W. Kahan).
+ARGUS_FN float expm1(float x) {
+    const float power = target::exp(x);
+    if (power == 1.0f) return x;
+    if (!(power <= 3.40282347e38f)) return power;  // infinity, NaN
+    const float rest = power - 1.0f;
+    return rest == -1.0f ? rest : rest * (x / target::log(power));
+}
+
 }  // namespace argus::formula
 
 namespace argus {
@@ -144,6 +153,7 @@ namespace argus {
         else return cast<T>(formula::NAME(cast<float>(x)));                             \
     }
 ARGUS_EVERYWHERE(log1p)
+ARGUS_EVERYWHERE(expm1)
 #undef ARGUS_EVERYWHERE
 
 }  // namespace argus

@@ -159,6 +159,7 @@ OPERATORS: dict[str, Operator] = {
         _function("erf", math.erf, real=True),
         _function("sigmoid", lambda x: 1 / (1 + math.exp(-x)), real=True),
         _function("log1p", lambda x: math.log1p(x) if x != -1 else -math.inf),
+        _function("expm1", math.expm1, real=True),
         _function("floor", math.floor),
         _function("ceil", math.ceil),
     )

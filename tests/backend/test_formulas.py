@@ -128,6 +128,17 @@ def test_log1p_is_within_three_ulp_for_numbers_of_every_size(library: ctypes.CDL
     assert np.isnan(call(library, "f_log1p", np.array([np.nan, -np.inf, -1.5], np.float32))).all()
 
 
+def test_expm1_is_within_four_ulp_for_numbers_of_every_size(library: ctypes.CDLL) -> None:
+    generator = np.random.default_rng(0)
+    sizes = np.ldexp(generator.uniform(0.5, 1, 100_000), generator.integers(-140, 5, 100_000))
+    values = np.concatenate([sizes, -sizes, generator.uniform(-90, 88, 100_000)]).astype(np.float32)
+    assert ulps(call(library, "f_expm1", values), np.expm1(values.astype(np.float64))) <= 4
+    limits = np.array([0.0, -0.0, np.inf, -np.inf, 100.0, -1e30], np.float32)
+    same(call(library, "f_expm1", limits), np.array([0.0, -0.0, np.inf, -1.0, np.inf, -1.0], np.float32))
+    assert np.signbit(call(library, "f_expm1", limits)[1])
+    assert np.isnan(call(library, "f_expm1", np.array([np.nan], np.float32))).all()
+
+
 @pytest.mark.parametrize("name", ["tanh", "erf", "sigmoid"])
 def test_limits(library: ctypes.CDLL, name: str) -> None:
     values = np.array([0.0, -0.0, np.inf, -np.inf, 100, -1e30], np.float32)
