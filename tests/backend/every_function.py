@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from argus.backend.device_api import TYPES, cpp_type, mma_function, wgmma_function
+from collections.abc import Sequence
+
+from argus.backend.device_api import TYPES, cpp_type, functions, mma_function, wgmma_function
 from argus.ir.expr import OPERATORS
-from argus.ir.instruction import MMA, WGMMA
+from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA, Ends, Mechanism
 
 FLOATS = ("float32", "float16", "bfloat16")
 INTEGERS = ("int8", "uint8", "uint16", "uint32", "int32", "int64")
@@ -41,7 +43,14 @@ def cpp_type_of(name: str) -> str:
     return TYPES[name].removeprefix("const ")
 
 
-def copies() -> str:
+def loads(target: str, architectures: Sequence[str]) -> list[str]:
+    """The device functions of plain loads from global memory, variants of the first among them."""
+    rows = [r for r in INSTRUCTIONS.values() if r.mechanism is Mechanism.THREADS and r.ends is Ends.WHOLE]
+    calls = [r.call for r in rows if r.src == "global" and set(r.architectures) & set(architectures)]
+    return [name for name in dict.fromkeys(calls) if any(f.name == name for f in functions(target))]
+
+
+def copies(target: str, architectures: Sequence[str]) -> str:
     """Global and shared accesses of every size, guarded and not."""
     kernels = []
     sizes = {"int8": (1, 2, 4, 8, 16), "bfloat16": (1, 2, 4, 8), "float32": (1, 2, 4), "int64": (1, 2)}
@@ -51,10 +60,16 @@ def copies() -> str:
             offset = f"argus::i64(t) * {n}"
             body = [
                 f"alignas(16) {cpp} x[{n}], y[{n}], z[{n}];",
-                f"argus::load_global<{n}>(a, {offset}, x);",
-                f"for (int i = 0; i < {n}; ++i) y[i] = x[i];",
-                f"argus::load_global_if<{n}>(p > t, a, {offset} + 4096, y);",
-                f"argus::load_global_or<{n}>(p > t, a, {offset} + 8192, z, x[0]);",
+                f"for (int i = 0; i < {n}; ++i) x[i] = y[i] = a[i];",
+                *(
+                    line
+                    for name in loads(target, architectures)
+                    for line in (
+                        f"argus::{name}<{n}>(a, {offset}, x);",
+                        f"argus::{name}_if<{n}>(p > t, a, {offset} + 4096, y);",
+                        f"argus::{name}_or<{n}>(p > t, a, {offset} + 8192, z, x[0]);",
+                    )
+                ),
                 f"argus::store_shared<{n}>(smem, t * 16, y);",
                 "argus::barrier();",
                 f"argus::load_shared<{n}>(smem, (t ^ 1) * 16, x);",
@@ -345,7 +360,7 @@ def clusters() -> str:
 def source(target: str, architectures: tuple[str, ...], host: bool = False) -> str:
     """All of it for one target: "cuda" or "hip", with the instruction-table keys of the architecture; for its compiler,
     or for the `host`'s."""
-    parts = [ids(), copies(), exchanges(), casts(), arithmetic(), products(architectures)]
+    parts = [ids(), copies(target, architectures), exchanges(), casts(), arithmetic(), products(architectures)]
     if target == "hip":
         parts.append(waves())
     if target == "cuda":

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from argus.backend.device_api import Function, cpp_type, functions
-from argus.ir.instruction import INSTRUCTIONS, REDUCES, CopyRow, ReduceRow
+from argus.ir.instruction import INSTRUCTIONS, REDUCES, CopyRow, Mechanism, ReduceRow
 from argus.ir.target import TARGETS
 from argus.ir.types import DTYPES, DType, float32, int32, int64
 
@@ -27,6 +27,29 @@ def types(row: CopyRow) -> list[DType]:
         return [float32, int32, int64]
     fits = {d for d in DTYPES.values() for width in row.vector_bytes if width % d.bytes == 0}
     return [d for d in DTYPES.values() if d.bits in row.dtypes_bits and d in fits]
+
+
+_CHECK = r"^template <[^>]*> void check_{}(?:_if|_or)?\(\) {{.*?^}}\n"
+"""The text of the checks of a function, guarded and not."""
+
+
+def plain(row: CopyRow) -> str:
+    """The device function of the first row that moves data as this one does: what is checked of it holds for this."""
+    alike = ("src", "dst", "mechanism", "ends", "peer")
+    rows = (r for r in INSTRUCTIONS.values() if r.architectures[0][:2] == row.architectures[0][:2])
+    return next(r.call for r in rows if all(getattr(r, name) == getattr(row, name) for name in alike))
+
+
+def with_variants(program: str) -> str:
+    """The checks, with those of each variant of an instruction: the same, of the variant's functions."""
+    found = [
+        re.sub(rf"\b{plain(row)}(?=_if|_or|\b)|(?<=check_){plain(row)}(?=_if|_or|\b)", row.call, check)
+        for row in INSTRUCTIONS.values()
+        if row.mechanism is Mechanism.THREADS and row.call not in ("atomic", plain(row))
+        if f"check_{row.call}(" not in program
+        for check in re.findall(_CHECK.format(plain(row)), program, re.M | re.S)
+    ]
+    return program.replace("int main() {", "\n".join([*found, "int main() {"]))
 
 
 def vectors(row: CopyRow, number: int) -> Iterator[tuple[int, DType]]:
@@ -101,7 +124,7 @@ def run(folder: Path, compiler: str, header: str, checks: Sequence[str], flags: 
     """What the checks say of what is wrong with the text of a header, "" if nothing is."""
     (folder / "header.h").write_text(on_the_host(header), encoding="utf-8")
     named = "\n".join(f'model::checking = "{check}"; {check}' for check in dict.fromkeys(checks))
-    program = (HERE / "rows.cpp").read_text(encoding="utf-8").replace("// CALLS", named)
+    program = with_variants((HERE / "rows.cpp").read_text(encoding="utf-8")).replace("// CALLS", named)
     (folder / "rows.cpp").write_text(program, encoding="utf-8")
     options = ["-std=c++17", "-O0", "-w", "-fno-strict-aliasing", *flags, f"-I{folder}", f"-I{HERE}"]
     built = subprocess.run(
