@@ -87,6 +87,7 @@ def attention_backward_keys(
     BLOCK: al.constexpr = 128,
     STEP: al.constexpr = 64,
     STAGES: al.constexpr = 2,
+    HEADS: al.constexpr = 33,
     SCHEDULE: al.constexpr = "rows",
 ):
     """`dv = p.T @ dy` and `dk = (p * (dy @ v.T - delta)).T @ q * scale`, `p` being the weights `exp(scores - lse)`.
@@ -118,8 +119,12 @@ def attention_backward_keys(
             * (scale * LN2)
         ),
     )
-    place, head, batch = al.grid(al.cdiv(N, BLOCK), H, B, persistent=True, schedule=SCHEDULE)
-    n0 = place * BLOCK  # causal: the first keys are seen by the most rows
+    # Causal: the first keys of some heads, which the most rows see, come first, so that the last round is short.
+    if CAUSAL:
+        head, batch, place = al.grid(H, B, al.cdiv(N, BLOCK), group=HEADS, persistent=True, schedule=SCHEDULE)
+    else:
+        place, head, batch = al.grid(al.cdiv(N, BLOCK), H, B, persistent=True, schedule=SCHEDULE)
+    n0 = place * BLOCK
     keys = n0 + al.arange(BLOCK)
     begin = al.maximum(n0 - (N - M), 0) if CAUSAL else 0
     kt = al.stage(k[batch, head, n0 : n0 + BLOCK, :], boundary_check=(0,))
@@ -131,10 +136,10 @@ def attention_backward_keys(
         rows = first + al.arange(STEP)
         qt = al.stage(q[batch, head, one, first : first + STEP, :], boundary_check=(0,))
         dt = al.stage(dy[batch, head, one, first : first + STEP, :], boundary_check=(0,))
-        s = al.mma(kt, qt, al.zeros((BLOCK, STEP), al.float32))
-        g = al.mma(vt, dt, al.zeros((BLOCK, STEP), al.float32))
         level = al.load(lse[batch, head, one, rows], mask=rows < M) * LOG2E
         mean = al.load(delta[batch, head, one, rows], mask=rows < M)
+        s = al.mma(kt, qt, al.zeros((BLOCK, STEP), al.float32))
+        g = al.mma(vt, dt, al.zeros((BLOCK, STEP), al.float32))
         p = al.exp2(al.fma(s, scale, -level[None, :]))
         if CAUSAL and first < n0 + BLOCK - (N - M) - 1:
             p = al.where(keys[:, None] <= rows[None, :] + (N - M), p, 0.0)
@@ -162,10 +167,12 @@ def attention_backward_queries(
     BLOCK: al.constexpr = 128,
     STEP: al.constexpr = 64,
     STAGES: al.constexpr = 2,
+    HEADS: al.constexpr = 33,
     SCHEDULE: al.constexpr = "rows",
 ):
     """`dq = (p * (dy @ v.T - delta)) @ k * scale`, as `attention_backward_keys`."""
     B, H, M, N = q.shape[0], q.shape[1], q.shape[3], k.shape[2]
+    al.requires(H * GROUP <= 2**24)
     al.requires(scale > 0.0)
     reach = N - M if CAUSAL else N
     al.spec(
@@ -179,8 +186,13 @@ def attention_backward_queries(
             * (scale * LN2)
         ),
     )
-    place, one, head, batch = al.grid(al.cdiv(M, BLOCK), GROUP, H, B, persistent=True, schedule=SCHEDULE)
-    m0 = (al.num_programs(0) - 1 - place) * BLOCK  # causal: the last rows see the most keys
+    # Causal: the last rows of some heads, which see the most keys, come first.
+    if CAUSAL:
+        both, batch, place = al.grid(H * GROUP, B, al.cdiv(M, BLOCK), group=HEADS, persistent=True, schedule=SCHEDULE)
+        place = al.num_programs(2) - 1 - place
+    else:
+        place, both, batch = al.grid(al.cdiv(M, BLOCK), H * GROUP, B, persistent=True, schedule=SCHEDULE)
+    head, one, m0 = both // GROUP, both % GROUP, place * BLOCK
     rows = m0 + al.arange(BLOCK)
     ends = rows + (N - M) + 1 if CAUSAL else N + 0 * rows  # of the keys that rows see: at most N in rows that there are
     whole = m0 + (N - M) + 1 if CAUSAL else N

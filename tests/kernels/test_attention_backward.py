@@ -149,7 +149,7 @@ def lowered(kernel: str, target: str, **constants: Any) -> Kernel:
 def test_text(target: str, sizes: tuple[int, ...], causal: bool, require_tool: Any) -> None:
     """The text for a target, run on the host."""
     require_tool("g++", "clang++", "c++")
-    batch, _, shared, m, n, d = sizes
+    batch, heads, shared, m, n, d = sizes
     q, k, v, dy = operands(sizes, "bfloat16", "cpu")
     y, lse = exact(q.double(), k.double(), v.double(), causal)
     arrays = {name: x.view(torch.uint16).numpy() for name, x in (("q", q), ("k", k), ("v", v), ("dy", dy))}
@@ -161,9 +161,11 @@ def test_text(target: str, sizes: tuple[int, ...], causal: bool, require_tool: A
     named = {"B": batch, "H": shared, "M": m, "N": n, "scale": d**-0.5 * LOG2E}
     block = (HOPPER if target == "sm_90a" else ELSEWHERE)["BLOCK"]
     text = lowered("keys", target, D=d, CAUSAL=causal)
-    run(text, (-(-n // block), shared, batch), **arrays, **{r: found[r] for r in ("dk", "dv")}, **named)
+    grid = (shared, batch, -(-n // block)) if causal else (-(-n // block), shared, batch)
+    run(text, grid, eager=causal, **arrays, **{r: found[r] for r in ("dk", "dv")}, **named)
     text = lowered("queries", target, D=d, CAUSAL=causal)
-    run(text, (-(-m // block), 2, shared, batch), **arrays, dq=found["dq"], **named)
+    grid = (heads, batch, -(-m // block)) if causal else (-(-m // block), heads, batch)
+    run(text, grid, eager=causal, **arrays, dq=found["dq"], **named)
     results = tuple(torch.from_numpy(x.reshape(batch, -1, *x.shape[-2:])).view(torch.bfloat16) for x in found.values())
     accept(results, wanted(q, k, v, dy, causal))
 
