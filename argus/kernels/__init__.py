@@ -2,6 +2,7 @@
 
 from argus.kernels.attention import attention
 from argus.kernels.attention_backward import attention_backward
+from argus.kernels.attention_decode import attention_decode
 from argus.kernels.cross_entropy import cross_entropy
 from argus.kernels.cross_entropy_backward import cross_entropy_backward
 from argus.kernels.gemm import gemm
@@ -23,6 +24,7 @@ __all__ = [
     "add_layernorm",
     "attention",
     "attention_backward",
+    "attention_decode",
     "cross_entropy",
     "cross_entropy_backward",
     "layernorm",

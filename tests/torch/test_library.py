@@ -20,6 +20,7 @@ from tests.kernels.common import random  # noqa: E402
 Make = Callable[[], tuple[Any, ...]]
 
 INDEX = torch.tensor([0, 3, -100, 19])
+PAGES, LENS = torch.tensor([[3, 1], [2, 0]], dtype=torch.int32), torch.tensor([17, 32], dtype=torch.int32)
 CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
     "add_layernorm": (
         kernels.add_layernorm,
@@ -35,6 +36,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda q, k, lse: kernels.attention_backward(q, q, k, k, q, lse, lse),
         lambda: (random(1, 2, 6, 64, dtype="float16"), random(1, 1, 9, 64, dtype="float16"), random(1, 2, 6)),
         lambda: (random(1, 2, 6, 64, dtype="float16"), random(1, 1, 9, 64, dtype="float16"), random(1, 2, 5)),
+    ),
+    "attention_decode": (
+        kernels.attention_decode,
+        lambda: (random(2, 4, 1, 64, dtype="float16"), *(random(5, 16, 2, 64, dtype="float16"),) * 2, PAGES, LENS),
+        lambda: (random(2, 4, 1, 64, dtype="float16"), *(random(5, 16, 2, 64, dtype="float16"),) * 2, PAGES, LENS[:1]),
     ),
     "cross_entropy": (kernels.cross_entropy, lambda: (random(4, 20), INDEX), lambda: (random(4, 20), INDEX[:3])),
     "cross_entropy_backward": (
@@ -153,6 +159,7 @@ OPERATORS: dict[str, Make] = {
         None,
         True,
     ),
+    "attention_decode": lambda: (*CASES["attention_decode"][1](), None),
     "cross_entropy": lambda: (*CASES["cross_entropy"][1](), -100),
     "layernorm": lambda: (*CASES["layernorm"][1](), 1e-5),
     "matmul": lambda: (random(4, 20), random(20, 8), None, None, None, None, None, torch.float32),
