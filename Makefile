@@ -1,7 +1,8 @@
 # make demo     prove and run a kernel on this machine, then see a wrong one refuted
 # make test     everything: lint, types, all tests that need no GPU
 # make check    the quick loop: lint, types, the fast tests
-# make nightly  what takes too long for every change: generated programs, mutants of everything that ships
+# make nightly  what takes too long for every change: generated programs, mutants, second opinions and exact proofs of
+#               everything that ships
 # make docs     the documentation as a site, in build/site
 #
 # Each sets up what it needs in .venv. Requirements: Python 3.10 or newer, a C++ compiler, make.
@@ -13,6 +14,7 @@ WORKERS ?= auto
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+JOBS ?= $(shell nproc)
 NIGHTLY_COUNT ?= 2000
 NIGHTLY_SEED ?= $(shell date +%Y%m%d)
 
@@ -29,8 +31,9 @@ check: $(VENV)/test.stamp lint types
 
 nightly: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) -rs -m nightly
-	$(BIN)/python -m tests.verify.differential --count $(NIGHTLY_COUNT) --seed $(NIGHTLY_SEED) --emitted
-	$(BIN)/python -m benchmarks mutants --seed $(NIGHTLY_SEED)
+	$(BIN)/python -m tests.verify.differential --count $(NIGHTLY_COUNT) --seed $(NIGHTLY_SEED) --emitted --jobs $(JOBS)
+	$(BIN)/python -m benchmarks mutants --seed $(NIGHTLY_SEED) --jobs $(JOBS)
+	$(BIN)/python -m benchmarks trust --jobs $(JOBS)
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .

@@ -59,7 +59,7 @@ def main() -> int:
         print(error)
         return 1
     show(results, arguments.json)
-    return 0
+    return 1 if any(row.get("disagreed") or row.get("missed") for row in results.rows) else 0
 
 
 def _beside_peers(arguments: argparse.Namespace) -> Results:

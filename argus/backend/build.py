@@ -7,12 +7,15 @@ from dataclasses import replace
 from argus.backend import abi
 from argus.backend.artifact import Artifact, Resources
 from argus.backend.cpu import toolchain as cpu
+from argus.backend.cuda import hazards
 from argus.backend.cuda import toolchain as cuda
 from argus.backend.emit import emit
 from argus.backend.hip import toolchain as hip
 from argus.backend.process import TIMEOUT_S
-from argus.ir.nodes import Assume, Kernel
+from argus.ir.instruction import WGMMA
+from argus.ir.nodes import Assume, Kernel, Mma
 from argus.ir.target import TARGETS
+from argus.ir.visit import walk
 
 
 def build(
@@ -45,10 +48,18 @@ def _compile(
         case "nvidia":
             compiled = compiler(text, TIMEOUT_S) if compiler is not None else cuda.compile(text, arch)
             binary, resources = compiled
+            if _left_in_registers(kernel):
+                hazards.insist(binary)
         case _:
             binary, resources = hip.compile(text, arch)
     # Shared memory is dynamic on some targets: their compilers do not see it.
     return binary, replace(resources, shared_bytes=max(resources.shared_bytes, abi.shared_bytes(kernel)))
+
+
+def _left_in_registers(kernel: Kernel) -> bool:
+    """Return True if an asynchronous product reads its left operand from registers."""
+    fragments = {f.name for f in kernel.fragments}
+    return any(isinstance(s, Mma) and s.instr in WGMMA and s.a.obj in fragments for s in walk(kernel.body))
 
 
 def disassemble(artifact: Artifact) -> str:

@@ -33,6 +33,8 @@ def calls() -> Iterator[Call]:
     yield from _products()
     yield from _attention()
     yield from _rows()
+    yield from _gradients()
+    yield from _chosen()
     yield from _others()
 
 
@@ -131,6 +133,37 @@ def _others() -> Iterator[Call]:
         yield f"transpose {shape}", kernels.transpose, lambda x: x.t(), (random(*shape).to(dtype),)
     for shape, dim in (((9000, 40), 0), ((9001, 33), 0), ((2, 5000, 24), 1), ((3, 70001), 1), ((400, 600), 0)):
         yield f"sum {shape} {dim}", _reducing("sum", dim), _reduced("sum", dim), (random(*shape).bfloat16(),)
+
+
+def _gradients() -> Iterator[Call]:
+    """Backward passes: rows in registers, and rows that are too long for them."""
+    for columns in (264, 1301, 40000):
+        x, dy = random(5, columns, seed=1).bfloat16(), random(5, columns, seed=2).bfloat16()
+        weight, other = random(columns, seed=3).bfloat16(), random(5, columns, seed=4).bfloat16()
+        name = f"backward {columns}"
+        yield f"softmax {name}", _gradient(kernels.softmax), _gradient(lambda x: torch.softmax(x, -1)), (dy, x)
+        exact = _gradient(lambda x, w: F.rms_norm(x, w.shape, w, 1e-6))
+        yield f"rmsnorm {name}", _gradient(kernels.rmsnorm), exact, (dy, x, weight)
+        exact = _gradient(lambda x, w, b: F.layer_norm(x, w.shape, w, b))
+        yield f"layernorm {name}", _gradient(kernels.layernorm), exact, (dy, x, weight, weight)
+        yield f"silu_mul {name}", _gradient(kernels.silu_mul), _gradient(lambda g, u: F.silu(g) * u), (dy, x, other)
+
+
+def _gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The gradients of all operands but the first one, which is that of the result."""
+
+    def gradients(dy: Any, *operands: Any) -> Any:
+        leaves = [x.detach().requires_grad_() for x in operands]
+        return torch.autograd.grad(function(*leaves), leaves, dy)
+
+    return gradients
+
+
+def _chosen() -> Iterator[Call]:
+    """The greatest numbers of rows, whose places PyTorch gives in the same order: no two numbers of a row are equal."""
+    for columns, k in ((64, 4), (131, 8), (256, 2)):
+        x = torch.stack([torch.randperm(columns, generator=torch.manual_seed(row)) for row in range(9)]).float()
+        yield f"topk {columns}", lambda x, k=k: kernels.topk(x, k)[0], lambda x, k=k: torch.topk(x, k).values, (x,)
 
 
 def _add_layernorm(x: Any, residual: Any, weight: Any, bias: Any) -> Any:
