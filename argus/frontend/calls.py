@@ -9,7 +9,7 @@ from functools import cache
 
 from argus import language
 from argus.diagnostic import Note
-from argus.frontend import constants
+from argus.frontend import constants, habits
 from argus.frontend.barriers import come_to
 from argus.frontend.constants import ConstantError
 from argus.frontend.context import CallSite, Context, Rejected, Wanted
@@ -48,7 +48,7 @@ def signature(name: str) -> inspect.Signature | None:
 def did_you_mean(name: str, names: Sequence[str], fallback: str) -> str:
     """Return a remedy that names the nearest of `names`, if one is near enough to be a slip of the pen."""
     short = [n.removeprefix("al.") for n in names]
-    found = difflib.get_close_matches(name.removeprefix("al."), short, 1, cutoff=0.7)
+    found = difflib.get_close_matches(name.removeprefix("al."), short, 1, cutoff=0.74)
     near = [n for n in names if found and n.removeprefix("al.") == found[0]]
     return f"did you mean `{near[0]}`?" if near else fallback
 
@@ -69,6 +69,9 @@ def call(context: Context, node: Call, function: Value, evaluate: Evaluate, want
             return result
         case Method(receiver=receiver, name=name):
             return _method(context, receiver, name, node, evaluate)
+        case Constant(value=DType() as dtype):
+            remedy = f"convert a value with `x.to(al.{dtype})`"
+            context.fail("wrong-arguments", f"{describe(function)} cannot be called", node.span, remedy)
         case _:
             context.fail(
                 "wrong-arguments", f"{describe(function)} cannot be called", node.span, "call a function of `al`"
@@ -126,7 +129,7 @@ def _check_keyword(
             "wrong-arguments",
             f"`{name}` has no argument `{keyword.name}`",
             keyword.span,
-            did_you_mean(keyword.name, names, f"its form is `{text}`"),
+            habits.KEYWORDS.get(keyword.name) or did_you_mean(keyword.name, names, f"its form is `{text}`"),
         )
     if keyword.name in bound:
         context.fail(
@@ -160,12 +163,12 @@ def _python_function(context: Context, name: str, node: Call, evaluate: Evaluate
         return Constant(len(values[0].items))
     for value, arg in zip(values, node.args, strict=True):
         if not isinstance(value, Constant):
-            remedy = {"min": "write `al.minimum(x, y)`", "max": "write `al.maximum(x, y)`", "abs": "write `al.abs(x)`"}
+            remedy = habits.OF_CONSTANTS.get(name, "convert with `x.to(al.float32)` or `x.to(al.int32)`")
             context.fail(
                 "not-constant",
                 f"`{name}` takes constants, and this is {describe(value)}",
                 arg.span,
-                remedy.get(name, "convert with `x.to(al.float32)` or `x.to(al.int32)`"),
+                remedy,
             )
     try:
         return Constant(constants.function(name, tuple(v.value for v in values if isinstance(v, Constant))))

@@ -6,7 +6,7 @@ from typing_extensions import assert_never
 
 from argus import language
 from argus.diagnostic import Note
-from argus.frontend import barriers, calls, constants, outside
+from argus.frontend import barriers, calls, constants, habits, outside
 from argus.frontend.blocks import of_language
 from argus.frontend.calls import did_you_mean
 from argus.frontend.constants import ConstantError
@@ -49,49 +49,6 @@ from argus.frontend.views import Item, SliceValue, subscript
 from argus.ir.instruction.tiled import TiledMma
 from argus.ir.types import DType, boolean
 from argus.source import Span
-
-_PYTHON = {
-    "list": "a tuple",
-    "print": "a store to a tensor",
-    "sum": "`al.sum`",
-    "enumerate": "`range`",
-    "zip": "`range`",
-}
-_LIBRARIES = ("np", "numpy", "torch", "math", "triton", "tl", "F", "nn", "jnp", "cp")
-_COMPOSED = {
-    "empty": "write `al.zeros(shape, dtype)`, or `al.shared(shape, dtype)` for shared memory",
-    "zeros_like": "write `al.zeros(x.shape, x.dtype)`",
-    "full_like": "write `al.full(x.shape, value, x.dtype)`",
-    "rand": "pass a tensor of random numbers: the language has none",
-    "randn": "pass a tensor of random numbers: the language has none",
-    "prod": "add logarithms: `al.exp(al.sum(al.log(x), axis))`, for positive x",
-    "any": "write `al.max(al.where(condition, 1, 0), axis) > 0`",
-    "all": "write `al.min(al.where(condition, 1, 0), axis) > 0`",
-    "sort": "sort outside of the kernel, and pass the order as an index tensor",
-    "silu": "write `x * al.sigmoid(x)`",
-    "gelu": "write `0.5 * x * (1.0 + al.erf(x * 0.70710678))`",
-    "softplus": "write `al.maximum(x, 0.0) + al.log(1.0 + al.exp(-al.abs(x)))`",
-    "reciprocal": "write `1.0 / x`",
-    "square": "write `x * x`",
-    "cat": "store each part to its own slice of the output",
-    "dot": "write `acc = al.mma(a, b, acc)`, with `b` as (N, K)",
-    "matmul": "write `acc = al.mma(a, b, acc)`, with `b` as (N, K)",
-    "relu": "write `al.maximum(x, 0.0)`",
-    "clamp": "write `al.minimum(al.maximum(x, lo), hi)`",
-    "mean": "divide `al.sum(x, axis)` by how many there are",
-    "cumsum": "carry the sum in a loop, or sum a tile under a triangular mask: `al.where(j <= i, x[None, :], 0.0)`",
-    "gather": "index a tensor by a tile: `al.load(x[index])`",
-    "expand_dims": "write `x[:, None]`",
-    "broadcast_to": "write `x[:, None]`: tiles broadcast by themselves",
-    "reshape": "keep the dimensions: `x[:, None]` adds one, `al.permute(x, dims)` orders them",
-    "ones": "write `al.full(shape, 1.0, dtype)`",
-    "pow": "write `x * x`, or `al.exp2(al.log2(x) * y)`",
-    "make_block_ptr": "slice the tensor: `a[m0 : m0 + BLOCK, k0 : k0 + BLOCK]`, with `boundary_check`",
-    "syncthreads": "write `al.barrier()`",
-    "debug_barrier": "write `al.barrier()`",
-    "program_ids": "write `al.program_id(axis)`, or `al.grid(...)`",
-}
-"""What is made of functions of the language, by the names that other libraries have for it."""
 
 
 def evaluate(context: Context, node: Expression, wanted: Wanted | None = None) -> Value:
@@ -221,12 +178,13 @@ def _global(context: Context, node: Name) -> Value:
             "put helpers of this file under `@argus.func`; pass constants as `al.constexpr` parameters",
             notes=(Note("it comes from here", foreign.span),),
         )
-    if name in _PYTHON:
-        context.fail("unknown-name", f"Python's `{name}` is not in the language", node.span, f"use {_PYTHON[name]}")
+    if name in habits.PYTHON:
+        message = f"Python's `{name}` is not in the language"
+        context.fail("unknown-name", message, node.span, f"use {habits.PYTHON[name]}")
     known = [*context.frame.names, *(c.name for c in module.constants), *(f.name for f in module.functions)]
     known += [name for name, _ in module.unread]
     remedy = did_you_mean(name, known, "bind it before it is used")
-    if name in _LIBRARIES:
+    if name in habits.LIBRARIES:
         remedy = "a kernel calls functions of the language: `al.load(...)`, `al.exp(...)`"
     if name in language.__all__:
         remedy = f"did you mean `al.{name}`?"
@@ -246,7 +204,7 @@ def _path(context: Context, path: str, span: Span) -> Value:
     if calls.signature(name) is not None:
         return Builtin(name)
     hidden = name in ("Tensor", "constexpr")
-    remedy = _COMPOSED.get(name) or did_you_mean(
+    remedy = habits.FUNCTIONS.get(name) or did_you_mean(
         f"al.{name}", [f"al.{n}" for n in language.__all__], "see the language reference"
     )
     message = f"`al.{name}` is for annotations" if hidden else f"`al` has no `{name}`"
@@ -285,6 +243,7 @@ def _attribute(context: Context, node: Attribute) -> Value:
             )
         case _:
             remedy = did_you_mean(name, ["shape", "dtype", "stride", "to"], "see the language reference")
+            remedy = habits.ATTRIBUTES.get(name, remedy)
             if calls.signature(name) is not None:
                 remedy = f"write `al.{name}(...)`"
             context.fail("unknown-attribute", f"{describe(value)} has no `.{name}`", node.span, remedy)

@@ -103,3 +103,50 @@ def test_what_is_advised_is_in_the_language(name: str) -> None:
 
 def _on_tile(expression: str) -> str:
     return re.sub(r"\bx\b", "v", expression)
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        (f"al.cast({LOAD}, al.float32)", "write `x.to(al.float32)`"),
+        (f"{LOAD}.astype(al.float32)", "write `x.to(al.float32)`"),
+        (f"al.float32({LOAD})", "convert a value with `x.to(al.float32)`"),
+        (f"al.fdiv({LOAD}, 2.0)", "write `x / y`"),
+        (f"al.sum({LOAD}, dim=0)", "write `axis=`"),
+        (f"al.sum({LOAD}, 0, keepdim=True)", "did you mean `keep_dims`?"),
+        (f"al.max({LOAD}, return_indices=True)", "call `al.argmax(x, axis)` or `al.argmin(x, axis)` as well"),
+        ("al.load(x[i], eviction_policy='evict_last')", "leave it out"),
+        ("al.load(x[i], cache_modifier='.cg')", "leave it out"),
+        ("al.load(x[i], padding_option='zero')", "write `other=0.0`"),
+        ("al.load(i + x)", "write `x[i]`"),
+        ("x.size(0)", "write `x.shape[0]`"),
+        ("x.numel()", "multiply the extents"),
+        ("len(x)", "write `x.shape[0]`"),
+        (f"{LOAD}.T", "write `al.trans(x)`"),
+        (f"al.associative_scan({LOAD}, 0, f)", "carry the result in a loop"),
+        ("al.multiple_of(i, 8)", "leave it out: alignment is read off the arguments"),
+        ("al.static_assert(BLOCK == 128)", "write `assert condition"),
+        ("al.static_print(i)", "print what the compiler made"),
+        ("al.atomic_cas(x[i], 1.0, 2.0)", "use `al.atomic_add`"),
+        ("al.rand(0, i)", "pass a tensor of random numbers, or compute them with `al.uint32`"),
+        ("al.local_tile(x)", "slice the tensor"),
+        ("al.make_layout((4, 8), (8, 1))", "write `al.layout("),
+        ("al.arch()", "write `al.thread_id()`"),
+        ("al.range(0, 4)", "write `range(lo, hi)`"),
+        ("al.size(x)", "write `x.shape[0]`"),
+        (f"al.dot({LOAD}, {LOAD})", "write `acc = al.mma(a, b, acc)`"),
+        ("tl.load(x[i])", "a kernel calls functions of the language"),
+    ],
+)  # fmt: skip
+def test_habits_from_elsewhere_have_an_answer(value: str, remedy: str) -> None:
+    verdict, (finding, *_) = found(ONE.format(value=value, place="out[i]"))
+    assert verdict is None and finding.help.startswith(remedy), finding.help
+
+
+def test_a_program_id_of_a_grid_that_is_not_declared_is_answered_with_the_grid() -> None:
+    text = ONE.format(value="al.load(x[i], i < N, 0.0)", place="out[i]")
+    text = text.replace("al.arange(BLOCK)", "al.arange(0, BLOCK)")
+    assert found(text)[0] is Verdict.PROVED
+    for start in ("al.program_id(0)", "al.program_id(axis=0)"):
+        verdict, (finding, *_) = found(text.replace("al.grid(al.cdiv(N, BLOCK))", start))
+        assert verdict is Verdict.REFUTED and "al.grid(" in finding.help

@@ -333,8 +333,7 @@ class BoundsChecker:
             f"mask the access with boundary_check={self._unchecked(site, relation, axis)} or mask=..., "
             "or state the needed relation with al.requires"
         )
-        if self.kernel.grid is None and any(isinstance(e, ProgramId) for e in walk(relation.index[axis])):
-            help = f"say how many programs there are by `i = al.grid(...)`: `al.program_id` leaves it open. Or {help}"
+        help = self._with_grid(relation.index[axis], help)
         if answer.verdict is Verdict.UNKNOWN:
             return unknown("bounds-unknown", "bounds", site.stmt.span, f"cannot decide: {what} ({answer.reason})", help)
         return Finding(
@@ -347,6 +346,12 @@ class BoundsChecker:
             help=help,
             place=self._place(site, answer),
         )
+
+    def _with_grid(self, expr: Expr, help: str) -> str:
+        """A remedy, behind a better one if nothing says how many programs there are."""
+        if self.kernel.grid is not None or not any(isinstance(e, ProgramId) for e in walk(expr)):
+            return help
+        return f"say how many programs there are by `i = al.grid(...)`: `al.program_id` leaves it open. Or {help}"
 
     def _unchecked(self, site: Site, relation: Relation, axis: int) -> tuple[int, ...]:
         """Return the dimensions of an object that an access runs along unmasked: `axis`, and others like it."""
@@ -362,7 +367,7 @@ class BoundsChecker:
     def _overflows(self, site: Site | None, part: Op, what: str, answer: Answer) -> Finding:
         span = site.stmt.span if site is not None else self.kernel.span
         help = "bound the sizes with al.requires" + (", or compute in al.int64" if part.dtype.bits <= 32 else "")
-        help = (site is None and axes_help(self.kernel)) or help
+        help = (site is None and axes_help(self.kernel)) or self._with_grid(part, help)
         if answer.verdict is Verdict.UNKNOWN:
             return unknown(
                 "overflow-unknown", "bounds", span, f"cannot decide the range of {what}: {answer.reason}", help
