@@ -8,14 +8,15 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from argus.backend.cuda.driver import Driver
 from argus.backend.cuda.tensormap import encoder
 from argus.backend.launch.bind import Described
+from argus.backend.launch.device import failed, insist_on_room, insist_on_threads, on_device
 from argus.backend.launch.plan import Arguments, Encode, Launcher
-from argus.diagnostic import LaunchError
 
 _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -108,16 +109,15 @@ class CudaFunction:
         def bound(arguments: Arguments, stream: int) -> tuple[object, ...]:
             return config(stream), function, ctypes.byref(arguments), None  # which keep alive what they point to
 
-        return Launcher(self._stream, bound, self._starter(), self._failed)
+        launch: Callable[..., int] = self._driver.library.cuLaunchKernelEx
+        selected = partial(_Current, self._driver, self._context)
+        start = on_device(launch, self._device, self._current_device, selected)
+        return Launcher(self._stream, bound, start, self._failed)
 
     def _claim(self, threads: int, shared_bytes: int) -> None:
         """Asks for the block's shared memory, and refuses what the device cannot run."""
         limit = self._driver.shared_limit(self._device)
-        if shared_bytes > limit:
-            raise _refused(
-                f"a block needs {shared_bytes} bytes of shared memory; device {self._device} has {limit}",
-                "use smaller tiles or fewer stages",
-            )
+        insist_on_room(shared_bytes, limit, self._device, "shared memory")
         library, value = self._driver.library, ctypes.c_int()
         with _Current(self._driver, self._context):
             status = library.cuFuncSetAttribute(
@@ -126,39 +126,17 @@ class CudaFunction:
             self._driver.check(status, f"set aside {shared_bytes} bytes of shared memory")
             status = library.cuFuncGetAttribute(ctypes.byref(value), ctypes.c_int(_MAX_THREADS), self._function)
             self._driver.check(status, "ask for the kernel's limits")
-        if threads > value.value:
-            raise _refused(
-                f"a block has {threads} threads; the compiled kernel can run at most {value.value} on this device",
-                "use fewer warps or smaller tiles",
-            )
-
-    def _starter(self) -> Callable[..., int]:
-        """The driver's launch; where there are other devices, with this one as the current one."""
-        launch: Callable[..., int] = self._driver.library.cuLaunchKernelEx
-        current, device = self._current_device, self._device
-        if current is None:
-            return launch
-
-        def start(*bound: object) -> int:
-            if current() == device:
-                return launch(*bound)
-            with _Current(self._driver, self._context):
-                return launch(*bound)
-
-        return start
+        insist_on_threads(threads, value.value)
 
     def _failed(self, status: int, bound: tuple[object, ...]) -> None:
         if status == _INVALID_CONTEXT:  # a thread's first CUDA call
             self._driver.enter(self._context)
             status = self._driver.library.cuLaunchKernelEx(*bound)
         if status:
-            raise _refused(
-                f"the CUDA driver refused the launch: {self._driver.describe(status)}",
-                "an earlier kernel may have failed: errors of a launch are reported by later calls",
-            )
+            raise failed("CUDA driver", self._driver.describe(status))
 
 
-class _Current:
+class _Current(AbstractContextManager[None]):
     """`with _Current(driver, context):` makes `context` current, and puts back what was."""
 
     def __init__(self, driver: Driver, context: ctypes.c_void_p) -> None:
@@ -170,7 +148,3 @@ class _Current:
 
     def __exit__(self, *_: object) -> None:
         self._driver.library.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
-
-
-def _refused(message: str, help: str) -> LaunchError:
-    return LaunchError.of("launch-refused", message, help)

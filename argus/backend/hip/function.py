@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 
 from argus.backend.hip.driver import Runtime
 from argus.backend.launch.bind import Described
+from argus.backend.launch.device import failed, insist_on_room, insist_on_threads, on_device, refused
 from argus.backend.launch.plan import Arguments, Encode, Launcher
 from argus.diagnostic import LaunchError
 
@@ -65,55 +67,28 @@ class HipFunction:
         self._claim(threads, shared_bytes)
         if grid[0] * threads > _MOST_THREADS:
             message = f"{grid[0]} blocks of {threads} threads are more threads along the grid's first axis than HIP has"
-            raise _refused(f"{message} ({_MOST_THREADS})", "use fewer warps or larger tiles, or launch in parts")
+            raise refused(f"{message} ({_MOST_THREADS})", "use fewer warps or larger tiles, or launch in parts")
         function = ctypes.c_void_p.from_param(self._function.value)  # ready as an argument, where numbers are converted
         sizes = tuple(ctypes.c_uint(n) for n in (*grid, threads, 1, 1, _NO_DYNAMIC_SHARED))
 
         def bound(arguments: Arguments, stream: int) -> tuple[object, ...]:
             return function, *sizes, ctypes.c_void_p(stream), ctypes.byref(arguments), None  # keeps alive what it has
 
-        return Launcher(self._stream, bound, self._starter(), self._failed)
+        launch: Callable[..., int] = self._runtime.library.hipModuleLaunchKernel
+        selected = partial(self._runtime.on, self._device)
+        start = on_device(launch, self._device, self._current_device, selected)
+        return Launcher(self._stream, bound, start, self._failed)
 
     def _claim(self, threads: int, shared_bytes: int) -> None:
         """Refuses what the device cannot run."""
         limit = self._runtime.shared_limit(self._device)
-        if shared_bytes > limit:
-            raise _refused(
-                f"a block needs {shared_bytes} bytes of LDS; device {self._device} has {limit}",
-                "use smaller tiles or fewer stages",
-            )
+        insist_on_room(shared_bytes, limit, self._device, "LDS")
         value = ctypes.c_int()
         with self._runtime.on(self._device):
             get = self._runtime.library.hipFuncGetAttribute
             status = get(ctypes.byref(value), ctypes.c_int(_MAX_THREADS), self._function)
         self._runtime.check(status, "ask for the kernel's limits")
-        if threads > value.value:
-            raise _refused(
-                f"a block has {threads} threads; the compiled kernel can run at most {value.value} on this device",
-                "use fewer warps or smaller tiles",
-            )
-
-    def _starter(self) -> Callable[..., int]:
-        """The runtime's launch; where there are other devices, with this one as the current one."""
-        launch: Callable[..., int] = self._runtime.library.hipModuleLaunchKernel
-        current, device = self._current_device, self._device
-        if current is None:
-            return launch
-
-        def start(*bound: object) -> int:
-            if current() == device:
-                return launch(*bound)
-            with self._runtime.on(device):
-                return launch(*bound)
-
-        return start
+        insist_on_threads(threads, value.value)
 
     def _failed(self, status: int, _bound: tuple[object, ...]) -> None:
-        raise _refused(
-            f"the HIP runtime refused the launch: {self._runtime.describe(status)}",
-            "an earlier kernel may have failed: errors of a launch are reported by later calls",
-        )
-
-
-def _refused(message: str, help: str) -> LaunchError:
-    return LaunchError.of("launch-refused", message, help)
+        raise failed("HIP runtime", self._runtime.describe(status))
