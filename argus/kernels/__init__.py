@@ -9,6 +9,7 @@ from argus.kernels.gemm import gemm
 from argus.kernels.layernorm import add_layernorm, layernorm
 from argus.kernels.layernorm_backward import layernorm_backward
 from argus.kernels.matmul import Matmul
+from argus.kernels.moe import moe
 from argus.kernels.quantize import quantize
 from argus.kernels.reduce import reduce
 from argus.kernels.rmsnorm import rmsnorm
@@ -31,6 +32,7 @@ __all__ = [
     "layernorm_backward",
     "log_softmax_backward",
     "matmul",
+    "moe",
     "quantize",
     "reduce",
     "rmsnorm",

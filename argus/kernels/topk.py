@@ -204,7 +204,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], k: in
     import torch
 
     (x,) = tensors
-    constants = {"DTYPE": _checked(x, k), **_tile(columns(x), k)}
+    constants = {"DTYPE": checked(x, k), **_tile(columns(x), k)}
     rows, shape = matrix(x), (*x.shape[:-1], k)
     values = rows.new_empty(len(rows), k)
     places = rows.new_empty(len(rows), k, dtype=torch.int64)
@@ -214,10 +214,14 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], k: in
 def _work_of_router(
     tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], k: int, sigmoid: bool, renormalize: bool
 ) -> Work:
+    return routed(*tensors, numbers, k, sigmoid, renormalize)
+
+
+def routed(x: torch.Tensor, numbers: tuple[Number, ...], k: int, sigmoid: bool, renormalize: bool) -> Work:
+    """What `router` launches; `numbers` is its scale. Raises LaunchError."""
     import torch
 
-    (x,) = tensors
-    constants = {"DTYPE": _checked(x, k), "SIGMOID": sigmoid, "SHARED": renormalize, **_tile(columns(x), k)}
+    constants = {"DTYPE": checked(x, k), "SIGMOID": sigmoid, "SHARED": renormalize, **_tile(columns(x), k)}
     rows, shape = matrix(x), (*x.shape[:-1], k)
     weights = rows.new_empty(len(rows), k, dtype=torch.float32)
     experts = rows.new_empty(len(rows), k, dtype=torch.int32)
@@ -233,8 +237,8 @@ def _tile(columns: int, k: int) -> dict[str, int]:
     return {"K": k, "ROWS": rows, "BLOCK": block, "SPAN": block, "num_warps": _THREADS // 32}
 
 
-def _checked(x: torch.Tensor, k: int) -> DType:
-    """The dtype. Raises LaunchError."""
+def checked(x: torch.Tensor, k: int) -> DType:
+    """The dtype of rows whose k greatest elements are wanted. Raises LaunchError."""
     if not (0 < k <= MOST_TAKEN and k <= columns(x) <= MOST_COLUMNS):
         what = f"the {k} greatest of rows of {columns(x)} elements are not supported"
         raise LaunchError.of("shape-mismatch", what, f"take 1 to {MOST_TAKEN} of at most {MOST_COLUMNS} elements")
@@ -244,7 +248,7 @@ def _checked(x: torch.Tensor, k: int) -> DType:
 def _fake(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
-    _checked(x, k)
+    checked(x, k)
     return x.new_empty((*x.shape[:-1], k)), x.new_empty((*x.shape[:-1], k), dtype=torch.int64)
 
 
@@ -253,7 +257,7 @@ def _fake_router(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
-    _checked(x, k)
+    checked(x, k)
     shape = (*x.shape[:-1], k)
     return x.new_empty(shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.int32)
 

@@ -21,6 +21,14 @@ Make = Callable[[], tuple[Any, ...]]
 
 INDEX = torch.tensor([0, 3, -100, 19])
 PAGES, LENS = torch.tensor([[3, 1], [2, 0]], dtype=torch.int32), torch.tensor([17, 32], dtype=torch.int32)
+
+
+def layer(tokens: int) -> tuple[torch.Tensor, ...]:
+    """Tokens, logits of four experts, and the experts' weights."""
+    shapes = ((tokens, 8), (tokens, 4), (4, 32, 8), (4, 8, 16))
+    return tuple(random(*shape, dtype="float16", seed=i) / 4 for i, shape in enumerate(shapes))
+
+
 CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
     "add_layernorm": (
         kernels.add_layernorm,
@@ -67,6 +75,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda a, b, bias: kernels.matmul(a, b, bias=bias, epilogue="relu"),
         lambda: (random(4, 20), random(20, 8), random(8)),
         lambda: (random(4, 20), random(20, 8), random(9)),
+    ),
+    "moe": (
+        lambda *given: kernels.moe(*given, topk=2),
+        lambda: layer(3),
+        lambda: (INDEX,) * 4,
     ),
     "quantize": (
         lambda x: tuple(part.float() for part in kernels.quantize(x)),
@@ -164,6 +177,7 @@ OPERATORS: dict[str, Make] = {
     "layernorm": lambda: (*CASES["layernorm"][1](), 1e-5),
     "matmul": lambda: (random(4, 20), random(20, 8), None, None, None, None, None, torch.float32),
     "matmul_out": lambda: (random(4, 20), random(20, 8), *(None,) * 6, random(4, 8)),
+    "moe": lambda: (*layer(3), None, 1.0, 2, False, True, "swiglu"),
     "quantize": lambda: (random(4, 20),),
     "reduce": lambda: (random(4, 20), "sum", 1, True),
     "rmsnorm": lambda: (*CASES["rmsnorm"][1](),),

@@ -20,6 +20,8 @@ _FLAGS = (
     "-fwrapv",
     # A product and a sum stay two roundings: figures then do not depend on the host's instruction set.
     "-ffp-contract=off",
+    # g++ 12 with its loop vectoriser loses terms of sums over registers that vectors of shared memory were loaded to.
+    "-fno-tree-vectorize",
     # The unroll pragmas are meant for GPU compilers.
     "-Wno-unknown-pragmas",
 )  # fmt: skip

@@ -11,6 +11,7 @@ t[0] = 0, t[n] = T and t sorted, the last s with t[s] <= p has p < t[s + 1]; and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -246,8 +247,9 @@ class _Claim:
                 if mine.tensor == its.tensor
             ]
             texts.append("(" + (" or ".join(same) or "false") + ")")
+        used = set(re.findall(r"\w+", " ".join(texts)))
         for name, expr in translate.parameters.items():
-            if name in translate.opaque.values() and differs_by_block(expr):
+            if name in used and name in translate.opaque.values() and differs_by_block(expr):
                 raise NonAffine("an index is not affine in the program ids")
         return model.parse_set(f"{{ [{', '.join([*self.names, *dims])}] : {' and '.join(texts)} }}")
 
@@ -273,9 +275,12 @@ def _of_block(expr: Expr) -> bool:
 
 
 def _known(model: Model, conditions: Iterator[Expr], places: tuple[str, ...]) -> list[str]:
-    """isl text of what is known, as far as it is affine: to know less is sound."""
+    """isl text of what is known, as far as it is affine and of one case: to know less is sound, and each case makes as
+    many of all sets."""
     texts = []
     for condition in conditions:
         with suppress(NonAffine):
-            texts.append(model.translator.condition(condition, places))
+            text = model.translator.condition(condition, places)
+            if model.parse_set(f"{{ [{', '.join(places)}] : {text} }}").n_basic_set() == 1:
+                texts.append(text)
     return texts

@@ -436,8 +436,8 @@ def resolved(sites: tuple[Site, ...], site: Site, expr: Expr) -> Expr:
                 if is_of_others(site, value):
                     return None
                 return substitute_coords(value, e.index)
-            case Copy(src=src, shape=(), mask=None) if writer is not None and not writer.loops:
-                # Loaded once for the block: the same unknown number wherever it is used.
+            case Copy(src=src, shape=(), mask=None) if writer is not None and once_a_program(writer):
+                # Loaded once for the program: the same unknown number wherever it is used.
                 return Param(LOADED + (_place(sites, src) or e.obj), e.dtype)
             case _:
                 return None
@@ -452,10 +452,16 @@ def is_of_others(site: Site, value: Expr) -> bool:
     return across and any(isinstance(part, Thread) for part in walk(value))
 
 
+def once_a_program(site: Site) -> bool:
+    """Return True if a statement stands in no loop, but that over a block's programs."""
+    return all(loop.var == PROGRAM for loop in site.loops)
+
+
 def loaded(sites: tuple[Site, ...], every: tuple[Site, ...] = ()) -> dict[Access, str]:
     """The parameters that `resolved` makes of what places hold that the kernel never writes, by place: of those that
     `sites` load, in a kernel of `every` site."""
-    places = {s.stmt.src for s in sites if isinstance(s.stmt, Copy) and not (s.stmt.shape or s.stmt.mask or s.loops)}
+    once = (s.stmt for s in sites if isinstance(s.stmt, Copy) and once_a_program(s))
+    places = {stmt.src for stmt in once if not (stmt.shape or stmt.mask)}
     return {src: LOADED + name for src in places if (name := _place(every or sites, src))}
 
 

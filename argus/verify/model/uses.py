@@ -110,7 +110,8 @@ class Instance:
         self.cell = tuple(uses.spelled(site, e) for e in relation.index)
         self.conditions: list[Expr] = []
         for loop in site.loops:
-            if loop.var == PROGRAM:
+            if loop.var == PROGRAM:  # as many as the block is given
+                self.conditions.append(op("le", Const(0), LoopVar(PROGRAM)))
                 continue
             var, start, stop = LoopVar(loop.var), *(uses.spelled(site, e) for e in (loop.start, loop.stop))
             self.conditions += [op("le", start, var), op("lt", var, stop)]
@@ -183,5 +184,3 @@ def _together(kernel: Kernel, one: Use, other: Use) -> Iterator[Expr]:
             next_to = op("eq", op("add", first.index[-1], Const(1)), second.index[-1])
             within = op("le", op("sub", second.value, first.value), offsets.longest)
             yield op("or", op("not", next_to), within)
-
-

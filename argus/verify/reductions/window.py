@@ -58,7 +58,8 @@ class Window(Model):
             raise NonAffine(f"the first value of '{loop.var}' depends on the program: let it be a constant")
         if not differs_by_block(stop):
             return
-        if not even.when(op("le", stop, start)).intersect(even.context.set).is_empty():
+        none = (even.when(op("le", e, start)).intersect(even.context.set) for e in _choices(stop))
+        if not all(found.is_empty() for found in none):
             why = f"a program may take no turn of the loop over '{loop.var}', and others take some"
             raise NonAffine(f"{why}: let its stop be at least its start + 1 in every program")
         more = self.when(op("lt", self.in_program(start), self.in_program(stop)))
@@ -92,6 +93,13 @@ class Window(Model):
         names = {identifier(name): f"{identifier(name)}_{number}" for name in self._values.values()}
         self.translator.parameters.update({own: Param(own) for own in names.values()})
         return names
+
+
+def _choices(expr: Expr) -> tuple[Expr, ...]:
+    """What an expression is, whatever its conditions are."""
+    if isinstance(expr, Op) and expr.op == "where":
+        return (*_choices(expr.args[1]), *_choices(expr.args[2]))
+    return (expr,)
 
 
 def _comes_to_barriers(loop: For) -> bool:

@@ -12,7 +12,7 @@ from functools import reduce
 from itertools import permutations, product
 from math import isnan
 
-from argus.ir.expr import OPERATORS, Const, Elem, Expr, Op, Param, op, rewrite, walk
+from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, Op, Param, op, rewrite, walk
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import (
     described,
@@ -165,8 +165,12 @@ class Matcher:
             return expr
         domain, coords = self._names(scope)
 
+        def known(index: Expr) -> bool:
+            """Whether it depends on no variable of a reduction inside."""
+            return all(e.axis < len(coords) for e in walk(index) if isinstance(e, Coord))
+
         def change(e: Expr) -> Expr | None:
-            if not isinstance(e, Elem) or not e.dtype.is_int:
+            if not isinstance(e, Elem) or not e.dtype.is_int or not all(map(known, e.index)):
                 return None
             for place, name in self._loaded.items():
                 if place.obj == e.obj and not any(map(elements_of, e.index)):

@@ -1,0 +1,203 @@
+"""A mixture of experts, from the router's logits to the sum of what each token's experts gave it.
+
+Nothing asks the device for a number: which rows go to which expert is counted, placed and cut into tiles there
+(`argus.kernels.dispatch`), grids depend on sizes alone, and the products (`argus.kernels.experts`) load what they need.
+So a layer is a fixed list of launches, which a CUDA graph records, and results are the same bits in each run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from argus.backend.launch.evaluate import Number
+from argus.diagnostic import LaunchError
+from argus.kernels import dispatch, experts, topk
+from argus.kernels.rows import dtype_of, matrix, same_rank, same_shape
+from argus.runtime.device import target_of
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
+
+if TYPE_CHECKING:
+    import torch
+
+ACTIVATIONS = {"swiglu": experts.swiglu, "geglu": experts.geglu, "clamped_swiglu": experts.clamped_swiglu}
+PAIRS = 512
+"""Pairs that are counted and placed together."""
+_HALVES = ("bfloat16", "float16")
+_FEW = 48  # rows of an expert, on average, up to which weights are the rows of the products
+_COLUMNS = 1024  # of a token's result in a block
+
+
+def moe(
+    x: torch.Tensor,
+    router_logits: torch.Tensor,
+    w1: torch.Tensor,
+    w2: torch.Tensor,
+    *,
+    topk: int,
+    sigmoid: bool = False,
+    renormalize: bool = True,
+    scale: float = 1.0,
+    activation: str = "swiglu",
+    shared: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The sum over each token's `topk` experts of their weight times what they make of it, `[T, H]`, in x's dtype.
+
+    `x` `[T, H]`, `w1` `[E, 2 I, H]` (an expert's gates and, behind these, what passes them) and `w2` `[E, H, I]` are of
+    bfloat16 or float16, all the same; `router_logits` `[T, E]` are as `router` takes them, and choose experts and
+    weights as it does. `activation` is "swiglu", "geglu" or "clamped_swiglu". `shared`, what experts of all tokens
+    gave, is added. Float32 arithmetic, results of one order for the same tokens; no gradient. Raises LaunchError.
+    """
+    tensors = (x, router_logits, w1, w2) if shared is None else (x, router_logits, w1, w2, shared)
+    result: torch.Tensor = _moe(tensors, (float(scale),), (topk, sigmoid, renormalize, activation))
+    return result
+
+
+@lru_cache(maxsize=4096)
+def tile_of(target: str, rows: int, count: int, aligned: bool, gated: bool, gathered: bool) -> Mapping[str, int | bool]:
+    """The constants of a product of `rows` rows in all with the weights of `count` experts."""
+    if target != "sm_90a" or not aligned:
+        side, stages = (32, 1) if target == "cpu" else (64, 2)
+        return {"ROWS": side, "COLUMNS": side, "DEPTH": 32, "STAGES": stages, "PRODUCERS": 0, "num_warps": 4}
+    each = rows / count
+    producers = 8 if gathered else 4
+    if each > _FEW:
+        columns = 128 if gated else 256
+        return {"ROWS": 128, "COLUMNS": columns, "DEPTH": 64, "STAGES": 4, "PRODUCERS": producers, "num_warps": 8}
+    side = next(n for n in (16, 32, 64) if each <= 3 * n // 4 or n == 64)
+    shape = {"ROWS": side, "COLUMNS": 128, "DEPTH": 64, "STAGES": 5, "PRODUCERS": producers, "num_warps": 8}
+    return {**shape, "SWAPPED": True}
+
+
+def tiles(rows: int, count: int, side: int) -> int:
+    """The most tiles of `side` rows that `rows` rows of `count` experts make."""
+    return (rows + min(count, rows) * (side - 1)) // side
+
+
+class Sorted:
+    """The pairs of a call in the order of experts: the launches that find it, and the tensors that hold it."""
+
+    def __init__(self, chosen: torch.Tensor, count: int) -> None:
+        """`chosen` `[T, k]`: numbers of experts, below `count`."""
+        import torch
+
+        new = lambda *shape: torch.empty(shape, dtype=torch.int32, device=chosen.device)  # noqa: E731
+        self.pairs, self.count = chosen.numel(), count
+        blocks, every = -(-self.pairs // PAIRS), _power(count)
+        flat = chosen.view(-1)
+        counts, begin = new(blocks, count), new(blocks, count)
+        self.offsets, self.place, self.token = new(count + 1), new(*chosen.shape), new(self.pairs)
+        warps = {"num_warps": 8}
+        self.calls = (
+            Call(dispatch.count_pairs, (flat, counts), {"BLOCK": PAIRS, "EXPERTS": every, **warps}),
+            Call(dispatch.add_counts, (counts, begin, self.offsets), {"EXPERTS": every, **warps}),
+            Call(dispatch.place_pairs, (flat, begin, self.place.view(-1)), {"BLOCK": PAIRS, **warps}),
+            Call(dispatch.tokens_of_places, (self.place.view(-1), self.token, chosen.shape[1])),
+        )
+        self._new = new
+
+    def cut(self, side: int) -> tuple[Call, torch.Tensor, torch.Tensor]:
+        """The launch that cuts the rows into tiles of `side` rows, where they begin, and whose they are."""
+        many = max(1, tiles(self.pairs, self.count, side))
+        first, owner = self._new(many + 1), self._new(many + 1)
+        constants = {"ROWS": side, "EXPERTS": _power(self.count), "num_warps": 8}
+        return Call(dispatch.cut_into_tiles, (self.offsets, first, owner), constants), first, owner
+
+
+def _power(count: int) -> int:
+    return 1 << max(4, (count - 1).bit_length())
+
+
+def _work(
+    tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], k: int, sigmoid: bool, renormalize: bool, act: str
+) -> Work:
+    dtype = _checked(tensors, k, act)
+    x, logits, w1, w2 = (matrix(tensors[0]), matrix(tensors[1]), *map(_rows, tensors[2:4]))
+    more = matrix(tensors[4]) if len(tensors) > 4 else None
+    out = x.new_empty(x.shape)
+    if not x.numel():
+        return Work((), (out,))
+    routed = topk.routed(logits, numbers, k, sigmoid, renormalize)
+    weights, chosen = routed.results
+    order = Sorted(chosen, len(w1))
+    hidden = x.new_empty(order.pairs, w2.shape[2])
+    parts = x.new_empty(order.pairs, x.shape[1])
+    up = tile_of(target_of(str(x.device)), order.pairs, len(w1), _aligned(x, w1), True, True)
+    down = tile_of(target_of(str(x.device)), order.pairs, len(w1), _aligned(hidden, w2), False, False)
+    cut, first, owner = order.cut(int(up["ROWS"]))
+    calls = [*routed.calls, *order.calls, cut]
+    gated = {"DTYPE": dtype, "ACTIVATION": ACTIVATIONS[act], **up}
+    calls.append(Call(experts.expert_rows, (x, order.token, first, owner, w1, hidden), gated))
+    if down["ROWS"] != up["ROWS"]:
+        cut, first, owner = order.cut(int(down["ROWS"]))
+        calls.append(cut)
+    calls.append(Call(experts.expert_rows, (hidden, None, first, owner, w2, parts), {"DTYPE": dtype, **down}))
+    summed = {"DTYPE": dtype, "BLOCK": _COLUMNS, "CHOICES": k}
+    calls.append(Call(experts.combine_rows, (parts, order.place, weights, more, out), summed))
+    return Work(tuple(calls), (out,))
+
+
+def _rows(w: torch.Tensor) -> torch.Tensor:
+    """Weights whose rows are consecutive elements."""
+    return w if w.shape[2] < 2 or w.stride(2) == 1 else w.contiguous()
+
+
+def _aligned(*tensors: torch.Tensor) -> bool:
+    """Whether the copy engine can bring tiles of them: every row begins at an address that 16 divides."""
+    size = tensors[0].element_size()
+    return all(t.data_ptr() % 16 == 0 and not any(s * size % 16 for s in t.stride()[:-1]) for t in tensors)
+
+
+def _checked(tensors: tuple[torch.Tensor, ...], k: int, activation: str) -> Any:
+    """The dtype. Raises LaunchError."""
+    x, logits, w1, w2 = tensors[:4]
+    for name, t, rank in (("x", x, 2), ("router_logits", logits, 2), ("w1", w1, 3), ("w2", w2, 3)):
+        same_rank(name, t, rank)
+    dtype = dtype_of("x", x, _HALVES)
+    for name, t in (("w1", w1), ("w2", w2)):
+        dtype_of(name, t, (dtype.name,))
+    count, wide, hidden = w1.shape
+    same_shape("x", x, (len(logits), hidden))
+    same_shape("router_logits", logits, (len(x), count))
+    same_shape("w2", w2, (count, hidden, wide // 2))
+    if wide % 2 or not wide or not hidden:
+        what = f"`w1` has the shape {tuple(w1.shape)}, and its rows are gates and, behind these, as many others"
+        raise LaunchError.of("shape-mismatch", what, "pass [experts, 2 * width, hidden]")
+    if activation not in ACTIVATIONS:
+        what = f'`activation` is "{activation}"'
+        raise LaunchError.of("argument-type", what, f"use one of {', '.join(ACTIVATIONS)}")
+    topk.checked(logits, k)
+    if len(tensors) > 4:
+        same_shape("shared", tensors[4], tuple(x.shape))
+        dtype_of("shared", tensors[4], (dtype.name,))
+    return dtype
+
+
+def _fake(
+    x: torch.Tensor, logits: torch.Tensor, w1: torch.Tensor, w2: torch.Tensor, shared: torch.Tensor | None,
+    _scale: float, k: int, _sigmoid: bool, _renormalize: bool, activation: str,
+) -> torch.Tensor:  # fmt: skip
+    _checked((x, logits, w1, w2) if shared is None else (x, logits, w1, w2, shared), k, activation)
+    return x.new_empty(x.shape)
+
+
+def _joined(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*tensors[:4], tensors[4] if len(tensors) > 4 else None, *numbers, *way)
+
+
+def _split(*given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]]:
+    return tuple(t for t in given[:5] if t is not None), given[5:6], given[6:]
+
+
+_moe = Function(
+    _work,
+    Operator(
+        "moe(Tensor x, Tensor router_logits, Tensor w1, Tensor w2, Tensor? shared, float scale, int k, "
+        "bool sigmoid, bool renormalize, str activation) -> Tensor",
+        _fake,
+        join=_joined,
+        split=_split,
+    ),
+)
