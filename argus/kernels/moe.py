@@ -81,14 +81,11 @@ class Sorted:
 
     def __init__(self, chosen: torch.Tensor, count: int) -> None:
         """`chosen` `[T, k]`: numbers of experts, below `count`."""
-        import torch
-
-        new = lambda *shape: torch.empty(shape, dtype=torch.int32, device=chosen.device)  # noqa: E731
-        self.pairs, self.count = chosen.numel(), count
+        self._chosen, self.pairs, self.count = chosen, chosen.numel(), count
         blocks, every = -(-self.pairs // PAIRS), _power(count)
         flat = chosen.view(-1)
-        counts, begin = new(blocks, count), new(blocks, count)
-        self.offsets, self.place, self.token = new(count + 1), new(*chosen.shape), new(self.pairs)
+        counts, begin = self._new(blocks, count), self._new(blocks, count)
+        self.offsets, self.place, self.token = self._new(count + 1), self._new(*chosen.shape), self._new(self.pairs)
         warps = {"num_warps": 8}
         self.calls = (
             Call(dispatch.count_pairs, (flat, counts), {"BLOCK": PAIRS, "EXPERTS": every, **warps}),
@@ -96,7 +93,9 @@ class Sorted:
             Call(dispatch.place_pairs, (flat, begin, self.place.view(-1)), {"BLOCK": PAIRS, **warps}),
             Call(dispatch.tokens_of_places, (self.place.view(-1), self.token, chosen.shape[1])),
         )
-        self._new = new
+
+    def _new(self, *shape: int) -> torch.Tensor:
+        return self._chosen.new_empty(shape)
 
     def cut(self, side: int) -> tuple[Call, torch.Tensor, torch.Tensor]:
         """The launch that cuts the rows into tiles of `side` rows, where they begin, and whose they are."""

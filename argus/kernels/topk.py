@@ -214,7 +214,8 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], k: in
 def _work_of_router(
     tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], k: int, sigmoid: bool, renormalize: bool
 ) -> Work:
-    return routed(*tensors, numbers, k, sigmoid, renormalize)
+    (x,) = tensors
+    return routed(x, numbers, k, sigmoid, renormalize)
 
 
 def routed(x: torch.Tensor, numbers: tuple[Number, ...], k: int, sigmoid: bool, renormalize: bool) -> Work:
