@@ -135,7 +135,10 @@ class ConvolutionEmitter(Emitter):
             axes.append((f"p{axis.index}", str(self.blocks(axis, part))))
         axes += [(name, str(self.dims[d].phases)) for d, name in self.phase.items()]
         axes += [(axis.index, axis.size) for axis in conv.grid]
-        self.out.add(f"{', '.join(name for name, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)})")
+        order = ", persistent=True" + (', schedule="rows"' if conv.warps > 4 else "") if conv.producers else ""
+        self.out.add(
+            f"{', '.join(name for name, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)}{order})"
+        )
         if conv.rows is not None:
             index = conv.rows.index
             self.out.add(f"{index}0 = p{index} * HEIGHT")
@@ -191,7 +194,8 @@ class ConvolutionEmitter(Emitter):
         c = self.channels
         parts = ceil(c.extent / conv.k)
         turns = [d.turns for d in self.dims]
-        out.add(f"for step in al.pipelined(0, {parts * prod(turns)}, 1, stages={conv.stages}):")
+        producers = f", producer_warps={conv.producers}" if conv.producers else ""
+        out.add(f"for step in al.pipelined(0, {parts * prod(turns)}, 1, stages={conv.stages}{producers}):")
         out.depth += 1
         out.add(f"{c.index}0 = step % {parts} * DEPTH" if parts > 1 else f"{c.index}0 = 0")
         out.add(f"{c.index} = {c.index}0 + al.arange(DEPTH)")
@@ -231,11 +235,13 @@ class ConvolutionEmitter(Emitter):
                 where.append(f"{c.index}0 : {c.index}0 + DEPTH")
             else:
                 where.append(axis.index)
-        mask = ""
+        whole = [f.extent % self.conv.filters == 0, c.extent % self.conv.k == 0]
+        checked = ", ".join(str(d) for d, w in enumerate(whole if first else whole[::-1]) if not w)
+        mask = f", boundary_check=({checked},)" if checked else ""
         if conditions:
             rows = " & ".join([f"({f.index} < {f.size})", *conditions])
-            mask = f", mask=({rows}){'[:, None]' if first else '[None, :]'}"
-        self.out.add(f"filters = al.stage({self.w.name}[{', '.join(where)}], boundary_check=(0, 1){mask})")
+            mask += f", mask=({rows}){'[:, None]' if first else '[None, :]'}"
+        self.out.add(f"filters = al.stage({self.w.name}[{', '.join(where)}]{mask})")
         return "filters" if first else "al.trans(filters)"
 
     def windows(self) -> str:
@@ -244,24 +250,36 @@ class ConvolutionEmitter(Emitter):
         assert c is not None
         last = self.x.axes[-1] is c
         pixel, channel = ("[:, None]", "[None, :]") if last else ("[None, :]", "[:, None]")
-        at = {d.image.symbol: d for d in self.dims if d.image is not None}
-        where, outside = [], []
+        at = {
+            d.image.symbol: f"at{d.number}{pixel if self.differs(d) else ''}" for d in self.dims if d.image is not None
+        }
+        where = []
         for axis in self.x.axes:
             if axis is c:
                 where.append(f"{c.index}{channel}")
             elif axis.symbol in at:
-                d = at[axis.symbol]
-                where.append(f"at{d.number}{pixel if self.differs(d) else ''}")
-                outside += [] if self.differs(d) else [f"((0 <= at{d.number}) & (at{d.number} < {d.size}))"]
+                where.append(at[axis.symbol])
             else:
                 where.append(f"{axis.index}{pixel}" if axis.symbol in self.lines else axis.index)
+        inside = [] if c.extent % self.conv.k == 0 else [f"({c.index} < {c.extent}){channel}"]
         for d in self.dims:
-            if d.image is None:
-                inside = f"((0 <= at{d.number}) & (at{d.number} < 1))"
-                outside.append(f"{inside}{pixel}" if self.differs(d) else inside)
-        mask = f", mask=({c.index} < {c.extent}){channel} & {' & '.join(outside)}" if outside else ""
-        self.out.add(f"windows = al.stage({self.x.name}[{', '.join(where)}], boundary_check=(0, 1){mask})")
+            if not self.surely_inside(d):
+                within = f"((0 <= at{d.number}) & (at{d.number} < {d.size}))"
+                inside.append(f"{within}{pixel}" if self.differs(d) else within)
+        inside += [f"({a.index} < {a.size}){pixel}" for a in self.across if a in self.x.axes]
+        if inside and not any("None" in text for text in inside):
+            inside.append(f"({c.index} < {c.extent}){channel}")
+        mask = f", mask={' & '.join(inside)}" if inside else ""
+        self.out.add(f"windows = al.stage({self.x.name}[{', '.join(where)}]{mask})")
         return "windows" if last else "al.trans(windows)"
+
+    def surely_inside(self, d: Spatial) -> bool:
+        """Return True if all places that a tile reads along a dimension are in the image."""
+        if d.transposed or d.padding:
+            return False
+        part = next((part for axis, part in self.conv.pixels if axis is d.result), 1)
+        made = ceil(d.result.extent / part) * part if d.result is not None else 1
+        return (made - 1) * d.stride + (d.taps - 1) * d.dilation < d.size
 
     def differs(self, d: Spatial) -> bool:
         """Return True if a tile's pixels have different places along a dimension."""

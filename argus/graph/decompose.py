@@ -1,14 +1,21 @@
-"""Which operators a graph is decomposed into before it is partitioned: PyTorch's core operators, and norms in parts.
+"""Which operators a graph is decomposed into before it is partitioned: PyTorch's core operators, norms in parts, and
+reductions that one kernel cannot do well as two.
+
+    sum over [N, H, W] of [N, C, H, W]    →  sum over [H, W], then over N, if there are few channels
+    softmax of long rows                  →  maximum and sum of each part of a row, then of the parts
 
 The table of operators then has sums, means and variances, which join with what stands before and after them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import ceil, inf, prod
 from typing import Any
 
 import torch
+
+from argus.graph.tiles import LEAST_CHANNELS, LEAST_FILTERS, MOST_HELD
 
 aten = torch.ops.aten
 
@@ -23,28 +30,204 @@ PARTS = (
     aten.native_layer_norm_backward,
 )
 
+_BLOCKS = 1056
+"""Programs from which on a reduction fills a GPU: eight for each multiprocessor of the largest."""
+_FEW_TERMS, _LEAST_PART, _ACROSS = 4096, 32, 64
+"""A sum that is not worth a second kernel; the shortest part; columns of a tile whose rows are summed."""
+
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """The decompositions by operator."""
+    """The decompositions by operator. One may return NotImplemented, which leaves the operator as it is."""
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     found: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
     found |= get_decompositions(PARTS)
-    found[aten.max.dim] = _extremum(aten.amax, aten.argmax)
-    found[aten.min.dim] = _extremum(aten.amin, aten.argmin)
-    found[aten.native_group_norm.default] = _group_norm
-    found[aten.mm.default] = _matrix_and_vector
-    found[aten.lift_fresh_copy.default] = torch.clone
-    return found
+    return found | OWN
+
+
+_VECTOR, _WORTH = 32, 160
+"""Channels of a row of a tile; filters times taps from which on a copy by channels last costs less than it saves."""
+
+
+# ---------------------------------------------------------------------------- reductions in two steps
+
+
+def _dims(x: Any, dims: Any) -> list[int]:
+    given = [dims] if isinstance(dims, int) else list(dims or range(x.dim()))
+    return sorted(d % x.dim() for d in given) if x.dim() else []
+
+
+def _few(x: Any, dims: Sequence[int]) -> tuple[Any, list[int], list[int]] | None:
+    """A view of x, dimensions to reduce first, and those of the rest, counted in what the first step leaves. None where
+    one step has programs enough."""
+    if not dims or not all(isinstance(size, int) for size in x.shape):
+        return None
+    sizes = [x.shape[d] for d in dims]
+    outs = max(prod(x.shape) // max(prod(sizes), 1), 1)
+    blocks = outs if dims[-1] == x.dim() - 1 else ceil(outs / _ACROSS)
+    if prod(sizes) < _FEW_TERMS or 2 * blocks >= _BLOCKS:
+        return None
+    wanted, outer = ceil(_BLOCKS / blocks), 1
+    for place, d in enumerate(dims):
+        left = prod(sizes[place:])
+        if outer >= wanted and left >= _LEAST_PART:
+            return x, list(dims[place:]), list(dims[:place])
+        if outer * x.shape[d] >= wanted and left // x.shape[d] < _LEAST_PART:
+            part = _divisor(x.shape[d], ceil(wanted / outer))
+            if part is None:
+                return None
+            split = x.reshape(*x.shape[:d], part, x.shape[d] // part, *x.shape[d + 1 :])
+            return split, [d + 1, *(e + 1 for e in dims[place + 1 :])], [*dims[:place], d]
+        outer *= x.shape[d]
+    return None
+
+
+def _divisor(size: int, least: int) -> int | None:
+    """Into how many equal parts to cut: the fewest that are at least `least`, or else the most of some length."""
+    found = [n for n in range(2, size // _LEAST_PART + 1) if size % n == 0]
+    return next((n for n in found if n >= least), found[-1] if found else None)
+
+
+def _rows(x: Any, dims: Sequence[int]) -> tuple[Any, list[int], list[int]] | None:
+    """A view of x and its dimensions as `_few` gives them, with first steps that registers hold. None where one step's
+    rows are held, or where there is no such view."""
+    if not dims or dims[-1] != x.dim() - 1 or not all(isinstance(size, int) for size in x.shape):
+        return None
+    if prod(x.shape[d] for d in dims) <= MOST_HELD:
+        return None
+    length, place = 1, len(dims)
+    while place and length * x.shape[dims[place - 1]] <= MOST_HELD:
+        place -= 1
+        length *= x.shape[dims[place]]
+    d = dims[place - 1]
+    size = x.shape[d]
+    part = next((n for n in range(MOST_HELD // length, 1, -1) if size % n == 0), 1)
+    if length * part < _LEAST_PART * 4:
+        return None
+    if part == 1:
+        return x, list(dims[place:]), list(dims[:place])
+    split = x.reshape(*x.shape[:d], size // part, part, *x.shape[d + 1 :])
+    return split, [d + 1, *(e + 1 for e in dims[place:])], list(dims[:place])
+
+
+def _kept(x: Any, dims: Sequence[int], keep: bool) -> list[int]:
+    return [1 if d in dims else size for d, size in enumerate(x.shape) if keep or d not in dims]
+
+
+def _wide(x: Any) -> Any:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _sum(x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    over = _dims(x, dims)
+    found = _few(x, over) if x.is_floating_point() else None
+    if found is None:
+        return NotImplemented
+    view, first, rest = found
+    total = _wide(view).sum(first).sum(rest)
+    return total.reshape(_kept(x, over, keepdim)).to(dtype or x.dtype)
+
+
+def _mean(x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    over = _dims(x, dims)
+    found = _few(x, over)
+    if found is None:
+        return NotImplemented
+    view, first, rest = found
+    total = _wide(view).sum(first).sum(rest) / prod(x.shape[d] for d in over)
+    return total.reshape(_kept(x, over, keepdim)).to(dtype or x.dtype)
+
+
+def _extreme(name: str) -> Callable[..., Any]:
+    def decomposed(x: Any, dims: Any = None, keepdim: bool = False) -> Any:
+        over = _dims(x, dims)
+        found = _few(x, over) if x.is_floating_point() else None
+        if found is None:
+            return NotImplemented
+        view, first, rest = found
+        op = getattr(torch, name)
+        return op(op(view, first), rest).reshape(_kept(x, over, keepdim))
+
+    return decomposed
+
+
+def _variance_and_mean(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    """Of parts of equal length: the mean of their variances and the variance of their means."""
+    over = _dims(x, dims)
+    found = _rows(x, over) or _few(x, over)
+    if found is None:
+        return NotImplemented
+    view, first, rest = found
+    variances, means = torch.var_mean(_wide(view), first, correction=0)
+    count = prod(x.shape[d] for d in over)
+    mean = means.mean(rest, keepdim=True)
+    spread = variances + (means - mean) * (means - mean)
+    factor = 1.0 / (count - (1 if correction is None else correction))
+    variance = spread.sum(rest) * (count / prod(means.shape[d] for d in rest) * factor)
+    shape = _kept(x, over, keepdim)
+    return variance.reshape(shape).to(x.dtype), mean.reshape(shape).to(x.dtype)
+
+
+def _variance(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    found = _variance_and_mean(x, dims, correction=correction, keepdim=keepdim)
+    return found if found is NotImplemented else found[0]
+
+
+def _norm(x: Any, order: float = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    over = _dims(x, dims)
+    if _few(x, over) is None or order not in (1, 2):
+        return NotImplemented
+    wide = _wide(x)
+    total = (wide * wide).sum(over, keepdim=keepdim) if order == 2 else wide.abs().sum(over, keepdim=keepdim)
+    return (total.sqrt() if order == 2 else total).to(dtype or x.dtype)
+
+
+def _layer_norm(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
+    over = list(range(x.dim() - len(shape), x.dim()))
+    if _rows(x, over) is None:
+        return NotImplemented
+    wide = _wide(x)
+    variance, mean = torch.var_mean(wide, over, correction=0, keepdim=True)
+    inverse = torch.rsqrt(variance + eps)
+    value = (wide - mean) * inverse
+    value = value if weight is None else value * weight
+    value = value if bias is None else value + bias
+    return value.to(x.dtype), mean, inverse
+
+
+def _softmax(logarithm: bool) -> Callable[..., Any]:
+    """Of a long row: the maximum and the sum of exponentials of each part, and then of the parts."""
+
+    def decomposed(x: Any, dim: int, half_to_float: bool) -> Any:
+        over = _dims(x, dim)
+        found = _rows(x, over)
+        if found is None:
+            return NotImplemented
+        view, first, rest = found
+        view = _wide(view)
+        top = view.amax(first, keepdim=True)
+        level = torch.where(top == -inf, 0.0, top)  # a part of which everything is masked weighs nothing
+        total = (view - level).exp().sum(first)
+        tops = top.reshape(total.shape)
+        highest = tops.amax(rest, keepdim=True)
+        sums = (total * (tops - highest).exp()).sum(rest, keepdim=True)
+        shape = _kept(x, over, True)
+        centred = _wide(x) - highest.reshape(shape)
+        value = centred - sums.log().reshape(shape) if logarithm else centred.exp() / sums.reshape(shape)
+        return value.to(torch.float32 if half_to_float else x.dtype)
+
+    return decomposed
+
+
+# ---------------------------------------------------------------------------- norms, products, convolutions
 
 
 def _group_norm(
     x: Any, weight: Any, bias: Any, images: int, channels: int, inner: int, groups: int, eps: float
 ) -> tuple[Any, Any, Any]:
     """A group norm by the mean and the variance of each group, in float32."""
-    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
     shape = (images, groups, channels // groups, inner)
-    parts = wide.reshape(shape)
+    parts = _wide(x).reshape(shape)
     variance, mean = torch.var_mean(parts, [2, 3], correction=0, keepdim=True)
     inverse = torch.rsqrt(variance + eps)
     value = (parts - mean) * inverse
@@ -59,12 +242,43 @@ def _matrix_and_vector(a: Any, b: Any) -> Any:
     """A product with one row or one column is a sum along rows."""
     if a.shape[0] != 1 and b.shape[1] != 1:
         return NotImplemented
-    wide = [x.float() if x.dtype in (torch.float16, torch.bfloat16) else x for x in (a, b)]
+    first, second = _wide(a), _wide(b)
     if b.shape[1] == 1:
-        found = (wide[0] * wide[1].reshape(1, -1)).sum(1, keepdim=True)
+        found = (first * second.reshape(1, -1)).sum(1, keepdim=True)
     else:
-        found = (wide[1] * wide[0].reshape(-1, 1)).sum(0, keepdim=True)
+        found = (second * first.reshape(-1, 1)).sum(0, keepdim=True)
     return found.to(a.dtype)
+
+
+def _convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
+    """A convolution for matrix instructions: filters lie in memory by taps first, so that channels are contiguous; and
+    images by channels last, where the products are worth the copy."""
+    groups, transposed, taps = rest[5], rest[3], weight.dim() - 2
+    if not all(isinstance(size, int) for size in (*x.shape, *weight.shape)):
+        return NotImplemented
+    outer, inner = weight.shape[0] // groups, weight.shape[1]
+    channels, filters = (outer, inner) if transposed else (inner, outer)
+    if channels < LEAST_CHANNELS or filters < LEAST_FILTERS:
+        return NotImplemented
+    places = [*range(2, taps + 2)]
+    packed, last = weight, x
+    order = [*places, 1, 0] if transposed and groups == 1 else [*places, 0, 1]
+    if prod(weight.shape[2:]) > 1:
+        packed = _laid_out(weight, order)
+    work = filters * prod(weight.shape[2:]) / (1 if transposed else prod(rest[0]))
+    if channels % _VECTOR == 0 and work >= _WORTH:
+        last = _laid_out(x, [0, *places, 1])
+    if packed is weight and last is x:
+        return NotImplemented
+    return aten.convolution.default(last, packed, bias, *rest)
+
+
+def _laid_out(x: Any, order: Sequence[int]) -> Any:
+    """The same tensor with its dimensions in memory in this order."""
+    moved = x.permute(list(order))
+    if moved.is_contiguous():
+        return x
+    return moved.contiguous().permute([order.index(d) for d in range(x.dim())])
 
 
 def _extremum(value: Any, place: Any) -> Callable[..., Any]:
@@ -74,3 +288,27 @@ def _extremum(value: Any, place: Any) -> Callable[..., Any]:
         return value(x, [dim], keepdim), place(x, dim, keepdim)
 
     return decomposed
+
+
+OWN: dict[Any, Callable[..., Any]] = {
+    aten.sum.default: _sum,
+    aten.sum.dim_IntList: _sum,
+    aten.mean.default: _mean,
+    aten.mean.dim: _mean,
+    aten.amax.default: _extreme("amax"),
+    aten.amin.default: _extreme("amin"),
+    aten.max.default: _extreme("amax"),
+    aten.min.default: _extreme("amin"),
+    aten.var.correction: _variance,
+    aten.var_mean.correction: _variance_and_mean,
+    aten.linalg_vector_norm.default: _norm,
+    aten.native_layer_norm.default: _layer_norm,
+    aten._softmax.default: _softmax(False),
+    aten._log_softmax.default: _softmax(True),
+    aten.native_group_norm.default: _group_norm,
+    aten.mm.default: _matrix_and_vector,
+    aten.convolution.default: _convolution,
+    aten.max.dim: _extremum(aten.amax, aten.argmax),
+    aten.min.dim: _extremum(aten.amin, aten.argmin),
+    aten.lift_fresh_copy.default: torch.clone,
+}

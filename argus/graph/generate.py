@@ -12,10 +12,11 @@ from typing import Any
 
 from argus.graph import capture
 from argus.graph.capture import Value, inputs, is_view, meta_of, results, value_of
+from argus.graph.indexing import indexed
 from argus.graph.layout import Axis, Layout, Param
 from argus.graph.operators import elements, name_of
 from argus.graph.partition import Group
-from argus.graph.row import REDUCTION, Operand, Result, Site
+from argus.graph.row import INDEXED, REDUCTION, Operand, Result, Site
 from argus.graph.terms import Element, Load, Term, is_float
 from argus.graph.text import bare, dtype, literal, printed
 from argus.graph.tiles import Tile
@@ -198,6 +199,8 @@ class Emitter:
             for place, text in enumerate(_REDUCTIONS[name_of(node.target)](self, node)):
                 if text and value[1] == place:
                     known[value] = self.out.bind(text)
+        elif row.kind == INDEXED:
+            known[value] = self.out.bind(indexed(self, node))
         else:
             known[value] = self.out.bind(self.formula(node))
 

@@ -21,6 +21,9 @@ PLACE = "place"
 """Kinds of axes: of a product, LEFT are in the first factor alone, RIGHT in the second, SHARED in both (batches), and
 REDUCED is the summed one. PLACE axes are those of an image, which are read at computed indices."""
 
+FACTORS = ("a", "b", "x", "w")
+"""Uses of the factors of products, and of images and filters."""
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -90,7 +93,7 @@ def layout(group: Group, multiplied: str = "") -> Layout:
     space = group.space
     read: dict[tuple[Value, Dims], str] = {}
     for use, value in group.reads.items():
-        read.setdefault((value, space[use]), use[1])
+        read.setdefault((value, space[use]), use[1] if use[1] in FACTORS else "")
     written = [(value, space[value]) for value in group.outputs]
     strides = {key: _strides(group, *key) for key in (*read, *written)}
     kinds = _kinds(group, read)

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from argus.graph import capture
 from argus.graph.capture import Meta, Value, inputs, is_view, meta_of, row, value_of
+from argus.graph.indexed import INSIDE, readings
 from argus.graph.operators import name_of
-from argus.graph.row import POINTWISE, PRODUCT, REDUCTION, WINDOW, normal
+from argus.graph.reduced import reduced_dims, result_dims
+from argus.graph.row import INDEXED, POINTWISE, PRODUCT, REDUCTION, WINDOW, NotExpressible, normal
 from argus.graph.space import Dim, Dims, Mismatch, Space
 from argus.graph.window import placed
 
@@ -65,6 +67,8 @@ class Group:
     def use(self, node: Any, value: Value) -> str:
         """The use under which an operator of the group reads a value."""
         read = inputs(node)
+        if (value, f"{INSIDE}{node.name}") in self.reads:
+            return f"{INSIDE}{node.name}"
         if node is self.product and value in read[-2:]:
             return "ab"[read[-2:].index(value)]
         return "xw"[read.index(value)] if node is self.window and value in read[:2] else ""
@@ -238,6 +242,8 @@ class _Partitioner:
             self.join_reduction(group, node)
         elif found.kind == WINDOW:
             self.join_window(group, node)
+        elif found.kind == INDEXED:
+            self.join_indexed(group, node, made[0])
         else:
             self.join_pointwise(group, node, made[0])
         group.nodes.append(node)
@@ -348,6 +354,32 @@ class _Partitioner:
                     group.space.unify(a, b)
         group.space[(node, 0)] = found.result
 
+    def join_indexed(self, group: Group, node: Node, made: Meta) -> None:
+        """An operator that reads tensors of other kernels at computed places."""
+        try:
+            read, fixed = readings(node)
+        except NotExpressible as error:
+            raise Mismatch(str(error)) from None
+        result = list(group.space.fresh(made.shape))
+        for reading in read:
+            value, plain = reading.value, None not in reading.along
+            if plain:
+                dims = self.dims(group, value)
+            else:
+                if self.base(value)[0] in group.nodes or capture.is_constant(value[0]):
+                    raise Mismatch("a kernel's own results at computed places")
+                key = (value, f"{INSIDE}{node.name}")
+                dims = group.space[key] = group.space.fresh(reading.shape)
+                group.reads[key] = value
+                computed = tuple(a for dim, d in zip(dims, reading.along, strict=True) if d is None for a in dim)
+                group.places, group.contracted = (*group.places, *computed), (*group.contracted, *computed)
+                group.fixed = (*group.fixed, *computed)
+            for dim, d in zip(dims, reading.along, strict=True):
+                if d is not None and dim:
+                    group.space.unify(result[d], dim)
+        group.fixed = (*group.fixed, *(a for d in fixed for a in result[d]))
+        group.space[(node, 0)] = tuple(group.space.atoms(dim) for dim in result)
+
     def dims(self, group: Group, value: Value, use: str = "") -> Dims:
         """The dimensions of a value as an operator reads it. Raises Mismatch for a view of the group's own results that
         is no regrouping."""
@@ -420,8 +452,8 @@ class _Partitioner:
                 if axes is not None and parallel != axes:
                     raise Mismatch("other parallel axes")
                 axes = parallel
-        if group.head is not None and over:
-            raise Mismatch("a reduction behind a product or a window")
+        if over and (group.head is not None or group.places):
+            raise Mismatch("a reduction behind a product, a window or computed places")
 
     def find_outputs(self, groups: Iterable[Group]) -> None:
         """What each group computes that others need."""
@@ -449,43 +481,3 @@ class _Partitioner:
                 for place in range(len(capture.results(node)))
                 if (node, place) in needed
             )
-
-
-def reduced_dims(node: Node, arguments: tuple[Any, ...], rank: int) -> tuple[tuple[int, ...], bool]:
-    """Which dimensions of its first argument a reduction reduces, and whether its results keep them."""
-    match name_of(node.target):
-        case "sum.dim_IntList" | "mean.dim" | "amax.default" | "amin.default" as op:
-            dims, keep = arguments[1], bool(arguments[2])
-            everything = dims is None or len(dims) == 0
-            return tuple(range(rank)) if everything else tuple(sorted(normal(d, rank) for d in dims)), keep
-        case "var.correction" | "var_mean.correction":
-            dims = arguments[1]
-            every = dims is None or len(dims) == 0
-            return (tuple(range(rank)) if every else tuple(sorted(normal(d, rank) for d in dims))), bool(arguments[3])
-        case "linalg_vector_norm.default":
-            dims = arguments[2]
-            return tuple(range(rank)) if dims is None else tuple(sorted(normal(d, rank) for d in dims)), bool(
-                arguments[3]
-            )
-        case "native_layer_norm.default":
-            return tuple(range(rank - len(arguments[1]), rank)), True
-        case "_softmax.default" | "_log_softmax.default":
-            return (normal(arguments[1], rank),), True
-        case "_softmax_backward_data.default" | "_log_softmax_backward_data.default":
-            return (normal(arguments[2], rank),), True
-        case op:
-            assert op in ("sum.default", "mean.default", "max.default", "min.default"), op
-            return tuple(range(rank)), False
-
-
-def result_dims(node: Node, x: Dims, without: Dims) -> tuple[Dims, ...]:
-    """The dimensions of each result of a reduction of `x`; `without`: the reduced ones taken out."""
-    match name_of(node.target):
-        case "native_layer_norm.default":
-            return x, without, without
-        case op if "softmax" in op:
-            return (x,)
-        case "var_mean.correction":
-            return without, without
-        case _:
-            return (without,)

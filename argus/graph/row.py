@@ -24,7 +24,8 @@ from argus.graph.terms import (
     wide,
 )
 
-POINTWISE, VIEW, REDUCTION, PRODUCT, WINDOW, OTHER = "pointwise", "view", "reduction", "product", "window", "other"
+POINTWISE, VIEW, REDUCTION, PRODUCT = "pointwise", "view", "reduction", "product"
+WINDOW, INDEXED, OTHER = "window", "indexed", "other"
 """Kinds. Of the last one the meaning is known, and the generator leaves the operator to PyTorch."""
 
 

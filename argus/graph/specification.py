@@ -128,7 +128,8 @@ class _Builder:
                 return f"al.softmax(lambda {names[0]}: {inner})[{self.name(tuple(v.name for v in at))}]"
             case Count(vars=variables):
                 extents = [self.extents[key] for key in self.keys(variables)]
-                return " * ".join(f"{e}.to(al.float32)" for e in extents)
+                text = " * ".join(f"{e}.to(al.float32)" for e in extents)
+                return f"({text})" if len(extents) > 1 else text
             case Number(value=value, dtype=name) if isinstance(value, float):
                 return f"({literal(value)})" if value < 0 and name else literal(value)
             case Flat(digits=digits):
@@ -140,10 +141,11 @@ class _Builder:
         """An element of a tensor: for each axis of the view that is passed, the digits of the index there."""
         digits: dict[int, Var] = {}
         computed: dict[int, Term] = {}
+        places = set() if self.group.window is not None else set(self.group.space.atoms(self.group.places))
         for dim, place in zip(param.dims, index, strict=True):
             if not dim:
                 continue
-            if not isinstance(place, Flat) and len(dim) == 1:
+            if len(dim) == 1 and (dim[0] in places or not isinstance(place, Flat)):
                 computed[dim[0]] = place
                 continue
             if not isinstance(place, Flat) or len(place.digits) != len(dim):

@@ -160,6 +160,7 @@ class ConvolutionTile:
     stages: int
     mma: bool
     warps: int
+    producers: int = 0
 
 
 def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis, ...], phases: dict[str, int],
@@ -170,8 +171,11 @@ def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis,
         raise Mismatch("filters along several axes")
     depth = channels.extent if channels is not None else 1
     mma = bool(bits) and rows is not None and rows.extent >= LEAST_FILTERS and depth >= LEAST_CHANNELS
-    warps = 4
-    if mma:
+    warps, stages, producers = 4, 3, 0
+    if mma and rows is not None and target == "sm_90a" and _rows_of_channels(layout, channels, bits):
+        filters = 64 if rows.extent <= 64 else 128
+        width, k, warps, stages, producers = 128, 1024 // bits, filters // 16, 4, 8
+    elif mma:
         assert rows is not None
         filters = min(max(_power(rows), 16), 32 if target == "cpu" else 128)
         width = 32 if target == "cpu" else 256 if filters <= 32 else 128
@@ -184,7 +188,14 @@ def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis,
     pixels = _shared_out(spatial, phases, width, images)
     taken = {a.symbol for a, _ in pixels} | ({rows.symbol} if rows is not None else set())
     grid = tuple(a for a in layout.axes if a.kind not in (REDUCED, PLACE) and a.symbol not in taken)
-    return ConvolutionTile(rows, pixels, grid, filters, width, k, 3, mma, warps)
+    return ConvolutionTile(rows, pixels, grid, filters, width, k, stages, mma, warps, producers)
+
+
+def _rows_of_channels(layout: Layout, channels: Axis | None, bits: int) -> bool:
+    """Return True if channels are contiguous in images and filters, in whole rows of a tile."""
+    factors = [p for p in layout.reads if p.use in ("x", "w")]
+    rows = all(p.axes and p.axes[-1] is channels and p.strides[-1] == 1 for p in factors)
+    return rows and channels is not None and channels.extent % (1024 // bits) == 0
 
 
 def _shared_out(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from argus.graph.row import (
+    INDEXED,
     OTHER,
     VIEW,
     NotExpressible,
@@ -20,10 +21,7 @@ from argus.graph.row import (
     normal,
     reshaped,
 )
-from argus.graph.terms import ZERO, Element, Index, Number, Term, cast, number
-
-CONTENTS = "the contents of an index tensor are not looked at when a kernel is launched"
-COPIES = "a copy of parts of tensors"
+from argus.graph.terms import ZERO, Element, Index, Number, Term, cast, is_float, number
 
 
 def _same(site: Site, x: Operand, *_: Any) -> Element:
@@ -174,18 +172,33 @@ def within(place: Term, size: Any) -> Term:
     return apply("and", apply("le", integer(0), place), apply("lt", place, integer(size)))
 
 
+def _found(x: Operand, at: int, place: Term, index: Index) -> Term:
+    """The element of x whose index along dimension `at` is read from a tensor. PyTorch stops where there is none; here
+    it is NaN."""
+    value = x.at((*index[:at], place, *index[at + 1 :]))
+    return apply("where", within(place, x.shape[at]), value, Number(float("nan"), x.dtype))
+
+
+def _only_floats(x: Operand) -> None:
+    if not is_float(x.dtype):
+        raise NotExpressible("numbers at places read from a tensor, of a dtype that has no NaN")
+
+
 def _embedding(site: Site, weight: Operand, indices: Operand, *_: Any) -> Element:
-    return lambda index: weight.at((indices.at(index[:-1]), index[-1]))
+    _only_floats(weight)
+    return lambda index: _found(weight, 0, indices.at(index[:-1]), (ZERO, index[-1]))
 
 
 def _index_select(site: Site, x: Operand, dim: int, indices: Operand) -> Element:
+    _only_floats(x)
     at = normal(dim, len(x.shape))
-    return lambda index: x.at((*index[:at], indices.at((index[at],)), *index[at + 1 :]))
+    return lambda index: _found(x, at, indices.at((index[at],)), index)
 
 
 def _gather(site: Site, x: Operand, dim: int, indices: Operand, *_: Any) -> Element:
+    _only_floats(x)
     at = normal(dim, len(x.shape))
-    return lambda index: x.at((*index[:at], indices.at(index), *index[at + 1 :]))
+    return lambda index: _found(x, at, indices.at(index), index)
 
 
 ROWS: dict[str, Row] = {
@@ -207,11 +220,11 @@ ROWS: dict[str, Row] = {
     "split_with_sizes.default": Row(OTHER, _split, "a view"),
     "split.Tensor": Row(OTHER, _split, "a view"),
     "unbind.int": Row(OTHER, _unbind, "a view"),
-    "flip.default": Row(OTHER, _flip, COPIES),
-    "cat.default": Row(OTHER, _cat, COPIES),
-    "constant_pad_nd.default": Row(OTHER, _pad, COPIES),
-    "embedding.default": Row(OTHER, _embedding, CONTENTS),
-    "index_select.default": Row(OTHER, _index_select, CONTENTS),
-    "gather.default": Row(OTHER, _gather, CONTENTS),
+    "flip.default": Row(INDEXED, _flip),
+    "cat.default": Row(INDEXED, _cat),
+    "constant_pad_nd.default": Row(INDEXED, _pad),
+    "embedding.default": Row(INDEXED, _embedding),
+    "index_select.default": Row(INDEXED, _index_select),
+    "gather.default": Row(INDEXED, _gather),
 }
 """By the operator's name without "aten."."""

@@ -125,5 +125,5 @@ def _convolution(
         (n, (*g, *f), *there),
         (*summed, *places),
         places,
-        (*atoms, *summed),
+        (*atoms, *summed, *f),
     )

@@ -44,17 +44,34 @@ def test_window_with_what_follows(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "make",
-    [lambda: nn.Conv2d(16, 24, 3, padding=1), lambda: nn.ConvTranspose2d(16, 8, 3, stride=2)],
-    ids=["", "transposed"],
+    ("make", "channels"),
+    [
+        (lambda: nn.Conv2d(16, 24, 3, padding=1), 16),
+        (lambda: nn.ConvTranspose2d(16, 8, 3, stride=2), 16),
+        (lambda: nn.Conv2d(32, 24, 3, padding=1), 32),
+        (lambda: nn.ConvTranspose2d(32, 24, 3, stride=2, padding=1), 32),
+    ],
+    ids=["rows of pixels", "transposed, rows of pixels", "rows of channels", "transposed, rows of channels"],
 )
-def test_implicit_product(make: Callable[[], Any]) -> None:
+def test_implicit_product(make: Callable[[], Any], channels: int) -> None:
     torch.manual_seed(1)
-    report = same(make().bfloat16(), torch.randn(2, 16, 9, 10).bfloat16(), tolerance=2e-2)
-    (row,) = report.rows
-    assert row["verdict"] == "proved"
-    with open(row["path"], encoding="utf-8") as file:
+    report = same(make().bfloat16(), torch.randn(2, channels, 9, 10).bfloat16(), tolerance=2e-2)
+    assert {row["verdict"] for row in report.rows} == {"proved"}
+    path = next(row["path"] for row in report.rows if row["kernel"] == "convolution")
+    with open(path, encoding="utf-8") as file:
         assert "al.mma" in file.read()
+
+
+@pytest.mark.parametrize("transposed", [False, True], ids=["", "transposed"])
+def test_on_hopper_rows_of_channels_are_multiplied_asynchronously(transposed: bool) -> None:
+    torch._dynamo.reset()
+    backend = Backend(survey=Survey("sm_90a", prove=False))
+    model = (nn.ConvTranspose2d if transposed else nn.Conv2d)(64, 128, 3, stride=2, padding=1)
+    with torch.no_grad():
+        torch.compile(model, backend=backend, dynamic=False)(torch.randn(1, 64, 16, 16))
+    path = next(row["path"] for row in backend.report(model).rows if row["kernel"] == "convolution")
+    with open(path, encoding="utf-8") as file:
+        assert "producer_warps" in file.read()
 
 
 def test_uneven_windows_are_left() -> None:

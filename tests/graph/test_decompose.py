@@ -1,0 +1,119 @@
+"""Decompositions against the operators that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from argus.graph import decompose  # noqa: E402
+from tests.graph.compiled import same  # noqa: E402
+
+aten = torch.ops.aten
+
+
+def agree(op: Any, *args: Any, **kwargs: Any) -> None:
+    """The decomposition is one, and gives what the operator does."""
+    found = decompose.decompositions()[op](*args, **kwargs)
+    assert found is not NotImplemented
+    torch.testing.assert_close(found, op(*args, **kwargs), rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+def stays(op: Any, *args: Any, **kwargs: Any) -> None:
+    assert decompose.decompositions()[op](*args, **kwargs) is NotImplemented
+
+
+def image(*shape: int, dtype: Any = torch.float32) -> Any:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape))).to(dtype)
+
+
+def masked() -> Any:
+    """Long rows: one of which a whole part is masked, one with everything masked, one with an infinity."""
+    x = image(4, 3 * 8192)
+    x[0, 8192 : 2 * 8192] = -float("inf")
+    x[1] = -float("inf")
+    x[2, 5] = float("inf")
+    return x
+
+
+TALL = image(16, 4, 32, 32)
+CASES: dict[str, Callable[[], None]] = {
+    "sum of channels": lambda: agree(aten.sum.dim_IntList, TALL, [0, 2, 3]),
+    "sum of channels, kept": lambda: agree(aten.sum.dim_IntList, TALL, [0, 2, 3], True),
+    "sum of columns": lambda: agree(aten.sum.dim_IntList, image(8192, 6), [0]),
+    "sum of everything": lambda: agree(aten.sum.default, TALL),
+    "sum of half": lambda: agree(aten.sum.dim_IntList, image(6, 8192, dtype=torch.bfloat16), [1], dtype=torch.float32),
+    "mean of columns": lambda: agree(aten.mean.dim, image(8192, 6), [0], True),
+    "mean of everything": lambda: agree(aten.mean.default, TALL),
+    "maximum": lambda: agree(aten.amax.default, image(8192, 6), [0]),
+    "minimum": lambda: agree(aten.amin.default, image(8192, 6), [0], True),
+    "maximum of everything": lambda: agree(aten.max.default, TALL),
+    "minimum of everything": lambda: agree(aten.min.default, TALL),
+    "variance": lambda: agree(aten.var.correction, image(3, 4 * 8192), [1]),
+    "variance and mean": lambda: agree(aten.var_mean.correction, TALL, [0, 2, 3], correction=0, keepdim=True),
+    "variance of images": lambda: agree(aten.var_mean.correction, image(2, 3, 128, 130), [2, 3], correction=1),
+    "norm": lambda: agree(aten.linalg_vector_norm.default, image(8192, 6), 2, [0]),
+    "norm of everything": lambda: agree(aten.linalg_vector_norm.default, TALL, 1),
+    "layer norm": lambda: agree(
+        aten.native_layer_norm.default, image(2, 4, 64, 64), [4, 64, 64], image(4, 64, 64), image(4, 64, 64), 1e-5),
+    "softmax": lambda: agree(aten._softmax.default, image(3, 5 * 8192), -1, False),
+    "softmax of masked rows": lambda: agree(aten._softmax.default, masked(), 1, False),
+    "logarithm of softmax": lambda: agree(aten._log_softmax.default, image(3, 5 * 8192), 1, False),
+    "group norm": lambda: agree(aten.native_group_norm.default, image(2, 6, 5), image(6), image(6), 2, 6, 5, 3, 1e-5),
+    "matrix and vector": lambda: agree(aten.mm.default, image(5, 7), image(7, 1)),
+    "vector and matrix": lambda: agree(aten.mm.default, image(1, 7), image(7, 4)),
+    "filters": lambda: agree(
+        aten.convolution.default, image(1, 4, 6, 6), image(8, 4, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+    "maximum and place": lambda: agree(aten.max.dim, image(4, 5), 1),
+    "minimum and place": lambda: agree(aten.min.dim, image(4, 5), 0, True),
+    "constant": lambda: agree(aten.lift_fresh_copy.default, image(3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_decomposition(case: str) -> None:
+    CASES[case]()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: stays(aten.sum.dim_IntList, image(4096, 4096), [1]),
+        lambda: stays(aten.sum.dim_IntList, image(64, 64), [0]),
+        lambda: stays(aten.sum.default, torch.ones(10**5, dtype=torch.int64)),
+        lambda: stays(aten.var_mean.correction, image(600, 4096), [1]),
+        lambda: stays(aten._softmax.default, image(3, 8192), 1, False),
+        lambda: stays(aten.mm.default, image(5, 7), image(7, 2)),
+        lambda: stays(
+            aten.convolution.default, image(1, 4, 6, 6), image(8, 4, 1, 1), None, [1], [0], [1], False, [0], 1),
+    ],
+)  # fmt: skip
+def test_what_one_kernel_does_well_stays(use: Callable[[], None]) -> None:
+    use()
+
+
+def test_own_decompositions_are_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[Any] = set()
+    monkeypatch.setitem(globals(), "agree", lambda op, *args, **kwargs: seen.add(op))
+    for case in CASES.values():
+        case()
+    assert set(decompose.OWN) == seen
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: x.sum((0, 2, 3)),
+        lambda x: (x - x.mean((0, 2, 3), keepdim=True)).abs(),
+        lambda x: x.var((2, 3)),
+        lambda x: x.reshape(4, -1).softmax(1),
+        lambda x: x.norm(),
+    ],
+    ids=["sum", "centred", "variance", "softmax", "norm"],
+)
+def test_parts_are_proved(model: Callable[..., Any]) -> None:
+    report = same(model, TALL, tolerance=1e-4)
+    assert {row["verdict"] for row in report.rows} == {"proved"}

@@ -1,0 +1,50 @@
+"""Operators that read at computed places, as kernels on the CPU target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.graph.compiled import left, same  # noqa: E402
+
+F = torch.nn.functional
+x, y = torch.randn(3, 4, 5), torch.randn(3, 2, 5)
+places = torch.tensor([[2, 0, 1], [0, 0, 2]])
+CASES: dict[str, tuple[Callable[..., Any], Any]] = {
+    "concatenation": (lambda a, b: torch.cat([a, b], 1).relu(), (x, y)),
+    "of three": (lambda a, b: torch.cat([a, b, a * 2], -2) + 1, (x, y)),
+    "of halves": (lambda a: torch.cat([-a[..., 2:], a[..., :2]], -1) * 2, (torch.randn(3, 5, 4),)),
+    "of half precision": (lambda a, b: torch.cat([a, b], 1) * 2, (x.bfloat16(), y.bfloat16())),
+    "padding": (lambda a: F.pad(a, (1, 2, 0, 1), value=2.0) * 2, (x,)),
+    "cropping": (lambda a: F.pad(a, (-1, 2)) + 1, (x,)),
+    "flip": (lambda a: a.flip(0, 2).exp(), (x,)),
+    "embedding": (lambda w, i: F.embedding(i, w) + 1, (torch.randn(3, 6), places)),
+    "gather": (lambda a, i: a.gather(2, i) * 2, (x, torch.randint(0, 5, (3, 4, 2)))),
+    "index_select": (lambda a, i: a.index_select(1, i) * 2, (x, torch.tensor([3, 1]))),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_indexed_with_what_follows(case: str) -> None:
+    function, inputs = CASES[case]
+    report = same(function, *inputs)
+    assert not left(report)
+    assert {row["verdict"] for row in report.rows} == {"proved"}
+
+
+def test_a_place_that_there_is_not_is_seen() -> None:
+    from tests.graph.compiled import compiled
+
+    call, _ = compiled(lambda w, i: F.embedding(i, w) + 1, dynamic=False)
+    found = call(torch.randn(3, 6), torch.tensor([1, 3]))
+    assert found[0].isfinite().all()
+    assert found[1].isnan().all()
+
+
+def test_integers_at_places_of_a_tensor_are_left() -> None:
+    report = same(lambda a, i: a.index_select(0, i) > 2, torch.arange(6), torch.tensor([3, 1]))
+    assert left(report) == ["index_select.default"]
