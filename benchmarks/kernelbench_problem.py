@@ -45,6 +45,7 @@ def surveyed(file: Path, how: str) -> dict[str, Any]:
 
     from argus.graph.backend import Backend, Survey
 
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     backend = Backend(survey=Survey("sm_90a", how == "prove"))
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         module = problem(file)

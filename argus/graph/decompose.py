@@ -45,6 +45,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return found | OWN
 
 
+_LEAST_PRODUCT = 128
+"""Rows, columns and terms of a product from which on a copy of a factor costs less than it saves."""
 _VECTOR, _WORTH = 32, 160
 """Channels of a row of a tile; filters times taps from which on a copy by channels last costs less than it saves."""
 
@@ -238,16 +240,41 @@ def _group_norm(
     return made, *(v.reshape(images, groups).to(x.dtype) for v in (mean, inverse))
 
 
-def _matrix_and_vector(a: Any, b: Any) -> Any:
-    """A product with one row or one column is a sum along rows."""
+def _product(a: Any, b: Any) -> Any:
+    """A product with one row or one column is a sum along rows. Others are of factors by rows, see `_by_rows`."""
     if a.shape[0] != 1 and b.shape[1] != 1:
-        return NotImplemented
+        rows = _by_rows(a, b)
+        return NotImplemented if rows is None else aten.mm.default(*rows)
     first, second = _wide(a), _wide(b)
     if b.shape[1] == 1:
         found = (first * second.reshape(1, -1)).sum(1, keepdim=True)
     else:
         found = (second * first.reshape(-1, 1)).sum(0, keepdim=True)
     return found.to(a.dtype)
+
+
+def _batched_product(a: Any, b: Any) -> Any:
+    rows = _by_rows(a, b)
+    return NotImplemented if rows is None else aten.bmm.default(*rows)
+
+
+def _added_product(c: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    rows = _by_rows(a, b)
+    return NotImplemented if rows is None else aten.addmm.default(c, *rows, beta=beta, alpha=alpha)
+
+
+def _by_rows(a: Any, b: Any) -> tuple[Any, Any] | None:
+    """Factors of float32 whose terms are contiguous, as the fastest instructions want them in TF32; None where they
+    are, or where a copy does not pay."""
+    sizes = (*a.shape, *b.shape)
+    if a.dtype != torch.float32 or not torch.backends.cuda.matmul.allow_tf32:
+        return None
+    if not all(isinstance(size, int) for size in sizes) or min(*a.shape[-2:], *b.shape[-2:]) < _LEAST_PRODUCT:
+        return None
+    turned = a.stride(-1) != 1, b.stride(-2) != 1
+    if a.shape[-1] % 4 or not any(turned):
+        return None
+    return a.contiguous() if turned[0] else a, b.mT.contiguous().mT if turned[1] else b
 
 
 def _convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
@@ -306,7 +333,9 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten._softmax.default: _softmax(False),
     aten._log_softmax.default: _softmax(True),
     aten.native_group_norm.default: _group_norm,
-    aten.mm.default: _matrix_and_vector,
+    aten.mm.default: _product,
+    aten.bmm.default: _batched_product,
+    aten.addmm.default: _added_product,
     aten.convolution.default: _convolution,
     aten.max.dim: _extremum(aten.amax, aten.argmax),
     aten.min.dim: _extremum(aten.amin, aten.argmin),

@@ -25,6 +25,10 @@ IDENTITY = {"sum": "0.0", "max": '-float("inf")', "min": 'float("inf")'}
 ONTO = {"sum": "{a} + {b}", "max": "al.maximum({a}, {b})", "min": "al.minimum({a}, {b})"}
 
 
+MOST_BLOCKS = 65535
+"""Along the second and third axis of a grid of two or three; grids of four are counted along the first."""
+
+
 class Lines:
     """Statements of a kernel's body, indented."""
 
@@ -95,6 +99,8 @@ class Emitter:
         axes += [(axis.index, axis.size) for axis in tile.grid]
         if not axes:
             axes.append(("first", "1"))
+        if len(axes) in (2, 3) and any(a.extent > MOST_BLOCKS for a in tile.grid if isinstance(a.extent, int)):
+            axes += [(f"one{n}", "1") for n in range(4 - len(axes))]
         out.add(f"{', '.join(name for name, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)})")
         if tile.over != "columns":
             out.add(f"{tile.columns.index} = p{tile.columns.index} * WIDTH + al.arange(WIDTH)")

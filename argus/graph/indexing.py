@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from argus.graph import capture
 from argus.graph.indexed import INSIDE, meaning
 from argus.graph.terms import Apply, Flat, Load, Term, dtype_of, is_float
 from argus.graph.text import bare, printed
 
-if TYPE_CHECKING:
-    from argus.graph.generate import Emitter
 
-
-def indexed(e: Emitter, node: Any) -> str:
-    """The text of an operator's result on a tile."""
+def indexed(e: Any, node: Any) -> str:
+    """The text of an operator's result on the tile of an `Emitter`."""
     made = capture.results(node)[0]
     assert made is not None
     term, index = meaning(node, "float32" if is_float(made.dtype) else made.dtype)
@@ -23,7 +20,7 @@ def indexed(e: Emitter, node: Any) -> str:
 
 
 class _Places:
-    def __init__(self, e: Emitter, node: Any, index: tuple[Flat, ...]) -> None:
+    def __init__(self, e: Any, node: Any, index: tuple[Flat, ...]) -> None:
         self.e, self.node, self.index = e, node, index
         self.dims = e.group.space[(node, 0)]
         self.axes = tuple(a for dim in self.dims if (a := e.layout.axis(dim)) is not None)
@@ -50,22 +47,27 @@ class _Places:
         if index not in self.index:
             return "0"
         axis = self.e.layout.axis(self.dims[self.index.index(index)])
-        return self.e.index(axis) if axis is not None else "0"
+        return str(self.e.index(axis)) if axis is not None else "0"
 
     def load(self, load: Load, guards: tuple[str, ...]) -> str:
         key = (load.source, f"{INSIDE}{self.node.name}")
         if key not in self.e.group.reads:
-            return self.e.operand(load.source)
+            return str(self.e.operand(load.source))
         dims = self.e.group.space[key]
         param = self.e.params[(load.source, dims)]
         computed = {dim: place for dim, place in zip(dims, load.index, strict=True) if not self.plain(dim)}
         where = []
         for axis in param.axes:
             place = computed.get(axis.atoms)
-            where.append(self.e.index(axis) if place is None else bare(self.text(place, guards)))
-        inside = self.e.mask(tuple(a for a in self.e.layout.axes if a in self.axes or a in param.axes))
+            where.append(str(self.e.index(axis)) if place is None else bare(self.text(place, guards)))
+        if not any(axis.atoms in computed for axis in param.axes):  # all its places are the result's own
+            guards = ()
+        own = (a for a in self.e.layout.axes if a in param.axes or (guards and a.fixed and a in self.axes))
+        inside = self.e.mask(tuple(own))
         mask = " & ".join(f"({t})" if "&" in t or "<" in t else t for t in (inside, *guards) if t)
-        return self.e.out.bind(f"al.load({param.name}[{', '.join(where) or '0'}]{f', mask={mask}' if mask else ''})")
+        return str(
+            self.e.out.bind(f"al.load({param.name}[{', '.join(where) or '0'}]{f', mask={mask}' if mask else ''})")
+        )
 
     def plain(self, dim: tuple[int, ...]) -> bool:
         places = set(self.e.group.space.atoms(self.e.group.places))

@@ -20,7 +20,8 @@ LEAST_CHANNELS, LEAST_FILTERS = 3, 8
 """Of a convolution that is multiplied by matrix instructions."""
 
 _ELEMENTS = 1024  # of a tile: 8 a thread of 4 warps
-_ROWS_OF_COLUMNS, _COLUMNS = 32, 64  # of a tile whose rows are reduced
+_IN_FLIGHT = 4096  # of a row that is read piece by piece: a block waits for that many at a time
+_ROWS_OF_COLUMNS, _COLUMNS = 64, 64  # of a tile whose rows are reduced
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def tile(layout: Layout) -> Tile:
         columns = inner if inner in reduced else reduced[-1]
         loops = tuple(a for a in reduced if a is not columns)
         held = not loops and isinstance(columns.extent, int) and columns.extent <= MOST_HELD
-        width = _power(columns) if held else _ELEMENTS
+        width = _power(columns) if held else _IN_FLIGHT
         rows = parallel[-1] if parallel and width < _ELEMENTS else None
         height = max(1, _ELEMENTS // width) if rows else 1
         grid = tuple(a for a in parallel if a is not rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -65,12 +65,25 @@ CASES: dict[str, Callable[[], None]] = {
     "group norm": lambda: agree(aten.native_group_norm.default, image(2, 6, 5), image(6), image(6), 2, 6, 5, 3, 1e-5),
     "matrix and vector": lambda: agree(aten.mm.default, image(5, 7), image(7, 1)),
     "vector and matrix": lambda: agree(aten.mm.default, image(1, 7), image(7, 4)),
+    "product": lambda: agree(aten.mm.default, image(128, 132), image(132, 128)),
+    "product of a turned factor": lambda: agree(aten.mm.default, image(128, 128).T, image(128, 128).T),
+    "batched product": lambda: agree(aten.bmm.default, image(2, 128, 128), image(2, 128, 160)),
+    "added product": lambda: agree(
+        aten.addmm.default, image(130), image(128, 132), image(132, 130), beta=2, alpha=3),
     "filters": lambda: agree(
         aten.convolution.default, image(1, 4, 6, 6), image(8, 4, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
     "maximum and place": lambda: agree(aten.max.dim, image(4, 5), 1),
     "minimum and place": lambda: agree(aten.min.dim, image(4, 5), 0, True),
     "constant": lambda: agree(aten.lift_fresh_copy.default, image(3)),
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def tf32() -> Iterator[None]:
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = before
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -87,6 +100,8 @@ def test_decomposition(case: str) -> None:
         lambda: stays(aten.var_mean.correction, image(600, 4096), [1]),
         lambda: stays(aten._softmax.default, image(3, 8192), 1, False),
         lambda: stays(aten.mm.default, image(5, 7), image(7, 2)),
+        lambda: stays(aten.mm.default, image(128, 128), image(128, 128).T),
+        lambda: stays(aten.mm.default, image(128, 128, dtype=torch.bfloat16), image(128, 128, dtype=torch.bfloat16)),
         lambda: stays(
             aten.convolution.default, image(1, 4, 6, 6), image(8, 4, 1, 1), None, [1], [0], [1], False, [0], 1),
     ],

@@ -19,6 +19,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
     "of three": (lambda a, b: torch.cat([a, b, a * 2], -2) + 1, (x, y)),
     "of halves": (lambda a: torch.cat([-a[..., 2:], a[..., :2]], -1) * 2, (torch.randn(3, 5, 4),)),
     "of half precision": (lambda a, b: torch.cat([a, b], 1) * 2, (x.bfloat16(), y.bfloat16())),
+    "of a row for all": (lambda a, b: torch.cat([b.expand(3, -1, -1), a], 1) * 2, (x, torch.randn(1, 1, 5))),
     "padding": (lambda a: F.pad(a, (1, 2, 0, 1), value=2.0) * 2, (x,)),
     "cropping": (lambda a: F.pad(a, (-1, 2)) + 1, (x,)),
     "flip": (lambda a: a.flip(0, 2).exp(), (x,)),

@@ -1,0 +1,72 @@
+"""The KernelBench harness on problems of our own, without a GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from benchmarks import kernelbench, kernelbench_problem  # noqa: E402
+
+GOOD = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2
+def get_inputs():
+    return [torch.rand(4096, 100000)]
+def get_init_inputs():
+    return []
+"""
+BAD = "raise RuntimeError('no problem')\n"
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> kernelbench.Plan:
+    level = tmp_path / "root" / "level1"
+    level.mkdir(parents=True)
+    (level / "2_Bad.py").write_text(BAD)
+    (level / "10_Relu.py").write_text(GOOD)
+    floors = tmp_path / "floors.json"
+    floors.write_text(json.dumps([{"problem": "1/10_Relu", "floor_us": 7.0}]))
+    return kernelbench.Plan(tmp_path / "root", (1,), tmp_path / "rows", floors, 300.0, 1, (0,), "generate")
+
+
+def test_a_survey_has_a_row_a_problem_and_goes_on_where_it_stopped(
+    plan: kernelbench.Plan, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ARGUS_CACHE_DIR", str(tmp_path / "cache"))
+    bad, good = kernelbench.run(plan).rows
+    assert (bad["problem"], good["problem"]) == ("1/2_Bad", "1/10_Relu")
+    assert bad["correct"] == "no" and "no problem" in str(bad["note"])
+    assert good["proved_share"] == pytest.approx(1) and good["floor_us"] == 7.0
+
+    def never(*_: Any) -> None:
+        raise AssertionError("a problem that has a row is run again")
+
+    monkeypatch.setattr(kernelbench, "_one", never)
+    assert len(kernelbench.run(plan).rows) == 2
+
+
+def test_only_some(plan: kernelbench.Plan) -> None:
+    from dataclasses import replace
+
+    assert [kernelbench.name(f) for f in kernelbench.problems(replace(plan, only=("1/1",)))] == ["1/10_Relu"]
+
+
+@pytest.mark.parametrize(("found", "close"), [([1.0, 2.001], True), ([1.0, 2.01], False), ([1.0, float("nan")], False)])
+def test_the_tolerance(found: list[float], close: bool) -> None:
+    assert kernelbench_problem._close(torch.tensor(found), torch.tensor([1.0, 2.0])) is close
+
+
+def test_means_count_correct_problems_only() -> None:
+    row = {"eager_us": 20.0, "compile_us": 10.0, "argus_us": 5.0, "floor_us": 4.0, "peak_memory": 1.0,
+           "proved_share": 1.0}  # fmt: skip
+    rows = [{"problem": "1/1_A", "correct": "yes"} | row, {"problem": "1/2_B", "correct": "no"} | row]
+    summary = kernelbench._summary(rows)
+    assert summary["level 1: correct"] == "1 of 2"
+    assert summary["level 1: over compile, 1 cases, geometric mean"] == pytest.approx(2.0)
