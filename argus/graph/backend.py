@@ -15,6 +15,7 @@ from argus.diagnostic import LaunchError
 from argus.graph import capture, fallback
 from argus.graph.assemble import Step, assemble, subgraph
 from argus.graph.capture import inputs, meta_of
+from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
 from argus.graph.kernel import Generator, KernelText, generate
 from argus.graph.launch import Kernel, View
@@ -160,6 +161,10 @@ class _Compilation:
         """A partition all of whose kernels are proved. A group that is not is cut in two, and tried again."""
         while True:
             found = partition(self.gm.graph, self.refused, self.apart)
+            costly = [apart for g in found.groups if (apart := costly_part(g)) is not None]
+            if costly:
+                self.apart += costly
+                continue
             texts, wrong = self.generated(found.groups)
             good = [(g, t) for g, t in zip(found.groups, texts, strict=True) if t is not None]
             orders = [order(t, self.target(g)) for g, t in good]

@@ -60,9 +60,9 @@ class _Places:
         for axis in param.axes:
             place = computed.get(axis.atoms)
             where.append(str(self.e.index(axis)) if place is None else bare(self.text(place, guards)))
-        if not any(axis.atoms in computed for axis in param.axes):  # all its places are the result's own
-            guards = ()
-        own = (a for a in self.e.layout.axes if a in param.axes or (guards and a.fixed and a in self.axes))
+        elsewhere = any(axis.atoms in computed for axis in param.axes)
+        guards = guards if elsewhere else ()  # else all its places are the result's own
+        own = (a for a in self.e.layout.axes if a in param.axes or (elsewhere and a.fixed and a in self.axes))
         inside = self.e.mask(tuple(own))
         mask = " & ".join(f"({t})" if "&" in t or "<" in t else t for t in (inside, *guards) if t)
         return str(

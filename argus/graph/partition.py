@@ -128,6 +128,7 @@ class _Partitioner:
         }
         producers = sorted(found.values(), key=lambda g: self.order[g.nodes[-1]], reverse=True)
         tries: list[list[Group]] = [producers] if len(producers) > 1 else []
+        tries += [[h for h in producers if h is not g] for g in producers] if len(producers) > 2 else []
         tries += [[g] for g in producers]
         for attempt in tries:
             merged = self.merged(attempt, node)

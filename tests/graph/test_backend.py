@@ -321,6 +321,14 @@ def test_float32_products_are_left_to_the_library_of_a_gpu() -> None:
         assert (capture.refusal(product) == "") is taken_here
 
 
+def test_costly_functions_behind_a_product_are_a_kernel_of_their_own() -> None:
+    linear = nn.Linear(4, 6)
+    mish = same(lambda x: F.mish(linear(x)), torch.randn(3, 4))
+    assert [row["operators"][0] for row in mish.rows] == ["addmm.default", "exp.default"]
+    silu = same(lambda x: F.silu(linear(x)), torch.randn(3, 4))
+    assert len(silu.rows) == 1
+
+
 def test_a_mean_over_several_axes_is_one_kernel() -> None:
     report = same(lambda x: x.mean((0, 2)) * 2, torch.randn(3, 4, 5))
     assert [row["verdict"] for row in report.rows] == ["proved"]

@@ -1,0 +1,29 @@
+"""What is too much behind a product: functions that take long, on the few threads that a product leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from argus.graph import capture
+from argus.graph.partition import Apart, Group
+
+MOST_COST = 3
+"""Of the functions behind a product. Beyond that a kernel of their own, with many more threads, pays."""
+
+_COSTS = {
+    **dict.fromkeys(("exp", "exp2", "log", "log2", "sigmoid", "silu", "sin", "cos"), 1),
+    **dict.fromkeys(("log1p", "tanh", "erf", "gelu", "elu", "gelu_backward", "silu_backward"), 2),
+}
+
+
+def cost(node: Any) -> int:
+    """The cost of an operator's functions."""
+    return _COSTS.get(capture.name(node).partition(".")[0], 0)
+
+
+def costly_part(group: Group) -> Apart | None:
+    """The operators from the first costly one on, apart from those before, where a product has too many behind it."""
+    if group.head is None or sum(map(cost, group.nodes)) <= MOST_COST:
+        return None
+    first = next(n for n, node in enumerate(group.nodes) if cost(node))
+    return frozenset(group.nodes[:first]), frozenset(group.nodes[first:])
