@@ -16,11 +16,14 @@ from argus.ir.nodes import (
     AssertTags,
     For,
     Kernel,
+    Map,
     MbarrierWait,
     Spec,
+    Stmt,
     Tag,
     Tensor,
 )
+from argus.ir.places import places
 from argus.ir.types import MAX_EXTENT
 from argus.simulate.sizes import integer_arguments
 from argus.verify.checks.launchable import launchable
@@ -367,6 +370,8 @@ class BoundsChecker:
     def _overflows(self, site: Site | None, part: Op, what: str, answer: Answer) -> Finding:
         span = site.stmt.span if site is not None else self.kernel.span
         help = "bound the sizes with al.requires" + (", or compute in al.int64" if part.dtype.bits <= 32 else "")
+        if site is not None and _is_lessened(site.stmt, part):
+            help += ", or subtract before you add: `a + (b - c)` where `a + b` may be too large"
         help = (site is None and axes_help(self.kernel)) or self._with_grid(part, help)
         if answer.verdict is Verdict.UNKNOWN:
             return unknown(
@@ -382,6 +387,13 @@ class BoundsChecker:
             help=help,
             place=self._place(site, answer),
         )
+
+
+def _is_lessened(stmt: Stmt, part: Op) -> bool:
+    """Return True if a statement subtracts something from a sum as soon as it is made."""
+    values = (stmt.value,) if isinstance(stmt, Map | Accumulate) else ()
+    parts = (e for expr in (*places(stmt), *values) for e in walk(expr) if isinstance(e, Op))
+    return part.op == "add" and any(e.op == "sub" and e.args[0] == part for e in parts)
 
 
 def _around(site: Site) -> Hashable:
