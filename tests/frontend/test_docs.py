@@ -10,7 +10,7 @@ from argus.diagnostic import SourceError
 from argus.frontend import Options, check, parse
 from argus.frontend.calls import signature
 from argus.frontend.checker import HANDLERS
-from argus.frontend.expressions import _COMPOSED
+from argus.frontend.habits import FUNCTIONS
 from argus.ir.types import DType
 from argus.source import SourceFile
 
@@ -36,8 +36,8 @@ def test_every_function_of_the_language_has_a_handler_and_is_documented():
 
 
 def test_what_other_libraries_have_is_made_of_what_there_is():
-    assert not {*_COMPOSED} & set(HANDLERS)
-    assert {n for remedy in _COMPOSED.values() for n in re.findall(r"\bal\.(\w+)", remedy)} <= set(language.__all__)
+    assert not {*FUNCTIONS} & set(HANDLERS)
+    assert {n for remedy in FUNCTIONS.values() for n in re.findall(r"\bal\.(\w+)", remedy)} <= set(language.__all__)
 
 
 @pytest.mark.parametrize("name", ["load", "mma", "grid", "tag"])
