@@ -129,7 +129,11 @@ class _Linker:
 
 
 def _may_be_read(path: str) -> bool:
-    return path.startswith(".") or path.split(".")[0] not in NOT_READ
+    """Return True if a file of the path may hold helpers. Of Argus itself only `argus.kernels` does."""
+    package, _, rest = path.partition(".")
+    if package == "argus":
+        return rest.split(".")[0] == "kernels"
+    return not package or package not in NOT_READ
 
 
 # ---------------------------------------------------------------------------- which names
