@@ -45,30 +45,6 @@ _EACH = 8  # rows of a thread that are in flight
 _VECTOR = 8  # elements: 16 bytes of a 16-bit type
 
 
-@argus.func
-def least(OP):
-    """What no element changes the result of."""
-    return -float("inf") if OP == "max" else 0.0
-
-
-@argus.func
-def along(OP, values, axis):
-    """The maximum or the sum of a tile along one dimension."""
-    return al.max(values, axis=axis) if OP == "max" else al.sum(values, axis=axis)
-
-
-@argus.func
-def joined(OP, one, other):
-    """The maximum or the sum of two tiles."""
-    return al.maximum(one, other) if OP == "max" else one + other
-
-
-@argus.func
-def total(OP, values, axis, factor):
-    """The maximum of a tile along one dimension, or its sum times the factor."""
-    return al.max(values, axis=axis) if OP == "max" else al.sum(values, axis=axis) * factor
-
-
 @argus.kernel
 def reduce_last(
     x: al.Tensor[DTYPE, "A S R"],
@@ -94,7 +70,7 @@ def reduce_last(
         al.spec(out, lambda a, s: al.sum(lambda k: x[a, s, k]) * factor)
     pid, part = al.grid(al.cdiv(A, ROWS), S)
     rows = pid * ROWS + al.arange(ROWS)
-    start = least(OP)
+    start = -float("inf") if OP == "max" else 0.0
     collected = al.full((ROWS, BLOCK), start, al.float32)
     for r in range(0, R + WIDTH - 1, EACH * BLOCK):
         cols = r + al.arange(EACH)[:, None, None] * BLOCK + al.arange(BLOCK)
@@ -107,8 +83,11 @@ def reduce_last(
             way, load = None, None
         loaded = al.load(x[rows[:, None], part, cols], mask=live, other=start, layout=way, instruction=load)
         values = loaded.to(al.float32)
-        collected = joined(OP, collected, along(OP, values, 0))
-    result = total(OP, collected, 1, factor)
+        if OP == "max":
+            collected = al.maximum(collected, al.max(values, axis=0))
+        else:
+            collected += al.sum(values, axis=0)
+    result = al.max(collected, axis=1) if OP == "max" else al.sum(collected, axis=1) * factor
     al.store(out[rows, part], result.to(OUT), mask=rows < A)
 
 
@@ -138,10 +117,10 @@ def reduce_odd_rows(
     rows = al.grid(al.cdiv(A, ROWS)) * ROWS + al.arange(ROWS)
     cols = al.arange(BLOCK) - (rows % WIDTH * STEP % WIDTH)[:, None]
     live = (rows < A)[:, None] & (0 <= cols) & (cols < R)
-    start, way = least(OP), al.blocked((ROWS, BLOCK), (1, 0), WIDTH)
+    start, way = -float("inf") if OP == "max" else 0.0, al.blocked((ROWS, BLOCK), (1, 0), WIDTH)
     loaded = al.load(x[rows[:, None], cols], mask=live, other=start, layout=way, instruction="ld.global.cut")
     values = loaded.to(al.float32)
-    result = total(OP, values, 1, factor)
+    result = al.max(values, axis=1) if OP == "max" else al.sum(values, axis=1) * factor
     al.store(out[rows], result.to(DTYPE), mask=rows < A)
 
 
@@ -178,19 +157,25 @@ def reduce_inner(
     column, part, a = al.grid(al.cdiv(B, BLOCK), S + 1 if CUT else 1, A)
     cols = column * BLOCK + al.arange(BLOCK)
     places = al.arange(EACH)[:, None, None] * ROWS + al.arange(ROWS)[:, None]
-    start = least(OP)
+    start = -float("inf") if OP == "max" else 0.0
     collected = al.full((ROWS, BLOCK), start, al.float32)
     if CUT and part < S:
         for k in range(0, L, EACH * ROWS):
             live = (k + places < L) & (cols < B)
             values = al.load(x[a, part, k + places, cols], mask=live, other=start).to(al.float32)
-            collected = joined(OP, collected, along(OP, values, 0))
+            if OP == "max":
+                collected = al.maximum(collected, al.max(values, axis=0))
+            else:
+                collected += al.sum(values, axis=0)
     else:
         for k in range(0, R, EACH * ROWS):
             live = (k + places < R) & (cols < B)
             values = al.load(rest[a, k + places, cols], mask=live, other=start).to(al.float32)
-            collected = joined(OP, collected, along(OP, values, 0))
-    result = total(OP, collected, 0, factor)
+            if OP == "max":
+                collected = al.maximum(collected, al.max(values, axis=0))
+            else:
+                collected += al.sum(values, axis=0)
+    result = al.max(collected, axis=0) if OP == "max" else al.sum(collected, axis=0) * factor
     if CUT and part < S:
         al.store(out[part, a, cols], result.to(OUT), mask=cols < B)
     else:
@@ -220,15 +205,21 @@ def join_parts(
     column, a = al.grid(al.cdiv(B, BLOCK), A)
     cols = column * BLOCK + al.arange(BLOCK)
     places = al.arange(EACH)[:, None, None] * ROWS + al.arange(ROWS)[:, None]
-    start = least(OP)
+    start = -float("inf") if OP == "max" else 0.0
     first = al.full((ROWS, BLOCK), start, al.float32)
     for s in range(0, S, EACH * ROWS):
         values = al.load(parts[a, s + places, cols], mask=(s + places < S) & (cols < B), other=start)
-        first = joined(OP, first, along(OP, values, 0))
+        if OP == "max":
+            first = al.maximum(first, al.max(values, axis=0))
+        else:
+            first += al.sum(values, axis=0)
     second = al.full((ROWS, BLOCK), start, al.float32)
     for r in range(0, R, EACH * ROWS):
         values = al.load(rest[a, r + places, cols], mask=(r + places < R) & (cols < B), other=start).to(al.float32)
-        second = joined(OP, second, along(OP, values, 0))
+        if OP == "max":
+            second = al.maximum(second, al.max(values, axis=0))
+        else:
+            second += al.sum(values, axis=0)
     if OP == "max":
         result = al.maximum(al.max(first, axis=0), al.max(second, axis=0))
     else:
