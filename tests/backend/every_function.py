@@ -326,6 +326,7 @@ def arithmetic() -> str:
         else:
             results += [f"argus::{f}(x, y)" for f in ("add_wrap", "sub_wrap", "mul_wrap", "shl", "shr")]
             results += ["argus::neg_wrap(x)"]
+            results += ["argus::umulhi(x, y)"] if name == "uint32" else []
         body = [f"const {cpp} x = a[t], y = b[t];"]
         body += [f"c[{i} * 128 + t] = {result};" for i, result in enumerate(results)]
         parameters = ", ".join(

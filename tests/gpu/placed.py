@@ -70,7 +70,7 @@ class Draw:
     def numbers(self, dtype: DType, *shape: int) -> Numbers:
         """Integers that the dtype holds exactly, as different as it allows."""
         most = LARGEST.get(dtype.name, 1 << 20)
-        least = 0 if dtype.name == "uint8" else -most
+        least = 0 if dtype.name.startswith("uint") else -most
         return np.random.default_rng(self.random.getrandbits(32)).integers(least, most, shape, endpoint=True)
 
 

@@ -20,7 +20,7 @@ from argus.layout import row_major
 from tests.backend import every_function
 from tests.conftest import require
 
-NVIDIA = every_function.source("cuda", ("sm_80", "sm_90a"), host=True)
+NVIDIA = every_function.source("cuda", ("sm_80", "sm_89", "sm_90a"), host=True)
 AMD = every_function.source("hip", ("gfx942",))
 
 
