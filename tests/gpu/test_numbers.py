@@ -217,16 +217,31 @@ def test_modulo_by_long_division() -> None:
     assert same(found, torch.fmod(x.double(), y.double()).float()).all()
 
 
-LOG1P = (
-    Made(FLOAT, "argus::log1p(x)", torch.float32),
-    Made(FLOAT, "argus::formula::log1p(x)", torch.float32),
+NEAR_ONE = {"log1p": (torch.log1p, 3), "expm1": (torch.expm1, 4)}
+"""Functions that are exact near 0, each beside PyTorch's, and the units in the last place that it may be off."""
+OF_NEAR_ONE = tuple(Made(FLOAT, f"argus::{name}(x)", torch.float32) for name in NEAR_ONE) + tuple(
+    Made(FLOAT, f"argus::formula::{name}(x)", torch.float32) for name in NEAR_ONE
 )
 
 
-@pytest.mark.parametrize("made", LOG1P, ids=lambda made: made.result)
-def test_log1p_of_every_float(made: Made) -> None:
-    worst = max(units(found, torch.log1p(floats(codes).double()), torch.float32) for codes, found in made.of_all(LOG1P))
-    assert worst <= 3
+@pytest.mark.parametrize("made", OF_NEAR_ONE, ids=lambda made: made.result)
+def test_logarithms_and_exponentials_near_one_of_every_float(made: Made) -> None:
+    reference, most = next(row for name, row in NEAR_ONE.items() if f"{name}(" in made.result)
+    every = made.of_all(OF_NEAR_ONE)
+    assert max(units(found, reference(floats(codes).double()), torch.float32) for codes, found in every) <= most
+
+
+HIGH = (Made("const unsigned other = code * 2654435761u + 12345u;", "argus::umulhi(code, other)", torch.int32),)
+
+
+def test_the_upper_half_of_products() -> None:
+    """Beside the product of the halves of both factors, which 64 bits hold."""
+    for codes, found in HIGH[0].of_all(HIGH):
+        other = (codes * 2654435761 + 12345) & 0xFFFFFFFF
+        (a, b), (c, d) = ((x >> 16, x & 0xFFFF) for x in (codes, other))
+        middle = a * d + (b * d >> 16)
+        wanted = a * c + (middle >> 16) + ((b * c + (middle & 0xFFFF)) >> 16)
+        assert torch.equal(found.long() & 0xFFFFFFFF, wanted)
 
 
 _INTEGER = "const int x = static_cast<int>(code);"
