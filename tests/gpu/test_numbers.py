@@ -219,8 +219,11 @@ def test_modulo_by_long_division() -> None:
 
 NEAR_ONE = {"log1p": (torch.log1p, 3), "expm1": (torch.expm1, 4)}
 """Functions that are exact near 0, each beside PyTorch's, and the units in the last place that it may be off."""
-OF_NEAR_ONE = tuple(Made(FLOAT, f"argus::{name}(x)", torch.float32) for name in NEAR_ONE) + tuple(
-    Made(FLOAT, f"argus::formula::{name}(x)", torch.float32) for name in NEAR_ONE
+OF_NEAR_ONE = (
+    Made(FLOAT, "argus::log1p(x)", torch.float32),
+    Made(FLOAT, "argus::formula::log1p(x)", torch.float32),
+    Made(FLOAT, "argus::expm1(x)", torch.float32),
+    Made(FLOAT, "argus::formula::expm1(x)", torch.float32),
 )
 
 
