@@ -520,7 +520,7 @@ def divided(quotient: Expr, name: Param) -> Expr:
 
 
 def only_writer(sites: tuple[Site, ...], site: Site, obj: str) -> Site | None:
-    """Return the only statement that writes a tile, if it runs before `site` in every iteration in which `site` runs."""
+    """Return the only statement that writes a tile, if it runs before `site` in each iteration in which `site` runs."""
     writers = [s for s in sites if any(a.obj == obj and a.mode is not Mode.READ for a in s.accesses)]
     if len(writers) != 1:
         return None

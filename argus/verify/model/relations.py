@@ -245,7 +245,7 @@ class Model:
         raise NonAffine(f"the running count '{name}' is used outside of its loop")
 
     def ring_place(self, site: Site, index: Expr) -> RingPlace | None:
-        """Return the place that an index names in a ring counted through nested loops; None for other indices."""
+        """The place that an index names in a ring counted through nested loops; None for other indices."""
         place = place_in_ring(index)
         if place is None or place.counter not in self.translator.counts:
             return None
@@ -342,7 +342,7 @@ class Model:
     # ------------------------------------------------------------------ accesses
 
     def cells(self, site: Site, number: int) -> Cells:
-        """The access `site.accesses[number]`, with instances named `S<site>`; tag reads have the numbers after those."""
+        """The access `site.accesses[number]`, with instances named `S<site>`; tag reads are numbered after those."""
         key = (site.index, number)
         if key not in self._cells:
             self._cells[key] = self._make_cells(site, number)
