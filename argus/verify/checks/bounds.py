@@ -400,7 +400,7 @@ def _is_lessened(stmt: Stmt, part: Op) -> bool:
 
 
 def _around(site: Site) -> Hashable:
-    """A key for the loops and branches around a site. Loops are keyed by identity, since hashing one hashes its body."""
+    """A key for the loops and branches around a site. Loops count by identity, since hashing one hashes its body."""
     return tuple(map(id, site.loops)), site.guards
 
 

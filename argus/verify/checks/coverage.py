@@ -88,7 +88,7 @@ def _grid_and_turns(model: Model) -> None:
 
 
 def _by_parts(model: Model, tensor: Tensor, writes: list[Cells]) -> bool:
-    """Whether the parts of a tensor are written that it is made of, by what is declared of index tensors."""
+    """Return True if a declared index tensor divides the tensor into parts, and every element of them is written."""
     try:
         _grid_and_turns(model)
         return any(missing(model, tensor, p, writes).is_empty() for p in made_of(model, tensor))

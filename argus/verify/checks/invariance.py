@@ -246,7 +246,8 @@ class _Comparison:
     # ------------------------------------------------------------------ the same work for a row
 
     def _in_order(self, site: Site) -> None:
-        """Raise `_Differs` for additions of floats in memory, which happen in any order; extrema do not depend on it."""
+        """Raise `_Differs` for additions of floats in memory, which happen in any order; for extrema it is irrelevant.
+        """
         if not isinstance(site.stmt, Accumulate) or site.stmt.op in ("maximum", "minimum"):
             return
         target = self.kernel.object(site.stmt.dst.obj)

@@ -42,7 +42,7 @@ _AT_LAUNCH = " at launch"
 
 
 def launchable(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
-    """The facts that hold in every launch: ranges of sizes, alignments, and the author's requirements or assumptions."""
+    """The facts that hold in every launch: ranges of sizes, alignments, and the author's preconditions."""
     yield from _extents(kernel, solver)
     yield from _aligned(kernel, solver)
     yield from (_says(kernel, p, solver) for p in kernel.preconditions)

@@ -77,7 +77,8 @@ def _replicas(kernel: Kernel, site: Site) -> str:
 
 
 def _in_place(kernel: Kernel, site: Site) -> str:
-    """Check that from the tile that it writes, a thread reads only the element that it computes, and computes it once."""
+    """Check that a thread reads only the element that it computes from the tile that it writes, and computes it once.
+    """
     stmt = site.stmt
     if not isinstance(stmt, (Copy, Map, Accumulate)) or stmt.layout is None or getattr(stmt, "scope", "") == "warp":
         return ""

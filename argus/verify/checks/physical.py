@@ -17,7 +17,7 @@ from argus.verify.model.program import Site, is_uniform
 def offsets(site: Site, access: Access, tile: Shared) -> NDArray[np.int64] | None:
     """Return int64 `[U, T, V]`: the element offsets in the tile of the V values of T threads.
 
-    U counts the combinations of uniform indices, such as a stage. None if an index mixes coordinates with anything else.
+    U counts the combinations of uniform indices, such as a stage. None if an index mixes coordinates with other values.
     """
     stmt = site.stmt
     assert isinstance(stmt, Copy) and stmt.layout is not None and tile.layout is not None

@@ -247,8 +247,7 @@ class Protocol:
     # ------------------------------------------------------------------ order
 
     def observed(self, site: Site) -> dict[str, Map]:
-        """Map each role to {iteration of a signalled copy -> time of its first wait for the phase that counts its bytes}.
-        """
+        """Map each role to {iteration of a signalled copy -> the role's first wait for the phase with its bytes}."""
         for event in self.signals:
             if event.site is site:
                 return self.knowledge.heard(event.keys, event.barrier)
