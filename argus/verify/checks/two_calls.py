@@ -1,4 +1,4 @@
-"""Refutations of batch invariance: two calls with equal inputs in some rows that compute different bits for one of them.
+"""Refutations of batch invariance: two calls with equal inputs in a row that compute different bits for it.
 
 The calls run in the simulator. Inputs are drawn by coordinate, so two calls agree wherever both have an element. The
 second call has another batch, or the same batch with the blocks in the opposite order.
