@@ -13,7 +13,7 @@ objects that only the others use, and without the arrivals and bytes that the ot
    in places of tensors, masks, values and tags. Loops, branches, barriers and places in tiles are the same.
 2. An object whose name differs between the roles is a role's own. The roles write no other tile, and an own tile shares
    its bytes with no tile. Outside the roles an own object is named only by initialisations of mbarriers and by waits,
-   expectations, arrivals and bulk copies that fill it. Those stand in adjacent groups, one for each role in order, which
+   expectations, arrivals and bulk copies that fill it. These form adjacent groups, one for each role in order, which
    correspond in the same way; in a group waits come first. Adjacent copies count as standing in that order, because the
    copy engine executes them in any order.
 3. Shared tiles and mbarriers are only read, waited for, and arrived at with all warps of each role. The bytes of a
@@ -205,7 +205,7 @@ class _Alike:
     # ------------------------------------------------------------------ what others do for them
 
     def _without_others(self, body: Body, only: Role) -> Body:
-        """Remove from statements outside the roles those for the other roles; merge the groups for all roles into one."""
+        """Merge the groups of statements that serve one role each, in a body outside the roles, into one group."""
         runs = [(owner, tuple(stmts)) for owner, stmts in groupby(self._side_by_side(body), self._owner_of)]
         result: list[Stmt] = []
         while runs:
@@ -220,7 +220,7 @@ class _Alike:
         return tuple(result)
 
     def _side_by_side(self, body: Body) -> Body:
-        """Sort adjacent copies that signal an mbarrier by the role they are for; the copy engine reorders them anyway."""
+        """Sort adjacent copies that signal an mbarrier by the role they serve; the copy engine keeps no order."""
         together = groupby(body, lambda stmt: isinstance(stmt, Copy) and stmt.signal is not None)
         return tuple(s for copies, stmts in together for s in (sorted(stmts, key=self._place) if copies else stmts))
 

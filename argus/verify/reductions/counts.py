@@ -1,4 +1,4 @@
-"""Replace running counts of loops that run once by formulas over the loop's variable, which every engine understands."""
+"""Replace running counts of loops that run once by formulas over the loop's variable, which every engine can use."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from argus.ir.visit import map_exprs, rewrite_body
 def spelled(kernel: Kernel) -> Kernel:
     """Remove the counters of loops that stand in no other loop and no `Programs`.
 
-    In such a loop the count n is (var - start) // step, modulo the number at which it wraps. If 2 S divides that number,
-    places `(n + d) % S` and parities `((n + d) // S + a) % 2` need no modulus and are written without it. Elsewhere the
-    modulus stays.
+    In such a loop the count n is (var - start) // step, modulo the number at which it wraps. If S (2 S) divides that
+    number, places `(n + d) % S` (parities `((n + d) // S + a) % 2`) need no modulus and are written without it.
+    Elsewhere the modulus stays.
     """
     return replace(kernel, body=_block(kernel.body))
 
