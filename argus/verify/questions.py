@@ -110,8 +110,8 @@ class Follows(Enum):
     """The times at which to ask about the protocol, if findings of a question may follow from its refutation."""
 
     NEVER = "never"
-    FIRST = "first"  # ask about the protocol first: the question takes longer
-    LAST = "last"  # ask about it once something is found, which is seldom
+    FIRST = "first"  # ask about the protocol first, because the question takes longer
+    LAST = "last"  # ask about the protocol only once something is found, which is rare
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def _run(
     kernel: Kernel, sizes: dict[str, int], floats: tuple[int, int, float], work: Work
 ) -> tuple[Violation, ...] | None:
     """Return the violations of one run; None if the kernel cannot run at these sizes."""
-    # Missing order shows in the shadows of values, whatever the values are.
+    # Missing order shows in the shadows of values, whatever the values are: one kind of input is enough for it.
     order = None if floats == SMALL else "program"
     try:
         with np.errstate(all="ignore"):

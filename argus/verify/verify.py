@@ -143,7 +143,7 @@ class _Run:
         answers: list[Answer] = []
         open: list[tuple[str, Callable[[], Answer]]] = []
         for question in FLOW:
-            # Conflicts of roles in one tensor need all roles, and shares of a sum need their exact bounds.
+            # Conflicts of several roles in one tensor need all roles; shares of a sum need their exact bounds.
             every = one is not self.kernel and question.ask is Questions.races_in_tensors
             every |= question.ask is Questions.values and exact.added_up
             if weaker is not None and not every:

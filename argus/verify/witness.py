@@ -83,7 +83,7 @@ def confirm(kernel: Kernel, finding: Finding, place: FailurePlace, work: Work) -
     tags = finding.property == "tags"
     violations = replay(kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS, work=work)
     same = [v for v in violations if v.property == finding.property]
-    if finding.property in ("machine", "progress"):  # a broken rule shows in whatever it breaks first
+    if finding.property in ("machine", "progress"):  # any violation confirms a broken rule
         same = list(violations)
 
     def closeness(violation: Violation) -> tuple[bool, bool, bool]:

@@ -45,7 +45,7 @@ def _may_overflow(part: Op) -> bool:
 
 
 class BoundsChecker:
-    """Checks all sites of one kernel; `findings` collects what fails."""
+    """A check of all sites of one kernel; `findings` collects the obligations that fail."""
 
     def __init__(self, kernel: Kernel, sites: tuple[Site, ...], solver: Solver) -> None:
         self.kernel, self.sites, self.solver = kernel, sites, solver

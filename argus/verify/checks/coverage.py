@@ -80,7 +80,7 @@ def _of_part(model: Model, tensor: Tensor, part: Part, accesses: list[Cells]) ->
 
 
 def _grid_and_turns(model: Model) -> None:
-    """Raise `NonAffine` if it is not known which programs run, and by which role."""
+    """Raise `NonAffine` if the programs that run, or the roles that run them, are not known."""
     if model.kernel.grid is None:
         raise NonAffine("the kernel declares no grid")
     if any(turns(site.role) > 1 for site in model.sites):

@@ -246,8 +246,7 @@ class _Comparison:
     # ------------------------------------------------------------------ the same work for a row
 
     def _in_order(self, site: Site) -> None:
-        """Raise `_Differs` for additions of floats in memory, which happen in any order; for extrema it is irrelevant.
-        """
+        """Raise `_Differs` for additions of floats in memory, which happen in any order. Extrema are not affected."""
         if not isinstance(site.stmt, Accumulate) or site.stmt.op in ("maximum", "minimum"):
             return
         target = self.kernel.object(site.stmt.dst.obj)
@@ -287,7 +286,7 @@ class _Comparison:
             raise _Differs(f"{where} combines other values of {self._where(source)} in another launch")
 
     def _of_the_row(self, site: Site, number: int, rows: Relation) -> None:
-        """Raise if a tensor of the batch is read in another row than the one that is computed."""
+        """Raise if a tensor of the batch is read in a row other than the computed one."""
         tensor = self.kernel.object(site.accesses[number].obj)
         if not isinstance(tensor, Tensor):
             return

@@ -199,7 +199,7 @@ def _written(model: Model, site: Site, read: Elem, pairs: Pairs) -> Pairs:
 
 
 def _any(model: Model, site: Site, values: tuple[Expr, ...], pairs: Pairs) -> Pairs:
-    """The pairs at which one of some values may differ."""
+    """The pairs at which at least one of several values may differ."""
     found = isl.Map.empty(pairs.get_space())
     for value in values:
         found = found.union(_differing(model, site, value, pairs))

@@ -77,8 +77,7 @@ def _replicas(kernel: Kernel, site: Site) -> str:
 
 
 def _in_place(kernel: Kernel, site: Site) -> str:
-    """Check that a thread reads only the element that it computes from the tile that it writes, and computes it once.
-    """
+    """Check that a thread computes each element once, and reads only this element of the tile that it writes."""
     stmt = site.stmt
     if not isinstance(stmt, (Copy, Map, Accumulate)) or stmt.layout is None or getattr(stmt, "scope", "") == "warp":
         return ""

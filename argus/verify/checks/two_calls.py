@@ -46,8 +46,7 @@ class _Call:
 
 
 def refuted(kernel: Kernel, finding: Finding) -> Finding:
-    """Turn the finding into a refutation with two calls if runs show a row that differs; otherwise return it unchanged.
-    """
+    """Return a refutation with two calls if runs show a row that differs; otherwise return the finding unchanged."""
     promise = next(p for p in kernel.invariants if p.span == finding.span)
     work = Work(_WORK)
     for first, second in _pairs(kernel, promise):

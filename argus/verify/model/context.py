@@ -35,7 +35,7 @@ class Known:
         if not lean:
             conditions += self._alignments()
         for precondition in kernel.preconditions:
-            with suppress(NonAffine):  # to know less is sound
+            with suppress(NonAffine):  # leaving out facts is sound
                 conditions.append(self._precondition_text(precondition))
         self.sizes = self._of_all(conditions)
         self.set = self.sizes.intersect(self._of_all(self._block_range()))
@@ -44,7 +44,7 @@ class Known:
         self._definitions = [translator.condition(d, ()) for d in definitions]
 
     def narrow(self, more: Set) -> None:
-        """Add a condition to what is known."""
+        """Add a condition to the known facts."""
         self.set = self.set.intersect(more)
         self._parts.clear()
 

@@ -194,7 +194,7 @@ def map_parts(union: UnionMap) -> list[Map]:
 
 
 def smallest(candidates: Set) -> Point:
-    """A small point of a non-empty set: parameters in order, each as small as can be, then the coordinates."""
+    """A small point of a non-empty set: each parameter in order is as small as possible, then each coordinate."""
     name = candidates.get_tuple_name() or ""
     for position in reversed(range(candidates.dim(isl.dim_type.param))):
         if not candidates.involves_dims(isl.dim_type.param, position, 1):

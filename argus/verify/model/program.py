@@ -115,7 +115,7 @@ def sites(kernel: Kernel) -> tuple[Site, ...]:
 
 
 class _Walk:
-    """Numbers the statements and gives each its place in the schedule."""
+    """A walk that numbers the statements and gives each its place in the schedule."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -217,7 +217,7 @@ class Model:
         return self._parsed[text]
 
     def _loop_conditions(self, site: Site, loops: tuple[For, ...]) -> list[str]:
-        """isl text: the counters of some loops around a site are in range."""
+        """Conditions that the counters of some loops around a site are in range, as isl text."""
         conditions = []
         for loop in loops:
             if loop.var == PROGRAM:  # no upper bound: a proof for any number of programs holds for the actual one
@@ -259,7 +259,7 @@ class Model:
         return self.count_of(site, self._nest(site, place.counter))
 
     def count_of(self, site: Site, nest: tuple[For, ...]) -> Count:
-        """The trips of the outermost loops around a site."""
+        """The trips of the loops of `nest`, the outermost loops around a site. Raises `NonAffine` in a branch."""
         loop = next(s for s in self.sites if s.stmt is nest[-1] and s.role is site.role and s.loops == nest[:-1])
         if loop.index not in self._counts:
             if len(loop.guards) > int(turns(loop.role) > 1):

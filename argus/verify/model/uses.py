@@ -45,7 +45,7 @@ class Use:
 
 @dataclass
 class Uses:
-    """The numbers in some expressions of a kernel's sites."""
+    """The loaded numbers that occur in expressions of a kernel's sites."""
 
     kernel: Kernel
     sites: tuple[Site, ...]

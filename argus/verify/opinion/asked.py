@@ -46,8 +46,7 @@ Asked = OfIsl | OfZ3
 
 @contextmanager
 def listening() -> Iterator[list[Asked]]:
-    """Yield a list of the questions that are asked inside. Proofs run one at a time, so it holds one proof's questions.
-    """
+    """Yield the list of the questions that are asked inside. Proofs run one at a time, so one list is one proof's."""
     heard: list[Asked] = []
     inside = [False]
     replaced: list[tuple[Any, str, Callable[..., Any]]] = [(Solver, "_check", Solver._check)]

@@ -185,7 +185,7 @@ class Protocol:
         ahead = turn_parity(parity, place)
         if ahead is None:
             raise NonAffine("the parity of a wait is not that of its place's round")
-        rounds = place.shift // place.size  # that the place's expression is ahead of the trip
+        rounds = place.shift // place.size  # rounds by which the place's expression is ahead of the trip
         nearest = self.model.trips(site, place, place.shift % place.size).intersect_domain(keys.domain())
         return (ahead + rounds + (0 if self.model.context.same(keys, nearest) else 1)) % 2 == 0
 
