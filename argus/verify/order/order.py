@@ -168,8 +168,8 @@ class Ordering:
     def _drained(self, site: Site, done: Map) -> Map:
         """{iteration -> the first wait for lgkmcnt 0 at which the access is complete}.
 
-        Empty for statements that access tensors: a bare barrier of waves does not order those accesses. A load to LDS
-        is not excluded by the tensor that it reads.
+        Empty for statements that access no shared tile, and for those that also access a tensor, except loads to LDS:
+        a bare barrier of waves does not order accesses to tensors.
         """
         kinds = {type(self.model.kernel.object(r.obj)) for r in site.accesses}
         if Shared not in kinds or (Tensor in kinds and not counted(site.stmt)):

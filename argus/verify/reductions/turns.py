@@ -16,8 +16,8 @@ Let K be the kernel with these barriers and L the kernel without them. If L is p
 - Order: each execution of K is an execution of L with more waiting. So what is ordered in L is ordered in K.
 - Progress: it is proved for L on the schedule of `program`. There an iteration of a role's innermost loop is one piece,
   with nothing of other roles in it. So the events that its waits need come before the iteration, or are its own
-  arrival. That arrival stands for the arrivals of all alike roles, later ones included, but it is not in a turn. Alike
-  roles have their iterations side by side, trip for trip (`alike`), in any order, so also in the order of the ring.
+  arrival, which stands for the arrivals of all alike roles, later ones included. A wait of the second kind is not in a
+  turn. Alike roles have their iterations side by side, trip for trip (`alike`), in any order, so also in the ring's.
   Then each role's turn begins when the turn before it has ended. The first role's turn begins when the last role's turn
   of the previous trip has ended, or with the arrival at the beginning. In its turn a role waits for nothing. So no wait
   in K is for ever.

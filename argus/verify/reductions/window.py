@@ -13,8 +13,8 @@ window hold for every sequence of programs of any length, for these reasons:
 - Uses are named by turns and compared by the number of turns between them. A block that begins with the first program
   of the window has a subset of the real block's events, in the same order, and the waits of its first turns need
   nothing. So what is ordered in the window is ordered in the whole. A role that arrives at named barriers before its
-  programs is equally many arrivals ahead of the others at the beginning of every program. The arrivals before the
-  window represent the last arrivals of the previous program.
+  programs is equally many arrivals ahead of the others at the beginning of every program. In the window, the arrivals
+  before its programs represent the last arrivals of the previous program.
 - Two accesses in programs P and Q are in one window, or Q comes after the window that begins with P. In that window the
   access in P has been released, completed or fenced (`Ordering` demands that), and so before all of Q.
 """
