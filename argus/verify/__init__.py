@@ -1,4 +1,4 @@
-"""Proofs of data movement: tags, bounds, initialisation, races, convergence, coverage, machine rules."""
+"""Proofs about data movement: tags, bounds, initialisation, races, convergence, coverage, machine rules."""
 
 from argus.verify.report import Report, Timing
 from argus.verify.verify import verify

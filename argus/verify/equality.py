@@ -1,7 +1,7 @@
-"""The equality that a verdict on values is about.
+"""The kind of equality that a verdict on values proves.
 
-Matching leaves out casts that round, and groups and orders sums as it likes: of floats it says what is computed from
-which elements over the real numbers. Integers are equal as they are.
+Matching ignores casts that round, and may regroup and reorder sums. So for floats it proves equality over the real
+numbers. For integers it proves exact equality.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ EXACT, REAL = "exact", "over the reals"
 
 
 def equalities(kernel: Kernel) -> dict[str, str]:
-    """By specified output: `EXACT` where no float takes part, else `REAL`."""
+    """Map each specified output to `EXACT` if no float takes part, else to `REAL`."""
     specs = (stmt for stmt in walk(kernel.body) if isinstance(stmt, Spec))
     return {
         spec.output: REAL if kernel.object(spec.output).dtype.is_float or of_floats(spec.value) else EXACT

@@ -1,4 +1,4 @@
-"""Findings: what a property check has to say, before a witness is replayed and shown."""
+"""Findings: the results of a property check, before a witness is replayed and shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from argus.verify.model.translator import identifier
 
 @dataclass(frozen=True, slots=True)
 class FailurePlace:
-    """Concrete values of everything symbolic at a failure: sizes and integer arguments, block, iteration, element."""
+    """Concrete values at a failure: sizes and integer arguments, block, iteration, element."""
 
     sizes: dict[str, int]
     block: tuple[int, ...]
@@ -29,7 +29,7 @@ class FailurePlace:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One refuted or undecided obligation. `place` is None where there is nothing to replay."""
+    """One refuted or undecided obligation. `place` is None if there is nothing to replay."""
 
     code: str
     property: str
@@ -49,12 +49,12 @@ class Finding:
 
 
 def unknown(code: str, prop: str, span: Span, message: str, help: str) -> Finding:
-    """An undecided obligation: never a pass."""
+    """Make the finding of an undecided obligation, which never counts as proved."""
     return Finding(code, prop, Verdict.UNKNOWN, message, span, help=help)
 
 
 def place_of(kernel: Kernel, point: Point, site: Site | None) -> FailurePlace:
-    """The concrete place that a sampled instance stands for; unconstrained sizes get 1, or 0 program ids."""
+    """The concrete place of a sampled instance; unconstrained sizes are 1, and unconstrained program ids 0."""
     loops = site.iterators if site is not None else ()
     trips = loops_by_trip(kernel)
     counters = {}
@@ -70,7 +70,7 @@ def place_of(kernel: Kernel, point: Point, site: Site | None) -> FailurePlace:
 
 
 def axes_help(kernel: Kernel) -> str:
-    """What helps where a program id is divided by sizes, which no proof follows; "" where none is."""
+    """Return help for kernels that divide a program id by sizes, which no proof can follow; "" for other kernels."""
     divided = False
 
     def look(expr: Expr) -> Expr | None:
@@ -91,6 +91,6 @@ def axes_help(kernel: Kernel) -> str:
 
 
 def block_of(kernel: Kernel, parameters: dict[str, int], suffix: str = "") -> tuple[int, ...]:
-    """Program ids, one an axis of the grid (one axis if none is declared)."""
+    """The program ids at a sample, one for each axis of the grid (one axis if no grid is declared)."""
     axes = len(kernel.grid) if kernel.grid is not None else 1
     return tuple(parameters.get(f"pid{axis}{suffix}", 0) for axis in range(axes))

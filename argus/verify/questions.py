@@ -1,7 +1,7 @@
-"""What is asked of one form of a kernel by data-flow, order and progress; engines that several questions need once.
+"""The questions about data-flow, order and progress of one form of a kernel, and the engines that they share.
 
-A question gives all of its findings. Where the protocol between roles is refuted, every order between roles is missing
-too, and findings that only follow from that are left out: `without_consequences` is the one place that does so.
+A question returns all of its findings. If the protocol between roles is refuted, every order between roles is missing
+too. Findings that only follow from that are left out, which only `without_consequences` does.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from argus.verify.values.tags import TagAnalysis
 
 
 class Questions:
-    """Each method gives the findings of one question, and may raise `NonAffine`."""
+    """The questions about one model. Each method returns the findings of one question, and may raise `NonAffine`."""
 
     def __init__(self, model: Model, exact: bool = False) -> None:
-        """`exact`: nothing is proved on a window of programs in place of all of them."""
+        """Prepare the questions. `exact`: never use a window of programs in place of all programs."""
         self.model, self.exact = model, exact
         self.analysis = TagAnalysis(self.model)
 
     @cached_property
     def several(self) -> Model:
-        """Order and progress are proved on a window where programs of a persistent block take other steps."""
+        """The model for order and progress: a window if the programs of a persistent block take different steps."""
         if not self.model.uneven:
             return self.model
         if self.exact:
@@ -49,7 +49,10 @@ class Questions:
 
     @cached_property
     def within(self) -> Ordering:
-        """In tensors two programs of a block meet as two blocks do; what a block keeps goes from one to the next."""
+        """The order for accesses to tensors, where two programs of a block count as two blocks.
+
+        So no window is needed: only the block's own memory carries data from one program to the next.
+        """
         return Ordering(self.model, lambda: Protocol(self.model)) if self.model.uneven else self.order
 
     @cached_property
@@ -58,7 +61,7 @@ class Questions:
 
     @property
     def added_up(self) -> bool:
-        """Whether blocks add up atomically what is specified: where each begins and ends matters."""
+        """Return True if blocks add atomically to a specified output, so the bounds of each block's share matter."""
         specified = {s.stmt.output for s in self.model.sites if isinstance(s.stmt, Spec)}
         accesses = (a for s in self.model.sites for a in s.accesses)
         return any(a.mode is Mode.ACCUMULATE and a.obj in specified for a in accesses)
@@ -81,11 +84,11 @@ class Questions:
         return races.check(self.model, self.within, self.model.kernel.tensors)
 
     def registers(self) -> list[Finding]:
-        """Of asynchronous products."""
+        """Check the registers of asynchronous products."""
         return inflight.check(self.several, self.order)
 
     def peers(self) -> list[Finding]:
-        """Blocks of a cluster that reach each other's shared memory."""
+        """Check accesses of blocks to each other's shared memory in a cluster."""
         return peers.check(self.several, self.order)
 
     def beginning(self) -> list[Finding]:
@@ -104,11 +107,11 @@ class Questions:
         return invariance.check(self.analysis)
 
 class Follows(Enum):
-    """Whether what a question finds may follow from a refuted protocol, and when to ask about that."""
+    """The times at which to ask about the protocol, if findings of a question may follow from its refutation."""
 
     NEVER = "never"
-    FIRST = "first"  # ask about the protocol first: the question takes longer
-    LAST = "last"  # ask about it once something is found, which is seldom
+    FIRST = "first"  # ask about the protocol first, because the question takes longer
+    LAST = "last"  # ask about the protocol only once something is found, which is rare
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The findings of a question; `left_out`: the protocol is refuted, and what may follow from that is left out."""
+    """The findings of a question. `left_out`: they are left out, since they may follow from a refuted protocol."""
 
     findings: list[Finding]
     left_out: bool = False
@@ -145,7 +148,7 @@ FLOW = (
 
 
 def without_consequences(question: Question, of: Questions) -> Answer:
-    """Answer a question, without findings that may follow from a refuted protocol: that is what to mend."""
+    """Answer a question, without findings that may follow from a refuted protocol, which has to be fixed first."""
     if question.follows is Follows.FIRST and of.broken:
         return Answer([], True)
     found = question.ask(of)

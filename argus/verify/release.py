@@ -1,8 +1,8 @@
-"""The release of a kernel of which a value property stays unknown, if its author accepts that by name.
+"""The release of a kernel with an unknown value property, if its author accepts the finding by its code.
 
-Safety is proved, or the kernel does not run. What a kernel computes may also be tested: the kernel runs in the
-simulator at small sizes, and the report says which findings were accepted and in how many runs nothing was wrong. The
-verdict stays "unknown".
+Safety must be proved, or the kernel does not run. The values that a kernel computes may be tested instead: the kernel
+runs in the simulator at small sizes. The report lists the accepted findings and the number of runs without an error.
+The verdict stays "unknown".
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from argus.work import LIMIT_S, Work
 
 
 def released(kernel: Kernel, report: Report, accept: Sequence[str], limit_s: float = LIMIT_S) -> Report:
-    """Return the report of a kernel that may be built: it is proved, or all that is unknown is accepted and tested.
+    """Return the report of a kernel that may be built: it is proved, or all unknown findings are accepted and tested.
 
-    Raises `VerificationError` with everything that stands against it.
+    Raises `VerificationError` with all findings that prevent the release.
     """
     if report.verdict is Verdict.PROVED:
         return report

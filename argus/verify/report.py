@@ -1,4 +1,4 @@
-"""What a verification says."""
+"""The report of a verification."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The verdict on one explicit kernel. `assumptions` are what its author assumed without proof.
+    """The verdict on one explicit kernel. `assumptions` are the facts that its author assumed without proof.
 
     `accepted` are the codes of unknown findings about values that its author accepted (`argus.verify.release`), and
-    `runs` counts the runs in the simulator in which nothing was wrong. `opinions` is what the other engine said of each
-    kind of question, where a second opinion was asked for.
+    `runs` counts the simulator's runs without an error. `opinions` are the other engine's answers for each kind of
+    question, if a second opinion was requested.
     """
 
     kernel: str
@@ -44,7 +44,7 @@ class Report:
 
 
 def verdict_of(diagnostics: tuple[Diagnostic, ...]) -> Verdict:
-    """Refuted if anything is, else unknown if anything is, else proved; warnings do not count."""
+    """Return REFUTED if any error is refuted, else UNKNOWN if there is any error, else PROVED; ignore warnings."""
     verdicts = {d.verdict for d in diagnostics if d.severity is Severity.ERROR}
     if Verdict.REFUTED in verdicts:
         return Verdict.REFUTED
@@ -52,7 +52,7 @@ def verdict_of(diagnostics: tuple[Diagnostic, ...]) -> Verdict:
 
 
 def with_opinions(report: Report, opinions: tuple[Opinion, ...]) -> Report:
-    """The report with the other engine's opinions; where one disagrees, the verdict is unknown."""
+    """Add the other engine's opinions to a report. If one of them disagrees, the verdict becomes unknown."""
     disagreed = [text for opinion in opinions for text in opinion.disagreed]
     if not disagreed:
         return replace(report, opinions=opinions)

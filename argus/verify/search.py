@@ -1,7 +1,7 @@
-"""Counterexamples by trial: what no engine decides may still be plainly wrong, and then a run at small sizes shows it.
+"""A search for counterexamples by running the kernel at small sizes, for properties that no engine decides.
 
-The kernel runs whole, on generated inputs, in the simulator, which breaks rules where the machine would. What it finds
-is a counterexample like any other; where it finds nothing, what is unknown stays unknown.
+The whole kernel runs on generated inputs in the simulator, which breaks rules where the machine would. A violation is a
+counterexample like any other. If there is none, unknown properties stay unknown.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ _WIDE = frozenset({"float32", "tfloat32", "bfloat16"})
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The outcome of a search: a refutation, if any; whether all sizes were tried; whether values were looked at; and
-    the number of runs that broke no rule."""
+    """The outcome of a search.
+
+    `found`: a refutation, if any. `complete`: all sizes were tried. `values`: values were compared with the
+    specification. `runs`: the number of runs that broke no rule.
+    """
 
     found: Diagnostic | None
     complete: bool
@@ -37,16 +40,16 @@ class Trial:
     runs: int = 0
 
     def settles(self, values: bool) -> bool:
-        """Return True if a search for the same, or for less, would show nothing new."""
+        """Return True if another search, with or without `values`, would show nothing new."""
         return self.found is not None or (self.complete and self.values >= values)
 
 
 def search(kernel: Kernel, values: bool, work: Work) -> Trial:
     """Run the kernel at small sizes, within `work`, until a run breaks a rule.
 
-    `values`: also look for values other than the specified ones, with several kinds of inputs.
+    `values`: also compare values with the specification, with several kinds of inputs.
 
-    An assertion that is vacuous at some sizes is no broken rule: it has to be at all of them.
+    An assertion that is vacuous at some sizes does not break a rule: it would have to be vacuous at all sizes.
     """
     if kernel.grid is None:
         return Trial(None, True, values)
@@ -65,7 +68,7 @@ def search(kernel: Kernel, values: bool, work: Work) -> Trial:
 
 
 def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
-    """Kinds of inputs: of floats, only specifications look at the values."""
+    """Kinds of float inputs; more than one only if there is a specification, which alone depends on values."""
     yield SMALL
     if any(isinstance(s, Spec) for s in walk(kernel.body)):
         yield FRACTIONS
@@ -78,8 +81,8 @@ def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
 def _run(
     kernel: Kernel, sizes: dict[str, int], floats: tuple[int, int, float], work: Work
 ) -> tuple[Violation, ...] | None:
-    """Return what a run breaks; None if there can be no run at these sizes."""
-    # What is out of order shows in the shadows of values, whatever these are.
+    """Return the violations of one run; None if the kernel cannot run at these sizes."""
+    # Missing order shows in the shadows of values, whatever the values are: one kind of input is enough for it.
     order = None if floats == SMALL else "program"
     try:
         with np.errstate(all="ignore"):
@@ -89,7 +92,7 @@ def _run(
 
 
 def _help(kernel: Kernel, violation: Violation) -> str:
-    """Return what to do about a result that is not the specified one."""
+    """Return advice about a result that differs from the specification; "" for other violations."""
     if violation.code != "spec-mismatch":
         return ""
     padded = padded_exponentials(kernel)

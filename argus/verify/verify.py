@@ -1,4 +1,4 @@
-"""Verification of one explicit kernel: every property in turn, then the witnesses."""
+"""Verification of one explicit kernel: first every property, then the witnesses."""
 
 from __future__ import annotations
 
@@ -49,19 +49,20 @@ _NOT_TRIED = Note("not all small sizes were tried in the simulator: the limit of
 def verify(
     kernel: Kernel, limit_s: float = LIMIT_S, *, exact: bool = False, second_opinion: bool = False
 ) -> Report:
-    """Prove every property of an explicit kernel, or say what fails, with a replayed witness, or what is unknown.
+    """Prove every property of an explicit kernel, or report refuted properties with a witness, and unknown ones.
 
-    `exact`: ask every question of the kernel itself, and prove nothing on a simpler form of it (docs/soundness.md,
-    "Proofs on a simpler form"): that takes longer, and trusts less.
+    `exact`: prove every property on the kernel itself, never on a simpler form of it (docs/soundness.md, "Proofs on a
+    simpler form"). That takes longer, but relies on fewer arguments.
 
-    `second_opinion`: ask the other engine what Z3 and ISL answered, within another `limit_s`. An answer that it
-    contradicts is a finding of its own, `engines-disagree`, and the verdict is unknown then.
+    `second_opinion`: let the other engine check the answers of Z3 and ISL, within another `limit_s`. A contradicted
+    answer is a finding of its own, `engines-disagree`, and makes the verdict unknown.
 
     `limit_s`: the work that the proof may take, in seconds of a processor. It is counted in steps of the engines
-    (`argus.work`), so the verdict does not depend on the machine; a refutation that is left to be replayed may take
-    `REPLAY` steps more. What the limit left undecided is unknown, and the diagnostics say so.
+    (`argus.work`), so the verdict does not depend on the machine. A replay of refutations may take `REPLAY` more steps.
+    Properties that the limit left undecided are unknown, and the diagnostics say so.
+
     Raises `SourceError` for a kernel that is not well-formed explicit IR, or that no launch could run. Threads of one
-    process prove one after the other.
+    process prove one after another.
     """
     problems = check_explicit(kernel)
     if problems:
@@ -102,7 +103,7 @@ def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:
 
 
 class _Run:
-    """The engines on one kernel, with a limit of work; what fails to finish is unknown."""
+    """A run of all engines on one kernel, with a limit of work; questions that do not finish are unknown."""
 
     def __init__(self, kernel: Kernel, limit_s: float, exact: bool) -> None:
         self.exact = exact
@@ -113,7 +114,7 @@ class _Run:
         self.timings: list[Timing] = []
 
     def findings(self) -> list[Finding]:
-        """The findings of all properties, in the order of the property table."""
+        """Return the findings of all properties, in the order of the property table."""
         model = self._timed("relations", "isl", lambda: Model(self.kernel))
         if isinstance(model, Finding):
             return [model]
@@ -132,14 +133,17 @@ class _Run:
         return findings + _listed(self._timed("speed", "tables", lambda: speed.check(self.kernel, model.sites)))
 
     def _flow(self, model: Model) -> list[Finding]:
-        """What is proved of a weaker form is proved; the rest is asked about the kernel as it is, which is `model`."""
+        """Ask each question about a weaker form of the kernel first; if that fails, ask it about `model`.
+
+        A proof for the weaker form holds for the kernel itself, which is `model`.
+        """
         one = self.kernel if self.exact else alone(self.kernel)
         weaker = None if self.exact else self._weaker(named(one))
         exact, by_weaker = Questions(model, self.exact), False
         answers: list[Answer] = []
         open: list[tuple[str, Callable[[], Answer]]] = []
         for question in FLOW:
-            # What several roles do to one tensor is asked of all of them, and shares of a sum are as long as they are.
+            # Conflicts of several roles in one tensor need all roles; shares of a sum need their exact bounds.
             every = one is not self.kernel and question.ask is Questions.races_in_tensors
             every |= question.ask is Questions.values and exact.added_up
             if weaker is not None and not every:
@@ -154,13 +158,16 @@ class _Run:
             else:
                 answers.append(answer)
         answers += self._decided(open)
-        # The question that finds what is wrong with the protocol may have been answered by the weaker form.
+        # The question that reports errors of the protocol may have been answered by the weaker form.
         cause = exact.steps.findings if by_weaker and any(a.left_out for a in answers) else []
         return [found for answer in answers for found in answer.findings] + cause
 
     def _decided(self, open: list[tuple[str, Callable[[], Answer]]]) -> list[Answer]:
-        """What is found of questions that took too long: a run at small sizes may refute the kernel at once; otherwise
-        they are asked again, with all the work that is left."""
+        """Decide questions that took too long.
+
+        A run at small sizes may refute the kernel at once. Otherwise the questions are asked again, with all the work
+        that is left.
+        """
         if not open:
             return []
         started, work = time.monotonic(), Work(min(FIRST, max(self.work.left, 0)))
@@ -173,7 +180,7 @@ class _Run:
         return [Answer([a]) if isinstance(a, Finding) else a for a in asked_again]
 
     def _weaker(self, form: Named) -> Questions | None:
-        """The questions of another form of the kernel; None where there is none, or it cannot be asked."""
+        """The questions about a weaker form of the kernel; None if it is the same kernel, or has no model."""
         if form.kernel is self.kernel and not quotients(sites(self.kernel)):
             return None
         made = self._timed("relations", "isl", lambda: Questions(Model(form.kernel, form.definitions, lean=True)))
@@ -182,7 +189,7 @@ class _Run:
     def _timed(
         self, name: str, engine: str, work: Callable[[], T], share: float = 1.0, most: int | None = None
     ) -> T | Finding:
-        """Do `work` within a share of the steps that are left, and at most `most`; or say that it gave up."""
+        """Do `work` within a share of the steps that are left, and at most `most`; return a finding if it gave up."""
         started = time.monotonic()
         left = int(share * self.work.left)
         try:
@@ -212,7 +219,7 @@ def _listed(result: list[Finding] | Finding) -> list[Finding]:
 
 
 def _distinct(findings: list[Finding]) -> list[Finding]:
-    """One finding per code and place in the source; errors first."""
+    """Keep one finding for each code and place in the source; errors come first."""
     seen: set[tuple[str, str, str]] = set()
     result = []
     for finding in sorted(findings, key=lambda f: f.severity is Severity.WARNING):

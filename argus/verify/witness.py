@@ -1,7 +1,7 @@
 """Witnesses: every refutation is replayed in the simulator before it is shown.
 
-The engines say where a property fails; the simulator, at those concrete sizes and blocks, has to find a violation of
-that property too. What it does not confirm is reported as unknown, never as refuted.
+The engines say where a property fails. The simulator must find a violation of that property too, at those sizes and
+blocks. A refutation that it does not confirm is reported as unknown, never as refuted.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ REPLAY_ITERATIONS = 4096
 
 
 def to_diagnostic(kernel: Kernel, finding: Finding, work: Work) -> Diagnostic:
-    """A finding as a diagnostic; refutations carry their replayed witness or become unknown.
+    """Convert a finding to a diagnostic. A refutation gets its replayed witness.
 
-    So does a refutation whose replay takes more than `work`.
+    It becomes unknown if the replay does not confirm it, or takes more than `work`.
     """
     plain = Diagnostic(
         finding.code,
@@ -64,14 +64,17 @@ def to_diagnostic(kernel: Kernel, finding: Finding, work: Work) -> Diagnostic:
 
 
 def _candidates(kernel: Kernel, place: FailurePlace) -> list[FailurePlace]:
-    """Places to replay: the smallest, and where roles are ordered some with enough trips to run through a ring."""
+    """The places to replay: the smallest, and for kernels with roles some with enough trips to go round a ring."""
     if not any(isinstance(s, Roles) for s in kernel.body):
         return [place]
     return [place, *(replace(place, sizes=sizes) for sizes in longer(kernel, place.sizes, RING_SIZE))]
 
 
 def confirm(kernel: Kernel, finding: Finding, place: FailurePlace, work: Work) -> Violation | None:
-    """The simulator's own violation of the same property, at the same statement if there is one."""
+    """Return the simulator's violation of the same property that is closest to the finding; None if there is none.
+
+    A broken rule of the machine or of progress is confirmed by any violation.
+    """
     arranged = any(isinstance(p, Arranged) for p in kernel.preconditions)  # contents are drawn: any block may break it
     if arranged or (finding.property == "coverage" and not place.block):
         blocks = None
@@ -80,7 +83,7 @@ def confirm(kernel: Kernel, finding: Finding, place: FailurePlace, work: Work) -
     tags = finding.property == "tags"
     violations = replay(kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS, work=work)
     same = [v for v in violations if v.property == finding.property]
-    if finding.property in ("machine", "progress"):  # a broken rule shows in whatever it breaks first
+    if finding.property in ("machine", "progress"):  # any violation confirms a broken rule
         same = list(violations)
 
     def closeness(violation: Violation) -> tuple[bool, bool, bool]:
@@ -91,7 +94,7 @@ def confirm(kernel: Kernel, finding: Finding, place: FailurePlace, work: Work) -
 
 
 def witness(kernel: Kernel, place: FailurePlace, violation: Violation, finding: Finding | None = None) -> Witness:
-    """What a replay at `place` showed, and what an engine had found before it."""
+    """Make the witness from a replay at `place`, and from what an engine had found before it."""
     arrived, expected, failing = (finding.arrived, finding.expected, finding.failing) if finding else ("", "", "")
     thread = violation.thread
     size = kernel.warp_size
@@ -119,7 +122,7 @@ def witness(kernel: Kernel, place: FailurePlace, violation: Violation, finding: 
 
 
 def _other(violation: Violation) -> dict[str, Any] | None:
-    """The second party in plain values: its access, block, thread, iteration and place in the source."""
+    """The second access of a conflict in plain values: its kind, block, thread, iteration and place in the source."""
     if violation.other is None:
         return None
     other = dict(violation.other)
@@ -130,7 +133,7 @@ def _other(violation: Violation) -> dict[str, Any] | None:
 
 
 def _conflict(violation: Violation) -> str:
-    """What a race lets arrive."""
+    """Describe the values that a race lets arrive; "" for other violations."""
     other = violation.other
     if other is None or "thread" not in other:
         return ""

@@ -1,4 +1,4 @@
-"""Bounds: every access in range under its mask, and every index expression in the range of its type.
+"""Bounds: every access is in range under its mask, and every index expression is in the range of its type.
 
 Intervals with constant ends decide most obligations; z3 over mathematical integers decides the rest.
 """
@@ -38,14 +38,14 @@ _ARITHMETIC = ("add", "sub", "mul", "neg", "shl", "abs", "floordiv")
 
 
 def _may_overflow(part: Op) -> bool:
-    """Whether an operation may have a result that its type cannot hold."""
+    """Return True if an operation may have a result that its type cannot hold."""
     if not part.dtype.is_int or part.dtype.modular:
         return False
     return part.op in _ARITHMETIC or (part.op == "cast" and part.args[0].dtype.is_int)
 
 
 class BoundsChecker:
-    """Checks all sites of one kernel; `findings` collects what fails."""
+    """A check of all sites of one kernel; `findings` collects the obligations that fail."""
 
     def __init__(self, kernel: Kernel, sites: tuple[Site, ...], solver: Solver) -> None:
         self.kernel, self.sites, self.solver = kernel, sites, solver
@@ -100,7 +100,7 @@ class BoundsChecker:
     # ------------------------------------------------------------------ obligations
 
     def run(self) -> list[Finding]:
-        """All obligations of all sites."""
+        """Check all obligations of all sites."""
         for axis, extent in enumerate(self.kernel.grid or ()):
             self._overflow(None, extent, f"the grid extent of axis {axis}")
         for site, expr in evaluated(self.sites):
@@ -123,7 +123,7 @@ class BoundsChecker:
         return self.findings
 
     def _mbarrier(self, site: Site) -> None:
-        """An mbarrier that a statement uses is one of the array's, and a parity is 0 or 1."""
+        """Check that the index of an mbarrier lies in its array, and that a parity is 0 or 1."""
         used = mbarrier_use(site.stmt)
         if used is None:
             return
@@ -138,7 +138,7 @@ class BoundsChecker:
             self._below(site, site.stmt.parity, 2, ("wrong-parity", "progress"), what, help)
 
     def _below(self, site: Site, expr: Expr, count: int, kind: tuple[str, str], what: str, help: str) -> None:
-        """An integer is at least 0 and less than `count`; `kind`: the code and the property, if it is not."""
+        """Check that an integer is at least 0 and less than `count`; `kind`: code and property of the finding."""
         if self._inside(site, expr, Const(count)):
             return
         value, facts = self.solver.integer(expr), self.facts(site)
@@ -208,7 +208,7 @@ class BoundsChecker:
                 return
 
     def _total(self, site: Site, stmt: Accumulate) -> None:
-        """A sum of integers that are computed from no data stays in the range of its type."""
+        """Check that a sum of integers that do not depend on data stays in the range of its type."""
         if stmt.op != "add" or not self.totals.counts(stmt.dst.obj):
             return
         if self.kernel.object(stmt.dst.obj).dtype.modular:
@@ -221,7 +221,7 @@ class BoundsChecker:
             self.findings.append(unknown("overflow-unknown", "bounds", site.stmt.span, text, help))
 
     def _held(self, part: Op, least: int, most: int) -> z3.BoolRef:
-        """That the type of an operation holds its result; of quotients it lacks one alone."""
+        """The formula that the result of an operation fits its type; only `least // -1` does not fit for quotients."""
         if part.op == "floordiv":
             dividend, divisor = (self.solver.integer(e) for e in part.args)
             return z3.Or(dividend > least, divisor != -1) if least < 0 else z3.BoolVal(True)
@@ -229,7 +229,7 @@ class BoundsChecker:
         return z3.And(value >= least, value <= most)
 
     def _defined(self, site: Site, part: Op) -> None:
-        """An operation that has no result for some operands has one here."""
+        """Check that an operation without a result for some operands (division, shift) has a result here."""
         operand, shift = part.args[1], part.op in ("shl", "shr")
         low, high = self.interval(operand, site)
         decided = low >= 0 and high < part.dtype.bits if shift else low > 0 or high < 0
@@ -255,7 +255,7 @@ class BoundsChecker:
         self.findings.append(Finding(code, "bounds", Verdict.REFUTED, what, span, label, help=help, place=place))
 
     def _answer(self, site: Site | None, goal: z3.BoolRef, exprs: list[Expr]) -> Answer:
-        """Whether `goal` holds at a site; a refutation is made small."""
+        """Ask if `goal` holds at a site, and make a refutation small."""
         facts = self.facts(site) + self.data.facts(site, exprs) if site else []
         answer = self.solver.holds(goal, facts)
         if answer.verdict is Verdict.REFUTED:
@@ -263,7 +263,10 @@ class BoundsChecker:
         return answer
 
     def _seen(self, site: Site | None, question: tuple[Expr, ...], of: str = "") -> bool:
-        """Whether a question was asked before with the same answer: registers hold other numbers at other times."""
+        """Return True if the same question was asked before in the same loops and branches; record it otherwise.
+
+        A question about registers is the same only at the same site, because registers change.
+        """
         data = any(isinstance(e, Elem) for expr in question for e in walk(expr))
         key = (of, question, *((_around(site), site.shape, data and site.index) if site else ()))
         if key in self._checked:
@@ -351,13 +354,13 @@ class BoundsChecker:
         )
 
     def _with_grid(self, expr: Expr, help: str) -> str:
-        """A remedy, behind a better one if nothing says how many programs there are."""
+        """Return a help text, preceded by the advice to declare a grid if the kernel does not declare one."""
         if self.kernel.grid is not None or not any(isinstance(e, ProgramId) for e in walk(expr)):
             return help
         return f"say how many programs there are by `i = al.grid(...)`: `al.program_id` leaves it open. Or {help}"
 
     def _unchecked(self, site: Site, relation: Relation, axis: int) -> tuple[int, ...]:
-        """Return the dimensions of an object that an access runs along unmasked: `axis`, and others like it."""
+        """Return the dimensions along which an access is not masked: `axis`, and others like it."""
         mask = getattr(site.stmt, "mask", None)
         compared = set(walk(mask)) if mask is not None else set()
         shape = self.kernel.object(relation.obj).shape
@@ -390,17 +393,17 @@ class BoundsChecker:
 
 
 def _is_lessened(stmt: Stmt, part: Op) -> bool:
-    """Return True if a statement subtracts something from a sum as soon as it is made."""
+    """Return True if a statement subtracts something directly from the sum `part`."""
     values = (stmt.value,) if isinstance(stmt, Map | Accumulate) else ()
     parts = (e for expr in (*places(stmt), *values) for e in walk(expr) if isinstance(e, Op))
     return part.op == "add" and any(e.op == "sub" and e.args[0] == part for e in parts)
 
 
 def _around(site: Site) -> Hashable:
-    """The loops and branches around a site, as a key. A loop is told by its identity: its hash is that of all in it."""
+    """A key for the loops and branches around a site. Loops count by identity, since hashing one hashes its body."""
     return tuple(map(id, site.loops)), site.guards
 
 
 def _counts(site: Site) -> dict[str, int]:
-    """The running counts of the loops around a site, and where they wrap."""
+    """Map the running counts of the loops around a site to the numbers at which they wrap."""
     return {loop.counter.name: loop.counter.wrap for loop in site.loops if loop.counter is not None}

@@ -1,6 +1,6 @@
-"""Convergence: all threads that a barrier, a collective or a loop needs take the same way to it.
+"""Convergence: all threads that a barrier, a collective or a loop needs take the same branches to it.
 
-A barrier needs the whole block, a collective its warp, a loop bound the whole block.
+A barrier needs the whole block, a collective its warp, and a loop the whole block.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OTHER = Param("other thread")
 
 
 def check(bounds: BoundsChecker) -> list[Finding]:
-    """Divergent barriers, collectives and loops; `bounds` holds the solver with its context."""
+    """Find divergent barriers, collectives and loops; `bounds` holds the solver with its context."""
     kernel, findings = bounds.kernel, []
     for site in bounds.sites:
         if is_collective(site):
@@ -50,7 +50,7 @@ def check(bounds: BoundsChecker) -> list[Finding]:
 
 
 def without_block_values(kernel: Kernel, expr: Expr) -> Expr:
-    """Registers that every thread of the block holds alike count as uniform: replicas are always equal."""
+    """Replace registers that every thread of the block holds by uniform parameters, since replicas are always equal."""
 
     def change(e: Expr) -> Expr | None:
         if isinstance(e, Elem) and all(is_uniform(i) for i in e.index) and _held_by_all(kernel, e.obj):
@@ -66,7 +66,7 @@ def _held_by_all(kernel: Kernel, name: str) -> bool:
 
 
 def _team(kernel: Kernel, site: Site) -> tuple[str, int]:
-    """Who must meet at a statement, and how many threads that is."""
+    """Return the name and the number of the threads that must meet at a statement."""
     match site.stmt:
         case BarrierSync() | BarrierArrive() if site.role is not None:
             return "the role", site.role.num_warps * kernel.warp_size
@@ -126,7 +126,7 @@ def _diverges(bounds: BoundsChecker, site: Site, guard: Expr, team: tuple[str, i
 
 
 def _outer_facts(bounds: BoundsChecker, site: Site, guard: Expr) -> list[z3.BoolRef]:
-    """Loop ranges and the uniform branches around a site."""
+    """The facts about a site from its loop ranges and from the uniform branches around it, other than `guard`."""
     solver: Solver = bounds.solver
     facts = []
     for loop in site.loops:

@@ -1,8 +1,8 @@
 """Coverage: every element of every output is written exactly once.
 
-Outputs are the tensors that have a specification or are stored to, and are never read; a tensor that is read and
-written is updated in place: where it has a specification, each element is written, and may be more than once. One that
-is accumulated into has no once.
+Outputs are tensors that have a specification or are stored to, and are never read. A tensor that is read and written is
+updated in place: if it has a specification, each element must be written, possibly more than once. A tensor that is
+accumulated into is not checked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from argus.verify.model.translator import NonAffine, identifier
 
 
 def check(model: Model) -> list[Finding]:
-    """Missing and repeated writes of all outputs."""
+    """Find missing and repeated writes of all outputs."""
     findings: list[Finding] = []
     for tensor in model.kernel.tensors:
         accesses = model.accesses_of(tensor.name)
@@ -49,7 +49,7 @@ def check(model: Model) -> list[Finding]:
 
 
 def _of_part(model: Model, tensor: Tensor, part: Part, accesses: list[Cells]) -> list[Finding]:
-    """Elements of a declared part that are not written, and writes of others."""
+    """Find elements of a declared part that are not written, and writes outside the part."""
     covers = next(c for c in model.kernel.covers if c.output == tensor.name)
     writes = [c for c in accesses if c.relation.mode is not Mode.READ]
     accumulated = any(c.relation.mode is Mode.ACCUMULATE for c in writes)
@@ -80,7 +80,7 @@ def _of_part(model: Model, tensor: Tensor, part: Part, accesses: list[Cells]) ->
 
 
 def _grid_and_turns(model: Model) -> None:
-    """Raise `NonAffine` if it is not known which programs run, and by which role."""
+    """Raise `NonAffine` if the programs that run, or the roles that run them, are not known."""
     if model.kernel.grid is None:
         raise NonAffine("the kernel declares no grid")
     if any(turns(site.role) > 1 for site in model.sites):
@@ -88,7 +88,7 @@ def _grid_and_turns(model: Model) -> None:
 
 
 def _by_parts(model: Model, tensor: Tensor, writes: list[Cells]) -> bool:
-    """Whether the parts of a tensor are written that it is made of, by what is declared of index tensors."""
+    """Return True if a declared index tensor divides the tensor into parts, and every element of them is written."""
     try:
         _grid_and_turns(model)
         return any(missing(model, tensor, p, writes).is_empty() for p in made_of(model, tensor))
@@ -116,7 +116,7 @@ def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findin
     inexact = [c.reason for c in accesses if not c.exact]
     whole = _whole(model, tensor)
     absent = isl.Set.empty(whole.get_space())
-    # Where roles take turns, a program may be any one's.
+    # If roles take turns, any of them may run a given program.
     most = max((turns(site.role) for site in model.sites), default=1)
     for turn in range(most):
         written = isl.Set.empty(whole.get_space())
@@ -137,7 +137,7 @@ def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findin
 
 
 def _never_written(model: Model, tensor: Tensor) -> list[Finding]:
-    """An output whose specification nothing carries out."""
+    """Report an output that has a specification but is never written."""
     specs = _specifications(model, tensor)
     absent = _whole(model, tensor)
     if not specs or absent.is_empty():
@@ -167,7 +167,7 @@ def _uncovered(model: Model, tensor: Tensor, missing: isl.Set, span: Span, label
 
 
 def _written(model: Model, cells: Cells, whole: isl.Set) -> isl.Set:
-    """The elements that some block writes, whatever each block loads or computes from its program ids otherwise."""
+    """The elements that some block writes for all values of the numbers that blocks load or compute."""
     axes = len(model.kernel.program_ids)
     by_all = by_block(cells.map.range(), axes)
     varying = model.varying(cells.map)
@@ -178,7 +178,7 @@ def _written(model: Model, cells: Cells, whole: isl.Set) -> isl.Set:
 
 
 def _in_turn(cells: Cells, turn: int, most: int) -> Cells:
-    """What is accessed in programs whose number among the block's is `turn` modulo `most`."""
+    """Restrict an access to the programs of a block whose number is `turn` modulo `most`."""
     if most == 1:
         return cells
     dims = ", ".join(f"i{n}" for n in range(cells.map.dim(isl.dim_type.in_)))
@@ -188,7 +188,7 @@ def _in_turn(cells: Cells, turn: int, most: int) -> Cells:
 
 
 def _whole(model: Model, tensor: Tensor) -> isl.Set:
-    """All elements of a tensor, under what is known of the sizes."""
+    """All elements of a tensor, under the known facts about sizes."""
     dims = [f"e{axis}" for axis in range(len(tensor.shape))]
     bounds = [f"0 <= {d} < {model.translator.integer(e, ())}" for d, e in zip(dims, tensor.shape, strict=True)]
     text = f"{{ {identifier(tensor.name)}[{', '.join(dims)}] : {' and '.join(bounds) or 'true'} }}"
@@ -197,11 +197,11 @@ def _whole(model: Model, tensor: Tensor) -> isl.Set:
 
 
 def _repeated(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Finding]:
-    """Two writes of one element by one block; two blocks are a race (see `races`)."""
+    """Find two writes of one element by one block. Writes by two blocks are a race (see `races`)."""
     for number, first in enumerate(accesses):
         for second in accesses[number:]:
             twice = first.map.apply_range(second.map.reverse())
-            if model.persistent:  # two programs of a block are as two blocks
+            if model.persistent:  # two programs of a block count as two blocks
                 twice = twice.equate(isl.dim_type.in_, 0, isl.dim_type.out, 0)
             if first is second:
                 twice = twice.subtract(isl.Map.identity(twice.get_space()))

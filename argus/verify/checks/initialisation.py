@@ -1,6 +1,6 @@
 """Initialisation: every register and shared cell that is read was written before, in every iteration.
 
-Whether the write is also *visible* to the reader is the question of `races`.
+`races` checks that the write is also *visible* to the reader.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from argus.verify.values.tags import TagAnalysis, writes
 
 
 def check(model: Model, analysis: TagAnalysis) -> list[Finding]:
-    """One finding for each site that may read what nothing wrote."""
+    """Find reads of cells that may not have been written, and reads of cells that another tile has overwritten."""
     findings: list[Finding] = []
     objects: tuple[Fragment | Shared, ...] = (*model.kernel.fragments, *model.kernel.shared)
     for obj in objects:
@@ -29,7 +29,7 @@ def check(model: Model, analysis: TagAnalysis) -> list[Finding]:
 
 
 def _overwritten(model: Model, obj: Fragment | Shared, flow: Flow) -> list[Finding]:
-    """Reads that a write to a tile with the same bytes reaches."""
+    """Find a read that gets its value from a write to another tile with the same bytes."""
     for part in map_parts(flow.sources):
         source = model.sites[int((part.get_tuple_name(isl.dim_type.out) or "S0")[1:])]
         if writes(source, obj.name):

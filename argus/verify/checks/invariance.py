@@ -2,12 +2,15 @@
 
 `al.invariant(out, M)` promises that a row of `out` is the same in every launch that has this row. Two launches are
 compared, the second with other values of `M`, of program ids and of everything that depends on them. The proof is by
-induction over time. It shows that both launches compute an element of the row by the same instances of the same
-statements, so in the same order, that each instance receives its operands from the same instances, that it evaluates
-its index expressions and masks to the same values, and that it reads tensors of the batch in this row alone.
+induction over time. It shows for both launches:
 
-What is not proved is tried: two runs in the simulator on inputs that agree in some rows. Rows that differ in a bit
-refute the promise, and the finding names both calls.
+- the same instances of the same statements compute an element of the row, so in the same order;
+- each instance receives its operands from the same instances;
+- each instance evaluates its index expressions and masks to the same values;
+- each instance reads tensors of the batch in this row alone.
+
+A promise that is not proved is tested: the simulator runs twice, on inputs that agree in some rows. Rows that differ in
+a bit refute the promise, and the finding names both calls.
 """
 
 from __future__ import annotations
@@ -43,11 +46,11 @@ _Relation = TypeVar("_Relation", isl.Map, isl.Set)
 
 
 class _Differs(Exception):
-    """Why two launches may differ in the bits of a row."""
+    """Two launches may differ in the bits of a row; the message says why."""
 
 
 def check(analysis: TagAnalysis) -> list[Finding]:
-    """Undecided promises of invariance, each with the reason; nothing where all are proved."""
+    """Return a finding with the reason for each promise of invariance that is not proved."""
     findings = []
     for promise in analysis.kernel.invariants:
         try:
@@ -107,7 +110,7 @@ class _Comparison:
         )
 
     def _other(self, relation: _Relation) -> _Relation:
-        """A relation of the first launch as one of the second."""
+        """Rename the parameters of a relation of the first launch to those of the second."""
         for name, expr in self.model.translator.parameters.items():
             at = relation.find_dim_by_name(isl.dim_type.param, name)
             if at >= 0 and self._differing(expr):
@@ -123,8 +126,8 @@ class _Comparison:
     def _stored_alike(self, stores: list[Cells]) -> Set:
         """The rows that both launches store, provided that each cell is stored by the same instance in both.
 
-        The set is empty for parameters of which the two launches have no cell in common, and so restricts all that is
-        compared to programs that write the same part of the output.
+        The set is empty for parameters with which the two launches have no cell in common. So it restricts the
+        comparison to programs that write the same part of the output.
         """
         first = empty_map()
         for cells in stores:
@@ -140,9 +143,10 @@ class _Comparison:
         return self._projected(cells_of_both)
 
     def _loaded_alike(self) -> None:
-        """Equate what both launches load once for the block, where that is the same place, in the row if in the batch.
+        """Equate the numbers that both launches load once for the block from the same place.
 
-        In every program of both launches that store a common row, `self.alike` then has one value for the two.
+        If the tensor belongs to the batch, the place must also be in the row. For all programs of both launches that
+        store a common row, `self.alike` then has one value for the two numbers.
         """
         for place, name in loaded(self.model.sites).items():
             tensor = self.kernel.object(place.obj)
@@ -163,7 +167,7 @@ class _Comparison:
                 )
 
     def _projected(self, cells: Set) -> Set:
-        """Cells of the output as rows: their coordinates along the batch's axes."""
+        """Project cells of the output to rows: their coordinates along the batch's axes."""
         for axis in reversed(range(cells.dim(isl.dim_type.set))):
             if axis not in self.axes:
                 cells = cells.project_out(isl.dim_type.set, axis, 1)
@@ -177,7 +181,7 @@ class _Comparison:
         return found.reset_tuple_id(isl.dim_type.out)
 
     def _plain(self, relation: Relation) -> Relation:
-        """Without the numbers of a persistent block's programs: all of them take the same steps."""
+        """Fix the program number of a persistent block to 0, since all programs take the same steps."""
         if self.model.persistent and relation.dim(isl.dim_type.in_):
             return relation.fix_val(isl.dim_type.in_, 0, isl.Val(0))
         return relation
@@ -187,7 +191,7 @@ class _Comparison:
     def _need(self, site: Site, rows: Relation) -> bool:
         """Add rows for which instances of a site are needed; return True if any is new.
 
-        More than is really needed may be added: then more is asked, and what is proved still holds.
+        More rows than really needed may be added. Then the proof has to show more, and is still valid.
         """
         known = self.rows.get(site.index)
         if known is not None and rows.is_subset(known):
@@ -214,11 +218,11 @@ class _Comparison:
                         todo.append(source)
 
     def _operands(self, site: Site) -> list[int]:
-        """The reads of a site; what an accumulation adds to is read by whoever reads the sum."""
+        """The reads of a site. The target of an accumulation is not one: it counts where the sum is read."""
         return [number for number, access in enumerate(site.accesses) if access.mode is Mode.READ]
 
     def _sources(self, site: Site, number: int) -> list[tuple[Site, Relation]]:
-        """The sites that a read receives values from, each with {reading instance -> writing instance}."""
+        """The sites from which a read receives values, each with {reading instance -> writing instance}."""
         obj = site.accesses[number].obj
         if isinstance(self.kernel.object(obj), Tensor):
             if self.analysis.is_written(obj):
@@ -242,7 +246,7 @@ class _Comparison:
     # ------------------------------------------------------------------ the same work for a row
 
     def _in_order(self, site: Site) -> None:
-        """Raise `_Differs` for additions of floats in memory, which arrive in any order; extrema have none."""
+        """Raise `_Differs` for additions of floats in memory, which happen in any order. Extrema are not affected."""
         if not isinstance(site.stmt, Accumulate) or site.stmt.op in ("maximum", "minimum"):
             return
         target = self.kernel.object(site.stmt.dst.obj)
@@ -250,7 +254,7 @@ class _Comparison:
             raise _Differs(f"{self._where(site)} adds to '{target.name}' atomically, in any order")
 
     def _same_work(self, site: Site) -> None:
-        """Raise unless the instances of a site that a row needs do the same in both launches."""
+        """Raise unless the instances of a site that a row needs do the same work in both launches."""
         first = self.rows[site.index].intersect_range(self.common)
         second = self._other(self.rows[site.index]).intersect_range(self.common)
         first, second = first.intersect_params(self.alike), second.intersect_params(self.alike)
@@ -282,7 +286,7 @@ class _Comparison:
             raise _Differs(f"{where} combines other values of {self._where(source)} in another launch")
 
     def _of_the_row(self, site: Site, number: int, rows: Relation) -> None:
-        """Raise if a tensor of the batch is read in another row than the one that is computed."""
+        """Raise if a tensor of the batch is read in a row other than the computed one."""
         tensor = self.kernel.object(site.accesses[number].obj)
         if not isinstance(tensor, Tensor):
             return

@@ -1,4 +1,4 @@
-"""Launches: what preconditions say of one, and that there is any."""
+"""Launches: the facts that preconditions establish, and the check that some launch meets them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from argus.work import Work
 
 
 def as_launched(kernel: Kernel) -> Kernel:
-    """`kernel` with other names for the scalars that a launch computes with in floats, in its preconditions.
+    """Rename the scalars in floating-point expressions of `requires` preconditions.
 
-    The host rounds otherwise than the device does: `s + 1.0 > 1.0` may hold at launch, and not in the kernel.
+    Host and device may round differently: `s + 1.0 > 1.0` may hold at launch, but not in the kernel.
     """
 
     def change(e: Expr) -> Expr | None:
@@ -42,7 +42,7 @@ _AT_LAUNCH = " at launch"
 
 
 def launchable(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
-    """What every launch keeps: ranges of sizes, alignments, and what the author requires or assumes."""
+    """The facts that hold in every launch: ranges of sizes, alignments, and the author's preconditions."""
     yield from _extents(kernel, solver)
     yield from _aligned(kernel, solver)
     yield from (_says(kernel, p, solver) for p in kernel.preconditions)
@@ -55,17 +55,17 @@ def _extents(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
 
 
 def _something(kernel: Kernel, solver: Solver) -> z3.BoolRef:
-    """Some tensor that the kernel is to write has elements."""
+    """The formula that some tensor that the kernel writes or specifies has elements."""
     specified = {s.output for s in walk(kernel.body) if isinstance(s, Spec)}
     outputs = [t for t in kernel.tensors if t.name in usage(kernel).written | specified]
     return z3.Or(*(z3.And(*(solver.integer(e) > 0 for e in t.shape)) for t in outputs)) if outputs else z3.BoolVal(True)
 
 
 def check(kernel: Kernel, work: Work) -> list[Finding]:
-    """Preconditions that no launch can meet: whatever was proved would say nothing.
+    """Find preconditions that no launch can meet, so that a proof would be vacuous.
 
-    They exclude one another where there is something to write, or exclude the alignments, of tensors without elements
-    as well: rows of no elements are aligned as they may be, so a kernel of short rows is made for those, too.
+    Two sets of facts are tested with the preconditions. First, that something is written. Second, the alignments, where
+    tensors may be empty: their empty rows satisfy every alignment.
     """
     writing, aligned = Solver(work), Solver(work)
     for fact in (*_extents(kernel, writing), _something(kernel, writing)):
@@ -87,7 +87,7 @@ def check(kernel: Kernel, work: Work) -> list[Finding]:
 
 
 def _idle(kernel: Kernel) -> list[Finding]:
-    """A warning if the kernel changes no tensor: it is right, and good for nothing."""
+    """Warn if the kernel changes no tensor: it is correct, but useless."""
     if usage(kernel).written or any(isinstance(s, Spec) for s in walk(kernel.body)):
         return []
     return [
@@ -104,7 +104,7 @@ def _idle(kernel: Kernel) -> list[Finding]:
 
 
 def _excluded(kernel: Kernel, solver: Solver, which: str, why: str) -> list[Finding]:
-    """The first precondition that those before it and what `solver` assumes exclude."""
+    """Report the first precondition that contradicts the earlier ones and the facts that `solver` assumes."""
     earlier = list[Precondition]()
     for precondition in kernel.preconditions:
         solver.assume(_says(kernel, precondition, solver))

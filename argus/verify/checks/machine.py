@@ -1,7 +1,7 @@
-"""Machine rules: instructions used as their documents allow, within the target's budgets.
+"""Machine rules: instructions are used as their documents allow, within the target's budgets.
 
-Alignment and contiguity of vector accesses are proved for all sizes (z3); register and shared layouts are
-concrete and are compared as tables.
+Alignment and contiguity of vector accesses are proved for all sizes (z3). Register and shared layouts are concrete, and
+are compared as tables.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from argus.verify.model.solver import z3
 
 
 def check(bounds: BoundsChecker, model: Model, launched: Kernel) -> list[Finding]:
-    """All machine rules of one kernel; `launched`: as its blocks are, each with a budget of its own.
+    """Check all machine rules of one kernel. `launched`: the kernel of one block, since each block has its own budget.
 
-    A broken rule on how data is laid out shows at any launch: it gets the smallest, for the replay.
+    A broken rule about data layout shows in any launch, so its finding gets the smallest place for the replay.
     """
     statements = []
     for site, finding in _statements(bounds):
@@ -50,7 +50,7 @@ _SHOWS_IN_DATA = ("misaligned-vector", "lds-lane-order", "matrix-row-layout", "m
 
 
 def _refuse(code: str, span: Span, message: str, help: str) -> Finding:
-    """A rule broken for every launch: there is no element to point at, the kernel as a whole is refused."""
+    """Refuse the kernel as a whole, because it breaks a rule in every launch; there is no element to point at."""
     return Finding(code, "machine", Verdict.REFUTED, message, span, help=help)
 
 
@@ -170,7 +170,7 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
 
 
 def _bulk(bounds: BoundsChecker, site: Site, outside: Access, shape: tuple[int, ...]) -> list[Finding]:
-    """The first element of a box lies at a multiple of 16 bytes of its row: H200s stop at others (measured)."""
+    """Check that a bulk copy's box starts at a multiple of 16 bytes of a row; H200s stop at others (measured)."""
     solver, dtype = bounds.solver, bounds.kernel.object(outside.obj).dtype
     origin = solver.integer(outside.index[-1]) - solver.integer(Coord(len(shape) - 1))
     answer = solver.holds(origin % (16 // dtype.bytes) == 0, bounds.facts(site))
@@ -189,7 +189,7 @@ def _along(layout: FragmentLayout, vector: int) -> list[int]:
 
 
 def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tensor: Tensor) -> list[Finding]:
-    """Vector elements are consecutive along the stride-1 dimension, aligned, and masked alike."""
+    """Check that vector elements are consecutive along the stride-1 dimension, aligned, and share one mask value."""
     vector, layout = stmt.vector, stmt.layout
     assert layout is not None
     unit = [i for i, s in enumerate(tensor.strides) if s == Const(1, s.dtype)]
@@ -250,7 +250,7 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
 
 
 def _shared_vector(site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:
-    """The elements of each vector are consecutive and aligned in the tile's layout, swizzle included."""
+    """Check that the elements of each vector are consecutive and aligned in the tile's layout, swizzle included."""
     found = offsets(site, access, tile)
     help = "choose a shared layout that keeps the vector's elements together"
     if found is None:
@@ -282,7 +282,7 @@ def _shared_vector(site: Site, stmt: Copy, access: Access, tile: Shared) -> list
 
 
 def _shared_mask(bounds: BoundsChecker, site: Site, stmt: Copy, tile: Shared) -> list[Finding]:
-    """The elements of each vector are masked alike: one condition is asked for all of them."""
+    """Check that all elements of a vector have the same mask value, because one condition is tested for all of them."""
     if stmt.mask is None:
         return []
     assert stmt.layout is not None
@@ -302,7 +302,7 @@ def _shared_mask(bounds: BoundsChecker, site: Site, stmt: Copy, tile: Shared) ->
 
 
 def _lanes(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:
-    """The lanes of a wave write one run of bytes, in their order, at each load to LDS."""
+    """Check that in each load to LDS, the lanes of a wave write one run of bytes in lane order."""
     found = offsets(site, access, tile)
     help = "let consecutive lanes copy consecutive 4 bytes of the tile, and leave swizzles out: 256 bytes a wave"
     if found is None:
@@ -318,7 +318,7 @@ def _lanes(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tile: 
 
 
 def _matrix_rows(site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:
-    """ldmatrix and stmatrix: rows of 16 aligned bytes, spread over lanes as the document says."""
+    """Check that ldmatrix and stmatrix use rows of 16 aligned bytes, spread over lanes as their document says."""
     found = offsets(site, access, tile)
     layout = stmt.layout
     assert layout is not None and tile.offset is not None
@@ -358,7 +358,7 @@ def _matrix_rows(site: Site, stmt: Copy, access: Access, tile: Shared) -> list[F
 
 
 def _mma(bounds: BoundsChecker, stmt: Mma) -> list[Finding]:
-    """The operands' registers are exactly those that the instruction reads."""
+    """Check that the operands' registers are exactly those that the instruction reads."""
     kernel = bounds.kernel
     target = TARGETS[kernel.target or "sm_80"]
     if stmt.instr not in MMA or stmt.warps is None:
@@ -421,5 +421,5 @@ def _mma(bounds: BoundsChecker, stmt: Mma) -> list[Finding]:
 
 
 def _same_registers(a: FragmentLayout, b: FragmentLayout) -> bool:
-    """The same element in every register of every thread."""
+    """Return True if two layouts have the same element in every register of every thread."""
     return a.shape == b.shape and bool(np.array_equal(a.coordinates(), b.coordinates()))

@@ -1,7 +1,7 @@
-"""Whether two accesses at places that were loaded can touch one cell: asked of Z3, with what is declared of contents.
+"""Proofs by Z3 that two accesses at loaded places never touch one cell, from declarations about index tensors.
 
-The affine engine knows nothing of loaded numbers but what they are called. Here two instances of statements stand side
-by side, and what each of them loads is a number with the declared properties (`uses`).
+The affine engine knows nothing about loaded numbers except their names. Here two instances of statements are compared,
+and each number that they load has the declared properties (`uses`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _OTHER = " of the other"
 
 
 def never_meet(model: Model, a: Cells, b: Cells, *, blocks: bool, at_others: bool = False) -> bool:
-    """Return True if no two instances touch one cell of a tensor: of two blocks, or (not `blocks`) two of one block;
-    of these, if `at_others`, of other iterations or elements.
+    """Return True if no two instances touch one cell of a tensor.
 
-    Only what involves loaded numbers is asked: of other accesses, ISL has said all that there is.
+    `blocks`: the instances belong to two blocks; otherwise to one block. `at_others`: instances of one block are in
+    different iterations or elements. Z3 is asked only about loaded numbers: ISL decides the other accesses.
     """
     if not isinstance(model.kernel.object(a.relation.obj), Tensor) or not model.kernel.grid:
         return False
@@ -61,7 +61,7 @@ def _itself(expr: Expr) -> Expr | None:
 
 
 def _other(blocks: bool) -> Change:
-    """What belongs to the second instance, by other names: program ids too, if it is another block's."""
+    """Rename the names that belong to the second instance; with `blocks`, also the program ids."""
 
     def change(e: Expr) -> Expr | None:
         match e:
@@ -93,7 +93,7 @@ def _changed(use: Use, change: Change) -> Use:
 def _differ(
     model: Model, solver: Solver, a: Cells, b: Cells, others: Change, blocks: bool, at_others: bool
 ) -> z3.BoolRef:
-    """The two instances are not one."""
+    """The formula that the two instances differ."""
     if blocks:
         own: list[Expr] = list(model.kernel.program_ids)
     elif not at_others and (a.site is not b.site or a.number != b.number):

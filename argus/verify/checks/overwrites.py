@@ -1,9 +1,9 @@
-"""One statement, several writes of a cell: the elements of a statement are simultaneous, so none of them is the last.
+"""Several writes of one cell by one statement. Its elements are simultaneous, so none of the writes is the last.
 
-A statement that writes a cell for two of its elements is refused, unless both bring the same value by construction: the
-same operations on the same constants, sizes and cells. Data-flow, simulator and emitter
-may so take the elements of a statement in any order. Two threads that write one cell are a race (`races`), and
-elements of an output that are written twice are a matter of coverage.
+A statement that writes a cell for two of its elements is refused, unless both values are the same by construction: the
+same operations on the same constants, sizes and cells. So data-flow, simulator and emitter may process the elements of
+a statement in any order. Two threads that write one cell are a race (`races`). Elements of an output that are written
+twice are reported by `coverage`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HELP = "give each element a cell of its own, or keep one element of each cell: 
 
 
 def check(model: Model) -> list[Finding]:
-    """Findings of every statement that may write a cell for two of its elements with different values."""
+    """Find statements that may write one cell for two of their elements with different values."""
     outputs = _outputs(model)
     findings = []
     for site in model.sites:
@@ -38,7 +38,7 @@ def check(model: Model) -> list[Finding]:
 
 
 def _outputs(model: Model) -> set[str]:
-    """Tensors that are written and nothing else: `coverage` asks that no element is written twice."""
+    """The tensors that are only written. `coverage` checks that none of their elements is written twice."""
     modes: dict[str, set[Mode]] = {}
     for site in model.sites:
         for relation in site.accesses:
@@ -48,7 +48,7 @@ def _outputs(model: Model) -> set[str]:
 
 
 def _one_to_one(model: Model, relation: Relation) -> bool:
-    """Return True if the form of an index, or its table of registers, shows that elements have cells of their own."""
+    """Return True if the form of an index, or its table of registers, shows that each element has its own cell."""
     told = {axis for e in relation.index if (axis := _axis(e)) is not None}
     if all(axis in told for axis, extent in enumerate(relation.shape) if extent > 1):
         return True
@@ -57,7 +57,7 @@ def _one_to_one(model: Model, relation: Relation) -> bool:
         return False
     table = cells(relation.index, obj.shape, relation.layout)
     if table is None:
-        return True  # `ownership` says that such a register has no address
+        return True  # `ownership` reports that such a register has no address
     element = relation.layout.linear()
     written = np.stack([np.broadcast_to(table, element.shape), element], axis=-1)
     threads = np.broadcast_to(np.arange(len(element))[:, None, None], (*element.shape, 1))
@@ -67,7 +67,7 @@ def _one_to_one(model: Model, relation: Relation) -> bool:
 
 
 def _axis(index: Expr) -> int | None:
-    """The axis of the domain that an index has one value for each place of."""
+    """The axis of the domain on which an index depends one to one; None if there is no such axis."""
     match index:
         case Coord(axis=axis):
             return axis
@@ -126,7 +126,7 @@ def _overwrites(model: Model, site: Site, number: int) -> list[Finding]:
 
 
 def _value(model: Model, site: Site) -> Expr:
-    """What a statement writes for an element."""
+    """The value that a statement writes for an element."""
     match site.stmt:
         case Copy(src=src, mask=mask, other=other):
             loaded = Elem(src.obj, src.index, model.kernel.object(src.obj).dtype)
@@ -178,7 +178,7 @@ def _differing(model: Model, site: Site, value: Expr, pairs: Pairs) -> Pairs:
 
 
 def _written(model: Model, site: Site, read: Elem, pairs: Pairs) -> Pairs:
-    """The pairs at which two elements of one register tile may differ: what the tile's one writer gave them does."""
+    """The pairs at which two elements of a register tile may differ, by the values that its only writer wrote."""
     obj = model.kernel.object(read.obj)
     writer = only_writer(model.sites, site, read.obj) if isinstance(obj, Fragment) else None
     if writer is None or not isinstance(writer.stmt, Copy | Map):
@@ -199,7 +199,7 @@ def _written(model: Model, site: Site, read: Elem, pairs: Pairs) -> Pairs:
 
 
 def _any(model: Model, site: Site, values: tuple[Expr, ...], pairs: Pairs) -> Pairs:
-    """The pairs at which one of some values may differ."""
+    """The pairs at which at least one of several values may differ."""
     found = isl.Map.empty(pairs.get_space())
     for value in values:
         found = found.union(_differing(model, site, value, pairs))

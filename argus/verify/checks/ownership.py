@@ -1,10 +1,10 @@
-"""Registers: the proofs speak of a tile's elements, the machine of threads' registers. Here the two are held together.
+"""Registers: proofs are about the elements of tiles, but the machine has registers of threads. This check relates them.
 
 Every thread that holds an element of a register tile must take part whenever the element is written or accumulated,
-with the same value and in the same branches, so that replicas stay equal; and every register must be named by an index
-the compiler can enumerate. A statement reads before it writes, and a thread goes element by element: what it reads of
-the tile that it writes has to be the same.
-Reads of one's own registers are a rule of well-formed IR (`argus.ir.wellformed`).
+with the same value and in the same branches, so that replicas stay equal. Every register must be named by an index that
+the compiler can enumerate. By its meaning a statement reads all elements before it writes any, but a thread processes
+one element after another. So from the tile that it writes, it may read only the element that it writes.
+That threads read only their own registers is a rule of well-formed IR (`argus.ir.wellformed`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from argus.verify.model.program import Site, is_uniform
 
 
 def check(kernel: Kernel, sites: tuple[Site, ...]) -> list[Finding]:
-    """Unknowns for every statement whose registers are not those that its elements stand for."""
+    """Return an unknown finding for every statement whose registers may not correspond to its elements."""
     findings = []
     for site in sites:
         problem = _indices(kernel, site) or _replicas(kernel, site) or _in_place(kernel, site)
@@ -39,7 +39,7 @@ def check(kernel: Kernel, sites: tuple[Site, ...]) -> list[Finding]:
 
 
 def _indices(kernel: Kernel, site: Site) -> str:
-    """Every register index is a function of the coordinates."""
+    """Check that every register index is a function of the coordinates; return the problem, or ""."""
     layout = getattr(site.stmt, "layout", None)
     for relation in site.accesses:
         obj = kernel.object(relation.obj)
@@ -77,7 +77,7 @@ def _replicas(kernel: Kernel, site: Site) -> str:
 
 
 def _in_place(kernel: Kernel, site: Site) -> str:
-    """A thread goes from element to element: of the tile that it writes, it reads the element that it is at, once."""
+    """Check that a thread computes each element once, and reads only this element of the tile that it writes."""
     stmt = site.stmt
     if not isinstance(stmt, (Copy, Map, Accumulate)) or stmt.layout is None or getattr(stmt, "scope", "") == "warp":
         return ""
@@ -96,7 +96,7 @@ def _in_place(kernel: Kernel, site: Site) -> str:
 
 
 def _counted_once(layout: FragmentLayout, group: int) -> bool:
-    """In each group of threads an element is held once, or once in each replica digit of the lanes."""
+    """Return True if each group of threads holds an element once, apart from replicas across its lanes."""
     allowed = 1
     lanes = 1
     for mode in layout.threads:

@@ -1,12 +1,12 @@
-"""Parts of outputs: whether the elements that are to be written are, where it depends on index tensors which those are.
+"""Coverage of parts of outputs, where index tensors determine the elements that must be written.
 
-A part is written as `at(q)` for variables q in a box, of which a condition holds. Both sides may load numbers: blocks
-`offsets[e]` of their own segment, the part `offsets[q]` of every segment. That an element is written is shown by a
-block that loads the same places: there the numbers are the same ones.
+A part is written as `at(q)` for variables q in a box for which a condition holds. Both sides may load numbers: a block
+loads `offsets[e]` of its own segment, and the part loads `offsets[q]` of every segment. To show that an element is
+written, a block is found that loads from the same places, and so loads the same numbers.
 
-A tensor may be one part, or, by what is declared of an index tensor, be made up of parts: the segments between offsets
-are all rows, and so are the rows that a permutation names. That is proved here once, not for every kernel: with
-t[0] = 0, t[n] = T and t sorted, the last s with t[s] <= p has p < t[s + 1]; and a permutation takes every value.
+A tensor may be one part, or a declaration of an index tensor may divide it into parts: the segments between offsets are
+all rows, and so are the rows that a permutation names. The proof is here, once for all kernels: with t[0] = 0,
+t[n] = T and t sorted, the last s with t[s] <= p has p < t[s + 1]; and a permutation takes every value.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class Part:
 
 
 def whole(tensor: Tensor) -> Part:
-    """All elements."""
+    """The part that consists of all elements of a tensor."""
     return Part(tensor.shape, coords(len(tensor.shape)))
 
 
 def declared(kernel: Kernel, tensor: Tensor) -> Part | None:
-    """The part that the author declares."""
+    """The part that the author declares by `al.covers`; None if there is no declaration."""
     covers = next((c for c in kernel.covers if c.output == tensor.name), None)
     return None if covers is None else Part(covers.shape, covers.at, covers.where)
 
 
 def made_of(model: Model, tensor: Tensor) -> Iterator[Part]:
-    """Parts that are the whole tensor, by what is declared of index tensors."""
+    """The parts that are the whole tensor according to declarations of index tensors."""
     kernel = model.kernel
     rank = len(tensor.shape)
     here, own = coords(rank), Coord(rank)
@@ -77,14 +77,14 @@ def made_of(model: Model, tensor: Tensor) -> Iterator[Part]:
 
 
 def _equal(model: Model, one: Expr, other: Expr) -> bool:
-    """Whether two sizes are known to be equal."""
+    """Return True if two sizes are known to be equal."""
     with suppress(NonAffine):
         return bool(model.context.sizes.is_subset(model.when(op("eq", one, other))))
     return False
 
 
 def missing(model: Model, tensor: Tensor, part: Part, writes: list[Cells]) -> Set:
-    """The variables of a part, with the sizes, at which no write was found. Raises `NonAffine`."""
+    """The variables of a part, and the sizes, for which no write was found. Raises `NonAffine`."""
     claim = _Claim(model, part)
     left = claim.points
     for cells in writes:
@@ -93,14 +93,14 @@ def missing(model: Model, tensor: Tensor, part: Part, writes: list[Cells]) -> Se
 
 
 def outside(model: Model, part: Part, cells: Cells) -> Set:
-    """The instances of a write that were not found to write an element of a part. Raises `NonAffine`."""
+    """The instances of a write that may write an element outside a part. Raises `NonAffine`."""
     return _Claim(model, part).beyond(cells)
 
 
 def variables(model: Model, part: Part, cells: Cells) -> Map:
     """{instance of a write -> the variables of the part's element that it writes}.
 
-    Raises `NonAffine` where these are not known, or may be several.
+    Raises `NonAffine` if the variables are not known, or may have several values.
     """
     claim, site = _Claim(model, part), cells.site
     found = claim.numbered(cells).intersect_params(model.context.set)
@@ -116,7 +116,7 @@ def variables(model: Model, part: Part, cells: Cells) -> Map:
 
 
 def _once(model: Model, claim: _Claim) -> bool:
-    """Whether no element of a part has two values of its variables."""
+    """Return True if no element of a part has two values of its variables."""
     solver, rank = Solver(Work.of_seconds(_WORK_S)), len(claim.names)
 
     def other(e: Expr) -> Expr | None:
@@ -147,7 +147,7 @@ def _number(expr: Expr) -> Param:
 
 
 class _Claim:
-    """A part, its variables as the dimensions q0, q1, ... of a set."""
+    """A part whose variables are the dimensions q0, q1, ... of a set."""
 
     def __init__(self, model: Model, part: Part) -> None:
         self.model, self.part = model, part
@@ -170,7 +170,7 @@ class _Claim:
         self.points = model.parse_set(f"{{ [{dims}] : {text} }}").intersect_params(model.context.sizes)
 
     def _spelled(self, expr: Expr) -> Expr:
-        """What a part says, with a number of its own for each element of an index tensor."""
+        """Replace each element of an index tensor in an expression of the part by a number of its own."""
 
         def change(e: Expr) -> Expr | None:
             if not isinstance(e, Elem):
@@ -190,7 +190,7 @@ class _Claim:
         return self._of_any(found, lambda e: isinstance(e, ProgramId) or _of_block(e))
 
     def numbered(self, cells: Cells) -> Set:
-        """{[variables, instance]} that belong together, for the numbers that the block loads."""
+        """{[variables, instance]} in which the instance writes the element, for the numbers that the block loads."""
         found = self._meetings(cells, links_of_blocks=False)
         uses = Uses(self.model.kernel, self.model.sites)
         Instance(uses, cells.site, cells.relation)
@@ -223,10 +223,10 @@ class _Claim:
         return [*(counter(v) for v in cells.site.iterators), *places], places
 
     def _meetings(self, cells: Cells, *, links_of_blocks: bool) -> Set:
-        """{[variables, instance]}: an instance that writes the element of these variables, and loads the same numbers.
+        """{[variables, instance]}: the instance writes the element of these variables, and loads the same numbers.
 
-        `links_of_blocks`: each number that the instance loads is one of the part's, or else each of the part's is one
-        of the instance's.
+        With `links_of_blocks`, each number that the instance loads equals one of the part's numbers. Without it, each
+        of the part's numbers equals one of the instance's.
         """
         model, translate = self.model, self.model.translator
         uses = Uses(model.kernel, model.sites)
@@ -254,14 +254,14 @@ class _Claim:
         return model.parse_set(f"{{ [{', '.join([*self.names, *dims])}] : {' and '.join(texts)} }}")
 
     def _same(self, mine: Use, its: Use, places: tuple[str, ...]) -> str:
-        """isl text: a number of the part and one of an instance are of one place, and so the same."""
+        """isl text of "a number of the part and a number of an instance are loaded from one place, and are equal"."""
         translate = self.model.translator
         pairs = [*zip(mine.index, its.index, strict=True), (mine.value, its.value)]
         texts = (f"{translate.integer(i, self.names)} = {translate.integer(j, places)}" for i, j in pairs)
         return f"({' and '.join(texts)})"
 
     def _of_any(self, found: Set, free: Callable[[Expr], bool]) -> Set:
-        """`found` for some values of the parameters that are `free`."""
+        """Project out of `found` the parameters that are `free`: some values of them are enough."""
         for name, expr in self.model.translator.parameters.items():
             position = found.find_dim_by_name(isl.dim_type.param, name)
             if position >= 0 and free(expr):
@@ -270,13 +270,15 @@ class _Claim:
 
 
 def _of_block(expr: Expr) -> bool:
-    """Whether a parameter is a number that a block loads or computes."""
+    """Return True if a parameter is a number that a block loads or computes."""
     return isinstance(expr, Param) and expr.name.startswith((LOADED, BOUND_OF_BLOCK))
 
 
 def _known(model: Model, conditions: Iterator[Expr], places: tuple[str, ...]) -> list[str]:
-    """isl text of what is known, as far as it is affine and of one case: to know less is sound, and each case makes as
-    many of all sets."""
+    """Return isl text of those conditions that are affine and describe one basic set.
+
+    Leaving out facts is sound. A fact with several cases would multiply the pieces of all sets.
+    """
     texts = []
     for condition in conditions:
         with suppress(NonAffine):

@@ -1,4 +1,4 @@
-"""Addresses as the machine sees them: element offsets of every register's cell in a shared tile."""
+"""Addresses as the machine uses them: element offsets of every register's cell in a shared tile."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from argus.verify.model.program import Site, is_uniform
 
 
 def offsets(site: Site, access: Access, tile: Shared) -> NDArray[np.int64] | None:
-    """int64 `[U, T, V]`: element offset in the tile of each thread's each value, for each of the U combinations of
-    uniform indices (a stage, say); None if an index mixes coordinates with anything else."""
+    """Return int64 `[U, T, V]`: the element offsets in the tile of the V values of T threads.
+
+    U counts the combinations of uniform indices, such as a stage. None if an index mixes coordinates with other values.
+    """
     stmt = site.stmt
     assert isinstance(stmt, Copy) and stmt.layout is not None and tile.layout is not None
     coordinates = stmt.layout.coordinates().astype(np.int64)

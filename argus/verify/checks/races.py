@@ -1,7 +1,7 @@
-"""Races: two threads touch one cell, one of them writing, with no order between them.
+"""Races: two threads access one cell, at least one writes, and nothing orders the two accesses.
 
-Within a block the order is that of `order.Ordering`; a warp's lanes are not ordered among themselves. Blocks
-are never ordered. First all instance pairs are compared without threads; only what is left is refined by
+Within a block, `order.Ordering` gives the order; the lanes of a warp are not ordered among themselves. Blocks are never
+ordered. First all pairs of instances are compared without regard to threads. Only the pairs that remain are refined by
 the threads that hold the elements.
 """
 
@@ -26,7 +26,7 @@ from argus.verify.order.order import Ordering
 
 
 def check(model: Model, ordering: Ordering, objects: Sequence[Shared | Tensor]) -> list[Finding]:
-    """All races for these objects, within a block and across blocks."""
+    """Find all races on these objects, within a block and across blocks."""
     findings: list[Finding] = []
     for obj in objects:
         accesses = model.accesses_of(obj.name)
@@ -51,8 +51,11 @@ def check(model: Model, ordering: Ordering, objects: Sequence[Shared | Tensor]) 
 
 
 def _conflicting(a: Cells, b: Cells) -> bool:
-    """Whether their order matters: only reads, and updates by one operation, may come in any. Threads' updates and the
-    copy engine's are atomic among themselves alone (PTX ISA, memory consistency model: those of one proxy)."""
+    """Return True if the order of two accesses matters: not for two reads, nor for two atomic updates of one kind.
+
+    Atomic updates are of one kind if they use one operation and one proxy. Updates by threads and updates by the copy
+    engine are not atomic with respect to each other (PTX ISA, memory consistency model).
+    """
     modes = {a.relation.mode, b.relation.mode}
     operations = {s.op for s in (a.site.stmt, b.site.stmt) if isinstance(s, Accumulate)}
     proxies = {c.relation.order.by_proxy for c in (a, b)}
@@ -71,7 +74,7 @@ def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cel
     if a.site is b.site and _self_conflict(model, a, b):
         loose = loose.union(conflict.intersect(isl.Map.identity(conflict.get_space())))
     rounds = model.next_rounds(obj.name)
-    if rounds is not None:  # the same buffer, rounds later: ordered as their trips are
+    if rounds is not None:  # the same buffer in a later round: the later trip comes second
         again = model.iteration_cells(a).apply_range(rounds).apply_range(model.iteration_cells(b).reverse())
         early = ordering.unordered(again, a.site, b.site, order)
         if not early.is_empty():
@@ -97,8 +100,10 @@ def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cel
 
 
 def conflicts(model: Model, a: Cells, b: Cells) -> Map:
-    """{iteration of a -> iteration of b} that touch one cell. Two programs of a block meet in tensors as two blocks do:
-    that is the question of `_across_blocks`."""
+    """{iteration of a -> iteration of b} that access one cell.
+
+    For tensors, only pairs in the same program: two programs of a block count as two blocks (`_across_blocks`).
+    """
     pairs = model.iteration_cells(a).apply_range(model.iteration_cells(b).reverse())
     if model.persistent and isinstance(model.kernel.object(a.relation.obj), Tensor):
         return pairs.equate(isl.dim_type.in_, 0, isl.dim_type.out, 0)
@@ -120,14 +125,14 @@ def _proxy(model: Model, obj: Shared, a: Cells, b: Cells, pairs: Map) -> Finding
 
 
 def _proxy_in_tensor(obj: Tensor, a: Cells, b: Cells) -> Finding:
-    """Proxy fences are made for shared memory alone (fence.proxy.async.shared::cta)."""
+    """Report a mix of proxies in a tensor: proxy fences order shared memory only (fence.proxy.async.shared::cta)."""
     text = f"{_verb(a)} and, by the copy engine, {_verb(b)} of tensor '{obj.name}': no fence orders them in a tensor"
     help = "let both be ordinary accesses, or both the copy engine's, or make two kernels of it"
     return unknown("races-unknown", "races", b.site.stmt.span, f"cannot exclude: {text}", help)
 
 
 def _self_conflict(model: Model, a: Cells, b: Cells) -> bool:
-    """Whether two elements of one run of a statement touch one cell."""
+    """Return True if two elements of one run of a statement access one cell."""
     if a is not b:
         return True
     same_cell = a.map.apply_range(a.map.reverse())
@@ -143,8 +148,11 @@ def _at_iterations(model: Model, pairs: Map, iterations: Map, a: Cells, b: Cells
 
 
 def _different_threads(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
-    """The pairs in which two different threads take part. A wave's later load to LDS is not in order even with what its
-    own lanes do: it counts as nobody's."""
+    """The pairs of instances that are executed by different threads.
+
+    All pairs are kept if the second access is a load to LDS, because it is not ordered even with the accesses of its
+    own wave's lanes.
+    """
     if b.relation.order is Order.VMCNT:
         return pairs
     threads_a, threads_b = thread_map(model, a), thread_map(model, b)
@@ -155,7 +163,7 @@ def _different_threads(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
 
 
 def thread_map(model: Model, cells: Cells) -> Map | None:
-    """{instance -> thread} for the threads that make an access, or None when any thread may."""
+    """{instance -> thread} for the threads that make an access; None if any thread may make it."""
     relation, site = cells.relation, cells.site
     if relation.layout is None:
         return None
@@ -228,7 +236,7 @@ def _race(
 
 
 def _at_equal_elements(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
-    """The pairs of equal iterations and elements, if two accesses meet at such alone; else all."""
+    """Restrict the pairs to equal iterations and elements, if the two accesses can only meet at those."""
     alike = a.site.loops == b.site.loops and a.site.shape == b.site.shape
     if not alike or not never_meet(model, a, b, blocks=False, at_others=True):
         return pairs
@@ -245,7 +253,7 @@ def _verb(cells: Cells) -> str:
 
 
 def by_block(touched: Set, axes: int) -> Map:
-    """{[pid0, pid1, ...] -> element} of a set of elements: the block's program ids as dimensions, not parameters."""
+    """{[pid0, pid1, ...] -> element}: turn the program ids of a set of elements from parameters into dimensions."""
     result = isl.Map.from_range(touched)
     for axis in range(axes):
         position = result.find_dim_by_name(isl.dim_type.param, f"pid{axis}")
@@ -258,7 +266,7 @@ def by_block(touched: Set, axes: int) -> Map:
 
 
 def without(values: Map, names: list[str]) -> Map:
-    """`values` for any value of some parameters."""
+    """Project some parameters out of `values`."""
     for name in names:
         position = values.find_dim_by_name(isl.dim_type.param, name)
         if position >= 0:
@@ -267,8 +275,11 @@ def without(values: Map, names: list[str]) -> Map:
 
 
 def _touched(model: Model, cells: Cells) -> tuple[Map, bool]:
-    """{program ids -> cells that a block touches}, and whether it may be too many: what a block loads, or computes from
-    its program ids other than by an affine formula, may be anything."""
+    """Return {program ids -> cells that a block touches}, and True if that may be too many cells.
+
+    It is an over-approximation if cells depend on numbers that a block loads, or computes from its program ids by a
+    formula that is not affine.
+    """
     varying = model.varying(cells.map)
     return without(by_block(cells.map.range(), len(model.kernel.program_ids)), varying), bool(varying)
 

@@ -1,4 +1,4 @@
-"""Speed, as warnings with the hardware's own numbers: shared-memory wavefronts and global sectors of an access."""
+"""Warnings about slow accesses, in units of the hardware: shared-memory wavefronts and global-memory sectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECTOR = 32
 
 
 def check(kernel: Kernel, sites: tuple[Site, ...]) -> list[Finding]:
-    """Warnings for every copy whose accesses take more wavefronts or sectors than they need."""
+    """Warn about every copy whose accesses take more wavefronts or sectors than necessary."""
     findings = []
     for site in sites:
         stmt = site.stmt
@@ -42,7 +42,7 @@ def check(kernel: Kernel, sites: tuple[Site, ...]) -> list[Finding]:
 
 
 def wavefronts(kernel: Kernel, site: Site, stmt: Copy, access: Access, tile: Shared) -> tuple[int, int] | None:
-    """(wavefronts, fewest possible) of one execution of a copy by all warps of a block; None if not known."""
+    """Return (wavefronts, fewest possible) of one execution of a copy by all warps of a block; None if unknown."""
     found = offsets(site, access, tile)
     if found is None or stmt.layout is None or stmt.instr is None:
         return None
@@ -63,7 +63,10 @@ def wavefronts(kernel: Kernel, site: Site, stmt: Copy, access: Access, tile: Sha
 
 
 def _matrix_wavefronts(bytes_: NDArray[Any], element: int) -> tuple[int, int]:
-    """ldmatrix serves each 8x8 matrix in one pass if its eight 16-byte rows lie in different banks."""
+    """Return (wavefronts, fewest possible) of ldmatrix.
+
+    Each 8x8 matrix takes one pass if its eight 16-byte rows lie in different banks.
+    """
     per_lane = 4 // element
     total = ideal = 0
     lanes = bytes_.reshape(-1, 32, bytes_.shape[-1] // per_lane, per_lane)
@@ -102,7 +105,10 @@ def _banks(kernel: Kernel, site: Site, stmt: Copy, access: Access, tile: Shared)
 
 
 def _sectors(kernel: Kernel, stmt: Copy, access: Access, tensor: Tensor) -> Finding | None:
-    """Sectors per warp request, for accesses affine in the coordinates with a known stride-1 dimension."""
+    """Warn if a warp touches at least twice as many sectors as necessary.
+
+    This covers accesses that are affine in the coordinates, to tensors with a known stride-1 dimension.
+    """
     layout = stmt.layout
     assert layout is not None
     unit = [i for i, s in enumerate(tensor.strides) if s == Const(1, s.dtype)]
@@ -139,8 +145,10 @@ def _sectors(kernel: Kernel, stmt: Copy, access: Access, tensor: Tensor) -> Find
 def _counted(
     kernel: Kernel, stmt: Copy, tensor: Tensor, moving: list[int | None], strides: list[int | None]
 ) -> tuple[int, int]:
-    """Sectors that a warp touches, and as many as its elements would fill; what is a stride apart that is not known
-    lies in other sectors."""
+    """Return the number of sectors that a warp touches, and the number that its elements would fill.
+
+    Elements that are an unknown stride apart count as lying in different sectors.
+    """
     layout = stmt.layout
     assert layout is not None
     coordinates = layout.coordinates().astype(np.int64)
@@ -160,7 +168,7 @@ def _counted(
 
 
 def _contiguous(tensor: Tensor) -> list[int] | None:
-    """The strides of rows that follow one another, where these are constants and some are not stated; else None."""
+    """The strides of contiguous rows; None if they are not constant, or if the tensor states all of its strides."""
     strides = [1]
     for extent in reversed(tensor.shape[1:]):
         if not isinstance(extent, Const):
@@ -170,7 +178,7 @@ def _contiguous(tensor: Tensor) -> list[int] | None:
 
 
 def _single_coordinate(index: object) -> int | None:
-    """The coordinate that an index moves with one to one, if it is `uniform + Coord`."""
+    """The axis of the only coordinate in an index of the form `uniform + Coord`; None for other indices."""
     match index:
         case Coord(axis=axis):
             return axis

@@ -1,11 +1,11 @@
-"""Ranges of registers that count: what a register holds that begins with some numbers and is added to.
+"""Ranges of counting registers, which are set to some number and then added to.
 
     count = 0                      count is in [0, 0] + [0, trips * 1]
     for k in range(N):
         count = count + 1
 
-Each addition counts as often as the loops around it run, from where the register is set; a reduction of a tile adds as
-many numbers as the tile has elements.
+An addition is counted once for each iteration of the loops around it, as far as the register is not set again there. A
+reduction of a tile adds as many numbers as the tile has elements.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from argus.verify.model.program import PROGRAM, Site
 
 
 class Totals:
-    """Intervals of a kernel's counting registers, found once."""
+    """Intervals of a kernel's counting registers, each computed once."""
 
     def __init__(self, kernel: Kernel, sites: tuple[Site, ...], interval: Callable[[Expr, Site], Interval]) -> None:
         self.kernel, self.interval = kernel, interval
@@ -36,11 +36,11 @@ class Totals:
         self._active: set[str] = set()
 
     def counts(self, obj: str) -> bool:
-        """Return True for a register tile of integers that is computed from no data."""
+        """Return True for a register tile of integers whose values do not depend on data."""
         return obj in self._writers and self.kernel.object(obj).dtype.is_int
 
     def range(self, obj: str) -> Interval:
-        """What a counting register may hold in unbounded arithmetic; the range of its type where nothing is known."""
+        """The interval of a counting register in unbounded arithmetic; the range of its type if nothing is known."""
         if obj in self._active:
             return self.kernel.object(obj).dtype.integers
         if obj not in self._found:
@@ -64,7 +64,7 @@ class Totals:
         return low, high
 
     def _times(self, site: Site, bases: list[Site]) -> int:
-        """How often a statement may add to one cell before the register is set again."""
+        """An upper bound on the number of times that a statement adds to one cell before the register is set again."""
         times = prod(site.shape) if isinstance(site.stmt, Accumulate) else 1
         resets = (b for b in bases if b.index < site.index and b.role in (None, site.role))
         again = max((_together(b, site) for b in resets if set(b.guards) <= set(site.guards)), default=0)
@@ -80,12 +80,12 @@ class Totals:
 
 
 def _together(base: Site, site: Site) -> int:
-    """The loops that a statement shares with one that sets the register in each of their iterations."""
+    """The number of loops around `site` in each of whose iterations `base` sets the register."""
     return len(base.loops) if base.loops == site.loops[: len(base.loops)] else 0
 
 
 def _added(site: Site, obj: str) -> list[tuple[int, Expr]] | None:
-    """What a statement may add to a register, each with its sign; None for one that sets it."""
+    """The amounts that a statement may add to a register, each with its sign; None if it sets the register."""
     match site.stmt:
         case Accumulate(op="add", value=value):
             return [(1, value)]

@@ -1,7 +1,7 @@
-"""Refutations of batch invariance: two calls that agree in some rows, and compute other bits for one of them.
+"""Refutations of batch invariance: two calls with equal inputs in a row that compute different bits for it.
 
-Runs in the simulator, on inputs that are drawn by coordinate, so that two calls agree wherever both have an element.
-The second call has another batch, or the same one with the blocks in the opposite order.
+The calls run in the simulator. Inputs are drawn by coordinate, so two calls agree wherever both have an element. The
+second call has another batch, or the same batch with the blocks in the opposite order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Difference = tuple[tuple[int, ...], str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """Sizes and integer arguments, and whether blocks run from the last to the first."""
+    """The sizes and integer arguments of a call. `reverse`: blocks run from the last to the first."""
 
     sizes: dict[str, int]
     reverse: bool
@@ -46,7 +46,7 @@ class _Call:
 
 
 def refuted(kernel: Kernel, finding: Finding) -> Finding:
-    """The finding as a refutation with two calls, if runs show that a row differs; otherwise as it is."""
+    """Return a refutation with two calls if runs show a row that differs; otherwise return the finding unchanged."""
     promise = next(p for p in kernel.invariants if p.span == finding.span)
     work = Work(_WORK)
     for first, second in _pairs(kernel, promise):
@@ -57,7 +57,7 @@ def refuted(kernel: Kernel, finding: Finding) -> Finding:
 
 
 def _pairs(kernel: Kernel, promise: Invariant) -> Iterator[tuple[_Call, _Call]]:
-    """Calls to compare, large ones first: one batch in two orders of blocks, and two batches with other sizes equal."""
+    """Pairs of calls to compare, large ones first: one batch in two orders of blocks, then two different batches."""
     vectors = sorted(size_vectors(kernel), key=lambda vector: -sum(vector.values()))
     tensors = {tensor.name for tensor in kernel.tensors}
     adds = any(isinstance(s, Accumulate) and s.dst.obj in tensors for s in walk(kernel.body))
@@ -73,7 +73,7 @@ def _pairs(kernel: Kernel, promise: Invariant) -> Iterator[tuple[_Call, _Call]]:
 
 
 def _difference(kernel: Kernel, promise: Invariant, first: _Call, second: _Call, work: Work) -> _Difference | None:
-    """An element of a row that both calls have, and its two values, if they differ in a bit."""
+    """The first element that both calls have and that differs in a bit, with its two values; None if there is none."""
     try:
         one, two = _result(kernel, promise, first, work), _result(kernel, promise, second, work)
     except (NotReplayable, LaunchError):  # too long a run, or sizes that the kernel does not take
@@ -90,12 +90,12 @@ def _difference(kernel: Kernel, promise: Invariant, first: _Call, second: _Call,
 
 
 def _shown(value: np.float64) -> str:
-    """The shortest decimal number that tells a float32 from its neighbours."""
+    """Format a value with the fewest digits that identify it, as a float32 if it is one."""
     return str(np.float32(value)) if np.float64(np.float32(value)) == value else str(value)
 
 
 def _result(kernel: Kernel, promise: Invariant, call: _Call, work: Work) -> _Values | None:
-    """What the call leaves in the output; None if no such call runs here."""
+    """Run a call and return the contents of the output; None if the call is too large or has no valid contents."""
     scalars = [p for p in kernel.params if isinstance(p, Scalar)]
     params: dict[str, Number] = {p.name: FLOAT for p in scalars if p.dtype.is_float}
     params.update(call.sizes)
@@ -117,7 +117,10 @@ def _result(kernel: Kernel, promise: Invariant, call: _Call, work: Work) -> _Val
 
 
 def _contents(kernel: Kernel, tensor: Tensor, shape: tuple[int, ...], params: dict[str, Number]) -> Array | None:
-    """Pseudo-random contents by coordinate: fractions, so that sums round; integers as declared. None if none are."""
+    """Pseudo-random contents by coordinate: fractions, so that sums round, and integers as declared.
+
+    None if no contents meet the declarations.
+    """
     state = np.full(shape, zlib.crc32(tensor.name.encode()), dtype=np.uint64)
     for axis, extent in enumerate(shape):
         index = np.arange(extent, dtype=np.uint64).reshape([-1 if a == axis else 1 for a in range(len(shape))])

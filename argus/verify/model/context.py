@@ -1,4 +1,4 @@
-"""What is known of a kernel's sizes and program ids, as a set of parameters, and questions that are asked within it."""
+"""The known facts about a kernel's sizes and program ids, as a set of parameters, and questions asked under them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _Relation = TypeVar("_Relation", isl.Map, isl.Set)
 
 
 class Known:
-    """`set`: what is known of the sizes and program ids; `sizes`: of the sizes. Sets of parameters, as all here.
+    """The known facts as parameter sets: `set` about sizes and program ids, `sizes` about sizes alone.
 
-    Without the sizes' greatest values, which would be in every set: what is proved holds for greater ones too, and a
-    counterexample of such sizes is none, since the simulator refuses to replay it.
+    The sets do not contain upper limits of the sizes, which would then be in every set. So a proof also holds for
+    greater sizes. A counterexample with sizes beyond the limits does not count: the simulator refuses to replay it.
     """
 
     def __init__(
         self, kernel: Kernel, translator: Translator, definitions: Sequence[Expr], lean: bool, uses: Sequence[Use] = ()
     ) -> None:
-        """See `relations.Model`. `uses`: numbers that every block loads."""
+        """Collect the facts; see `relations.Model` for the parameters. `uses`: numbers that every block loads."""
         self._kernel, self._translator, self._uses = kernel, translator, uses
         self._parts: dict[frozenset[str], Set] = {}
         conditions = [f"0 <= {translator.integer(Param(name), ())}" for name in kernel.sizes]
         if not lean:
             conditions += self._alignments()
         for precondition in kernel.preconditions:
-            with suppress(NonAffine):  # to know less is sound
+            with suppress(NonAffine):  # leaving out facts is sound
                 conditions.append(self._precondition_text(precondition))
         self.sizes = self._of_all(conditions)
         self.set = self.sizes.intersect(self._of_all(self._block_range()))
@@ -44,7 +44,7 @@ class Known:
         self._definitions = [translator.condition(d, ()) for d in definitions]
 
     def narrow(self, more: Set) -> None:
-        """Add a condition to what is known."""
+        """Add a condition to the known facts."""
         self.set = self.set.intersect(more)
         self._parts.clear()
 
@@ -52,7 +52,7 @@ class Known:
         return self._translator.set(f"{{ : {' and '.join(conditions) or 'true'} }}")
 
     def _alignments(self) -> list[str]:
-        """What the alignments of tensors say of their rows."""
+        """Conditions on row lengths that follow from the alignments of tensors, as isl text."""
         conditions = []
         for tensor in self._kernel.tensors:
             lanes = max(1, tensor.alignment // tensor.dtype.bytes)
@@ -63,7 +63,7 @@ class Known:
 
     @cached_property
     def contents(self) -> Set:
-        """What is declared of the numbers that every block loads: not in the model's sets, which are of any numbers."""
+        """The declared facts about the numbers that every block loads. The model's sets do not contain these facts."""
         found = []
         for fact in facts(self._kernel, self._uses):
             with suppress(NonAffine):
@@ -72,24 +72,27 @@ class Known:
 
     @cached_property
     def possible(self) -> Set:
-        """All that is known, also where the model's sets do not say so."""
+        """All known facts, including those that a lean model's sets leave out."""
         blocks = self._of_all([*self._block_range(), *self._alignments()])
         return blocks.intersect(self.sizes).intersect(self.defined)
 
     @cached_property
     def defined(self) -> Set:
-        """What the definitions say."""
+        """The set that the definitions of scalars allow."""
         return self._of_all(self._definitions)
 
     def _precondition_text(self, precondition: Precondition) -> str:
-        """What a precondition says of the sizes: an index tensor with elements has values that they can hold."""
+        """The condition on the sizes that a precondition implies, as isl text.
+
+        A declaration of an index tensor's contents implies that, if the tensor has elements, they have possible values.
+        """
         if isinstance(precondition, (Requires, Assume)):
             return self._translator.condition(precondition.cond, ())
         some = possible(self._kernel, precondition)
         return "true" if some is None else self._translator.condition(some, ())
 
     def _block_range(self) -> list[str]:
-        """The program ids that run."""
+        """Conditions that the program ids lie in the grid, as isl text."""
         conditions = []
         for own in self._kernel.program_ids:
             axis, pid = own.axis, self._translator.integer(own, ())
@@ -103,30 +106,30 @@ class Known:
         return conditions
 
     def known(self, found: _Relation) -> _Relation:
-        """A set or relation that was made of schedules in the context, which orders its parameters."""
+        """Restrict a set or relation that was made from schedules to the context, and order its parameters alike."""
         return found.align_params(self.set.get_space()).intersect_params(self.set)
 
     def nothing(self, found: _Relation) -> bool:
-        """Whether a set or relation that was made of schedules has no point in the context."""
+        """Return True if a set or relation that was made from schedules has no point in the context."""
         if found.is_empty():
             return True
         found = found.drop_unused_params()
         return bool(found.intersect_params(self._of(found)).is_empty())
 
     def same(self, a: Map, b: Map) -> bool:
-        """Whether two relations that were made of schedules are equal in the context."""
+        """Return True if two relations that were made from schedules are equal in the context."""
         if a.is_equal(b):
             return True
         context = self._of(a.union(b).drop_unused_params())
         return bool(a.intersect_params(context).is_equal(b.intersect_params(context)))
 
     def simply(self, found: _Relation) -> _Relation:
-        """`found` without what the context says, and with the parameters that it then depends on."""
+        """Remove from `found` the constraints that the context implies, then the parameters it no longer depends on."""
         found = found.drop_unused_params()
         return found.gist_params(self._of(found)).drop_unused_params()
 
     def _of(self, found: _Relation) -> Set:
-        """What the context allows for the parameters of `found`."""
+        """The context projected onto the parameters of `found`."""
         count = found.dim(isl.dim_type.param)
         names = frozenset(str(found.get_dim_name(isl.dim_type.param, i)) for i in range(count))
         if names not in self._parts:
@@ -135,7 +138,7 @@ class Known:
 
 
 def _of_parameters(context: Set, names: Collection[str]) -> Set:
-    """What a parameter set says of some of its parameters."""
+    """Project a parameter set onto some of its parameters."""
     for position in reversed(range(context.dim(isl.dim_type.param))):
         if context.get_dim_name(isl.dim_type.param, position) not in names:
             context = context.project_out(isl.dim_type.param, position, 1)

@@ -1,7 +1,7 @@
-"""What is known of the numbers that registers hold, and of when they held them.
+"""Facts about the numbers that registers hold at different times.
 
-To the solver an element of a register tile is one unknown number. So where two expressions were evaluated at different
-times, and the tile was written in between, the earlier number gets a name of its own.
+The solver sees an element of a register tile as one unknown number. Two expressions may be evaluated at different
+times, with a write to the tile in between. Then the earlier number gets a name of its own.
 """
 
 from __future__ import annotations
@@ -34,21 +34,24 @@ class Data:
                 self._writers.setdefault(obj, []).append(site)
 
     def bounds(self, site: Site) -> Iterator[tuple[For, Expr, Expr]]:
-        """The loops around a site with their bounds, as they were when the loop began."""
+        """The loops around a site with the values that their bounds had when the loop began."""
         for depth, loop in enumerate(site.loops):
             inside = partial(_in_loop, loop)
             start, stop = (self._named(e, f"before loop {depth}", inside) for e in (loop.start, loop.stop))
             yield loop, start, stop
 
     def guards(self, site: Site) -> list[Expr]:
-        """The conditions of the branches around a site, as they were when the branch was taken."""
+        """The conditions of the branches around a site, with the values they had when the branch was taken."""
         return [
             self._named(guard, f"before branch {depth}", partial(self._since_branch, site, guard))
             for depth, guard in enumerate(site.guards)
         ]
 
     def _since_branch(self, site: Site, guard: Expr, writer: Site) -> bool:
-        """Whether `writer` may run in the branch before `site` does: it stands there before, or in a loop with it."""
+        """Return True if `writer` may run before `site` in the branch of `guard`.
+
+        It may if it stands earlier in the branch, or if a loop inside the branch contains both.
+        """
         if guard not in writer.guards:
             return False
         shared = (loop for loop in site.loops if _in_loop(loop, writer))
@@ -57,7 +60,7 @@ class Data:
         )
 
     def _named(self, expr: Expr, when: str, rewritten: Callable[[Site], bool]) -> Expr:
-        """`expr` with another name for what tiles held that were written since."""
+        """Rename in `expr` the elements of tiles that were written since, so that they stand for the old values."""
 
         def change(e: Expr) -> Expr | None:
             if isinstance(e, Elem) and any(map(rewritten, self._writers.get(e.obj, []))):
@@ -67,14 +70,16 @@ class Data:
         return rewrite(expr, change)
 
     def facts(self, site: Site, exprs: Iterable[Expr]) -> list[z3.BoolRef]:
-        """What is known of the registers in some expressions that a site evaluates."""
+        """Facts about the registers that occur in expressions of a site."""
         elements = {e for expr in exprs for e in walk(expr) if isinstance(e, Elem)}
         found = [fact for e in elements if (fact := self._fact(site, e)) is not None]
         return [*found, *(self._in_order(site, elements) if self._arranged else ())]
 
     def _in_order(self, site: Site, elements: set[Elem]) -> Iterator[z3.BoolRef]:
-        """How the numbers that registers hold are arranged in the index tensors that they were loaded from: those of
-        some elements, and of the branches and loops around a site."""
+        """Declared facts about the index tensors from which registers were loaded.
+
+        The registers are `elements` and those in the branches and loops around the site.
+        """
         uses = Uses(self.kernel, self.sites)
         around = (*site.guards, *(e for loop in site.loops for e in (loop.start, loop.stop)))
         for elem in (*elements, *(e for expr in around for e in walk(expr) if isinstance(e, Elem))):
@@ -84,7 +89,10 @@ class Data:
         yield from map(self.solver.condition, facts(self.kernel, tuple(uses.found.values())))
 
     def _fact(self, site: Site, elem: Elem) -> z3.BoolRef | None:
-        """The fact on a register whose only writer runs earlier in the same iteration: arithmetic, or a load."""
+        """The fact about a register whose only writer runs earlier in the same iteration and is arithmetic or a load.
+
+        None if there is no such writer.
+        """
         writers = self._writers.get(elem.obj, [])
         if len(writers) != 1:
             return None
@@ -115,7 +123,7 @@ class Data:
 
     def _loaded(self, site: Site, writer: Site, elem: Elem, stmt: Copy) -> z3.BoolRef | None:
         if self._writers.get(stmt.src.obj):
-            return None  # what was declared is what the tensor holds before the kernel
+            return None  # declarations describe the tensor's contents before the kernel
         solver, value = self.solver, self.solver.integer(elem)
         parts = [
             z3.And(value >= solver.integer(p.lo), value < solver.integer(p.hi))
@@ -131,7 +139,7 @@ class Data:
         return z3.If(mask, z3.And(*parts), value == int(stmt.other.value))
 
     def _since(self, site: Site, writer: Site, expr: Expr) -> Expr:
-        """What `writer` evaluated, as `site` sees it, which runs later in the same iteration."""
+        """Name `expr` as `site` sees it, where `writer` evaluated it earlier in the same iteration."""
         own = site.loops[len(writer.loops) :]
 
         def rewritten(other: Site) -> bool:
@@ -142,9 +150,9 @@ class Data:
 
 
 def evaluated(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
-    """The integer arithmetic of each site on whose exactness a proof rests, masked or not.
+    """The integer expressions of each site that proofs assume to be exact, masked or not.
 
-    That is all from which addresses, masks, branches and bounds are made.
+    These are all expressions that addresses, masks, branches and bounds are computed from.
     """
     indices = index_registers(site.stmt for site in sites)
     for site in sites:
@@ -166,8 +174,10 @@ def evaluated(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
 
 
 def counted(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
-    """What each site computes from sizes and places alone, as a value or a part of one: it is to be exact, whatever it
-    is converted to. What data are combined to is a matter of specifications."""
+    """The values, or parts of values, that each site computes from sizes and places alone.
+
+    They must be exact, whatever type they are converted to. Values computed from data are left to specifications.
+    """
     counting = counting_registers(site.stmt for site in sites)
     for site in sites:
         if isinstance(site.stmt, Map | Accumulate):
@@ -175,7 +185,7 @@ def counted(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
 
 
 def partly_defined(site: Site) -> Iterator[Op]:
-    """Every integer operation that a site computes, on data and indices alike, without a result for some operands."""
+    """The integer operations of a site, on data or indices, that have no result for some operands."""
     stmt = site.stmt
     if isinstance(stmt, (Tag, AssertTags, Spec)):
         return

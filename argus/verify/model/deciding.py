@@ -1,7 +1,7 @@
-"""Which sizes, program ids and arguments decide what runs, and on which elements.
+"""The sizes, program ids and arguments that decide which statements run, and on which elements.
 
-Where a tile lies in a tensor also depends on others, say the head of a program. What is known of those is in no set of
-a lean model: it takes as much work as what matters, and proves hardly anything.
+The place of a tile in a tensor also depends on other parameters, such as the head of a program. The sets of a lean
+model do not contain facts about those others: they cost as much work as the rest, and prove hardly anything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _DECIDES = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "minimum", "maximum"})
 
 
 def deciding(kernel: Kernel) -> frozenset[Param | ProgramId]:
-    """Those that a loop's bounds, a comparison, a minimum or a maximum depends on."""
+    """The parameters and program ids on which a loop's bounds, a comparison, a minimum or a maximum depends."""
     found: set[Param | ProgramId] = set()
 
     def note(expr: Expr) -> None:

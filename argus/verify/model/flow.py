@@ -1,4 +1,4 @@
-"""Data-flow: which instances' values reach the reads of one memory object."""
+"""Data-flow: the instances whose values reach the reads of one memory object."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from argus.verify.model.relations import Cells, Model
 
 @dataclass(frozen=True)
 class Flow:
-    """Which instances' values reach the reads of one object.
+    """The instances whose values reach the reads of one object.
 
-    `sources` maps sink instances to source instances: all accumulations since the last write, and that write.
-    Sinks are named `R<site>_<access>`, sources `S<site>`. `uncovered` are sinks no write precedes, without those of
-    tag statements, which the machine never reads. `exact`: all accesses are known exactly; `written`: all writes are,
-    so that what reaches a read is known if that read is, whatever others read.
+    `sources` maps sink instances to source instances: the last write, and all accumulations since that write.
+    Sinks are named `R<site>_<access>`, sources `S<site>`. `uncovered` are the sinks that no write precedes. Tag
+    statements are left out of `uncovered`, because the machine never reads for them. `exact`: all accesses are known
+    exactly. `written`: all writes are known exactly; the sources of an exactly known read are then known too.
     """
 
     sources: UnionMap
@@ -35,10 +35,10 @@ def sink_name(site: Site, number: int) -> str:
 def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flow:
     """Exact array data-flow over one object's accesses (Feautrier 1991; isl's `compute_flow`).
 
-    Whether tag statements know what they look at exactly is their own matter: they change nothing for others.
-    Accumulations are may-sources, so all of them since the last write reach a read, and so does that write.
-    So are `clobbers`, writes to tiles that share the object's bytes. What flows where is one question for each value
-    of the parameters: it is answered for all of them, with few constraints, and then cut down to the context.
+    Inexact reads of tag statements do not make the result inexact, since they change nothing for other statements.
+    Accumulations are may-sources: the last write and all accumulations since then reach a read. `clobbers`, the
+    writes to tiles that share the object's bytes, are may-sources too. The flow is computed for all values of the
+    parameters, with few constraints, and then restricted to the context.
     """
     empty = isl.UnionMap("{ }")
     sinks, reads, musts, mays, schedule = empty, empty, empty, empty, empty
@@ -65,7 +65,7 @@ def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flo
         schedule = schedule.union(model.schedule(cells.site).to_union_map())
     info = isl.UnionAccessInfo.from_sink(sinks).set_must_source(musts).set_may_source(mays)
     sources = info.set_schedule_map(schedule).compute_flow().get_may_dependence().reverse()
-    if model.persistent:  # what another program of the block left behind has not been written in this one
+    if model.persistent:  # values left by another program of the block do not count as written in this program
         sources = _within_program(sources)
     written = sources.intersect_range(musts.domain()).domain()
     uncovered = reads.domain().subtract(written).intersect_params(model.context.set)
@@ -73,7 +73,7 @@ def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flo
 
 
 def _within_program(pairs: UnionMap) -> UnionMap:
-    """The pairs of instances whose first counter, that of the block's programs, is the same."""
+    """The pairs of instances in the same program of the block: their first counter, the program number, is equal."""
     result = empty_map()
     for part in map_parts(pairs):
         result = result.union(part.equate(isl.dim_type.in_, 0, isl.dim_type.out, 0).to_union_map())

@@ -1,4 +1,4 @@
-"""The door to ISL, and the only use of islpy: sets and relations of integers, limits of work, and what ISL lacks."""
+"""The interface to ISL, and the only module that uses islpy: integer sets and relations, work limits, and helpers."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ IslError = isl.Error
 
 @contextmanager
 def limited(work: Work, most: int | None = None) -> Iterator[None]:
-    """Count ISL's operations inside against `work`, and end them by `IslError` after `most` (by default all) steps.
+    """Charge ISL's operations in the context to `work`, and raise `IslError` after `most` steps.
 
-    One step is one allocation: the only thing that ISL counts.
+    By default `most` is all the work that is left. One step is one allocation, the only thing that ISL counts.
     """
     context = isl.DEFAULT_CONTEXT
     allowed = max(1, work.left if most is None else min(most, work.left))
@@ -63,10 +63,10 @@ def limited(work: Work, most: int | None = None) -> Iterator[None]:
 
 
 def _operations(context: isl.Context, most: int) -> int:
-    """The operations that ISL has counted, up to `most`.
+    """Return the number of operations that ISL has counted, at most `most`.
 
-    ISL tells nobody, but refuses an operation once the count has reached the limit. So the count is the least limit
-    under which an operation succeeds, found by halving in some 25 operations.
+    ISL does not report the count, but refuses an operation once the count has reached the limit. So a binary search
+    finds the largest limit at which ISL still refuses, in about 25 operations.
     """
     low, high = 0, most
     while low < high:
@@ -83,10 +83,10 @@ def _operations(context: isl.Context, most: int) -> int:
 def first(images: Map) -> Map:
     """{x -> the lexicographically first of images(x)}.
 
-    `lexmin` of a map with existential dimensions that were not simplified has been seen to lose points; what it gives
-    is held against its definition: images, one for each x.
+    `lexmin` has been seen to lose points of maps whose existential dimensions were not simplified. So its result is
+    checked: it must be contained in `images`, and must have an image for each x.
     """
-    if images.is_single_valued():  # its own answer, and nothing to be checked
+    if images.is_single_valued():  # already the answer: nothing to compute or check
         return images
     images = images.remove_redundancies()
     result = images.lexmin().coalesce()
@@ -96,7 +96,7 @@ def first(images: Map) -> Map:
 
 
 def merged(pieces: _Union) -> _Union:
-    """The same in fewer pieces; as it is where isl's `coalesce` stops at a check of its own, as it has been seen to."""
+    """Merge the pieces of a union; return the union unchanged where isl's `coalesce` fails with an internal error."""
     try:
         return pieces.coalesce()
     except isl.Error as error:
@@ -121,7 +121,7 @@ def involves(relation: Map | Set, names: Iterable[str]) -> bool:
 
 
 def with_parameters(points: Set, names: Mapping[str, str]) -> Set:
-    """The set with other names for some of its parameters; it depends on none that has such a name already."""
+    """Rename some parameters of a set, by `names`. A parameter that already has a new name is projected out first."""
     for old, new in names.items():
         taken = points.find_dim_by_name(isl.dim_type.param, new)
         if taken >= 0:
@@ -149,7 +149,7 @@ def shift(by: int) -> Map:
 
 
 def same_group(size: int) -> Map:
-    """{[t] -> [u]} for the numbers of one group, of `size` numbers that follow one another from a multiple on."""
+    """{[t] -> [u]}, where t and u are in the same group: floor(t / size) = floor(u / size)."""
     line = isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, 1)
     number = isl.Aff.var_on_domain(isl.LocalSpace.from_space(line), isl.dim_type.set, 0)
     group = isl.Map.from_aff(number.scale_down_val(isl.Val(size)).floor())
@@ -180,21 +180,21 @@ def empty_map() -> UnionMap:
 
 
 def set_parts(union: UnionSet) -> list[Set]:
-    """The non-empty sets of a union, one a space."""
+    """The non-empty sets of a union, one for each space."""
     listed = union.get_set_list()
     parts = [listed.get_at(i) for i in range(listed.n_set())]
     return [part for part in parts if not part.is_empty()]
 
 
 def map_parts(union: UnionMap) -> list[Map]:
-    """The non-empty maps of a union, one a space."""
+    """The non-empty maps of a union, one for each space."""
     listed = union.get_map_list()
     parts = [listed.get_at(i) for i in range(listed.n_map())]
     return [part for part in parts if not part.is_empty()]
 
 
 def smallest(candidates: Set) -> Point:
-    """A small point of a non-empty set: parameters in order, each as small as can be, then the coordinates."""
+    """A small point of a non-empty set: each parameter in order is as small as possible, then each coordinate."""
     name = candidates.get_tuple_name() or ""
     for position in reversed(range(candidates.dim(isl.dim_type.param))):
         if not candidates.involves_dims(isl.dim_type.param, position, 1):

@@ -79,9 +79,9 @@ _PROGRAMS = For(PROGRAM, Const(0), Const(2**31 - 1), 1, ())
 class Site:
     """One statement. `loops` are outermost first; `guards` are the conditions of the enclosing branches.
 
-    `position` is the schedule: static positions and loop counters in turns, `(p0, "k", p1, ...)`.
-    `role` is the role that runs it, None for the whole block.
-    `tag_reads` are the elements whose tags a tag statement looks at; the machine never reads them.
+    `position` is the schedule: static positions and loop counters, `(p0, "k", p1, ...)`.
+    `role` is the role that runs the statement, None for the whole block.
+    `tag_reads` are the elements whose tags a tag statement reads; the machine never reads them.
     """
 
     index: int
@@ -100,7 +100,7 @@ class Site:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents of the element domain; () for statements without one."""
+        """Extents of the statement's elements; () for statements without elements."""
         return _extents(self.stmt)
 
     @property
@@ -115,7 +115,7 @@ def sites(kernel: Kernel) -> tuple[Site, ...]:
 
 
 class _Walk:
-    """Numbers the statements and gives each its place in the schedule."""
+    """A walk that numbers the statements and gives each its place in the schedule."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -158,14 +158,16 @@ class _Walk:
         self, body: Body, bodies: tuple[Body, ...], role: Role, rank: int, loops: tuple[For, ...],
         guards: tuple[Expr, ...], position: Position,
     ) -> Iterator[Site]:  # fmt: skip
-        """Roles run side by side; the schedule runs their programs, in these their n-th loops, and in these the loops
-        that stand there, in step, iteration by iteration, those that others wait for first. Where several roles wait
-        for each other at a named barrier, they do so at one time. `bodies` are those of all roles at this place.
+        """Schedule the body of one of several roles that run in parallel. `bodies`: the bodies of all roles here.
 
-        An iteration of a loop without loops and meetings is one piece, if all that runs in step with it is the same
-        (`turns` rests on that). It is one possible order of events. What is proved on it holds in every other, because
-        all conflicting accesses are shown to be ordered as in it (`races`), and every wait to be satisfied in it
-        (`protocol`).
+        The schedule runs the roles in step: the n-th loops of all roles advance together, iteration by iteration, and
+        so do the loops inside them. Roles on which others wait come first. Roles that wait for each other at a named
+        barrier meet at one time.
+
+        A loop that contains no loop, and whose step contains no meeting, runs each iteration as one piece (`turns`
+        rests on that). The schedule is one possible order of events. What is proved on it holds in every other order,
+        because all conflicting accesses are shown to be ordered as in the schedule (`races`), and every wait is shown
+        to be satisfied in it (`protocol`).
         """
         part, levels = 0, _levels(bodies)
         steps = {number: step for number, step in _steps(body, _met(bodies)) if step in levels}
@@ -188,17 +190,17 @@ class _Walk:
 
 
 def _own_turn(programs: Programs) -> Expr:
-    """Whether the program is one that the role runs."""
+    """The condition that the current program is one that the role runs."""
     return op("eq", op("mod", LoopVar(PROGRAM), Const(programs.turns)), Const(programs.turn))
 
 
 def turns(role: Role | None) -> int:
-    """How many roles take turns with this one: it runs one program of so many."""
+    """Return the number of roles that take turns, this one included: each runs one program out of so many."""
     return next((s.turns for s in (role.body if role is not None else ()) if isinstance(s, Programs)), 1)
 
 
 def own_turn(role: Role) -> int:
-    """Which of its block's programs a role runs, modulo `turns`."""
+    """Return the numbers of the programs that a role runs, modulo `turns`."""
     return next((s.turn for s in role.body if isinstance(s, Programs)), 0)
 
 
@@ -214,7 +216,7 @@ def _met(bodies: tuple[Body, ...]) -> frozenset[str]:
 
 
 def _steps(body: Body, met: frozenset[str]) -> Iterator[tuple[int, Step]]:
-    """The steps of a role, with their places in its program."""
+    """The steps of a role's body, each with the index of its statement."""
     done: Counter[str] = Counter()
     for number, stmt in enumerate(body):
         name = "" if isinstance(stmt, For | Programs) else stmt.barrier if isinstance(stmt, BarrierSync) else None
@@ -224,7 +226,8 @@ def _steps(body: Body, met: frozenset[str]) -> Iterator[tuple[int, Step]]:
 
 
 def _levels(bodies: tuple[Body, ...]) -> dict[Step, int]:
-    """An order of the steps of all roles that is that of each of them; of loops alone, if there is none."""
+    """Number the steps so that the numbers increase in every role. If meetings make that impossible, number the loops
+    alone."""
     for met in (_met(bodies), frozenset[str]()):
         programs = [[step for _, step in _steps(body, met)] for body in bodies]
         levels: dict[Step, int] = {}
@@ -240,7 +243,7 @@ def _levels(bodies: tuple[Body, ...]) -> dict[Step, int]:
 
 
 def _of_step(bodies: tuple[Body, ...], step: Step) -> tuple[Body, ...]:
-    """What the loops run that roles run as one step."""
+    """The bodies of the loops that the roles run as one step."""
     found = [{s: number for number, s in _steps(body, frozenset())} for body in bodies]
     inner = (body[numbers[step]] for body, numbers in zip(bodies, found, strict=True) if step in numbers)
     return tuple(s.body for s in inner if isinstance(s, For | Programs))
@@ -261,10 +264,10 @@ _PASSIVE = (Copy, Map, Accumulate, Mma, Tag, AssertTags, Spec)
 
 
 def representatives(sites: tuple[Site, ...]) -> dict[int, Site]:
-    """By index: the first statement that has the same events after it (and signals the same mbarrier).
+    """Map the index of each site to the first statement that has the same events after it, and the same signal.
 
-    It stands in the same block, with nothing but moves and arithmetic up to there: so an event comes after the one, in
-    any iteration, if and only if it comes after the other.
+    That statement stands in the same list of statements, with only moves and arithmetic between the two. So in any
+    iteration an event comes after one of them if and only if it comes after the other.
     """
     events, found = 0, {}
     firsts: dict[Hashable, Site] = {}
@@ -278,9 +281,9 @@ def representatives(sites: tuple[Site, ...]) -> dict[int, Site]:
 
 
 def _in_turn(roles: tuple[Role, ...]) -> list[Role]:
-    """The roles, each after those that its first waits need; as they stand where that goes round in circles.
+    """Sort the roles so that each comes after the roles that its first waits need; break cycles by source order.
 
-    Only a guess at a good schedule: nothing that is proved depends on it.
+    This only guesses a good schedule: no proof depends on it.
     """
     at_once = {_arrived_on(stmt) for role in roles for stmt in role.body}  # a waiting role waits for others' arrivals
     needs = {role.name: _needed_first(role.body, {}) - at_once for role in roles}
@@ -295,7 +298,10 @@ def _in_turn(roles: tuple[Role, ...]) -> list[Role]:
 
 
 def _needed_first(body: tuple[Stmt, ...], start: dict[str, int]) -> set[str]:
-    """The mbarriers at which the first iterations wait for what others do: parity 1 passes at once when fresh."""
+    """The barriers at which the first iterations wait for other roles.
+
+    A wait for parity 1 is not one of them: it passes at once on a fresh mbarrier.
+    """
     found: set[str] = set()
     for stmt in body:
         match stmt:
@@ -313,7 +319,7 @@ def _needed_first(body: tuple[Stmt, ...], start: dict[str, int]) -> set[str]:
 
 
 def _first_value(expr: Expr, start: dict[str, int]) -> int:
-    """An integer expression where all sizes are 0 and loops begin; 0 for what cannot be told."""
+    """Evaluate an integer expression in the first iteration of its loops, with all sizes 0; 0 for unknown parts."""
     match expr:
         case Const(value=value):
             return int(value)
@@ -332,7 +338,7 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 
 
 def _arrived_on(stmt: Stmt) -> str:
-    """The barrier at which a statement arrives, announces bytes or brings them; "" for others."""
+    """The barrier at which a statement arrives, announces bytes or delivers them; "" for other statements."""
     used = None if isinstance(stmt, MbarrierWait) else barrier_use(stmt)
     return "" if used is None else used[0]
 
@@ -353,36 +359,36 @@ def mbarrier_use(stmt: Stmt) -> tuple[str, Expr] | None:
 
 
 def barrier_use(stmt: Stmt) -> tuple[str, Expr] | None:
-    """The same, or the name of the named barrier that it uses, and 0."""
+    """The name and index of the mbarrier that a statement uses, or the name of its named barrier and 0."""
     return (stmt.barrier, Const(0)) if isinstance(stmt, BarrierSync | BarrierArrive) else mbarrier_use(stmt)
 
 
 def is_uniform(expr: Expr) -> bool:
-    """Whether all threads of a block compute the same value: no thread index, coordinate or register in it."""
+    """Return True if all threads compute the same value: the expression has no thread index, coordinate or register."""
     return not any(isinstance(e, (Thread, Coord, Elem)) for e in walk(expr))
 
 
 def is_launch_constant(expr: Expr) -> bool:
-    """Whether the value is fixed for a block: uniform and free of loop counters."""
+    """Return True if the value is fixed for a block: uniform and free of loop counters."""
     return is_uniform(expr) and not any(isinstance(e, LoopVar) for e in walk(expr))
 
 
 def is_collective(site: Site) -> bool:
-    """Whether lanes of a warp, the warps of a warpgroup, or all threads of the block must meet here."""
+    """Return True if lanes of a warp, the warps of a warpgroup, or all threads of the block must meet here."""
     barriers = (Barrier, BarrierSync, BarrierArrive, WaveBarrier, WaitCounts)
     together = isinstance(site.stmt, (*barriers, Mma, MmaFence, MmaCommit, MmaWait)) or counted(site.stmt)
     return together or any(a.holders is Holders.WARP for a in site.accesses)
 
 
 def _extents(stmt: Stmt) -> tuple[int, ...]:
-    """The box of a statement's elements; () for what has none: a tensor's tag, whose extents are sizes."""
+    """The extents of a statement's elements; () if it has none, or is the tag of a tensor, whose extents are sizes."""
     shape = getattr(stmt, "shape", ())
-    fixed = [int(e.value) if isinstance(e, Const) else e for e in shape]  # those of a tile's tag are constants
+    fixed = [int(e.value) if isinstance(e, Const) else e for e in shape]  # the extents of a tile's tag are constants
     return tuple(e for e in fixed if isinstance(e, int)) if all(isinstance(e, int) for e in fixed) else ()
 
 
 def tagged_elements(stmt: Stmt) -> tuple[Elem, ...]:
-    """The elements whose tags a statement looks at, in order of mention."""
+    """The elements whose tags a statement reads, in the order in which they are mentioned."""
     found: list[Elem] = []
 
     def term(value: object) -> None:
@@ -409,7 +415,7 @@ def tagged_elements(stmt: Stmt) -> tuple[Elem, ...]:
 
 
 def tag_reads(stmt: Stmt) -> tuple[Relation, ...]:
-    """The relations of `tagged_elements(stmt)`, in the same order."""
+    """The access relations of `tagged_elements(stmt)`, in the same order."""
     shape = _extents(stmt)
     where = getattr(stmt, "where", None)
     return tuple(
@@ -418,10 +424,10 @@ def tag_reads(stmt: Stmt) -> tuple[Relation, ...]:
 
 
 def resolved(sites: tuple[Site, ...], site: Site, expr: Expr) -> Expr:
-    """`expr` as a site evaluates it, with registers that hold computed integers or truth values spelled out.
+    """Replace registers in `expr` by the integer or boolean expressions that they hold when the site evaluates it.
 
-    A register counts if its tile has one writer in the kernel, which runs before the site in the same iteration, under
-    no condition that the site is not under. A scalar loaded once for the block becomes a parameter of its own.
+    A register is replaced if its tile has one writer in the kernel, which runs before the site in the same iteration
+    and only under conditions that hold at the site too. A scalar loaded once for the program becomes a parameter.
     """
 
     def change(e: Expr) -> Expr | None:
@@ -446,34 +452,38 @@ def resolved(sites: tuple[Site, ...], site: Site, expr: Expr) -> Expr:
 
 
 def is_of_others(site: Site, value: Expr) -> bool:
-    """Whether the threads in a register's `value` are those that computed it, and not those that read it at a site:
-    registers of other lanes are read there."""
+    """Return True if a site reads registers of other lanes whose `value` depends on the thread.
+
+    The thread in `value` is then the one that computed it, not the one that reads it.
+    """
     across = isinstance(site.stmt, Map | Accumulate) and site.stmt.scope == "warp"
     return across and any(isinstance(part, Thread) for part in walk(value))
 
 
 def once_a_program(site: Site) -> bool:
-    """Return True if a statement stands in no loop, but that over a block's programs."""
+    """Return True if a statement stands in no loop except the one over a block's programs."""
     return all(loop.var == PROGRAM for loop in site.loops)
 
 
 def loaded(sites: tuple[Site, ...], every: tuple[Site, ...] = ()) -> dict[Access, str]:
-    """The parameters that `resolved` makes of what places hold that the kernel never writes, by place: of those that
-    `sites` load, in a kernel of `every` site."""
+    """Map each place that `sites` load once, and the kernel never writes, to the parameter that `resolved` makes of it.
+
+    `every`: all sites of the kernel, if `sites` are only some of them.
+    """
     once = (s.stmt for s in sites if isinstance(s.stmt, Copy) and once_a_program(s))
     places = {stmt.src for stmt in once if not (stmt.shape or stmt.mask)}
     return {src: LOADED + name for src in places if (name := _place(every or sites, src))}
 
 
 def _place(sites: tuple[Site, ...], src: Access) -> str:
-    """A name for a place that the kernel never writes, the same for every load from it; "" for others."""
+    """A name for a place at a fixed index that the kernel never writes, the same for all loads; "" for other places."""
     constant = all(map(is_launch_constant, src.index))
     written = any(a.obj == src.obj and a.mode is not Mode.READ for site in sites for a in site.accesses)
     return f"{src.obj}[{', '.join(map(print_expr, src.index))}]" if constant and not written else ""
 
 
 def differs_by_block(expr: Expr) -> bool:
-    """Whether a launch constant may have another value in another block: it depends on a program id, or on data."""
+    """Return True if a launch constant may differ between blocks, because it depends on a program id or on data."""
     return any(
         isinstance(e, ProgramId) or (isinstance(e, Param) and e.name.startswith((LOADED, BOUND_OF_BLOCK)))
         for e in walk(expr)
@@ -481,10 +491,10 @@ def differs_by_block(expr: Expr) -> bool:
 
 
 def quotients(sites: tuple[Site, ...]) -> dict[Expr, Param]:
-    """Names for the quotients of loaded numbers by constants that bound loops, such as a sequence's count of pages.
+    """Name the quotients of loaded numbers by constants that occur in loop bounds, such as the pages of a sequence.
 
-    What is proved of any number of turns holds for that one. How it is related to the number that is divided splits
-    sets by what is left over in the last turn.
+    A proof for any trip count holds for the quotient too. Its exact relation to the dividend would split sets by the
+    remainder in the last iteration.
     """
     found: dict[Expr, Param] = {}
     loops = ((site, site.stmt) for site in sites if isinstance(site.stmt, For))
@@ -500,7 +510,7 @@ def quotients(sites: tuple[Site, ...]) -> dict[Expr, Param]:
 
 
 def divided(quotient: Expr, name: Param) -> Expr:
-    """What a quotient by a constant is, said of the number that stands for it."""
+    """The definition of `name` as a quotient by a constant: name * count <= whole < name * count + count."""
     match quotient:
         case Op(op="floordiv", args=(whole, Const() as count)):
             multiple = op("mul", name, count)
@@ -510,7 +520,7 @@ def divided(quotient: Expr, name: Param) -> Expr:
 
 
 def only_writer(sites: tuple[Site, ...], site: Site, obj: str) -> Site | None:
-    """The one statement that writes a tile, if it runs before `site` whenever that runs."""
+    """Return the only statement that writes a tile, if it runs before `site` in each iteration in which `site` runs."""
     writers = [s for s in sites if any(a.obj == obj and a.mode is not Mode.READ for a in s.accesses)]
     if len(writers) != 1:
         return None

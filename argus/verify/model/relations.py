@@ -1,7 +1,7 @@
 """The integer relations of a kernel: who accesses what, and when.
 
 Statement instances are points `S3[k, c0, c1]` (loop counters, then element coordinates) over parameters (sizes,
-program ids, integer arguments), and what is said of them is written by `translator`.
+program ids, integer arguments). `translator` writes the formulas about them.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from argus.verify.model.uses import certain
 
 @dataclass(frozen=True)
 class Cells:
-    """An access as a relation: instances -> cells of `relation.obj`. Not `exact`: an over-approximation.
+    """An access as a relation: instances -> cells of `relation.obj`; an over-approximation if not `exact`.
 
-    `bare` says so for any value of the parameters, `map` in the context, of which isl then carries every constraint.
+    `bare` holds for any value of the parameters. `map` is `bare` in the context, whose constraints isl then carries.
     """
 
     site: Site
@@ -55,7 +55,7 @@ class Cells:
 
 @dataclass
 class Count:
-    """A running count over nested loops: `trips` are their trip numbers [t0, t1, ...] that occur, in order."""
+    """A running count over nested loops. `trips` are the tuples of trip numbers [t0, t1, ...] that occur."""
 
     trips: Set
     _after: list[Map] = field(default_factory=list)
@@ -85,10 +85,11 @@ class Model:
     """A kernel in relations: instance sets, schedules, accesses, and the context of its sizes."""
 
     def __init__(self, kernel: Kernel, definitions: Sequence[Expr] = (), *, lean: bool = False) -> None:
-        """`definitions`: what is known of scalars besides the preconditions, and too intricate to be in every set.
+        """Build the sites, their times and the context.
 
-        A `lean` model knows less of the sizes, and its sets have the parameters that they depend on, in any order: what
-        is proved on it holds, but a counterexample is none.
+        `definitions`: facts about scalars besides the preconditions, which are too complicated to be in every set.
+        A `lean` model knows fewer facts about the sizes, and its sets have only the parameters that they depend on, in
+        any order. A proof on it is valid, but a counterexample on it is not.
         """
         self.kernel, self.lean = kernel, lean
         self.sites = sites(kernel)
@@ -122,12 +123,12 @@ class Model:
 
     @property
     def ring_sizes(self) -> tuple[int, ...]:
-        """Buffers of the shared tiles that are rings with a count through nested loops."""
+        """The numbers of buffers of the shared tiles that are rings counted through nested loops."""
         return tuple(self._rings.values())
 
     @property
     def uneven(self) -> bool:
-        """Whether two programs of a block may take different steps: a loop or a branch depends on which one it is."""
+        """Return True if programs of a block may take different steps: a loop or branch depends on the program."""
         return self.persistent and any(
             differs_by_block(self.resolve(site, expr))
             for site in self.sites
@@ -140,7 +141,7 @@ class Model:
         return tuple(f"c{axis}" for axis in range(rank))
 
     def varying(self, cells: Map) -> list[str]:
-        """Parameters that `cells` depends on, besides program ids, which may differ from block to block."""
+        """The parameters on which `cells` depends, other than program ids, that may differ from block to block."""
         parameters = self.translator.parameters.items()
         differ = [n for n, e in parameters if not isinstance(e, ProgramId) and differs_by_block(e)]
         return [name for name in differ if involves(cells, (name,))]
@@ -156,13 +157,13 @@ class Model:
         return self.parse_set(f"{{ : {self.translator.condition(condition, ())} }}")
 
     def where(self, site: Site, condition: Expr) -> Set:
-        """The instances of a site at which a condition holds, run or not."""
+        """The instances of a site at which a condition holds, whether they run or not."""
         coords = self.coords(len(site.shape))
         text = self.translator.condition(self.resolve(site, condition), coords)
         return self.parse_set(f"{{ {self.tuple_text(site, coords)} : {text} }}")
 
     def image(self, site: Site, exprs: Sequence[Expr], name: str = "", *, elements: bool = True) -> Map:
-        """{instance of a site, run or not -> `name[exprs]`}; of its iterations alone without `elements`."""
+        """{instance of a site -> `name[exprs]`}, whether the instance runs or not; iterations if not `elements`."""
         coords = self.coords(len(site.shape)) if elements else ()
         values = ", ".join(self.translator.integer(self.resolve(site, e), coords) for e in exprs)
         return self.parse_map(f"{{ {self.tuple_text(site, coords)} -> {name}[{values}] }}")
@@ -205,21 +206,21 @@ class Model:
         return self.instances(dims, conditions).set_tuple_name(site.name), exact, reason
 
     def in_program(self, expr: Expr) -> Expr:
-        """A bound or a branch's condition as the model says it; see `window`."""
+        """The form in which the model uses a bound or a branch's condition; `window` overrides it."""
         return expr
 
     def instances(self, dims: str, conditions: Sequence[str]) -> Set:
-        """The points of a tuple that fulfil some conditions; statements that stand together have the same ones."""
+        """The points of a tuple that satisfy some conditions; cached, since neighbouring statements share them."""
         text = f"{{ {dims} : {' and '.join(conditions) or 'true'} }}"
         if text not in self._parsed:
             self._parsed[text] = self.parse_set(text)
         return self._parsed[text]
 
     def _loop_conditions(self, site: Site, loops: tuple[For, ...]) -> list[str]:
-        """isl text: the counters of some loops around a site are in range."""
+        """Conditions that the counters of some loops around a site are in range, as isl text."""
         conditions = []
         for loop in loops:
-            if loop.var == PROGRAM:  # as many as the block is given: what is proved of any number holds for fewer
+            if loop.var == PROGRAM:  # no upper bound: a proof for any number of programs holds for the actual one
                 conditions.append(f"0 <= {counter(PROGRAM)}")
                 continue
             begin, stop = (self.in_program(self.resolve(site, e)) for e in (loop.start, loop.stop))
@@ -231,7 +232,7 @@ class Model:
         return conditions
 
     def resolve(self, site: Site, expr: Expr) -> Expr:
-        """`expr` with computed registers spelled out, and quotients by name; see `resolved` and `quotients`."""
+        """Replace computed registers by their values, and quotients by names; see `resolved` and `quotients`."""
         return rewrite(resolved(self.sites, site, expr), self._quotients.get)
 
     # ------------------------------------------------------------------ rings
@@ -244,7 +245,7 @@ class Model:
         raise NonAffine(f"the running count '{name}' is used outside of its loop")
 
     def ring_place(self, site: Site, index: Expr) -> RingPlace | None:
-        """The place in a ring whose count runs through nested loops, if that is what an index is."""
+        """The place that an index names in a ring counted through nested loops; None for other indices."""
         place = place_in_ring(index)
         if place is None or place.counter not in self.translator.counts:
             return None
@@ -254,11 +255,11 @@ class Model:
         return place
 
     def count(self, site: Site, place: RingPlace) -> Count:
-        """The trips that the count of a ring runs through."""
+        """The trips over which the count of a ring runs."""
         return self.count_of(site, self._nest(site, place.counter))
 
     def count_of(self, site: Site, nest: tuple[For, ...]) -> Count:
-        """The trips of the outermost loops around a site."""
+        """The trips of the loops of `nest`, the outermost loops around a site. Raises `NonAffine` in a branch."""
         loop = next(s for s in self.sites if s.stmt is nest[-1] and s.role is site.role and s.loops == nest[:-1])
         if loop.index not in self._counts:
             if len(loop.guards) > int(turns(loop.role) > 1):
@@ -285,11 +286,11 @@ class Model:
         return own.apply_range(self.count(site, place).after(shift))
 
     def trip(self, site: Site, nest: tuple[For, ...], coords: tuple[str, ...] = ()) -> Map:
-        """{instance of a site -> its trip of the outermost loops around}."""
+        """{instance of a site -> its trip numbers in the loops of `nest`}."""
         return self.parse_map(f"{{ {self.tuple_text(site, coords)} -> [{', '.join(self._trip(site, nest))}] }}")
 
     def _ring_size(self, obj: str) -> int | None:
-        """The number of buffers of a shared tile that is a ring with a count through nested loops."""
+        """The number of buffers of a shared tile that is a ring counted through nested loops; None for other tiles."""
         for site in self.sites:
             for relation in (*site.accesses, *site.tag_reads):
                 place = self.ring_place(site, relation.index[0]) if relation.obj == obj and relation.index else None
@@ -298,8 +299,10 @@ class Model:
         return None
 
     def next_rounds(self, obj: str) -> Map | None:
-        """{cell -> the same cell of a ring in every later round}: one place in memory, which cells of different trips
-        stand for. None for what is no ring with a count through nested loops."""
+        """{cell -> the same cell of a ring in every later round}; None for objects that are no such ring.
+
+        In a ring counted through nested loops, cells are named by trips. So several cells are one place in memory.
+        """
         if obj not in self._rings:
             return None
         size = self._rings[obj]
@@ -317,7 +320,10 @@ class Model:
         return named.set_tuple_name(isl.dim_type.out, identifier(obj))
 
     def guard_text(self, site: Site, guard: Expr, coords: tuple[str, ...]) -> str:
-        """A branch condition for an element; a condition on the thread becomes one on the element's holders."""
+        """A branch condition for an element, as isl text.
+
+        A condition on the thread becomes a condition on the thread that holds the element.
+        """
         guard = self.resolve(site, guard)
         text = self.translator.condition(guard, coords)
         if not any(isinstance(e, Thread) for e in walk(guard)):
@@ -336,7 +342,7 @@ class Model:
     # ------------------------------------------------------------------ accesses
 
     def cells(self, site: Site, number: int) -> Cells:
-        """The access `site.accesses[number]` (tag reads count on), its instances named `S<site>`."""
+        """The access `site.accesses[number]`, with instances named `S<site>`; tag reads are numbered after those."""
         key = (site.index, number)
         if key not in self._cells:
             self._cells[key] = self._make_cells(site, number)
@@ -387,17 +393,17 @@ class Model:
             raise NonAffine(f"'{relation.obj}' is used as a ring of buffers and otherwise too")
         count = self.count(site, place)
         turning = self._turning.setdefault(relation.obj, [count])
-        if not any(known is count for known in turning):  # a trip is one buffer where all counts run alike
+        if not any(known is count for known in turning):  # a trip names one buffer only if all counts are the same
             if not self.context.same(turning[0].after(0), count.after(0)):
                 raise NonAffine(f"loops of other trips count the buffers of '{relation.obj}', too")
             turning.append(count)
-        # The last trip up to now with that buffer: later ones are not begun in the schedule, or else `races` says so.
+        # The last trip up to now with that buffer. Later ones have not begun in the schedule, or `races` reports it.
         moved = place.shift % size
         trip = self.trips(site, place, moved - size if moved else 0, coords)
         if moved and not self.context.nothing(self.bare_domain(site)[0].subtract(trip.domain())):
             self._early.add(relation.obj)
             own = self.trip(site, self._nest(site, place.counter), coords)
-            for rank in range(size - moved):  # of trips so early that the buffer is no trip's yet
+            for rank in range(size - moved):  # trips so early that no trip has used the buffer yet
                 here = count.after(-rank).domain().subtract(count.after(-rank - 1).domain())
                 named = isl.Map.from_domain_and_range(here, _before_first(here, size - moved - rank))
                 trip = trip.union(own.apply_range(named))
@@ -409,7 +415,7 @@ class Model:
         return f"0 <= x{axis} < {upper}"
 
     def accesses_of(self, obj: str, tags: bool = False) -> list[Cells]:
-        """Every access to a memory object, in program order; with `tags`, what tag statements look at too."""
+        """Every access to a memory object, in program order; with `tags`, also the reads of tag statements."""
         return [
             self.cells(site, number)
             for site in self.sites
@@ -427,7 +433,7 @@ class Model:
         return [n for n, (a, b) in self._spans.items() if n != obj and a < high and low < b]
 
     def clobbers(self, obj: str) -> list[Cells]:
-        """Writes to overlapping tiles, as writes that may touch every cell of `obj`."""
+        """The writes to tiles that share bytes with `obj`, as writes that may touch every cell of `obj`."""
         result = []
         if obj in self._rings and self.aliases(obj):
             raise NonAffine(f"'{obj}' is a ring of buffers, and other tiles share its bytes")
@@ -445,19 +451,22 @@ class Model:
     # ------------------------------------------------------------------ time
 
     def schedule(self, site: Site) -> Map:
-        """Instances -> time vectors; elements of one instance are simultaneous."""
+        """{instance of a site -> time}; the elements of one iteration have the same time."""
         instances = self.clock(site).insert_dims(isl.dim_type.in_, len(site.loops), len(site.shape))
         return instances.set_tuple_name(isl.dim_type.in_, site.name)
 
     def iteration_schedule(self, site: Site) -> Map:
-        """{S[loop counters] -> time} over the iterations that a site runs, without its elements; in the context."""
+        """{S[loop counters] -> time} for the iterations that a site runs, in the context."""
         if site.index not in self._schedules:
             self._schedules[site.index] = self.clock(site).intersect_domain(self._ran(site))
         return self._schedules[site.index]
 
     def _ran(self, site: Site) -> Set:
-        """{S[loop counters]} that a site runs, in the context, which it does not repeat; with the parameters that it
-        depends on. Statements that stand together have the same ones."""
+        """The iterations S[loop counters] that a site runs.
+
+        The set leaves out constraints that the context implies, and has only the parameters on which it depends.
+        It is cached, since neighbouring statements share it.
+        """
         bare, _, _ = self.bare_domain(site)
         key = (self._text[site.index], len(site.shape))
         if key not in self._iterations:
@@ -468,8 +477,8 @@ class Model:
     def iteration_cells(self, cells: Cells) -> Map:
         """{S[loop counters] -> cell}: an access without its element coordinates, in the context.
 
-        In a persistent kernel two programs of a block have different ids: cells of the block's own memory are those of
-        any of them.
+        In a persistent kernel the programs of a block have different ids. So for the block's own memory these are the
+        cells that any program touches.
         """
         site, key = cells.site, (cells.site.index, cells.number)
         own = self._cells.get(key) is cells
@@ -485,7 +494,7 @@ class Model:
         return moved
 
     def _of_any_program(self, cells: Cells) -> Map:
-        """What an access touches in any program: without the parameters that depend on it."""
+        """Project out the parameters that depend on the program: the cells that an access touches in any program."""
         if not self._by_program(cells.bare.drop_unused_params()):
             return cells.bare
         found = cells.map
@@ -500,7 +509,7 @@ class Model:
         return [position for position in found if position >= 0]
 
     def clock(self, site: Site) -> Map:
-        """{S[loop counters] -> time}, whether they are run or not."""
+        """{S[loop counters] -> time}, whether the iterations run or not."""
         if site.index not in self._clocks:
             time = [counter(p) if isinstance(p, str) else str(p) for p in self.times_of[site.index]]
             time += ["0"] * (self.depth - len(time))
@@ -518,7 +527,7 @@ class Model:
         return isl.Map.lex_lt(set_space) if strict else isl.Map.lex_le(set_space)
 
     def before_by_level(self) -> list[Map]:
-        """`before` in parts: {time -> time that is later by its last dimension}, by the last but one, and so on."""
+        """Split `before` by the first dimension in which the two times differ, the last dimension first."""
         space, parts = isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, self.depth, self.depth), list[Map]()
         for level in range(self.depth):
             same = isl.Map.universe(space)
@@ -529,11 +538,11 @@ class Model:
 
 
 def _before_first(trips: Set, number: int) -> Set:
-    """The name of what would be so many trips before the first of some."""
+    """A point that stands for the trip `number` before the first one of `trips`."""
     return point((-number, *[0] * (trips.dim(isl.dim_type.set) - 1)))
 
 
 def byte_span(tile: Shared) -> tuple[int, int]:
-    """The bytes of the block's shared memory that a tile has: from, and up to."""
+    """The range of bytes of the block's shared memory that a tile occupies, as (start, end), end excluded."""
     assert tile.layout is not None and tile.offset is not None
     return tile.offset, tile.offset + int(tile.layout.cosize()) * tile.dtype.bytes

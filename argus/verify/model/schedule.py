@@ -1,9 +1,9 @@
-"""Times of statements: their positions in the program, with as few dimensions as tell them apart.
+"""Times of statements: their positions in the program, in as few dimensions as are needed to order them.
 
     (15, 1, "k", 0, 0, 1, 7)  ->  (3, "k", 12)
 
-Every question of order compares two times, dimension by dimension. So places between two loop counters are numbered as
-they follow each other, and a loop that runs once counts as a place.
+Every question of order compares two times, dimension by dimension. So all places between two loop counters are
+replaced by one number that keeps their order. The counter of a loop that runs once is treated as a place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from argus.verify.model.program import Position, Site
 
 
 def times(sites: tuple[Site, ...]) -> dict[int, Position]:
-    """By index of a statement: `(number, counter, number, ...)`, ordered as the positions are."""
+    """Map the index of each statement to its time `(number, counter, number, ...)`, ordered as the positions are."""
     positions = {site.index: site.position for site in sites}
     once = _once(sites)
     shorter = {i: tuple(0 if part in once else part for part in at) for i, at in positions.items()}
@@ -24,7 +24,7 @@ def times(sites: tuple[Site, ...]) -> dict[int, Position]:
 
 
 def _once(sites: tuple[Site, ...]) -> set[str]:
-    """The variables of loops that run for 0 alone."""
+    """The variables of loops that run only one iteration, with the value 0."""
     loops = [loop for site in sites for loop in site.loops]
     return {loop.var for loop in loops} - {loop.var for loop in loops if not _runs_once(loop)}
 
@@ -38,7 +38,8 @@ def _runs_once(loop: For) -> bool:
 
 
 def _numbered(positions: Mapping[int, Position]) -> dict[int, Position] | None:
-    """Positions with one number for the places up to each counter; None where a counter stands beside a place."""
+    """Replace the places before each counter by one number; None if one position has a counter where another has a
+    place."""
     heads = {i: _places(at) for i, at in positions.items()}
     around = {heads[i] for i, at in positions.items() if len(at) > len(heads[i])}
     if any(head[: len(other)] == other for head in heads.values() for other in around if len(other) < len(head)):
@@ -58,7 +59,7 @@ def _numbered(positions: Mapping[int, Position]) -> dict[int, Position] | None:
 
 
 def _places(position: Position) -> tuple[int, ...]:
-    """What stands before the first counter."""
+    """The places of a position before its first counter."""
     places = []
     for part in position:
         if isinstance(part, str):

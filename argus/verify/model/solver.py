@@ -1,7 +1,8 @@
-"""Obligations over mathematical integers: the only use of z3.
+"""Obligations over mathematical integers, solved with z3. Only this module imports z3.
 
-Index arithmetic is modelled in unbounded integers; 32-bit range is an obligation of its own (see bounds), so
-nothing here relies on wrap-around. Anything without an integer meaning becomes an unconstrained constant.
+Index arithmetic is modelled in unbounded integers. That it stays in the range of 32 bits is an obligation of its own
+(see `bounds`), so nothing here relies on wrap-around. An expression without an integer meaning becomes an
+unconstrained constant.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from argus.work import STEPS_PER_SECOND, Work
 
 __all__ = ["Answer", "Solver", "checked", "z3"]
 
-# Python's collector may free terms on any thread, also while this one is inside of Z3.
+# Python's garbage collector may free terms on any thread, even while this thread is inside Z3.
 z3.Z3_enable_concurrent_dec_ref(z3.main_ctx().ref())
 
 
@@ -35,7 +36,7 @@ _UNITS_PER_STEP = 3
 
 @dataclass
 class Solver:
-    """One incremental solver. It takes its steps from `work`; once that is over, every answer is unknown."""
+    """One incremental solver. It takes its steps from `work`; when no work is left, every answer is unknown."""
 
     work: Work
     query_limit: int = 5 * STEPS_PER_SECOND
@@ -66,7 +67,7 @@ class Solver:
         return self.atoms[expr]
 
     def _operator(self, expr: Op) -> z3.ArithRef:
-        """The result of an operation, in its type where that is modulo 2^32."""
+        """The result of an operation, reduced modulo 2^bits if its type is modular and the result may leave it."""
         result = self._unbounded(expr)
         return result % z3.IntVal(2**expr.dtype.bits) if expr.dtype.modular and expr.op in LEAVING else result
 
@@ -109,7 +110,7 @@ class Solver:
                 return self._atom(expr)
 
     def _division(self, expr: Op, a: z3.ArithRef, b: z3.ArithRef) -> z3.ArithRef:
-        """Floor division and its remainder; z3's own are Euclidean, equal for positive divisors."""
+        """Floor division or its remainder. z3's division is Euclidean, which is the same for positive divisors."""
         divisor = expr.args[1]
         if isinstance(divisor, Const) and int(divisor.value) > 0:
             return a / b if expr.op == "floordiv" else a % b
@@ -117,7 +118,7 @@ class Solver:
         return quotient if expr.op == "floordiv" else a - b * quotient
 
     def _bitwise(self, expr: Op, a: z3.ArithRef, mask: int) -> z3.ArithRef:
-        """x op mask for a constant mask >= 0: quotients round down, so the bits of x < 0 are two's complement's."""
+        """`x op mask` for a constant mask >= 0. Quotients round down, so a negative x has its two's complement bits."""
         bits = [(1 << n, (a / (1 << n)) % 2) for n in range(mask.bit_length()) if mask >> n & 1]
         common = z3.Sum([z3.IntVal(0), *(weight * bit for weight, bit in bits)])
         return {"and": common, "or": a + mask - common, "xor": a + mask - 2 * common}[expr.op]
@@ -147,7 +148,7 @@ class Solver:
         self.solver.add(condition)
 
     def holds(self, goal: z3.BoolRef, facts: list[z3.BoolRef] | None = None) -> Answer:
-        """Whether the facts in scope and `facts` imply `goal`."""
+        """Ask if the facts in scope and `facts` imply `goal`."""
         if self.work.over:
             return Answer(Verdict.UNKNOWN, {}, "the kernel's limit of work was reached")
         limit = min(self.query_limit, self.work.left)
@@ -172,7 +173,7 @@ class Solver:
         return checked(self.solver, limit, self.work)
 
     def shrink(self, goal: z3.BoolRef, facts: list[z3.BoolRef], order: list[Expr], answer: Answer) -> Answer:
-        """A refutation with small atoms: each atom of `order` in turn is tried at 0, 1, and by halving."""
+        """Make the atoms of a refutation small: minimise each atom of `order` in turn by binary search from 0."""
         fixed = list(facts)
         for expr in order:
             if expr not in self.atoms or expr not in answer.model:
@@ -199,7 +200,7 @@ class Solver:
 
 
 def checked(solver: z3.Solver, limit: int, work: Work) -> z3.CheckSatResult:
-    """What Z3 says of the formulas in scope after at most `limit` steps, which are taken from `work`."""
+    """Return Z3's answer about the formulas in scope after at most `limit` steps, which are taken from `work`."""
     before = _units(solver)
     solver.set("rlimit", limit * _UNITS_PER_STEP)
     outcome = solver.check()

@@ -1,6 +1,6 @@
-"""Expressions as the text of quasi-affine formulas, which `relations` reads.
+"""Translation of expressions to the text of quasi-affine formulas, which `relations` uses.
 
-What cannot be written as such a formula raises `NonAffine`; a uniform, loop-free sub-expression of that kind becomes an
+An expression that is not quasi-affine raises `NonAffine`. If it is uniform and free of loop counters, it becomes an
 *opaque* parameter instead.
 """
 
@@ -34,24 +34,24 @@ _Relation = TypeVar("_Relation", Set, Map)
 
 
 class NonAffine(Exception):
-    """An expression outside of quasi-affine arithmetic; the message names it."""
+    """An expression is outside quasi-affine arithmetic; the message says which."""
 
 
 _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
 
 
 def identifier(name: str) -> str:
-    """`name` as an isl identifier, another one for another name."""
+    """Return `name` as an isl identifier; different names give different identifiers."""
     return f"p_{_escaped(name)}"
 
 
 def counter(name: str) -> str:
-    """A loop counter as an isl identifier, another one for another name."""
+    """Return a loop counter as an isl identifier; different names give different identifiers."""
     return f"i_{_escaped(name)}"
 
 
 def _escaped(name: str) -> str:
-    """`name` in letters, digits and underscores, and otherwise for another name: other characters by their codes."""
+    """Return `name` in letters, digits and underscores, with other characters as their codes; injective."""
     return re.sub(r"\W|_(?=[0-9a-f]+_)", lambda found: f"_{ord(found.group()):x}_", name)
 
 
@@ -61,10 +61,12 @@ THREAD = "thread"
 
 @dataclass
 class Translator:
-    """Expressions to isl text. `opaque` collects the parameters made for non-affine launch constants; `counts` are
-    the running counts, which have no text of their own; `trips` are the loops whose dimension is the trip number, with
-    their start and step: it says the same as their variable, without a congruence. Sets of a `lean` one have the
-    parameters that they depend on, in any order."""
+    """Translate expressions to isl text.
+
+    `opaque` collects the parameters made for non-affine launch constants. `counts` are the running counts, which have
+    no text of their own. `trips` are the loops whose dimension is the trip number instead of the variable, with start
+    and step; that avoids a congruence. With `lean`, sets have only the parameters on which they depend, in any order.
+    """
 
     opaque: dict[Expr, str] = field(default_factory=dict)
     parameters: dict[str, Expr] = field(default_factory=dict)
@@ -73,11 +75,11 @@ class Translator:
     lean: bool = False
 
     def set(self, text: str) -> Set:
-        """The set of a text; call after all of it is translated."""
+        """Parse a set. Call this after all of its text is translated, because the header lists the parameters."""
         return self._own(isl.Set(self._header() + text))
 
     def map(self, text: str) -> Map:
-        """The map of a text; the same otherwise."""
+        """Parse a map; see `set`."""
         return self._own(isl.Map(self._header() + text))
 
     def _header(self) -> str:
@@ -118,9 +120,10 @@ class Translator:
                     return self._parameter(name, expr)
 
     def image(self, expr: Expr, coords: tuple[str, ...]) -> str:
-        """Text of a tuple that an index is: [integer], or [what it is computed from] by the name of a function.
+        """Text of an index as a tuple: `[integer]` if it is affine, or else `function_name[operands]`.
 
-        What is not affine, as a remainder by a size, is such a function: of equal numbers it is equal.
+        A non-affine index, such as a remainder by a size, is an uninterpreted function: equal operands give equal
+        values.
         """
         if self._plainly(expr, coords):
             return f"[{self.integer(expr, coords)}]"
@@ -129,7 +132,7 @@ class Translator:
         return f"function_{name}[{', '.join(leaves)}]"
 
     def _plainly(self, expr: Expr, coords: tuple[str, ...]) -> bool:
-        """Return True if an expression is affine, but for what is the same in all blocks."""
+        """Return True if an expression is affine, except for parts that are the same in all blocks."""
         alone = replace(self, opaque={}, parameters={})
         try:
             alone.integer(expr, coords)
@@ -138,7 +141,7 @@ class Translator:
         return not any(map(differs_by_block, alone.opaque))
 
     def _function(self, expr: Expr, coords: tuple[str, ...], leaves: list[str]) -> str:
-        """How an expression is computed from affine ones, which are added to `leaves`."""
+        """Return the text of a computation from affine expressions, and add those expressions to `leaves`."""
         if self._plainly(expr, coords):
             leaves.append(self.integer(expr, coords))
             return "x"
@@ -148,7 +151,7 @@ class Translator:
         return f"{expr.op}({', '.join(self._function(e, coords, leaves) for e in expr.args)})"
 
     def equals(self, name: str, expr: Expr, coords: tuple[str, ...]) -> str:
-        """Text of a condition: the dimension `name` is the number, which may be chosen between others."""
+        """Text of the condition that dimension `name` equals `expr`, which may contain `where`."""
         choice = next((e for e in walk(expr) if isinstance(e, Op) and e.op == "where"), None)
         if choice is None:
             return f"{name} = {self.integer(expr, coords)}"
@@ -231,21 +234,21 @@ class Translator:
                 raise NonAffine("the condition depends on data or is not affine")
 
     def _chosen(self, expr: Op, choice: Op, coords: tuple[str, ...]) -> str:
-        """Text of a comparison with a choice between two integers in it: one comparison for each."""
+        """Text of a comparison that contains the `where` expression `choice`: one comparison for each alternative."""
         chosen = self.condition(choice.args[0], coords)
         yes, no = (self.condition(_with(expr, choice, other), coords) for other in choice.args[1:])
         return f"(({chosen} and {yes}) or (not {chosen} and {no}))"
 
 
 def _with(expr: Expr, part: Expr, other: Expr) -> Expr:
-    """`expr` with another expression in the place of a part."""
+    """Replace `part` by `other` in `expr`."""
     return rewrite(expr, lambda e: other if e == part else None)
 
 
 def _both(expr: Op) -> tuple[Expr, Expr] | None:
-    """The two comparisons that one with a minimum or maximum stands for, if it says that both hold.
+    """Split a comparison with a minimum or maximum into two, if it is equivalent to both of them together.
 
-    isl would split it into a region for each of the two, where one is enough.
+    isl would split the set into one region for each operand, where one region is enough.
     """
     a, b = expr.args
     match expr.op, a, b:
@@ -268,7 +271,7 @@ def _xor(text: str, mask: int) -> str:
 
 
 def holder_condition(layout: FragmentLayout, coords: tuple[str, ...], thread: str, primary: bool = False) -> str:
-    """isl text: `thread` holds the element at `coords`; with `primary`, replicas after the first are left out."""
+    """isl text of "`thread` holds the element at `coords`"; with `primary`, only the first replica counts."""
     digits, conditions = [], []
     sums: list[list[str]] = [[] for _ in layout.shape]
     weights, weight = [], 1

@@ -1,7 +1,8 @@
-"""Numbers that a kernel loads from index tensors, and what is declared of them.
+"""Numbers that a kernel loads from index tensors, and the declared facts about them.
 
-Each use `t[e]` is a number of its own. Equal places hold equal numbers, and what is declared of the tensor's contents
-is said of the numbers, and of pairs of them, that occur: that decides the questions in which they occur (Ackermann).
+Each use `t[e]` is a number of its own, and equal places hold equal numbers. The declarations about the tensor's
+contents are stated for the numbers that occur, and for pairs of them. That decides the questions in which the numbers
+occur (Ackermann).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from argus.verify.model.program import BOUND_OF_BLOCK, LOADED, PROGRAM, Site, is
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """`value` stands for what `tensor[index]` holds, where `mask` holds, and else for `other`."""
+    """A loaded number: `value` stands for `tensor[index]` where `mask` holds, and for `other` elsewhere."""
 
     tensor: str
     index: tuple[Expr, ...]
@@ -44,7 +45,7 @@ class Use:
 
 @dataclass
 class Uses:
-    """The numbers in some expressions of a kernel's sites."""
+    """The loaded numbers that occur in expressions of a kernel's sites."""
 
     kernel: Kernel
     sites: tuple[Site, ...]
@@ -56,9 +57,9 @@ class Uses:
         self._written = {a.obj for a in accesses if a.mode is not Mode.READ}
 
     def spelled(self, site: Site, expr: Expr) -> Expr:
-        """`expr` as a site evaluates it, with registers that hold loaded or computed integers spelled out.
+        """Replace registers in `expr` by the loaded or computed integers that they hold when the site evaluates it.
 
-        Registers that are written elsewhere, or in other iterations, stay.
+        Registers that have other writers, or are written in other iterations, stay.
         """
         return rewrite(expr, lambda e: self._held(site, e) if isinstance(e, Elem) and not e.dtype.is_float else None)
 
@@ -91,7 +92,7 @@ class Uses:
 
 
 def certain(kernel: Kernel, sites: tuple[Site, ...]) -> tuple[Use, ...]:
-    """The numbers that every block loads once, under no condition: their places exist, or else `bounds` says so."""
+    """The numbers that every block loads once, unconditionally. `bounds` checks that their places exist."""
     always = tuple(s for s in sites if not s.guards)
     return tuple(
         Use(place.obj, place.index, Param(name, kernel.object(place.obj).dtype))
@@ -101,16 +102,16 @@ def certain(kernel: Kernel, sites: tuple[Site, ...]) -> tuple[Use, ...]:
 
 
 class Instance:
-    """An instance of an access, of the loops, branches and elements around it: its cell, and what holds where it runs.
+    """An instance of an access: its `cell`, and the `conditions` of the loops, branches and elements around it.
 
-    The same number of a program stands for all programs of a persistent block.
+    In a persistent block one program number stands for all programs.
     """
 
     def __init__(self, uses: Uses, site: Site, relation: Relation) -> None:
         self.cell = tuple(uses.spelled(site, e) for e in relation.index)
         self.conditions: list[Expr] = []
         for loop in site.loops:
-            if loop.var == PROGRAM:  # as many as the block is given
+            if loop.var == PROGRAM:  # no upper bound: the block has any number of programs
                 self.conditions.append(op("le", Const(0), LoopVar(PROGRAM)))
                 continue
             var, start, stop = LoopVar(loop.var), *(uses.spelled(site, e) for e in (loop.start, loop.stop))
@@ -126,7 +127,7 @@ class Instance:
 
 
 def programs(kernel: Kernel) -> Iterator[Expr]:
-    """What is known of a block: its program ids, and what preconditions say of what is computed from them."""
+    """Facts about a block: the ranges of its program ids, and preconditions about bounds computed from them."""
     for own in kernel.program_ids:
         grid = kernel.grid or ()
         size = grid[own.axis] if own.axis < len(grid) else Const(1)
@@ -138,7 +139,7 @@ def programs(kernel: Kernel) -> Iterator[Expr]:
 
 
 def facts(kernel: Kernel, uses: Sequence[Use]) -> Iterator[Expr]:
-    """What is declared of the contents of index tensors, said of the numbers that are used."""
+    """The declared facts about index tensors, stated for the numbers that are used."""
     for use in uses:
         yield from (_where((use,), fact) for fact in _alone(kernel, use))
         if use.mask is not None and use.other is not None:
@@ -149,7 +150,7 @@ def facts(kernel: Kernel, uses: Sequence[Use]) -> Iterator[Expr]:
 
 
 def _where(uses: Sequence[Use], fact: Expr) -> Expr:
-    """A fact on numbers, where they are loaded."""
+    """Restrict a fact to the elements where all its numbers are loaded."""
     mask = conjunction([u.mask for u in uses if u.mask is not None])
     return fact if mask is None else op("or", op("not", mask), fact)
 
@@ -166,7 +167,7 @@ def _alone(kernel: Kernel, use: Use) -> Iterator[Expr]:
 
 
 def _together(kernel: Kernel, one: Use, other: Use) -> Iterator[Expr]:
-    """Of two numbers of one tensor."""
+    """The facts about two numbers of one tensor."""
     same = conjunction([op("eq", i, j) for i, j in zip(one.index, other.index, strict=True)])
     equal = op("eq", one.value, other.value)
     yield equal if same is None else op("or", op("not", same), equal)

@@ -1,1 +1,1 @@
-"""A second opinion: what one engine answered is asked of the other."""
+"""Second opinions: each engine checks the answers of the other."""

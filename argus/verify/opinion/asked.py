@@ -1,8 +1,8 @@
-"""Every question that a proof asks of ISL or of Z3, with its answer: the one place that listens to both engines.
+"""A record of every question that a proof asks ISL or Z3, with the answer. Only this module listens to the engines.
 
-ISL is asked at some hundred places. So its methods that answer are replaced by ones that take notes, while a proof is
-listened to; nothing that is asked can pass by. What is noted is looked at after the proof, whose limits of work count
-the same steps as ever.
+ISL is called in about a hundred places. So during a recorded proof, its methods that answer questions are replaced by
+methods that also record the question; none can be missed. The record is examined after the proof, so the proof's work
+limits count the same steps as without recording.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KINDS = (Set, Map, UnionSet, UnionMap)
 
 @dataclass(frozen=True, slots=True)
 class OfIsl:
-    """A question to ISL, by the name of its method: of what, and the answer, a truth value or a result."""
+    """A question to ISL: the name of the method, its operands, and the answer, a truth value or a result."""
 
     name: str
     operands: tuple[Any, ...]
@@ -34,7 +34,7 @@ class OfIsl:
 
 @dataclass(frozen=True, slots=True)
 class OfZ3:
-    """Whether formulas have a model, and Z3's answer: "sat", with one, or "unsat"."""
+    """A question to Z3, if formulas have a model, and the answer: "sat" with a model, or "unsat"."""
 
     formulas: tuple[z3.BoolRef, ...]
     answer: str
@@ -46,7 +46,7 @@ Asked = OfIsl | OfZ3
 
 @contextmanager
 def listening() -> Iterator[list[Asked]]:
-    """A list of what is asked inside. Proofs run one at a time, so nobody else is heard."""
+    """Yield the list of the questions that are asked inside. Proofs run one at a time, so one list is one proof's."""
     heard: list[Asked] = []
     inside = [False]
     replaced: list[tuple[Any, str, Callable[..., Any]]] = [(Solver, "_check", Solver._check)]
@@ -61,7 +61,7 @@ def listening() -> Iterator[list[Asked]]:
 
 
 def _heard(name: str, method: Callable[..., Any], heard: list[Asked], inside: list[bool]) -> Callable[..., Any]:
-    """The method, whose answers are noted unless another method asks."""
+    """Wrap a method of ISL so that it records its answers, except when another recorded method calls it."""
 
     @wraps(method)
     def asked(*operands: Any) -> Any:

@@ -1,7 +1,7 @@
-"""What an answer of ISL says, as formulas of Z3 that have no model if it is right, and that have one if it is wrong.
+"""The meaning of ISL's answers, as formulas for Z3: they have no model if the answer is right, and have one if not.
 
-An answer "yes" says that some formulas have no model, an answer "no" that one of them has. A result is held against its
-definition, as two such answers "yes": nothing is in it that should not be, and nothing is missing.
+An answer "yes" says that some formulas have no model; an answer "no" says that one of them has a model. A result is
+checked against its definition as two answers "yes": it contains nothing wrong, and nothing is missing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _KINDS = (Set, Map, UnionSet, UnionMap)
 
 
 class Unclaimed(Exception):
-    """An answer of which this module does not know what it says."""
+    """This module does not know the meaning of an answer."""
 
 
 def counterexamples(name: str, operands: tuple[Any, ...], result: Any) -> Formulas:
-    """Formulas that have no model if the answer is "yes" (`result` is True), or if the result is right.
+    """Formulas that have no model if the answer "yes" is right, or if the result is right.
 
-    Of an answer "no", one of those of "yes" has a model.
+    For an answer "no" they are the same formulas as for "yes"; one of them has a model if "no" is right.
     """
     if any(not isinstance(o, _KINDS) for o in operands):
         raise Unclaimed(name)
@@ -33,7 +33,7 @@ def counterexamples(name: str, operands: tuple[Any, ...], result: Any) -> Formul
 
 
 def _at(inputs: str = "x", outputs: str = "y") -> Value:
-    """Variables by their names: coordinates are called as told."""
+    """Return a function from variables to Z3 integers; `inputs` and `outputs` are the prefixes of coordinates."""
     letters = {"in": inputs, "out": outputs}
 
     def of(variable: Variable) -> z3.ArithRef:
@@ -87,7 +87,7 @@ def _bijective(a: Union) -> Formulas:
 
 
 def _alike(a: Union, side: int) -> Formulas:
-    """Two pairs that agree on one side, and differ on the other."""
+    """Formulas for two pairs that agree on one side and differ on the other."""
     found = list(pieces(a).items())
     another = _at("x", "z") if side == 0 else _at("z", "y")
     for number, (spaces, mine) in enumerate(found):
@@ -110,9 +110,9 @@ def _subtracted(a: Union, b: Union, result: Union) -> Formulas:
 
 
 def _side(a: Union, result: Union, side: int) -> Formulas:
-    """The domain (0) or the range (1) of a relation."""
+    """Formulas for a wrong domain (`side` 0) or range (`side` 1) of a relation."""
     found = pieces(result)
-    of = _at("y", "x") if side == 0 else _HERE  # coordinates of the side are called y, as those of a set
+    of = _at("y", "x") if side == 0 else _HERE  # the side's coordinates are called y, like a set's
     grouped: dict[Space, list[Pieces]] = {}
     for spaces, part in pieces(a).items():
         grouped.setdefault(spaces[side], []).append(part)
@@ -124,7 +124,7 @@ def _side(a: Union, result: Union, side: int) -> Formulas:
 
 
 def _shadow(part: Pieces, of: Value, side: int) -> z3.BoolRef:
-    """Something is on the other side: coordinates there are like integers that the constraints alone name."""
+    """The formula that some element is on the other side: its coordinates become existential integers."""
     return disjunction([exact(c.projected("out" if side == 0 else "in"), of) for c in part.conjunctions])
 
 
@@ -174,7 +174,7 @@ def _extreme(a: Union, result: Union, least: bool) -> Formulas:
 
 
 def _before(first: list[z3.ArithRef], second: list[z3.ArithRef]) -> z3.BoolRef:
-    """Lexicographically."""
+    """The formula that `first` comes before `second` in lexicographic order."""
     return disjunction(
         [z3.And(a < b, *(c == d for c, d in zip(first[:i], second[:i], strict=True)))
          for i, (a, b) in enumerate(zip(first, second, strict=True))]

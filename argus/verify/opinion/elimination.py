@@ -1,8 +1,11 @@
-"""Conjunctions without unnamed integers, so that they may be negated.
+"""Elimination of unnamed integers from conjunctions, so that the conjunctions can be negated.
 
-An unnamed integer e is eliminated exactly, in one of three ways. An equality a·e + s = 0 gives it: a has to divide s.
-Bounds 0 ≤ s - a·e < a give it: it is ⌊s/a⌋. Or only bounds mention it, a·e + l ≥ 0 and h - b·e ≥ 0: some e lies
-between them if and only if -⌊l/a⌋ ≤ ⌊h/b⌋ for every pair, which is b·l + a·h ≥ 0 where a or b is 1.
+An unnamed integer e is eliminated exactly, in one of three ways:
+
+- An equality a·e + s = 0 determines it; then a must divide s.
+- Bounds 0 ≤ s - a·e < a determine it: e = ⌊s/a⌋.
+- Only bounds a·e + l ≥ 0 and h - b·e ≥ 0 mention it. Some e satisfies them if and only if -⌊l/a⌋ ≤ ⌊h/b⌋ for every
+  pair, which is b·l + a·h ≥ 0 if a or b is 1.
 """
 
 from __future__ import annotations
@@ -16,8 +19,11 @@ from argus.verify.opinion.formulas import Conjunction, Row, Value, Values, Varia
 
 @dataclass
 class _System:
-    """What is left to eliminate, and what is said without it. `divided`: rows and what divides them. `between`: (l, a,
-    h, b) as above."""
+    """A system of constraints during elimination.
+
+    `equal`: rows that are 0. `least`: rows that are at least 0. `left`: the variables still to be eliminated.
+    `quotients`: variables with a definition. `divided`: rows with their divisors. `between`: (l, a, h, b) as above.
+    """
 
     equal: list[Row]
     least: list[Row]
@@ -27,11 +33,11 @@ class _System:
     between: list[tuple[Row, int, Row, int]] = field(default_factory=list)
 
     def mentions(self, row: Row, but: Variable) -> bool:
-        """Return True if the row has something else that is left."""
+        """Return True if the row mentions a variable that is left to eliminate, other than `but`."""
         return any(v in self.left and v != but for v in row.terms)
 
     def solve(self) -> bool:
-        """Eliminate one by an equality; False if there is none."""
+        """Eliminate one variable by an equality; return False if no equality allows that."""
         candidates = [(abs(c), row, v) for row in self.equal for v, c in row.terms.items() if v in self.left]
         usable = [c for c in candidates if c[0] == 1 or not self.mentions(c[1], c[2])]
         if not usable:
@@ -46,7 +52,7 @@ class _System:
         return True
 
     def define(self) -> bool:
-        """Name one as the quotient that two bounds make it; False if there is none."""
+        """Define one variable as the quotient that two bounds determine; return False if there is none."""
         for high in self.least:
             for variable, factor in high.terms.items():
                 if factor >= 0 or variable not in self.left or self.mentions(high, variable):
@@ -60,7 +66,7 @@ class _System:
         return False
 
     def bound(self) -> bool:
-        """Eliminate one that only bounds mention; False if there is none."""
+        """Eliminate one variable that only bounds mention; return False if there is none."""
         for variable in sorted(self.left - {v for row in self.equal for v in row.terms}, key=str):
             pairs = list(product(*self._bounds(variable)))
             hard = [(low, high) for low, high in pairs if low.terms[variable] > 1 and high.terms[variable] < -1]
@@ -83,8 +89,10 @@ class _System:
 
 
 def exact(given: Conjunction, of: Value) -> z3.BoolRef:
-    """The conjunction as a formula that may be negated: without unnamed integers where they can be eliminated, and
-    else with a quantifier."""
+    """Return the conjunction as a formula that may be negated.
+
+    Unnamed integers are eliminated if possible, and quantified otherwise.
+    """
     unnamed = given.unnamed
     defined = [(d, *given.quotients[d]) for d in unnamed if d in given.quotients]
     remainders = [row.combined(1, Row({d: 1}, 0), -divisor) for d, row, divisor in defined]
@@ -110,7 +118,7 @@ def _said(system: _System, value: Values) -> z3.BoolRef:
 
 
 def _substituted(row: Row, equality: Row, variable: Variable) -> Row:
-    """The row times a positive number, with the variable as the equality has it."""
+    """Multiply a row by a positive number and replace the variable in it by means of the equality."""
     factor = row.terms.get(variable, 0)
     if not factor:
         return row

@@ -1,8 +1,8 @@
-"""Sets and relations of ISL as formulas of Z3, read off their constraints alone: ISL computes nothing here.
+"""Translation of ISL's sets and relations to formulas of Z3, from their constraints alone: ISL computes nothing here.
 
-A set is a union of conjunctions of linear constraints over parameters, coordinates and further integers: quotients,
-which have a definition, and *unnamed* ones, of which the constraints say that some exist. A formula that is to be
-negated should have none of those (`argus.verify.opinion.elimination`).
+A set is a union of conjunctions of linear constraints over parameters, coordinates and further integers. Those are
+quotients, which have a definition, and *unnamed* integers, which are existentially quantified. A formula that will be
+negated should have no unnamed integers (`argus.verify.opinion.elimination`).
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _ORDER = (_DIM.cst, _DIM.param, _DIM.in_, _DIM.out, _DIM.div)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A linear form: coefficients by variable, none of them 0, and a constant."""
+    """A linear form: nonzero coefficients by variable, and a constant."""
 
     terms: Mapping[Variable, int]
     constant: int
 
     def value(self, of: Value) -> z3.ArithRef:
-        """The form as a term."""
+        """The form as a term of Z3."""
         scaled = [of(v) if c == 1 else c * of(v) for v, c in self.terms.items()]
         parts = [*scaled, *([z3.IntVal(self.constant)] if self.constant or not scaled else [])]
         return parts[0] if len(parts) == 1 else z3.Sum(parts)
 
     def combined(self, factor: int, other: Row, times: int) -> Row:
-        """`factor` · this + `times` · other."""
+        """Return `factor` · this + `times` · other."""
         keys = dict.fromkeys((*self.terms, *other.terms))
         terms = {v: factor * self.terms.get(v, 0) + times * other.terms.get(v, 0) for v in keys}
         return Row({v: c for v, c in terms.items() if c}, factor * self.constant + times * other.constant)
@@ -49,8 +49,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Conjunction:
-    """Rows of `equal` are 0, rows of `least` 0 at least. A div of `quotients` is row // divisor; the others of `divs`
-    are unnamed."""
+    """A conjunction of constraints: rows of `equal` are 0, rows of `least` are at least 0.
+
+    A variable in `quotients` is row // divisor. The other variables in `divs` are unnamed.
+    """
 
     equal: tuple[Row, ...]
     least: tuple[Row, ...]
@@ -59,18 +61,18 @@ class Conjunction:
 
     @property
     def unnamed(self) -> frozenset[Variable]:
-        """Integers without a definition, and quotients whose definitions mention one."""
+        """The integers without a definition, and the quotients whose definitions depend on such integers."""
         found = {d for d in self.divs if d not in self.quotients}
         for _ in self.divs:
             found |= {d for d, (row, _) in self.quotients.items() if not found.isdisjoint(row.terms)}
         return frozenset(found)
 
     def projected(self, side: str) -> Conjunction:
-        """The conjunction without the coordinates of one side, "in" or "out": some there are that fit."""
+        """Project out the coordinates of one side, "in" or "out": they become existential integers."""
         return self._renamed(lambda v: ("div", f"{side} {v[1]}") if v[0] == side else v)
 
     def then(self, other: Conjunction) -> Conjunction:
-        """Of two relations' conjunctions: what maps to something that the other one maps."""
+        """Compose this conjunction of a relation with one of another relation, which is applied second."""
         first = self._renamed(
             lambda v: {"div": ("div", f"first {v[1]}"), "out": ("div", f"middle {v[1]}")}.get(v[0], v)
         )
@@ -95,7 +97,7 @@ class Conjunction:
         return Conjunction(tuple(map(row, self.equal)), tuple(map(row, self.least)), quotients, tuple(divs))
 
     def formula(self, of: Value) -> z3.BoolRef:
-        """The conjunction, with a constant of its own for each unnamed integer: not to be negated."""
+        """The conjunction with a fresh constant for each unnamed integer; it must not be negated."""
         fresh = {d: z3.FreshInt("e") for d in self.divs if d not in self.quotients}
         value = Values(of, self.quotients, fresh)
         return conjunction(
@@ -104,7 +106,7 @@ class Conjunction:
 
 
 class Values:
-    """Terms of variables: those of `known`, quotients by their definitions, and all else by `of`."""
+    """A function from variables to terms: `known` ones, quotients by their definitions, and all others by `of`."""
 
     def __init__(
         self, of: Value, quotients: Mapping[Variable, tuple[Row, int]], known: Mapping[Variable, z3.ArithRef]
@@ -121,18 +123,18 @@ class Values:
 
 
 def conjunction(parts: list[z3.BoolRef]) -> z3.BoolRef:
-    """All of `parts`."""
+    """The conjunction of `parts`."""
     return z3.And(parts) if parts else z3.BoolVal(True)
 
 
 def disjunction(parts: list[z3.BoolRef]) -> z3.BoolRef:
-    """Some of `parts`."""
+    """The disjunction of `parts`."""
     return z3.Or(parts) if parts else z3.BoolVal(False)
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """The part of a union that is in one pair of spaces, of `inputs` and `outputs` coordinates."""
+    """The part of a union in one pair of spaces, which have `inputs` and `outputs` coordinates."""
 
     inputs: int
     outputs: int
@@ -140,7 +142,7 @@ class Pieces:
 
 
 def pieces(union: Union) -> dict[Spaces, Pieces]:
-    """The union by spaces."""
+    """Split a union by spaces."""
     return {_spaces(part): _pieces(part) for part in _parts(union)}
 
 
@@ -162,7 +164,7 @@ def _spaces(part: Set | Map) -> Spaces:
 
 
 def _space(space: isl.Space) -> Space:
-    """Of a set's space."""
+    """Convert the space of a set."""
     name = space.get_tuple_name(_DIM.set) if space.has_tuple_name(_DIM.set) else None
     if not space.is_wrapping():
         return name, space.dim(_DIM.set)

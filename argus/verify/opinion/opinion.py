@@ -1,7 +1,7 @@
-"""What the other engine says: each answer of ISL is asked of Z3, and each answer of Z3 of ISL.
+"""Second opinions: Z3 checks each answer of ISL, and ISL checks each answer of Z3.
 
-A model that Z3 found is not asked of ISL: the formulas are evaluated at it. What an engine does not decide within its
-steps counts as undecided. Nothing here is asked of the engine that answered first.
+A model that Z3 found is not checked by ISL: the formulas are evaluated at the model. A question that the second engine
+does not decide within its steps counts as undecided. The engine that answered first is not asked again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHOWN = 2000
 
 
 def second(heard: Iterable[Asked], work: Work) -> tuple[Opinion, ...]:
-    """The opinions on what was heard, by engine and kind of question; steps are taken from `work`."""
+    """Return the opinions on all recorded answers, by engine and kind of question; steps are taken from `work`."""
     found: dict[tuple[str, str], Opinion] = {}
     for asked in heard:
         engine, question = ("isl", asked.name) if isinstance(asked, OfIsl) else ("z3", asked.answer)
@@ -50,7 +50,7 @@ def _text(asked: Asked) -> str:
 
 
 def _of_isl(asked: OfIsl, work: Work) -> bool | None:
-    """Whether Z3 agrees with an answer of ISL; None where it does not know."""
+    """Return True if Z3 agrees with an answer of ISL, False if not, and None if Z3 does not decide it."""
     try:
         outcomes = [_satisfiable(f, work) for f in counterexamples(asked.name, asked.operands, asked.answer)]
     except (Unclaimed, IslError, z3.Z3Exception):
@@ -70,7 +70,10 @@ def _satisfiable(formula: z3.BoolRef, work: Work) -> bool | None:
 
 
 def _of_z3(asked: OfZ3, work: Work) -> bool | None:
-    """Whether ISL agrees with an answer of Z3; a model is right if every formula holds there."""
+    """Return True if ISL agrees with an answer of Z3, False if not, and None if ISL does not decide it.
+
+    A model is evaluated instead: it is right if every formula holds in it.
+    """
     try:
         if asked.model is not None:
             known: dict[int, int] = {}

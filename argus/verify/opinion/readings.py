@@ -1,7 +1,7 @@
-"""Formulas of Z3 as sets of ISL, and their values at a point.
+"""Translation of Z3's formulas to sets of ISL, and evaluation of formulas at a point.
 
-Products of two unknowns, and divisions by one, have no meaning in ISL: each becomes an integer of which nothing is
-known (`Reading.loose`). So a set that is empty says that the formulas have no model; one that is not may say nothing.
+Products of two unknowns, and divisions by an unknown, have no meaning in ISL. Each becomes an unconstrained integer
+(`Reading.loose`). So if the set is empty, the formulas have no model; if it is not empty, they may still have none.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from argus.verify.model.solver import z3
 
 
 class Unreadable(Exception):
-    """A formula of a kind that obligations do not have."""
+    """A formula has an operation that obligations do not use."""
 
 
 class Reading:
-    """Formulas over the same unknowns as one set."""
+    """A translation of formulas to sets over their common unknowns."""
 
     def __init__(self, formulas: Sequence[z3.BoolRef]) -> None:
         self.loose = False
@@ -33,7 +33,7 @@ class Reading:
         self._terms: dict[int, isl.PwAff] = {}
 
     def _find(self, term: z3.ExprRef, seen: set[int]) -> None:
-        """Number the unknowns."""
+        """Number the unknowns of a term."""
         if term.get_id() in seen:
             return
         seen.add(term.get_id())
@@ -48,7 +48,7 @@ class Reading:
     # ------------------------------------------------------------------ conditions
 
     def holds(self, formula: z3.BoolRef) -> Set:
-        """Where a formula holds."""
+        """The set of points at which a formula holds."""
         if formula.get_id() not in self._sets:
             self._kept.append(formula)
             self._sets[formula.get_id()] = self._condition(formula)
@@ -173,7 +173,7 @@ def _comparison(term: z3.ExprRef) -> bool:
 
 
 def _unknown(term: z3.ExprRef) -> bool:
-    """Return True if ISL knows a term as an integer alone: a constant, or an operation on two unknowns."""
+    """Return True if a term is an unknown for ISL: an uninterpreted term, or a product or division of unknowns."""
     kind, children = term.decl().kind(), term.children()
     if kind == z3.Z3_OP_UNINTERPRETED:
         return True
@@ -190,9 +190,9 @@ def _constant(term: z3.ExprRef) -> bool:
 
 
 def value(term: z3.ExprRef, model: z3.ModelRef, known: dict[int, int]) -> int:
-    """A term, or a truth as 0 or 1, at the values that a model gives to constants; 0 to those that it leaves open.
+    """Evaluate a term in a model; truth values are 0 or 1, and constants that the model leaves open are 0.
 
-    `known`: values of terms by their ids, which are used and added to.
+    `known`: a cache of values by the ids of terms.
     """
     number = term.get_id()
     if number not in known:
@@ -217,7 +217,7 @@ def _value(term: z3.ExprRef, model: z3.ModelRef, known: dict[int, int]) -> int:
 
 
 def _divided(a: Sequence[int]) -> int:
-    """Z3's division, whose remainder is never negative."""
+    """Divide as Z3 does, with a remainder that is never negative."""
     if a[1] == 0:
         raise Unreadable("a division by zero, which may have any value")
     return a[0] // a[1] if a[1] > 0 else -(a[0] // -a[1])

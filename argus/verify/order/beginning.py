@@ -1,8 +1,8 @@
-"""The beginning and the end of a block: mbarriers are used once they are initialised; no bulk copy or product is left.
+"""Checks at the start and end of a block: mbarriers are initialised before use, and no asynchronous work is left.
 
-What uses an mbarrier comes after the fence that follows its initialisation (PTX ISA, mbarrier.init,
-fence.mbarrier_init). Shared memory is another block's as soon as this one ends, so what the copy engine and
-the tensor cores do there has to be waited for.
+Every use of an mbarrier must come after the fence that follows its initialisation (PTX ISA, mbarrier.init,
+fence.mbarrier_init). Shared memory belongs to another block as soon as this one ends, so the block has to wait for
+the copies of the copy engine and the products of the tensor cores.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from argus.verify.order.order import Ordering
 
 
 def initialised(model: Model, ordering: Ordering) -> list[Finding]:
-    """Uses of mbarriers whose initialisation need not be visible there."""
+    """Find uses of mbarriers at which the initialisation may not be visible."""
     made = {s.stmt.barrier: s for s in model.sites if isinstance(s.stmt, MbarrierInit)}
     findings: list[Finding] = []
     for site in model.sites:
@@ -48,7 +48,7 @@ def _late(model: Model, name: str, first: Site | None, site: Site, early: Set) -
 
 
 def finished(model: Model, ordering: Ordering) -> list[Finding]:
-    """Bulk copies and asynchronous products that nobody waits for."""
+    """Find bulk copies and asynchronous products that no thread waits for."""
     findings: list[Finding] = []
     for site in model.sites:
         orders = {a.order for a in site.accesses}
@@ -81,8 +81,11 @@ def finished(model: Model, ordering: Ordering) -> list[Finding]:
 
 
 def _awaited(model: Model, site: Site, ordering: Ordering) -> list[Map]:
-    """When a bulk store has read, if its own program waits for that, since the next one may be another block's;
-    or when its group was closed, if the role waits for all of its stores after its programs."""
+    """The times at which a bulk store counts as awaited.
+
+    It counts when it has read its source, if its own program waits for that: the next program may belong to another
+    block. It also counts when its group was closed, if the role waits for all of its stores after its programs.
+    """
     seen = [in_its_program(model, site, ordering.completed(site, Order.BULK_READ))]
     if any(_last_wait(s, site) for s in model.sites):
         seen.append(in_its_program(model, site, ordering.closed(site, Order.BULK_READ)))
@@ -95,7 +98,7 @@ def _last_wait(wait: Site, store: Site) -> bool:
 
 
 def in_its_program(model: Model, site: Site, times: Map) -> Map:
-    """Those of the times that are in the program of the site: the block may have no other one after it."""
+    """Restrict `times` to the program of the site, because the block may have no program after it."""
     if PROGRAM not in site.iterators:
         return times
     counter, place = site.iterators.index(PROGRAM), model.times_of[site.index].index(PROGRAM)

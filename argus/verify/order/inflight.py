@@ -1,7 +1,7 @@
-"""Registers of asynchronous products: untouched between issue and completion, and fenced before.
+"""Checks on registers of asynchronous products: not accessed between issue and completion, and fenced before.
 
-PTX ISA, wgmma: accumulator registers must not be accessed before wgmma.wait_group covers the product, and
-wgmma.fence must order earlier register accesses, except those of products of the same shape into the same accumulator.
+PTX ISA, wgmma: accumulator registers must not be accessed before wgmma.wait_group covers the product. wgmma.fence must
+order earlier register accesses, except those of products of the same shape into the same accumulator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from argus.verify.order.order import Ordering
 
 
 def check(model: Model, ordering: Ordering) -> list[Finding]:
-    """Accesses that meet a product in flight, and products without a fence."""
+    """Find accesses to registers of a product that is not complete, and products without a fence before them."""
     findings = []
     for fragment in model.kernel.fragments:
         accesses = model.accesses_of(fragment.name)
@@ -35,7 +35,7 @@ def check(model: Model, ordering: Ordering) -> list[Finding]:
 
 
 def _of_one_shape(a: Cells, b: Cells) -> bool:
-    """Whether both are products by one instruction, which are in order by themselves."""
+    """Return True if both are products by the same instruction, which the hardware keeps in order."""
     first, second = a.site.stmt, b.site.stmt
     return isinstance(first, Mma) and isinstance(second, Mma) and first.instr == second.instr
 

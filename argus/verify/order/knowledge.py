@@ -1,9 +1,9 @@
-"""What roles learn of each other: by an arrival, then a wait for its phase, in as many hops as it takes.
+"""The order between roles that mbarriers establish: an arrival, then a wait for its phase, possibly in several hops.
 
-Everything is a single-valued relation: the *next* arrival after a time, the *first* wait for its phase. Those are found
-once for each arrival and wait; ways through them are compositions. Ways are not merged into one earliest time, which
-would take a minimum for every question: a question tries them one by one, short ones first, and stops when it is
-answered. A way that is left out can only lose order.
+Everything is a single-valued relation: the *next* arrival after a time, the *first* wait for its phase. These are
+computed once for each arrival and wait. A *way* is a composition of them. Ways are not merged into one earliest time,
+because that would need a minimum for every question. Instead a question tries them one by one, short ones first, and
+stops when it is answered. Leaving out a way can only lose order.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _HOPS = 3
 
 @dataclass(frozen=True)
 class Event:
-    """One statement's uses of an mbarrier: {iteration -> use}, proved.
+    """One statement's uses of an mbarrier. `keys`: {iteration -> use}, proved.
 
-    `units`: arrivals that one use makes. `bytes`: bytes expected or brought by one use.
+    `units`: arrivals that one use makes. `bytes`: bytes that one use expects or delivers.
     """
 
     site: Site
@@ -37,10 +37,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Wait:
-    """One statement's waits: {iteration -> the use whose phase has to be complete}, and {iteration -> the next one}.
+    """One statement's waits.
 
-    The first waits for a free buffer need nothing: `needs` is not defined there. `behind`: the phase is the one before
-    that of the wait's own use.
+    `needs`: {iteration -> the use whose phase has to be complete}; undefined for the first waits for a free buffer,
+    which need nothing. `next`: {iteration -> the use after that one}. `behind`: the wait needs the phase before the
+    phase of its own use.
     """
 
     site: Site
@@ -51,10 +52,10 @@ class Wait:
 
 
 class Knowledge:
-    """When roles know what others did, through the arrivals and waits of a protocol.
+    """The times at which roles know what others did, through the arrivals and waits of a protocol.
 
-    What arrives may also be bulk copies: who has seen that one is complete knows what phases were over when it was
-    issued.
+    Bulk copies may be among the arrivals: a role that has seen a copy complete knows which phases were over when the
+    copy was issued.
     """
 
     def __init__(self, model: Model, arrivals: list[Event], waits: list[Wait]) -> None:
@@ -63,7 +64,7 @@ class Knowledge:
         self._whole: dict[str, list[Event]] = {}
         for event in arrivals:
             role = event.site.role
-            if role is not None and not 0 < event.units < role.num_warps:  # one warp's says nothing of the others
+            if role is not None and not 0 < event.units < role.num_warps:  # one warp does not speak for the others
                 self._whole.setdefault(role.name, []).append(event)
         self._heard: dict[int, dict[str, Map]] = {}
         self._told: dict[tuple[int, str, int], Remembered] = {}
@@ -71,9 +72,10 @@ class Knowledge:
         self._resumed: dict[int, Map] = {}
 
     def next_after(self, times: Map, events: Set) -> Map:
-        """{x -> the first event after times(x)}, single-valued; not defined where none follows.
+        """{x -> the first event after times(x)}, single-valued; undefined where no event follows.
 
-        A time is later by the first dimension in which it differs: the further in that is, the nearer it is.
+        Two times are compared in the first dimension in which they differ. The further in that dimension is, the
+        nearer the times are, so events that differ in inner dimensions are tried first.
         """
         result, left = isl.Map.empty(times.apply_range(self.later).get_space()), times
         for later in self._nearest:
@@ -86,7 +88,7 @@ class Knowledge:
         return result.coalesce()
 
     def heard(self, keys: Map, barrier: str) -> dict[str, Map]:
-        """By role: {x -> time of its first wait for the phase of the use keys(x)}."""
+        """Map each role to {x -> time of its first wait for the phase of the use keys(x)}."""
         found: dict[str, Map] = {}
         for wait in self.waits:
             if wait.barrier != barrier or wait.site.role is None:
@@ -99,7 +101,7 @@ class Knowledge:
     # ------------------------------------------------------------------ ways
 
     def after(self, times: Map, role: Role, to: str) -> Iterator[Map]:
-        """{x -> a time from which on `to` knows what all threads of `role` did or knew at times(x)}, way by way."""
+        """{x -> a time from which role `to` knows what all threads of `role` did or knew at times(x)}, way by way."""
         following: dict[int, Map] = {}
         for hops in range(1, _HOPS + 1):
             for event in self._whole.get(role.name, []):
@@ -111,7 +113,7 @@ class Knowledge:
                     yield following[event.site.index].apply_range(told)
 
     def spread(self, known: Mapping[str, Map], to: str) -> Iterator[Map]:
-        """{x -> a time from which on role `to` knows x}, way by way, from the waits at which roles get to know it."""
+        """{x -> a time from which role `to` knows x}, way by way. `known`: the waits at which roles learn of x."""
         if to in known:
             yield known[to]
         for hops in range(1, _HOPS):
@@ -119,7 +121,7 @@ class Knowledge:
                 yield from (times.apply_range(way) for way in self._onward(name, to, hops))
 
     def _ways(self, event: Event, to: str, hops: int) -> Remembered:
-        """{iteration of an arrival -> time at which role `to` knows of it}: each way of so many hops."""
+        """{iteration of an arrival -> time at which role `to` knows of it}, for each way of `hops` hops."""
         key = (event.site.index, to, hops)
         if key not in self._told:
             self._told[key] = Remembered(self._all_ways(event, to, hops))
@@ -136,9 +138,9 @@ class Knowledge:
                 yield from (way for way in ways if not way.is_empty())
 
     def _onward(self, name: str, to: str, hops: int) -> Remembered:
-        """{time of a wait of role `name` -> time at which role `to` knows what it knew then}: each way of so many hops.
+        """{time of a wait of role `name` -> time at which `to` knows what `name` knew then}, for each way of `hops`.
 
-        Ways through a role that come back to it are later ones: it passed on what it knew when it first did.
+        Ways from a role back to itself are left out. They bring nothing new: the role knew it earlier.
         """
         key = (name, to, hops)
         if key not in self._passed:
@@ -161,7 +163,7 @@ class Knowledge:
 
 
 class Remembered:
-    """Relations that are made when they are first asked for, and can be gone through again."""
+    """A sequence of relations that is computed lazily and can be iterated several times."""
 
     def __init__(self, source: Iterator[Map]) -> None:
         self._source, self._seen = source, list[Map]()

@@ -1,21 +1,22 @@
 """Happens-before between threads of a block: barriers, completion of asynchronous work, and mbarriers.
 
-Over time vectors (see `Model.schedule`): an access at time x is ordered before one at time y of another thread
-iff some barrier runs at a time b with x < b < y, that is iff the *first* barrier after x runs before y. An
-asynchronous access is complete, for its own thread, at the first wait that covers its group (PTX ISA,
-cp.async.wait_group and wgmma.wait_group: all but the most recent n groups are complete), and for other threads at
-the first barrier after that. So each access has one time at which it is released, and only that is compared.
+Times are vectors (see `Model.schedule`). An access at time x is ordered before an access at time y of another thread
+iff some barrier runs at a time b with x < b < y, that is, iff the *first* barrier after x runs before y. An
+asynchronous access is complete for its own thread at the first wait that covers its group (PTX ISA,
+cp.async.wait_group and wgmma.wait_group: all but the most recent n groups are complete). It is complete for other
+threads at the first barrier after that wait. So each access has one time at which it is released, and only that time is
+compared.
 
-On AMD a wave counts single loads to LDS instead of groups: a wait that leaves n of them open covers every load after
-which n more were issued, since they complete in the order of issue (CDNA3 ISA, s_waitcnt). Its bare barrier releases
-to others only what a wait for lgkmcnt 0 found done.
+On AMD a wave counts single loads to LDS instead of groups. The loads complete in the order of issue, so a wait that
+leaves n of them open covers every load after which n more were issued (CDNA3 ISA, s_waitcnt). A bare barrier releases
+to other waves only those accesses that a wait for lgkmcnt 0 found complete.
 
-Between roles nothing but mbarriers orders: an access, then an arrival of its role, then a wait of another role for the
-phase that the arrival belongs to, in as many hops as it takes (`Knowledge`). The copy engine's writes are released at
-waits for the phase that counts their bytes.
+Between roles only mbarriers establish order: an access, then an arrival of its role, then a wait of another role for
+the phase of that arrival, possibly in several hops (`Knowledge`). Writes of the copy engine are released at waits for
+the phase that counts their bytes.
 
-So an access has few times at which it is released, one for each way that others may learn of it. What is ordered by the
-earliest of them is what is ordered by any.
+So an access has a few release times, one for each way in which others may learn of it. A later access is ordered if
+it comes after any of them.
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ _GROUPS: dict[Order, tuple[type[Stmt], type[Stmt]]] = {
 
 
 class Ordering:
-    """Release times of one kernel's accesses, by statement and iteration (elements are simultaneous)."""
+    """Release times of one kernel's accesses, by statement and iteration; elements of an iteration share one time."""
 
     def __init__(self, model: Model, read: Callable[[], Protocol]) -> None:
-        """`read` gives the protocol of the model, if a question takes it."""
+        """Prepare the caches. `read` returns the protocol of the model; it is called only when a question needs it."""
         self.model, self._read = model, read
         self.later = model.before()
         self._bare = any(isinstance(s.stmt, WaveBarrier) for s in model.sites)
-        # What a bare barrier orders depends on the memory that a statement touches, so none stands for another.
+        # A bare barrier orders statements by the memory that they access, so no statement can represent another.
         self._like = {s.index: s for s in model.sites} if self._bare else model.like
         self._completed: dict[tuple[int, Order], Map] = {}
         self._released: dict[tuple[int, Order, str, type[Stmt] | None], Remembered] = {}
@@ -86,8 +87,10 @@ class Ordering:
     # ------------------------------------------------------------------ events
 
     def _times(self, kind: type[Stmt], role: Role | None, like: Stmt | None = None) -> Set:
-        """Times of all exactly known sites of a kind, or equal to `like`, that the threads of a role run.
-        Leaving some out loses order."""
+        """Times of the exactly known sites of a kind that the threads of a role run; with `like`, of equal statements.
+
+        Sites that are not known exactly are left out, which can only lose order.
+        """
         result = isl.Set.empty(self.later.get_space().domain())
         for site in self.model.sites:
             if not isinstance(site.stmt, kind) or (site.role is not None and site.role is not role):
@@ -104,7 +107,7 @@ class Ordering:
         return self.model.iteration_schedule(site)
 
     def completed(self, site: Site, order: Order) -> Map:
-        """{iteration -> time from which on an access is complete for its own thread}."""
+        """{iteration -> time from which an access is complete for its own thread}."""
         if order not in _GROUPS and order is not Order.VMCNT:
             return self.issued(site)
         like = self._like[site.index]
@@ -117,7 +120,7 @@ class Ordering:
             result = isl.Map.empty(self.issued(like).get_space())
             reach, groups = self.issued(like), 0
             for waited in self._waits(wait, order):
-                while groups < waited.pending + 1:  # the access's own group, and `pending` younger ones, are committed
+                while groups < waited.pending + 1:  # commits of the access's own group and of `pending` younger ones
                     reach, groups = self.knowledge.next_after(reach, commits), groups + 1
                 result = result.union(self.knowledge.next_after(reach, self._times(wait, like.role, waited)))
             self._completed[key] = first(result)
@@ -129,7 +132,7 @@ class Ordering:
         return self.knowledge.next_after(self.issued(site), self._times(commit, site.role))
 
     def _at(self, chosen: Callable[[Stmt], bool], role: Role | None) -> Set:
-        """Times of statements of waves that every wave of a role runs alike."""
+        """Times of the chosen statements that all waves of a role run in the same way."""
         result = isl.Set.empty(self.later.get_space().domain())
         for site in self.model.sites:
             if chosen(site.stmt) and (site.role is None or site.role is role) and all(map(is_uniform, site.guards)):
@@ -141,7 +144,7 @@ class Ordering:
     def _counted(self, site: Site) -> Map:
         """{iteration of a load to LDS -> the first wait before which enough loads were issued after it}.
 
-        A statement that issues several counts as one point in time: none of its own follow it.
+        A statement that issues several loads is one point in time: its own loads do not count as later ones.
         """
         sizes = {loads_to_lds(s.stmt) for s in self.model.sites if counted(s.stmt)}
         loads = {size: self._at(_issues(size), site.role) for size in sizes}
@@ -163,8 +166,11 @@ class Ordering:
         return first(result)
 
     def _drained(self, site: Site, done: Map) -> Map:
-        """{iteration -> the first wait for lgkmcnt 0 that finds the access done}; none for accesses to tensors alone,
-        which a bare barrier of waves orders for nobody."""
+        """{iteration -> the first wait for lgkmcnt 0 at which the access is complete}.
+
+        Empty for statements that access no shared tile, and for those that also access a tensor, except loads to LDS:
+        a bare barrier of waves does not order accesses to tensors.
+        """
         kinds = {type(self.model.kernel.object(r.obj)) for r in site.accesses}
         if Shared not in kinds or (Tensor in kinds and not counted(site.stmt)):
             return isl.Map.empty(done.get_space())
@@ -172,7 +178,7 @@ class Ordering:
         return first(done.intersect_range(waits).union(self.knowledge.next_after(done, waits)))
 
     def _waits(self, kind: type[Stmt], order: Order) -> list[WaitGroup | MmaWait | BulkWait]:
-        """The different waits for accesses of an ordering class, those for the fewest pending groups first."""
+        """The distinct waits for accesses of an ordering class, sorted by the number of groups they leave pending."""
         found: dict[Stmt, None] = {}
         for site in self.model.sites:
             only_reads = isinstance(site.stmt, BulkWait) and site.stmt.read and order is Order.BULK_WRITE
@@ -184,9 +190,9 @@ class Ordering:
     # ------------------------------------------------------------------ release
 
     def released(self, site: Site, order: Order, role: Role | None, fence: type[Stmt] | None = None) -> Iterator[Map]:
-        """{iteration -> a time from which on every other thread of `role` is ordered after the access}, way by way.
+        """{iteration -> a time from which every other thread of `role` is ordered after the access}, way by way.
 
-        With `fence`: and after a fence of that kind that its own thread made after it.
+        With `fence`, they are also ordered after a fence of that kind that the access's own thread made after it.
         """
         like = self._like[site.index]
         key = (like.index, order, "" if role is None else role.name, fence)
@@ -203,7 +209,7 @@ class Ordering:
         if fence is not None:
             done = self.knowledge.next_after(done, self._times(fence, site.role))
         yield self.knowledge.next_after(done, self._times(Barrier, role if site.role is role else None))
-        if self._bare:  # no target has both waves' barriers and roles
+        if self._bare:  # no target has both bare barriers and roles
             bare = self._at(lambda s: isinstance(s, WaveBarrier), site.role)
             yield self.knowledge.next_after(self._drained(site, done), bare)
         if site.role is not None and role is not None:
@@ -214,7 +220,7 @@ class Ordering:
     # ------------------------------------------------------------------ questions
 
     def in_turn(self, pairs: Map, first: Site, second: Site) -> Map:
-        """The pairs {iteration of first -> iteration of second} of which the second is later in the schedule."""
+        """The pairs {iteration of first -> iteration of second} in which the second is later in the schedule."""
         return pairs.intersect(self._precedes(self.model.clock(first), second))
 
     def unordered(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
@@ -222,7 +228,7 @@ class Ordering:
         return self._not_after(pairs, first, second, self.released(first, order, second.role))
 
     def uncompleted(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
-        """The pairs in turn at which an asynchronous first access is not complete even for its own thread."""
+        """The pairs in schedule order at which the asynchronous first access is not complete for its own thread."""
         return self._not_after(self.in_turn(pairs, first, second), first, second, (self.completed(first, order),))
 
     def unfenced(self, pairs: Map, first: Site, second: Site) -> Map:
@@ -239,8 +245,8 @@ class Ordering:
     def without_proxy_fence(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
         """The pairs {ordinary access of first -> later asynchronous one of second} with no fence between the proxies.
 
-        The fence is made after the first access by its own thread, before what orders the second after it, or after
-        that by the threads that make the second (PTX ISA, fence.proxy.async).
+        Either the thread of the first access makes the fence, before the synchronisation that orders the two. Or the
+        threads of the second access make it, after that synchronisation (PTX ISA, fence.proxy.async).
         """
         before = self.released(first, order, second.role, ProxyFence)
         fences = self._times(ProxyFence, second.role)
@@ -249,15 +255,17 @@ class Ordering:
         return self._not_after(pairs, first, second, chain(before, after))
 
     def invisible(self, initialisation: Site, use: Site) -> Set:
-        """The iterations in which a use of mbarriers need not find them initialised: by what its role knows, no fence
-        of thread 0 after the initialisation comes before it."""
+        """The iterations in which a use of an mbarrier may not see the initialisation.
+
+        In them, no fence that the initialising thread made after the initialisation is known to come before the use.
+        """
         late = self.issued(use).domain()
         for way in self.released(initialisation, Order.SYNC, use.role, MbarrierFence):
             late = late.subtract(self._precedes(way, use).range())
         return late
 
     def before_start(self, uses: Set, role: Role, use: Site) -> Set:
-        """Those iterations of a use at which its own role need not know of anything that `role` did."""
+        """The iterations in `uses` at which the role of `use` may not know of anything that `role` did."""
         assert use.role is not None
         space = self.later.get_space().domain()
         start = isl.Set.universe(space).fix_val(isl.dim_type.set, 0, -1)
@@ -270,9 +278,11 @@ class Ordering:
         return uses
 
     def _not_after(self, pairs: Map, first: Site, second: Site, ways: Iterable[Map]) -> Map:
-        """The pairs {iteration of first -> iteration of second} for which no way to a time, from first, is before
-        second. In a window of programs, if there are pairs, also what is left open in its first program, for pairs
-        whose second is after the window: iterations of first from which no way leads to a time in the window."""
+        """The pairs {iteration of first -> iteration of second} for which no way from first ends before second.
+
+        In a window of programs, if there are any pairs, second may also come after the window. So the iterations of
+        first in the first program of the window from which no way ends in the window are paired with all of second.
+        """
         if pairs.is_empty():
             return pairs
         done = self.issued(first).domain()
@@ -287,21 +297,21 @@ class Ordering:
         return pairs.union(isl.Map.from_domain_and_range(left, self.issued(second).domain()))
 
     def _up_to(self, second: Site) -> Map:
-        """{time -> iteration of second that is not after it}."""
+        """{time -> iteration of second that is not after this time}."""
         if second.index not in self._reached:
             earlier = self.model.before(strict=False).reverse()
             self._reached[second.index] = earlier.apply_range(self.model.clock(second).reverse())
         return self._reached[second.index]
 
     def _precedes(self, times: Map, second: Site) -> Map:
-        """{x -> iteration of second}: times(x) is before it."""
+        """{x -> iteration of second that is after times(x)}."""
         if second.index not in self._preceding:
             self._preceding[second.index] = self.later.apply_range(self.model.clock(second).reverse())
         return times.apply_range(self._preceding[second.index])
 
 
 def _of(site: Site, times: Map) -> Map:
-    """Times of a statement as those of one like it."""
+    """Rename the times of a representative statement to those of `site`."""
     return times.set_tuple_name(isl.dim_type.in_, site.name)
 
 

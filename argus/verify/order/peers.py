@@ -1,11 +1,11 @@
-"""Tiles of a peer in a cluster: they are touched after their block has started, and before it ends.
+"""Accesses to a peer's tiles in a cluster: only after the peer's block has started, and before it ends.
 
-A block's shared memory is there from its start to its end, and blocks of a cluster begin and end when they will
-(CUDA C++ guide, distributed shared memory). In the united block (argus/ir/cluster.py) an access comes after the start
-of the tile's block if its role knows of anything that a role of that block did, and before its end if some role of that
-block comes to know of the access, in the same program of a persistent block: it may be the last one. Copies by the copy
-engine, and mbarriers of peers, are waited for (argus/verify/order/beginning.py), or rest on the last barrier of
-kernels with roles.
+A block's shared memory exists from its start to its end, and the blocks of a cluster start and end independently
+(CUDA C++ guide, distributed shared memory). This check looks at the united block (argus/ir/cluster.py). An access comes
+after the start of the tile's block if its role knows of anything that a role of that block did. It comes before the end
+of that block if some role of that block learns of the access. In a persistent block that must be in the same program,
+which may be the last one. Copies by the copy engine, and mbarriers of peers, are not checked here: they are waited for
+(argus/verify/order/beginning.py), or rely on the last barrier of kernels with roles.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from argus.verify.order.order import Ordering
 
 
 def check(model: Model, ordering: Ordering) -> list[Finding]:
-    """Accesses to tiles of a peer that need not have started, or may have ended."""
+    """Find accesses to tiles of a peer block that may not have started yet, or may have ended."""
     by_rank: dict[int, list[Role]] = {}
     for stmt in model.kernel.body:
         for role in stmt.roles if isinstance(stmt, Roles) else ():

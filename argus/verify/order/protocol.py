@@ -1,18 +1,19 @@
-"""Protocols of mbarriers and named barriers: phases, parities, bytes, and that no wait is for ever.
+"""Protocols of mbarriers and named barriers: phases, parities, bytes, and the absence of deadlock.
 
 Every arrival, expectation, signalled copy and wait on mbarrier `b[i]` belongs to a *use* of it, whose name is proved
-(`argus.verify.order.uses`): uses of a role happen in the order of their names, none is left out, arrivals have one
-name each; the use before each on the same barrier is a relation. Then, for every trip count:
+(`argus.verify.order.uses`): the uses of a role happen in the order of their names, no name is left out, and different
+arrivals have different names. A relation maps each use to the use before it on the same barrier. Then, for every trip
+count:
 
-- a phase takes one arrival of each kind and role, which add up to the initialised count, and the bytes expected are
-  the bytes copied: so a phase completes exactly when all uses of its name have happened;
-- a wait whose own use is u waits for the phase of u or for the one before, as its parity says; the one before that is
-  complete (the role has waited for it, or knows of it from others), and the next cannot complete before it returned:
-  so parity never lies;
-- in the schedule of `program`, whatever phase a wait needs has happened before it. Since waits are the only statements
-  that block, every other order of events gets as far: no deadlock.
+- A phase takes one arrival of each kind and role. They add up to the initialised count, and the bytes expected are the
+  bytes copied. So a phase completes exactly when all uses with its name have happened.
+- A wait whose own use is u waits for the phase of u or for the phase before u, as its parity says. The phase before the
+  awaited one is complete: the role has waited for it, or knows of it from others. The phase after the awaited one
+  cannot complete before the wait returns. So the parity identifies the phase.
+- In the schedule of `program`, the phase that a wait needs has completed before the wait. Waits are the only statements
+  that block, so every other order of events gets as far: no deadlock.
 
-A named barrier is one mbarrier whose arrivals are warps; who waits for it waits for the phase in which it arrived.
+A named barrier is an mbarrier whose arrivals are warps. Its waiting roles wait for the phase in which they arrived.
 
 PTX ISA, mbarrier: phase completion, arrive.expect_tx, complete_tx, try_wait.parity; bar: sync, arrive.
 """
@@ -46,7 +47,7 @@ from argus.verify.order.uses import Ring, Uses
 
 
 class Protocol:
-    """The mbarrier protocol of a kernel: `findings` says what is wrong; order is derived only from what is right."""
+    """The mbarrier protocol of a kernel. `findings` are its errors; only barriers without errors establish order."""
 
     def __init__(self, model: Model) -> None:
         self.model, self._uses = model, Uses(model)
@@ -69,7 +70,7 @@ class Protocol:
     # ------------------------------------------------------------------ reading the protocol
 
     def _named_barriers(self) -> list[Mbarrier]:
-        """The named barriers whose users agree on the number of threads, as mbarriers of as many warps."""
+        """The named barriers whose users agree on the number of threads, as mbarriers that count warps."""
         uses: dict[str, list[Site]] = {}
         for site in self.model.sites:
             if isinstance(site.stmt, BarrierSync | BarrierArrive):
@@ -86,7 +87,7 @@ class Protocol:
         return result
 
     def _read(self, barrier: Mbarrier) -> None:
-        """Adds the barrier's events if its arrivals, bytes and parities are right; says what is not."""
+        """Add the barrier's events if its arrivals, bytes and parities are right; otherwise add findings."""
         uses = [s for s in self.model.sites if (used := barrier_use(s.stmt)) is not None and used[0] == barrier.name]
         if not uses:
             return
@@ -102,7 +103,7 @@ class Protocol:
         self._refuse(uses[0], barrier, why)
 
     def _add(self, ring: Ring, uses: list[Site]) -> None:
-        """Adds the events of a barrier whose uses are named in that way; raises `NonAffine` where they cannot be."""
+        """Add the events of a barrier with uses named by `ring`; raise `NonAffine` if they cannot be named so."""
         barrier, kinds = ring.barrier, MbarrierExpect | MbarrierArrive | BarrierSync | BarrierArrive
         arriving = [s for s in uses if isinstance(s.stmt, kinds)]
         arrivals = [self._event(s, keys) for s, keys in self._uses.named(ring, arriving, once=True)]
@@ -147,7 +148,7 @@ class Protocol:
     # ------------------------------------------------------------------ waits
 
     def _wait(self, ring: Ring, site: Site, keys: Map) -> Wait | None:
-        """The phases that a wait waits for, from its own uses and its parity."""
+        """The phases that a wait waits for, derived from its uses and its parity; None if the parity is wrong."""
         stmt = site.stmt
         assert isinstance(stmt, MbarrierWait)
         data = Wait(site, stmt.barrier, keys, keys.apply_range(ring.previous.reverse()))
@@ -180,18 +181,18 @@ class Protocol:
         return Wait(arrival.site, arrival.barrier, arrival.keys, following)
 
     def _of_its_round(self, site: Site, place: RingPlace, parity: Expr, keys: Map) -> bool:
-        """Whether a wait waits for the phase of its own use, `keys`, and not for the one before."""
+        """Return True if a wait waits for the phase of its own use, `keys`; False if for the phase before that."""
         ahead = turn_parity(parity, place)
         if ahead is None:
             raise NonAffine("the parity of a wait is not that of its place's round")
-        rounds = place.shift // place.size  # that the place's expression is ahead of the trip
+        rounds = place.shift // place.size  # rounds by which the place's expression is ahead of the trip
         nearest = self.model.trips(site, place, place.shift % place.size).intersect_domain(keys.domain())
         return (ahead + rounds + (0 if self.model.context.same(keys, nearest) else 1)) % 2 == 0
 
     # ------------------------------------------------------------------ arrivals and bytes
 
     def _count(self, barrier: Mbarrier, arrivals: list[Event], use: Site) -> Finding | None:
-        """All roles together make a phase."""
+        """Check that the arrivals of all roles in one phase add up to the initialised count."""
         units: dict[str, set[int]] = {}
         for event in arrivals:
             units.setdefault(self._uses.team(event.site), set()).add(event.units)
@@ -208,7 +209,7 @@ class Protocol:
         return self._broken("arrival-count", text, help, site)
 
     def _signals(self, ring: Ring, copies: list[Site], arrivals: list[Event]) -> list[Event] | Finding:
-        """The signalled copies, each of the uses that its role announced; every use brings what was announced."""
+        """Name the signalled copies by announced uses, and check that each use delivers the bytes announced for it."""
         expects, signals = [e for e in arrivals if e.bytes], []
         brought, context = dict.fromkeys((e.site.index for e in expects), 0), self.model.context
         for copy in copies:
@@ -233,7 +234,7 @@ class Protocol:
         return self._broken("transaction-bytes", text, "announce exactly the bytes of the copies", site)
 
     def _announced_by(self, signal: Event) -> bool:
-        """Whether the role of a signalled copy announces its bytes."""
+        """Return True if the role of a signalled copy announces its bytes."""
         return any(e.bytes and e.barrier == signal.barrier and e.site.role is signal.site.role for e in self.arrivals)
 
     def _broken(self, code: str, text: str, help: str, site: Site) -> Finding:
@@ -246,7 +247,7 @@ class Protocol:
     # ------------------------------------------------------------------ order
 
     def observed(self, site: Site) -> dict[str, Map]:
-        """By role: {iteration of a signalled copy -> time of the first wait for the phase that counts its bytes}."""
+        """Map each role to {iteration of a signalled copy -> the role's first wait for the phase with its bytes}."""
         for event in self.signals:
             if event.site is site:
                 return self.knowledge.heard(event.keys, event.barrier)
@@ -255,7 +256,7 @@ class Protocol:
     # ------------------------------------------------------------------ progress
 
     def check(self) -> list[Finding]:
-        """What is wrong with the protocol: the findings of reading it, unsatisfied waits, and phases that overrun."""
+        """Find errors of the protocol: those found while reading it, unsatisfied waits, and phases that overrun."""
         findings = list(self.findings)
         if findings:
             return findings
@@ -265,12 +266,12 @@ class Protocol:
             if isinstance(wait.site.stmt, MbarrierWait) and self._may_skip(wait):
                 findings += self._not_behind(wait)
         like = {(self.model.like[e.site.index].index, e.barrier): e for e in reversed(self.signals)}
-        for event in (*self.arrivals, *like.values()):  # no wait stands between copies that are like each other
+        for event in (*self.arrivals, *like.values()):  # no wait stands between copies with the same representative
             findings += self._not_early(event)
         return findings
 
     def _arriving(self, barrier: str) -> dict[str, dict[str, Map]]:
-        """By team that arrives on a barrier, and by role: {use -> time} of its arrivals."""
+        """Map each team that arrives on a barrier, and each of its roles, to {use -> time} of its arrivals."""
         found: dict[str, dict[str, Map]] = {}
         for event in self.arrivals:
             if event.barrier == barrier and event.site.role is not None:
@@ -289,7 +290,7 @@ class Protocol:
         ]
 
     def _satisfied(self, wait: Wait) -> list[Finding]:
-        """Whatever a wait needs comes before it in the schedule."""
+        """Check that everything a wait needs comes before it in the schedule."""
         # Roles that wait for each other at a named barrier have arrived there when any of them goes on.
         met = isinstance(wait.site.stmt, BarrierSync)
         earlier = self.model.iteration_schedule(wait.site).apply_range(self.model.before(strict=not met).reverse())
@@ -310,7 +311,7 @@ class Protocol:
         return []
 
     def _not_lapped(self, wait: Wait) -> list[Finding]:
-        """The phase after that of a wait needs an arrival that comes after the wait."""
+        """Check that the phase after the awaited one needs an arrival that comes after the wait."""
         assert wait.site.role is not None
         waited = self.model.iteration_schedule(wait.site)
         for team in self._arriving(wait.barrier).values():
@@ -328,24 +329,29 @@ class Protocol:
         ]
 
     def _comes_after(self, arrivals: Map, waited: Map, role: Role, name: str) -> bool:
-        """Whether {x -> time of an arrival of role `name`} is ordered after what `role` did at waited(x)."""
+        """Return True if each arrival of role `name` at arrivals(x) is ordered after what `role` did at waited(x)."""
         own = (waited,) if role.name == name else ()
         for known in chain(own, self.knowledge.after(waited, role, name)):
-            if self.model.context.nothing(arrivals):  # at once for a ring that is not gone through twice
+            if self.model.context.nothing(arrivals):  # true at once if no buffer of the ring is used twice
                 break
             arrivals = arrivals.subtract(known.apply_range(self.later))
         return self.model.context.nothing(arrivals)
 
     def _may_skip(self, wait: Wait) -> bool:
-        """Whether a role may not have waited itself for the phase before: another one had that turn, or some of its
-        waits are for the phases of their own uses, and some for those before them."""
+        """Return True if the role of a wait may not have waited itself for the phase before the awaited one.
+
+        That is so if another role had the turn before, or if some of the role's waits are for the phases of their own
+        uses and some for the phases before those.
+        """
         team = self._uses.team(wait.site)
         alike = (w for w in self.waits if w.barrier == wait.barrier and self._uses.team(w.site) == team)
         return turns(wait.site.role) > 1 or any(w.behind is not wait.behind for w in alike)
 
     def _not_behind(self, wait: Wait) -> list[Finding]:
-        """The role of a wait knows that the phase before the one that it waits for is complete: else it could take one
-        two phases ago for its own."""
+        """Check that the role of a wait knows that the phase before the awaited one is complete.
+
+        Otherwise the wait could mistake the phase two before for the awaited one, which has the same parity.
+        """
         role = wait.site.role
         assert role is not None
         before = wait.needs.apply_range(self._previous[wait.barrier])
@@ -361,7 +367,7 @@ class Protocol:
         return [unknown("progress-unknown", "progress", wait.site.stmt.span, text, help)]
 
     def _not_early(self, event: Event) -> list[Finding]:
-        """What is done for one phase comes after the phase before it is complete."""
+        """Check that an event of one phase comes after the phase before it is complete."""
         role = event.site.role
         assert role is not None
         before = event.keys.apply_range(self._previous[event.barrier])
@@ -385,10 +391,10 @@ class Protocol:
 
 
 def _elsewhere(stmt: Stmt) -> bool:
-    """Whether a statement arrives in another block of the cluster."""
+    """Return True if a statement arrives at a barrier of another block of the cluster."""
     return isinstance(stmt, MbarrierArrive) and stmt.scope == "cluster"
 
 
 def _called(barrier: str) -> str:
-    """A barrier for a person; names of mbarriers have no spaces."""
+    """Name a barrier in a message; a name with a space is that of a named barrier."""
     return f"named {barrier}" if " " in barrier else f"mbarrier '{barrier}'"

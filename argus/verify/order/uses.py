@@ -1,12 +1,13 @@
-"""How the uses of a barrier are named, so that the phase of each can be told.
+"""Names for the uses of a barrier, which identify the phase of each use.
 
-The *use* of a barrier array is named by a pair, [index, ordinal], or by a trip [t0, t1, ...], the trip numbers of
-nested loops: the trip whose buffer it is, where a count through these runs the ring (see `argus.ir.rings`). The names
-are a guess, proved by induction: uses of a role happen in the order of their names, none is left out.
+A *use* of a barrier array is named by a pair [index, ordinal], or by a trip [t0, t1, ...], the trip numbers of nested
+loops. It is named by the trip whose buffer it belongs to, if a count through the loops drives the ring (see
+`argus.ir.rings`). The names are guessed and then proved by induction: the uses of a role happen in the order of their
+names, and no name is left out.
 
-A named barrier that is used in nested loops is a ring of one place that counts itself. Roles may come to it before the
-loops, to be ahead from then on: what happens there is named by d trips before the first, and others, that do not, are
-d trips behind in each.
+A named barrier that is used in nested loops is a ring of one place that counts itself. A role may use it before the
+loops, and is ahead from then on. Its uses there are named by the d trips before the first one. Roles that do not use it
+there are d trips behind in each iteration.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ _FEW = 4
 
 @dataclass(frozen=True)
 class Ring:
-    """How the uses of one mbarrier array are named, and {use -> the one before it on the same barrier}.
+    """A way to name the uses of one mbarrier array.
 
-    `ahead`: how many trips before the first name uses, too.
+    `previous`: {use -> the use before it on the same barrier}. `count`: the trips that name uses; None if pairs
+    [index, ordinal] name them. `ahead`: the number of trips before the first that name uses, too.
     """
 
     barrier: Mbarrier
@@ -46,7 +48,7 @@ class Uses:
         self.model, self.later = model, model.before()
 
     def rings(self, barrier: Mbarrier, uses: list[Site]) -> Iterator[Ring]:
-        """How the uses of a barrier may be named, alike by all that use it: likely ways first."""
+        """Candidate ways to name the uses of a barrier, the same for all its users, likely ways first."""
         depths = {len(site.loops) for site in uses} - {0}
         if all(map(is_named, uses)) and len(depths) == 1 and depths != {1}:
             yield from self._by_trips(barrier, uses)
@@ -63,7 +65,7 @@ class Uses:
         yield Ring(barrier, counts[0].after(-barrier.count), counts[0])
 
     def _by_trips(self, barrier: Mbarrier, uses: list[Site]) -> Iterator[Ring]:
-        """A named barrier's uses: the trips of nested loops, and before them as many as a role has there."""
+        """Name a named barrier's uses by the trips of nested loops, and by earlier trips for uses before the loops."""
         counts = [self.model.count_of(site, site.loops) for site in uses if site.loops]
         if not self._alike(counts):
             return
@@ -79,7 +81,7 @@ class Uses:
         return all(self.model.context.same(c.after(0), counts[0].after(0)) for c in counts)
 
     def named(self, ring: Ring, sites: list[Site], once: bool) -> list[tuple[Site, Map]]:
-        """{iteration -> use} of statements of one kind, proved: each role's uses run through the phases one by one."""
+        """Return {iteration -> use} of statements of one kind, with proof that each role uses every phase in turn."""
         result: list[tuple[Site, Map]] = []
         by_team: dict[str, list[Site]] = {}
         for site in sites:
@@ -93,13 +95,13 @@ class Uses:
         return result
 
     def team(self, site: Site) -> str:
-        """The role that uses a barrier; or the roles that take turns, and use an mbarrier as one role would."""
+        """The name of the role that uses a barrier, or the names of roles that take turns and act as one role."""
         if site.role is None:
             return ""
         number = turns(site.role)
         if number == 1 or is_named(site):
             return site.role.name
-        groups: dict[int, list[str]] = {}  # by turn; those of several blocks side by side
+        groups: dict[int, list[str]] = {}  # by turn; one list holds the roles of several blocks
         for stmt in self.model.kernel.body:
             for role in stmt.roles if isinstance(stmt, Roles) else ():
                 if turns(role) == number:
@@ -129,8 +131,11 @@ class Uses:
         return [self._keys(site, iterations, index, ordinal) for ordinal in ordinals]
 
     def _trips(self, ring: Ring, count: Count, site: Site) -> list[Map]:
-        """The trips that may name the uses of a named barrier: in loops as many before their own as others are ahead,
-        before the loops those before the first."""
+        """Candidate trips for the uses of a named barrier.
+
+        In the loops: the statement's own trip, or up to `ring.ahead` trips before that. Before the loops: one of the
+        `ring.ahead` trips before the first.
+        """
         if site.loops:
             own = self.model.trip(site, site.loops)
             return [own.apply_range(count.after(-behind)) for behind in range(ring.ahead + 1)]
@@ -138,7 +143,7 @@ class Uses:
         return [isl.Map.from_domain_and_range(every, _trip_before(depth, d)) for d in range(ring.ahead, 0, -1)]
 
     def _turns(self, site: Site) -> list[Expr]:
-        """How often one barrier may have been used before: trips of the outermost loop, and a few uses before it."""
+        """Candidate counts of earlier uses of a barrier: the trip of the outermost loop plus 0 to `_FEW` - 1."""
         if not site.loops:
             return [Const(before) for before in range(_FEW)]
         loop = site.loops[0]
@@ -152,7 +157,7 @@ class Uses:
         return keys.drop_unused_params().intersect_domain(iterations)
 
     def _in_order(self, ring: Ring, sites: list[Site], names: Iterable[Map], once: bool) -> bool:
-        """Every use comes after the one before it on its barrier; with `once`, no use is made twice."""
+        """Return True if every use comes after the previous use of its barrier; with `once`, no use is made twice."""
         times: Map | None = None  # {use -> times}
         for site, keys in zip(sites, names, strict=True):
             domain = self.model.iteration_schedule(site).domain()
@@ -175,12 +180,12 @@ class Uses:
 
 
 def is_named(site: Site) -> bool:
-    """Whether a use is that of a named barrier."""
+    """Return True if a site uses a named barrier."""
     return isinstance(site.stmt, BarrierSync | BarrierArrive)
 
 
 def _trip_before(depth: int, number: int) -> Set:
-    """The trip that many before the first."""
+    """The trip `number` before the first one."""
     return point((-number, *[0] * (depth - 1)))
 
 

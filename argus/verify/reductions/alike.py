@@ -1,25 +1,27 @@
-"""Roles that are alike, as one role with a number: what is proved of it is proved of each of them.
+"""Replace several similar roles by one role with a number; a proof about that role holds for each of them.
 
     role compute  { wait full[i];  mma acc  += qt[..]  * kt[i, ..];  arrive empty[i];  store o[m0 + c0] }
     role compute1 { wait full[i];  mma acc1 += qt1[..] * kt[i, ..];  arrive empty[i];  store o[m0 + 64 + c0] }
       ->   role compute { ...;  store o[m0 + c0 + 64 * `number of the role`] },   0 <= `number of the role` < 2
 
-Let K be a kernel with roles R(0) ... R(n - 1), and K(i) the kernel without all of them but R(i): without what only the
-others use, and with as many arrivals and bytes fewer as they bring to what all of them share. `alone` makes one kernel
-that is each K(i), names aside, with the number i as a parameter, and only where these hold:
+Let K be a kernel with roles R(0) ... R(n - 1). Let K(i) be the kernel with R(i) alone of these roles: without the
+objects that only the others use, and without the arrivals and bytes that the others contribute to shared objects.
+`alone` makes one kernel that equals each K(i) except for names, with the number i as a parameter. It does so only if:
 
-1. The roles are the same statements. They differ in names of register tiles, shared tiles and mbarriers, one for one
-   throughout, and these are declared alike; and in integers that grow evenly with the number, in places of tensors, in
-   masks, values and tags. Loops, branches, barriers and places in tiles are the same.
-2. What has another name in each is a role's own: the roles write no other tile, and it shares its bytes with no tile.
-   Outside of them it is named only by mbarriers' first steps and by waits, expectations, arrivals and bulk copies that
-   fill it, in groups that stand side by side, one for each role in order, alike too; in a group waits come first.
-   Copies that stand together count as standing in that order: the copy engine does them in any.
-3. What the roles have in common, tiles and mbarriers, they read, wait for, and arrive at with all of their warps.
-   Bytes of a common mbarrier are announced in one place. No tensor that they write is read.
+1. The roles have the same statements. They differ in names of register tiles, shared tiles and mbarriers, which
+   correspond one to one and have equal declarations. They also differ in integers that grow linearly with the number,
+   in places of tensors, masks, values and tags. Loops, branches, barriers and places in tiles are the same.
+2. An object whose name differs between the roles is a role's own. The roles write no other tile, and an own tile shares
+   its bytes with no tile. Outside the roles an own object is named only by initialisations of mbarriers and by waits,
+   expectations, arrivals and bulk copies that fill it. These form adjacent groups, one for each role in order, which
+   correspond in the same way; in a group waits come first. Adjacent copies count as standing in that order, because the
+   copy engine executes them in any order.
+3. Shared tiles and mbarriers are only read, waited for, and arrived at with all warps of each role. The bytes of a
+   shared mbarrier are announced in one place. No tensor that the roles write is read.
 
-Then what `questions` asks of K(i), for all i, holds for K (docs/soundness.md says why): data-flow, order, progress and
-tags, but not what two of the roles do to one tensor, which is asked of K. Nothing is refuted so.
+Then the answers of `questions` about K(i), for all i, hold for K (docs/soundness.md says why). This covers data-flow,
+order, progress and tags, but not conflicts of two of the roles in one tensor, which are checked on K. A refutation of
+K(i) does not count.
 """
 
 from __future__ import annotations
@@ -91,11 +93,11 @@ _FOR_ROLES = (MbarrierInit, MbarrierExpect, MbarrierArrive, Copy)
 
 
 class Unlike(Exception):
-    """Some roles are not alike in all that matters."""
+    """Some roles do not meet the conditions above."""
 
 
 def alone(kernel: Kernel) -> Kernel:
-    """An explicit kernel (a cluster's as one block) with one role for each set of roles that are alike."""
+    """Return an explicit kernel (a cluster as one block) with one role for each set of similar roles."""
     for names in _candidates(kernel):
         try:
             kernel = _Alike(without_turns(kernel, names), names).kernel()
@@ -105,7 +107,7 @@ def alone(kernel: Kernel) -> Kernel:
 
 
 def _candidates(kernel: Kernel) -> list[tuple[str, ...]]:
-    """Names of roles of one block that have as many warps, and as many statements of the same kinds, turns aside."""
+    """Names of roles of one block with equal numbers of warps and equal kinds of statements, apart from turns."""
     kinds: dict[object, list[str]] = {}
     for role in _roles(kernel):
         steps = tuple(type(s) for s in walk(role.body) if not isinstance(s, BarrierArrive))
@@ -119,7 +121,7 @@ def _roles(kernel: Kernel) -> tuple[Role, ...]:
 
 
 class _Alike:
-    """Some roles of a kernel, held against one another. Raises `Unlike`."""
+    """A comparison of some roles of a kernel. Raises `Unlike` if they do not meet the conditions."""
 
     def __init__(self, kernel: Kernel, names: tuple[str, ...]) -> None:
         self._kernel = kernel
@@ -130,10 +132,10 @@ class _Alike:
         self._numbered = False
         self._called = [_other_names(self._alike[0].body, role.body) for role in self._alike]
         self._owner = self._owners()
-        self._dropped: Counter[str] = Counter()  # bytes that the others' own copies bring, by common mbarrier
+        self._dropped: Counter[str] = Counter()  # bytes that the other roles' own copies bring, by shared mbarrier
 
     def kernel(self) -> Kernel:
-        """The kernel with the first of the roles alone."""
+        """The kernel in which the first of the roles stands for all of them."""
         kernel = self._kernel
         for role in self._alike:
             self._check(role)
@@ -153,7 +155,7 @@ class _Alike:
     # ------------------------------------------------------------------ what is whose
 
     def _owners(self) -> dict[str, int]:
-        """By name: the number of the role whose own it is."""
+        """Map the name of each object that is a role's own to the number of that role."""
         own = [name for name, same in self._called[-1].items() if name != same]
         owner: dict[str, int] = {}
         for number, called in enumerate(self._called):
@@ -179,7 +181,7 @@ class _Alike:
         return owner
 
     def _check(self, role: Role) -> None:
-        """What a role does to what all of them share, and to tensors, does not matter to the others."""
+        """Check that a role's accesses to shared objects and tensors do not affect the other roles."""
         for stmt in walk(role.body):
             if not isinstance(stmt, _IN_ROLES) or (isinstance(stmt, Copy) and stmt.signal is not None):
                 raise Unlike
@@ -192,7 +194,7 @@ class _Alike:
                     raise Unlike
 
     def _is_read(self, name: str) -> bool:
-        """Whether what the roles write is read anywhere; a tile that is not theirs may be."""
+        """Return True if an object that a role writes may be read; a tile that is not the role's own always may."""
         return name not in self._tensors or name in self._read
 
     @cached_property
@@ -203,7 +205,7 @@ class _Alike:
     # ------------------------------------------------------------------ what others do for them
 
     def _without_others(self, body: Body, only: Role) -> Body:
-        """What is left of a block of statements outside of the roles."""
+        """Merge the groups of statements that serve one role each, in a body outside the roles, into one group."""
         runs = [(owner, tuple(stmts)) for owner, stmts in groupby(self._side_by_side(body), self._owner_of)]
         result: list[Stmt] = []
         while runs:
@@ -218,8 +220,7 @@ class _Alike:
         return tuple(result)
 
     def _side_by_side(self, body: Body) -> Body:
-        """`body` with copies that stand together, and that an mbarrier counts, in the order of whom they are for: the
-        copy engine does them in any order."""
+        """Sort adjacent copies that signal an mbarrier by the role they serve; the copy engine keeps no order."""
         together = groupby(body, lambda stmt: isinstance(stmt, Copy) and stmt.signal is not None)
         return tuple(s for copies, stmts in together for s in (sorted(stmts, key=self._place) if copies else stmts))
 
@@ -228,7 +229,7 @@ class _Alike:
         return self._count if owner is None else owner
 
     def _owner_of(self, stmt: Stmt) -> int | None:
-        """The role whose own things a statement itself names."""
+        """The number of the role whose own objects a statement names; None if it names none."""
         owners = {self._owner[name] for name in _names(stmt) if name in self._owner}
         if len(owners) > 1:
             raise Unlike
@@ -251,7 +252,7 @@ class _Alike:
         return replace(role, body=self._without_others(role.body, only))
 
     def _group(self, groups: list[Body]) -> Body:
-        """Waits, and then what blocks nobody: the same for each of the roles."""
+        """Merge groups of statements that serve one role each: waits first, then statements that do not block."""
         first = groups[0]
         waits = next((n for n, stmt in enumerate(first) if not isinstance(stmt, MbarrierWait)), len(first))
         for stmt in first[waits:]:
@@ -265,7 +266,7 @@ class _Alike:
         return self._merged(groups)
 
     def _announced(self, stmt: Stmt) -> tuple[Stmt, ...]:
-        """An expectation without the bytes that the others' copies bring."""
+        """Subtract from an expectation the bytes that copies for the other roles bring."""
         if not isinstance(stmt, MbarrierExpect) or stmt.barrier not in self._dropped:
             return (stmt,)
         alike = [s for s in walk(self._kernel.body) if isinstance(s, MbarrierExpect) and s.barrier == stmt.barrier]
@@ -275,7 +276,7 @@ class _Alike:
         return (replace(stmt, bytes=left),)
 
     def _fewer(self, barrier: Mbarrier) -> Mbarrier:
-        """A common mbarrier without the arrivals of the others; one of the first role's own as it is."""
+        """Subtract the other roles' arrivals from a shared mbarrier; return other mbarriers unchanged."""
         first = self._alike[0]
         arrives = any(isinstance(s, MbarrierArrive) and s.barrier == barrier.name for s in walk(first.body))
         if not arrives or barrier.name in self._owner:
@@ -285,7 +286,7 @@ class _Alike:
     # ------------------------------------------------------------------ the same statements
 
     def _merged(self, bodies: Sequence[Body]) -> Body:
-        """Statements of each of the roles as those of the first, with its number."""
+        """Merge the corresponding statements of all roles into statements of the first role with a number."""
         same = [
             rewrite_body(body, partial(_renamed, names={theirs: mine for mine, theirs in called.items()}))
             for body, called in zip(bodies, self._called, strict=True)
@@ -315,7 +316,7 @@ class _Alike:
         return one
 
     def _values(self, values: Sequence[Any]) -> Any:
-        """An expression, a tag term or a tensor's place as that of the first role, with its number."""
+        """Merge corresponding expressions, tag terms or places of tensors into one with the role's number."""
         first = values[0]
         if all(v == first for v in values):
             return first
@@ -340,7 +341,7 @@ class _Alike:
                 raise Unlike
 
     def _expression(self, exprs: Sequence[Expr]) -> Expr:
-        """e, e + 64, e + 128   ->   e + 64 * number"""
+        """Merge e, e + 64, e + 128 into e + 64 * number."""
         first = exprs[0]
         if first.dtype.is_int and all(e.dtype == first.dtype for e in exprs):
             sums = [linear(e) for e in exprs]
@@ -373,12 +374,12 @@ _EXPRESSIONS = (Const, Param, ProgramId, LoopVar, Coord, Thread, Elem, Op)
 
 
 def _placed(declared: _Object, name: str) -> _Object:
-    """A declaration under another name, wherever it is in shared memory."""
+    """Return a declaration with another name and without its offset in shared memory, for comparisons."""
     return replace(declared, name=name) if isinstance(declared, Fragment) else replace(declared, name=name, offset=0)
 
 
 def _names(stmt: Stmt) -> list[str]:
-    """The memory objects and mbarriers that a statement itself names, in order."""
+    """The memory objects and mbarriers that a statement names, in order, without those in its body."""
     found: list[str] = []
 
     def note(access: Access) -> Access:
@@ -397,7 +398,7 @@ def _names(stmt: Stmt) -> list[str]:
 
 
 def _renamed(stmt: Stmt, names: Mapping[str, str]) -> tuple[Stmt, ...]:
-    """A statement with other names of memory objects and mbarriers."""
+    """Rename memory objects and mbarriers in a statement."""
     stmt = map_accesses(stmt, lambda access: replace(access, obj=names.get(access.obj, access.obj)))
     match stmt:
         case MbarrierInit(barrier=name) | MbarrierExpect(barrier=name) | MbarrierArrive(barrier=name):
@@ -413,7 +414,7 @@ def _renamed(stmt: Stmt, names: Mapping[str, str]) -> tuple[Stmt, ...]:
 
 
 def _other_names(body: Body, other: Body) -> dict[str, str]:
-    """By name in one role: the name of what another role uses in its place."""
+    """Map each name in one role's body to the name that another role's body has in its place."""
     found: dict[str, str] = {}
     for mine, theirs in zip(walk(body), walk(other), strict=True):
         a, b = _names(mine), _names(theirs)

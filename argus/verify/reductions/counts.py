@@ -1,4 +1,4 @@
-"""Running counts of loops that run once: spelled out by the loop's variable, so that every engine knows them."""
+"""Replace running counts of loops that run once by formulas over the loop's variable, which every engine can use."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from argus.ir.visit import map_exprs, rewrite_body
 
 
 def spelled(kernel: Kernel) -> Kernel:
-    """`kernel` without the counters of loops that stand in no other loop and no `Programs`.
+    """Remove the counters of loops that stand in no other loop and no `Programs`.
 
-    There the count n is (var - start) // step. Places `(n + d) % S` and parities `((n + d) // S + a) % 2` are the same
-    without the count's own modulus, which 2 S divides, and are written so; elsewhere the modulus stays.
+    In such a loop the count n is (var - start) // step, modulo the number at which it wraps. If S (2 S) divides that
+    number, places `(n + d) % S` (parities `((n + d) // S + a) % 2`) need no modulus and are written without it.
+    Elsewhere the modulus stays.
     """
     return replace(kernel, body=_block(kernel.body))
 
@@ -52,7 +53,7 @@ def _uncounted(loop: For, name: str, wrap: int) -> For:
 
 
 def _whole_rounds(expr: Expr, name: str, wrap: int) -> bool:
-    """Whether `expr` has the same value for the count and for the count modulo `wrap`."""
+    """Return True if `expr` has the same value for the count and for the count modulo `wrap`."""
     place, turn = place_in_ring(expr), turn_in_ring(expr)
     if place is not None:
         return place.counter == name and wrap % place.size == 0

@@ -1,10 +1,11 @@
-"""Bounds by name: a minimum or maximum that bounds a loop or a branch, as a number with a few properties.
+"""Replace each minimum or maximum in a loop bound or branch by a parameter with a few known properties.
 
     for k in 0 .. minimum(K, m0 + 64)   ->   for k in 0 .. stop,  requires stop <= K and stop <= m0 + 64
 
-Sets with such a bound split into a region for each operand, and every question about them into as many; a number does
-not. What is proved of every number with those properties holds for the one that it stands for. What is not proved so
-may be true all the same: then the kernel is asked about as it is. `definitions` say exactly what the numbers are.
+Sets with a minimum or maximum as a bound split into one region for each operand, and every question about them splits
+too. A parameter avoids that. A proof for every number with these properties holds for the number that the parameter
+stands for. A property without such a proof may still be true, so the original kernel is checked then. `definitions`
+state exactly what the parameters are.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from argus.verify.model.program import BOUND, BOUND_OF_BLOCK, differs_by_block, 
 
 @dataclass(frozen=True)
 class Named:
-    """A kernel that says no more than another one of its loops and branches, and what the other one says."""
+    """A kernel that knows less about its loops and branches than the original; `definitions` restore the difference."""
 
     kernel: Kernel
     definitions: tuple[Expr, ...]
 
 
 def named(kernel: Kernel) -> Named:
-    """`kernel` with a parameter for each minimum and maximum that is fixed for a block and bounds a loop or a branch.
+    """Replace each minimum and maximum that is fixed for a block and occurs in a loop bound or branch by a parameter.
 
-    The same ones elsewhere are replaced, too. Kernels without any are as they were.
+    Equal expressions elsewhere are replaced too. A kernel without any is returned unchanged.
     """
     names: dict[Expr, Param] = {}
 

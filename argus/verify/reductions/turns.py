@@ -1,26 +1,28 @@
-"""Roles that are alike but for the turns that they take, without these.
+"""Remove the turns of roles that are alike except for the turns that they take.
 
     role compute:                                  role compute1: barrier_arrive A
       for k { wait full[i]; barrier_sync A;          for k { wait full[i]; barrier_sync B;
               mma ..; barrier_arrive B; .. }                 mma ..; barrier_arrive A; .. }
       ->   for k { wait full[i]; mma ..; .. }        in both
 
-A role waits at a named barrier of its own and arrives at that of the next role, the last one at the first's, where it
-has arrived once at its beginning. Both stand in one loop, at the same place in each role; what stands between them is a
-role's *turn*, of whose statements only waits at mbarriers wait for anybody, and at none that the roles arrive at. There
-are no other named barriers, and no role has loops in loops of that depth.
+Each role waits at a named barrier of its own and arrives at the barrier of the next role. The last role arrives at the
+first role's barrier, and has also arrived there once at its beginning. The wait and the arrival stand in one loop, at
+the same place in each role. The statements between them are the role's *turn*. In a turn, only waits at mbarriers wait
+for other roles, and none of those mbarriers is one at which these roles arrive. There are no other named barriers, and
+no role has loops inside loops of that depth.
 
-Let K be the kernel with these barriers and L the one without, and let L be proved. Then K is:
+Let K be the kernel with these barriers and L the kernel without them. If L is proved, then K is correct:
 
-- Each execution of K is one of L that waits more, so what is ordered in L is ordered in K.
-- Progress: in the schedule of `program` on which it is proved for L, an iteration of an innermost loop of a role stands
-  as one piece, with nothing of other roles in it. So what its waits need has come before the iteration, or is its own
-  arrival there, which stands for those of all alike roles, and so for later ones: not in a turn. Alike roles have their
-  iterations side by side in it, trip for trip (`alike`), in any order: so in that of the ring. Then each
-  role's turn begins when the one before it has ended, and the first role's when the last one's of the trip before has,
-  or with the arrival at the beginning; and in its turn a role waits for nothing. So no wait is for ever in K.
-- Each phase of a named barrier is two roles', one of which waits there. The other arrives for the next phase after its
-  own next turn, which comes after that of the first: no phase gets ahead.
+- Order: each execution of K is an execution of L with more waiting. So what is ordered in L is ordered in K.
+- Progress: it is proved for L on the schedule of `program`. There an iteration of a role's innermost loop is one piece,
+  with nothing of other roles in it. So the events that its waits need come before the iteration, or are its own
+  arrival, which stands for the arrivals of all alike roles, later ones included. A wait of the second kind is not in a
+  turn. Alike roles have their iterations side by side, trip for trip (`alike`), in any order, so also in the ring's.
+  Then each role's turn begins when the turn before it has ended. The first role's turn begins when the last role's turn
+  of the previous trip has ended, or with the arrival at the beginning. In its turn a role waits for nothing. So no wait
+  in K is for ever.
+- Phases: each phase of a named barrier belongs to two roles, of which one waits there. The other arrives for the next
+  phase after its own next turn, which comes after the next turn of the first. So no phase gets ahead.
 """
 
 from __future__ import annotations
@@ -57,8 +59,10 @@ _FREE = (Copy, Map, Accumulate, Mma, MmaFence, MmaCommit, MmaWait, MbarrierArriv
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """`own` and `following` are numbers of named barriers; `place` is that of the turn: a loop, its depth, and where in
-    it the turn begins and ends."""
+    """A role's turn. `own` and `following` are the numbers of its named barriers.
+
+    `place`: the number of the turn's loop, its depth, and the indices in the loop at which the turn begins and ends.
+    """
 
     own: int
     following: int
@@ -66,8 +70,10 @@ class _Turn:
 
 
 def without_turns(kernel: Kernel, names: Sequence[str]) -> Kernel:
-    """The kernel without the named barriers at which the roles of these names take turns; as it is if they take none
-    that are proved by the above."""
+    """Remove the named barriers at which the roles of these names take turns.
+
+    The kernel is returned unchanged if they take no turns to which the proof above applies.
+    """
     found = [role for stmt in kernel.body for role in (stmt.roles if isinstance(stmt, Roles) else ())]
     taking = [role for role in found if role.name in names]
     arrived = {s.barrier for role in taking for s in walk(role.body) if isinstance(s, MbarrierArrive)}
@@ -90,8 +96,10 @@ def without_turns(kernel: Kernel, names: Sequence[str]) -> Kernel:
 
 
 def _turn(role: Role, last: bool, warp_size: int, arrived: Container[str]) -> _Turn | None:
-    """The one turn of a role, which is all that it comes to named barriers for, without waits at mbarriers that are
-    `arrived` at; None if there is no such turn."""
+    """The only turn of a role; None if there is no such turn.
+
+    The role uses named barriers for nothing else, and does not wait in the turn at mbarriers in `arrived`.
+    """
     used = [s for s in walk(role.body) if isinstance(s, BarrierSync | BarrierArrive)]
     if {s.count for s in used} != {2 * role.num_warps * warp_size} or len(used) != 2 + last:
         return None
@@ -110,12 +118,12 @@ def _turn(role: Role, last: bool, warp_size: int, arrived: Container[str]) -> _T
 
 
 def _is_free(stmt: Stmt, arrived: Container[str]) -> bool:
-    """Whether a statement waits for nobody, or for others than the roles that arrive at the mbarriers `arrived`."""
+    """Return True if a statement waits for no role that arrives at the mbarriers `arrived`."""
     return isinstance(stmt, _FREE) and not (isinstance(stmt, MbarrierWait) and stmt.barrier in arrived)
 
 
 def _depth(loop: For, role: Role) -> int:
-    """How many loops of the role it stands in, itself among them."""
+    """Return the number of loops of the role around a loop, itself included."""
     around = (s for s in walk(role.body) if isinstance(s, For))
     return sum(any(inner is loop for inner in walk((s,))) for s in around)
 

@@ -1,21 +1,22 @@
-"""Persistent kernels whose programs take different steps: order and progress on a few programs in a row.
+"""Persistent kernels whose programs take different steps: order and progress on a few consecutive programs.
 
-`Model` says of a persistent kernel that all programs of a block take the same steps. Where a loop's bound or a branch
-depends on the program, what it says inside of one program still holds, but not what it says of several. `Window` is the
-model of W consecutive programs, each with values of its own for whatever its steps depend on, from fresh mbarriers on;
-W is one more than the buffers of the largest ring. Order and progress that are proved on it hold for every sequence of
-programs of any length, because of these:
+`Model` assumes that all programs of a block of a persistent kernel take the same steps. If a loop's bound or a branch
+depends on the program, the model is still right within one program, but not across several. `Window` is the model of W
+consecutive programs that start with fresh mbarriers. Each program has its own values of the expressions on which its
+steps depend. W is one more than the number of buffers of the largest ring. Order and progress that are proved on the
+window hold for every sequence of programs of any length, for these reasons:
 
-- Every program takes one turn at least of each ring, and of each named barrier in a loop (proved, or the kernel is
-  refused). So the use of a barrier before one in program P was made in program P - W + 1 or later. All obligations of
-  `protocol` are about a use and the ones before and after it: they are seen in the window that begins or ends with the
-  program of the use.
-- Uses are named by turns and compared by how many turns they are apart. A block that begins with the first program of
-  the window has a part of the block's events, in the same order, and the waits of its first turns need nothing: what is
-  ordered in it is ordered in the whole. A role that arrives at named barriers before its programs is as many arrivals
-  ahead of the others at the beginning of every program: the window's stand for the last of the program before.
-- Two accesses in programs P and Q are in one window, or Q is after that which begins with P. There the access in P has
-  been released, completed or fenced (`Ordering` asks for that), and so before all of Q.
+- Every program takes at least one turn of each ring, and of each named barrier in a loop (this is proved, or the kernel
+  is refused). So the use of a barrier before a use in program P was made in program P - W + 1 or later. All obligations
+  of `protocol` are about a use and the uses before and after it. They are seen in the window that begins or ends with
+  the program of the use.
+- Uses are named by turns and compared by the number of turns between them. A block that begins with the first program
+  of the window has a subset of the real block's events, in the same order, and the waits of its first turns need
+  nothing. So what is ordered in the window is ordered in the whole. A role that arrives at named barriers before its
+  programs is equally many arrivals ahead of the others at the beginning of every program. In the window, the arrivals
+  before its programs represent the last arrivals of the previous program.
+- Two accesses in programs P and Q are in one window, or Q comes after the window that begins with P. In that window the
+  access in P has been released, completed or fenced (`Ordering` demands that), and so before all of Q.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _VALUE = "of program "
 
 
 class Window(Model):
-    """A few consecutive programs of a block, whose loops and branches do not depend on each other's."""
+    """A few consecutive programs of a block, each with its own values for loop bounds and branches."""
 
     def __init__(self, even: Model) -> None:
         self._values: dict[Expr, str] = {}
@@ -50,7 +51,7 @@ class Window(Model):
                 self._at_least_one_turn(even, site)
 
     def _at_least_one_turn(self, even: Model, site: Site) -> None:
-        """Adds to the context that a loop which counts turns has some in every program; raises where it may not."""
+        """Add to the context that a loop that counts turns runs in every program; raise `NonAffine` if it may not."""
         loop = site.stmt
         assert isinstance(loop, For)
         start, stop = self.resolve(site, loop.start), self.resolve(site, loop.stop)
@@ -67,7 +68,8 @@ class Window(Model):
             self.context.narrow(with_parameters(more, self._of(number)))
 
     def in_program(self, expr: Expr) -> Expr:
-        """`expr` with a parameter for each largest part that is the same throughout a program, but not in all."""
+        """Replace the largest parts of `expr` that are fixed within a program, but differ between programs, by
+        parameters."""
         if not differs_by_block(expr):
             return expr
         if is_launch_constant(expr) and expr.dtype.is_int:
@@ -89,14 +91,14 @@ class Window(Model):
         return reduce(Set.union, programs)
 
     def _of(self, number: int) -> dict[str, str]:
-        """The parameters that stand for the values of program `number` of the window, by those of any program."""
+        """Map the parameters for values of any program to those for program `number` of the window."""
         names = {identifier(name): f"{identifier(name)}_{number}" for name in self._values.values()}
         self.translator.parameters.update({own: Param(own) for own in names.values()})
         return names
 
 
 def _choices(expr: Expr) -> tuple[Expr, ...]:
-    """What an expression is, whatever its conditions are."""
+    """The alternatives of the `where` choices that an expression consists of."""
     if isinstance(expr, Op) and expr.op == "where":
         return (*_choices(expr.args[1]), *_choices(expr.args[2]))
     return (expr,)
