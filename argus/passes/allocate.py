@@ -51,7 +51,7 @@ def allocate_shared(kernel: Kernel) -> Kernel:
 
 
 def fits(kernel: Kernel) -> bool:
-    """Whether the shared tiles, all of which have layouts, find a place."""
+    """Return True if all shared tiles fit in shared memory. All of them must have layouts."""
     return _allocated(kernel)[0] is not None
 
 

@@ -125,7 +125,8 @@ class _Filling:
         return self._write(stmt, domain, context)
 
     def _shuffles(self, stmt: Work, fragment: Fragment, domain: FragmentLayout) -> bool:
-        """Whether `stmt` is an exchange between the lanes of a warp: a single element at another coordinate."""
+        """Return True if `stmt` is an exchange between the lanes of a warp: it reads a single element at another
+        coordinate."""
         if not isinstance(stmt, Map) or not isinstance(stmt.value, Elem):
             return False
         if project(domain, stmt.value.index, fragment.shape) is not None:

@@ -48,7 +48,7 @@ class Result:
 
     @property
     def by_threads(self) -> str:
-        """What is said where the copy engine cannot do it."""
+        """The remark for a result that the copy engine cannot store or update."""
         what = "stored" if isinstance(self.stmt, Copy) else "updated"
         return f"{self.dst.obj} is {what} by the threads, not by the copy engine"
 
@@ -96,7 +96,7 @@ def in_tiles(kernel: Kernel) -> Kernel:
 
 
 def engine_problems(stmt: Stmt, kernel: Kernel) -> Iterator[Problem]:
-    """What is wrong with a store or an update by the copy engine."""
+    """Yield the problems of a store or an update by the copy engine."""
     if isinstance(stmt, BulkCopy):
         yield from bulk_copy(stmt, STORE, kernel)
     elif isinstance(stmt, Accumulate) and stmt.instr in REDUCES:

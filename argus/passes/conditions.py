@@ -1,4 +1,4 @@
-"""What the grid says is not asked, and conditions that are the same for all elements of a vector once a vector.
+"""Remove conditions that the grid implies, and evaluate conditions that are constant on a vector once per vector.
 
     copy y[c0] <- x[program_id(0), c0] if (program_id(0) < M) & (c0 < N)   ->   ... if c0 < N
        (grid [M])

@@ -1,4 +1,4 @@
-"""Which register layout each fragment and each statement gets.
+"""Choose a register layout for each fragment and each statement.
 
 Layouts spread from anchors: those that the author wrote, and the accumulators of matrix products. A statement takes
 the layout of an operand that has all of its elements; a tile takes the part of the statement's layout that its
@@ -33,7 +33,7 @@ _VECTOR = 16  # bytes: the widest access of all targets
 
 @dataclass
 class Layouts:
-    """What is known so far: of fragments by name, of statements of `kernel`, which are numbered, by `id`."""
+    """The layouts known so far: those of fragments by name, those of the numbered statements of `kernel` by `id`."""
 
     kernel: Kernel
     known: Facts

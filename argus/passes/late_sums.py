@@ -78,7 +78,7 @@ def _behind(kernel: Kernel, body: tuple[Stmt, ...], place: int, loop: For) -> tu
 
 
 def _found(kernel: Kernel, body: tuple[Stmt, ...], at: int) -> Carried | None:
-    """What belongs to the statement at `at`, if that is `t = t * x + s` of a sum over lanes."""
+    """Return the statements that belong to the one at `at`, if that is `t = t * x + s` with `s` a sum over lanes."""
     total = body[at]
     if not isinstance(total, Map):
         return None
@@ -120,7 +120,8 @@ def _is_zero(stmt: Stmt) -> bool:
 
 
 def _same_rows(parts: FragmentLayout | None, rows: FragmentLayout | None) -> bool:
-    """Whether every thread with a part of a row has the row: the parts' last axis is spread over copies of rows."""
+    """Return True if every thread with a part of a row has the row: the parts' last axis is spread over copies of
+    rows."""
     if parts is None or rows is None:
         return False
     axis = len(parts.shape) - 1

@@ -128,7 +128,7 @@ def _divides(row: MmaRow, stmt: Mma, warps: tuple[int, int]) -> bool:
 
 
 def _fits_layouts(kernel: Kernel, row: MmaRow, products: list[Mma], warps: tuple[int, int]) -> bool:
-    """Whether the layouts that the author gave to operands are those of this grid."""
+    """Return True if the layouts that the author gave to operands are those of this grid of warps."""
     for stmt in products:
         try:
             tiled = tiled_mma(row, stmt.shape, warps)

@@ -41,6 +41,8 @@ def persist(kernel: Kernel) -> Kernel:
 
 
 def _in_programs(role: Role) -> tuple[Stmt, ...]:
-    """What a role runs; where it begins with arrivals at named barriers, it is ahead by as many in all programs."""
+    """Return what a role runs: its body in a loop over programs, after the arrivals at named barriers that begin it.
+
+    The role makes these arrivals once, so it stays ahead by as many in all programs."""
     begun = tuple(takewhile(lambda s: isinstance(s, BarrierArrive), role.body))
     return (*begun, Programs(role.body[len(begun) :], span=role.span))

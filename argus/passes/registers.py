@@ -84,7 +84,7 @@ class _Pressure:
                 return after | self._known(touches(stmt))
 
     def _fills(self, dst: Access, shape: tuple[int, ...]) -> bool:
-        """Whether a write leaves nothing of what a tile held before."""
+        """Return True if a write replaces all that a tile held before."""
         return self.shapes.get(dst.obj) == shape and dst.index == coords(len(shape))
 
     def _known(self, found: set[str]) -> frozenset[str]:

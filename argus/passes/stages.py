@@ -101,7 +101,7 @@ def _by_address(kernel: Kernel, stage: Stage, vector: int) -> FragmentLayout | N
 
 
 def committed(kernel: Kernel, span: Span) -> tuple[Stmt, ...]:
-    """What ends a group of asynchronous copies; waves that count single loads have no groups."""
+    """Return the statement that ends a group of asynchronous copies; targets that count single loads have no groups."""
     return () if _counts(kernel) else (CommitGroup(span=span),)
 
 

@@ -220,7 +220,7 @@ def _tuple(block: Block, condition: TagTuple, step: Step, replica: int) -> None:
 
 
 def _usable(block: Block, side: Term, step: Step) -> Array:
-    """Where a side can be compared; what cannot be is reported."""
+    """Return a mask of the positions at which `side` can be compared; report the others."""
     if side.place is None or side.tags is None:
         return np.ones(step.domain.size, dtype=np.bool_)
     name, kind, ok = side.place.memory.name, side.kind, side.place.ok

@@ -239,5 +239,5 @@ def uninitialised(block: Block, memory: Memory, cell: Array, thread: Array, bad:
 
 @lru_cache(maxsize=4096)
 def _static(expr: Expr) -> bool:
-    """Whether an expression depends on nothing but the element's coordinate."""
+    """Return True if an expression depends on nothing but the element's coordinate."""
     return all(isinstance(e, Coord | Const | Op) for e in walk(expr))

@@ -33,7 +33,7 @@ def check_coverage(run: Run, complete: bool) -> None:
 
 
 def _check_part(run: Run, covers: Covers, complete: bool) -> None:
-    """Of an output of which a part is declared: that part is written, once, and nothing else is."""
+    """Check that the declared part of an output is written once, and that nothing else of the output is written."""
     tensor, found = run.tensors[covers.output], points(run, covers)
     if found is None or not tensor.dense:
         return

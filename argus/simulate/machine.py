@@ -28,17 +28,18 @@ from argus.work import Work
 
 
 class Brought(Protocol):
-    """What an accumulation brought to the cell at a position of its `Moved`: the members of one field's multiset, or
-    None where they are not known one by one."""
+    """The contributions of an accumulation to the cell at a position of its `Moved`.
+
+    `members` returns the members of one field's multiset, or None if they are not known one by one."""
 
     def members(self, position: int, name: str) -> list[int] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Where values came from, for the way of a witness: `cells[i]` of `target` from `sources` at position i.
+    """The origin of values, used to trace a witness: `cells[i]` of `target` came from position i of `sources`.
 
-    `brought` is None for what replaced the value of the cell.
+    `brought` is None if the value replaced that of the cell.
     """
 
     event: int
@@ -50,7 +51,7 @@ class Moved:
 
 @dataclass(slots=True)
 class Run:
-    """What all blocks of one simulation share. `tags`: tensors' tag statements by name."""
+    """The state that all blocks of one simulation share. `tags`: the tag statements of tensors, by tensor name."""
 
     kernel: Kernel
     params: Mapping[str, Number]

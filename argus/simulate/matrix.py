@@ -42,7 +42,7 @@ class Tables:
 
 @lru_cache(maxsize=64)
 def tables(row: MmaRow, shape: tuple[int, int, int], warps: tuple[int, int]) -> Tables:
-    """Which registers each warp multiplies."""
+    """Return the tables of the registers that each warp multiplies."""
     tiled = tiled_mma(row, shape, warps)
     count = warps[0] * warps[1]
     c = by_group(tiled.c, row.warp_size, count)

@@ -1,4 +1,4 @@
-"""What statements do to mbarriers and named barriers, and what a wait learns from a phase (PTX ISA, mbarrier; bar).
+"""The effect of statements on mbarriers and named barriers, and what a wait learns (PTX ISA, mbarrier; bar).
 
 Nothing here depends on which of several possible orders of events a run happens to take: an arrival counts in a phase
 that its team must know to be the current one, and a wait returns as early as its team's knowledge allows.
@@ -153,7 +153,7 @@ def meet(block: Block, stmt: BarrierSync | BarrierArrive, frame: Frame) -> Waiti
 
 
 def _current(block: Block, barrier: Mbarrier, step: Step) -> bool:
-    """Whether the team knows that the phases before the current one are complete; reported if it does not."""
+    """Return True if the team knows that all earlier phases are complete; otherwise report a violation."""
     known = int(step.frame.team.clock.ended()[barrier.component])
     if known < barrier.phase:
         text = (
@@ -183,7 +183,7 @@ def _arrive(block: Block, barrier: Mbarrier, units: int, step: Step, in_order: b
 
 
 def begin_wait(block: Block, stmt: MbarrierWait, frame: Frame) -> Waiting:
-    """What a wait waits for: the first phases, of those that the team cannot know to be over, with its parity."""
+    """Return the phase that a wait waits for: the first one with its parity that the team does not know to be over."""
     step = block.step(stmt, frame, None)
     barrier = at(block, stmt.barrier, stmt.index, step)
     parity = int(checked.value(block, stmt.parity, step, step.on)[np.argmax(step.on)])

@@ -1,4 +1,4 @@
-"""How numbers are carried: every float as float32 that the element type can hold, every integer in its own width.
+"""The representation of numbers: each float as a float32 that its element type can hold, each integer in its own width.
 
 Rounding is to nearest, ties to even. Overflow follows PyTorch's casts: float16, bfloat16 and float8_e5m2 go to
 infinity, float8_e4m3fn stays at its largest value (as the hardware's saturating conversion), "fnuz" goes to NaN.

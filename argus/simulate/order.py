@@ -1,4 +1,6 @@
-"""Who touched a cell last, and what orders two accesses: the clocks of teams within a block, nothing between blocks.
+"""The last accesses of each cell, and the order of two accesses.
+
+The clocks of teams order accesses within a block. Nothing orders accesses of different blocks.
 
 An access of a segment is ordered before another one of the same block if the second's team knows that segment
 (argus/simulate/clock.py), or if one thread makes both. There is no implicit order between the lanes of a warp. What
@@ -19,9 +21,11 @@ NOBODY = -1
 
 
 class Touch(Enum):
-    """How a cell is touched. `ACCUMULATE` is atomic: two of them do not conflict. `MULTIPLY` is the read of an
-    asynchronous product; `BULK_READ` and `BULK_WRITE` are what a bulk store does with its source and its target, and
-    `BULK_ACCUMULATE` is a bulk reduction's update of its target, atomic among those."""
+    """The kinds of access to a cell.
+
+    `ACCUMULATE` is atomic: two of them do not conflict. `MULTIPLY` is the read of an asynchronous product. A bulk store
+    makes a `BULK_READ` of its source and a `BULK_WRITE` of its target. `BULK_ACCUMULATE` is a bulk reduction's update
+    of its target; two of them do not conflict."""
 
     READ = "read"
     WRITE = "write"
@@ -33,18 +37,18 @@ class Touch(Enum):
 
     @property
     def reads(self) -> bool:
-        """Whether the cell keeps its value."""
+        """True if the cell keeps its value."""
         return self in (Touch.READ, Touch.MULTIPLY, Touch.BULK_READ)
 
     @property
     def verb(self) -> str:
-        """What the copy engine does when it does this."""
+        """The action of the copy engine in such an access, as one verb."""
         verbs = {Touch.BULK_READ: "read", Touch.BULK_WRITE: "write", Touch.BULK_ACCUMULATE: "accumulate"}
         return verbs.get(self, self.value)
 
     @property
     def of_store(self) -> bool:
-        """Whether it is an access of a bulk store or reduction."""
+        """True for an access of a bulk store or reduction."""
         return self in (Touch.BULK_READ, Touch.BULK_WRITE, Touch.BULK_ACCUMULATE)
 
 
@@ -69,8 +73,10 @@ UNFINISHED = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When and where accesses happen: the block's number, the team and its segment, what the team knows (`known` and
-    `fenced` of its clock), the event (an index into the event list)."""
+    """The time and place of accesses.
+
+    That is the block's number, the team and its segment, what the team knows (`known` and `fenced` of its clock), and
+    the event (an index into the event list)."""
 
     block: int
     team: int
@@ -153,7 +159,9 @@ class Track:
         self.thread[cell], self.thread2[cell] = thread, thread + 1
 
     def finish(self, cell: Array, event: int, segment: int, alone: bool = False) -> None:
-        """What began at `event`, and was not begun again since, is over in `segment`; `alone`: for one thread."""
+        """Record that accesses begun at `event` are over in `segment`, on cells where no later access began.
+
+        `alone`: they are over for one thread only."""
         mine = cell[self.event[cell] == event]
         self.segment[mine] = segment
         if alone:

@@ -1,4 +1,4 @@
-"""What a simulation finds."""
+"""The result of a simulation."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether no rule was broken."""
+        """True if no rule was broken."""
         return not self.violations
 
     def codes(self) -> frozenset[str]:

@@ -32,7 +32,7 @@ class Points:
 
 
 def declared_part(run: Run, output: str) -> Covers | None:
-    """What the kernel says that it writes of an output; None if that is all."""
+    """Return the part of an output that the kernel declares to write, or None if it writes all of it."""
     return next((c for c in run.kernel.covers if c.output == output), None)
 
 

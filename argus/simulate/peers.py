@@ -52,7 +52,7 @@ class Lives:
 
     @staticmethod
     def of(teams: list[Team], met: bool) -> Lives:
-        """Of teams that begin now."""
+        """Return the `Lives` of teams that begin now."""
         found: dict[int, list[tuple[Team, int]]] = {}
         for team in teams:
             rank = rank_of(team.name)

@@ -42,7 +42,7 @@ class Mbarrier:
 
     @property
     def physical(self) -> str:
-        """Where it stands in shared memory; named barriers do not."""
+        """The address in shared memory, in words; empty for a named barrier, which has none."""
         return "" if self.index is None else f"shared+{self.address:#x}"
 
     def arrive(self, clock: Clock) -> bool:

@@ -92,7 +92,8 @@ def _parts(
 
 @lru_cache(maxsize=64)
 def _by_warpgroup(a: FragmentLayout, d: FragmentLayout) -> list[tuple[Array, Array, Array]]:
-    """Of each warpgroup: positions in `a` of its rows, its columns of the product, positions in `d` of its results."""
+    """Return, for each warpgroup, its rows' positions in `a`, its columns of the product, its results' positions in
+    `d`."""
     count = d.num_threads // _GROUP_THREADS
     result = []
     for x, y in zip(by_group(a, _GROUP_THREADS, count), by_group(d, _GROUP_THREADS, count), strict=True):

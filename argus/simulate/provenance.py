@@ -32,7 +32,7 @@ def hop(
 
 
 def way(block: Block, name: str, cell: int) -> tuple[Note, ...]:
-    """How the value in `cell` of the object `name` came there, first hop first."""
+    """Trace how the value in `cell` of the object `name` came there, first hop first."""
     notes: list[Note] = []
     for moved in reversed(block.trace):
         if moved.target != name:

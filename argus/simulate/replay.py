@@ -90,7 +90,7 @@ def replay(
 
 
 def _held(kernel: Kernel, contents: Mapping[str, Contents], params: Mapping[str, Number]) -> dict[str, Any]:
-    """What the index tensors hold before the kernel, as nested lists; large ones are left out."""
+    """Return the contents of the index tensors before the kernel, as nested lists; large ones are left out."""
     result = {}
     for tensor in index_tensors(kernel):
         shape, _ = launch.extents(tensor, params)

@@ -1,4 +1,4 @@
-"""What runs side by side in a block: warps or roles, in an order that a schedule chooses, and the copy engine.
+"""The parties that run side by side in a block: warps or roles in an order that a schedule chooses, the copy engine.
 
 A party runs until it waits. Without roles the parties are the warps of the block, or all of them as one (as they are in
 a kernel of asynchronous statements, which take more than a warp); a role is one party. Schedules:
@@ -133,7 +133,7 @@ class Party:
 
     @property
     def ready(self) -> bool:
-        """Whether nothing keeps this party from running, but perhaps a barrier of its team."""
+        """True if this party can run now: it has not ended, and what it waits for, if anything, is over."""
         if isinstance(self.pause, Waiting):
             return self.pause.over
         return not self.ended and self.pause is None

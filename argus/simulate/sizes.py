@@ -29,7 +29,8 @@ def shape_of(tensor: Tensor, values: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def admissible(kernel: Kernel, values: Mapping[str, int]) -> bool:
-    """Whether sizes keep the kernel's preconditions and assumptions, for contiguous tensors that have contents.
+    """Return True if sizes meet the kernel's preconditions and assumptions, and its contiguous tensors can have
+    contents.
 
     `values`: every size and every integer scalar argument.
     """

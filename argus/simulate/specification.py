@@ -144,7 +144,7 @@ def _explained(
 
 
 def _combined(run: Run, stmt: Spec) -> np.ufunc | None:
-    """How the output is accumulated into, if it is, and is not stored to."""
+    """Return the one operation that accumulates into the output; None if there is none or several, or a store."""
     ops = {s.op for s in walk(run.kernel.body) if isinstance(s, Accumulate) and s.dst.obj == stmt.output}
     stored = stmt.output in usage(run.kernel).stored
     return None if stored or len(ops) != 1 else UFUNCS[ops.pop()]
@@ -164,7 +164,9 @@ def tolerance(kernel: Kernel, stmt: Spec, magnitude: Array, scale: float, mantis
 
 
 def _deep(value: SpecTerm, inside: bool = False) -> bool:
-    """Whether a rounded value may be used again: a reduction in a reduction, or under another operator than +, -, *."""
+    """Return True if a rounded value may be used again.
+
+    That is a reduction in a reduction, or under another operator than +, -, *."""
     match value:
         case SpecReduce(op=op, body=body):
             return inside or op == "logaddexp" or _deep(body, True)
@@ -252,9 +254,9 @@ def _width(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Num
 
 
 def _volume(value: SpecTerm, params: Mapping[str, Number], around: int = 1) -> int:
-    """How many terms one element takes at once: the product of all nested reductions' extents.
+    """Return how many terms one element takes at once: the product of the extents of all nested reductions.
 
-    The scores of a softmax are terms of all places, and those at one place of the reduction around it.
+    The scores of a softmax are evaluated for all its places at once, but for one place of the reduction around it.
     """
     match value:
         case SpecReduce(extent=extent, body=body):

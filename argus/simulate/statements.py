@@ -219,7 +219,7 @@ def _count_on(block: Block, body: tuple[Stmt, ...], frame: Frame) -> None:
 
 
 def _counts(counter: Counter, frame: Frame) -> Array:
-    """Of a running count: how many iterations each thread of the team began."""
+    """Return the running count `counter`: the number of iterations that each thread of the team began."""
     return frame.team.counts.setdefault(counter.name, np.zeros(frame.team.threads, dtype=np.int64))
 
 
@@ -319,7 +319,7 @@ def map_(block: Block, stmt: Map, step: Step) -> None:
 
 
 def _overflow(block: Block, stmt: Map | Accumulate) -> Overflow:
-    """What places are computed from must be exact, data or not; other data wrap."""
+    """Return the rule for overflow: integers that places are computed from must be exact; other data wrap."""
     places = stmt.dst.obj in block.run.indices and not stmt.value.dtype.is_float
     return Overflow.REPORT if places else Overflow.WRAP
 

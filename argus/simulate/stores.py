@@ -116,7 +116,7 @@ def _over(store: Store, touch: Touch, frame: Frame) -> None:
 
 
 def _arrival(store: Store) -> Touch:
-    """What the store does with its target."""
+    """Return the kind of access that the store makes to its target."""
     return Touch.BULK_WRITE if isinstance(store.stmt, Copy) else Touch.BULK_ACCUMULATE
 
 

@@ -58,7 +58,7 @@ class Field:
         self.low[at], self.high[at], self.size[at], self.print[at] = new.low, new.high, new.size, new.print
 
     def single(self) -> Array:
-        """Where the multiset is one integer (with any multiplicity)."""
+        """Return a mask of the cells whose multiset is one integer (with any multiplicity)."""
         result: Array = (self.low == self.high) & (self.size > 0)
         return result
 
@@ -206,8 +206,10 @@ def _agree(result: Tags, other: Tags, where: Array, names: Schema) -> None:
 
 @dataclass(slots=True)
 class Contributions:
-    """What an accumulation brings to each of m cells: `count` tagged contributions, all with fields `schema` united
-    in `fields`; `stray`: an untagged one that is not the identity; `mixed`: a reason number, or -1."""
+    """The contributions of an accumulation to each of m cells.
+
+    `count`: the number of tagged contributions. All of these have the fields `schema`, united in `fields`. `stray`:
+    there is an untagged contribution that is not the identity. `mixed`: a reason number, or -1."""
 
     count: Array
     schema: Array

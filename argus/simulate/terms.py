@@ -92,7 +92,9 @@ _LARGEST_SET = 1 << 22
 
 
 def ghost(block: Block, elem: Elem, step: Step, replica: int | None) -> AccessCells:
-    """Where an assertion finds an element: the thread's own register, or the replica of that number; a cell."""
+    """Return the cells in which an assertion finds an element.
+
+    For registers that is the thread's own register, or the replica of number `replica`."""
     memory = block.memories[elem.obj]
     if not isinstance(memory, Registers):
         return checked.locate(block, elem.obj, elem.index, step, step.on)

@@ -1,4 +1,4 @@
-"""How a kernel uses its tensors, read off the access relations."""
+"""The uses that a kernel makes of its tensors, read off the access relations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Usage:
 
 
 def usage(kernel: Kernel) -> Usage:
-    """What the kernel does with each tensor."""
+    """Return what the kernel does with each tensor."""
     tensors = {t.name for t in kernel.tensors}
     found = [r for stmt in walk(kernel.body) for r in relations(stmt)]
     asserted = {e.obj for stmt in walk(kernel.body) if isinstance(stmt, AssertTags) for e in _compared(stmt)}

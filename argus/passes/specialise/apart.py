@@ -121,7 +121,7 @@ def _axes(kernel: Kernel, rows: Rows, stmt: Stmt) -> frozenset[int]:
 
 
 def _own(kernel: Kernel, stmt: Stmt) -> list[Access]:
-    """What the statement itself accesses, or speaks of, in registers and shared tiles."""
+    """Return the parts of fragments and shared tiles that the statement itself accesses or mentions."""
     tiles: dict[str, Fragment | Shared] = {f.name: f for f in kernel.fragments} | {s.name: s for s in kernel.shared}
     found: list[Access] = []
 
@@ -186,7 +186,7 @@ class _Part:
     fresh: Fresh
 
     def kernel(self, count: int) -> Kernel:
-        """What the group runs, one of `count`."""
+        """Return the kernel that this group runs, one of `count` groups."""
         alone = {name for s in statements(self.whole.body) for name in names(s) if self.rows.get(name)}
         alone |= {f.name for f in self.whole.fragments}
         called = {name: name if self.number == 0 else self.fresh.name(name) for name in self._tiles(alone)}

@@ -64,7 +64,8 @@ def budget(parts: Sequence[Kernel], loaders: int, idle: int, others: int, span: 
 
 
 def load(fresh: Fresh, ring: Ring, loaders: int, registers: int) -> tuple[Stmt, ...]:
-    """What the loading threads do for one turn of the ring: slice by slice, each loaded while another is put down."""
+    """Return what the loading threads do for one turn of the ring, slice by slice: each loads while the last is
+    stored."""
     if not ring.by_threads:
         return ()
     kernel, threads = fresh.kernel, loaders * fresh.kernel.warp_size
@@ -101,7 +102,7 @@ def _slices(fresh: Fresh, stage: Stage, ring: Ring, threads: int, room: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """How the slices of a tile are spread over threads, and the instruction that loads them if it is not left open."""
+    """The layout of a tile's slices over threads, and the instruction that loads them, or None to leave it open."""
 
     layout: FragmentLayout
     instr: str | None

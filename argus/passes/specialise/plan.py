@@ -1,4 +1,4 @@
-"""What can be shared by two roles: a kernel with one pipelined loop, whose staged tiles only products read."""
+"""Plan the division of a kernel into roles: it has one pipelined loop, whose staged tiles only products read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RolePlan:
 
     @property
     def engines(self) -> bool:
-        """Whether the copy engine brings something."""
+        """True if the copy engine brings at least one tile."""
         return any(ring.by_engine for ring in self.rings)
 
     @property
@@ -69,10 +69,9 @@ class RolePlan:
 
 
 def plan(kernel: Kernel, groups: int) -> RolePlan | None:
-    """How the kernel is shared by roles, of which `groups` compute; None if it does not ask for that, or the target has
-    no roles.
+    """Plan the roles of a kernel, of which `groups` compute; None if it asks for no roles, or the target has none.
 
-    Raises `Unfit` where something in it has a place in none of them.
+    Raises `Unfit` if a part of the kernel fits no role.
     """
     target = target_of(kernel)
     loops = [s for s in statements(kernel.body) if isinstance(s, For) and s.kind == "pipelined"]
@@ -209,7 +208,7 @@ def _rings(kernel: Kernel, loop: For, products: list[Mma]) -> tuple[tuple[Ring, 
 
 
 def differs(loop: For) -> bool:
-    """Whether the blocks of a cluster may go through the loop in different steps."""
+    """Return True if the blocks of a cluster may differ in the iterations of the loop."""
     parts = (e for bound in (loop.start, loop.stop) for e in walk(bound))
     return any(isinstance(e, Elem) or (isinstance(e, ProgramId) and e.axis == 0) for e in parts)
 

@@ -134,7 +134,8 @@ class _Writer:
         self.fenced = False
 
     def _prepare(self, stmt: Mma) -> None:
-        """What a product reads has come, and no other product in flight has its registers."""
+        """Wait until the tiles that a product reads have come, and until no other product in flight uses its
+        registers."""
         for ring in self._rings_of(stmt):
             self._arrive(ring, stmt.span)
         used = frozenset({stmt.d.obj, stmt.a.obj} & self.registers)
@@ -258,11 +259,12 @@ class _Writer:
                 self.done += (If(_is_last(self.plan.loop), arrivals, span=span),) if ring in self.lasting else arrivals
 
     def _reads(self, ring: Ring, carried: bool) -> bool:
-        """Whether products in flight, of the iteration before or of this one, read the ring's tiles."""
+        """Return True if products in flight read the ring's tiles. `carried`: those of the previous iteration, else of
+        this one."""
         return any(f.tiles & ring.tiles for f in self.flights if f.carried == carried)
 
     def _settle(self, used: frozenset[str]) -> None:
-        """What is claimed of registers is claimed before they change."""
+        """Raise an error if a pending claim names registers in `used`: it must be checked before they change."""
         for claim in self.claims:
             if names(claim) & used:
                 raise _untimely(claim)
@@ -288,12 +290,12 @@ class _Writer:
 
 
 def _is_last(loop: For) -> Expr:
-    """Whether an iteration is the last one."""
+    """Return the condition that an iteration is the last one."""
     return op("ge", op("add", LoopVar(loop.var), Const(loop.step)), loop.stop)
 
 
 def _reads(stmt: Stmt, ring: Ring) -> bool:
-    """Whether a product, or one in a loop, reads the ring's tiles."""
+    """Return True if `stmt`, or a statement inside it, is a product that reads the ring's tiles."""
     return any({s.a.obj, s.b.obj} & ring.tiles for s in statements((stmt,)) if isinstance(s, Mma))
 
 

@@ -63,17 +63,17 @@ class Ring:
 
     @property
     def by_engine(self) -> tuple[Stage, ...]:
-        """What the copy engine brings."""
+        """The tiles that the copy engine brings."""
         return tuple(s for s in self.stages if s.dst not in self.loaded)
 
     @property
     def by_threads(self) -> tuple[Stage, ...]:
-        """What threads bring."""
+        """The tiles that threads bring."""
         return tuple(s for s in self.stages if s.dst in self.loaded)
 
     @property
     def shared(self) -> Mapping[str, Among]:
-        """What blocks of a cluster bring for one another, and which blocks."""
+        """The tiles that blocks of a cluster bring for one another, by name, with these blocks."""
         return {name: among for name, among in self.alike if name not in self.loaded}
 
     @property
@@ -170,7 +170,7 @@ def _has_panels(tile: Shared) -> bool:
 
 
 def fill(kernel: Kernel, ring: Ring) -> tuple[Stmt, ...]:
-    """What the copy engine is told for one turn of the ring: wait for the buffers, announce the bytes, copy."""
+    """Return the copy engine's statements for one turn of the ring: wait for the buffers, announce the bytes, copy."""
     if not ring.by_engine:
         return ()
     tiles = {s.name: s for s in kernel.shared}
