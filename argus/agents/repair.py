@@ -163,7 +163,7 @@ def candidate(edit: Edit, author: Kernel, source: SourceFile) -> Candidate | Non
 
 
 def _explicit(task: Task, before: Judgement, limit_s: float) -> Iterator[Candidate]:
-    """What the rules propose for the first findings, each text once."""
+    """Yield what the rules propose for the first finding of each code, each text once."""
     form = explicit_form(task, before) if task.options is None or before.explicit is not None else None
     if form is None:
         return

@@ -44,7 +44,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is known of one text. `explicit` is its kernel, if it came that far; `verdict` is None if it did not."""
+    """The judgement of one text. `explicit` is its kernel, if it came that far; `verdict` is None if it did not."""
 
     kernel: str
     stages: tuple[Stage, ...]

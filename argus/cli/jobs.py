@@ -95,7 +95,7 @@ def unusable(name: str, start: float, diagnostics: tuple[Diagnostic, ...]) -> Ou
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What is known of a kernel, the exit code that says so, and the explicit kernel if it came that far."""
+    """The outcome of verifying a kernel, its exit code, and the explicit kernel if it came that far."""
 
     outcome: Outcome
     code: int

@@ -57,7 +57,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Survey:
-    """What would become of a model on a target that is not there. Without `prove`, kernels are generated only."""
+    """A survey of a model for a target that is not there. Without `prove`, kernels are generated and not proved."""
 
     target: str
     prove: bool = True
@@ -105,7 +105,7 @@ class Backend:
         return make_boxed_func(result.forward)
 
     def report(self, model: Any) -> Report:
-        """What became of the graphs of a model or a function that was compiled. Raises ValueError if there are none."""
+        """Report on the graphs of a compiled model or function. Raises ValueError if there are none."""
         original = getattr(model, "_orig_mod", model)
         owners = set(map(id, original.modules())) if isinstance(original, torch.nn.Module) else set()
         code = getattr(_unwrapped(model), "__code__", None)
@@ -284,7 +284,7 @@ def _operations_of(node: Any) -> tuple[Extent, str]:
 
 
 def _owner() -> Callable[[], Any]:
-    """What Dynamo is compiling: the module whose method it traces, or else the code of the function."""
+    """Return a reference to the module whose method Dynamo traces, or else to the code of the function."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     try:

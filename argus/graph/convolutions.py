@@ -47,7 +47,7 @@ class Spatial:
 
     @property
     def step(self) -> int:
-        """From one tap of a phase to its next."""
+        """The distance between consecutive taps of a phase."""
         return self.stride // self.common if self.transposed else 1
 
     @property
@@ -168,7 +168,7 @@ class ConvolutionEmitter(Emitter):
             out.add(f"{axis.index} = {text}")
 
     def reached(self, d: Spatial, turn: str) -> tuple[str, str, str]:
-        """In a turn: the tap, the place in the image, and a condition on the tap, or ""."""
+        """Return the tap of a turn, its place in the image, and a condition on the tap, or ""."""
         index = d.result.index if d.result is not None else "0"
         if not d.transposed:
             far = f"{turn} * {d.dilation}" if d.dilation > 1 else turn

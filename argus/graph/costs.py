@@ -1,4 +1,4 @@
-"""What is too much behind a product: functions that take long, on the few threads that a product leaves."""
+"""The limit on functions behind a product: slow ones do not pay on the few threads that a product leaves."""
 
 from __future__ import annotations
 

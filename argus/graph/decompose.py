@@ -1,5 +1,7 @@
-"""Which operators a graph is decomposed into before it is partitioned: PyTorch's core operators, norms in parts, and
-reductions that one kernel cannot do well as two.
+"""The decomposition of a graph before it is partitioned.
+
+It yields PyTorch's core operators. A norm becomes several operators. A reduction that one kernel cannot do well becomes
+two:
 
     sum over [N, H, W] of [N, C, H, W]    →  sum over [H, W], then over N, if there are few channels
     softmax of long rows                  →  maximum and sum of each part of a row, then of the parts
@@ -154,7 +156,7 @@ def _extreme(name: str) -> Callable[..., Any]:
 
 
 def _variance_and_mean(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    """Of parts of equal length: the mean of their variances and the variance of their means."""
+    """Compute a variance from parts of equal length: the mean of their variances plus the variance of their means."""
     over = _dims(x, dims)
     found = _rows(x, over) or _few(x, over)
     if found is None:
@@ -198,7 +200,7 @@ def _layer_norm(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float
 
 
 def _softmax(logarithm: bool) -> Callable[..., Any]:
-    """Of a long row: the maximum and the sum of exponentials of each part, and then of the parts."""
+    """Compute the softmax of a long row from the maximum and the sum of exponentials of parts, and then of the row."""
 
     def decomposed(x: Any, dim: int, half_to_float: bool) -> Any:
         over = _dims(x, dim)

@@ -1,4 +1,4 @@
-"""What is left to PyTorch: neighbouring operators are compiled by Inductor, where it has a compiler for the device."""
+"""The operators left to PyTorch. Inductor compiles neighbouring ones together if it has a compiler for the device."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Emitter:
         return axis.index
 
     def mask(self, axes: tuple[Axis, ...]) -> str:
-        """What of a tile is inside of the axes that are cut into tiles."""
+        """Return the mask of a tile's elements that are inside the axes cut into tiles; "" if none is needed."""
         parts = []
         for axis in axes:
             if self.tile.rows is not None and axis.symbol == self.tile.rows.symbol:
@@ -308,7 +308,7 @@ class Emitter:
         return f"al.where({self.mask(axes)}, {bare(text)}, {IDENTITY[op]})"
 
     def count(self) -> str:
-        """How many elements are reduced."""
+        """The number of reduced elements, as an expression."""
         tile = self.tile
         own = tile.columns if tile.over == "columns" else tile.rows
         assert own is not None

@@ -20,7 +20,7 @@ Sizes = Mapping[Any, int]
 
 @dataclass(frozen=True)
 class View:
-    """How a tensor of the graph is passed: `as_strided` with these sizes and strides."""
+    """The form in which a tensor of the graph is passed: `as_strided` with these sizes and strides."""
 
     meta: Meta
     sizes: tuple[Extent, ...]

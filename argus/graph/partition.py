@@ -266,7 +266,8 @@ class _Partitioner:
         group.space[(node, 0)] = done
 
     def broadcast_back(self, group: Group, dims: Dims) -> None:
-        """What was reduced and is broadcast again, against a tensor from elsewhere: that tensor's axes are the same."""
+        """Unify the axes of a tensor from elsewhere with the reduced axes, if a reduction's result is broadcast against
+        it."""
         computed = {a for n in group.nodes for r in self.results(group, n) for dim in r for a in dim}
         over = group.over()
         atoms = [group.space.atoms(dim) for dim in dims]
@@ -457,7 +458,7 @@ class _Partitioner:
             raise Mismatch("a reduction behind a product, a window or computed places")
 
     def find_outputs(self, groups: Iterable[Group]) -> None:
-        """What each group computes that others need."""
+        """Set the outputs of each group: the values that others need."""
         needed: set[Value] = set()
 
         def need(value: Value) -> None:

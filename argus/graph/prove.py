@@ -123,7 +123,7 @@ def _in_a_process(order: ProofRequest) -> Outcome:
 
 
 def _known(order: ProofRequest) -> Outcome | None:
-    """What the cache says of a kernel."""
+    """Return the cached outcome of a kernel's proof, or None."""
     if CachedSource(order.source()).cached(order.options) is not None:
         return Outcome(Verdict.PROVED.value)
     entry = DiskCache(cache_directory()).get(_key(order))

@@ -1,4 +1,4 @@
-"""What became of a model's graphs: `argus.compile_report(model)`."""
+"""The report on a model's graphs: `argus.compile_report(model)`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Graph:
 
 
 class Report:
-    """What became of a model. As text a table; `rows` has a dictionary for each kernel and each operator left.
+    """A report on what became of a model. It prints as a table. `rows` has one entry for each kernel or operator left.
 
     `kernel`: its name; `share` of the time of all of the model's graphs, each run once; `verdict`: "proved", "unknown",
     "refuted" or "left"; `specified`: its specification was proved; `reason` for what was not taken, or for what ran

@@ -34,7 +34,7 @@ def each(values: Sequence[int], count: int) -> list[int]:
 
 
 def _start(place: Term, stride: int, padding: int) -> Term:
-    """Where the window of an element of the result begins."""
+    """Return the place at which the window of an element of the result begins."""
     return apply("sub", mul(place, integer(stride)), integer(padding))
 
 
@@ -102,8 +102,9 @@ def _average_pool(spatial: int) -> Callable[..., Element]:
 
 
 def _counted(start: Term, window: int, size: int, border: int, padding: int, last: int) -> Term:
-    """How many places of a window count: those inside of the image with a border of `border`. `last`: where the last
-    window ends."""
+    """Return how many places of a window count: those inside the image with a border of `border`.
+
+    `last`: the place where the last window ends."""
     if border == padding and last <= size + padding:
         return integer(window)
     low = start if border == padding else apply("maximum", start, integer(-border))
@@ -189,7 +190,8 @@ def _convolution(
 
 
 def _meet(place: Term, here: Term, tap: Term, stride: int, padding: int, dilation: int) -> Term:
-    """Whether element `here`, times filter `tap`, goes to `place` of a transposed convolution's result."""
+    """Return the condition that a transposed convolution adds element `here`, times filter `tap`, to `place` of its
+    result."""
     to = add(mul(here, integer(stride)), mul(tap, integer(dilation)))
     return apply("eq", add(place, integer(padding)) if padding else place, to)
 

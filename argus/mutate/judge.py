@@ -1,4 +1,4 @@
-"""What verifier and simulator say of mutants."""
+"""The judgement of mutants by verifier and simulator."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one mutant. `code`: of the diagnostic or violation that decided, "" if equivalent; `detail`: in
-    words, with the sizes, where it was missed or is unknown."""
+    """The outcome of one mutant.
+
+    `code`: that of the diagnostic or violation that decided, "" if equivalent. `detail`: an explanation in words, with
+    the sizes, if the mutant was missed or is unknown."""
 
     mutation: Mutation
     outcome: Outcome
@@ -67,7 +69,7 @@ class Trial:
     unspecified: tuple[str, ...] = ()
 
     def number(self, outcome: Outcome, kind: Kind | None = None) -> int:
-        """How many mutants (of one kind) came to `outcome`."""
+        """Return how many mutants (of one kind) came to `outcome`."""
         return sum(r.outcome is outcome and kind in (None, r.mutation.kind) for r in self.results)
 
 
@@ -100,7 +102,7 @@ def unspecified(kernel: Kernel) -> tuple[str, ...]:
 
 
 def drawn(possible: int, seed: int, count: int | None) -> list[int]:
-    """Which `count` of that many mutants `seed` draws, without replacement, in order; None: all."""
+    """Return the `count` of `possible` mutants that `seed` draws, without replacement, in order; all for None."""
     if count is None or count >= possible:
         return list(range(possible))
     return sorted(random.Random(seed).sample(range(possible), count))
@@ -139,7 +141,7 @@ class Judge:
             self._known[tuple(values.items())] = run.tensors
 
     def result(self, mutation: Mutation) -> Result:
-        """What became of a mutant."""
+        """Judge a mutant."""
         start = time.perf_counter()
         try:
             outcome, code, detail = self._decide(mutation)
@@ -162,7 +164,7 @@ class Judge:
                 return self._compare(mutation)
 
     def _compare(self, mutation: Mutation) -> tuple[Outcome, str, str]:
-        """What the simulator shows of a proved mutant."""
+        """Simulate a proved mutant and compare its results with those of the original."""
         # Without a precondition there may be sizes that the original does not admit.
         more = size_vectors(mutation.kernel) if mutation.kind is Kind.REQUIRES else ()
         vectors = [*self.vectors, *(v for v in more if v not in self.vectors)]

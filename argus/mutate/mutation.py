@@ -166,7 +166,7 @@ def _exchange(block: Block, i: int, first: int) -> Iterator[_Edit]:
 
 
 def _moved_far(block: Block, i: int, first: int) -> Iterator[_Edit]:
-    """To either end of its block; the distance of one is an exchange."""
+    """Yield moves of statement `i` to either end of its block. A move by one place is left out: it is an exchange."""
     stmt, rest = block[i], (*block[:i], *block[i + 1 :])
     where = f"{edits.title(stmt)} (statement {first + i})"
     if i > 1:

@@ -132,8 +132,7 @@ def _divisibility(cond: Expr) -> list[tuple[str, int]]:
 
 
 def uniform(mask: Expr | None, axis: int, width: int, known: Facts) -> bool:
-    """Return True if `mask` is constant on every run of `width` elements along `axis` that starts at a multiple of
-    `width`.
+    """Return True if `mask` is constant on every aligned run of `width` elements along `axis`.
 
     A comparison against a bound may change only between runs: `base + Coord(axis) < bound` with both `base`
     and `bound` multiples of `width`.

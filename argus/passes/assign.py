@@ -125,7 +125,7 @@ class _Filling:
         return self._write(stmt, domain, context)
 
     def _shuffles(self, stmt: Work, fragment: Fragment, domain: FragmentLayout) -> bool:
-        """Return True if `stmt` is an exchange between the lanes of a warp: it reads a single element at another
+        """Return True if `stmt` exchanges values between lanes of a warp: it reads one element at another
         coordinate."""
         if not isinstance(stmt, Map) or not isinstance(stmt.value, Elem):
             return False

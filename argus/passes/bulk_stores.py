@@ -185,8 +185,7 @@ def _plan(kernel: Kernel, stmt: Result, layouts: Mapping[str, FragmentLayout]) -
 
 
 def _cuts(columns: int, unit: int) -> list[tuple[int, int]]:
-    """Cut `columns` elements of `unit` bytes into panels: (start, width) of each, whole panels first, then narrower
-    ones."""
+    """Cut `columns` elements of `unit` bytes into panels (start, width): whole panels first, then narrower ones."""
     found, start, width = [], 0, ROW_BYTES // unit
     while start < columns:
         if start + width > columns:

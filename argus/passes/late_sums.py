@@ -120,8 +120,7 @@ def _is_zero(stmt: Stmt) -> bool:
 
 
 def _same_rows(parts: FragmentLayout | None, rows: FragmentLayout | None) -> bool:
-    """Return True if every thread with a part of a row has the row: the parts' last axis is spread over copies of
-    rows."""
+    """Return True if every thread with a part of a row has the row: the parts' last axis runs over copies of rows."""
     if parts is None or rows is None:
         return False
     axis = len(parts.shape) - 1

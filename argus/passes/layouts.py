@@ -149,7 +149,7 @@ def holds(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...])
 
 
 def in_order(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...], width: int) -> bool:
-    """Return True if aligned runs of `width` elements of each thread's part of `domain` are consecutive registers of
+    """Return True if aligned runs of `width` elements in a thread's part of `domain` are consecutive registers of
     `tile`."""
     touched = cells(index, tile.shape, domain)
     if touched is None or width < 1 or touched.shape[1] % width:

@@ -198,8 +198,7 @@ def matrix_width(shared: Shared, index: Sequence[Expr], layout: FragmentLayout, 
 
 
 def lane_order(kernel: Kernel, copy: Copy, layout: FragmentLayout, width: int) -> bool:
-    """Return True if a load to LDS of `width` elements per lane fits: all threads take part, those of a wave in one
-    run."""
+    """Return True if a load to LDS of `width` elements per lane fits: all threads take part, each wave in one run."""
     tile = kernel.object(copy.dst.obj)
     assert isinstance(tile, Shared)
     if tile.layout is None or not layout.primary().all() or layout.num_threads % kernel.warp_size:

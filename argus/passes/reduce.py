@@ -57,7 +57,7 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class ReductionPlan:
-    """The division of a reduced domain among threads: the axes kept, and the digits of lanes and of warps, fastest
+    """The split of a reduced domain over threads: the axes kept, and the digits of lanes and of warps, fastest
     first."""
 
     layout: FragmentLayout

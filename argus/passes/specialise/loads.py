@@ -64,8 +64,7 @@ def budget(parts: Sequence[Kernel], loaders: int, idle: int, others: int, span: 
 
 
 def load(fresh: Fresh, ring: Ring, loaders: int, registers: int) -> tuple[Stmt, ...]:
-    """Return what the loading threads do for one turn of the ring, slice by slice: each loads while the last is
-    stored."""
+    """Return what the loading threads do for one turn of the ring: load each slice while the previous one is stored."""
     if not ring.by_threads:
         return ()
     kernel, threads = fresh.kernel, loaders * fresh.kernel.warp_size

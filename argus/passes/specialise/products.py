@@ -134,8 +134,7 @@ class _Writer:
         self.fenced = False
 
     def _prepare(self, stmt: Mma) -> None:
-        """Wait until the tiles that a product reads have come, and until no other product in flight uses its
-        registers."""
+        """Wait for the tiles that a product reads, and for the products in flight that use its registers."""
         for ring in self._rings_of(stmt):
             self._arrive(ring, stmt.span)
         used = frozenset({stmt.d.obj, stmt.a.obj} & self.registers)
@@ -259,8 +258,8 @@ class _Writer:
                 self.done += (If(_is_last(self.plan.loop), arrivals, span=span),) if ring in self.lasting else arrivals
 
     def _reads(self, ring: Ring, carried: bool) -> bool:
-        """Return True if products in flight read the ring's tiles. `carried`: those of the previous iteration, else of
-        this one."""
+        """Return True if products in flight, of the previous iteration if `carried`, else of this one, read the ring's
+        tiles."""
         return any(f.tiles & ring.tiles for f in self.flights if f.carried == carried)
 
     def _settle(self, used: frozenset[str]) -> None:
