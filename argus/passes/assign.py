@@ -4,10 +4,9 @@
        (x is spread differently)                x1[...] = sx[...] (layout of y)
                                                 map y[c0, c1] = f(x1[c0, c1])
 
-A tile that is written once is moved right after that (and after the tag that it gets there), once; others before each
-use. A tile computed from
-coordinates alone is computed again instead. Inside of loops another barrier keeps the scratch tile from being
-overwritten early.
+A tile that is written once is moved once, right after the write (and after the tag that it gets there). Other tiles are
+moved before each use. A tile computed from coordinates alone is computed again instead. Inside loops a second barrier
+keeps the scratch tile from being overwritten early.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     role producer: for k in ...             ->  role producer: programs { for k in ... }
     role compute: map acc = 0; for k ...        role compute: programs { map acc = 0; for k ... }
 
-Nothing holds the roles together between programs but the rings' mbarriers: the producer fills buffers for the next
-program while the computing warps finish theirs. Kernels without roles have nothing to run ahead: every program gets a
-block of its own.
+Between programs only the rings' mbarriers synchronise the roles. So the producer fills buffers for the next program
+while the computing warps finish theirs. In a kernel without roles nothing can run ahead: every program gets a block of
+its own.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def _meet(x: Array, y: Array) -> Array:
 
 
 def _common(x: Array, y: Array) -> Array:
-    """`[M, N]`: how many k have both x[m, k] and y[n, k]. Where all rows are the same, as most often, one stands for
-    all."""
+    """Return `[M, N]`: how many k have both x[m, k] and y[n, k]. If all rows are equal, which is common, only one is
+    used."""
     m, n = x.shape[0], y.shape[0]
     if not x.any() or not y.any():
         return np.zeros((m, n), dtype=np.int64)

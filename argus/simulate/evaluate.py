@@ -1,6 +1,6 @@
 """Values of expressions, vectorised: NumPy arrays that broadcast to the domain's `[threads, values]`.
 
-Integers are evaluated in 64 bits; what happens to an operation whose result its type cannot hold is told by `Overflow`.
+Integers are evaluated in 64 bits. `Overflow` says what happens if the result of an operation does not fit its type.
 Floats are evaluated in float32 and rounded to the operation's type.
 """
 

@@ -61,7 +61,7 @@ class Log:
         return (id(stmt), code, obj) not in self._seen
 
     def add(self, violation: Violation) -> None:
-        """Record a violation unless its kind was met before; raise `Stopped` where the first one ends the run."""
+        """Record a violation unless its kind was met before. Raise `Stopped` if the first violation ends the run."""
         key = (id(violation.statement), violation.code, violation.object)
         if key in self._seen:
             return

@@ -1,4 +1,4 @@
-"""The way a value came: every movement of tags is remembered, and read backwards from a witness."""
+"""The way of a value: all movements of tags are remembered, and read backwards from a witness."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def ordered(
 
 
 def stray(block: Block, found: Stray) -> None:
-    """Report an access to a tile of a peer that need not be there."""
+    """Report an access to a tile of a peer that may not exist at that time."""
     at = found.visit
     block.report(
         at.step, "races", found.code, found.text, at.thread, at.memory, at.cell, arrived="whatever is there",

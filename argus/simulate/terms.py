@@ -117,7 +117,7 @@ def ghost(block: Block, elem: Elem, step: Step, replica: int | None) -> AccessCe
 def of_place(block: Block, place: AccessCells, step: Step) -> Tags:
     """The tags at all n elements; untagged where nothing is accessed.
 
-    A tensor's tag function says what an element outside of it would carry, had it one.
+    For an element outside of a tensor, the tensor's tag function says which tag it would carry.
     """
     schemas = block.run.schemas
     assert schemas is not None
