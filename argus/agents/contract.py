@@ -1,4 +1,4 @@
-"""The read-only part of a kernel: what it promises, and to whom. No candidate may change it."""
+"""The read-only part of a kernel: its contract with its callers. No candidate may change it."""
 
 from __future__ import annotations
 

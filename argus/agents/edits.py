@@ -1,6 +1,6 @@
 """The vocabulary of repairs: every kernel that is one edit away, in the direction from a mistake to its remedy.
 
-`argus.mutate` says which mistakes are made. Here are their inverses, and those of its edits that are their own inverse.
+`argus.mutate` defines the mistakes. The edits here are their inverses, and those mutations that are their own inverse.
 """
 
 from __future__ import annotations

@@ -91,7 +91,8 @@ def _runs(graph: Graph, found: Partition) -> list[list[Any]]:
 
 
 def _may(node: Any) -> bool:
-    """Return False for what Inductor would compute otherwise than PyTorch: random numbers; and for what writes."""
+    """Return False for operators that write, and for random numbers, which Inductor computes differently from
+    PyTorch."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
         return False

@@ -245,7 +245,7 @@ def contiguous(layout: Layout, axes: list[Axis]) -> Axis:
 
 
 def _power(axis: Axis) -> int:
-    """The extent rounded up to a power of two; of a size known only when it runs, a tile's width."""
+    """Return the extent rounded up to a power of two; a tile's width for a size that is known only when it runs."""
     return _power_of(axis.extent) if isinstance(axis.extent, int) else _ELEMENTS
 
 

@@ -204,14 +204,14 @@ def _reached(place: Term, tap: Term, stride: int, padding: int, dilation: int) -
 def _border(
     here: Term, x: Operand, weight: Operand, site: Site, d: int, stride: int, padding: int, dilation: int
 ) -> list[Term]:
-    """The condition that a place is inside of the image, where it may not be."""
+    """Return the condition that a place is inside the image; none if all places are."""
     size, taps, made = x.shape[2 + d], weight.shape[2 + d], site.result.shape[2 + d]
     last = (made - 1) * stride - padding + (taps - 1) * dilation
     return [within(here, size)] if padding or last >= size else []
 
 
 def _inner(weight: Operand, dim: int, groups: int) -> tuple[Any, ...]:
-    """The digits of a dimension within its group."""
+    """Return the sizes of a dimension's digits within a group."""
     digits = list(weight.split(dim))
     if groups > 1 and digits and digits[0] == groups:
         return tuple(digits[1:])
@@ -219,7 +219,7 @@ def _inner(weight: Operand, dim: int, groups: int) -> tuple[Any, ...]:
 
 
 def _grouped(index: Term, groups: int, inner: int) -> tuple[Term | None, Term]:
-    """A channel's group, and its place in there."""
+    """Split a channel into its group and its place in the group."""
     if groups == 1:
         return None, index
     if isinstance(index, Flat) and index.digits and index.digits[0].size == groups:
@@ -228,7 +228,7 @@ def _grouped(index: Term, groups: int, inner: int) -> tuple[Term | None, Term]:
 
 
 def _joined(group: Term | None, inner: Flat, size: int) -> Term:
-    """A channel of its group and its place in there."""
+    """Return the channel with this place in its group."""
     if group is None:
         return inner
     if isinstance(group, Flat):

@@ -93,8 +93,9 @@ def trial(
 
 
 def unspecified(kernel: Kernel) -> tuple[str, ...]:
-    """Tensors that a kernel writes, and of which no specification says what they are: mutants that write something else
-    there are caught by rules and tags alone."""
+    """Return the tensors that a kernel writes and that have no specification.
+
+    Only rules and tags catch mutants that write something else there."""
     statements = tuple(walk(kernel.body))
     specified = {s.output for s in statements if isinstance(s, Spec)}
     written = {a.obj for s in statements for a in relations(s) if a.mode is not Mode.READ}
@@ -145,7 +146,7 @@ class Judge:
         start = time.perf_counter()
         try:
             outcome, code, detail = self._decide(mutation)
-        except Exception as error:  # a mutant that trips us does not hide what is known of the others
+        except Exception as error:  # an internal error on one mutant does not hide the results of the others
             outcome, code, detail = Outcome.UNKNOWN, "internal-error", f"{type(error).__name__}: {error}"
         return Result(mutation, outcome, code, detail, time.perf_counter() - start)
 
@@ -188,7 +189,7 @@ class Judge:
         return Outcome.EQUIVALENT, "", ""
 
     def _difference(self, values: dict[str, int], found: Tensors) -> str:
-        """The first tensor that the unmutated kernel leaves otherwise, in words; "" if there is none."""
+        """Describe the first element that differs from the results of the original kernel; "" if there is none."""
         if not admissible(self.kernel, values):
             return ""
         key = tuple(values.items())
@@ -204,8 +205,9 @@ class Judge:
 
 
 def _plan(kernel: Kernel, vectors: list[dict[str, int]]) -> list[tuple[dict[str, int], str]]:
-    """Sizes and schedules: the program's order at all sizes, the others where loops run longest, and, of persistent
-    kernels, where one block runs several programs."""
+    """Plan sizes and schedules: the program's order at all sizes, the other schedules at the last sizes only.
+
+    At these, loops run longest. For persistent kernels they include sizes at which one block runs several programs."""
     roles = kernel_roles(unite(kernel))
     eager = [f"eager-{role.name}" for role in roles]
     others = ["reverse", *(["lazy", *eager] if roles else []), "random(1)"]
