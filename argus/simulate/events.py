@@ -397,7 +397,7 @@ def _when(execution: Execution, unit: str) -> str:
 
 
 def _cut(events: Iterable[Event]) -> tuple[Event, ...]:
-    """At most `_MOST` events: what is too much goes from the middle."""
+    """Return at most `_MOST` events. If there are more, one event stands for those in the middle."""
     told = tuple(events)
     if len(told) <= _MOST:
         return told

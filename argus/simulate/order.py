@@ -2,10 +2,10 @@
 
 The clocks of teams order accesses within a block. Nothing orders accesses of different blocks.
 
-An access of a segment is ordered before another one of the same block if the second's team knows that segment
-(argus/simulate/clock.py), or if one thread makes both. There is no implicit order between the lanes of a warp. What
-the copy engine does is known with the phase of the mbarrier that counts its bytes; what an asynchronous product
-reads, with the segment in which it was waited for.
+An access of a segment is ordered before another access of the same block if the team of the second one knows that
+segment (argus/simulate/clock.py), or if one thread makes both. There is no implicit order between the lanes of a warp.
+A team that knows the phase of an mbarrier knows of the bulk copies whose bytes the phase counts. A team that knows the
+segment in which an asynchronous product was waited for knows of the product's reads.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Track:
         return together
 
     def begin(self, cell: Array, thread: int, now: Moment) -> None:
-        """Record accesses, of all threads of a team or of the copy engine, that are under way from now on."""
+        """Record accesses of all threads of a team, or of the copy engine, that are in flight from now on."""
         self.segment[cell], self.event[cell], self.block[cell] = UNFINISHED, now.event, now.block
         self.thread[cell], self.thread2[cell] = thread, thread + 1
 
@@ -304,8 +304,11 @@ class MemoryOrder:
         return None
 
     def unfenced(self, touch: Touch, cell: Array, now: Moment, issuer: int, fences: bool) -> Conflict | None:
-        """Earlier ordinary accesses of the block that no proxy fence orders before asynchronous ones, of `issuer` if
-        one thread issues them. `fences`: whether there are any, which are made for shared memory alone."""
+        """Return the earlier ordinary accesses of the block that no proxy fence orders before asynchronous ones, or
+        None.
+
+        `issuer`: the thread that issues the asynchronous accesses, if it is a single one. `fences`: proxy fences apply,
+        as they do for shared memory alone."""
         for (earlier, team), track in self._against(touch):
             if earlier not in _ORDINARY:
                 continue
