@@ -146,7 +146,7 @@ class _Compilation:
         return self.survey is None or self.survey.prove
 
     def look(self) -> None:
-        """Enter what would become of the graph."""
+        """Enter into the report what the graph would become, for a survey."""
         found, texts = self.settled()
         for group, text in zip(found.groups, texts, strict=True):
             self.entry(group, text)
@@ -158,7 +158,8 @@ class _Compilation:
         return self.survey.target if self.survey is not None else target_of(meta.device)
 
     def settled(self) -> tuple[Partition, list[KernelText]]:
-        """A partition all of whose kernels are proved. A group that is not is cut in two, and tried again."""
+        """Return a partition whose kernels are all proved. A group whose kernel is not proved is cut in two and tried
+        again."""
         while True:
             found = partition(self.gm.graph, self.refused, self.apart)
             costly = [apart for g in found.groups if (apart := costly_part(g)) is not None]
@@ -188,7 +189,7 @@ class _Compilation:
         return texts, wrong
 
     def divide(self, group: Group, outcome: Outcome) -> None:
-        """Forbid a group that cannot be one proved kernel: its halves are tried; one operator is left to PyTorch."""
+        """Forbid a group that is not proved as one kernel: cut it in two, or leave a single operator to PyTorch."""
         if len(group.nodes) == 1:
             self.refused[group.nodes[0]] = outcome.reason
             self.verdicts[group.nodes[0]] = outcome.verdict
@@ -246,7 +247,7 @@ class _Compilation:
 
 
 def order(text: KernelText, target: str) -> ProofRequest:
-    """The order of a kernel's proof, for tensors aligned as those that were traced."""
+    """Return the request to prove a kernel for tensors that are aligned like the traced ones."""
     layout = text.layout
     alignment = {p.name: _alignment(View.of(p)) for p in (*layout.reads, *layout.writes)}
     return ProofRequest(text.name, text.text, target, alignment)

@@ -236,7 +236,8 @@ class _Partitioner:
         return value
 
     def join(self, group: Group, node: Node) -> None:
-        """Add an operator to a group. Raises Mismatch where one kernel cannot do both; the group is spoilt then."""
+        """Add an operator to a group. Raises Mismatch if one kernel cannot compute both; the group must then be
+        discarded."""
         made = [m for m in capture.results(node) if m is not None]
         found = row(node)
         assert found is not None

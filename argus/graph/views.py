@@ -1,4 +1,4 @@
-"""Rows of views and gathers: where an element of the result comes from."""
+"""Rows of views and gathers: the source of each element of the result."""
 
 from __future__ import annotations
 

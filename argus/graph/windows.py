@@ -2,7 +2,7 @@
 
 A window is a choice among all places, as specifications have it: the maximum over h of x[h] where
 `p * stride - padding <= h < p * stride - padding + size`. A transposed convolution adds up the products of all places
-and filters that meet in an element, as its definition says.
+and filters that contribute to an element.
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ def row_axis(kernel: Kernel, copy: Copy, found: Reduced) -> int | None:
 
 
 def in_rows(shape: tuple[int, ...], lanes: int, warps: int, order: Sequence[int], vector: int) -> FragmentLayout | None:
-    """Lanes side by side along `order[0]`, `vector` elements each; warps along the other axes first.
+    """Return a layout with lanes side by side along `order[0]`, `vector` elements each, and warps along other axes
+    first.
 
     None if lanes or warps do not divide what is left for them.
     """

@@ -37,7 +37,7 @@ def declared_part(run: Run, output: str) -> Covers | None:
 
 
 def points(run: Run, covers: Covers) -> Points | None:
-    """The elements of a part; None if there are too many to look at."""
+    """Return the elements of a part; None if there are too many to enumerate."""
     box = tuple(max(0, int(scalar(e, run.params))) for e in covers.shape)
     if prod(box) > _MOST:
         return None

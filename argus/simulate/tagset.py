@@ -82,8 +82,10 @@ Schema = tuple[str, ...]
 
 @dataclass(slots=True)
 class Tags:
-    """The tags of n elements: `status`, the number of the `schema` (field names, in order) or -1, the number of
-    the reason if mixed, `summed` for what an accumulation made, and the fields by name."""
+    """The tags of n elements.
+
+    These are the `status`, the number of the `schema` (field names, in order) or -1, the number of the `reason` if
+    mixed or -1, `summed` for tags that an accumulation made, and the fields by name."""
 
     status: Array
     schema: Array
@@ -164,7 +166,7 @@ class Schemas:
 
 
 def join(operands: list[Tags], n: int, schemas: Schemas) -> Tags:
-    """Rule 2: the elementwise combination of one or more operands; a constant is then known no more."""
+    """Apply rule 2: combine one or more operands elementwise. The result of several operands is no known constant."""
     result = operands[0].take(np.arange(n))
     for other in operands[1:]:
         _join(result, other)
@@ -257,7 +259,8 @@ def unite(field: Field, group: Array, m: int) -> Field:
 
 
 def accumulate(old: Tags, start: Array, new: Contributions) -> Tags:
-    """Rule 4: what the cells carry afterwards. `start`: the cell holds a known identity element before."""
+    """Apply rule 4: return the tags of the cells after an accumulation. `start`: a cell held a known identity
+    before."""
     schemas = old.schemas
     result = old.take(np.arange(len(old)))
     some = new.count > 0
