@@ -79,7 +79,7 @@ def candidates(scene: Scene) -> list[Edit]:
 
 
 def missing_order(scene: Scene) -> Iterator[Edit]:
-    """For a race, propose another count, a commit after the copy, a wait or barrier before the access; then indices."""
+    """Propose, for a race, another count, a commit after the copy, a wait or barrier before the access; then indices."""
     caret, other = scene.caret(), scene.other()
     copies = any(event.what in ("issue", *_COPIES) for event, _ in scene.steps())
     waits = [s for event, s in scene.steps() if event.what in _COPIES]
@@ -103,14 +103,14 @@ def _only(edits: Iterator[Edit], title: str) -> Iterator[Edit]:
 
 
 def fences(scene: Scene) -> Iterator[Edit]:
-    """For asynchronous work that is not ordered or not over, propose fences, waits and commits on either side."""
+    """Propose fences, waits and commits on either side of asynchronous work that is not ordered, or not over."""
     found = [*scene.on(scene.caret(), Group.ORDER), *scene.on(scene.other(), Group.ORDER)]
     yield from (e for e in found if "fence" in e.title)
     yield from (e for e in found if "fence" not in e.title)
 
 
 def divergent(scene: Scene) -> Iterator[Edit]:
-    """For a statement that all threads must reach and some do not, propose edits of the conditions around it."""
+    """Propose edits of the conditions around a statement that all threads must reach and some do not."""
     caret = scene.caret()
     for stmt in scene.statements:
         if isinstance(stmt, If) and caret is not None and any(s.id == caret.id for s in walk((stmt,))):
@@ -118,14 +118,14 @@ def divergent(scene: Scene) -> Iterator[Edit]:
 
 
 def protocol(scene: Scene) -> Iterator[Edit]:
-    """For waits that do not return, or return too early, propose changes of parity, slot, count and scope."""
+    """Propose changes of parity, slot, count and scope for waits that do not return, or return too early."""
     for stmt in {s.id: s for _, s in scene.steps()}.values():
         yield from scene.on(stmt, Group.CONSTANT, Group.COUNT, Group.SCOPE)
     yield from scene.on(scene.caret(), Group.CONSTANT, Group.COUNT, Group.SCOPE, Group.MASK, Group.ORDER)
 
 
 def bounds(scene: Scene) -> Iterator[Edit]:
-    """For an access outside of a tensor, propose changes of its mask and its index; then of the kernel's loops."""
+    """Propose, for an access outside of a tensor, changes of its mask and index; then of the kernel's loops."""
     yield from scene.on(scene.caret(), Group.CONSTANT, Group.MASK, Group.INDEX, Group.COUNT)
     for stmt in scene.statements:
         if isinstance(stmt, For):
@@ -133,7 +133,7 @@ def bounds(scene: Scene) -> Iterator[Edit]:
 
 
 def coverage(scene: Scene) -> Iterator[Edit]:
-    """For elements that nobody or several write, propose changes of the grid, the store's mask and index, and loops."""
+    """Propose edits of the grid, the store's mask and index, and loops, for elements that nobody or several write."""
     yield from (e for e in scene.edits if e.group is Group.GRID)
     witness = scene.finding.witness
     stores = [s for s in scene.statements if witness is not None and witness.object in touched(s)]
@@ -142,7 +142,7 @@ def coverage(scene: Scene) -> Iterator[Edit]:
 
 
 def values(scene: Scene) -> Iterator[Edit]:
-    """For a wrong value, propose the likely edits at every place on its way, and then the other edits."""
+    """Propose, for a wrong value, the likely edits at every place on its way, and then the other edits."""
     way = scene.way()
     for groups in (
         (Group.CONSTANT,),
@@ -156,7 +156,7 @@ def values(scene: Scene) -> Iterator[Edit]:
 
 
 def unwritten(scene: Scene) -> Iterator[Edit]:
-    """For a read of something unwritten, propose edits of the order, the places and the masks."""
+    """Propose edits of the order, the places and the masks for a read of something unwritten."""
     witness = scene.finding.witness
     touching = [s for s in scene.statements if witness is not None and witness.object in touched(s)]
     for groups in ((Group.CONSTANT, Group.EXCHANGE), (Group.VALUE, Group.MASK), (Group.INDEX, Group.COUNT)):
@@ -165,7 +165,7 @@ def unwritten(scene: Scene) -> Iterator[Edit]:
 
 
 def ill_formed(scene: Scene) -> Iterator[Edit]:
-    """For an ill-formed statement, propose edits of its own indices, threads and scope."""
+    """Propose edits of an ill-formed statement's own indices, threads and scope."""
     yield from scene.on(
         scene.caret(), Group.CONSTANT, Group.LAYOUT, Group.SCOPE, Group.INDEX, Group.REDUCTION, Group.COUNT, Group.MASK
     )
