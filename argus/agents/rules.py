@@ -79,7 +79,7 @@ def candidates(scene: Scene) -> list[Edit]:
 
 
 def missing_order(scene: Scene) -> Iterator[Edit]:
-    """Propose, for a race, another count, a commit after the copy, a wait or barrier before the access; then indices."""
+    """Propose for a race: another count, a commit after the copy, a wait or barrier before the access; then indices."""
     caret, other = scene.caret(), scene.other()
     copies = any(event.what in ("issue", *_COPIES) for event, _ in scene.steps())
     waits = [s for event, s in scene.steps() if event.what in _COPIES]
