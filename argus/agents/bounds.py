@@ -11,7 +11,7 @@ from argus.ir.types import int32
 
 
 def bounds(stmt: Stmt, kernel: Kernel) -> tuple[Expr, ...]:
-    """`index < extent` for each dimension of each tensor that the copy or atomic accumulation touches."""
+    """Return `index < extent` for each dimension of each tensor that the copy or atomic accumulation touches."""
     if not isinstance(stmt, Copy | Accumulate):
         return ()
     accesses = (stmt.src, stmt.dst) if isinstance(stmt, Copy) else (stmt.dst,)
@@ -21,7 +21,7 @@ def bounds(stmt: Stmt, kernel: Kernel) -> tuple[Expr, ...]:
 
 
 def bounded(stmt: Stmt, kernel: Kernel) -> Stmt:
-    """The statement, its mask starting with all bounds; what has no mask yet is padded with zero."""
+    """Return the statement with all bounds at the start of its mask. A copy that had no mask is padded with zero."""
     exact = tuple(dict.fromkeys(bounds(stmt, kernel)))
     if not isinstance(stmt, Copy | Accumulate) or not exact:
         return stmt
@@ -59,7 +59,7 @@ def conjunction(parts: tuple[Expr, ...]) -> Expr:
 
 
 def without_constants(expr: Expr) -> Iterator[Expr]:
-    """`expr` with the constant left out of one of its sums or differences, for each of them."""
+    """Yield `expr` with the constant left out of one of its sums or differences, for each of these in turn."""
     match expr:
         case Op(op="add" | "sub", args=(rest, Const())) if expr.dtype == int32:
             yield rest

@@ -1,4 +1,4 @@
-"""The read-only part of a kernel: what it promises, and to whom. No candidate may change it."""
+"""The read-only part of a kernel: its contract with its callers. No candidate may change it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from argus.mutate.mutation import SYNCHRONISATION
 
 
 def broken(author: Kernel, candidate: Kernel) -> str:
-    """What of the author's contract `candidate` changes, in words; "" if nothing.
+    """Name the part of the author's contract that `candidate` changes; "" if it changes nothing.
 
     The contract is: the name, parameters, declared shapes, constants, preconditions and promises; which tensors are
-    written; every tag, assertion and specification, in order and inside the same loops and branches. Where an output
-    has no specification, nothing says what its values should be: then candidates may only order events, and mask
-    accesses by their bounds.
+    written; every tag, assertion and specification, in order and inside the same loops and branches. If an output has
+    no specification, nothing says what its values should be. Then candidates may only order events, and mask accesses
+    by their bounds.
     """
     for field in ("name", "params", "sizes", "constexprs", "preconditions", "invariants", "covers", "target"):
         if getattr(author, field) != getattr(candidate, field):
@@ -47,7 +47,7 @@ def _inside(body: tuple[Stmt, ...], heads: tuple[object, ...]) -> Iterator[tuple
 
 
 def _head(stmt: Stmt, number: int) -> object:
-    """What decides whether and how often block `number` of a statement runs."""
+    """Return what decides whether and how often block `number` of a statement runs."""
     match stmt:
         case For():
             return replace(stmt, body=(), counter=None)
@@ -67,7 +67,7 @@ def _written(kernel: Kernel) -> set[str]:
 
 
 def _values(kernel: Kernel) -> tuple[object, ...]:
-    """What a kernel computes, apart from the order of events and from accesses outside of tensors."""
+    """Return what a kernel computes, apart from the order of events and from accesses outside of tensors."""
 
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
         return () if isinstance(stmt, SYNCHRONISATION) else (bounded(stmt, kernel),)

@@ -1,6 +1,6 @@
 """The vocabulary of repairs: every kernel that is one edit away, in the direction from a mistake to its remedy.
 
-`argus.mutate` says which mistakes are made. Here are their inverses, and those of its edits that are their own inverse.
+`argus.mutate` defines the mistakes. The edits here are their inverses, and those mutations that are their own inverse.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Block = tuple[Stmt, ...]
 
 
 class Group(Enum):
-    """What an edit changes; the value is its name for people."""
+    """The kind of change that an edit makes; the value is its name for people."""
 
     ORDER = "add synchronisation"
     CONSTANT = "leave out a constant"
@@ -97,7 +97,7 @@ def vocabulary(kernel: Kernel) -> list[Edit]:
 
 
 def _orders(kernel: Kernel) -> list[tuple[str, Block]]:
-    """What may be missing between two accesses: depends on what the kernel and its target have."""
+    """List the synchronisation, of the kinds that kernel and target have, that may be missing between two accesses."""
     found: list[tuple[str, Block]] = [("a barrier", (Barrier(),))]
     instructions = {s.instr for s in walk(kernel.body) if isinstance(s, Copy)}
     if "cp.async" in instructions:

@@ -87,7 +87,7 @@ def search(before: Judgement, found: Iterable[Candidate], steps: int, limit_s: f
         progress(len(done))
         try:
             judgement = judge(candidate.task, limit_s, simulated=False)
-        except Exception:  # a candidate that trips us does not hide one that proves
+        except Exception:  # an internal error on one candidate does not hide another that proves
             done.append(Step(candidate.title, "internal", "internal-error"))
             continue
         if judgement.proved:
@@ -106,7 +106,7 @@ def _errors(judgement: Judgement) -> list[Diagnostic]:
 
 
 def _texts(task: Task, before: Judgement) -> Iterator[Candidate]:
-    """The author's text with one remedy. Text that is no kernel is left alone: it has no contract to keep yet."""
+    """Yield the author's text with one remedy each; none for text that is no kernel, which has no contract yet."""
     if task.options is None or before.explicit is None:
         return
     author = compile.elaborate(task.source, task.name, task.options)
@@ -150,7 +150,7 @@ def explicit_form(task: Task, before: Judgement) -> tuple[Kernel, SourceFile] | 
 
 
 def candidate(edit: Edit, author: Kernel, source: SourceFile) -> Candidate | None:
-    """The explicit kernel with an edit; None where that would change what is read-only."""
+    """Return the explicit kernel with an edit; None if the edit changes the contract, or nothing."""
     new = edit.apply(author)
     if broken(author, new):
         return None
@@ -163,7 +163,7 @@ def candidate(edit: Edit, author: Kernel, source: SourceFile) -> Candidate | Non
 
 
 def _explicit(task: Task, before: Judgement, limit_s: float) -> Iterator[Candidate]:
-    """What the rules propose for the first findings, each text once."""
+    """Yield what the rules propose for the first finding of each code, each text once."""
     form = explicit_form(task, before) if task.options is None or before.explicit is not None else None
     if form is None:
         return
@@ -180,7 +180,7 @@ def _explicit(task: Task, before: Judgement, limit_s: float) -> Iterator[Candida
 
 
 def _in_turns(lists: list[list[Edit]]) -> Iterator[Edit]:
-    """Two of the first list, one of each of the others, and so on: the first finding is most often the cause."""
+    """Take two of the first list, one of each other list, and so on: the first finding is most often the cause."""
     queues = [iter(each) for each in lists]
     while queues:
         left = []

@@ -1,7 +1,7 @@
 """Rules: from a kernel and one diagnostic to the edits that are worth a proof, the most likely first.
 
-A rule reads the counterexample: the statement at the caret, the other party of a race, the steps that led there, the
-way that a value came. It knows nothing of what was edited.
+A rule reads the counterexample: the statement at the caret, the other party of a race, the steps that led to the
+failure, and the way of a value. It does not know what was edited.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def candidates(scene: Scene) -> list[Edit]:
 
 
 def missing_order(scene: Scene) -> Iterator[Edit]:
-    """A race: another count, a commit after the copy, a wait or a barrier before the access; then the indices."""
+    """Propose for a race: another count, a commit after the copy, a wait or barrier before the access; then indices."""
     caret, other = scene.caret(), scene.other()
     copies = any(event.what in ("issue", *_COPIES) for event, _ in scene.steps())
     waits = [s for event, s in scene.steps() if event.what in _COPIES]
@@ -103,14 +103,14 @@ def _only(edits: Iterator[Edit], title: str) -> Iterator[Edit]:
 
 
 def fences(scene: Scene) -> Iterator[Edit]:
-    """Work of an asynchronous unit that is not ordered, or not over: its fences, waits and commits on either side."""
+    """Propose fences, waits and commits on either side of asynchronous work that is not ordered, or not over."""
     found = [*scene.on(scene.caret(), Group.ORDER), *scene.on(scene.other(), Group.ORDER)]
     yield from (e for e in found if "fence" in e.title)
     yield from (e for e in found if "fence" not in e.title)
 
 
 def divergent(scene: Scene) -> Iterator[Edit]:
-    """Something that all threads have to reach, and some do not: without the branch around it."""
+    """Propose edits of the conditions around a statement that all threads must reach and some do not."""
     caret = scene.caret()
     for stmt in scene.statements:
         if isinstance(stmt, If) and caret is not None and any(s.id == caret.id for s in walk((stmt,))):
@@ -118,14 +118,14 @@ def divergent(scene: Scene) -> Iterator[Edit]:
 
 
 def protocol(scene: Scene) -> Iterator[Edit]:
-    """Waits that do not return, or too early: parity, slot, count and scope of what takes part."""
+    """Propose changes of parity, slot, count and scope for waits that do not return, or return too early."""
     for stmt in {s.id: s for _, s in scene.steps()}.values():
         yield from scene.on(stmt, Group.CONSTANT, Group.COUNT, Group.SCOPE)
     yield from scene.on(scene.caret(), Group.CONSTANT, Group.COUNT, Group.SCOPE, Group.MASK, Group.ORDER)
 
 
 def bounds(scene: Scene) -> Iterator[Edit]:
-    """An access outside: its index shifted or exchanged, its mask missing or too wide; then the loops around it."""
+    """Propose, for an access outside of a tensor, changes of its mask and index; then of the kernel's loops."""
     yield from scene.on(scene.caret(), Group.CONSTANT, Group.MASK, Group.INDEX, Group.COUNT)
     for stmt in scene.statements:
         if isinstance(stmt, For):
@@ -133,7 +133,7 @@ def bounds(scene: Scene) -> Iterator[Edit]:
 
 
 def coverage(scene: Scene) -> Iterator[Edit]:
-    """Elements that nobody writes, or several do: the grid, the store's mask and index, the loops around it."""
+    """Propose edits of the grid, the store's mask and index, and loops, for elements that nobody or several write."""
     yield from (e for e in scene.edits if e.group is Group.GRID)
     witness = scene.finding.witness
     stores = [s for s in scene.statements if witness is not None and witness.object in touched(s)]
@@ -142,7 +142,7 @@ def coverage(scene: Scene) -> Iterator[Edit]:
 
 
 def values(scene: Scene) -> Iterator[Edit]:
-    """A wrong value: along the way that it came, what is likely first at every place, and then the rest."""
+    """Propose, for a wrong value, the likely edits at every place on its way, and then the other edits."""
     way = scene.way()
     for groups in (
         (Group.CONSTANT,),
@@ -156,7 +156,7 @@ def values(scene: Scene) -> Iterator[Edit]:
 
 
 def unwritten(scene: Scene) -> Iterator[Edit]:
-    """Something read before it was written: in the wrong order, at another place, or not under every mask."""
+    """Propose edits of the order, the places and the masks for a read of something unwritten."""
     witness = scene.finding.witness
     touching = [s for s in scene.statements if witness is not None and witness.object in touched(s)]
     for groups in ((Group.CONSTANT, Group.EXCHANGE), (Group.VALUE, Group.MASK), (Group.INDEX, Group.COUNT)):
@@ -165,7 +165,7 @@ def unwritten(scene: Scene) -> Iterator[Edit]:
 
 
 def ill_formed(scene: Scene) -> Iterator[Edit]:
-    """A statement that no machine has so: its own indices, threads and scope."""
+    """Propose edits of an ill-formed statement's own indices, threads and scope."""
     yield from scene.on(
         scene.caret(), Group.CONSTANT, Group.LAYOUT, Group.SCOPE, Group.INDEX, Group.REDUCTION, Group.COUNT, Group.MASK
     )

@@ -44,7 +44,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is known of one text. `explicit` is its kernel, if it came that far; `verdict` is None if it did not."""
+    """The judgement of one text. `explicit` is its kernel, if it came that far; `verdict` is None if it did not."""
 
     kernel: str
     stages: tuple[Stage, ...]
@@ -63,10 +63,10 @@ class Judgement:
 
 
 def judge(task: Task, limit_s: float = LIMIT_S, *, simulated: bool = True) -> Judgement:
-    """Pass a text through the stages until one rejects it.
+    """Judge a text: pass it through the stages until one rejects it.
 
-    What the proof leaves unknown is run in the simulator at small sizes, if `simulated`: a rule that is broken there
-    refutes the kernel, and nothing that is seen there proves it.
+    If the proof ends with unknown and `simulated` is set, the simulator runs the kernel at small sizes. A rule that is
+    broken there refutes the kernel. No simulation proves it.
     """
     stages: list[Stage] = []
     try:

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _build_artifact(explicit: compile.ExplicitKernel, report: Report) -> Artifact:
-    """With machine code where a compiler is at hand."""
+    """Build an artifact, with machine code if a compiler is at hand."""
     try:
         return compile.build(explicit, report)
     except ToolchainError as error:

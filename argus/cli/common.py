@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, consoles, errors of the input, and files that are written whole."""
+"""The parts that all commands share: exit codes, consoles, errors of the input, and files that are written whole."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def unusable(name: str, start: float, diagnostics: tuple[Diagnostic, ...]) -> Ou
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What is known of a kernel, the exit code that says so, and the explicit kernel if it came that far."""
+    """The outcome of verifying a kernel, its exit code, and the explicit kernel if it came that far."""
 
     outcome: Outcome
     code: int
@@ -115,7 +115,7 @@ def verify(
         report = _released(job, explicit, report, accept)
     except ArgusError as error:
         return Verified(unusable(job.name, start, error.diagnostics), UNUSABLE)
-    except Exception as error:  # one kernel that trips us does not hide what is known of the others
+    except Exception as error:  # an internal error on one kernel does not hide the results of the others
         return Verified(unusable(job.name, start, (internal(error),)), UNUSABLE)
     seconds = time.perf_counter() - start
     aligned = {t.name: t.alignment for t in explicit.tensors} if report.verdict is Verdict.PROVED else {}
@@ -137,7 +137,7 @@ def verify(
 
 
 def _released(job: Job, explicit: compile.ExplicitKernel, report: Report, accept: Sequence[str]) -> Report:
-    """The report, with what the command line and the kernel accept; what stands against a release is added to it."""
+    """Return the report with what the command line and the kernel accept, and with what stands against a release."""
     accepted = (*accept, *(() if job.options is None else compile.accepted(job.source, job.name)))
     if not accepted or report.verdict is not Verdict.UNKNOWN:
         return report

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ArgusError as error:
         return report(error.diagnostics)
     except BrokenPipeError:
-        # The reader of our output has gone; there is nobody to tell.
+        # The reader of the output has gone, so an error message would reach nobody.
         _discard_output()
         return UNUSABLE
     except OSError as error:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return report([internal(error)])
         _discard_output()
         return report(unwritable("standard output", error).diagnostics)
-    except Exception as error:  # a mistake of ours is still no reason for a traceback
+    except Exception as error:  # an internal error gives a diagnostic, not a traceback
         return report([internal(error)])
 
 

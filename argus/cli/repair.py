@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _code(found: Repair) -> int:
-    """The exit code of `argus check`, of the kernel with the repair if there is one."""
+    """Return the exit code of `argus check` for the kernel, with the repair if there is one."""
     if found.answer is not None or found.before.proved:
         return PROVED
     if found.before.verdict is None:

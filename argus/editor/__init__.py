@@ -1,1 +1,1 @@
-"""What an editor shows of kernels: findings with places, edits that remedy them, and hovers. `server` speaks LSP."""
+"""The editor's view of kernels: findings with places, edits that remedy them, and hovers. `server` speaks LSP."""

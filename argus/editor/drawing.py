@@ -16,7 +16,7 @@ _COLORS = {
 
 
 def pipeline_svg(drawn: Timeline) -> str:
-    """Return a timeline: a row for each role, arrows from what a wait covers to the wait."""
+    """Return a timeline: one row per role, and arrows to each wait from the events that it covers."""
     columns = max(event.column for event in drawn.events) + 1
     width = _LEFT + columns * (_WIDTH + _GAP) + 20
     height = _TOP + len(drawn.lanes) * _ROW + 34

@@ -1,4 +1,4 @@
-"""What stands under the cursor: the layout of a tile, and what a line became."""
+"""Hover texts for what stands under the cursor: the layout of a tile, and what a line became."""
 
 from __future__ import annotations
 

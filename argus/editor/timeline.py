@@ -76,7 +76,8 @@ class Timeline:
 
 @dataclass
 class _Lane:
-    """What a lane has under way: groups of copies, products and stores that are open, or committed and not covered."""
+    """The work that a lane has in flight: copies, products and stores, in open groups or in groups not yet waited
+    for."""
 
     name: str
     opened: dict[str, list[int]] = field(default_factory=dict)

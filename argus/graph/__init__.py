@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def compile_report(model: Any) -> Report:
-    """What became of a model that `torch.compile(model, backend="argus")` compiled, and that was called.
+    """Report what became of a model that `torch.compile(model, backend="argus")` compiled, and that was called.
 
     The report prints as a table; `rows` has a dictionary for each kernel and each operator that was left to PyTorch.
     Raises ValueError for a model that was not compiled.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def subgraph(nodes: Sequence[Any], read: Sequence[Value], outputs: Sequence[Value]) -> torch.fx.GraphModule:
-    """Some nodes of a graph as a function of what they read. Views in between are taken along."""
+    """Return some nodes of a graph as a function of the values that they read. Views in between are included."""
     graph = torch.fx.Graph()
     known: dict[Value, Any] = {}
     for place, value in enumerate(read):
@@ -53,7 +53,7 @@ def _val(value: Value) -> Any:
 
 
 class Step:
-    """Nodes of a graph that one call computes: `call` of the values `read` gives the values `made`."""
+    """The nodes of a graph that one call computes: `call` takes the values `read` and returns the values `made`."""
 
     def __init__(self, nodes: Sequence[Any], read: Sequence[Value], made: Sequence[Value], call: torch.nn.Module):
         self.nodes, self.read, self.made, self.call = tuple(nodes), tuple(read), tuple(made), call
@@ -121,7 +121,7 @@ def assemble(gm: torch.fx.GraphModule, steps: Sequence[Step]) -> torch.fx.GraphM
 
 
 def _impure(node: Any) -> bool:
-    """Return True for what has to stay although nobody uses its result."""
+    """Return True for a node that has to stay although nobody uses its result."""
     if node.op in ("placeholder", "output"):
         return True
     return node.op == "call_function" and writes(node)

@@ -57,7 +57,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Survey:
-    """What would become of a model on a target that is not there. Without `prove`, kernels are generated only."""
+    """A survey of a model for a target that is not there. Without `prove`, kernels are generated and not proved."""
 
     target: str
     prove: bool = True
@@ -105,7 +105,7 @@ class Backend:
         return make_boxed_func(result.forward)
 
     def report(self, model: Any) -> Report:
-        """What became of the graphs of a model or a function that was compiled. Raises ValueError if there are none."""
+        """Report on the graphs of a compiled model or function. Raises ValueError if there are none."""
         original = getattr(model, "_orig_mod", model)
         owners = set(map(id, original.modules())) if isinstance(original, torch.nn.Module) else set()
         code = getattr(_unwrapped(model), "__code__", None)
@@ -146,7 +146,7 @@ class _Compilation:
         return self.survey is None or self.survey.prove
 
     def look(self) -> None:
-        """Enter what would become of the graph."""
+        """Enter into the report what the graph would become, for a survey."""
         found, texts = self.settled()
         for group, text in zip(found.groups, texts, strict=True):
             self.entry(group, text)
@@ -158,7 +158,8 @@ class _Compilation:
         return self.survey.target if self.survey is not None else target_of(meta.device)
 
     def settled(self) -> tuple[Partition, list[KernelText]]:
-        """A partition all of whose kernels are proved. A group that is not is cut in two, and tried again."""
+        """Return a partition whose kernels are all proved. A group whose kernel is not proved is cut in two and tried
+        again."""
         while True:
             found = partition(self.gm.graph, self.refused, self.apart)
             costly = [apart for g in found.groups if (apart := costly_part(g)) is not None]
@@ -188,7 +189,7 @@ class _Compilation:
         return texts, wrong
 
     def divide(self, group: Group, outcome: Outcome) -> None:
-        """Forbid a group that cannot be one proved kernel: its halves are tried; one operator is left to PyTorch."""
+        """Forbid a group that is not proved as one kernel: cut it in two, or leave a single operator to PyTorch."""
         if len(group.nodes) == 1:
             self.refused[group.nodes[0]] = outcome.reason
             self.verdicts[group.nodes[0]] = outcome.verdict
@@ -246,7 +247,7 @@ class _Compilation:
 
 
 def order(text: KernelText, target: str) -> ProofRequest:
-    """The order of a kernel's proof, for tensors aligned as those that were traced."""
+    """Return the request to prove a kernel for tensors that are aligned like the traced ones."""
     layout = text.layout
     alignment = {p.name: _alignment(View.of(p)) for p in (*layout.reads, *layout.writes)}
     return ProofRequest(text.name, text.text, target, alignment)
@@ -284,7 +285,7 @@ def _operations_of(node: Any) -> tuple[Extent, str]:
 
 
 def _owner() -> Callable[[], Any]:
-    """What Dynamo is compiling: the module whose method it traces, or else the code of the function."""
+    """Return a reference to the module whose method Dynamo traces, or else to the code of the function."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     try:

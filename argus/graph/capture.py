@@ -1,4 +1,4 @@
-"""What a traced graph's nodes are: values with shapes, strides and dtypes, and operators with rows of the table."""
+"""The nodes of a traced graph: values with shapes, strides and dtypes, and operators with rows of the table."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def value_of(node: Node) -> Value:
 
 
 def meta_of(value: Value) -> Meta | None:
-    """What is known of a value; None for what is no dense tensor."""
+    """Return the shape, strides and dtype of a value, or None if it is no dense tensor."""
     node, place = value
     known = node.meta.get("val")
     if isinstance(known, (tuple, list)):
@@ -52,7 +52,7 @@ def meta_of(value: Value) -> Meta | None:
 
 
 def results(node: Node) -> tuple[Meta | None, ...]:
-    """What is known of each result of a node."""
+    """Return the shape, strides and dtype of each result of a node, with None for what is no dense tensor."""
     known = node.meta.get("val")
     return tuple(_meta(v) for v in known) if isinstance(known, (tuple, list)) else (_meta(known),)
 
@@ -133,7 +133,7 @@ def is_constant(node: Node) -> bool:
 
 
 def refusal(node: Node) -> str:
-    """Why the generator does not take an operator; "" if it may."""
+    """Explain why the generator does not take an operator; "" if it may."""
     found = row(node)
     if found is None:
         return f"{name(node)} has no row in the operator table"

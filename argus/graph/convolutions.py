@@ -1,11 +1,11 @@
 """Kernels of convolutions, with the elementwise operators behind them.
 
-A tile has filters as rows and pixels as columns. With a matrix instruction it is an implicit product: for each tap and
-each part of the channels, filters and the pixels that meet them are brought to shared memory, where what is outside of
-the image is zero. Without one, products are added up one by one.
+A tile has filters as rows and pixels as columns. With a matrix instruction the convolution is an implicit product: for
+each tap and each part of the channels, the filters and the pixels that meet them are brought to shared memory. Pixels
+outside the image are zero there. Without a matrix instruction, products are added up one by one.
 
-A transposed convolution with a stride is one convolution for each remainder of a place by the stride (`phases`): the
-places of a phase use the same taps.
+A transposed convolution with a stride becomes several convolutions (`phases`), one for each remainder of a place
+divided by the stride. The places of one phase use the same taps.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Spatial:
 
     @property
     def step(self) -> int:
-        """From one tap of a phase to its next."""
+        """The distance between consecutive taps of a phase."""
         return self.stride // self.common if self.transposed else 1
 
     @property
@@ -98,7 +98,7 @@ def channels(group: Group, layout: Layout) -> Axis | None:
 
 
 class ConvolutionEmitter(Emitter):
-    """Emits a convolution's tile, and then what becomes of it."""
+    """Emits the tile of a convolution, and then the operators that use it."""
 
     def __init__(self, group: Group, layout: Layout, tile: ConvolutionTile) -> None:
         last = tile.pixels[-1][0]
@@ -168,7 +168,7 @@ class ConvolutionEmitter(Emitter):
             out.add(f"{axis.index} = {text}")
 
     def reached(self, d: Spatial, turn: str) -> tuple[str, str, str]:
-        """In a turn: the tap, the place in the image, and a condition on the tap, or ""."""
+        """Return the tap of a turn, its place in the image, and a condition on the tap, or ""."""
         index = d.result.index if d.result is not None else "0"
         if not d.transposed:
             far = f"{turn} * {d.dilation}" if d.dilation > 1 else turn
@@ -282,7 +282,7 @@ class ConvolutionEmitter(Emitter):
         return (made - 1) * d.stride + (d.taps - 1) * d.dilation < d.size
 
     def differs(self, d: Spatial) -> bool:
-        """Return True if a tile's pixels have different places along a dimension."""
+        """Return True if the pixels of a tile have different places along a dimension."""
         return d.result is not None and d.result.symbol in self.lines
 
     def multiply_and_add(self) -> None:
@@ -326,7 +326,7 @@ class ConvolutionEmitter(Emitter):
         return f"al.minimum({axis.index}, {axis.extent - 1})" if axis.symbol in taps else axis.index
 
     def value(self, value: Value) -> str:
-        """The name of a value's tile: the convolution's, or what is computed from it."""
+        """Return the name of a value's tile: that of the convolution, or one that is computed from it."""
         node = self.group.window
         if value[0] is node and value not in self.block:
             read = inputs(node)

@@ -1,4 +1,4 @@
-"""What is too much behind a product: functions that take long, on the few threads that a product leaves."""
+"""The limit on functions behind a product: slow ones do not pay on the few threads that a product leaves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cost(node: Any) -> int:
 
 
 def costly_part(group: Group) -> Apart | None:
-    """The operators from the first costly one on, apart from those before, where a product has too many behind it."""
+    """Split the operators at the first costly one if too many functions follow a product; None if not."""
     if group.head is None or sum(map(cost, group.nodes)) <= MOST_COST:
         return None
     first = next(n for n, node in enumerate(group.nodes) if cost(node))

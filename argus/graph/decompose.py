@@ -1,5 +1,7 @@
-"""Which operators a graph is decomposed into before it is partitioned: PyTorch's core operators, norms in parts, and
-reductions that one kernel cannot do well as two.
+"""The decomposition of a graph before it is partitioned.
+
+It yields PyTorch's core operators. A norm becomes several operators. A reduction that one kernel cannot do well becomes
+two:
 
     sum over [N, H, W] of [N, C, H, W]    →  sum over [H, W], then over N, if there are few channels
     softmax of long rows                  →  maximum and sum of each part of a row, then of the parts
@@ -60,8 +62,9 @@ def _dims(x: Any, dims: Any) -> list[int]:
 
 
 def _few(x: Any, dims: Sequence[int]) -> tuple[Any, list[int], list[int]] | None:
-    """A view of x, dimensions to reduce first, and those of the rest, counted in what the first step leaves. None where
-    one step has programs enough."""
+    """Return a view of x, the dimensions to reduce first, and those to reduce second in the result of the first step.
+
+    None if a reduction in one step has enough programs, or if no such split is found."""
     if not dims or not all(isinstance(size, int) for size in x.shape):
         return None
     sizes = [x.shape[d] for d in dims]
@@ -85,14 +88,17 @@ def _few(x: Any, dims: Sequence[int]) -> tuple[Any, list[int], list[int]] | None
 
 
 def _divisor(size: int, least: int) -> int | None:
-    """Into how many equal parts to cut: the fewest that are at least `least`, or else the most of some length."""
+    """Return the number of equal parts to cut into: the fewest that are at least `least`, or else the most.
+
+    A part has at least `_LEAST_PART` elements. None if there is no such number."""
     found = [n for n in range(2, size // _LEAST_PART + 1) if size % n == 0]
     return next((n for n in found if n >= least), found[-1] if found else None)
 
 
 def _rows(x: Any, dims: Sequence[int]) -> tuple[Any, list[int], list[int]] | None:
-    """A view of x and its dimensions as `_few` gives them, with first steps that registers hold. None where one step's
-    rows are held, or where there is no such view."""
+    """Return a view of x and its dimensions like `_few`, with rows of the first step that fit registers.
+
+    None if the rows of a reduction in one step fit, or if there is no such view."""
     if not dims or dims[-1] != x.dim() - 1 or not all(isinstance(size, int) for size in x.shape):
         return None
     if prod(x.shape[d] for d in dims) <= MOST_HELD:
@@ -154,7 +160,7 @@ def _extreme(name: str) -> Callable[..., Any]:
 
 
 def _variance_and_mean(x: Any, dims: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
-    """Of parts of equal length: the mean of their variances and the variance of their means."""
+    """Compute a variance from parts of equal length: the mean of their variances plus the variance of their means."""
     over = _dims(x, dims)
     found = _rows(x, over) or _few(x, over)
     if found is None:
@@ -198,7 +204,7 @@ def _layer_norm(x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float
 
 
 def _softmax(logarithm: bool) -> Callable[..., Any]:
-    """Of a long row: the maximum and the sum of exponentials of each part, and then of the parts."""
+    """Compute the softmax of a long row from the maximum and the sum of exponentials of parts, and then of the row."""
 
     def decomposed(x: Any, dim: int, half_to_float: bool) -> Any:
         over = _dims(x, dim)
@@ -208,7 +214,7 @@ def _softmax(logarithm: bool) -> Callable[..., Any]:
         view, first, rest = found
         view = _wide(view)
         top = view.amax(first, keepdim=True)
-        level = torch.where(top == -inf, 0.0, top)  # a part of which everything is masked weighs nothing
+        level = torch.where(top == -inf, 0.0, top)  # a part in which everything is masked contributes nothing
         total = (view - level).exp().sum(first)
         tops = top.reshape(total.shape)
         highest = tops.amax(rest, keepdim=True)
@@ -241,7 +247,7 @@ def _group_norm(
 
 
 def _product(a: Any, b: Any) -> Any:
-    """A product with one row or one column is a sum along rows. Others are of factors by rows, see `_by_rows`."""
+    """Decompose a product with one row or column into a sum. Lay out the factors of other products by `_by_rows`."""
     if a.shape[0] != 1 and b.shape[1] != 1:
         rows = _by_rows(a, b)
         return NotImplemented if rows is None else aten.mm.default(*rows)
@@ -264,8 +270,9 @@ def _added_product(c: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1)
 
 
 def _by_rows(a: Any, b: Any) -> tuple[Any, Any] | None:
-    """Factors of float32 whose terms are contiguous, as the fastest instructions want them in TF32; None where they
-    are, or where a copy does not pay."""
+    """Copy float32 factors so that their terms are contiguous, which the fastest TF32 instructions need.
+
+    None if the terms are contiguous, or if a copy does not pay."""
     sizes = (*a.shape, *b.shape)
     if a.dtype != torch.float32 or not torch.backends.cuda.matmul.allow_tf32:
         return None
@@ -278,8 +285,10 @@ def _by_rows(a: Any, b: Any) -> tuple[Any, Any] | None:
 
 
 def _convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
-    """A convolution for matrix instructions: filters lie in memory by taps first, so that channels are contiguous; and
-    images by channels last, where the products are worth the copy."""
+    """Lay out a convolution for matrix instructions.
+
+    Filters are stored with the taps first, so that channels are contiguous. Images are stored with the channels last if
+    the products are worth the copy."""
     groups, transposed, taps = rest[5], rest[3], weight.dim() - 2
     if not all(isinstance(size, int) for size in (*x.shape, *weight.shape)):
         return NotImplemented
@@ -309,7 +318,7 @@ def _laid_out(x: Any, order: Sequence[int]) -> Any:
 
 
 def _extremum(value: Any, place: Any) -> Callable[..., Any]:
-    """`max` and `min` along a dimension: the extremum, and where it is, of which a graph often needs only one."""
+    """Decompose `max` or `min` into the extremum and its place: a graph often needs only one of them."""
 
     def decomposed(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
         return value(x, [dim], keepdim), place(x, dim, keepdim)

@@ -1,4 +1,4 @@
-"""What is left to PyTorch: neighbouring operators are compiled by Inductor, where it has a compiler for the device."""
+"""The operators left to PyTorch. Inductor compiles neighbouring ones together if it has a compiler for the device."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ def _runs(graph: Graph, found: Partition) -> list[list[Any]]:
 
 
 def _may(node: Any) -> bool:
-    """Return False for what Inductor would compute otherwise than PyTorch: random numbers; and for what writes."""
+    """Return False for operators that write, and for random numbers, which Inductor computes differently from
+    PyTorch."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
         return False

@@ -1,7 +1,8 @@
 """Kernels of groups without products: elementwise chains, reductions with what comes before and after them, softmax.
 
-Operators are emitted one by one onto a tile. Values that are reduced belong to the block, the others to a *pass* over
-the tile: there is one pass where registers hold all that is reduced, else one for each reduction and one for the rest.
+Operators are emitted one by one onto a tile. Values that are reduced belong to the block, other values to a *pass* over
+the tile. There is one pass if registers hold all that is reduced. Otherwise there is one pass for each reduction and
+one for the rest.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Emitter:
             out.add(f"{tile.rows.index} = p{tile.rows.index} * HEIGHT + al.arange(HEIGHT)")
 
     def columns_of_tile(self) -> None:
-        """The index along what is reduced, where one tile has all of it."""
+        """Emit the index along the reduced axis, if one tile has all of it."""
         if self.tile.over:
             self.out.add(f"{self.tile.columns.index} = al.arange(WIDTH)")
 
@@ -147,7 +148,7 @@ class Emitter:
         return axis.index
 
     def mask(self, axes: tuple[Axis, ...]) -> str:
-        """What of a tile is inside of the axes that are cut into tiles."""
+        """Return the mask of a tile's elements that are inside the axes cut into tiles; "" if none is needed."""
         parts = []
         for axis in axes:
             if self.tile.rows is not None and axis.symbol == self.tile.rows.symbol:
@@ -286,7 +287,8 @@ class Emitter:
     # ------------------------------------------------------------------------ reductions
 
     def reduce(self, key: Any, op: str, body: Callable[[], str]) -> str:
-        """A reduction of the block over what `body` gives in each pass; `key` names it, so that it is done once."""
+        """Emit a reduction of the block over the tiles that `body` returns in each pass; `key` names it, so that it is
+        done once."""
         if key in self.block:
             return self.block[key]
         along = "" if self.flat else ", axis=0" if self.tile.over == "rows" else ", axis=1, keep_dims=True"
@@ -303,12 +305,12 @@ class Emitter:
         return self.block[key]
 
     def masked(self, op: str, text: str) -> str:
-        """A tile with the identity of the operation in place of what is outside."""
+        """Return a tile with the identity of the operation in the elements outside the axes."""
         axes = tuple(a for a in (self.tile.rows, self.tile.columns) if a is not None)
         return f"al.where({self.mask(axes)}, {bare(text)}, {IDENTITY[op]})"
 
     def count(self) -> str:
-        """How many elements are reduced."""
+        """The number of reduced elements, as an expression."""
         tile = self.tile
         own = tile.columns if tile.over == "columns" else tile.rows
         assert own is not None

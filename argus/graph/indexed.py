@@ -36,7 +36,8 @@ class Reading:
 
 
 def readings(node: Node) -> tuple[tuple[Reading, ...], frozenset[int]]:
-    """What an operator reads, and the dimensions of the result whose indices are computed with. NotExpressible."""
+    """Return what an operator reads, and the result's dimensions whose indices are values in it. May raise
+    NotExpressible."""
     term, index = meaning(node)
     found: dict[Value, Reading] = {}
     for load in walk(term):

@@ -24,8 +24,8 @@ _LONGEST_NAME = 60
 
 @dataclass(frozen=True)
 class KernelText:
-    """A kernel as written. The same structure gives the same text: sizes are symbolic, and nothing tells of the graph
-    that it comes from."""
+    """The text of a kernel. The same structure gives the same text: sizes are symbolic, and no name comes from the
+    graph."""
 
     name: str
     text: str
@@ -82,8 +82,9 @@ def statements(group: Group, found: Layout, target: str) -> tuple[list[str], dic
 
 
 def multiplied(group: Group, target: str) -> str:
-    """The dtype that factors are multiplied as, if it is not their own: float32 ones as TF32, where PyTorch's flags
-    allow that and the target can."""
+    """Return the dtype that factors are multiplied as, or "" for their own.
+
+    Factors of float32 are multiplied as TF32 if PyTorch's flags allow that and the target can."""
     if group.head is None or not target.startswith("sm_") or not (group.product or by_matrices(group)):
         return ""
     meta = meta_of(inputs(group.head)[-1 if group.product is not None else 0])
@@ -92,7 +93,8 @@ def multiplied(group: Group, target: str) -> str:
 
 
 def matrix_bits(layout: Layout) -> int:
-    """The bits of the factors that a matrix instruction multiplies; 0 where there is none for them."""
+    """Return the bits of a factor's element for the matrix instruction; 0 if there is no instruction for these
+    factors."""
     bits = {"tfloat32": 32, "float16": 16, "bfloat16": 16}
     factors = [p.dtype for p in layout.reads if p.use]
     return bits.get(factors[0], 0) if len(set(factors)) == 1 else 0

@@ -20,7 +20,7 @@ Sizes = Mapping[Any, int]
 
 @dataclass(frozen=True)
 class View:
-    """How a tensor of the graph is passed: `as_strided` with these sizes and strides."""
+    """The form in which a tensor of the graph is passed: `as_strided` with these sizes and strides."""
 
     meta: Meta
     sizes: tuple[Extent, ...]
@@ -35,8 +35,8 @@ class View:
 class Kernel(torch.nn.Module):
     """Launches a proved kernel on the tensors that its group reads, and returns those that it computes.
 
-    Where a launch is refused, or tensors lie in memory differently than when the graph was traced, `fallback` computes
-    the same by PyTorch, and `told` is given the reason.
+    If a launch is refused, or if the strides of tensors differ from those of the traced graph, `fallback` computes the
+    same by PyTorch, and `told` gets the reason.
     """
 
     def __init__(self, kernel: JitKernel, layout: Layout, fallback: Callable[..., Any], told: Callable[[str], None]):

@@ -63,7 +63,7 @@ class Param:
 
     @property
     def dtype(self) -> str:
-        """The dtype in the kernel: that of the tensor, or what its bits are multiplied as."""
+        """The dtype in the kernel: that of the tensor, or the one that its bits are multiplied as."""
         return self.stored or self.meta.dtype
 
     @property
@@ -80,7 +80,7 @@ class Layout:
     writes: tuple[Param, ...]
 
     def axis(self, dim: Dim) -> Axis | None:
-        """The axis that a dimension is; None for one of one element."""
+        """Return the axis of a dimension; None if the dimension has one element."""
         return next((a for a in self.axes if a.atoms == dim), None)
 
     def of(self, kind: str) -> tuple[Axis, ...]:
@@ -118,7 +118,7 @@ def layout(group: Group, multiplied: str = "") -> Layout:
 
 
 def _strides(group: Group, value: Value, dims: Dims) -> dict[int, Extent]:
-    """The stride of each atom; those that are repeated in memory have none."""
+    """Return the stride of each atom; atoms that are repeated in memory have none."""
     meta = meta_of(value)
     assert meta is not None
     found: dict[int, Extent] = {}

@@ -1,7 +1,7 @@
 """The operator table: what each ATen operator computes, one row an operator.
 
-A row gives the value of one element of the result as a term over the operands (`argus.graph.terms`). Rows know nothing
-of kernels. `al.spec` of a generated kernel is made of them; the tests evaluate them beside PyTorch.
+A row gives the value of one element of the result as a term over the operands (`argus.graph.terms`). Rows do not depend
+on kernels. The `al.spec` of a generated kernel is made of them, and the tests compare them with PyTorch.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def row_of(target: Any) -> Row | None:
 
 
 def arguments(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments of an operator in the order of its schema, defaults included, without what says where and in which
-    dtype the result is made: that is the result's own."""
+    """Return the arguments of an operator in the order of its schema, defaults included.
+
+    Arguments that state the device, dtype or memory format of the result are left out: the result itself has these."""
     values = []
     for place, argument in enumerate(target._schema.arguments):
         if argument.name in (

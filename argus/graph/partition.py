@@ -96,7 +96,7 @@ class _Partitioner:
         self.graph, self.refused, self.apart = graph, refused, apart
         self.group_of: dict[Any, Group] = {}
         self.left: dict[Any, str] = {}
-        self.closed: set[int] = set()  # groups from before an operator that writes
+        self.closed: set[int] = set()  # groups from before an operator that writes are closed
         self.order = {node: place for place, node in enumerate(graph.nodes)}
 
     def run(self) -> Partition:
@@ -141,8 +141,11 @@ class _Partitioner:
         self.group_of[node] = alone
 
     def belongs_to_a_reduction(self, node: Node, group: Group) -> bool:
-        """Return True for an elementwise operator that had better be computed where its result is reduced than behind a
-        product whose own result is written anyway: `x * x` of a sum of squares, where others read x."""
+        """Return True for an elementwise operator that is better computed where its result is reduced than behind a
+        product.
+
+        This is so if only reductions read its result, and the product's own result is written anyway: `x * x` of a sum
+        of squares, where others read x."""
         found = row(node)
         if group.head is None or found is None or found.kind != POINTWISE:
             return False
@@ -191,7 +194,7 @@ class _Partitioner:
         return trial
 
     def internal(self, group: Group) -> None:
-        """Uses of values that a merged group computes itself are those values' own iterations."""
+        """Unify the dimensions of a use with those of the value, for values that a merged group computes itself."""
         for use, value in list(group.reads.items()):
             if value in group.space:
                 for a, b in zip(group.space[use], group.space[value], strict=True):
@@ -233,7 +236,8 @@ class _Partitioner:
         return value
 
     def join(self, group: Group, node: Node) -> None:
-        """Add an operator to a group. Raises Mismatch where one kernel cannot do both; the group is spoilt then."""
+        """Add an operator to a group. Raises Mismatch if one kernel cannot compute both; the group must then be
+        discarded."""
         made = [m for m in capture.results(node) if m is not None]
         found = row(node)
         assert found is not None
@@ -266,7 +270,8 @@ class _Partitioner:
         group.space[(node, 0)] = done
 
     def broadcast_back(self, group: Group, dims: Dims) -> None:
-        """What was reduced and is broadcast again, against a tensor from elsewhere: that tensor's axes are the same."""
+        """Unify the axes of a tensor from elsewhere with the reduced axes, if a reduction's result is broadcast against
+        it."""
         computed = {a for n in group.nodes for r in self.results(group, n) for dim in r for a in dim}
         over = group.over()
         atoms = [group.space.atoms(dim) for dim in dims]
@@ -282,7 +287,8 @@ class _Partitioner:
         return [group.space[value] for value in values if value in group.space]
 
     def completed(self, group: Group, dims: list[Dim | None], shape: tuple[Any, ...]) -> Dims:
-        """A result's dimensions; what no operand says is a reduced axis again if one fits, else a new one."""
+        """Complete a result's dimensions: one that no operand determines is the rest of the reduced axes if that fits,
+        else new."""
         used = {a for dim in dims if dim for a in group.space.atoms(dim)}
         rest = tuple(a for a in group.over() if a not in used)
         done: list[Dim] = []
@@ -316,7 +322,7 @@ class _Partitioner:
             group.space[(node, place)] = dims_of_result
 
     def unify_reduced(self, group: Group, over: Dim) -> None:
-        """A second reduction over axes that are not yet the same as the first's."""
+        """Unify the axes of a second reduction with those of the first. Raises Mismatch if they overlap."""
         if set(group.over()) & set(over):
             raise Mismatch("reductions over different axes")
         group.space.unify(group.over(), over)
@@ -356,7 +362,7 @@ class _Partitioner:
         group.space[(node, 0)] = found.result
 
     def join_indexed(self, group: Group, node: Node, made: Meta) -> None:
-        """An operator that reads tensors of other kernels at computed places."""
+        """Add an operator that reads tensors of other kernels at computed places."""
         try:
             read, fixed = readings(node)
         except NotExpressible as error:
@@ -382,8 +388,9 @@ class _Partitioner:
         group.space[(node, 0)] = tuple(group.space.atoms(dim) for dim in result)
 
     def dims(self, group: Group, value: Value, use: str = "") -> Dims:
-        """The dimensions of a value as an operator reads it. Raises Mismatch for a view of the group's own results that
-        is no regrouping."""
+        """Return the dimensions of a value as an operator reads it.
+
+        Raises Mismatch for a view of the group's own results that is no regrouping."""
         if value in group.space:
             return group.space[value]
         node = value[0]
@@ -457,7 +464,7 @@ class _Partitioner:
             raise Mismatch("a reduction behind a product, a window or computed places")
 
     def find_outputs(self, groups: Iterable[Group]) -> None:
-        """What each group computes that others need."""
+        """Set the outputs of each group: the values that others need."""
         needed: set[Value] = set()
 
         def need(value: Value) -> None:

@@ -68,8 +68,9 @@ def _compared(op: str) -> Callable[..., Element]:
 
 
 def _promoted(args: Sequence[Any]) -> str:
-    """The dtype of the highest kind (truth value, integer, float), among tensors of at least one dimension first, then
-    among those of none, then among numbers."""
+    """Return the dtype that PyTorch promotes to: the widest one of the highest kind (truth value, integer, float).
+
+    Within that kind, tensors with dimensions take precedence over tensors without, and these over numbers."""
     ranked = [(a.dtype, 0 if a.shape else 1) for a in args if isinstance(a, Operand)]
     ranked += [(_OF_NUMBERS[type(a)], 2) for a in args if not isinstance(a, Operand)]
     kind = max(map(_kind, (dtype for dtype, _ in ranked)))

@@ -13,14 +13,14 @@ from argus.graph.window import Window, window_of
 
 
 class PoolEmitter(Emitter):
-    """Emits the extremum or the sum of each window, and then what becomes of it."""
+    """Emits the extremum or the sum of each window, and then the operators that use it."""
 
     def __init__(self, group: Group, layout: Layout, tile: Tile) -> None:
         super().__init__(group, layout, tile)
         self.window: Window = window_of(group.window)
 
     def value(self, value: Value) -> str:
-        """The name of a value's tile: the windows', or what is computed from it."""
+        """Return the name of a value's tile: that of the windows, or one that is computed from it."""
         if value[0] is self.group.window and value not in self.block:
             self.block[value] = self.out.bind(self.pooled())
         return super().value(value)
@@ -66,7 +66,7 @@ class PoolEmitter(Emitter):
         return self.out.bind(text) if axis is not None else f"({bare(text)})"
 
     def averaged(self, dims: tuple[Dim, ...]) -> str:
-        """The sum over the number of places that count."""
+        """Divide the sum by the divisor of the window, or else by the number of places that count."""
         window = self.window
         if window.divisor is not None:
             return f"pooled / {float(window.divisor)!r}"

@@ -1,7 +1,7 @@
 """Kernels of matrix products, with the elementwise operators behind them.
 
-Half-precision factors go through shared memory to matrix instructions; float32 ones are multiplied and added in
-float32, as PyTorch's flags ask for.
+Half-precision factors go through shared memory to matrix instructions. Factors of float32 do so as TF32 if PyTorch's
+flags allow it; otherwise they are multiplied and added in float32.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from argus.graph.tiles import ProductTile, Tile
 
 
 class ProductEmitter(Emitter):
-    """Emits a product's tile, and then what becomes of it."""
+    """Emits the tile of a product, and then the operators that use it."""
 
     def __init__(self, group: Group, layout: Layout, tile: ProductTile) -> None:
         plain = Tile(tile.rows, tile.columns, tile.grid, tile.m, tile.n)
@@ -103,7 +103,7 @@ class ProductEmitter(Emitter):
             self.block.pop(param.name, None)
 
     def value(self, value: Value) -> str:
-        """The name of a value's tile: the product's, or what is computed from it."""
+        """Return the name of a value's tile: that of the product, or one that is computed from it."""
         if value[0] is self.group.product and value not in self.block:
             self.block[value] = self.out.bind(self.finished(value[0]))
         return super().value(value)

@@ -1,8 +1,8 @@
-"""Proofs of generated kernels: several at a time, each kept in the cache, those that end otherwise as well.
+"""Proofs of generated kernels: several run at a time, and the cache keeps every outcome.
 
-What is proved and built is kept by `CachedSource`, under a key that covers the kernel's text. The text has no names or
-sizes of the graph, so layers of the same structure share a proof, in this process and in later ones. A damaged entry is
-proved anew.
+`CachedSource` keeps kernels that are proved and built, under a key that covers the kernel's text. The text has no names
+or sizes of the graph, so layers of the same structure share a proof, in this process and in later ones. A kernel whose
+cache entry is damaged is proved again.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class Outcome:
 
 
 def prove_all(orders: Sequence[ProofRequest], workers: int | None = None) -> list[Outcome]:
-    """The outcome of each order. What the cache does not know is proved by `workers` processes, by default one a core,
-    with a progress bar on a terminal."""
+    """Return the outcome of each request. Kernels that are not in the cache are proved by `workers` processes.
+
+    The default is one process per core; a few kernels are proved in this process. A terminal shows a progress bar."""
     found: dict[int, Outcome] = {}
     unknown: dict[tuple[str, str, str], list[int]] = {}
     for place, order in enumerate(orders):
@@ -92,7 +93,7 @@ def prove(order: ProofRequest) -> Outcome:
 
 
 def stored(order: ProofRequest) -> Path | None:
-    """The file that has the kernel's text, for people; None where nothing can be written."""
+    """Write the kernel's text to a file, for people. Return its path; None if it cannot be written."""
     digest = sha256(order.text.encode()).hexdigest()[:12]
     path = cache_directory() / "graph" / f"{order.name}-{digest}.py"
     try:
@@ -123,7 +124,7 @@ def _in_a_process(order: ProofRequest) -> Outcome:
 
 
 def _known(order: ProofRequest) -> Outcome | None:
-    """What the cache says of a kernel."""
+    """Return the cached outcome of a kernel's proof, or None."""
     if CachedSource(order.source()).cached(order.options) is not None:
         return Outcome(Verdict.PROVED.value)
     entry = DiskCache(cache_directory()).get(_key(order))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def reduced_dims(node: Node, arguments: tuple[Any, ...], rank: int) -> tuple[tuple[int, ...], bool]:
-    """Which dimensions of its first argument a reduction reduces, and whether its results keep them."""
+    """Return the dimensions of its first argument that a reduction reduces, and whether its results keep them."""
     match name_of(node.target):
         case "sum.dim_IntList" | "mean.dim" | "amax.default" | "amin.default" as op:
             dims, keep = arguments[1], bool(arguments[2])

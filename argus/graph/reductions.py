@@ -46,7 +46,7 @@ class Over:
         self.vars: tuple[Var, ...] = tuple(v for d in self.dims for v in self.bound[d].digits)
 
     def at(self, index: Index) -> Term:
-        """`index` has an entry for each dimension that is reduced, too, which is not looked at."""
+        """Return the operand's element. `index` has an entry for reduced dimensions too, which is ignored."""
         return real_at(self.x, tuple(self.bound.get(d, i) for d, i in enumerate(index)))
 
     def padded(self, index: Index, keep: bool) -> Index:

@@ -1,4 +1,4 @@
-"""What became of a model's graphs: `argus.compile_report(model)`."""
+"""The report on a model's graphs: `argus.compile_report(model)`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Graph:
-    """A compiled graph: what of it runs where. `owner` is the module or the code that it was traced from."""
+    """A compiled graph, with an entry for each part. `owner` is the module or the code that it was traced from."""
 
     name: str
     entries: tuple[Entry, ...]
@@ -43,12 +43,13 @@ class Graph:
 
 
 class Report:
-    """What became of a model. As text a table; `rows` has a dictionary for each kernel and each operator left.
+    """A report on what became of a model. It prints as a table. `rows` has one entry for each kernel or operator left.
 
-    `kernel`: its name; `share` of the time of all of the model's graphs, each run once; `verdict`: "proved", "unknown",
-    "refuted" or "left"; `specified`: its specification was proved; `reason` for what was not taken, or for what ran
-    otherwise; `equality` under which values are the same; `by`: "argus", "inductor" or "eager"; `path`: the file with
-    the kernel's text. `measured` says whether times are measured, or estimated for an H200.
+    The keys of an entry are: `kernel`, its name; `share`, its share of the time of all graphs of the model, each run
+    once; `verdict`, one of "proved", "unknown", "refuted" or "left"; `specified`, True if its specification was proved;
+    `reason`, if operators were not taken, or ran otherwise than planned; `equality`, under which values are the same;
+    `by`, one of "argus", "inductor" or "eager"; `path`, the file with the kernel's text. `measured` says whether times
+    are measured, or estimated for an H200.
     """
 
     def __init__(self, graphs: Sequence[Graph], measured: bool) -> None:
@@ -96,7 +97,8 @@ class Report:
 
 
 def estimated(read: Iterable[Meta], written: Iterable[Meta], operations: Extent = 0, bits: str = "float32") -> float:
-    """Seconds that an H200 takes at least: memory's time for each tensor once, or the arithmetic's."""
+    """Return the least seconds on an H200: the launch, and the longer of moving each tensor once and of the
+    arithmetic."""
     moved = sum(_number(product(m.shape)) * _BYTES.get(m.dtype, 1) for m in (*read, *written))
     rate = H200.matrix_rate(_MATRIX_BITS.get(bits, 32)) * H200.multiprocessors * H200.clock_hz
     return float(_LAUNCH_S + max(moved / H200.memory_bytes_s, _number(operations) / rate))

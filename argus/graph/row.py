@@ -1,4 +1,4 @@
-"""What a row of the operator table is: the kind of an operator, its meaning, and why it is not taken, if it is not."""
+"""The rows of the operator table: the kind of an operator, its meaning, and the reason if it is not taken."""
 
 from __future__ import annotations
 

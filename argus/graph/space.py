@@ -1,8 +1,8 @@
 """The iteration space of a group of operators: atoms, of which the dimensions of all its values are made.
 
 A dimension is a tuple of atoms, most significant first: a view of [B * S, D] as [B, S, D] cuts an atom in two, a
-permutation changes the order of dimensions, and a dimension of one element has no atoms. So views between the
-operators of a group cost nothing and need no place of their own in a kernel.
+permutation changes the order of dimensions, and a dimension of one element has no atoms. So views between the operators
+of a group cost nothing, and a kernel has no statements for them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The specification of a group's kernel, made of the graph's operators by the operator table, and of nothing else.
 
-What the kernel's tensors are, is given: which view of which tensor of the graph each is (`argus.graph.layout`). How the
+The kernel's tensors are given: each is a view of a tensor of the graph (`argus.graph.layout`). The way in which the
 kernel computes them, its tiles, loops and masks, is not known here.
 """
 
@@ -166,7 +166,7 @@ class _Builder:
         return f"{param.name}[{', '.join(names) or '0'}]"
 
     def place(self, digits: tuple[Var, ...]) -> str:
-        """An index as a value: one of an axis, or of a dimension of one element."""
+        """Return an index as a value. It must run over one axis, or over a dimension of one element."""
         if len(digits) > 1:
             raise NotExpressible("an index over several axes as a value")
         return self.name((digits[0].name,)) if digits else "0"

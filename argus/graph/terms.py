@@ -81,7 +81,7 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many values the variables take together, as a floating-point number."""
+    """The number of values that the variables take together, as a floating-point number."""
 
     vars: tuple[Var, ...]
     dtype: str

@@ -1,4 +1,4 @@
-"""Which tile a generated kernel works on: the replaceable part of the generator.
+"""The choice of the tile that a generated kernel works on: the replaceable part of the generator.
 
 A tile has columns, along which memory is contiguous, and rows. A reduction goes along the columns ("rows of a matrix
 are summed") or along the rows ("its columns are"). Reduced rows of up to `MOST_HELD` elements stay in registers: one
@@ -202,8 +202,10 @@ def _rows_of_channels(layout: Layout, channels: Axis | None, bits: int) -> bool:
 def _shared_out(
     spatial: tuple[Axis, ...], phases: dict[str, int], width: int, images: tuple[Axis, ...]
 ) -> tuple[tuple[Axis, int], ...]:
-    """How many of a tile's pixels go along each axis, so that as few as possible are outside; along contiguous ones if
-    that is the same. Images join in where an image is smaller than a tile."""
+    """Return how many of a tile's pixels go along each axis, so that as few as possible are outside.
+
+    Ties go to the split with more pixels along the contiguous axis. A tile larger than an image covers several
+    images."""
     axes = [*(a for a in images[-1:] if isinstance(a.extent, int)), *spatial]
     best: tuple[tuple[float, int], tuple[int, ...]] | None = None
     for parts in _factors(width, len(axes)):
@@ -233,7 +235,7 @@ def _factors(width: int, count: int) -> Iterator[tuple[int, ...]]:
 
 
 def contiguous(layout: Layout, axes: list[Axis]) -> Axis:
-    """Of these axes the one along which most elements are contiguous in memory; the last of equals."""
+    """Return the axis along which most elements are contiguous in memory; the last of equals."""
 
     def weight(axis: Axis) -> tuple[int, int]:
         tensors = [p for p in (*layout.writes, *layout.reads) if p.axes and p.axes[-1] is axis and p.strides[-1] == 1]
@@ -243,7 +245,7 @@ def contiguous(layout: Layout, axes: list[Axis]) -> Axis:
 
 
 def _power(axis: Axis) -> int:
-    """The extent rounded up to a power of two; of a size known only when it runs, a tile's width."""
+    """Return the extent rounded up to a power of two; a tile's width for a size that is known only when it runs."""
     return _power_of(axis.extent) if isinstance(axis.extent, int) else _ELEMENTS
 
 

@@ -1,4 +1,4 @@
-"""Rows of views and gathers: where an element of the result comes from."""
+"""Rows of views and gathers: the source of each element of the result."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _unsqueeze(site: Site, x: Operand, dim: int) -> Element:
 
 
 def _squeeze(site: Site, x: Operand, *_: Any) -> Element:
-    """Dimensions of one element that the result lacks: those that are squeezed are the same to every index."""
+    """Remove dimensions of one element. Any choice of squeezed dimensions reads the same elements."""
 
     def element(index: Index) -> Term:
         rest = list(index)
@@ -173,8 +173,9 @@ def within(place: Term, size: Any) -> Term:
 
 
 def _found(x: Operand, at: int, place: Term, index: Index) -> Term:
-    """The element of x whose index along dimension `at` is read from a tensor. PyTorch stops where there is none; here
-    it is NaN."""
+    """Return the element of x whose index along dimension `at` is read from a tensor.
+
+    PyTorch raises an error for an index out of range; here the element is NaN."""
     value = x.at((*index[:at], place, *index[at + 1 :]))
     return apply("where", within(place, x.shape[at]), value, Number(float("nan"), x.dtype))
 

@@ -2,7 +2,7 @@
 
 A window is a choice among all places, as specifications have it: the maximum over h of x[h] where
 `p * stride - padding <= h < p * stride - padding + size`. A transposed convolution adds up the products of all places
-and filters that meet in an element, as its definition says.
+and filters that contribute to an element.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def each(values: Sequence[int], count: int) -> list[int]:
 
 
 def _start(place: Term, stride: int, padding: int) -> Term:
-    """Where the window of an element of the result begins."""
+    """Return the place at which the window of an element of the result begins."""
     return apply("sub", mul(place, integer(stride)), integer(padding))
 
 
@@ -102,8 +102,9 @@ def _average_pool(spatial: int) -> Callable[..., Element]:
 
 
 def _counted(start: Term, window: int, size: int, border: int, padding: int, last: int) -> Term:
-    """How many places of a window count: those inside of the image with a border of `border`. `last`: where the last
-    window ends."""
+    """Return how many places of a window count: those inside the image with a border of `border`.
+
+    `last`: the place where the last window ends."""
     if border == padding and last <= size + padding:
         return integer(window)
     low = start if border == padding else apply("maximum", start, integer(-border))
@@ -189,7 +190,8 @@ def _convolution(
 
 
 def _meet(place: Term, here: Term, tap: Term, stride: int, padding: int, dilation: int) -> Term:
-    """Whether element `here`, times filter `tap`, goes to `place` of a transposed convolution's result."""
+    """Return the condition that a transposed convolution adds element `here`, times filter `tap`, to `place` of its
+    result."""
     to = add(mul(here, integer(stride)), mul(tap, integer(dilation)))
     return apply("eq", add(place, integer(padding)) if padding else place, to)
 
@@ -202,14 +204,14 @@ def _reached(place: Term, tap: Term, stride: int, padding: int, dilation: int) -
 def _border(
     here: Term, x: Operand, weight: Operand, site: Site, d: int, stride: int, padding: int, dilation: int
 ) -> list[Term]:
-    """The condition that a place is inside of the image, where it may not be."""
+    """Return the condition that a place is inside the image; none if all places are."""
     size, taps, made = x.shape[2 + d], weight.shape[2 + d], site.result.shape[2 + d]
     last = (made - 1) * stride - padding + (taps - 1) * dilation
     return [within(here, size)] if padding or last >= size else []
 
 
 def _inner(weight: Operand, dim: int, groups: int) -> tuple[Any, ...]:
-    """The digits of a dimension within its group."""
+    """Return the sizes of a dimension's digits within a group."""
     digits = list(weight.split(dim))
     if groups > 1 and digits and digits[0] == groups:
         return tuple(digits[1:])
@@ -217,7 +219,7 @@ def _inner(weight: Operand, dim: int, groups: int) -> tuple[Any, ...]:
 
 
 def _grouped(index: Term, groups: int, inner: int) -> tuple[Term | None, Term]:
-    """A channel's group, and its place in there."""
+    """Split a channel into its group and its place in the group."""
     if groups == 1:
         return None, index
     if isinstance(index, Flat) and index.digits and index.digits[0].size == groups:
@@ -226,7 +228,7 @@ def _grouped(index: Term, groups: int, inner: int) -> tuple[Term | None, Term]:
 
 
 def _joined(group: Term | None, inner: Flat, size: int) -> Term:
-    """A channel of its group and its place in there."""
+    """Return the channel with this place in its group."""
     if group is None:
         return inner
     if isinstance(group, Flat):

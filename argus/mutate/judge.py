@@ -1,4 +1,4 @@
-"""What verifier and simulator say of mutants."""
+"""The judgement of mutants by verifier and simulator."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one mutant. `code`: of the diagnostic or violation that decided, "" if equivalent; `detail`: in
-    words, with the sizes, where it was missed or is unknown."""
+    """The outcome of one mutant.
+
+    `code`: that of the diagnostic or violation that decided, "" if equivalent. `detail`: an explanation in words, with
+    the sizes, if the mutant was missed or is unknown."""
 
     mutation: Mutation
     outcome: Outcome
@@ -67,7 +69,7 @@ class Trial:
     unspecified: tuple[str, ...] = ()
 
     def number(self, outcome: Outcome, kind: Kind | None = None) -> int:
-        """How many mutants (of one kind) came to `outcome`."""
+        """Return how many mutants (of one kind) came to `outcome`."""
         return sum(r.outcome is outcome and kind in (None, r.mutation.kind) for r in self.results)
 
 
@@ -91,8 +93,9 @@ def trial(
 
 
 def unspecified(kernel: Kernel) -> tuple[str, ...]:
-    """Tensors that a kernel writes, and of which no specification says what they are: mutants that write something else
-    there are caught by rules and tags alone."""
+    """Return the tensors that a kernel writes and that have no specification.
+
+    Only rules and tags catch mutants that write something else there."""
     statements = tuple(walk(kernel.body))
     specified = {s.output for s in statements if isinstance(s, Spec)}
     written = {a.obj for s in statements for a in relations(s) if a.mode is not Mode.READ}
@@ -100,7 +103,7 @@ def unspecified(kernel: Kernel) -> tuple[str, ...]:
 
 
 def drawn(possible: int, seed: int, count: int | None) -> list[int]:
-    """Which `count` of that many mutants `seed` draws, without replacement, in order; None: all."""
+    """Return the `count` of `possible` mutants that `seed` draws, without replacement, in order; all for None."""
     if count is None or count >= possible:
         return list(range(possible))
     return sorted(random.Random(seed).sample(range(possible), count))
@@ -139,11 +142,11 @@ class Judge:
             self._known[tuple(values.items())] = run.tensors
 
     def result(self, mutation: Mutation) -> Result:
-        """What became of a mutant."""
+        """Judge a mutant."""
         start = time.perf_counter()
         try:
             outcome, code, detail = self._decide(mutation)
-        except Exception as error:  # a mutant that trips us does not hide what is known of the others
+        except Exception as error:  # an internal error on one mutant does not hide the results of the others
             outcome, code, detail = Outcome.UNKNOWN, "internal-error", f"{type(error).__name__}: {error}"
         return Result(mutation, outcome, code, detail, time.perf_counter() - start)
 
@@ -162,7 +165,7 @@ class Judge:
                 return self._compare(mutation)
 
     def _compare(self, mutation: Mutation) -> tuple[Outcome, str, str]:
-        """What the simulator shows of a proved mutant."""
+        """Simulate a proved mutant and compare its results with those of the original."""
         # Without a precondition there may be sizes that the original does not admit.
         more = size_vectors(mutation.kernel) if mutation.kind is Kind.REQUIRES else ()
         vectors = [*self.vectors, *(v for v in more if v not in self.vectors)]
@@ -186,7 +189,7 @@ class Judge:
         return Outcome.EQUIVALENT, "", ""
 
     def _difference(self, values: dict[str, int], found: Tensors) -> str:
-        """The first tensor that the unmutated kernel leaves otherwise, in words; "" if there is none."""
+        """Describe the first element that differs from the results of the original kernel; "" if there is none."""
         if not admissible(self.kernel, values):
             return ""
         key = tuple(values.items())
@@ -202,8 +205,9 @@ class Judge:
 
 
 def _plan(kernel: Kernel, vectors: list[dict[str, int]]) -> list[tuple[dict[str, int], str]]:
-    """Sizes and schedules: the program's order at all sizes, the others where loops run longest, and, of persistent
-    kernels, where one block runs several programs."""
+    """Plan sizes and schedules: the program's order at all sizes, the other schedules at the last sizes only.
+
+    At these, loops run longest. For persistent kernels they include sizes at which one block runs several programs."""
     roles = kernel_roles(unite(kernel))
     eager = [f"eager-{role.name}" for role in roles]
     others = ["reverse", *(["lazy", *eager] if roles else []), "random(1)"]

@@ -79,7 +79,7 @@ class _Edit:
 def mutations(kernel: Kernel) -> list[Mutation]:
     """Every kernel that is one edit away from the explicit `kernel`, each once, in the order of the program.
 
-    Some are ill-formed: a mistake that `check_explicit` finds is found.
+    Some are ill-formed: a mistake that `check_explicit` finds counts as found.
     """
     found: list[Mutation] = []
     seen = {kernel}
@@ -129,7 +129,7 @@ def _with_block(kernel: Kernel, number: int, new: Block) -> Block:
 
 
 def _text(stmts: Block, kernel: Kernel) -> str:
-    """The statements as lines; of loops and branches the head."""
+    """Return the statements as lines; loops and branches give only their first line."""
     return "\n".join(print_stmt(s, kernel).split("\n", 1)[0] for s in stmts)
 
 
@@ -166,7 +166,7 @@ def _exchange(block: Block, i: int, first: int) -> Iterator[_Edit]:
 
 
 def _moved_far(block: Block, i: int, first: int) -> Iterator[_Edit]:
-    """To either end of its block; the distance of one is an exchange."""
+    """Yield moves of statement `i` to either end of its block. A move by one place is left out: it is an exchange."""
     stmt, rest = block[i], (*block[:i], *block[i + 1 :])
     where = f"{edits.title(stmt)} (statement {first + i})"
     if i > 1:

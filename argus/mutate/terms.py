@@ -31,7 +31,7 @@ def terms(stmt: Stmt) -> Iterator[Edit]:
 
 
 def _twice(index: tuple[Expr, ...], shape: tuple[int, ...]) -> Iterator[tuple[Expr, ...]]:
-    """The index with a coordinate rounded down to an even one: of the last coordinate that it has."""
+    """Yield the index with its last coordinate rounded down to an even number."""
     used = [e.axis for part in index for e in walk(part) if isinstance(e, Coord) and shape[e.axis] > 1]
     if used:
         last = Coord(max(used))
@@ -40,7 +40,7 @@ def _twice(index: tuple[Expr, ...], shape: tuple[int, ...]) -> Iterator[tuple[Ex
 
 
 def _of_first_terms(stmt: Accumulate) -> Accumulate:
-    """The accumulation of the terms alone that are first along the last axis."""
+    """Return the accumulation of only those terms that are first along the last axis."""
     first = op("eq", Coord(len(stmt.shape) - 1), Const(0))
     return replace(stmt, mask=first if stmt.mask is None else conjunction([stmt.mask, first]))
 

@@ -91,7 +91,7 @@ def _preconditions(kernel: Kernel) -> Iterator[Declared]:
 
 
 def _stages(kernel: Kernel) -> Iterator[Declared]:
-    """One buffer less in all indices: the number of buffers is the first extent of a tile of more than two."""
+    """Use one buffer less in all indices. Tiles of more than two dimensions have their number of buffers first."""
     for stages in sorted({t.shape[0] for t in kernel.shared if len(t.shape) > 2 and t.shape[0] > 1}):
 
         def fewer(e: Expr, stages: int = stages) -> Expr | None:

@@ -29,12 +29,12 @@ class Linear:
         return Linear(self.const, tuple((e, c) for e, c in self.terms if e != atom))
 
     def depends_on(self, axis: int) -> bool:
-        """Whether `Coord(axis)` occurs anywhere, in a summand or inside of an atom."""
+        """Return True if `Coord(axis)` occurs anywhere, as a summand or inside an atom."""
         return any(depends_on(e, axis) for e, _ in self.terms)
 
 
 def depends_on(expr: Expr, axis: int) -> bool:
-    """Whether `Coord(axis)` occurs in `expr`."""
+    """Return True if `Coord(axis)` occurs in `expr`."""
     return any(isinstance(e, Coord) and e.axis == axis for e in walk(expr))
 
 
@@ -97,7 +97,7 @@ class Facts:
 
 
 def facts(kernel: Kernel) -> Facts:
-    """What tensor alignments, `requires(size % n == 0)` and the steps of loops say."""
+    """Collect the divisibility facts that tensor alignments, `requires(size % n == 0)` and the steps of loops state."""
     known: dict[str, int] = {}
 
     def divides(name: str, divisor: int) -> None:
@@ -132,7 +132,7 @@ def _divisibility(cond: Expr) -> list[tuple[str, int]]:
 
 
 def uniform(mask: Expr | None, axis: int, width: int, known: Facts) -> bool:
-    """Whether `mask` is constant on every run of `width` elements along `axis` that starts at a multiple of it.
+    """Return True if `mask` is constant on every aligned run of `width` elements along `axis`.
 
     A comparison against a bound may change only between runs: `base + Coord(axis) < bound` with both `base`
     and `bound` multiples of `width`.
@@ -153,7 +153,7 @@ def uniform(mask: Expr | None, axis: int, width: int, known: Facts) -> bool:
 
 
 def _steps(x: Expr, y: Expr, slack: int, axis: int, width: int, known: Facts) -> bool:
-    """Whether `x < y + slack` changes only at multiples of `width` along `axis`."""
+    """Return True if `x < y + slack` changes only at multiples of `width` along `axis`."""
     difference = linear(Op("sub", (x, y), x.dtype))
     coefficient = difference.coefficient(Coord(axis))
     rest = difference.without(Coord(axis))

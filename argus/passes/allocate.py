@@ -2,9 +2,10 @@
 
     shared sa[128x64 bf16], sb[...]         ->  sa at byte 0, sb at byte 16384
 
-Tiles follow one another, aligned to 128 bytes (1024 if swizzled); those that the author placed stay. If they do not
-fit that way, a tile may take the bytes of tiles that are not used any more, behind a barrier. Of tiles that bulk copies
-fill, only those that are filled once, which the role that reads them has waited for. mbarriers stand after all tiles.
+Tiles follow one another, aligned to 128 bytes (1024 if swizzled); those that the author placed stay. If they do not fit
+that way, a tile may take the bytes of tiles that are no longer used, behind a barrier. A tile that bulk copies fill
+gives up its bytes only if it is filled once, since then the role that reads it has waited for the copy. mbarriers stand
+after all tiles.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def allocate_shared(kernel: Kernel) -> Kernel:
 
 
 def fits(kernel: Kernel) -> bool:
-    """Whether the shared tiles, all of which have layouts, find a place."""
+    """Return True if all shared tiles fit in shared memory. All of them must have layouts."""
     return _allocated(kernel)[0] is not None
 
 
@@ -95,16 +96,17 @@ def tile_lives(kernel: Kernel) -> dict[str, Life]:
     for position, stmt in enumerate(kernel.body):
         for name in set().union(*(touches(s) for s in walk((stmt,)))) & tiles:
             lives[name] = (lives.get(name, (position, position))[0], position)
-    # The block's own barriers say nothing of the peers that touch a tile.
+    # The block's own barriers do not order the accesses of peers to a tile.
     reached = {access.obj: (0, len(kernel.body)) for stmt in walk(kernel.body) for access in peers_of(stmt)}
     return {name: lives.get(name, (0, 0)) for name in tiles} | reached
 
 
 def _reuse(kernel: Kernel) -> tuple[tuple[Stmt, ...], dict[str, Life]]:
-    """The statements in which bytes may change hands, and the lives of all tiles, counted in them.
+    """Return the list of statements between which bytes may be reused, and the lives of all tiles as positions in it.
 
-    In a kernel of roles those of the one role that issues no bulk copies. Tiles that another role fills live from the
-    start, and all along if they are filled in a loop. Tiles that bulk stores read live to the end.
+    In a kernel of roles these are the statements of the one role that issues no bulk copies. Tiles that another role
+    fills live from the start, and to the end as well if they are filled in a loop. Tiles that bulk stores read live to
+    the end.
     """
     roles = next((s.roles for s in kernel.body if isinstance(s, Roles)), None)
     if roles is None:
@@ -144,7 +146,7 @@ def _with_body(kernel: Kernel, old: tuple[Stmt, ...], new: tuple[Stmt, ...]) -> 
 
 
 def _place(kernel: Kernel, lives: dict[str, Life]) -> tuple[Shared, ...]:
-    """Every tile at the lowest offset that no tile of an overlapping life takes."""
+    """Place every tile at the lowest offset that no tile with an overlapping life takes."""
     placed = [s for s in kernel.shared if s.offset is not None]
     for tile in kernel.shared:
         if tile.offset is not None:

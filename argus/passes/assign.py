@@ -4,10 +4,9 @@
        (x is spread differently)                x1[...] = sx[...] (layout of y)
                                                 map y[c0, c1] = f(x1[c0, c1])
 
-A tile that is written once is moved right after that (and after the tag that it gets there), once; others before each
-use. A tile computed from
-coordinates alone is computed again instead. Inside of loops another barrier keeps the scratch tile from being
-overwritten early.
+A tile that is written once is moved once, right after the write (and after the tag that it gets there). Other tiles are
+moved before each use. A tile computed from coordinates alone is computed again instead. Inside loops a second barrier
+keeps the scratch tile from being overwritten early.
 """
 
 from __future__ import annotations
@@ -125,7 +124,8 @@ class _Filling:
         return self._write(stmt, domain, context)
 
     def _shuffles(self, stmt: Work, fragment: Fragment, domain: FragmentLayout) -> bool:
-        """Whether `stmt` is an exchange between the lanes of a warp: a single element at another coordinate."""
+        """Return True if `stmt` exchanges values between lanes of a warp: it reads one element at another
+        coordinate."""
         if not isinstance(stmt, Map) or not isinstance(stmt.value, Elem):
             return False
         if project(domain, stmt.value.index, fragment.shape) is not None:

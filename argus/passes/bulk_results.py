@@ -1,4 +1,5 @@
-"""The statements that bring a register tile to a tensor, and what the copy engine does instead: a store, or an update.
+"""The statements that bring a register tile to a tensor, and the stores or updates by which the copy engine replaces
+them.
 
 copy c[m0 + c0, n0 + c1] <- t[c0, c1]               ->  ... via tma.store
 accumulate c[m0 + c0, n0 + c1] add t[c0, c1]        ->  ... via tma.reduce.add
@@ -48,7 +49,7 @@ class Result:
 
     @property
     def by_threads(self) -> str:
-        """What is said where the copy engine cannot do it."""
+        """The remark for a result that the copy engine cannot store or update."""
         what = "stored" if isinstance(self.stmt, Copy) else "updated"
         return f"{self.dst.obj} is {what} by the threads, not by the copy engine"
 
@@ -64,7 +65,9 @@ class Result:
 
 
 def result_of(kernel: Kernel, stmt: Stmt) -> Result | None:
-    """`stmt` as a result of rows and columns, in whatever way suits: vectors are not worth a panel."""
+    """Return `stmt` as a result if it brings a register tile of at least two dimensions to a tensor, else None.
+
+    Vectors are not worth a panel."""
     match stmt:
         case Copy(src=source, dst=dst, instr=None):
             pass
@@ -78,7 +81,7 @@ def result_of(kernel: Kernel, stmt: Stmt) -> Result | None:
 
 
 def in_tiles(kernel: Kernel) -> Kernel:
-    """The same, where what updates the elements of tensors stands in a register tile."""
+    """Return the kernel with every value that updates a tensor computed into a register tile first."""
     fresh = Fresh(kernel)
 
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
@@ -96,7 +99,7 @@ def in_tiles(kernel: Kernel) -> Kernel:
 
 
 def engine_problems(stmt: Stmt, kernel: Kernel) -> Iterator[Problem]:
-    """What is wrong with a store or an update by the copy engine."""
+    """Yield the problems of a store or an update by the copy engine."""
     if isinstance(stmt, BulkCopy):
         yield from bulk_copy(stmt, STORE, kernel)
     elif isinstance(stmt, Accumulate) and stmt.instr in REDUCES:

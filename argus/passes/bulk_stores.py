@@ -155,7 +155,7 @@ def _placed(body: tuple[Stmt, ...], again: bool = False) -> Iterator[tuple[Stmt,
 
 
 def _plan(kernel: Kernel, stmt: Result, layouts: Mapping[str, FragmentLayout]) -> _PanelPlan:
-    """How `stmt` is done by the copy engine. Raises `Unfit`."""
+    """Plan how the copy engine carries out `stmt`. Raises `Unfit` if it cannot."""
     source, tensor = kernel.object(stmt.source.obj), kernel.object(stmt.dst.obj)
     assert isinstance(source, Fragment)
     narrowest = _NARROWEST // source.dtype.bytes
@@ -185,7 +185,7 @@ def _plan(kernel: Kernel, stmt: Result, layouts: Mapping[str, FragmentLayout]) -
 
 
 def _cuts(columns: int, unit: int) -> list[tuple[int, int]]:
-    """Where panels of `columns` elements of `unit` bytes start, and their widths: whole ones, then narrower ones."""
+    """Cut `columns` elements of `unit` bytes into panels (start, width): whole panels first, then narrower ones."""
     found, start, width = [], 0, ROW_BYTES // unit
     while start < columns:
         if start + width > columns:

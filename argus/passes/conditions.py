@@ -1,4 +1,4 @@
-"""What the grid says is not asked, and conditions that are the same for all elements of a vector once a vector.
+"""Remove conditions that the grid implies, and evaluate conditions that are constant on a vector once per vector.
 
     copy y[c0] <- x[program_id(0), c0] if (program_id(0) < M) & (c0 < N)   ->   ... if c0 < N
        (grid [M])
@@ -6,7 +6,7 @@
     map y[c0] = where(c0 < N, x[c0], 0)     ->  map y[c0] = where(c0 - c0 % 8 < N, x[c0], 0)
        (8 elements a vector, N % 8 == 0)
 
-What is left after unrolling is one comparison for 8 elements, which a copy's mask has as well.
+After unrolling, one comparison for 8 elements remains, and the copy's mask contains the same one.
 """
 
 from __future__ import annotations

@@ -11,23 +11,23 @@ from argus.ir.nodes import Barrier, CommitGroup, For, If, Programs, Stmt, WaitCo
 
 @dataclass(frozen=True, slots=True)
 class Enclosing:
-    """What encloses a statement: the loops, outermost first, and whether threads may have parted ways.
+    """The context of a statement: the loops around it, outermost first, and whether threads may have diverged.
 
-    The programs that a block runs one after the other are a loop as well."""
+    The programs that a block runs one after the other count as a loop."""
 
     loops: tuple[For | Programs, ...] = ()
     divergent: bool = False
 
     @property
     def in_flight(self) -> bool:
-        """Whether an enclosing loop keeps asynchronous copies going from one iteration to the next."""
+        """True if an enclosing loop keeps asynchronous copies in flight from one iteration to the next."""
         return any(isinstance(s, CommitGroup | WaitCounts) for loop in self.loops for s in loop.body)
 
     @property
     def meets(self) -> bool:
-        """Whether all threads of the block meet in every iteration of the innermost loop, or there is no loop.
+        """True if all threads of the block meet in every iteration of the innermost loop, or if there is no loop.
 
-        What a statement writes to shared memory, shows at a barrier and reads, it may then write again.
+        Then a statement may reuse shared memory that it writes, shows to others at a barrier and reads.
         """
         return not self.loops or any(isinstance(s, Barrier) for s in self.loops[-1].body)
 
@@ -59,7 +59,7 @@ def rewrite_bodies(
 
 
 def reads_thread(branch: If) -> bool:
-    """Whether threads of one block may take different ways."""
+    """Return True if threads of one block may take different sides of the branch."""
     return any(isinstance(e, Thread) for e in walk(branch.cond))
 
 

@@ -1,4 +1,4 @@
-"""Which register layout each fragment and each statement gets.
+"""Choose a register layout for each fragment and each statement.
 
 Layouts spread from anchors: those that the author wrote, and the accumulators of matrix products. A statement takes
 the layout of an operand that has all of its elements; a tile takes the part of the statement's layout that its
@@ -33,7 +33,7 @@ _VECTOR = 16  # bytes: the widest access of all targets
 
 @dataclass
 class Layouts:
-    """What is known so far: of fragments by name, of statements of `kernel`, which are numbered, by `id`."""
+    """The layouts known so far: those of fragments by name, those of the numbered statements of `kernel` by `id`."""
 
     kernel: Kernel
     known: Facts
@@ -98,9 +98,10 @@ def accumulator(product: Mma) -> FragmentLayout:
 
 
 def operands(product: Mma) -> tuple[tuple[Access, FragmentLayout, tuple[Expr, ...]], ...]:
-    """Operands a and b: the access, the layout over (m, k) or (n, k) that is needed, the index over that domain.
+    """Return, for operands a and b, the access, the needed layout over (m, k) or (n, k), and the index over that
+    domain.
 
-    None for asynchronous products, which read shared tiles.
+    Empty for asynchronous products, which read shared tiles.
     """
     if product.instr in WGMMA:
         return ()
@@ -138,7 +139,8 @@ def register_reads(stmt: Work) -> tuple[Access, ...]:
 
 
 def _accesses(state: Layouts, stmt: Work) -> list[tuple[Access, Fragment]]:
-    """Fragment accesses: the written one first, except by a reduction, whose result is the smaller side."""
+    """Return the fragment accesses, the written one first. It is last for a reduction, whose result is the smaller
+    side."""
     found = state.accesses.get(stmt.id)
     if found is None:
         reads = register_reads(stmt)

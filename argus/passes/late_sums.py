@@ -1,4 +1,4 @@
-"""Sums that a loop rescales and carries meet behind it: lanes that share a row keep their own parts until then.
+"""Move the exchange between lanes behind the loop for sums that the loop rescales and carries.
 
     map t[c0] = 0                                  ->  map p[c0, c1] = 0
     for ... {                                          for ... {
@@ -9,8 +9,8 @@
       map t[c0] = t[c0] * x[c0] + s[c0]                accumulate t[c0] add p[c0, c1]               warp
     }
 
-An exchange between lanes takes as long as twenty other instructions, and what follows waits for it. Factors are those
-of the row, the same for its parts.
+Lanes that share a row keep their own parts of its sum until then. An exchange between lanes takes as long as twenty
+other instructions, and what follows waits for it. The factors belong to the row, so they are the same for its parts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Carried:
 
 
 def sum_behind_loops(kernel: Kernel) -> Kernel:
-    """Let the sums over lanes that loops carry meet behind the loops."""
+    """Move the exchange of sums over lanes that loops carry behind the loops."""
 
     def change(body: tuple[Stmt, ...], context: Enclosing) -> tuple[Stmt, ...]:
         place = 0
@@ -55,7 +55,7 @@ def sum_behind_loops(kernel: Kernel) -> Kernel:
 
 
 def _behind(kernel: Kernel, body: tuple[Stmt, ...], place: int, loop: For) -> tuple[Stmt, ...] | None:
-    """`body` with one sum of the loop at `place` behind it; None if it carries none."""
+    """Return `body` with one sum of the loop at `place` exchanged behind the loop; None if the loop carries none."""
     for at in range(len(loop.body)):
         found = _found(kernel, loop.body, at)
         if found is None:
@@ -78,7 +78,7 @@ def _behind(kernel: Kernel, body: tuple[Stmt, ...], place: int, loop: For) -> tu
 
 
 def _found(kernel: Kernel, body: tuple[Stmt, ...], at: int) -> Carried | None:
-    """What belongs to the statement at `at`, if that is `t = t * x + s` of a sum over lanes."""
+    """Return the statements that belong to the one at `at`, if that is `t = t * x + s` with `s` a sum over lanes."""
     total = body[at]
     if not isinstance(total, Map):
         return None
@@ -120,7 +120,7 @@ def _is_zero(stmt: Stmt) -> bool:
 
 
 def _same_rows(parts: FragmentLayout | None, rows: FragmentLayout | None) -> bool:
-    """Whether every thread with a part of a row has the row: the parts' last axis is spread over copies of rows."""
+    """Return True if every thread with a part of a row has the row: the parts' last axis runs over copies of rows."""
     if parts is None or rows is None:
         return False
     axis = len(parts.shape) - 1

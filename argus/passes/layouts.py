@@ -142,14 +142,15 @@ def everywhere(num_threads: int) -> FragmentLayout:
 
 
 def holds(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...]) -> bool:
-    """Whether every thread itself holds all elements `tile[index]` of its part of `domain`."""
+    """Return True if every thread itself holds all elements `tile[index]` of its part of `domain`."""
     if project(domain, index, tile.shape) == tile.simplify():
         return True
     return cells(index, tile.shape, domain) is not None and foreign(domain, index, tile, None) is None
 
 
 def in_order(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...], width: int) -> bool:
-    """Whether aligned runs of `width` elements of a thread's part of `domain` are consecutive registers of `tile`."""
+    """Return True if aligned runs of `width` elements in a thread's part of `domain` are consecutive registers of
+    `tile`."""
     touched = cells(index, tile.shape, domain)
     if touched is None or width < 1 or touched.shape[1] % width:
         return False
@@ -159,12 +160,12 @@ def in_order(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ..
 
 
 def warp_holds(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...], warp_size: int) -> bool:
-    """Whether the lanes of each thread's warp together hold all elements `tile[index]` that it needs."""
+    """Return True if the lanes of each thread's warp together hold all elements `tile[index]` that the thread needs."""
     return cells(index, tile.shape, domain) is not None and foreign(domain, index, tile, warp_size) is None
 
 
 def fills(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...]) -> bool:
-    """Whether a write of `tile[index]` over `domain` reaches every holder of each element that it writes."""
+    """Return True if a write of `tile[index]` over `domain` reaches every holder of each element that it writes."""
     if project(domain, index, tile.shape) == tile.simplify():
         return True
     touched = cells(index, tile.shape, domain)

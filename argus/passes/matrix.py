@@ -2,9 +2,9 @@
 
     mma acc += sa * sb                      ->  mma acc += sa * sb  instr mma_m16n8k16  warps (2, 2)
 
-Products into the same accumulator agree. Warps form the grid that reads least from shared memory. Where rows of an
-accumulator are reduced, or become the operand of another product, all warps stand along M: then a row stays
-in one warp, and on NVIDIA an accumulator is an operand without moving.
+Products into the same accumulator get the same choice. Warps form the grid that reads least from shared memory. If rows
+of an accumulator are reduced, or become the operand of another product, all warps stand along M. Then a row stays in
+one warp, and on NVIDIA the accumulator serves as an operand without being moved.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _divides(row: MmaRow, stmt: Mma, warps: tuple[int, int]) -> bool:
 
 
 def _fits_layouts(kernel: Kernel, row: MmaRow, products: list[Mma], warps: tuple[int, int]) -> bool:
-    """Whether the layouts that the author gave to operands are those of this grid."""
+    """Return True if the layouts that the author gave to operands are those of this grid of warps."""
     for stmt in products:
         try:
             tiled = tiled_mma(row, stmt.shape, warps)

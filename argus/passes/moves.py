@@ -1,4 +1,4 @@
-"""Which instruction moves data between two spaces on a target, and how many elements it can move at once."""
+"""Find the instruction that moves data between two spaces on a target, and how many elements it can move at once."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def space(obj: MemoryObject) -> str:
 
 
 def by_engine(stmt: Stmt) -> bool:
-    """Whether the copy engine does the copy or update, so that no thread has a part in it."""
+    """Return True if the copy engine does the copy or update, so that no thread takes part in it."""
     return isinstance(stmt, BulkCopy) or (isinstance(stmt, Accumulate) and stmt.instr in REDUCES)
 
 
@@ -133,7 +133,7 @@ def vector_width(kernel: Kernel, copy: Copy, layout: FragmentLayout, row: CopyRo
 def _fits(
     kernel: Kernel, access: Access, copy: Copy, layout: FragmentLayout, width: int, known: Facts, row: CopyRow
 ) -> bool:
-    """Whether `width` values at a time are consecutive elements of the accessed object, aligned as `row` needs them."""
+    """Return True if runs of `width` values are consecutive elements of the accessed object, aligned as `row` needs."""
     obj = kernel.object(access.obj)
     if isinstance(obj, Tensor) and row.ends is not Ends.WHOLE:
         axis = fast_axis(layout, width)
@@ -170,7 +170,7 @@ def fast_axis(layout: FragmentLayout, width: int) -> int | None:
 
 
 def runs(offsets: NDArray[np.int64], dim: int, width: int) -> bool:
-    """Whether aligned runs of `width` coordinates along `dim` have consecutive offsets, the first aligned."""
+    """Return True if aligned runs of `width` coordinates along `dim` have consecutive offsets, the first aligned."""
     if offsets.shape[dim] % width:
         return False
     runs = np.moveaxis(offsets, dim, -1).reshape(-1, width)
@@ -198,7 +198,7 @@ def matrix_width(shared: Shared, index: Sequence[Expr], layout: FragmentLayout, 
 
 
 def lane_order(kernel: Kernel, copy: Copy, layout: FragmentLayout, width: int) -> bool:
-    """Whether a load to LDS of `width` elements a lane fits: all threads take part, those of a wave in one run."""
+    """Return True if a load to LDS of `width` elements per lane fits: all threads take part, each wave in one run."""
     tile = kernel.object(copy.dst.obj)
     assert isinstance(tile, Shared)
     if tile.layout is None or not layout.primary().all() or layout.num_threads % kernel.warp_size:
@@ -214,7 +214,7 @@ def lane_order(kernel: Kernel, copy: Copy, layout: FragmentLayout, width: int) -
 
 
 def _cuts(layout: FragmentLayout, width: int) -> bool:
-    """Whether the value digits of `layout` can be cut into those that count to `width` and the rest."""
+    """Return True if the value digits of `layout` can be cut into those that count to `width` and the rest."""
     weight = 1
     for mode in layout.values:
         if weight * mode.extent >= width:
@@ -237,7 +237,7 @@ def _touched(shared: Shared, index: Sequence[Expr], layout: FragmentLayout) -> l
 
 
 def _rows(offsets: NDArray[np.int64], group: int, trans: bool) -> bool:
-    """Whether offsets `[threads, values]` are those that matrices of 8 rows of 16 bytes give."""
+    """Return True if offsets `[threads, values]` are those of matrices with 8 rows of 16 bytes."""
     by_lane = offsets.reshape(-1, 32, offsets.shape[1] // group, group)
     lane = np.arange(32)[:, None]
     part = np.arange(group)[None, :]

@@ -3,9 +3,9 @@
     role producer: for k in ...             ->  role producer: programs { for k in ... }
     role compute: map acc = 0; for k ...        role compute: programs { map acc = 0; for k ... }
 
-Nothing holds the roles together between programs but the rings' mbarriers: the producer fills buffers for the next
-program while the computing warps finish theirs. Kernels without roles have nothing to run ahead: every program gets a
-block of its own.
+Between programs only the rings' mbarriers synchronise the roles. So the producer fills buffers for the next program
+while the computing warps finish theirs. In a kernel without roles nothing can run ahead: every program gets a block of
+its own.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ def persist(kernel: Kernel) -> Kernel:
 
 
 def _in_programs(role: Role) -> tuple[Stmt, ...]:
-    """What a role runs; where it begins with arrivals at named barriers, it is ahead by as many in all programs."""
+    """Return what a role runs: its body in a loop over programs, after the arrivals at named barriers that begin it.
+
+    The role makes these arrivals once, so it stays ahead by as many in all programs."""
     begun = tuple(takewhile(lambda s: isinstance(s, BarrierArrive), role.body))
     return (*begun, Programs(role.body[len(begun) :], span=role.span))

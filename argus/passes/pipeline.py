@@ -10,12 +10,12 @@
                                                            mma acc += at[i % S] * ...
                                                        wait 0
 
-The one barrier of an iteration makes the awaited tile visible to all, and keeps the next copy out of the
-buffer that others still read in the iteration before. Past the end, copies fill buffers that nobody reads with zeros:
-a predicate costs less than a branch in the loop; the last wait is for those. Tiles that cannot be copied
-asynchronously go through registers with two buffers: loaded at the top of iteration i for i + 1, stored to the
-other buffer at its end. On AMD a wait names how many loads of the S - 2 later iterations may be open, since waves count
-loads one by one.
+The one barrier of an iteration makes the awaited tile visible to all threads. It also keeps the next copy out of the
+buffer that other threads may still read in the previous iteration. Past the end of the loop, copies fill buffers that
+nobody reads with zeros, because a predicate costs less than a branch in the loop. The last wait is for those copies.
+Tiles that cannot be copied asynchronously go through registers with two buffers: a tile is loaded at the top of
+iteration i for i + 1, and stored to the other buffer at its end. On AMD a wait names how many loads of the S - 2 later
+iterations may be open, since waves count loads one by one.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def _writes(stmt: Stmt) -> set[str]:
 
 
 def _misuse(kernel: Kernel, loop: For, stages: tuple[Stage, ...]) -> list[Diagnostic]:
-    """Uses of the loop's tiles that buffering would break: after the loop, and tags on one buffer."""
+    """Return problems for uses of the loop's tiles that buffering would break: uses outside the loop, and tags on a
+    tile."""
     tiles = {s.dst for s in stages}
     inside = {s.id for s in walk(loop.body)}
     result: list[Diagnostic] = []
@@ -183,7 +184,7 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
 
 
 def _within(loop: For, k: Expr, body: list[Stmt]) -> Stmt:
-    """`body` if iteration `k` exists."""
+    """Return `body` under the condition that iteration `k` exists."""
     return If(op("lt", k, loop.stop), tuple(body), (), span=loop.span)
 
 

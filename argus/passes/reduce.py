@@ -57,7 +57,8 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class ReductionPlan:
-    """How the threads share a reduced domain: the axes kept, and the digits of lanes and of warps, fastest first."""
+    """The split of a reduced domain over threads: the axes kept, and the digits of lanes and of warps, fastest
+    first."""
 
     layout: FragmentLayout
     kept: tuple[int, ...]
@@ -198,7 +199,7 @@ def _partial(plan: ReductionPlan, warps: bool, lanes: bool) -> FragmentLayout:
 
 
 def _inside(digit: Digit, mode: Mode) -> bool:
-    """Whether a digit is (a part of) a thread mode of the same axis."""
+    """Return True if a digit is (a part of) a thread mode of the same axis."""
     return mode.stride <= digit.stride < mode.stride * mode.extent
 
 

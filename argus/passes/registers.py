@@ -1,4 +1,4 @@
-"""The register budget: what the tiles that live at one time take in a thread."""
+"""The register budget: the registers per thread of the tiles that live at the same time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _REGISTER = 4  # bytes
 def check_registers(kernel: Kernel) -> Kernel:
     """The kernel itself. Raises `LoweringError` if its register tiles cannot fit, whatever the compiler does.
 
-    A tile lives from where it is written as a whole until just before it is last read: a result may take the registers
-    of an operand that dies.
+    A tile lives from its write as a whole until just before its last read: a result may take the registers of an
+    operand that is read for the last time.
     """
     for stmt in kernel.body:
         if isinstance(stmt, Roles):
@@ -84,7 +84,7 @@ class _Pressure:
                 return after | self._known(touches(stmt))
 
     def _fills(self, dst: Access, shape: tuple[int, ...]) -> bool:
-        """Whether a write leaves nothing of what a tile held before."""
+        """Return True if a write replaces all that a tile held before."""
         return self.shapes.get(dst.obj) == shape and dst.index == coords(len(shape))
 
     def _known(self, found: set[str]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""How a pass says that a kernel cannot be lowered."""
+"""The error and the remark by which a pass says that it cannot carry out a kernel's policy."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ class Unfit(Exception):
         super().__init__(why)
 
     def remark(self, what: str) -> Diagnostic:
-        """What the kernel does instead, and why."""
+        """Return a warning that says what the kernel does instead (`what`), and why."""
         message = f"{what}: {self.why}"
         return Diagnostic("policy-not-applied", message, self.span, "lowering", Severity.WARNING, help=self.remedy)

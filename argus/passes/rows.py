@@ -1,9 +1,9 @@
-"""Rows that are reduced stay in few warps: the layout of a global access whose contiguous axis a reduction sums up.
+"""Keep rows that are reduced in few warps: the layout of a global access whose contiguous axis is reduced.
 
     copy x[c0, c1] = a[c0, c1] shape 4x1024     ->  [4x1024 | t 32@1*8 4@0 | v 8@1 4@1*256]
     accumulate m[c0] max= x[c0, c1]                 instead of [4x1024 | t 128@1*8 | v 8@1 4@0]
 
-Both layouts read whole lines; in the first one a reduction needs no exchange between warps.
+Both layouts read whole lines. The first one needs no exchange between warps in a reduction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Reduced = dict[str, frozenset[int]]
 
 
 def reduced_dimensions(kernel: Kernel) -> Reduced:
-    """Followed from the reductions back to the tiles that they, and the maps before them, read."""
+    """Find the reduced dimensions of register tiles, going back from the reductions through the maps before them."""
     fragments = {f.name for f in kernel.fragments}
     work = [s for s in walk(kernel.body) if isinstance(s, Accumulate | Map)]
     found: Reduced = {}
@@ -63,7 +63,8 @@ def row_axis(kernel: Kernel, copy: Copy, found: Reduced) -> int | None:
 
 
 def in_rows(shape: tuple[int, ...], lanes: int, warps: int, order: Sequence[int], vector: int) -> FragmentLayout | None:
-    """Lanes side by side along `order[0]`, `vector` elements each; warps along the other axes first.
+    """Return a layout with lanes side by side along `order[0]`, `vector` elements each, and warps along other axes
+    first.
 
     None if lanes or warps do not divide what is left for them.
     """

@@ -77,7 +77,7 @@ def _expand(kernel: Kernel, fresh: Fresh, stmt: Mma) -> tuple[Stmt, ...]:
 def _bring(
     kernel: Kernel, name: str, source: Access, layout: FragmentLayout, axes: tuple[int, int], start: int, stmt: Mma
 ) -> Stmt:
-    """`name[c0, c1] = source` with the product's coordinates `axes` read as c0 and `start` + c1."""
+    """Return `name[c0, c1] = source`, with the product's coordinates `axes` replaced by c0 and `start` + c1."""
     here = Access(name, (Coord(0), Coord(1)))
     index = _shifted(source.index, {axes[0]: Coord(0), axes[1]: op("add", Const(start), Coord(1))})
     obj = kernel.object(source.obj)

@@ -8,9 +8,9 @@
     mma acc += a * b                            bt <~ ...; commit
                                                 mma acc += a * b
 
-All warps leave the barrier together: with the copies first, the matrix units would wait until every warp has computed
-their addresses. Copies of many rows are cut where that helps to spread them. Only where at least two groups
-are in flight: with one, a copy issued late would be waited for at once.
+All warps leave the barrier together. If the copies came first, the matrix units would wait until every warp has
+computed the addresses. Copies of many rows are cut if that helps to spread them. Copies are only spread if at least two
+groups are in flight: with one group, a copy issued late would be waited for at once.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def asynchronous_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts)
 
 
 def direct_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts) -> ThreadCopy:
-    """The same; raises `Unfit` with what is in the way.
+    """Return the result of `asynchronous_copy`, but raise `Unfit` with the obstacle instead of returning None.
 
     Asynchronous copies fill with zeros only, and need consecutive aligned elements on both sides under a mask that is
     the same for all elements of one copy. Loads to LDS (AMD) take 4 bytes of each lane, and the lanes of a wave fill
@@ -101,12 +101,12 @@ def _by_address(kernel: Kernel, stage: Stage, vector: int) -> FragmentLayout | N
 
 
 def committed(kernel: Kernel, span: Span) -> tuple[Stmt, ...]:
-    """What ends a group of asynchronous copies; waves that count single loads have no groups."""
+    """Return the statement that ends a group of asynchronous copies; targets that count single loads have no groups."""
     return () if _counts(kernel) else (CommitGroup(span=span),)
 
 
 def awaited(kernel: Kernel, copies: Sequence[ThreadCopy], groups: int, span: Span) -> Stmt:
-    """Waits for all asynchronous copies but those of the last `groups` groups, each of which consists of `copies`."""
+    """Return a wait for all asynchronous copies except the last `groups` groups, each of which consists of `copies`."""
     if _counts(kernel):
         return WaitCounts(min(groups * sum(map(loads_to_lds, copies)), LARGEST_VM), span=span)
     return WaitGroup(groups, span=span)

@@ -5,8 +5,8 @@
                                             commit; wait 0       (only if copies are asynchronous)
                                             barrier
 
-Stages that follow one another share the barriers. Where asynchronous copies are in flight the copies are
-synchronous: waiting for them would wait for the others too.
+Stages that follow one another share the barriers. If other asynchronous copies are in flight, these copies are
+synchronous, since waiting for them would wait for the others too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Copies that no single instruction does: between two places in memory, and between two register tiles.
+"""Copies that no single instruction can do: between two places in memory, and between two register tiles.
 
 s[...] = a[...] if mask else other      ->  t = a[...] if mask else other;  s[...] = t
 x[...] = y[...]                         ->  map x[...] = y[...]

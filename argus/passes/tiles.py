@@ -6,8 +6,9 @@ The dimension that is contiguous in the global source is contiguous in the tile 
 copies go straight through. Chunks of 16 bytes are XORed with the row number, so that 8 rows of one column
 chunk (ldmatrix), and 8 chunks of one row (a copy), each lie in different banks.
 
-Loads to LDS (AMD) fill 256 bytes a wave in the order of its lanes, which leaves no room for a swizzle. Tiles of
-pipelined loops that can come so get 8 bytes of padding after every 256 instead; the others come through registers.
+Loads to LDS (AMD) fill 256 bytes per wave in the order of its lanes, which leaves no room for a swizzle. Tiles of
+pipelined loops that can be loaded this way get 8 bytes of padding after every 256 bytes instead. Other tiles come
+through registers.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ def _straight(kernel: Kernel, stage: Stage, known: Facts) -> Shared:
 def wave_layout(shape: tuple[int, ...], itemsize: int, order: tuple[int, ...]) -> AnyLayout | None:
     """Runs of 256 bytes with 8 bytes of padding after each, in the order of the tile's dimensions (`order[0]` first).
 
-    Of short rows the first, and those a whole part of the tile further on, share a run: consecutive rows lie in
-    different ones, and so in different banks. None if rows, or groups of them, do not make up runs.
+    Several short rows share a run. These rows are equally far apart in the tile, so that consecutive rows lie in
+    different runs, and so in different banks. None if rows, or groups of them, do not make up whole runs.
     """
     run, pitch = _RUN // itemsize, (_RUN + _OPERAND) // itemsize
     modes: dict[int, tuple[IntTuple, IntTuple]] = {}

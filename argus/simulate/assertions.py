@@ -65,7 +65,7 @@ def tag(block: Block, stmt: Tag, frame: Frame) -> None:
 
 
 def _lacking(side: Term, new: Tags, step: Step, name: str) -> None:
-    """A field that is to be copied from an element that has none: the result is mixed."""
+    """Mark the new tag as mixed where it copies a field from an element that has no such field."""
     bad = (side.kind != TAGGED) & step.on
     if bad.any() and side.place is not None:
         schemas = new.schemas
@@ -220,7 +220,7 @@ def _tuple(block: Block, condition: TagTuple, step: Step, replica: int) -> None:
 
 
 def _usable(block: Block, side: Term, step: Step) -> Array:
-    """Where a side can be compared; what cannot be is reported."""
+    """Return a mask of the positions at which `side` can be compared; report the others."""
     if side.place is None or side.tags is None:
         return np.ones(step.domain.size, dtype=np.bool_)
     name, kind, ok = side.place.memory.name, side.kind, side.place.ok
@@ -264,7 +264,7 @@ def _compare(block: Block, step: Step, left: _Side, right: _Side, judged: Array,
 
 
 def _key(side: Term, at: int, name: str | int) -> str:
-    """The name of a field that may be given by position; empty for an element without fields."""
+    """Return the name of a field that is given by name or by position; empty for an element without fields."""
     if isinstance(name, str):
         return name
     if side.tags is None or side.tags.status[at] != TAGGED:

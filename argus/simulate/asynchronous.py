@@ -1,10 +1,10 @@
 """Asynchronous copies (cp.async): the data lands as late as the rules allow, at the wait that covers its group.
 
-Loads to LDS (AMD) are counted one by one instead of in groups: a statement's land together, when as many as the wait
-leaves open were issued after its last one.
+Loads to LDS (AMD) are counted one by one instead of in groups. The loads of one statement land together, once as many
+loads as the wait leaves open were issued after its last one.
 
-Completion is known to the waiting thread only, so landing counts as a write by that thread at the time of its
-wait: other threads need a barrier after it.
+Only the waiting thread knows of the completion. So landing counts as a write by that thread at the time of its wait,
+and other threads need a barrier after it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def issue(
 
 
 def wait(block: Block, pending: int, step: Step) -> None:
-    """Land what the executing threads' groups brought, all but the last `pending` groups of each thread."""
+    """Land the data of the executing threads' groups, except for the last `pending` groups of each thread."""
     due = np.zeros(len(block.groups), dtype=np.int64)
     due[step.frame.threads] = block.groups[step.frame.threads] - pending
     flying: list[Landing] = []
@@ -80,7 +80,7 @@ def _land(block: Block, landing: Landing, at: Array, step: Step) -> None:
     if memory.order is not None:
         grain = memory.grains(cell)
         memory.order.pending_write[grain] = NOBODY
-        # Whoever broke the order was reported when the copy was issued, or when he touched a pending cell.
+        # Missing order was reported when the copy was issued, or when a thread touched a pending cell.
         now = replace(block.now(step, memory), event=landing.event)
         memory.order.track(Touch.WRITE, now.team).touch(grain, np.repeat(thread, len(grain) // len(thread)), now, False)
     order = landing.source.order

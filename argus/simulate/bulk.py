@@ -1,7 +1,7 @@
-"""Bulk copies (TMA): a box of a tensor comes when the copy engine likes, and its bytes are counted on an mbarrier.
+"""Bulk copies (TMA): a box of a tensor arrives at any time after the issue, and an mbarrier counts its bytes.
 
 The copy engine is an agent of its own. It may write from the issue on, so all earlier accesses must be ordered before
-the issue; what it wrote is known to those who waited for the phase that counts its bytes.
+the issue. Threads know what it wrote once they have waited for the phase that counts its bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from argus.simulate.step import Frame
 
 
 def issue(block: Block, stmt: Copy, signal: Signal, frame: Frame) -> None:
-    """Start the copy: by thread 0 of the team, all bytes of the box counted, zeros outside of the tensor."""
+    """Start the copy by thread 0 of the team. All bytes of the box are counted; elements outside the tensor are
+    zero."""
     if not frame.active[0]:
         return
     step = block.whole(stmt, frame, stmt.shape)

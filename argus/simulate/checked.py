@@ -1,4 +1,4 @@
-"""Checked access to a block's memories, which all statements share: places, values of expressions, reads and writes."""
+"""Checked access to a block's memories, for all statements: places, values of expressions, reads and writes."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def write(
 
 
 def simultaneous(block: Block, place: AccessCells, values: Array, step: Step) -> None:
-    """Report two elements of one statement that write one cell with different values: none of them is the last."""
+    """Report two elements of one statement that write different values to one cell: their order is undefined."""
     if not block.run.checks:
         return
     at = np.flatnonzero(place.ok)
@@ -210,7 +210,7 @@ def atomic(block: Block, place: AccessCells, step: Step) -> None:
 
 
 def initialised(block: Block, memory: Memory, cell: Array, step: Step, touch: Touch) -> None:
-    """Report registers that are used though nothing was written to them before, or while a product uses them."""
+    """Report registers that are used before anything was written to them, or while a product uses them."""
     if block.run.checks and isinstance(memory, Registers):
         missing = ~memory.written(cell)
         if missing.any():
@@ -239,5 +239,5 @@ def uninitialised(block: Block, memory: Memory, cell: Array, thread: Array, bad:
 
 @lru_cache(maxsize=4096)
 def _static(expr: Expr) -> bool:
-    """Whether an expression depends on nothing but the element's coordinate."""
+    """Return True if an expression depends on nothing but the element's coordinate."""
     return all(isinstance(e, Coord | Const | Op) for e in walk(expr))

@@ -1,4 +1,4 @@
-"""What teams of threads know of each other: vector clocks over teams and mbarriers.
+"""Vector clocks over teams and mbarriers: they state what teams of threads know of each other.
 
 A team is the whole block, or one role. Its accesses are counted in segments, numbers that grow through a whole run; a
 new segment begins after everything that releases accesses to others: a barrier, an arrival, a proxy fence. Component
@@ -39,7 +39,7 @@ class Clock:
         np.maximum(self.over, other.over, out=self.over)
 
     def ended(self) -> Array:
-        """What has happened, whoever's accesses that orders."""
+        """Return all that is known to have happened, including phases whose end orders no accesses."""
         return np.maximum(self.known, self.over)
 
 
@@ -86,7 +86,7 @@ class Team:
             np.maximum(fenced, self.clock.known, out=fenced)
 
     def released(self, whole: bool) -> Clock:
-        """What an arrival passes on: `whole` if every thread's accesses are before it."""
+        """Return the clock that an arrival passes on. `whole`: the accesses of every thread are before the arrival."""
         clock = self.clock.copy()
         if whole:
             clock.known[self.number] = self.segment

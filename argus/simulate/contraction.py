@@ -45,8 +45,8 @@ def _meet(x: Array, y: Array) -> Array:
 
 
 def _common(x: Array, y: Array) -> Array:
-    """`[M, N]`: how many k have both x[m, k] and y[n, k]. Where all rows are the same, as most often, one stands for
-    all."""
+    """Return `[M, N]`: how many k have both x[m, k] and y[n, k]. If all rows are equal, which is common, only one is
+    used."""
     m, n = x.shape[0], y.shape[0]
     if not x.any() or not y.any():
         return np.zeros((m, n), dtype=np.int64)
@@ -137,7 +137,7 @@ def _sum(field: Field, on: Array, beside: Array) -> Field:
 
 
 def _patterns(rows: Array) -> list[tuple[Array, Array | slice]]:
-    """The distinct rows, each with where it stands; most often there is one."""
+    """Return the distinct rows, each with its positions. Most often there is one."""
     if (rows == rows[0]).all():
         return [(rows[0], slice(None))]
     patterns, which = np.unique(rows, axis=0, return_inverse=True)
@@ -145,7 +145,7 @@ def _patterns(rows: Array) -> list[tuple[Array, Array | slice]]:
 
 
 def _differ(a: Field, b: Field, on_a: Array, on_b: Array) -> Array:
-    """bool `[M, N]`: some k with on_a[m, k] and on_b[n, k] has different values on the two sides."""
+    """Return bool `[M, N]`: some k with on_a[m, k] and on_b[n, k] has different values on the two sides."""
     m, n = on_a.shape[0], on_b.shape[0]
     code_a, code_b = a.code(), b.code()
     same_rows = _one_row(code_a, on_a), _one_row(code_b, on_b)
@@ -159,7 +159,7 @@ def _differ(a: Field, b: Field, on_a: Array, on_b: Array) -> Array:
 
 
 def _one_row(code: Array, on: Array) -> Array | None:
-    """The value at each k if all rows agree, where there is one."""
+    """Return the value at each k if all rows that have a value there agree, else None."""
     filled = np.where(on, code, np.uint64(0))
     row = filled.max(axis=0)
     return row if bool(((filled == row) | ~on).all()) else None

@@ -16,8 +16,9 @@ from argus.simulate.usage import usage
 def check_coverage(run: Run, complete: bool) -> None:
     """Report elements that were written twice and, after all blocks, those that no thread wrote.
 
-    Outputs are the tensors that have a specification or are stored to: what is also read or accumulated into is updated
-    in place, and has no once. What is read and has a specification is still written.
+    Outputs are the tensors that have a specification or are stored to. A tensor that is accumulated into, or read
+    without having a specification, is updated in place: it is not checked. A tensor that is read and has a
+    specification must be written, but may be written more than once.
     """
     used = usage(run.kernel)
     specified = {s.output for s in walk(run.kernel.body) if isinstance(s, Spec)}
@@ -33,7 +34,7 @@ def check_coverage(run: Run, complete: bool) -> None:
 
 
 def _check_part(run: Run, covers: Covers, complete: bool) -> None:
-    """Of an output of which a part is declared: that part is written, once, and nothing else is."""
+    """Check that the declared part of an output is written once, and that nothing else of the output is written."""
     tensor, found = run.tensors[covers.output], points(run, covers)
     if found is None or not tensor.dense:
         return

@@ -1,6 +1,6 @@
 """Values of expressions, vectorised: NumPy arrays that broadcast to the domain's `[threads, values]`.
 
-Integers are evaluated in 64 bits; what happens to an operation whose result its type cannot hold is told by `Overflow`.
+Integers are evaluated in 64 bits. `Overflow` says what happens if the result of an operation does not fit its type.
 Floats are evaluated in float32 and rounded to the operation's type.
 """
 
@@ -36,7 +36,7 @@ class Overflow(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """What an expression can see.
+    """The values that an expression can read.
 
     `coords[i]` is the int64 array of `Coord(i)`, `thread` that of `Thread()`; both broadcast to the domain.
     `element` reads a register. `fault(code, expr, bad)` is told where an operation overflows ("int32-overflow",
@@ -89,7 +89,7 @@ _GROWING = ("add", "sub", "mul", "neg", "abs", "shl", "floordiv")
 
 
 def _small(name: str, args: list[Array]) -> bool:
-    """Whether operands have 32 bits, of which no operation but a shift has a result of more than 64."""
+    """Return True if the result fits 64 bits: the operands fit 32 bits, and the operation is no left shift."""
     return name != "shl" and all(np.all((-(2**31) <= a) & (a < 2**31)) for a in args)
 
 

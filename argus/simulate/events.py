@@ -1,4 +1,4 @@
-"""What led to a violation, for a person: the few steps of a run that matter, and the order that is missing.
+"""The story of a violation, for a person: the few steps of a run that matter, and the order that is missing.
 
 A story is cut from the log: the two accesses, and between them what their roles and the copy engine did on the
 mbarriers that the roles use there, and the fences, waits and barriers that stand next to the accesses.
@@ -96,7 +96,7 @@ class Side:
 
     @property
     def verb(self) -> tuple[str, str]:
-        """What the step is, as `Event.what` and for a person."""
+        """The kind of the step (see `Event.what`), and the verb that a person reads."""
         match self.agent:
             case "copy" | "cp.async" | "load to LDS":
                 return "issue", f"starts {'an' if self.noun[0] == 'a' else 'a'} {self.noun}"
@@ -108,7 +108,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What two accesses meet in: the object, and the part of it for a person."""
+    """The cell that both accesses touch: its object, and its place in words for a person."""
 
     name: str
     place: str
@@ -137,7 +137,9 @@ def conflict(block: Block, earlier: Side, later: Side, cell: Cell, why: str, lea
 
 
 def reason(block: Block, found: Conflict, later: Execution, across: bool) -> str:
-    """Why nothing orders an access of `later` after the one found; `across`: that is another block's, or program's."""
+    """Explain why nothing orders an access of `later` after the one found.
+
+    `across`: the access found belongs to another block or program."""
     log = block.run.log
     one = log.events[found.event]
     if across:
@@ -159,7 +161,7 @@ def reason(block: Block, found: Conflict, later: Execution, across: bool) -> str
 
 
 def unawaited(role: str, label: str, phase: int) -> str:
-    """That a role does not wait for a bulk copy."""
+    """Say that a role does not wait for a bulk copy."""
     return f"{role} does not wait for phase {phase} of {label}, in which the copy's bytes are counted"
 
 
@@ -169,7 +171,7 @@ def cell_of(name: str, shape: tuple[int, ...], logical: tuple[int, ...], shared:
 
 
 def _between(log: Log, earlier: Side, later: Side, name: str) -> list[int]:
-    """Which steps tell what orders the two, and what does not."""
+    """Return the steps that show which orders exist between the two accesses, and which are missing."""
     one, two = log.events[earlier.event], log.events[later.event]
     if one.role == two.role and "copy" not in (earlier.agent, later.agent):
         inside = [(i, log.events[s.event]) for i, s in enumerate(log.steps) if i >= one.steps]
@@ -232,7 +234,7 @@ def _access(log: Log, side: Side, where: str) -> Event:
 
 
 def phases(block: Block, step: Step, label: str, missing: str) -> Story:
-    """What happened on one mbarrier until `step` broke its rules."""
+    """Tell the story of one mbarrier until `step` broke its rules."""
     log = block.run.log
     found = [_event(log, i) for i in range(block.begun, len(log.steps)) if log.steps[i].barrier == label]
     if not log.steps or log.steps[-1].event != step.event:
@@ -248,7 +250,7 @@ def phases(block: Block, step: Step, label: str, missing: str) -> Story:
 
 
 def initialisation(block: Block, step: Step, name: str, missing: str) -> Story:
-    """What was done to initialise the mbarriers `name` until `step` used one."""
+    """Tell how the mbarriers `name` were initialised before `step` used one of them."""
     log = block.run.log
 
     def tells(stmt: Stmt) -> bool:
@@ -262,7 +264,7 @@ def initialisation(block: Block, step: Step, name: str, missing: str) -> Story:
 
 
 def deadlock(block: Block, stuck: list[Waiting], ended: list[str]) -> Story:
-    """Who waits for what, what came before on those mbarriers, and who would have to go on."""
+    """Tell who waits for what in a deadlock, what came before on those mbarriers, and who would have to go on."""
     log = block.run.log
     labels = {w.barrier.label for w in stuck}
     ours = [(i, s) for i, s in enumerate(log.steps) if i >= block.begun]
@@ -282,7 +284,7 @@ def deadlock(block: Block, stuck: list[Waiting], ended: list[str]) -> Story:
 
 
 def _lacks(waiting: Waiting) -> str:
-    """What of the present phase has not come."""
+    """Say which arrivals and bytes of the current phase have not come."""
     barrier = waiting.barrier
     parts = [f"{barrier.missing} of {barrier.arrivals} arrivals"] if barrier.missing else []
     if barrier.bytes:
@@ -291,7 +293,7 @@ def _lacks(waiting: Waiting) -> str:
 
 
 def _who(block: Block, waiting: Waiting, waits: dict[str, str]) -> str:
-    """Which roles could end the present phase, and what keeps them."""
+    """Say which roles could end the current phase, and what keeps them from it."""
     name = waiting.barrier.name
     makers = [
         role.name
@@ -395,7 +397,7 @@ def _when(execution: Execution, unit: str) -> str:
 
 
 def _cut(events: Iterable[Event]) -> tuple[Event, ...]:
-    """At most `_MOST` events: what is too much goes from the middle."""
+    """Return at most `_MOST` events. If there are more, one event stands for those in the middle."""
     told = tuple(events)
     if len(told) <= _MOST:
         return told

@@ -1,4 +1,4 @@
-"""Asynchronous work under way: copies by threads, copies by the copy engine, matrix products."""
+"""Asynchronous work in flight: copies by threads, copies by the copy engine, matrix products."""
 
 from __future__ import annotations
 

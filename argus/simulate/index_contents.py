@@ -21,7 +21,9 @@ _SPARE = 8
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a tensor may hold: integers of [low, high), arranged in some ways. `total` and `longest` are of offsets."""
+    """The values that a tensor may hold: integers of [low, high), arranged as `how` says.
+
+    `total` and `longest` describe offsets."""
 
     low: int
     high: int
@@ -30,7 +32,7 @@ class Declared:
     longest: int | None = None
 
     def possible(self, shape: tuple[int, ...]) -> bool:
-        """Whether some contents of that shape are as declared."""
+        """Return True if a tensor of that shape can hold contents as declared."""
         count = prod(shape)
         if "offsets" in self.how:
             most = self.total if self.longest is None else self.longest * (count - 1)
@@ -39,13 +41,13 @@ class Declared:
         return count == 0 or room >= (count if self.how & {"distinct", "permutation"} else 1)
 
     def kept(self, values: Ints) -> bool:
-        """Whether contents are as declared."""
+        """Return True if `values` are as declared."""
         inside = not values.size or (self.low <= values.min() and values.max() < self.high)
         return inside and not any(offence(how, values, self.total, self.longest) for how in self.how)
 
 
 def declared(kernel: Kernel, tensor: Tensor, params: Mapping[str, Number]) -> Declared | None:
-    """What is declared of a tensor's contents; None for nothing."""
+    """Return what is declared of a tensor's contents, or None if nothing is."""
     within = [(int(scalar(r.lo, params)), int(scalar(r.hi, params))) for r in ranges(kernel, tensor.name)]
     facts = arrangements(kernel, tensor.name)
     if not within and not facts:

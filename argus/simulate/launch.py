@@ -71,7 +71,7 @@ def _bind_tensor(tensor: Tensor, array: Argument, params: dict[str, Number]) -> 
 def bind_shape(
     tensor: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], params: dict[str, Number]
 ) -> list[Diagnostic]:
-    """Enter a tensor's extents and strides (in elements) into `params`; what does not fit."""
+    """Enter a tensor's extents and strides (in elements) into `params`; return the problems."""
     problems: list[Diagnostic] = []
 
     def unify(expr: Expr, value: int, what: str, code: str) -> None:
@@ -110,7 +110,7 @@ def _alignment(tensor: Tensor, shape: tuple[int, ...], strides: tuple[int, ...])
 
 
 def _aliased(kernel: Kernel, arguments: Mapping[str, Argument]) -> list[Diagnostic]:
-    """Output tensors that overlap another tensor."""
+    """Return the problems of output tensors that overlap another tensor."""
     outputs = usage(kernel).written
     arrays = {t.name: (t, arguments[t.name]) for t in kernel.tensors}
     problems = []
@@ -125,7 +125,7 @@ def _aliased(kernel: Kernel, arguments: Mapping[str, Argument]) -> list[Diagnost
 
 
 def unmet(kernel: Kernel, params: Mapping[str, Number]) -> list[Diagnostic]:
-    """`requires` conditions that do not hold."""
+    """Return the problems of `requires` conditions that do not hold."""
     problems = []
     for condition in kernel.preconditions:
         match condition:

@@ -28,8 +28,9 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """What one execution did to the order of events, or (`engine`) the copy engine for it, later; `what` as in
-    `argus.diagnostic.Event`."""
+    """One effect of an execution on the order of events.
+
+    `engine`: the copy engine caused it, later. `what`: see `argus.diagnostic.Event`."""
 
     event: int
     what: str
@@ -56,11 +57,11 @@ class Log:
         return len(self.events) - 1
 
     def wants(self, stmt: Stmt | None, code: str, obj: str) -> bool:
-        """Whether this would be the first violation of its kind."""
+        """Return True if this violation would be the first of its kind."""
         return (id(stmt), code, obj) not in self._seen
 
     def add(self, violation: Violation) -> None:
-        """Record a violation unless its kind was met before; raise `Stopped` where the first one ends the run."""
+        """Record a violation unless its kind was met before. Raise `Stopped` if the first violation ends the run."""
         key = (id(violation.statement), violation.code, violation.object)
         if key in self._seen:
             return

@@ -28,17 +28,18 @@ from argus.work import Work
 
 
 class Brought(Protocol):
-    """What an accumulation brought to the cell at a position of its `Moved`: the members of one field's multiset, or
-    None where they are not known one by one."""
+    """The contributions of an accumulation to the cell at a position of its `Moved`.
+
+    `members` returns the members of one field's multiset, or None if they are not known one by one."""
 
     def members(self, position: int, name: str) -> list[int] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Where values came from, for the way of a witness: `cells[i]` of `target` from `sources` at position i.
+    """The origin of values, used to trace a witness: `cells[i]` of `target` came from position i of `sources`.
 
-    `brought` is None for what replaced the value of the cell.
+    `brought` is None if the value replaced that of the cell.
     """
 
     event: int
@@ -50,7 +51,7 @@ class Moved:
 
 @dataclass(slots=True)
 class Run:
-    """What all blocks of one simulation share. `tags`: tensors' tag statements by name."""
+    """The state that all blocks of one simulation share. `tags`: the tag statements of tensors, by tensor name."""
 
     kernel: Kernel
     params: Mapping[str, Number]
@@ -160,7 +161,7 @@ class Block:
         return Step(stmt, frame, domain, self._event(stmt, frame), np.ones(domain.size, dtype=np.bool_))
 
     def passes(self, stmt: Stmt, frame: Frame, what: str) -> None:
-        """Remember a statement that does nothing but order others."""
+        """Log a statement that only orders others."""
         threads = 0 if frame.active.all() else int(frame.active.sum())
         self.run.log.steps.append(Ordered(self._event(stmt, frame), what, threads=threads))
 
@@ -180,13 +181,13 @@ class Block:
         return Step(stmt, frame, domain, NOBODY, everything)
 
     def holder(self, memory: Memory, cell: int) -> str:
-        """Whose register a cell is, for a person."""
+        """Say for a person whose register a cell is."""
         return f" of thread {memory.first + cell // memory.per_thread}" if isinstance(memory, Registers) else ""
 
     def now(self, step: Step, memory: Memory, alone: bool = False) -> Moment:
         """The time of accesses to `memory` that `step` makes; `alone`: by the team's first thread.
 
-        In tensors every program counts as a block of its own, for the next one could be another block's.
+        For tensors every program counts as a block of its own, since another block could run the next program.
         """
         team = step.frame.team
         owner = step.frame.program if isinstance(memory, GlobalTensor) else self.programs[0]
@@ -194,7 +195,7 @@ class Block:
         return Moment(owner.number, team.number, team.segment, team.clock.known, fenced, step.event)
 
     def together(self, step: Step, what: str) -> None:
-        """Report a collective that some lanes of a warp do not take part in."""
+        """Report a collective operation if some lanes of a warp do not take part in it."""
         lanes: Array = step.frame.active.reshape(-1, self.run.kernel.warp_size)
         split = np.asarray(lanes.any(axis=1) & ~lanes.all(axis=1))
         if split.any():

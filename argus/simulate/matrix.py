@@ -1,9 +1,8 @@
 """Matrix multiplication with the registers that the instruction reads, whatever the fragments declare.
 
-The emitted code names registers, the same ones for all threads. So the register in which the declared layout of
-an operand keeps the first thread's elements is used for every thread, and the instruction's layout says which
-element of the product that register is. Where both layouts agree this is the product; where they do not, it is
-what the hardware would compute.
+The emitted code names the same registers for all threads. So every thread uses the register in which the declared
+layout of an operand keeps the first thread's element. The instruction's layout says which element of the product that
+register is. If both layouts agree, the result is the product; otherwise it is what the hardware would compute.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Tables:
 
 @lru_cache(maxsize=64)
 def tables(row: MmaRow, shape: tuple[int, int, int], warps: tuple[int, int]) -> Tables:
-    """Which registers each warp multiplies."""
+    """Return the tables of the registers that each warp multiplies."""
     tiled = tiled_mma(row, shape, warps)
     count = warps[0] * warps[1]
     c = by_group(tiled.c, row.warp_size, count)
@@ -128,7 +127,8 @@ def registers(
 
 @lru_cache(maxsize=1024)
 def operand_index(access: Access, axes: tuple[int, int]) -> tuple[Expr, ...]:
-    """The operand's index over its own two coordinates: the third of the statement's does not occur in it."""
+    """Return the operand's index over its own two coordinates. The third coordinate of the statement does not occur in
+    it."""
     values: list[Expr] = [Const(0)] * 3
     values[axes[0]], values[axes[1]] = Coord(0), Coord(1)
     return tuple(substitute_coords(e, tuple(values)) for e in access.index)

@@ -1,7 +1,7 @@
-"""What statements do to mbarriers and named barriers, and what a wait learns from a phase (PTX ISA, mbarrier; bar).
+"""The effect of statements on mbarriers and named barriers, and what a wait learns (PTX ISA, mbarrier; bar).
 
-Nothing here depends on which of several possible orders of events a run happens to take: an arrival counts in a phase
-that its team must know to be the current one, and a wait returns as early as its team's knowledge allows.
+The result does not depend on which of several possible orders of events a run takes. An arrival counts in a phase that
+its team must know to be the current one. A wait returns as early as its team's knowledge allows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def at(block: Block, name: str, index: Expr, step: Step) -> Mbarrier:
 
 
 def _seen(block: Block, barrier: Mbarrier, step: Step) -> None:
-    """Report a use of an mbarrier that the team need not find initialised."""
+    """Report a use of an mbarrier that may not be initialised yet, as far as the team knows."""
     team = step.frame.team
     if barrier.maker is None:
         why = f"nothing has initialised {barrier.label}"
@@ -87,7 +87,8 @@ def fence(block: Block, frame: Frame) -> None:
 
 
 def unfinished(block: Block, teams: list[Team]) -> None:
-    """Report bulk copies that may be under way when the block ends: no team has waited for their phase."""
+    """Report bulk copies that may still be in flight when the block ends, because no team has waited for their
+    phase."""
     for ring in block.barriers.values():
         for barrier in ring:
             if barrier.filled is None:
@@ -135,7 +136,7 @@ def arrive(block: Block, stmt: MbarrierArrive, step: Step) -> None:
 
 
 def meet(block: Block, stmt: BarrierSync | BarrierArrive, frame: Frame) -> Waiting:
-    """All warps of the team arrive at a named barrier; what those that wait for it wait for."""
+    """Let all warps of the team arrive at a named barrier; return the phase that warps which wait there wait for."""
     step = block.step(stmt, frame, None)
     barrier = block.barriers[stmt.barrier][0]
     size = block.run.kernel.warp_size
@@ -153,7 +154,7 @@ def meet(block: Block, stmt: BarrierSync | BarrierArrive, frame: Frame) -> Waiti
 
 
 def _current(block: Block, barrier: Mbarrier, step: Step) -> bool:
-    """Whether the team knows that the phases before the current one are complete; reported if it does not."""
+    """Return True if the team knows that all earlier phases are complete; otherwise report a violation."""
     known = int(step.frame.team.clock.ended()[barrier.component])
     if known < barrier.phase:
         text = (
@@ -183,7 +184,7 @@ def _arrive(block: Block, barrier: Mbarrier, units: int, step: Step, in_order: b
 
 
 def begin_wait(block: Block, stmt: MbarrierWait, frame: Frame) -> Waiting:
-    """What a wait waits for: the first phases, of those that the team cannot know to be over, with its parity."""
+    """Return the phase that a wait waits for: the first one with its parity that the team does not know to be over."""
     step = block.step(stmt, frame, None)
     barrier = at(block, stmt.barrier, stmt.index, step)
     parity = int(checked.value(block, stmt.parity, step, step.on)[np.argmax(step.on)])

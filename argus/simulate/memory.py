@@ -25,7 +25,7 @@ POISON = 0xFF
 
 
 class Memory(Protocol):
-    """What statements need of a memory object. Cells and values are flat arrays of equal length."""
+    """The operations of a memory object that statements need. Cells and values are flat arrays of equal length."""
 
     name: str
     dtype: DType
@@ -46,7 +46,7 @@ class Memory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Holders:
-    """Who holds which element of a fragment: sorted keys, for look-ups of registers by element."""
+    """The registers that hold each element of a fragment. The keys are sorted for look-ups by element."""
 
     size: int
     warp_size: int
@@ -102,8 +102,10 @@ def holders(layout: FragmentLayout, warp_size: int) -> Holders:
 
 
 class Hazards:
-    """Of each register that asynchronous products use: the event of the product that is still to write it, or still to
-    read it, and the event since the last fence of an ordinary access (of an operand: of a write)."""
+    """The events that make a register of an asynchronous product unsafe to use.
+
+    `flight`: the product that has yet to write the register. `reading`: the product that has yet to read it.
+    `unfenced`: an ordinary access since the last fence; for an operand, only a write."""
 
     __slots__ = ("flight", "operand", "reading", "unfenced")
 
@@ -215,7 +217,7 @@ class SharedTile:
         self.memory.span[cell] = self.span
 
     def whole(self, cell: Array) -> Array:
-        """Whether the elements at `cell` were last written as whole elements of this size."""
+        """Return a mask of the elements at `cell` that were last written as whole elements of this size."""
         spans = self.memory.span[self.grains(cell)].reshape(-1, self.span)
         result: Array = (spans[:, 0] == self.span) & (spans[:, 1:] == 0).all(axis=1)
         return result
@@ -256,7 +258,7 @@ class GlobalTensor:
 
     @property
     def dense(self) -> bool:
-        """Whether every element is stored."""
+        """True if every element is stored."""
         return isinstance(self.contents, Dense)
 
     def cells(self, coords: tuple[Array, ...]) -> Array:

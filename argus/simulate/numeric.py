@@ -1,4 +1,4 @@
-"""How numbers are carried: every float as float32 that the element type can hold, every integer in its own width.
+"""The representation of numbers: each float as a float32 that its element type can hold, each integer in its own width.
 
 Rounding is to nearest, ties to even. Overflow follows PyTorch's casts: float16, bfloat16 and float8_e5m2 go to
 infinity, float8_e4m3fn stays at its largest value (as the hardware's saturating conversion), "fnuz" goes to NaN.
@@ -27,7 +27,7 @@ _WIDE, _DISTURBED = " in 64 bits", " in 64 bits, disturbed"
 
 
 def widened(dtype: DType, disturbed: bool = False) -> DType:
-    """A type of floats with the size of `dtype` in memory, of which every number of 64 bits is one."""
+    """Return a float type that takes as much memory as `dtype` and holds every number of 64 bits."""
     return DType(dtype.name + (_DISTURBED if disturbed else _WIDE), dtype.kind, dtype.bits)
 
 
@@ -37,12 +37,13 @@ def is_wide(dtype: DType) -> bool:
 
 
 def disturbed(values: Array, dtype: DType) -> Array:
-    """Results of arithmetic, changed by a part in 2^40 if their type says so; equal ones alike."""
+    """Return results of arithmetic, changed by at most a part in 2^40 if their type says so; equal numbers change
+    alike."""
     return shaken(values) if dtype.name.endswith(_DISTURBED) else values
 
 
 def shaken(values: Array) -> Array:
-    """Numbers of 64 bits, each changed by at most a part in 2^40 that depends on the number alone."""
+    """Change each number of 64 bits by at most a part in 2^40 that depends on the number alone."""
     bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
     with np.errstate(all="ignore"):
         mixed = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)

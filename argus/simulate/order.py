@@ -1,9 +1,11 @@
-"""Who touched a cell last, and what orders two accesses: the clocks of teams within a block, nothing between blocks.
+"""The last accesses of each cell, and the order of two accesses.
 
-An access of a segment is ordered before another one of the same block if the second's team knows that segment
-(argus/simulate/clock.py), or if one thread makes both. There is no implicit order between the lanes of a warp. What
-the copy engine does is known with the phase of the mbarrier that counts its bytes; what an asynchronous product
-reads, with the segment in which it was waited for.
+The clocks of teams order accesses within a block. Nothing orders accesses of different blocks.
+
+An access of a segment is ordered before another access of the same block if the team of the second one knows that
+segment (argus/simulate/clock.py), or if one thread makes both. There is no implicit order between the lanes of a warp.
+A team that knows the phase of an mbarrier knows of the bulk copies whose bytes the phase counts. A team that knows the
+segment in which an asynchronous product was waited for knows of the product's reads.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ NOBODY = -1
 
 
 class Touch(Enum):
-    """How a cell is touched. `ACCUMULATE` is atomic: two of them do not conflict. `MULTIPLY` is the read of an
-    asynchronous product; `BULK_READ` and `BULK_WRITE` are what a bulk store does with its source and its target, and
-    `BULK_ACCUMULATE` is a bulk reduction's update of its target, atomic among those."""
+    """The kinds of access to a cell.
+
+    `ACCUMULATE` is atomic: two of them do not conflict. `MULTIPLY` is the read of an asynchronous product. A bulk store
+    makes a `BULK_READ` of its source and a `BULK_WRITE` of its target. `BULK_ACCUMULATE` is a bulk reduction's update
+    of its target; two of them do not conflict."""
 
     READ = "read"
     WRITE = "write"
@@ -33,18 +37,18 @@ class Touch(Enum):
 
     @property
     def reads(self) -> bool:
-        """Whether the cell keeps its value."""
+        """True if the cell keeps its value."""
         return self in (Touch.READ, Touch.MULTIPLY, Touch.BULK_READ)
 
     @property
     def verb(self) -> str:
-        """What the copy engine does when it does this."""
+        """The action of the copy engine in such an access, as one verb."""
         verbs = {Touch.BULK_READ: "read", Touch.BULK_WRITE: "write", Touch.BULK_ACCUMULATE: "accumulate"}
         return verbs.get(self, self.value)
 
     @property
     def of_store(self) -> bool:
-        """Whether it is an access of a bulk store or reduction."""
+        """True for an access of a bulk store or reduction."""
         return self in (Touch.BULK_READ, Touch.BULK_WRITE, Touch.BULK_ACCUMULATE)
 
 
@@ -69,8 +73,10 @@ UNFINISHED = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When and where accesses happen: the block's number, the team and its segment, what the team knows (`known` and
-    `fenced` of its clock), the event (an index into the event list)."""
+    """The time and place of accesses.
+
+    That is the block's number, the team and its segment, what the team knows (`known` and `fenced` of its clock), and
+    the event (an index into the event list)."""
 
     block: int
     team: int
@@ -148,12 +154,14 @@ class Track:
         return together
 
     def begin(self, cell: Array, thread: int, now: Moment) -> None:
-        """Record accesses, of all threads of a team or of the copy engine, that are under way from now on."""
+        """Record accesses of all threads of a team, or of the copy engine, that are in flight from now on."""
         self.segment[cell], self.event[cell], self.block[cell] = UNFINISHED, now.event, now.block
         self.thread[cell], self.thread2[cell] = thread, thread + 1
 
     def finish(self, cell: Array, event: int, segment: int, alone: bool = False) -> None:
-        """What began at `event`, and was not begun again since, is over in `segment`; `alone`: for one thread."""
+        """Record that accesses begun at `event` are over in `segment`, on cells where no later access began.
+
+        `alone`: they are over for one thread only."""
         mine = cell[self.event[cell] == event]
         self.segment[mine] = segment
         if alone:
@@ -296,8 +304,11 @@ class MemoryOrder:
         return None
 
     def unfenced(self, touch: Touch, cell: Array, now: Moment, issuer: int, fences: bool) -> Conflict | None:
-        """Earlier ordinary accesses of the block that no proxy fence orders before asynchronous ones, of `issuer` if
-        one thread issues them. `fences`: whether there are any, which are made for shared memory alone."""
+        """Return the earlier ordinary accesses of the block that no proxy fence orders before asynchronous ones, or
+        None.
+
+        `issuer`: the thread that issues the asynchronous accesses, if it is a single one. `fences`: proxy fences apply,
+        as they do for shared memory alone."""
         for (earlier, team), track in self._against(touch):
             if earlier not in _ORDINARY:
                 continue

@@ -1,4 +1,4 @@
-"""What a simulation finds."""
+"""The result of a simulation."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Story = tuple[tuple[Event, ...], str]
 class Violation:
     """One broken rule, at the first element that broke it; `count` elements broke it in that statement's run.
 
-    `property` is a row of the property table. `statement` is None for what only shows at the end (coverage,
+    `property` is a row of the property table. `statement` is None for violations that only show at the end (coverage,
     specification). `iteration` maps loop variables to their values. `logical` is the element's coordinate in
     `object`; `physical` a register ("r3"), a byte of shared memory ("shared+0x80") or of a tensor
-    ("global a+0x10"). `other` is the second party of a race or overlap. `provenance` is the way the value came,
-    first hop first. `certain` is false where a coarser rounding than the kernel's could explain it: a specification
-    that is missed by little. `trace` is what led there where the fault lies in the order of events, and `missing` the
-    order that is missing. `contents` is what the index tensors held before the run, as nested lists.
+    ("global a+0x10"). `other` is the second party of a race or overlap. `provenance` is the way of the value, first hop
+    first. `certain` is False if a coarser rounding than the kernel's could explain the violation: the value misses its
+    specification by little. `trace` holds the steps that led to the violation if the fault lies in the order of events,
+    and `missing` the order that is missing. `contents` is what the index tensors held before the run, as nested lists.
     """
 
     property: str
@@ -55,9 +55,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`tensors` are the contents of every tensor at the end, in the carrier type; the arguments are untouched.
+    """The result of a run. `tensors`: the contents of every tensor at the end, in the carrier type; arguments are
+    untouched.
 
-    `violations` stand in the order in which they were found, the first of each statement, code and object.
+    `violations`: the first of each statement, code and object, in the order in which they were found.
     `complete` is true when every block of the grid ran to its end.
     """
 
@@ -68,7 +69,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether no rule was broken."""
+        """True if no rule was broken."""
         return not self.violations
 
     def codes(self) -> frozenset[str]:

@@ -32,12 +32,12 @@ class Points:
 
 
 def declared_part(run: Run, output: str) -> Covers | None:
-    """What the kernel says that it writes of an output; None if that is all."""
+    """Return the part of an output that the kernel declares to write, or None if it writes all of it."""
     return next((c for c in run.kernel.covers if c.output == output), None)
 
 
 def points(run: Run, covers: Covers) -> Points | None:
-    """The elements of a part; None if there are too many to look at."""
+    """Return the elements of a part; None if there are too many to enumerate."""
     box = tuple(max(0, int(scalar(e, run.params))) for e in covers.shape)
     if prod(box) > _MOST:
         return None

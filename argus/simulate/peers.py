@@ -1,4 +1,4 @@
-"""Tiles of a peer in a cluster: they are there from the start of their block to its end (argus/ir/cluster.py).
+"""Tiles of a peer in a cluster. A tile exists from the start of its block to the block's end (argus/ir/cluster.py).
 
 An access comes after the start of the tile's block if its team knows of anything that a team of that block did, and
 before its end if some team of that block comes to know of the access.
@@ -31,7 +31,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """An access to a tile of a peer that need not be there: what is wrong with it, and what would mend it."""
+    """An access to a tile of a peer that may not exist at that time: what is wrong with it, and what would mend it."""
 
     visit: Visit
     code: str
@@ -52,7 +52,7 @@ class Lives:
 
     @staticmethod
     def of(teams: list[Team], met: bool) -> Lives:
-        """Of teams that begin now."""
+        """Return the `Lives` of teams that begin now."""
         found: dict[int, list[tuple[Team, int]]] = {}
         for team in teams:
             rank = rank_of(team.name)
@@ -61,7 +61,7 @@ class Lives:
         return Lives(found, {}, met)
 
     def visit(self, memory: Memory, touch: Touch, cell: Array, thread: Array, step: Step) -> Stray | None:
-        """Remember an access if it is to a tile of a peer; what is wrong with it if that need not have started."""
+        """Remember an access to a tile of a peer. Return the violation if the peer's block may not have started."""
         team = step.frame.team
         if not isinstance(memory, SharedTile) or not len(cell):
             return None
@@ -77,7 +77,7 @@ class Lives:
         return Stray(at, "peer-not-started", text, f"a barrier of the cluster before the {touch.value}", why)
 
     def finish(self) -> Iterator[Stray]:
-        """The blocks of the cluster end: accesses to their tiles that need not be over by then."""
+        """Yield the accesses to tiles of peers that may not be over when the blocks of the cluster end."""
         for (tile, name), last in self.visits.items():
             owner = rank_of(tile)
             assert owner is not None

@@ -1,6 +1,6 @@
 """mbarriers and named barriers: phases, arrivals, bytes (PTX ISA, mbarrier; bar).
 
-A named barrier is an mbarrier whose arrivals are warps, and whose number of them is told with every arrival.
+A named barrier is an mbarrier that counts arriving warps. Every arrival states the number that completes a phase.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Mbarrier:
 
     @property
     def physical(self) -> str:
-        """Where it stands in shared memory; named barriers do not."""
+        """The address in shared memory, in words; empty for a named barrier, which has none."""
         return "" if self.index is None else f"shared+{self.address:#x}"
 
     def arrive(self, clock: Clock) -> bool:
-        """One arrival; whether the current phase takes it."""
+        """Count one arrival. Return True if the current phase takes it, False if it came too early."""
         if self.missing == 0:
             self.early.append(clock)
             return False

@@ -1,9 +1,9 @@
 """Asynchronous matrix products (wgmma): operands in shared memory, or the first in registers; the accumulator in
 registers of whole warpgroups.
 
-Between its issue and the wait that covers its group, a product may read its operands and write its registers at any
-time. Values are read and written at that wait, or read at the issue where the schedule says so. Tags are those of the
-program's order: for a program without races there is no difference.
+A product may read its operands and write its registers at any time between its issue and the wait that covers its
+group. The simulation reads and writes values at that wait, or reads them at the issue if the schedule says so. Tags
+follow the program's order: for a program without races there is no difference.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def _parts(
 
 @lru_cache(maxsize=64)
 def _by_warpgroup(a: FragmentLayout, d: FragmentLayout) -> list[tuple[Array, Array, Array]]:
-    """Of each warpgroup: positions in `a` of its rows, its columns of the product, positions in `d` of its results."""
+    """Return, for each warpgroup, its rows' positions in `a`, its columns of the product, its results' positions in
+    `d`."""
     count = d.num_threads // _GROUP_THREADS
     result = []
     for x, y in zip(by_group(a, _GROUP_THREADS, count), by_group(d, _GROUP_THREADS, count), strict=True):
@@ -160,7 +161,7 @@ def fence(block: Block, frame: Frame) -> None:
 
 
 def _together(block: Block, step: Step, what: str) -> None:
-    """Report what only some threads of the warpgroups execute."""
+    """Report a statement that only some threads of the warpgroups execute."""
     if not step.frame.active.all():
         text = f"{what} needs all threads of its warpgroups, but only some execute it"
         block.report(step, "convergence", "divergent-collective", text, int(step.frame.threads[0]))

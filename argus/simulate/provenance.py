@@ -1,4 +1,4 @@
-"""The way a value came: every movement of tags is remembered, and read backwards from a witness."""
+"""The way of a value: all movements of tags are remembered, and read backwards from a witness."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hop(
 
 
 def way(block: Block, name: str, cell: int) -> tuple[Note, ...]:
-    """How the value in `cell` of the object `name` came there, first hop first."""
+    """Trace how the value in `cell` of the object `name` came there, first hop first."""
     notes: list[Note] = []
     for moved in reversed(block.trace):
         if moved.target != name:

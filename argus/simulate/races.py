@@ -46,7 +46,7 @@ def ordered(
 
 
 def stray(block: Block, found: Stray) -> None:
-    """Report an access to a tile of a peer that need not be there."""
+    """Report an access to a tile of a peer that may not exist at that time."""
     at = found.visit
     block.report(
         at.step, "races", found.code, found.text, at.thread, at.memory, at.cell, arrived="whatever is there",
@@ -203,7 +203,7 @@ def report(
 
 
 def _expected(block: Block, found: Conflict, step: Step) -> str:
-    """What would order an access of `step` after the one found."""
+    """Say what would order an access of `step` after the one found."""
     alone = block.run.log.events[found.event].role == step.frame.team.name
     between = "a barrier between the two"
     if found.event == step.event:
@@ -230,7 +230,7 @@ def coming(block: Block, memory: Memory, cell: int, thread: int, step: Step) -> 
 
 
 def _copied(order: MemoryOrder, cell: int) -> Touch:
-    """What a copy that is under way does with a cell."""
+    """Return the access that a copy in flight makes to a cell."""
     return Touch.WRITE if order.pending_write[cell] != NOBODY else Touch.READ
 
 
@@ -246,7 +246,7 @@ def _later(touch: Touch, step: Step, thread: int) -> Side:
 
 
 def _agent(stmt: Stmt) -> str:
-    """What makes the accesses of a copy, if its threads do not themselves."""
+    """Name the agent that makes the accesses of a copy; empty if the threads make them."""
     if isinstance(stmt, Copy) and stmt.instr is not None:
         return _AGENTS.get(INSTRUCTIONS[stmt.instr].order, "")
     return ""

@@ -109,8 +109,7 @@ class Reference:
                 assert_never(value)
 
     def _element(self, tensor: GlobalTensor, index: list[Array]) -> Array:
-        """What a tensor held; of floats NaN, of integers 0 where a specification asks for an element that does not
-        exist."""
+        """Return what a tensor held. An element that does not exist is NaN in a float tensor, otherwise 0."""
         at, inside = np.zeros((), dtype=np.int64), np.ones((), dtype=np.bool_)
         for place, extent in zip(index, tensor.shape, strict=True):
             place = np.asarray(place).astype(np.int64)

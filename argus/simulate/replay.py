@@ -90,7 +90,7 @@ def replay(
 
 
 def _held(kernel: Kernel, contents: Mapping[str, Contents], params: Mapping[str, Number]) -> dict[str, Any]:
-    """What the index tensors hold before the kernel, as nested lists; large ones are left out."""
+    """Return the contents of the index tensors before the kernel, as nested lists; large ones are left out."""
     result = {}
     for tensor in index_tensors(kernel):
         shape, _ = launch.extents(tensor, params)
@@ -122,7 +122,7 @@ def _floats(kernel: Kernel) -> list[str]:
 
 
 def _strides(tensor: Tensor, shape: tuple[int, ...], params: Mapping[str, Number]) -> tuple[int, ...]:
-    """Given strides, and for the others those of a contiguous tensor, padded to the declared alignment."""
+    """Return the given strides, and for the others those of a contiguous tensor, padded to the declared alignment."""
     unit = max(1, tensor.alignment // tensor.dtype.bytes)
     result = [0] * len(shape)
     step = 1
@@ -169,7 +169,7 @@ def _contents(
 def _arranged(
     tensor: Tensor, what: Declared, shape: tuple[int, ...], seed: int, given: Mapping[tuple[int, ...], int | float]
 ) -> Array:
-    """Contents in a declared order, which are made as a whole."""
+    """Return contents in a declared order. They are generated as a whole."""
     if prod(shape) > _DENSE:
         raise NotReplayable(f"{tensor.name} has {prod(shape)} elements, too many to put in order")
     start = np.int64(zlib.crc32(f"{seed}{tensor.name}".encode()) << 31)

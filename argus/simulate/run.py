@@ -175,7 +175,7 @@ def walk_grid(grid: tuple[int, ...], group: int) -> list[tuple[int, ...]]:
 
 
 def share(programs: Sequence[T], block: int, blocks: int) -> list[T]:
-    """The programs of one block: one of every round, from the first block to the last in one, and back in the next."""
+    """Return the programs of one block. Each round gives every block one program; the order of blocks alternates."""
     turns = enumerate(range(0, len(programs), blocks))
     places = (first + (block if turn % 2 == 0 else blocks - 1 - block) for turn, first in turns)
     return [programs[place] for place in places if place < len(programs)]

@@ -1,4 +1,4 @@
-"""What runs side by side in a block: warps or roles, in an order that a schedule chooses, and the copy engine.
+"""The parties that run side by side in a block: warps or roles in an order that a schedule chooses, the copy engine.
 
 A party runs until it waits. Without roles the parties are the warps of the block, or all of them as one (as they are in
 a kernel of asynchronous statements, which take more than a warp); a role is one party. Schedules:
@@ -10,8 +10,8 @@ a kernel of asynchronous statements, which take more than a warp); a role is one
   at the issue;
 - "random(SEED)": drawn anew at every wait; bulk copies arrive, and bulk stores go on, at any time.
 
-But for "eager" and "random", bulk copies arrive one by one when nothing else can run, and bulk stores read and write as
-late as they may.
+Except for "eager" and "random", bulk copies arrive one by one when nothing else can run, and bulk stores read and write
+as late as they may.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Party:
 
     @property
     def ready(self) -> bool:
-        """Whether nothing keeps this party from running, but perhaps a barrier of its team."""
+        """True if this party can run now: it has not ended, and what it waits for, if anything, is over."""
         if isinstance(self.pause, Waiting):
             return self.pause.over
         return not self.ended and self.pause is None
@@ -194,7 +194,8 @@ def _run(block: Block, parties: list[Party], schedule: Schedule) -> None:
 
 
 def _copy_engine(block: Block, schedule: Schedule, must: bool) -> bool:
-    """Let a bulk copy arrive, or a bulk store go on; whether one did. `must`: only an arrival lets anything run."""
+    """Let a bulk copy arrive or a bulk store go on; return True if one did. `must`: only an arrival lets anything
+    run."""
     due = [] if must else [s for s in block.stores if not s.written]
     flying = len(block.bulk) + len(due)
     chosen = schedule.arrive(flying, must) if flying else None
@@ -208,7 +209,7 @@ def _copy_engine(block: Block, schedule: Schedule, must: bool) -> bool:
 
 
 def _meet(block: Block, parties: list[Party]) -> bool:
-    """Let every team pass the barrier that its parties have come to, if there is one."""
+    """Let every team pass the barrier that its parties have reached, if any; return True if a team did."""
     met = False
     for team in {id(p.frame.team): p.frame.team for p in parties}.values():
         ours = [p for p in parties if p.frame.team is team]
@@ -241,7 +242,7 @@ def _all_present(block: Block, here: list[tuple[Barrier | WaveBarrier, Frame]], 
 
 
 def _deadlock(block: Block, parties: list[Party]) -> None:
-    """Report that nobody can go on: who waits for which phase, and what is missing of it."""
+    """Report a deadlock: who waits for which phase, and what is missing of it."""
     stuck = [p.pause for p in parties if isinstance(p.pause, Waiting)]
     ended = [p.frame.team.name for p in parties if p.ended]
     first = stuck[0]

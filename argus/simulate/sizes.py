@@ -29,7 +29,8 @@ def shape_of(tensor: Tensor, values: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def admissible(kernel: Kernel, values: Mapping[str, int]) -> bool:
-    """Whether sizes keep the kernel's preconditions and assumptions, for contiguous tensors that have contents.
+    """Return True if sizes meet the kernel's preconditions and assumptions, and its contiguous tensors can have
+    contents.
 
     `values`: every size and every integer scalar argument.
     """
@@ -85,8 +86,9 @@ def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
 
 
 def longer(kernel: Kernel, values: Mapping[str, int], least: int) -> Iterator[dict[str, int]]:
-    """Admissible sizes of at least `least`, but for those given by others: first those of loops, then all of them, with
-    two of what a program has one of."""
+    """Yield admissible sizes of at least `least`, except for sizes that other sizes determine.
+
+    First only the sizes that loops run over are raised, then all of them. A size that counts programs becomes 2."""
     sizes = [_describe(kernel, name) for name in integer_parameters(kernel)]
     single = _single(kernel)
     for raised in ([s for s in sizes if s.looped], sizes):
@@ -139,7 +141,7 @@ def _describe(kernel: Kernel, name: str) -> _Size:
 
 
 def _single(kernel: Kernel) -> frozenset[str]:
-    """Sizes of which a program has one: extents of the grid as they are, and what they are equal to multiples of."""
+    """Return the sizes that count programs: plain extents of the grid, and the sizes that these are computed from."""
     names = {e.name for e in kernel.grid or () if isinstance(e, Param)}
     related = (e for size, other in _equalities(kernel) if size in names for e in walk(other))
     return frozenset(names | {e.name for e in related if isinstance(e, Param)})
@@ -158,7 +160,7 @@ def _equalities(kernel: Kernel) -> list[tuple[str, Expr]]:
 
 
 def _solved(kernel: Kernel, values: dict[str, int]) -> dict[str, int]:
-    """`values`, but for sizes that preconditions give by others."""
+    """Return `values` with the sizes that preconditions determine computed from the others."""
     known = values
     for name, other in _equalities(kernel):
         if name in known:
@@ -171,7 +173,7 @@ def _mentions(expr: Expr, name: str) -> bool:
 
 
 def _covered(mask: Expr, name: str, shape: tuple[int, ...]) -> list[int]:
-    """Extents of the axes whose coordinates `mask` holds against the size."""
+    """Return the extents of the axes whose coordinates `mask` compares with the size."""
     return [
         shape[c.axis]
         for e in walk(mask)

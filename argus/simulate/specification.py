@@ -144,16 +144,18 @@ def _explained(
 
 
 def _combined(run: Run, stmt: Spec) -> np.ufunc | None:
-    """How the output is accumulated into, if it is, and is not stored to."""
+    """Return the one operation that accumulates into the output; None if there is none or several, or a store."""
     ops = {s.op for s in walk(run.kernel.body) if isinstance(s, Accumulate) and s.dst.obj == stmt.output}
     stored = stmt.output in usage(run.kernel).stored
     return None if stored or len(ops) != 1 else UFUNCS[ops.pop()]
 
 
 def tolerance(kernel: Kernel, stmt: Spec, magnitude: Array, scale: float, mantissa: int = 23) -> Array:
-    """Errors that rounding explains: four units in the last place of the coarsest float type that the kernel keeps
-    values in, relative to the element; where values pass through a function or a second reduction after they were
-    rounded, the same relative to the largest element. No type counts for more than `mantissa` bits."""
+    """Return the error of each element that rounding explains; 0 for integers.
+
+    A unit is one in the last place of the coarsest float type of the kernel's tensors and tiles; no type counts for
+    more than `mantissa` bits. The tolerance is four units relative to the element, plus a share of `scale`: one unit
+    where rounded values pass through a function or a second reduction (`_deep`), else 2^-16."""
     objects: tuple[Fragment | Shared, ...] = (*kernel.fragments, *kernel.shared)
     if not kernel.object(stmt.output).dtype.is_float:
         return np.zeros_like(magnitude)
@@ -164,7 +166,9 @@ def tolerance(kernel: Kernel, stmt: Spec, magnitude: Array, scale: float, mantis
 
 
 def _deep(value: SpecTerm, inside: bool = False) -> bool:
-    """Whether a rounded value may be used again: a reduction in a reduction, or under another operator than +, -, *."""
+    """Return True if a rounded value may be used again.
+
+    That is a reduction in a reduction, or under another operator than +, -, *."""
     match value:
         case SpecReduce(op=op, body=body):
             return inside or op == "logaddexp" or _deep(body, True)
@@ -197,7 +201,8 @@ _Box = tuple[tuple[int, int], ...]
 
 
 def _everywhere(stmt: Spec, shape: tuple[int, ...], boxes: list[_Box], run: Run) -> Array:
-    """The same at all indices. Terms are evaluated once for all the coordinates that they do not depend on."""
+    """Return the specified values at all indices. A term is evaluated once for coordinates that it does not depend
+    on."""
     result = np.empty(shape)
     for box in boxes:
         mesh = np.ix_(*(np.arange(first, end) for first, end in box))
@@ -207,7 +212,8 @@ def _everywhere(stmt: Spec, shape: tuple[int, ...], boxes: list[_Box], run: Run)
 
 
 def _boxes(value: SpecTerm, shape: tuple[int, ...], params: Mapping[str, Number]) -> list[_Box]:
-    """Boxes that an output is evaluated in, piece by piece; none where that is too much, or there is nothing."""
+    """Return the boxes in which an output is evaluated one by one; none if that takes too long, or if it has no
+    elements."""
 
     def most(piece: list[int]) -> int:
         return _widest(value, dict(enumerate(piece)), params)
@@ -228,12 +234,12 @@ def _boxes(value: SpecTerm, shape: tuple[int, ...], params: Mapping[str, Number]
 
 
 def _widest(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Number]) -> int:
-    """The most values that a part of a term has, where coordinates take so many values each."""
+    """Return the most values that any part of a term has, given the number of values of each coordinate (`extents`)."""
     return _width(value, extents, params)[0]
 
 
 def _width(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Number]) -> tuple[int, frozenset[int]]:
-    """The same, and the axes that the term depends on."""
+    """Return the result of `_widest`, and the axes that the term depends on."""
     match value:
         case SpecReduce(axis=axis, extent=extent, body=body):
             most, axes = _width(body, {**extents, axis: int(scalar(extent, params))}, params)
@@ -252,9 +258,9 @@ def _width(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Num
 
 
 def _volume(value: SpecTerm, params: Mapping[str, Number], around: int = 1) -> int:
-    """How many terms one element takes at once: the product of all nested reductions' extents.
+    """Return how many terms one element takes at once: the product of the extents of all nested reductions.
 
-    The scores of a softmax are terms of all places, and those at one place of the reduction around it.
+    The scores of a softmax are evaluated for all its places at once, but for one place of the reduction around it.
     """
     match value:
         case SpecReduce(extent=extent, body=body):

@@ -186,7 +186,8 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
 
 
 def _wait_counts(block: Block, stmt: WaitCounts, frame: Frame) -> None:
-    """Land all loads to LDS but the last `vm` of each wave; with `lgkm` 0, what was done is ready for the others."""
+    """Land all loads to LDS except the last `vm` of each wave. With `lgkm` 0, a later barrier orders earlier
+    accesses."""
     if stmt.vm is not None:
         asynchronous.wait(block, stmt.vm, block.step(stmt, frame, None))
     if stmt.lgkm == 0 and frame.active.all():
@@ -208,7 +209,7 @@ def _proxy_fence(block: Block, frame: Frame) -> None:
 
 
 def _count_on(block: Block, body: tuple[Stmt, ...], frame: Frame) -> None:
-    """The running counts go on as if the loops of `body` had run."""
+    """Advance the running counts as if the loops of `body` had run."""
     for stmt in body:
         if isinstance(stmt, For) and stmt.counter is not None:
             step = block.step(stmt, frame, None)
@@ -219,7 +220,7 @@ def _count_on(block: Block, body: tuple[Stmt, ...], frame: Frame) -> None:
 
 
 def _counts(counter: Counter, frame: Frame) -> Array:
-    """Of a running count: how many iterations each thread of the team began."""
+    """Return the running count `counter`: the number of iterations that each thread of the team began."""
     return frame.team.counts.setdefault(counter.name, np.zeros(frame.team.threads, dtype=np.int64))
 
 
@@ -319,7 +320,7 @@ def map_(block: Block, stmt: Map, step: Step) -> None:
 
 
 def _overflow(block: Block, stmt: Map | Accumulate) -> Overflow:
-    """What places are computed from must be exact, data or not; other data wrap."""
+    """Return the rule for overflow: integers that places are computed from must be exact; other data wrap."""
     places = stmt.dst.obj in block.run.indices and not stmt.value.dtype.is_float
     return Overflow.REPORT if places else Overflow.WRAP
 
@@ -357,7 +358,7 @@ def accumulate(block: Block, stmt: Accumulate, step: Step) -> None:
 
 
 def _over_warps(block: Block, target: AccessCells, step: Step) -> tuple[Array, Array, Array]:
-    """Elements that count (one holder a warp), all registers of a warp that get its total, and which get which.
+    """Return the elements that count (one holder per warp), the registers that get a warp's total, and their groups.
 
     Contributions are repeated for every register that receives them: (element, cell, group of the cell).
     """

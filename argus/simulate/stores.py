@@ -1,9 +1,10 @@
-"""Bulk stores and reductions (TMA): the copy engine reads a box of shared memory and writes it to a tensor, or updates
-the tensor by it, element by element, when it likes.
+"""Bulk stores and reductions (TMA): the copy engine reads a box of shared memory and writes or updates a tensor with
+it.
 
-It reads at any time between the issue and the wait that covers the store's group, which comes before the end of the
-block, and writes between that and the first such wait that is not only for reads, at the latest at the end of the
-block. The issuing thread alone knows of the wait; what it waited for is known to others as everything else that it did.
+It reads at any time between the issue and a wait that covers the store's group. That wait must come before the end of
+the block. It writes between the read and the first such wait that is not only for reads, at the latest at the end of
+the block. Updates go element by element. Only the issuing thread knows of the wait. Other threads learn of it in the
+same way as of everything else that this thread did.
 """
 
 from __future__ import annotations
@@ -87,12 +88,12 @@ def _own(block: Block, frame: Frame) -> list[Store]:
 
 
 def advance(block: Block, store: Store) -> None:
-    """The copy engine goes one step on, of the two that a store takes."""
+    """Take one of the two steps of a store."""
     (_read if store.values is None else _write)(block, store)
 
 
 def finish(block: Block) -> None:
-    """The block ends: what has not arrived arrives now; its source should have been waited for."""
+    """Let everything arrive that has not arrived when the block ends, and report sources that were not waited for."""
     for store in block.stores:
         if not store.waited and block.run.checks:
             text = "a bulk store may still read shared memory when the block ends"
@@ -116,7 +117,7 @@ def _over(store: Store, touch: Touch, frame: Frame) -> None:
 
 
 def _arrival(store: Store) -> Touch:
-    """What the store does with its target."""
+    """Return the kind of access that the store makes to its target."""
     return Touch.BULK_WRITE if isinstance(store.stmt, Copy) else Touch.BULK_ACCUMULATE
 
 

@@ -40,7 +40,7 @@ def computed(
 
 
 def _of(block: Block, value: Expr, step: Step, on: Array, warp: bool, places: dict[Elem, AccessCells]) -> Tags:
-    """Rule 2. Constants survive being moved and cast, not arithmetic; conditions carry nothing."""
+    """Apply rule 2: constants stay constants when moved and cast, but not in arithmetic; conditions carry no tag."""
     n, schemas = step.domain.size, block.run.schemas
     assert schemas is not None
 

@@ -58,7 +58,7 @@ class Field:
         self.low[at], self.high[at], self.size[at], self.print[at] = new.low, new.high, new.size, new.print
 
     def single(self) -> Array:
-        """Where the multiset is one integer (with any multiplicity)."""
+        """Return a mask of the cells whose multiset is one integer (with any multiplicity)."""
         result: Array = (self.low == self.high) & (self.size > 0)
         return result
 
@@ -82,8 +82,10 @@ Schema = tuple[str, ...]
 
 @dataclass(slots=True)
 class Tags:
-    """The tags of n elements: `status`, the number of the `schema` (field names, in order) or -1, the number of
-    the reason if mixed, `summed` for what an accumulation made, and the fields by name."""
+    """The tags of n elements.
+
+    These are the `status`, the number of the `schema` (field names, in order) or -1, the number of the `reason` if
+    mixed or -1, `summed` for tags that an accumulation made, and the fields by name."""
 
     status: Array
     schema: Array
@@ -164,7 +166,7 @@ class Schemas:
 
 
 def join(operands: list[Tags], n: int, schemas: Schemas) -> Tags:
-    """Rule 2: the elementwise combination of one or more operands; a constant is then known no more."""
+    """Apply rule 2: combine one or more operands elementwise. The result of several operands is no known constant."""
     result = operands[0].take(np.arange(n))
     for other in operands[1:]:
         _join(result, other)
@@ -206,8 +208,10 @@ def _agree(result: Tags, other: Tags, where: Array, names: Schema) -> None:
 
 @dataclass(slots=True)
 class Contributions:
-    """What an accumulation brings to each of m cells: `count` tagged contributions, all with fields `schema` united
-    in `fields`; `stray`: an untagged one that is not the identity; `mixed`: a reason number, or -1."""
+    """The contributions of an accumulation to each of m cells.
+
+    `count`: the number of tagged contributions. All of these have the fields `schema`, united in `fields`. `stray`:
+    there is an untagged contribution that is not the identity. `mixed`: a reason number, or -1."""
 
     count: Array
     schema: Array
@@ -255,7 +259,8 @@ def unite(field: Field, group: Array, m: int) -> Field:
 
 
 def accumulate(old: Tags, start: Array, new: Contributions) -> Tags:
-    """Rule 4: what the cells carry afterwards. `start`: the cell holds a known identity element before."""
+    """Apply rule 4: return the tags of the cells after an accumulation. `start`: a cell held a known identity
+    before."""
     schemas = old.schemas
     result = old.take(np.arange(len(old)))
     some = new.count > 0

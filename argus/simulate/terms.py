@@ -92,7 +92,9 @@ _LARGEST_SET = 1 << 22
 
 
 def ghost(block: Block, elem: Elem, step: Step, replica: int | None) -> AccessCells:
-    """Where an assertion finds an element: the thread's own register, or the replica of that number; a cell."""
+    """Return the cells in which an assertion finds an element.
+
+    For registers that is the thread's own register, or the replica of number `replica`."""
     memory = block.memories[elem.obj]
     if not isinstance(memory, Registers):
         return checked.locate(block, elem.obj, elem.index, step, step.on)
@@ -115,7 +117,7 @@ def ghost(block: Block, elem: Elem, step: Step, replica: int | None) -> AccessCe
 def of_place(block: Block, place: AccessCells, step: Step) -> Tags:
     """The tags at all n elements; untagged where nothing is accessed.
 
-    A tensor's tag function says what an element outside of it would carry, had it one.
+    For an element outside of a tensor, the tensor's tag function says which tag it would carry.
     """
     schemas = block.run.schemas
     assert schemas is not None

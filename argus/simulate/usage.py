@@ -1,4 +1,4 @@
-"""How a kernel uses its tensors, read off the access relations."""
+"""The uses that a kernel makes of its tensors, read off the access relations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Usage:
 
 
 def usage(kernel: Kernel) -> Usage:
-    """What the kernel does with each tensor."""
+    """Return what the kernel does with each tensor."""
     tensors = {t.name for t in kernel.tensors}
     found = [r for stmt in walk(kernel.body) for r in relations(stmt)]
     asserted = {e.obj for stmt in walk(kernel.body) if isinstance(stmt, AssertTags) for e in _compared(stmt)}
@@ -89,7 +89,7 @@ def first_threads(kernel: Kernel) -> dict[str, int]:
 
 
 def asynchronous_registers(kernel: Kernel) -> dict[str, bool]:
-    """Fragments that asynchronous products use: whether they only read them."""
+    """Return the fragments that asynchronous products use, each with True if products only read it."""
     products = [s for s in walk(kernel.body) if isinstance(s, Mma) and s.instr in WGMMA]
     fragments = {f.name for f in kernel.fragments}
     operands = {s.a.obj: True for s in products if s.a.obj in fragments}
@@ -108,7 +108,7 @@ def _compared(stmt: AssertTags) -> list[Elem]:
 
 
 def taggable(kernel: Kernel) -> frozenset[str]:
-    """Objects whose elements may carry a tag: those with a `Tag`, and all that data from them reaches."""
+    """Return the objects whose elements may carry a tag: those with a `Tag`, and all that data from them reaches."""
     found = {stmt.obj for stmt in walk(kernel.body) if isinstance(stmt, Tag)}
     flows = [flow for stmt in walk(kernel.body) for flow in _flows(stmt)]
     before = -1
@@ -119,7 +119,8 @@ def taggable(kernel: Kernel) -> frozenset[str]:
 
 
 def _flows(stmt: Stmt) -> list[tuple[str, str, str]]:
-    """(source, target, partner): tags reach the target if both others carry them (a product needs two)."""
+    """Return (source, target, partner): tags reach the target if source and partner carry them (a product needs
+    two)."""
 
     def reads(expr: Expr) -> list[str]:
         return [e.obj for e in elements(expr)]

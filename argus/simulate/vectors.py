@@ -87,7 +87,7 @@ def _check(block: Block, memory: Memory, place: AccessCells, rows: _Rows, step: 
 
 
 def _check_lanes(block: Block, memory: SharedTile, place: AccessCells, vector: int, step: Step) -> None:
-    """Loads to LDS: lane l of a wave writes 4 * l bytes after lane 0, whatever its target is."""
+    """Check loads to LDS: lane l of a wave writes 4 * l bytes after lane 0, whatever index the statement names."""
     threads, values = step.domain.shape
     first = np.arange(threads * values)[::vector]
     address = _addresses(memory, place, first).reshape(1, threads, -1)

@@ -45,7 +45,7 @@ def _replaced(node: Any, disturbed: bool, known: dict[int, Any]) -> Any:
 
 
 def before(contents: Contents, dtype: DType) -> Contents:
-    """What a tensor held before the kernel, in the carrier of a type."""
+    """Return what a tensor held before the kernel, in the carrier of a type."""
     if isinstance(contents, Sparse):
         return Sparse(dtype, contents.fill)
     return Dense(contents.initial(np.arange(len(contents))).astype(carrier(dtype)), keep=True)

@@ -1,4 +1,4 @@
-"""Where copies start, if that is loaded or computed: every role that copies works it out for itself.
+"""Let every role that copies load or compute for itself the indices at which its copies start.
 
     e = load(expert[b])                     role producer:
     for k in pipelined(0, K, step):             e1 = load(expert[b])

@@ -1,15 +1,15 @@
-"""Rows apart: every warpgroup that computes is a role of its own, with its own rows of each program.
+"""The schedule "rows": every warpgroup that computes is a role of its own, with its own rows of each program.
 
     role compute, 8 warps:                             role compute, 4 warps:    the same over rows 0 to 63
         wait full; s[c0, c1] += qt[c0, c2] * ...  ->   role compute1, 4 warps:   the same over rows 64 to 127, where
         c[m0 + c0, n0 + c1] <- y[c0, c1]  128 x 64          a tensor's m0 + c0 is m0 + 64 + c0
 
-Nothing holds the roles together but the rings of what they share: where one stores its results, or waits for its own
-rows of the next program, the other multiplies. A tile that is staged for its rows (the `a` of a product) becomes one
-for each role, filled and handed back on its own.
+Only the rings of shared tiles synchronise the roles. While one role stores its results, or waits for its own rows of
+the next program, the other multiplies. A tile that is staged for its rows (the `a` of a product) becomes one tile per
+role, filled and handed back on its own.
 
-Which dimensions of a tile are rows follows from the products, the rows of which are those of their accumulators, and
-from the statements between them. Each has to work row by row.
+The products decide which dimensions of a tile are rows: the rows of a product are those of its accumulator. The
+statements between products carry this over to other tiles. Each of these statements has to work row by row.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def apart(kernel: Kernel, count: int) -> tuple[Kernel, ...]:
 
 
 def together(parts: Sequence[Kernel], warps: int) -> Kernel:
-    """The kernel that stages what all of the `parts` do: the first one's body, with the others' own tiles."""
+    """Return the kernel that stages the tiles of all `parts`: the body of the first part, with the others' own
+    tiles."""
     first, *others = parts
     if not others:
         return first
@@ -88,7 +89,7 @@ def _together(bodies: Sequence[tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
 
 
 def _height(kernel: Kernel) -> int:
-    """The rows of the products."""
+    """Return the number of rows of the products. Raises `Unfit` if they differ."""
     heights = {s.shape[0]: s for s in statements(kernel.body) if isinstance(s, Mma)}
     if len(heights) != 1:
         span = list(heights.values())[-1].span if heights else kernel.span
@@ -121,7 +122,7 @@ def _axes(kernel: Kernel, rows: Rows, stmt: Stmt) -> frozenset[int]:
 
 
 def _own(kernel: Kernel, stmt: Stmt) -> list[Access]:
-    """What the statement itself accesses, or speaks of, in registers and shared tiles."""
+    """Return the parts of fragments and shared tiles that the statement itself accesses or mentions."""
     tiles: dict[str, Fragment | Shared] = {f.name: f for f in kernel.fragments} | {s.name: s for s in kernel.shared}
     found: list[Access] = []
 
@@ -186,7 +187,7 @@ class _Part:
     fresh: Fresh
 
     def kernel(self, count: int) -> Kernel:
-        """What the group runs, one of `count`."""
+        """Return the kernel that this group runs, one of `count` groups."""
         alone = {name for s in statements(self.whole.body) for name in names(s) if self.rows.get(name)}
         alone |= {f.name for f in self.whole.fragments}
         called = {name: name if self.number == 0 else self.fresh.name(name) for name in self._tiles(alone)}
@@ -219,7 +220,7 @@ class _Part:
             stmt = map_exprs(stmt, moving(axis, Const(self.number * self.height)))
 
         def access(a: Access) -> Access:
-            """A tile's own rows count from the group's first."""
+            """Return `access` with a tile's own rows counted from the group's first row."""
             if a.obj not in called:
                 return a
             along = self.rows.get(a.obj, ())

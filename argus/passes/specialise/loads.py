@@ -1,4 +1,4 @@
-"""The role whose threads load the tiles that the copy engine cannot bring: any pitch, any alignment, any mask.
+"""The role whose threads load the tiles that the copy engine cannot bring, with any pitch, alignment or mask.
 
     stage at <- a[m0 + c0, k + c1]  ->  at_in0[c0, c1] <- a[m0 + c0, k + c1]        rows 0 to 31, in registers
                                         wait empty[i % S]
@@ -7,9 +7,9 @@
                                         ...
                                         proxy fence; arrive full[i % S]
 
-Each slice is on its way while the one before it is put down, and the first while the buffer is still being read: what
-is in flight is bounded by the registers that the computing role leaves. The tensor cores read what ordinary stores
-wrote, so every thread fences its stores before its warp arrives.
+Each slice is loaded while the previous one is stored, and the first slice while the buffer is still being read. The
+registers that the computing role leaves bound what is in flight. The tensor cores read what ordinary stores wrote, so
+every thread fences its stores before its warp arrives.
 """
 
 from __future__ import annotations
@@ -43,10 +43,13 @@ _MOST = 168  # registers of a loading thread: with more in flight nothing is gai
 
 
 def budget(parts: Sequence[Kernel], loaders: int, idle: int, others: int, span: Span) -> int:
-    """Registers of a loading thread: what the computing threads of `parts`, which are alike, and `idle` warps, which
-    take `others`, leave.
+    """Return the registers of a loading thread: those that computing threads and idle warps leave.
 
-    Raises `Unfit`. ptxas places what one product touches in the registers that all threads of the block begin with.
+    The `parts` are alike, so the first one gives the need of a computing thread. The `idle` warps take `others`
+    registers.
+
+    Raises `Unfit` if too few are left. ptxas places what one product touches in the registers that all threads of the
+    block begin with.
     """
     part, several = parts[0], sum(part.num_warps for part in parts)
     products = [s for s in walk(part.body) if isinstance(s, Mma)]
@@ -64,7 +67,7 @@ def budget(parts: Sequence[Kernel], loaders: int, idle: int, others: int, span: 
 
 
 def load(fresh: Fresh, ring: Ring, loaders: int, registers: int) -> tuple[Stmt, ...]:
-    """What the loading threads do for one turn of the ring: slice by slice, each loaded while another is put down."""
+    """Return what the loading threads do for one turn of the ring: load each slice while the previous one is stored."""
     if not ring.by_threads:
         return ()
     kernel, threads = fresh.kernel, loaders * fresh.kernel.warp_size
@@ -101,15 +104,17 @@ def _slices(fresh: Fresh, stage: Stage, ring: Ring, threads: int, room: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """How the slices of a tile are spread over threads, and the instruction that loads them if it is not left open."""
+    """The layout of a tile's slices over threads, and the instruction that loads them, or None to leave it open."""
 
     layout: FragmentLayout
     instr: str | None
 
 
 def _cut(tensor: Tensor, stage: Stage, threads: int, room: int, *, shifted: bool) -> _Cut:
-    """Slices of at most `room` registers; by vectors that are `shifted` into place where rows are whole vectors that
-    threads can share out, and that nothing but the end of the tensor's rows cuts."""
+    """Cut a tile into slices of at most `room` registers.
+
+    Vectors are `shifted` into place if threads can share out rows of whole vectors, and if only the end of the tensor's
+    rows cuts these."""
     unit, axis = tensor.dtype.bytes, contiguous_axis(tensor, stage.src.index)
     vector = (_WIDEST if shifted else min(_WIDEST, max(tensor.alignment, unit))) // unit
     # Registers of an element: a shifted vector comes out of two.

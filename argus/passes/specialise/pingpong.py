@@ -9,9 +9,9 @@
                                                            the same, with A and B exchanged }
 
 The groups share the rings of buffers, which the producer fills for one program after the other. While one group
-multiplies, the other stores what it has multiplied, and then waits for its turn. The turn is handed over when the last
-product is under way: the tensor cores never wait. By then all buffers of the program were waited for, which keeps a
-group from taking a phase of long ago for its own.
+multiplies, the other stores its results, and then waits for its turn. A group hands over its turn once its last product
+is in flight, so the tensor cores never wait. By then it has waited for all buffers of its program, so no group can
+mistake an old phase for its own.
 """
 
 from __future__ import annotations

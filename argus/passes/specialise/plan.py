@@ -1,4 +1,4 @@
-"""What can be shared by two roles: a kernel with one pipelined loop, whose staged tiles only products read."""
+"""Plan the division of a kernel into roles: it has one pipelined loop, whose staged tiles only products read."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ class RolePlan:
 
     @property
     def engines(self) -> bool:
-        """Whether the copy engine brings something."""
+        """True if the copy engine brings at least one tile."""
         return any(ring.by_engine for ring in self.rings)
 
     @property
     def loaders(self) -> int:
-        """Warps that load tiles: those that are no copying warp's warpgroup, if threads bring something."""
+        """The number of warps that load tiles, 0 if threads bring none. A warpgroup is kept for the copy engine if it
+        is used."""
         if not any(ring.by_threads for ring in self.rings):
             return 0
         return self.loop.producer_warps - (WARPGROUP if self.engines else 0)
@@ -62,17 +63,17 @@ class RolePlan:
         return sum(k.num_warps for k in self.parts if ring.tiles & {s.name for s in k.shared})
 
     def loading(self, tiles: frozenset[str]) -> RolePlan:
-        """The plan in which threads bring `tiles`, and all others too where no warps are left for the copy engine."""
+        """Return the plan in which threads bring `tiles`. They bring all tiles if no warps are left for the copy
+        engine."""
         alone = self.loop.producer_warps <= WARPGROUP
         brought = frozenset(s.dst for ring in self.rings for s in ring.stages if alone or s.dst in tiles)
         return replace(self, rings=tuple(replace(r, loaded=brought & r.tiles) for r in self.rings))
 
 
 def plan(kernel: Kernel, groups: int) -> RolePlan | None:
-    """How the kernel is shared by roles, of which `groups` compute; None if it does not ask for that, or the target has
-    no roles.
+    """Plan the roles of a kernel, of which `groups` compute; None if it asks for no roles, or the target has none.
 
-    Raises `Unfit` where something in it has a place in none of them.
+    Raises `Unfit` if a part of the kernel fits no role.
     """
     target = target_of(kernel)
     loops = [s for s in statements(kernel.body) if isinstance(s, For) and s.kind == "pipelined"]
@@ -115,7 +116,7 @@ def _check_warps(kernel: Kernel, loop: For) -> None:
 
 
 def _check_separable(kernel: Kernel) -> None:
-    """The copies need nothing that the products or the rest of the kernel make, and the other way round."""
+    """Check that the copies need nothing that the products or the rest of the kernel make, and the other way round."""
     loop, everything = _pipelined(kernel), list(statements(kernel.body))
     staged = [s for s in everything if isinstance(s, Stage)]
     tiles = {s.dst for s in staged}
@@ -140,7 +141,8 @@ def _check_separable(kernel: Kernel) -> None:
 
 
 def _check_readers(body: tuple[Stmt, ...], tiles: set[str], before: set[str]) -> None:
-    """Only products of this body, and claims, read tiles, and only those that were staged `before` or here."""
+    """Check that only products and tag assertions read tiles, and only tiles staged `before` or here. Raises
+    `Unfit`."""
     filled = set(before)
     for stmt in body:
         match stmt:
@@ -190,8 +192,10 @@ def _product(kernel: Kernel, product: Mma) -> Mma:
 
 
 def _rings(kernel: Kernel, loop: For, products: list[Mma]) -> tuple[tuple[Ring, ...], str, str | None]:
-    """A ring for all tiles that `products` bring together, in the order of their staging; the count of the loop's
-    iterations, and that of programs if rings need it: in a persistent kernel that stages tiles outside of the loop."""
+    """Return the rings, in the order of staging, and the names of the counts of iterations and of programs.
+
+    Tiles that one of the `products` reads share a ring. The count of programs is None unless a persistent kernel stages
+    tiles outside the loop."""
     fresh = Fresh(kernel)
     turn, program = fresh.name("turn"), None
     if kernel.persistent and any(isinstance(s, Stage) for s in kernel.body):
@@ -209,13 +213,13 @@ def _rings(kernel: Kernel, loop: For, products: list[Mma]) -> tuple[tuple[Ring, 
 
 
 def differs(loop: For) -> bool:
-    """Whether the blocks of a cluster may go through the loop in different steps."""
+    """Return True if the blocks of a cluster may differ in the iterations of the loop."""
     parts = (e for bound in (loop.start, loop.stop) for e in walk(bound))
     return any(isinstance(e, Elem) or (isinstance(e, ProgramId) and e.axis == 0) for e in parts)
 
 
 def _together(stages: list[Stage], products: list[Mma]) -> list[tuple[Stage, ...]]:
-    """The stages in groups: two that one product reads are in one."""
+    """Group the stages: stages whose tiles one product reads are in one group."""
     groups: list[list[Stage]] = [[s] for s in stages]
     for product in products:
         read = {product.a.obj, product.b.obj}

@@ -5,10 +5,11 @@
     map w = exp2(s)                         mma_wait 1; arrive empty; map w = exp2(s)
     map o = o * f                           mma_wait 0; arrive empty1; map o = o * f
 
-A buffer goes back to the producer after the wait that covers the last product which reads it; one that was filled
-before the loop, and that nothing after it reads, in the last iteration. Products that nothing waits for in their
-iteration stay in flight in the next one, up to its end at most: their buffers go back then. The last iteration waits
-for all of its own. Claims about tags are put off to where what they speak of is there: they cost no wait.
+A buffer goes back to the producer after the wait that covers the last product which reads it. A buffer that was filled
+before the loop, and that nothing after the loop reads, goes back in the last iteration. Products that nothing waits for
+in their iteration stay in flight in the next one, up to its end at most; their buffers go back then. The last iteration
+waits for all of its own products. A tag assertion is put off until the values that it names are there: it costs no
+wait.
 """
 
 from __future__ import annotations
@@ -114,8 +115,10 @@ class _Writer:
         self._issued((stmt,))
 
     def _branch(self, stmt: If) -> None:
-        """A branch with products. Waits and arrivals stand before it, and a group ends whichever way it goes: the
-        other way one without products, which is complete at once."""
+        """Emit a branch with products. Waits and arrivals stand before it.
+
+        Both sides of the branch commit a group. The group of the other side has no products, so it is complete at
+        once."""
         work: list[Stmt] = []
         for inner in stmt.then:
             match inner:
@@ -134,7 +137,7 @@ class _Writer:
         self.fenced = False
 
     def _prepare(self, stmt: Mma) -> None:
-        """What a product reads has come, and no other product in flight has its registers."""
+        """Wait for the tiles that a product reads, and for the products in flight that use its registers."""
         for ring in self._rings_of(stmt):
             self._arrive(ring, stmt.span)
         used = frozenset({stmt.d.obj, stmt.a.obj} & self.registers)
@@ -154,7 +157,7 @@ class _Writer:
         return list(dict.fromkeys(self.rings[a.obj] for a in (stmt.a, stmt.b) if a.obj in self.rings))
 
     def _touch(self, stmt: Stmt) -> frozenset[str]:
-        """The registers that a statement uses; no product in flight does, and what is claimed of them is said."""
+        """Return the registers that a statement uses, after waiting for the products in flight that use them."""
         used = frozenset().union(*(touches(s) for s in statements((stmt,)))) & self.registers
         self._free({f for f in self.flights if f.registers & used}, stmt.span)
         self._settle(used)
@@ -209,7 +212,7 @@ class _Writer:
         return inner
 
     def leave(self, loop: For) -> None:
-        """The end of an iteration: only its own products stay in flight, and nothing after the last one."""
+        """End an iteration: only its own products stay in flight, and after the last iteration none do."""
         carried = [i for i, f in enumerate(self.flights) if f.carried]
         if carried:
             self._wait(carried[-1], next(s.span for s in loop.body if isinstance(s, Mma)))
@@ -258,17 +261,18 @@ class _Writer:
                 self.done += (If(_is_last(self.plan.loop), arrivals, span=span),) if ring in self.lasting else arrivals
 
     def _reads(self, ring: Ring, carried: bool) -> bool:
-        """Whether products in flight, of the iteration before or of this one, read the ring's tiles."""
+        """Return True if products in flight, of the previous iteration if `carried`, else of this one, read the ring's
+        tiles."""
         return any(f.tiles & ring.tiles for f in self.flights if f.carried == carried)
 
     def _settle(self, used: frozenset[str]) -> None:
-        """What is claimed of registers is claimed before they change."""
+        """Raise an error if a pending claim names registers in `used`: it must be checked before they change."""
         for claim in self.claims:
             if names(claim) & used:
                 raise _untimely(claim)
 
     def _claim(self) -> None:
-        """Puts down the claims that have become good to read."""
+        """Emit the tag assertions whose tiles have arrived and whose registers no product in flight uses."""
         flying = frozenset().union(*(f.registers for f in self.flights))
         waiting: list[AssertTags] = []
         for claim in self.claims:
@@ -288,12 +292,12 @@ class _Writer:
 
 
 def _is_last(loop: For) -> Expr:
-    """Whether an iteration is the last one."""
+    """Return the condition that an iteration is the last one."""
     return op("ge", op("add", LoopVar(loop.var), Const(loop.step)), loop.stop)
 
 
 def _reads(stmt: Stmt, ring: Ring) -> bool:
-    """Whether a product, or one in a loop, reads the ring's tiles."""
+    """Return True if `stmt`, or a statement inside it, is a product that reads the ring's tiles."""
     return any({s.a.obj, s.b.obj} & ring.tiles for s in statements((stmt,)) if isinstance(s, Mma))
 
 

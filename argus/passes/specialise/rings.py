@@ -63,17 +63,17 @@ class Ring:
 
     @property
     def by_engine(self) -> tuple[Stage, ...]:
-        """What the copy engine brings."""
+        """The tiles that the copy engine brings."""
         return tuple(s for s in self.stages if s.dst not in self.loaded)
 
     @property
     def by_threads(self) -> tuple[Stage, ...]:
-        """What threads bring."""
+        """The tiles that threads bring."""
         return tuple(s for s in self.stages if s.dst in self.loaded)
 
     @property
     def shared(self) -> Mapping[str, Among]:
-        """What blocks of a cluster bring for one another, and which blocks."""
+        """The tiles that blocks of a cluster bring for one another, by name, with these blocks."""
         return {name: among for name, among in self.alike if name not in self.loaded}
 
     @property
@@ -92,7 +92,7 @@ class Ring:
         return op("mod", op("add", LoopVar(self.turn), Const(ahead)), Const(self.buffers))
 
     def parity(self, ahead: int) -> Expr:
-        """Parity of the phase in which the ring is gone through, `ahead` rounds later."""
+        """Return the parity of the phase that belongs to this round of the ring, `ahead` rounds later."""
         if self.turn is None:
             return Const(ahead)
         round_ = Op("floordiv", (LoopVar(self.turn), Const(self.buffers)), int32)  # by 1 as well: the form is read
@@ -126,7 +126,7 @@ class Ring:
 
 
 def counted(loop: For, turn: str, body: tuple[Stmt, ...]) -> For:
-    """The loop around `body`, as a role runs it: it counts its turns for the places in the rings."""
+    """Return the loop around `body` as a role runs it: it counts its turns, which gives the places in the rings."""
     return replace(loop, body=body, kind="dynamic", stages=1, producer_warps=0, counter=Counter(turn, 2 * loop.stages))
 
 
@@ -170,7 +170,7 @@ def _has_panels(tile: Shared) -> bool:
 
 
 def fill(kernel: Kernel, ring: Ring) -> tuple[Stmt, ...]:
-    """What the copy engine is told for one turn of the ring: wait for the buffers, announce the bytes, copy."""
+    """Return the copy engine's statements for one turn of the ring: wait for the buffers, announce the bytes, copy."""
     if not ring.by_engine:
         return ()
     tiles = {s.name: s for s in kernel.shared}
@@ -212,8 +212,9 @@ def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[BulkCopy]:
 
 
 def _shares(copy: BulkCopy, among: Among, cluster: int) -> tuple[BulkCopy, ...]:
-    """The rows of the box that this block brings to all blocks `among` it, and the rows that no such shares are made
-    of, which each block brings for itself."""
+    """Cut a copy into the rows that this block brings to all blocks `among` it, and the rest.
+
+    The rest is what does not divide into equal shares. Each block brings it for itself."""
     rows = copy.shape[0] // (among.count * _ATOM_ROWS) * _ATOM_ROWS
     share = _part(copy, op("mul", number_among(among, cluster), Const(rows)), rows)
     share = replace(share, instr=MULTICAST, among=None if among.count == cluster else among)
@@ -233,7 +234,8 @@ def _part(copy: BulkCopy, start: Expr, rows: int) -> BulkCopy:
 
 
 def alike(stage: Stage, cluster: int) -> Among | None:
-    """The blocks of a cluster that stage the same tile, with some rows for each to bring; None if there are no two."""
+    """Return the blocks of a cluster that stage the same tile; None if no two do, or if it has too few rows to share
+    out."""
     exprs = [*stage.src.index, *([stage.mask] if stage.mask is not None else [])]
     if any(True for e in exprs for _ in elements(e)):
         return None  # blocks load what differs

@@ -176,7 +176,7 @@ def _producing(
 
 
 def _on_tensors(kernel: Kernel, stmt: Stmt) -> bool:
-    """Whether `stmt` only says something about tensors: it belongs to no role."""
+    """Return True if `stmt` only states something about tensors. Such a statement belongs to no role."""
     return isinstance(stmt, Spec) or (isinstance(stmt, Tag) and isinstance(kernel.object(stmt.obj), Tensor))
 
 

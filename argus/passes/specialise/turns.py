@@ -1,4 +1,4 @@
-"""Turns: roles that have rows apart multiply one after the other, in every iteration.
+"""The schedule "turns": roles with rows of their own multiply one after the other, in every iteration.
 
     role compute:  for k in ...: wait full; s = ...; o += ...;   ->   role compute:  for k in ...: wait full
                        wait for them; w = exp2(s)                         barrier_sync A; s = ...; o += ...
@@ -6,9 +6,9 @@
                                                                      role compute1: barrier_arrive A; for k in ...:
                                                                           the same, with A and B exchanged
 
-A turn begins in front of an iteration's first product, and ends in front of the wait for its last one: what needs no
-product but the first, like the maxima of attention's rows, belongs to it. So the roles stay half an iteration apart,
-and each one's other work runs beside the next one's products.
+A turn begins before the first product of an iteration, and ends before the wait for its last product. Work that needs
+only the first product, like the maxima of attention's rows, belongs to the turn. So the roles stay half an iteration
+apart, and the other work of each role runs beside the products of the next.
 """
 
 from __future__ import annotations
