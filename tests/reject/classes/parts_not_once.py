@@ -9,10 +9,10 @@ SUM = {"PARTS": 3, "EACH": 2, "DEPTH": 96, "ROWS": 8, "COLUMNS": 64}
 GEMM = "argus/kernels/gemm.py"
 
 CASES = (
-    Case(GEMM, Text("al.minimum(first + DEPTH, K)", "al.minimum(first + DEPTH + BLOCK_K, K)"), "tag-mismatch", "tags",
+    Case(GEMM, Text("al.minimum(first + DEPTH, K)", "al.minimum(first + DEPTH + 32, K)"), "tag-mismatch", "tags",
          constants=PART),
-    Case(GEMM, Text("first = z * DEPTH", "first = z * DEPTH + BLOCK_K"), "tag-mismatch", "tags", constants=PART),
-    Case(GEMM, Text("al.minimum(first + DEPTH, K)", "first + DEPTH - BLOCK_K"), "tag-mismatch", "tags", constants=PART),
+    Case(GEMM, Text("first = z * DEPTH", "first = z * DEPTH + 32"), "tag-mismatch", "tags", constants=PART),
+    Case(GEMM, Text("al.minimum(first + DEPTH, K)", "first + DEPTH - 32"), "tag-mismatch", "tags", constants=PART),
     Case(GEMM, Text("static_range(0, PARTS, EACH)", "static_range(0, PARTS - 1, EACH)"), "tag-mismatch", "tags",
          kernel="combine", constants=SUM),
     Case(GEMM, Text("static_range(0, PARTS, EACH)", "static_range(0, PARTS, EACH - 1)"), "tag-mismatch", "tags",
