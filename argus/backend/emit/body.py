@@ -89,7 +89,10 @@ def _statement_at(body: tuple[Stmt, ...], place: int, writer: Writer) -> None:
 
 
 def _beside(rest: tuple[Stmt, ...], writer: Writer) -> None:
-    """In front of a wait: what was computed beside the products, and is used by the `rest` after it, is there now."""
+    """Before a wait, hold the tiles that ordinary code computed beside the products and that `rest` uses.
+
+    Their computation then ends before the wait.
+    """
     work = writer.flight.beside & used(rest)
     for fragment in writer.kernel.fragments:
         if fragment.name in work:
@@ -99,10 +102,10 @@ def _beside(rest: tuple[Stmt, ...], writer: Writer) -> None:
 
 
 def _is_overwritten(stmt: Map, rest: tuple[Stmt, ...], kernel: Kernel) -> bool:
-    """Whether `stmt` clears a whole tile and an asynchronous product is the next to use it: one that need not add.
+    """Return True if `stmt` clears a whole tile and an asynchronous product, which can overwrite it, uses it next.
 
-    Not so for a product in a loop: a path on which registers are cleared instead makes the compiler of sm_90a wait for
-    each product by itself.
+    Return False for a product in a loop: if another path clears the registers, the compiler of sm_90a waits for each
+    product separately.
     """
     tile = kernel.object(stmt.dst.obj)
     if not isinstance(stmt.value, Const) or stmt.value.value != 0 or stmt.shape != tile.shape:
@@ -357,7 +360,7 @@ def _indented(lines: list[str], depth: int) -> list[str]:
 
 
 def _role(role: Role, barrier: int, thread: str, declared: frozenset[str], writer: Writer, depth: int) -> list[str]:
-    """The lines of a role, of which the first names it; `thread` computes its threads' numbers."""
+    """Return the lines of a role; the first one names it. `thread` is the C++ that computes its threads' numbers."""
     kernel = writer.kernel
     inner = Writer(
         kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size,
@@ -373,16 +376,17 @@ def _role(role: Role, barrier: int, thread: str, declared: frozenset[str], write
 
 
 def _of_warps(first: int, end: int, kernel: Kernel) -> str:
-    """Whether the warp is one from `first` up to `end`."""
+    """Return the C++ condition that the warp's number is in [`first`, `end`)."""
     conditions = [f"warp >= {first}"] if first else []
     conditions += [f"warp < {end}"] if end < kernel.num_warps else []
     return " && ".join(conditions) or "true"
 
 
 def _redistribute(role: Role, writer: Writer) -> None:
-    """Takes the role's registers from the block's pool, or gives back what it does not need.
+    """Emit the request for more registers from the block's pool, or the return of registers that a role does not need.
 
-    A block starts with the registers of a multiprocessor evenly dealt out; of a small one all threads have the most.
+    A block starts with the multiprocessor's registers divided evenly among its threads. In a small block every thread
+    has the maximum, and nothing is emitted.
     """
     if role.registers is None:
         return
@@ -396,7 +400,7 @@ def _redistribute(role: Role, writer: Writer) -> None:
 
 
 def opening(writer: Writer, thread: str, fragments: tuple[Fragment, ...]) -> None:
-    """What the statements of a kernel or a role start from: the thread, its share of addresses, its registers."""
+    """Emit the declarations that the statements of a kernel or role use: thread, prologue variables, registers."""
     writer.line(f"{'int' if writer.kernel.persistent else 'const int'} thread = {thread};")
     _prologue(writer, 0)
     for f in fragments:
@@ -407,13 +411,13 @@ def opening(writer: Writer, thread: str, fragments: tuple[Fragment, ...]) -> Non
 
 
 def _prologue(writer: Writer, start: int) -> None:
-    """The variables of the prologue from number `start` on."""
+    """Emit the variables of the prologue from number `start` on."""
     for (ctype, text), name in list(writer.prologue.items())[start:]:
         writer.line(f"const {ctype} {name} = {text};")
 
 
 def counts(body: tuple[Stmt, ...], writer: Writer) -> None:
-    """The running counts of all loops, which outlive them."""
+    """Declare the running counters of all loops, which keep their values after the loops."""
     for stmt in visit.walk(body):
         if isinstance(stmt, For) and stmt.counter is not None:
             writer.line(f"unsigned {writer.names[stmt.counter.name]} = 0;")

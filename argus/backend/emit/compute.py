@@ -172,8 +172,11 @@ def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
 
 
 def _last_first(stmt: Accumulate, domain: Domain) -> Domain:
-    """What a thread has all of along a reduced dimension, such as several rows at a time, is combined from the last to
-    the first: what was loaded last is wanted first, so the compiler cannot spare registers by waiting in between."""
+    """Return `domain` with the loops along reduced dimensions that lie within one thread running backwards.
+
+    The element loaded last is then used first. Otherwise the compiler would wait between loads to save registers, and
+    fewer loads would be in flight.
+    """
     shared = {m.dim for m in domain.layout.threads if m.extent > 1}
     kept = {c.axis for e in stmt.dst.index for c in walk(e) if isinstance(c, Coord)}
     loops = (replace(d, down=d.dim not in shared | kept) for d in domain.loops)
@@ -191,7 +194,7 @@ def _atomic(stmt: Accumulate, tensor: Tensor, domain: Domain, writer: Writer) ->
 
 
 def _across_warp(stmt: Accumulate, target: Fragment, domain: Domain, writer: Writer) -> None:
-    """Each lane reduces its own elements, then lanes exchange along the bits that the reduction crosses."""
+    """Emit a reduction in which each lane reduces its own elements, then lanes exchange along the bits it crosses."""
     bits = crossed_bits(stmt, target, domain)
     combine = reduction(stmt.op, target.dtype)
     count = register_layout(target).num_values

@@ -213,8 +213,10 @@ def _global(name: str, vector: int, mask: str | None, place: str, pointer: str, 
 
 
 def _inside(stmt: Copy, domain: Domain, printer: Printer) -> tuple[str, ...]:
-    """Whether a vector has elements inside, the place of the first, and where the inside ends; of a vector that may be
-    cut, also where it begins, before the last."""
+    """Return the C++ of a masked vector: whether it has elements inside, its first place, and the end of the inside.
+
+    A copy that may cut a vector at both ends also gets the start of the inside, before the end.
+    """
     ends = INSTRUCTIONS[stmt.instr or ""].ends
     found, cut = _form(stmt, domain, ends), ends is Ends.BOTH
     if found is None or (not cut and stmt.other is not None and stmt.other.value != 0):
@@ -233,12 +235,12 @@ def _inside(stmt: Copy, domain: Domain, printer: Printer) -> tuple[str, ...]:
 
 
 def _unless(sure: str | None, met: str, bound: str) -> str:
-    """A bound, or one that is met anyway where it is sure that this one is."""
+    """Return `bound`, or `met` where the condition `sure` guarantees that the bound holds."""
     return bound if sure is None else met if sure == "true" else f"{sure} ? {met} : {bound}"
 
 
 def _form(stmt: Copy, domain: Domain, ends: Ends) -> Inside | None:
-    """The mask along the vectors, in numbers of 32 bits."""
+    """Return the mask along the vectors, or None if its numbers are not 32-bit integers."""
     axis = next((m.dim for m in domain.layout.values if m.extent > 1), None)
     found = None if axis is None else along(stmt.mask, axis, ends)
     numbers = () if found is None else (found.place, found.start, found.bound)
@@ -271,9 +273,7 @@ def _check_vector(layout: FragmentLayout, vector: int, cell: Access, memory: Ten
 
 
 def _check_run(modes: tuple[Mode, ...], count: int, cell: Access, memory: Tensor | Shared, span: Span) -> None:
-    """One access is `count` elements that the digits `modes` run through: they must be neighbours in
-    memory.
-    """
+    """Check that the `count` elements of one access, which the digits `modes` enumerate, are adjacent in memory."""
     if count == 1:
         return
     run = merged(modes)
@@ -291,7 +291,7 @@ def _check_run(modes: tuple[Mode, ...], count: int, cell: Access, memory: Tensor
 
 
 def _unit_run(memory: Tensor | Shared, dim: int, count: int) -> bool:
-    """Whether aligned runs of `count` along `dim` are consecutive cells."""
+    """Return True if aligned runs of `count` elements along `dim` are consecutive cells."""
     if isinstance(memory, Tensor):
         stride = memory.strides[dim]
         return isinstance(stride, Const) and stride.value == 1

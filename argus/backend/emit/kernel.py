@@ -110,7 +110,10 @@ def _head(kernel: Kernel, writer: Writer) -> None:
 
 
 def _preparing(body: tuple[Stmt, ...]) -> int:
-    """How many statements at the head of `body` prepare mbarriers, which needs nothing of the kernel before it."""
+    """Return the number of statements at the start of `body` that prepare mbarriers.
+
+    These statements need no results of the previous kernel.
+    """
     count = next((n for n, s in enumerate(body) if not isinstance(s, _PREPARING)), len(body))
     return count if any(isinstance(s, MbarrierInit) for s in body[:count]) else 0
 
@@ -123,9 +126,11 @@ _MUCH = 8
 
 
 def _leaves_together(kernel: Kernel) -> bool:
-    """Whether blocks read many times what they write. Such kernels reduce, mostly in one round of blocks with equal
-    shares: blocks of the next launch, which come where a block ends, would find room here and there before the others
-    end, and be dealt out unevenly. They come at the end, therefore."""
+    """Return True if blocks read many times more than they write; the next launch's blocks then start at the end.
+
+    Such kernels are reductions, mostly one round of blocks with equal shares. If blocks of the next launch could start
+    early, they would take the place of the first blocks to end and be spread unevenly over the multiprocessors.
+    """
     tensors, moved = {t.name for t in kernel.tensors}, list(visit.walk(kernel.body))
     if any(isinstance(s, Roles | Programs) for s in moved):
         return False

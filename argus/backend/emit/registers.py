@@ -162,7 +162,7 @@ class Affine:
     factors: Mapping[str, int]
 
     def text(self) -> str:
-        """As C++; factors of zero left out."""
+        """Return the sum as C++, without factors of zero."""
         terms = [n if f == 1 else f"{f} * {n}" for n, f in self.factors.items() if f]
         if self.base or not terms:
             terms.append(str(self.base))
@@ -170,7 +170,7 @@ class Affine:
 
 
 def fit(values: Ints, loops: tuple[Digit, ...]) -> Affine | None:
-    """The affine form of `values[combination]` over the counters, or None if it has none."""
+    """Return the affine form of `values[combination]` over the counters, or None if there is none."""
     names = counters(loops)
     base = int(values[0])
     factors: dict[str, int] = {}
@@ -184,7 +184,7 @@ def fit(values: Ints, loops: tuple[Digit, ...]) -> Affine | None:
 
 
 def register_layout(fragment: Fragment) -> FragmentLayout:
-    """The layout of a fragment of explicit IR."""
+    """Return the layout of a fragment of explicit IR. Raises `ArgusError` "not-explicit" if it has none."""
     if fragment.layout is None:
         raise problem("not-explicit", f"register tile `{fragment.name}` has no layout", fragment.span)
     return fragment.layout
