@@ -240,7 +240,7 @@ def _unless(sure: str | None, met: str, bound: str) -> str:
 
 
 def _form(stmt: Copy, domain: Domain, ends: Ends) -> Inside | None:
-    """Return the mask along the vectors, or None if its numbers are not 32-bit integers."""
+    """Return the mask along the vectors, or None if it has another form or its numbers are not int32."""
     axis = next((m.dim for m in domain.layout.values if m.extent > 1), None)
     found = None if axis is None else along(stmt.mask, axis, ends)
     numbers = () if found is None else (found.place, found.start, found.bound)

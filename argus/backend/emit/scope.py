@@ -143,7 +143,7 @@ class Domain:
         return registers.coordinates(self.layout, self.loops, inner)
 
     def thread_part(self, dim: int) -> str:
-        """Return the thread's part of the coordinate along `dim`: a variable of the prologue, or a constant."""
+        """Return the thread's part of the coordinate along `dim`: a variable of the prologue, or "0"."""
         text = digit_text(self.layout.threads, dim, self.writer.threads)
         return self.writer.hoist("int", text, "t")
 
