@@ -1,4 +1,4 @@
-"""The device library as data: every name that emitted text may use, and that each target's header defines.
+"""The device library as data: every name that emitted text may use and that each target's header defines.
 
 Emitted text is one C++17 dialect. A target's header (`cuda/argus_cuda.h`, `hip/argus_hip.h`,
 `cpu/argus_cpu.h`) is put in front of it at compilation; the text then needs nothing else. All are of
@@ -120,7 +120,7 @@ _IDS = (
 )  # fmt: skip
 
 def _moves() -> Iterator[Function]:
-    """The functions of instructions by which each thread moves whole vectors of its own, one set for each `call`."""
+    """Yield the functions of instructions by which each thread moves its own whole vectors, one set for each `call`."""
     found = [r for r in INSTRUCTIONS.values() if r.mechanism is Mechanism.THREADS and r.ends is Ends.WHOLE]
     for name in dict.fromkeys(r.call for r in found if not r.peer and r.call != "atomic"):
         rows = [r for r in found if r.call == name]
@@ -329,10 +329,10 @@ FUNCTIONS: tuple[Function, ...] = (*_IDS, *_COPIES, *_WAVES, *_WARP, *_ATOMICS, 
 
 
 def mma_function(row: MmaRow) -> Function:
-    """The device function of a matrix instruction: d[m, n] += sum over k of a[m, k] * b[n, k] for one warp.
+    """Return the device function of a matrix instruction: d[m, n] += sum over k of a[m, k] * b[n, k] for one warp.
 
-    `d`, `a`, `b` point to the lane's values in the order of the row's fragment layouts; it is overloaded, or
-    a template, over the row's operand types.
+    `d`, `a` and `b` point to the lane's values in the order of the row's fragment layouts. The function is overloaded
+    or a template over the row's operand types.
     """
     accumulator = TYPES[row.accumulator.name]
     types = ", ".join(TYPES[t.name] for t in row.operands)

@@ -30,7 +30,8 @@ def kernel(
     With `accept=("spec-unknown",)` a kernel is built even if it could not be decided whether it computes its
     specification. It is tested in the simulator first, and its verdict stays "unknown".
 
-    The function itself is never called. Raises SourceError if its text cannot be found.
+    The function itself is never called. Its text is read now and checked when the kernel is first used. Raises
+    SourceError if the text cannot be found.
     """
 
     def decorate(function: Callable[..., Any]) -> JitKernel:

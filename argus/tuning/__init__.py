@@ -1,4 +1,5 @@
-"""Choosing constants by measurement: configurations are dropped by rule and by model, built side by side, and timed."""
+"""Choose constants by measurement. Rules and a model drop configurations; the others are built in parallel and timed.
+"""
 
 from argus.tuning.autotuner import Autotuner, autotune
 from argus.tuning.bench import do_bench

@@ -1,11 +1,11 @@
-"""Roles whose texts are alike, as one text with a number: half of the work for the compiler, half of the machine code.
+"""Merge roles whose texts are alike into one text with a role number, which halves compile time and machine code.
 
     tma_store(smem, 147456, c_map2, n, m);      and      tma_store(smem, 180224, c_map2, n, m + 64);
       ->   tma_store(smem, (147456 + role_number * 32768), c_map2, n, m + role_number * 64);
 
-The texts are held against one another token by token. Where they differ in anything but names of registers, one for one
-throughout, and numbers that grow evenly among the arguments of calls, there is no such text. So for each number it is
-the text that it stands for, by C++'s own rules, whatever the text says.
+The texts are compared token by token. They may differ only in names of registers, which must correspond one to one, and
+in numbers among the arguments of calls, which must grow by a constant step. Otherwise they are not merged. By the rules
+of C++, the merged text with a role's number therefore equals that role's text, whatever it says.
 
 For proofs, `argus/verify/reductions/alike.py` replaces such roles by one role, with fewer arrivals. This file keeps
 everything that the roles say, and depends on no proof.

@@ -1,4 +1,4 @@
-"""Expressions to C++."""
+"""Print expressions as C++."""
 
 from __future__ import annotations
 
@@ -88,24 +88,24 @@ TERNARY, LOGICAL, COMPARISON, SUM, PRODUCT, ATOM = range(6)
 
 
 def enclosed(text: str, binds: int, needed: int) -> str:
-    """`text`, whose outermost operator binds as `binds`, in parentheses where at least `needed` is asked for."""
+    """Return `text`, whose outermost operator binds as `binds`, in parentheses if that is less than `needed`."""
     return f"({text})" if binds < needed else text
 
 
 def _sum(text: str, needed: int) -> str:
-    """`text`, a sum of products, enclosed as needed."""
+    """Return `text`, a sum of products, in parentheses if necessary."""
     return enclosed(text, SUM if " + " in text else PRODUCT if " " in text else ATOM, needed)
 
 
 class Printer:
-    """Prints expressions: of launch-time scalars anywhere, of coordinates and registers within a `Domain`."""
+    """Prints expressions. Launch-time scalars may occur anywhere, coordinates and registers only within a `Domain`."""
 
     def __init__(self, writer: Writer, domain: Domain | None = None) -> None:
         self.writer = writer
         self.domain = domain
 
     def text(self, expr: Expr, needed: int = TERNARY) -> str:
-        """`expr` as C++, in parentheses if its outermost operator binds less than `needed`."""
+        """Return `expr` as C++, in parentheses if its outermost operator binds less than `needed`."""
         match expr:
             case Const(value=value, dtype=dtype):
                 text = literal(value, dtype)
@@ -124,15 +124,15 @@ class Printer:
                 return self._op(expr, needed)
 
     def factor(self, expr: Expr) -> str:
-        """`expr` as the factor of a product."""
+        """Return `expr` as the factor of a product."""
         return self.text(expr, PRODUCT)
 
     def times(self, expr: Expr, factor: int) -> str:
-        """`expr * factor` as the term of a sum."""
+        """Return `expr * factor` as the term of a sum."""
         return self.text(expr, SUM) if factor == 1 else f"{self.factor(expr)} * {factor}"
 
     def register(self, cell: Elem | Access) -> str:
-        """The register that holds a cell of a register tile."""
+        """Return the register that holds a cell of a register tile."""
         fragment = self.writer.fragment(cell.obj)
         if fragment is None:
             raise problem("element-not-register", f"`{cell.obj}` is no register tile, but is used as one",
@@ -140,7 +140,7 @@ class Printer:
         return self._domain().register(fragment, cell.index)
 
     def _domain(self, rank: int = 0) -> Domain:
-        """The domain, of at least that many dimensions."""
+        """Return the domain, which must have at least `rank` dimensions."""
         if self.domain is None or self.domain.layout.rank < rank:
             raise problem("coordinate-outside", "a coordinate or register is read outside of a tile",
                           NO_SPAN)  # fmt: skip

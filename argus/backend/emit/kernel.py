@@ -1,4 +1,4 @@
-"""A whole kernel: signature, what stands before its body, and the body."""
+"""Emit a whole kernel: signature, declarations, and body."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ from argus.ir.nodes import (
 
 
 def emit(kernel: Kernel) -> str:
-    """The C++ text of an explicit kernel, for any target's header.
+    """Return the C++ text of an explicit kernel, for any target's header.
 
-    Depends on what the kernel does alone: tags, assertions, specifications and spans leave no trace, and preconditions
-    none but that elements which they say are inside are not asked whether they are. Raises `ArgusError` where a
-    statement has no C++: IR that is not explicit, register tiles indexed at run time, layouts that an instruction
-    cannot serve.
+    The text depends only on what the kernel does. Tags, assertions, specifications and spans do not change it.
+    Preconditions only remove bounds checks that they make unnecessary. Raises `ArgusError` if a statement has no C++:
+    IR that is not explicit, register tiles indexed at run time, layouts that an instruction cannot handle.
     """
     kernel = replace(kernel, body=visit.rewrite_body(kernel.body, _without_claims))
     names, threads = identifiers(kernel), kernel.num_threads
@@ -67,7 +66,7 @@ def _without_claims(stmt: Stmt) -> tuple[Stmt, ...] | None:
 
 
 def _head(kernel: Kernel, writer: Writer) -> None:
-    """Everything before the first statement."""
+    """Emit everything before the first statement."""
     written = {s.dst.obj for s in visit.walk(kernel.body) if isinstance(s, Copy | Accumulate)}
     tensors = {t.name: t for t in kernel.tensors}
     parameters = []
