@@ -50,8 +50,7 @@ class Compiled:
 
 
 def kernels(source: SourceFile) -> tuple[str, ...]:
-    """Return the names of a file's kernels, in order. Raises `SourceError` with every syntax error, or without kernels.
-    """
+    """Return the names of a file's kernels, in order. Raises `SourceError` for syntax errors, or without kernels."""
     names = _timed("parse", lambda: parse(source)).kernels
     if not names:
         help = "a kernel is a function at the top level of the file, under `@argus.kernel`"

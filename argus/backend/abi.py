@@ -63,8 +63,7 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
 
 
 def arguments(kernel: Kernel) -> tuple[Argument, ...]:
-    """Return the tensors, sizes, symbolic strides, scalars and tensor maps, each in declaration order, each name once.
-    """
+    """Return tensors, sizes, symbolic strides, scalars and tensor maps, each in declaration order, each name once."""
     pointers = [Argument(t.name, "pointer", t.dtype) for t in kernel.tensors]
     sizes = [Argument(name, "size", int32) for name in kernel.sizes]
     symbolic = (s for t in kernel.tensors for s in _symbolic(t) if s.name not in kernel.sizes)

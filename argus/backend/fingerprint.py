@@ -1,5 +1,4 @@
-"""Fingerprints for cache keys, as JSON: compiler, tools, constants and source files that a build or proof depends on.
-"""
+"""Fingerprints for cache keys, as JSON: compiler, tools, constants and source files that affect a build or proof."""
 
 from __future__ import annotations
 

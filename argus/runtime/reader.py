@@ -52,8 +52,7 @@ class Prepared:
     renewals: int = _RENEWALS
 
     def started(self, tensors: Sequence[Any], values: tuple[Number, ...]) -> Any:
-        """Count the writes of the tensors, run, and return the result. Raises LaunchError for a tensor without memory.
-        """
+        """Count writes of the tensors, run, and return the result. Raises LaunchError for a tensor without memory."""
         if 0 in values[: len(tensors)]:
             _refuse_freed(tensors)
         count_writes(tensors[i] for i in self.written)

@@ -173,8 +173,7 @@ def _no_gradient(found: Any, what: str, help: str) -> LaunchError:
 
 
 def _vmap(found: Any, arguments: _Arguments, batch: int) -> Callable[..., Any]:
-    """Return the rule for `torch.vmap`: one call for the batch if rows are independent, else a call for each element.
-    """
+    """Return the rule for `torch.vmap`: one call for the batch if rows are independent, else one for each element."""
 
     def rule(info: Any, dims: Sequence[int | None], *given: Any) -> Any:
         given = arguments.all(given)

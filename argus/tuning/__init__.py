@@ -1,5 +1,4 @@
-"""Choose constants by measurement. Rules and a model drop configurations; the others are built in parallel and timed.
-"""
+"""Choose constants by measurement: drop configurations by rules and a model, build the others in parallel, time them."""
 
 from argus.tuning.autotuner import Autotuner, autotune
 from argus.tuning.bench import do_bench

@@ -42,8 +42,7 @@ def _bench(call: Callable[[], object], device: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The outcome for one configuration: its time, or the reason why it has none. `predicted_us` is the model's time.
-    """
+    """The outcome for a configuration: its time, or the reason why it has none. `predicted_us` is the model's time."""
 
     config: Config
     milliseconds: float | None

@@ -22,8 +22,7 @@ _LOADS_IN_FLIGHT = 4  # vectors of 16 bytes a thread, where nothing is asynchron
 
 
 def work_of(kernel: Kernel, values: Mapping[str, Number]) -> Work:
-    """Return the work of a launch with these sizes, strides and scalars by name. `kernel` is explicit and has a grid.
-    """
+    """Return the work of a launch with sizes, strides and scalars by name. `kernel` is explicit and has a grid."""
     flops = scalar = shared = outside = 0.0
     bits = 32
     for stmt, times in _weighed(kernel.body, values, 1.0):

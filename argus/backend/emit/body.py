@@ -254,8 +254,7 @@ def _program_ids(extents: list[str], writer: Writer) -> None:
 
 
 def digits(number: str, names: list[str], extents: list[str], writer: Writer) -> None:
-    """Emit variables `names` for the digits of `number` in the mixed radix `extents`; the first digit varies fastest.
-    """
+    """Emit variables `names` for the digits of `number` in the mixed radix `extents`, the fastest digit first."""
     for name, extent in zip(names, extents, strict=False):
         writer.line(f"const int {name} = {number}{'' if name == names[-1] else f' % {extent}'};")
         number += f" / {extent}"

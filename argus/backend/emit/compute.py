@@ -103,8 +103,7 @@ def _shuffle(stmt: Map, domain: Domain, writer: Writer) -> None:
 
 
 def _shuffle_written_out(stmt: Map, source: Fragment, domain: Domain, holder: tuple[Expr, Expr], numbers: Ints) -> None:
-    """Emit a shuffle in which all lanes exchange every register that some lane needs, then each lane selects its own.
-    """
+    """Emit a shuffle: all lanes exchange every register that some lane needs, then each lane selects its own."""
     writer, name = domain.writer, domain.writer.names[source.name]
     count = prod(d.extent for d in domain.loops)
     table = counters(domain.loops)

@@ -31,8 +31,7 @@ class _Operand:
 
 
 def emit_mma(stmt: Mma, writer: Writer) -> None:
-    """Emit loops over the instructions of a warp: along K outside, then along N and M of the accumulator's registers.
-    """
+    """Emit loops over a warp's instructions: along K outside, then along N and M of the accumulator's registers."""
     if stmt.instr is None:
         raise problem("not-explicit", "the matrix product names no instruction", stmt.span)
     if stmt.instr in WGMMA:

@@ -1,5 +1,4 @@
-"""Find the digits of register tiles, and the register of a fragment that holds an element, by enumerating the layout.
-"""
+"""Find the digits of register tiles, and the register that holds an element, by enumerating the layout."""
 
 from __future__ import annotations
 

@@ -80,8 +80,7 @@ class Writer:
             self.line("}")
 
     def hoist(self, ctype: str, text: str, letter: str) -> str:
-        """Return the prologue's variable for `text`, which depends only on the thread; a constant is returned as it is.
-        """
+        """Return the prologue's variable for `text`, which depends only on the thread; return a constant as it is."""
         if text.isdigit():
             return text
         key = (ctype, text)
@@ -189,8 +188,7 @@ class Domain:
         return "true" if turns >= along[-1].extent else f"{along[-1].name} < {turns}"
 
     def above(self, dim: int, bound: int) -> str | None:
-        """Return a condition, as `below` does, that makes the coordinate along `dim` at least `bound` in every thread.
-        """
+        """Return a condition, like `below`, that makes the coordinate along `dim` at least `bound` in every thread."""
         along = sorted((d for d in self.loops if d.dim == dim), key=lambda d: d.stride)
         if self.fixed is not None:
             return "true" if sum(self.fixed[d.name] * d.stride for d in along) >= bound else None

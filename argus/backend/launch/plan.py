@@ -80,8 +80,7 @@ class Function(Protocol):
         """
 
     def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
-        """Return the launcher for `grid`, which holds no zero. Raises LaunchError if the device cannot run such blocks.
-        """
+        """Return the launcher for `grid`, which has no zero. Raises LaunchError if the device cannot run such blocks."""
 
 
 class LaunchPlan:
@@ -218,8 +217,7 @@ class LaunchPlan:
         return tuple(v if type(v) in _UNCHANGING else _NOTHING for v in scalars)
 
     def _converted(self, scalars: tuple[Number, ...]) -> tuple[Number, ...]:
-        """Return the scalars as numbers. Other objects are converted once, so that the checked value is the passed one.
-        """
+        """Return the scalars as numbers. Objects are converted once, so that the checked value is the passed one."""
         if all(type(v) in _UNCHANGING for v in scalars):
             return scalars
         return tuple(self._held(scalars).values())
@@ -316,8 +314,7 @@ def _overlap(apart: Sequence[Apart]) -> Callable[[Sequence[Number]], bool]:
 
 
 def _blocks(signature: Signature, binding: Binding, function: Function) -> tuple[int, int, int]:
-    """Return the blocks to launch: one for each program, or, for a persistent kernel, at most as many as run at once.
-    """
+    """Return the blocks to launch: one per program, or, for a persistent kernel, at most as many as run at once."""
     if not signature.persistent:
         return binding.grid
     at_once = function.resident(signature.num_threads, signature.shared_bytes, signature.cluster)

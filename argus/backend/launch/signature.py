@@ -130,8 +130,7 @@ class Signature:
 
 
 def signature(kernel: Kernel) -> Signature:
-    """Return the signature of a kernel in tile or explicit IR; in tile IR, shared memory is not laid out yet: 0 bytes.
-    """
+    """Return the signature of a kernel in tile or explicit IR; in tile IR, shared memory is not laid out: 0 bytes."""
     from argus.backend.abi import arguments, persistent, shared_bytes, tensor_maps
     from argus.ir.contents import ranges
     from argus.ir.nodes import Arranged, Requires, Tensor
