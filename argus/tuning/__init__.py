@@ -1,4 +1,4 @@
-"""Choose constants by measurement: drop configurations by rules and a model, build the others in parallel, time them."""
+"""Choose constants by measurement: drop some configurations by rules and a model, build and time the others."""
 
 from argus.tuning.autotuner import Autotuner, autotune
 from argus.tuning.bench import do_bench

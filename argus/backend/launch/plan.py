@@ -80,7 +80,7 @@ class Function(Protocol):
         """
 
     def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
-        """Return the launcher for `grid`, which has no zero. Raises LaunchError if the device cannot run such blocks."""
+        """Return the launcher for `grid`, which has no zero. Raises LaunchError if the device cannot run it."""
 
 
 class LaunchPlan:
