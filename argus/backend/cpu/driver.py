@@ -38,7 +38,7 @@ class CpuFunction:
         return write
 
     def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
-        """See `argus.backend.launch.plan.Function`. Two blocks, so that they run several programs even in small grids."""
+        """See `argus.backend.launch.plan.Function`. Two blocks, which run several programs even in small grids."""
         return 2
 
     def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
