@@ -1,10 +1,10 @@
-"""The whole pipeline on one screen.
+"""The compiler's pipeline.
 
     text -elaborate-> TileKernel -lower-> ExplicitKernel -verify-> Report -build-> Artifact
 
-Each step takes what the step before made. An explicit kernel can be printed, changed by hand, and `read` again.
-`ARGUS_DEBUG=1` to `5` shows, each including the ones before it: stages with their times, IR, obligations, emitted
-source, machine code.
+Each step takes the result of the previous step. An explicit kernel can be printed, changed by hand, and `read` again.
+`ARGUS_DEBUG=1` to `5` prints stages with their times, IR, obligations, emitted source, and machine code; each level
+includes the lower ones.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Compiled:
 
 
 def kernels(source: SourceFile) -> tuple[str, ...]:
-    """The names of a file's kernels, in order. Raises `SourceError` with every syntax error, or where there is none."""
+    """Return the names of a file's kernels, in order. Raises `SourceError` for syntax errors, or without kernels."""
     names = _timed("parse", lambda: parse(source)).kernels
     if not names:
         help = "a kernel is a function at the top level of the file, under `@argus.kernel`"
@@ -65,7 +65,7 @@ def named_kernels(source: SourceFile) -> tuple[str, ...]:
 
 
 def declared(source: SourceFile, name: str) -> tuple[tuple[str, str], ...]:
-    """Name and kind ("tensor", "optional", "scalar" or "constexpr") of each parameter. Raises `SourceError`."""
+    """Return name and kind ("tensor", "optional", "scalar" or "constexpr") of each parameter. Raises `SourceError`."""
     module = parse(source, name)
     function = module.function(name)
     aliases = dict(module.aliases)
@@ -87,7 +87,10 @@ def _kind(annotation: Expression | None, aliases: Mapping[str, str]) -> str:
 
 
 def elaborate(source: SourceFile, name: str, options: Options) -> TileKernel:
-    """Raises `SourceError` with every error of syntax, names, shapes, types and constants."""
+    """Return kernel `name` in tile IR.
+
+    Raises `SourceError` with every error of syntax, names, shapes, types and constants.
+    """
     kernel = _timed("check", lambda: check(parse(source, name), name, options))
     _show(2, f"tile IR of {name}", lambda: print_kernel(kernel))
     _insist(check_tile(kernel))
@@ -95,7 +98,10 @@ def elaborate(source: SourceFile, name: str, options: Options) -> TileKernel:
 
 
 def lower(tile: TileKernel, target: str) -> ExplicitKernel:
-    """Raises `ArgusError` where a policy or an instruction cannot be carried out on the target."""
+    """Return the explicit kernel for `target`.
+
+    Raises `ArgusError` if a policy or an instruction cannot be carried out on the target.
+    """
     kernel = _timed("lower", lambda: passes.lower(tile, target))
     _show(2, f"explicit IR of {kernel.name}", lambda: print_kernel(kernel))
     _insist(check_explicit(kernel))
@@ -103,7 +109,7 @@ def lower(tile: TileKernel, target: str) -> ExplicitKernel:
 
 
 def read(source: SourceFile) -> ExplicitKernel:
-    """The explicit kernel that a text describes, as `print_kernel` writes it. Raises `ArgusError` where it is none."""
+    """Return the explicit kernel in a text that `print_kernel` wrote. Raises `ArgusError` for any other text."""
     kernel = read_kernel(source)
     _insist(check_explicit(kernel))
     return ExplicitKernel(kernel)
@@ -112,9 +118,10 @@ def read(source: SourceFile) -> ExplicitKernel:
 def verify(
     explicit: ExplicitKernel, limit_s: float = LIMIT_S, *, exact: bool = False, second_opinion: bool = False
 ) -> Report:
-    """Prove the kernel's properties or say what fails. A wrong kernel raises nothing: the report says so.
+    """Prove the kernel's properties and report what fails. A wrong kernel raises no error: the report says so.
 
-    `exact`: prove nothing on a simpler form of the kernel. `second_opinion`: ask each engine what the other answered.
+    With `exact`, nothing is proved on a simplified form of the kernel. With `second_opinion`, each engine is also asked
+    what the other one answered.
     """
     from argus import verify as verifier  # late: its solvers take a third of a second to import
 
@@ -125,15 +132,15 @@ def verify(
 
 
 def accepted(source: SourceFile, name: str) -> tuple[str, ...]:
-    """The unknown findings about values that kernel `name` accepts in its decorator."""
+    """Return the codes of unknown findings about values that kernel `name` accepts in its decorator."""
     function = parse(source, name).function(name)
     return () if function is None else parameters.accepted(function)
 
 
 def release(explicit: ExplicitKernel, report: Report, accept: Sequence[str], limit_s: float = LIMIT_S) -> Report:
-    """The report of a kernel that may be built: it is proved, or what is unknown of its values is accepted and tested.
+    """Return the report of a kernel that may be built: proved, or with unknown findings that are accepted and tested.
 
-    Raises `VerificationError` with everything that stands against it.
+    Raises `VerificationError` with every finding that forbids the build.
     """
     from argus.verify.release import released
 
@@ -141,8 +148,11 @@ def release(explicit: ExplicitKernel, report: Report, accept: Sequence[str], lim
 
 
 def build(explicit: ExplicitKernel, report: Report, *, machine_code: bool = True) -> Artifact:
-    """Raises `VerificationError` unless all is proved or was accepted in `release`, and `ToolchainError` where a
-    compiler is missing or fails."""
+    """Build a verified kernel.
+
+    Raises `VerificationError` unless everything is proved or was accepted in `release`, and `ToolchainError` if a
+    compiler is missing or fails.
+    """
     if not report.accepted:
         report = release(explicit, report, ())
     return _presented(_built(explicit, machine_code), report)
@@ -163,16 +173,16 @@ def _presented(artifact: Artifact, report: Report) -> Artifact:
 
 
 def prove(source: SourceFile, name: str, options: Options, *, limit_s: float = LIMIT_S) -> Report:
-    """What is known of kernel `name`. Raises `ArgusError` for text that is no kernel of the language."""
+    """Verify kernel `name` and return the report. Raises `ArgusError` for text that is no kernel of the language."""
     return verify(lower(elaborate(source, name, options), options.target), limit_s)
 
 
 def compile(
     source: SourceFile, name: str, options: Options, *, limit_s: float = LIMIT_S, compiler: Compiler | None = None
 ) -> Compiled:
-    """Kernel `name`, proved and built for `options.target`, by `compiler` if one is on standby for it.
+    """Prove and build kernel `name` for `options.target`; `compiler` is a compiler on standby for it, if any.
 
-    Raises the `ArgusError` that says why not.
+    Raises `ArgusError` if the kernel cannot be proved or built.
     """
     explicit = lower(elaborate(source, name, options), options.target)
     beside = ThreadPoolExecutor(1)
@@ -185,11 +195,14 @@ def compile(
 
 
 def _building(beside: ThreadPoolExecutor, explicit: ExplicitKernel, compiler: Compiler | None) -> Future[Artifact]:
-    """The build, under way. Compilers are programs of their own, which work while the proof does; what is not proved is
-    thrown away. The text comes first: a thread that writes it beside the proof hardly gets to run."""
+    """Start the build and return its future.
+
+    Compilers are separate programs, which run during the proof; the build of a kernel that is not proved is discarded.
+    The text is emitted first, because a thread that emits it during the proof would hardly get to run.
+    """
     try:
         text = _timed("emit", lambda: emit(explicit))
-    except ArgusError as error:  # what the proof finds is said before it
+    except ArgusError as error:  # raised after the findings of the proof
         failed: Future[Artifact] = Future()
         failed.set_exception(error)
         return failed

@@ -1,4 +1,4 @@
-"""The calling convention of an emitted kernel, said once for the emitter and for every launcher."""
+"""The calling convention of an emitted kernel, shared by the emitter and every launcher."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ _UNSWIZZLED = 16  # bytes of a row
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of the entry point. `kind` "pointer" (device address of tensor `name`), "size" (int32),
-    "stride" (int64, elements), "scalar" or "tensormap" (a CUtensorMap by value: 128 bytes, 64-byte aligned)."""
+    """One argument of the entry point.
+
+    `kind` is "pointer" (device address of tensor `name`), "size" (int32), "stride" (int64, elements), "scalar" or
+    "tensormap" (a CUtensorMap by value: 128 bytes, 64-byte aligned).
+    """
 
     name: str
     kind: str
@@ -27,11 +30,11 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """What the launcher encodes for the copy engine (CUDA driver API, cuTensorMapEncodeTiled).
+    """A tensor map, which the launcher encodes for the copy engine (CUDA driver API, cuTensorMapEncodeTiled).
 
-    `box` is the copied box in elements, in the tensor's own order of dimensions, the last of stride 1; zeros are
-    filled in outside. `swizzle_bytes` are those of a row of the box: 128, or 64 or 32 of one that is stored; 0 for
-    one of 16 bytes, of which there is no swizzle.
+    `box` is the copied box in elements, in the tensor's own order of dimensions; the last dimension has stride 1.
+    Elements outside the tensor read as zero. `swizzle_bytes` is the width of the swizzle, one row of the box: 128, or
+    64 or 32 for a box that is stored. It is 0 for rows of 16 bytes, which have no swizzle.
     """
 
     name: str
@@ -41,13 +44,13 @@ class TensorMap:
 
 
 def box(access: Access, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The extents of a copied box along all dimensions of its tensor: 1 where it is at one place."""
+    """Return the extents of a copied box along all dimensions of its tensor; 1 where the index is fixed."""
     extents = iter(shape)
     return tuple(next(extents) if any(isinstance(e, Coord) for e in walk_expr(i)) else 1 for i in access.index)
 
 
 def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
-    """The tensor maps of a kernel's bulk copies, each once, in program order."""
+    """Return the tensor maps of a kernel's bulk copies, each once, in program order."""
     found: dict[tuple[str, tuple[int, ...]], TensorMap] = {}
     for stmt in walk(kernel.body):
         if isinstance(stmt, Copy | Accumulate) and stmt.instr in BULK_LOADS | BULK_STORES | REDUCES.keys():
@@ -60,7 +63,7 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
 
 
 def arguments(kernel: Kernel) -> tuple[Argument, ...]:
-    """Tensors, sizes, symbolic strides, scalars, tensor maps; each in order of declaration, each name once."""
+    """Return tensors, sizes, symbolic strides, scalars and tensor maps, each in declaration order, each name once."""
     pointers = [Argument(t.name, "pointer", t.dtype) for t in kernel.tensors]
     sizes = [Argument(name, "size", int32) for name in kernel.sizes]
     symbolic = (s for t in kernel.tensors for s in _symbolic(t) if s.name not in kernel.sizes)
@@ -75,12 +78,12 @@ def _symbolic(tensor: Tensor) -> list[Param]:
 
 
 def persistent(kernel: Kernel) -> bool:
-    """Whether blocks run several programs each: then no more of them are launched, along one axis, than run at once."""
+    """Return True if each block runs several programs. At most as many blocks as run at once are then launched."""
     return any(isinstance(stmt, Programs) for stmt in walk(kernel.body))
 
 
 def shared_bytes(kernel: Kernel) -> int:
-    """Bytes of shared memory that a block of the explicit kernel needs: what a launcher asks for."""
+    """Return the bytes of shared memory that a block of the explicit kernel needs, and that a launcher requests."""
     ends = [
         s.offset + s.layout.cosize() * s.dtype.bytes
         for s in kernel.shared
@@ -91,5 +94,5 @@ def shared_bytes(kernel: Kernel) -> int:
 
 
 def entry(kernel: Kernel) -> str:
-    """The symbol of the kernel's entry point. The prefix keeps it apart from what C libraries declare."""
+    """Return the symbol of the kernel's entry point. The prefix avoids names that C libraries declare."""
     return "argus_" + re.sub(r"\W", "_", kernel.name)

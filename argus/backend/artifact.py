@@ -1,4 +1,4 @@
-"""What a build makes: source, machine code, resources."""
+"""The result of a build: source, machine code, resources."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:  # a cached build is launched without loading the IR
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """As the target's compiler reports them. None: that compiler does not say.
+    """A kernel's use of resources as the target's compiler reports it; None for what it does not report.
 
-    `registers` is 32-bit registers a thread (gfx942: VGPRs plus AGPRs), `shared_bytes` a block's,
-    `spill_bytes` a thread's spills or scratch; `warnings` what the compiler says of lost performance.
+    `registers` counts 32-bit registers per thread (gfx942: VGPRs plus AGPRs). `shared_bytes` is shared memory per
+    block. `spill_bytes` is spills or scratch per thread. `warnings` are the compiler's remarks on lost performance.
     """
 
     registers: int | None
@@ -28,7 +28,7 @@ class Resources:
 class Artifact:
     """A compiled kernel. `binary` is a cubin, a code object, or a host library; None without a compiler.
 
-    `accepted` are findings about its values that were unknown and accepted: it is tested, and not proved.
+    `accepted` lists the unknown findings about its values that were accepted; such a kernel is tested, not proved.
     """
 
     kernel: Kernel

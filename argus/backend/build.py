@@ -1,4 +1,4 @@
-"""From explicit IR to an artifact: emit, then compile with the target's toolchain."""
+"""Build an artifact from explicit IR: emit the source, then compile it with the target's toolchain."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def build(
     arch: str | None = None,
     compiler: cuda.Compiler | None = None,
 ) -> Artifact:
-    """Emit the explicit `kernel` (or take `source`, its text) and compile it for `target`, a key of `TARGETS`.
+    """Emit the explicit `kernel` (or take `source`, its emitted text) and compile it for `target`, a key of `TARGETS`.
 
-    `compile=False` stops at the text. `arch` is the machine to compile for if it differs from the target's name
-    (code of sm_80 for a later GPU); `compiler` is one on standby for it. Raises `ArgusError` from the emitter,
-    `ToolchainError` from the compiler.
+    `compile=False` stops after emitting. `arch` is the architecture to compile for if it differs from the target's
+    name (code of sm_80 for a later GPU). `compiler` is a compiler on standby for `arch`. The emitter raises
+    `ArgusError`, the compiler `ToolchainError`.
     """
     text = emit(kernel) if source is None else source
     binary, resources = _compile(kernel, target, text, arch or target, compiler) if compile else (None, None)
@@ -52,7 +52,7 @@ def _compile(
                 hazards.insist(binary)
         case _:
             binary, resources = hip.compile(text, arch)
-    # Shared memory is dynamic on some targets: their compilers do not see it.
+    # Some targets allocate shared memory dynamically, so their compilers do not count it.
     return binary, replace(resources, shared_bytes=max(resources.shared_bytes, abi.shared_bytes(kernel)))
 
 
@@ -63,7 +63,10 @@ def _left_in_registers(kernel: Kernel) -> bool:
 
 
 def disassemble(artifact: Artifact) -> str:
-    """The machine code as text; "" for the host, or where there is none. Raises `ToolchainError` "compiler-missing"."""
+    """Return the machine code as text; "" for the host or without machine code.
+
+    Raises `ToolchainError` "compiler-missing" without a disassembler.
+    """
     vendor = TARGETS[artifact.target].vendor
     if artifact.binary is None or vendor == "cpu":
         return ""

@@ -1,9 +1,9 @@
-"""The disk cache: content-addressed entries of JSON and raw bytes, each with a digest of its own.
+"""The disk cache: content-addressed entries of JSON and raw bytes, each with its own digest.
 
-An entry is found by a key, the SHA-256 of everything that could change it, and is trusted only if its digest
-and its recorded key are right and the file belongs to this user (or to root): anything else is a miss, and is
-rebuilt and overwritten. Nothing in an entry is ever run by reading it. Files are written whole, under a
-temporary name, and renamed into place, so concurrent processes see an old entry, a new one, or none.
+An entry is found by its key, the SHA-256 of everything that could change the entry. It is trusted only if its digest
+and its recorded key are right and the file belongs to this user or to root. Anything else is a miss, and is rebuilt
+and overwritten. Reading an entry never runs anything in it. A file is written whole under a temporary name and then
+renamed into place, so a concurrent process sees the old entry, the new one, or none.
 
 Layout of a file, integers little-endian::
 
@@ -50,17 +50,17 @@ class CacheWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is kept under a key. `data` is a JSON value; `blobs` are raw bytes by name."""
+    """The contents stored under one key. `data` is a JSON value; `blobs` are raw bytes by name."""
 
     data: Any
     blobs: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class DiskCache:
-    """Entries in `directory`, at most `limit` bytes of them. `directory` None: nothing is kept.
+    """Entries in `directory`, at most `limit` bytes of them. If `directory` is None, nothing is kept.
 
-    Safe under concurrent processes. A directory that cannot be read or written is a cache that misses: no
-    error is raised, and one `CacheWarning` is given.
+    Concurrent processes may share a directory. A directory that cannot be read or written raises no error: every
+    lookup misses, and the first failed write gives a `CacheWarning`.
     """
 
     def __init__(self, directory: Path | None, limit: int = DEFAULT_LIMIT) -> None:
@@ -69,7 +69,7 @@ class DiskCache:
         self._warned = False
 
     def get(self, key: str) -> Entry | None:
-        """The entry under `key`, or None if there is none that can be trusted."""
+        """Return the entry under `key`, or None if there is no entry that can be trusted."""
         if self.directory is None:
             return None
         path = self._path(self.directory, key)
@@ -81,12 +81,12 @@ class DiskCache:
             return None
         entry = _decode(key, content)
         if entry is not None:
-            with suppress(OSError):  # a read-only cache still serves; it only loses the order of use
+            with suppress(OSError):  # a read-only cache still works, but does not record when entries were used
                 os.utime(path)
         return entry
 
     def put(self, key: str, entry: Entry) -> None:
-        """Keeps `entry` under `key`, in place of what was there, and drops old entries beyond the limit."""
+        """Store `entry` under `key`, replacing any older entry, and evict old entries beyond the limit."""
         if self.directory is None:
             return
         content = _encode(key, entry)
@@ -116,13 +116,13 @@ class DiskCache:
 
 
 def cache_key(parts: Any) -> str:
-    """The hexadecimal SHA-256 of `parts`, a JSON value; dictionaries count as unordered."""
+    """Return the hexadecimal SHA-256 of `parts`, a JSON value; the order of a dictionary's keys does not matter."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return sha256(text.encode()).hexdigest()
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a regular file's content if it is ours and of a plausible size. A pipe is not waited for."""
+    """Return a regular file's content if it belongs to us and is not too large. Never wait for a pipe."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -156,7 +156,7 @@ def _decode(key: str, content: bytes) -> Entry | None:
             blobs[name] = content[position : position + size]
             position += size
         return Entry(header["data"], blobs)
-    except (ValueError, LookupError, TypeError):  # a right digest over what no Argus wrote
+    except (ValueError, LookupError, TypeError):  # the digest is right, but Argus did not write the content
         return None
 
 
@@ -173,9 +173,9 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 def _evict(directory: Path, limit: int, keep: Path) -> None:
-    """Drops the entries unused for longest until `limit` bytes are left, and abandoned temporary files.
+    """Evict the least recently used entries until `limit` bytes are left; delete abandoned temporary files.
 
-    `keep` stays. Another process may drop the same files at the same time.
+    `keep` is never evicted. Another process may delete the same files at the same time.
     """
     entries: list[tuple[float, int, str]] = []
     now = time.time()

@@ -1,4 +1,4 @@
-"""The device library as data: every name that emitted text may use, and that each target's header defines.
+"""The device library as data: every name that emitted text may use and that each target's header defines.
 
 Emitted text is one C++17 dialect. A target's header (`cuda/argus_cuda.h`, `hip/argus_hip.h`,
 `cpu/argus_cpu.h`) is put in front of it at compilation; the text then needs nothing else. All are of
@@ -80,7 +80,7 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """As in C++."""
+        """The function's declaration in C++."""
         head = f"template <{self.template}> " if self.template else ""
         return f"{head}{self.result} {self.name}({self.parameters})"
 
@@ -120,7 +120,7 @@ _IDS = (
 )  # fmt: skip
 
 def _moves() -> Iterator[Function]:
-    """The functions of instructions by which each thread moves whole vectors of its own, one set for each `call`."""
+    """Yield the functions of instructions by which each thread moves its own whole vectors, one set for each `call`."""
     found = [r for r in INSTRUCTIONS.values() if r.mechanism is Mechanism.THREADS and r.ends is Ends.WHOLE]
     for name in dict.fromkeys(r.call for r in found if not r.peer and r.call != "atomic"):
         rows = [r for r in found if r.call == name]
@@ -329,10 +329,10 @@ FUNCTIONS: tuple[Function, ...] = (*_IDS, *_COPIES, *_WAVES, *_WARP, *_ATOMICS, 
 
 
 def mma_function(row: MmaRow) -> Function:
-    """The device function of a matrix instruction: d[m, n] += sum over k of a[m, k] * b[n, k] for one warp.
+    """Return the device function of a matrix instruction: d[m, n] += sum over k of a[m, k] * b[n, k] for one warp.
 
-    `d`, `a`, `b` point to the lane's values in the order of the row's fragment layouts; it is overloaded, or
-    a template, over the row's operand types.
+    `d`, `a` and `b` point to the lane's values in the order of the row's fragment layouts. The function is overloaded
+    or a template over the row's operand types.
     """
     accumulator = TYPES[row.accumulator.name]
     types = ", ".join(TYPES[t.name] for t in row.operands)
@@ -344,12 +344,12 @@ def mma_function(row: MmaRow) -> Function:
 
 
 def wgmma_function(row: WgmmaRow) -> Function:
-    """The device function of an asynchronous product of one warpgroup: it starts d += a * b, or d = a * b if not `add`.
+    """Return the device function that starts one warpgroup's product: d += a * b, or d = a * b if not `add`.
 
-    `d` points to the thread's values in the order of the row's fragment layout, which are there after the wait that
-    covers its group. `b` is a `matrix_descriptor`; so is `a`, or it points to the thread's values in the order of the
-    row's fragment layout, which stay until then. A and B are the operands' types; MAJOR_A and MAJOR_B are 0 where k
-    goes along the rows of shared memory, 1 where it goes across.
+    `d` points to the thread's values in the order of the row's fragment layout; they are valid after the wait that
+    covers its group. `b` is a `matrix_descriptor`. `a` is a `matrix_descriptor` too, or points to the thread's values
+    in the order of the row's fragment layout, which must not change until that wait. A and B are the operands' types.
+    MAJOR_A and MAJOR_B are 0 if k runs along the rows of shared memory, 1 if it runs across them.
     """
     types = ", ".join(TYPES[t.name] for t in row.operands)
     return Function(
@@ -359,11 +359,11 @@ def wgmma_function(row: WgmmaRow) -> Function:
 
 
 def functions(target: str) -> tuple[Function, ...]:
-    """What the header of `target` ("cpu", "cuda", "hip") defines, matrix instructions included."""
+    """Return the functions that the header of `target` ("cpu", "cuda", "hip") defines, with matrix instructions."""
     rows = (*(mma_function(row) for row in MMA.values()), *(wgmma_function(row) for row in WGMMA.values()))
     return tuple(f for f in (*FUNCTIONS, *rows) if target in f.targets)
 
 
 def cpp_type(dtype: DType) -> str:
-    """How `dtype` is spelled in emitted text."""
+    """Return the spelling of `dtype` in emitted text."""
     return TYPES[dtype.name]

@@ -1,4 +1,4 @@
-"""What, besides a kernel's text and options, could change what is built or proved, as JSON for a cache key."""
+"""Fingerprints for cache keys, as JSON: compiler, tools, constants and source files that affect a build or proof."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SOLVERS = ("lark", "z3_solver", "islpy", "numpy")
 
 @lru_cache(maxsize=1)
 def compiler() -> dict[str, str]:
-    """The SHA-256 of Argus's own source files and the versions of what it proves with."""
+    """Return the SHA-256 of Argus's own source files, and the versions of the libraries that its proofs use."""
     return {"argus": tree_digest(Path(__file__).parent.parent), **versions(_SOLVERS, sys.path)}
 
 
 def versions(distributions: Iterable[str], directories: Iterable[str]) -> dict[str, str]:
-    """Installed versions, by the names of the metadata folders: reading the metadata takes ten times as long."""
+    """Return installed versions from the names of metadata folders; reading the metadata takes ten times as long."""
     found = dict.fromkeys(distributions, "")
     for directory in directories:
         try:
@@ -41,7 +41,7 @@ def versions(distributions: Iterable[str], directories: Iterable[str]) -> dict[s
 
 
 def tree_digest(directory: Path) -> str:
-    """SHA-256 over the names and contents of all files below `directory`, compiled Python left out."""
+    """Return the SHA-256 of the names and contents of all files below `directory`, except compiled Python."""
     digest = sha256()
     for parent, directories, files in os.walk(directory):
         directories[:] = sorted(d for d in directories if d != "__pycache__")
@@ -54,16 +54,16 @@ def tree_digest(directory: Path) -> str:
 
 
 def file_identity(path: str) -> list[str | int]:
-    """Real path, size and modification time (ns) of a tool: who compiles, without running it."""
+    """Return a tool's real path, size and modification time (ns), which identify it without running it."""
     real = os.path.realpath(path)
     status = os.stat(real)
     return [real, status.st_size, status.st_mtime_ns]
 
 
 def constant(value: object) -> Any:
-    """A constexpr value as JSON, such that equal JSON means the same value of the same type.
+    """Return a constexpr value as JSON. Equal JSON means the same value of the same type.
 
-    TypeError for what cannot be a constexpr.
+    Raises TypeError for a value that cannot be a constexpr.
     """
     match value:
         case None | bool() | str():
@@ -96,7 +96,10 @@ def value_of(data: Any) -> object:
 
 
 def file_to_json(file: SourceFile) -> Any:
-    """A text with all that it takes from elsewhere, as JSON. TypeError for a constant that cannot be a constexpr."""
+    """Return a source file, with everything that it takes from elsewhere, as JSON.
+
+    Raises TypeError for a constant that cannot be a constexpr.
+    """
     around = [[outer.name, outer.closest, *_meaning_to_json(outer.meaning)] for outer in file.around or ()]
     return [file.path, file.text, file.first_line, around]
 

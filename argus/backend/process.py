@@ -1,4 +1,4 @@
-"""Runs compilers: with a time limit, away from the user's files, and with failures as diagnostics."""
+"""Run compilers with a time limit, away from the user's files, and report their failures as diagnostics."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _CHECK = "check its installation; if it is a wrapper script, whether it passes i
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What a program that succeeded wrote."""
+    """The output of a program that succeeded."""
 
     stdout: str
     stderr: str
 
 
 def missing(tool: str, help: str) -> ToolchainError:
-    """The error for a compiler that is not installed; `help` says what to install."""
+    """Return the error for a compiler that is not installed; `help` names the package to install."""
     text = f"no {tool} was found"
     if not environment.search_path():
         text += ", and PATH, which names the folders of programs, is empty"
@@ -38,13 +38,13 @@ def missing(tool: str, help: str) -> ToolchainError:
 
 
 def failed(tool: str, what: str, log: str, help: str = "") -> ToolchainError:
-    """The error for a compiler that refused its input, with the end of what it said."""
+    """Return the error for a compiler that refused its input, with the first errors of its log."""
     notes = (Note(trimmed(log)),) if log.strip() else ()
     return ToolchainError(Diagnostic("compiler-failed", f"{tool} {what}", property="toolchain", notes=notes, help=help))
 
 
 def trimmed(log: str, lines: int = _LOG_LINES) -> str:
-    """The first errors of a compiler's log: at most `lines` lines, from the first that says "error"."""
+    """Return the first errors of a compiler's log: at most `lines` lines, from the first that contains "error"."""
     everything = log.strip().splitlines()
     start = next((i for i, line in enumerate(everything) if "error" in line.lower()), 0)
     kept = everything[start : start + lines]
@@ -53,7 +53,7 @@ def trimmed(log: str, lines: int = _LOG_LINES) -> str:
 
 
 def output(tool: str, path: Path) -> bytes:
-    """Return what a program that reported success wrote to `path`. Raises `ToolchainError` if that is nothing."""
+    """Return the file that a successful program wrote to `path`. Raises `ToolchainError` if it is missing or empty."""
     content = path.read_bytes() if path.is_file() else b""
     if not content:
         raise failed(tool, "reported success and wrote no machine code", "", _CHECK)
@@ -69,14 +69,14 @@ def run(
 ) -> Completed:
     """Run `command` (named `tool` in messages) to its end, with no input.
 
-    The program and all it starts are ended when `timeout_s` seconds have passed. Raises `ToolchainError`:
-    "compiler-missing" if it cannot start, "compiler-failed" for a nonzero status, a signal, or the limit.
+    After `timeout_s` seconds the program and all programs that it started are killed. Raises `ToolchainError`:
+    "compiler-missing" if it cannot start, "compiler-failed" for a nonzero status, a signal, or a timeout.
     """
     return start(tool, command, cwd=cwd).finish(timeout_s=timeout_s)
 
 
 def start(tool: str, command: Sequence[str], *, cwd: Path | None = None) -> Running:
-    """Start `command`, which may wait for its input. Raises `ToolchainError` "compiler-missing" as `run` does."""
+    """Start `command`, which may wait for its input. Raises `ToolchainError` "compiler-missing" if it cannot start."""
     try:
         process = subprocess.Popen(
             list(command),
@@ -102,7 +102,7 @@ class Running:
     process: subprocess.Popen[str]
 
     def finish(self, text: str = "", *, timeout_s: float = TIMEOUT_S) -> Completed:
-        """Give the program `text` as all its input, and wait for its end, as `run` does."""
+        """Pass `text` to the program as its whole input and wait for its end, with the same errors as `run`."""
         try:
             out, err = self.process.communicate(text, timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -119,7 +119,7 @@ class Running:
         return Completed(out, err)
 
     def end(self) -> None:
-        """End the program's whole process group, if it runs yet: compilers start helpers of their own."""
+        """Kill the program's process group if it still runs. Compilers start helper programs, which end with it."""
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -137,7 +137,7 @@ _UNABLE = re.compile(
 
 
 def _unable(log: str) -> str:
-    """What helps a compiler that does not find a program of its own; "" for any other failure."""
+    """Return the help text for a compiler that did not find one of its helper programs; "" for other failures."""
     found = _UNABLE.search(log)
     if found is None:
         return ""

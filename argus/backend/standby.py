@@ -1,4 +1,4 @@
-"""Compilers that make themselves ready while the compiler of kernels is loaded: so this imports next to nothing."""
+"""Compilers that start up while Argus's own compiler is loaded. For this reason the module imports very little."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from argus.ir.target import TARGETS
 
 
 def standby(target: str) -> AbstractContextManager[cuda.Compiler | None]:
-    """A compiler for one build for `target`, ended with the block; None where a start takes no time."""
+    """Return a compiler for one build for `target`, ended with the `with` block; None if compilers start at once."""
     return cuda.standby(target) if target in TARGETS and TARGETS[target].vendor == "nvidia" else nullcontext()

@@ -1,4 +1,4 @@
-"""Kernels that can be called: proved and built once, cached on disk, launched with their preconditions checked."""
+"""Callable kernels: proved and built once, cached on disk, and launched with their preconditions checked."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def kernel(*, num_warps: int = 4, accept: tuple[str, ...] = ()) -> Callable[[Cal
 def kernel(
     function: Callable[..., Any] | None = None, /, *, num_warps: int = 4, accept: tuple[str, ...] = ()
 ) -> JitKernel | Callable[[Callable[..., Any]], JitKernel]:
-    """Makes a kernel of a function's text, as `@argus.kernel` or `@argus.kernel(num_warps=8)`.
+    """Make a kernel from a function's text, as `@argus.kernel` or `@argus.kernel(num_warps=8)`.
 
-    `accept=("spec-unknown",)` builds a kernel of which it is unknown whether it computes its specification, after a
-    test in the simulator; its verdict stays "unknown".
+    With `accept=("spec-unknown",)` a kernel is built even if it could not be decided whether it computes its
+    specification. It is tested in the simulator first, and its verdict stays "unknown".
 
-    The function is never called; its text is read when the kernel is first called. Raises SourceError where
-    the text cannot be found.
+    The function itself is never called. Its text is read now and checked when the kernel is first used. Raises
+    SourceError if the text cannot be found.
     """
 
     def decorate(function: Callable[..., Any]) -> JitKernel:
@@ -41,11 +41,11 @@ def kernel(
 
 
 def from_text(text: str, path: str = "<text>") -> dict[str, JitKernel]:
-    """The kernels of a text, by name and in its order: for programs that write kernels.
+    """Return the kernels of a text by name, in the text's order, for programs that generate kernels.
 
-    The text is what a file would hold, `import` lines included, and none of it runs as Python; messages call it `path`.
-    Imports are resolved as files, beside `path` and on Python's path. What `@argus.autotune` says is left aside.
-    Raises SourceError with every syntax error, or where there is no kernel.
+    The text is the contents of a file, with its `import` lines. None of it runs as Python. Messages call it `path`.
+    Imports are resolved as files, beside `path` and on Python's path. `@argus.autotune` is ignored. Raises SourceError
+    with every syntax error, or if there is no kernel.
     """
     from argus.compile import kernels  # with the parser
 
@@ -54,6 +54,6 @@ def from_text(text: str, path: str = "<text>") -> dict[str, JitKernel]:
 
 
 def jit(text: KernelSource, cache: DiskCache | None = None) -> JitKernel:
-    """The kernel of `text`, callable; builds are kept in `cache`, or in the user's cache directory."""
+    """Return the callable kernel of `text`; builds are stored in `cache`, or in the user's cache directory."""
     whole = KernelSource(text.name, linked(text.file), text.doc)
     return JitKernel(text.name, CachedSource(whole, cache), text.doc)

@@ -1,4 +1,4 @@
-"""Where arguments live, what that target is called, and its driver."""
+"""Devices of arguments: their targets, and loading kernels through their drivers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from argus.runtime.executable import Executable
 
 
 def target_of(device: str) -> str:
-    """The target of a PyTorch device ("cpu", "cuda:1"). LaunchError "unsupported-device" if there is none."""
+    """Return the target of a PyTorch device ("cpu", "cuda:1"). Raises LaunchError "unsupported-device" without one."""
     kind, _, index = device.partition(":")
     if kind == "cpu":
         return "cpu"
@@ -22,7 +22,7 @@ def target_of(device: str) -> str:
         raise _unsupported(f"device {device}", "pass tensors on the CPU, on an NVIDIA GPU or on an MI300X")
     torch = sys.modules["torch"]
     if torch.version.hip is not None:  # PyTorch for ROCm calls its devices "cuda", too
-        # Followed by the card's features: "gfx942:sramecc+:xnack-". Code objects are for either choice of each.
+        # The name may be followed by features: "gfx942:sramecc+:xnack-". Code objects run with any choice of these.
         architecture = torch.cuda.get_device_properties(int(index)).gcnArchName.partition(":")[0]
         found = target_for("amd", architecture)
         if found is not None:
@@ -40,13 +40,13 @@ def target_of(device: str) -> str:
 
 
 def machine_of(device: str) -> str:
-    """The model of the processor behind a PyTorch device: what a measurement holds for."""
+    """Return the model of the processor of a PyTorch device; measurements are valid for one model."""
     kind, _, index = device.partition(":")
     return "cpu" if kind == "cpu" else str(sys.modules["torch"].cuda.get_device_name(int(index)))
 
 
 def load(executable: Executable, device: str) -> Function:
-    """The kernel, loaded on a device. Raises ToolchainError."""
+    """Load a kernel on a device. Raises ToolchainError."""
     if executable.target == "cpu":
         from argus.backend.cpu.driver import CpuFunction
 

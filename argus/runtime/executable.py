@@ -1,6 +1,6 @@
-"""Kernels as a launcher needs them: proved and built once, then kept in the disk cache.
+"""Kernels that are ready to launch: proved and built once, then stored in the disk cache.
 
-What is found in the cache is used without loading the compiler: no parser, no solver, no IR.
+A kernel from the cache is used without loading the compiler: no parser, no solver, no IR.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TENSOR, OPTIONAL, SCALAR, CONSTEXPR = "tensor", "optional", "scalar", "constexpr
 
 
 class KernelText(Protocol):
-    """A kernel as written: function `name` of `file`."""
+    """The source text of a kernel: function `name` of `file`."""
 
     @property
     def name(self) -> str: ...
@@ -46,9 +46,9 @@ class Parameter:
 class Executable:
     """A kernel that was proved and built for `options`.
 
-    `report` holds the verdict, the seconds it took, `timings` (property, engine, seconds), and findings, of which those
-    in `accepted` were unknown, and tested in as many `runs` in the simulator;
-    `resources` the compiler's figures, by the names of `argus.backend.artifact.Resources`.
+    `report` holds the verdict, the seconds that the proof took, its `timings` (property, engine, seconds), and its
+    findings. Findings in `accepted` were unknown, and were tested by `runs` runs in the simulator. `resources` holds
+    the compiler's figures, by the names of `argus.backend.artifact.Resources`.
     """
 
     signature: Signature
@@ -62,21 +62,21 @@ class Executable:
 
 
 class Source(Protocol):
-    """What a launcher asks a kernel for. All may raise SourceError."""
+    """The interface through which a launcher gets a kernel. Every method may raise SourceError."""
 
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters in order of declaration."""
 
     def interface(self, options: Options) -> Signature:
-        """The signature before anything is lowered, which asks for no alignment."""
+        """The signature before lowering, with no requirement on alignment."""
 
     def executable(self, options: Options) -> Executable:
-        """The kernel, proved and built. Raises VerificationError, ToolchainError as well."""
+        """The kernel, proved and built. Also raises VerificationError and ToolchainError."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedSource:
-    """Kernel `text`, compiled unless `cache` (by default the one of the user's cache directory) has it."""
+    """Kernel `text`, compiled unless it is in `cache`, by default the user's cache directory."""
 
     text: KernelText
     cache: DiskCache | None = None
@@ -116,7 +116,7 @@ class CachedSource:
         return _executable(self._entry("executable", _built_with(options), make), self.text.file)
 
     def cached(self, options: Options) -> Executable | None:
-        """The kernel, if it was proved and built before and the cache still has it."""
+        """Return the kernel if it was proved and built before and is still in the cache; else None."""
         entry = self._cache().get(self._key("executable", _built_with(options)))
         return None if entry is None else _executable(entry, self.text.file)
 
@@ -137,7 +137,7 @@ class CachedSource:
 
 
 def unaligned(signature: Signature) -> Signature:
-    """`signature`, asking for no alignment."""
+    """Return `signature` with no requirement on alignment."""
     params = (replace(p, alignment=1) if isinstance(p, TensorParam) else p for p in signature.params)
     return replace(signature, params=tuple(params))
 
@@ -146,7 +146,7 @@ def unaligned(signature: Signature) -> Signature:
 
 
 def is_constant(value: object) -> bool:
-    """Whether `value` may be that of a constexpr parameter; then nothing can change it."""
+    """Return True if `value` may be the value of a constexpr parameter; such values are immutable."""
     try:
         _constant(value)
     except TypeError:
@@ -155,7 +155,7 @@ def is_constant(value: object) -> bool:
 
 
 def _constant(value: object) -> Json:
-    """As `argus.backend.fingerprint.constant`, of functions as well."""
+    """Return the JSON of a constexpr value; like `argus.backend.fingerprint.constant`, but also for functions."""
     return ["func", value.name, value.digest] if isinstance(value, FuncSource) else constant(value)
 
 
@@ -175,12 +175,12 @@ def _options(options: Options) -> dict[str, Json]:
 
 
 def _built_with(options: Options) -> dict[str, Json]:
-    """What a build depends on beside the text."""
+    """Return everything that a build depends on besides the text."""
     return {**_options(options), "toolchain": _toolchain(options.target)}
 
 
 def _toolchain(target: str) -> Json:
-    """Which compiler builds for `target`; None if there is none."""
+    """Return the identity of the compiler that builds for `target`; None if there is none."""
     match TARGETS[target].vendor:
         case "cpu":
             from argus.backend.cpu.toolchain import find_compiler
@@ -196,7 +196,7 @@ def _toolchain(target: str) -> Json:
 
 
 def _entry(compiled: Any) -> Entry:
-    """What is kept of an `argus.compile.Compiled`."""
+    """Return the cache entry of an `argus.compile.Compiled`."""
     from argus.render import diagnostic_json
 
     artifact, report = compiled.artifact, compiled.report

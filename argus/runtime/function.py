@@ -1,9 +1,9 @@
-"""Functions of PyTorch tensors made of kernels: what a call launches is found out once, and done again for its kind.
+"""Functions of PyTorch tensors made of kernels. The launches of a call are recorded once, and repeated in later calls.
 
-Write what one call does as `work(tensors, numbers, *way)`: it checks the arguments, allocates with `torch.empty` and
-the like, and returns `Work(calls, results)`. `Function(work)` calls it the first time that tensors of such shapes,
-strides, dtypes, alignments and devices come, and keeps the launches. A later call of the same kind allocates anew and
-launches, which costs a few microseconds. Every function in `argus.kernels` is written this way.
+Write the work of one call as `work(tensors, numbers, *way)`. It checks the arguments, allocates with `torch.empty` and
+the like, and returns `Work(calls, results)`. `Function(work)` calls it for the first tensors with given shapes,
+strides, dtypes, alignments and devices, and keeps the launches. A later call of the same kind allocates new results
+and launches, which takes a few microseconds. Every function in `argus.kernels` is written this way.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST = 4096
 
 
 class _Unread(Exception):
-    """What a site says of a call whose arguments it cannot read, or which failed where it ran."""
+    """The result of a site for a call whose arguments it cannot read, or which failed while it ran."""
 
 
 _MISSES = (type(None), Cold, _Unread)
@@ -38,15 +38,16 @@ def _unprepared(_values: tuple[Number, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """How a function is seen by PyTorch, as the operator `argus::name`.
+    """The description of a function as the PyTorch operator `argus::name`.
 
     `schema` is in PyTorch's language, such as "softmax(Tensor x) -> Tensor". Arguments of the types Tensor, float and
-    int are the function's tensors and numbers, and all others its way, in their order. Where that does not fit,
-    `join(tensors, numbers, way)` makes the operator's arguments of the function's, and `split(*arguments)` is its
-    inverse. `fake` takes the operator's arguments, checks them, and returns new tensors
-    of the results' shapes and dtypes: it computes nothing, and asks for no address. `batch` says how many leading
-    tensors may have more dimensions in front, because their rows are independent of one another: `vmap` then makes one
-    call of all of them. Other operators are called once for each element of a batch.
+    int are the function's tensors and numbers; all others form its `way`, in their order. For another arrangement,
+    `join(tensors, numbers, way)` returns the operator's arguments, and `split(*arguments)` is its inverse.
+
+    `fake` takes the operator's arguments, checks them, and returns new tensors with the results' shapes and dtypes. It
+    computes nothing and reads no address. `batch` is the number of leading tensors that may have additional leading
+    dimensions, because their rows are independent; `vmap` then makes one call for the whole batch. Other operators are
+    called once for each element of a batch.
     """
 
     schema: str
@@ -62,12 +63,12 @@ class Operator:
 
     @property
     def name(self) -> str:
-        """The name, with its namespace, which is `argus` if the schema has none."""
+        """The name with its namespace, which is `argus` if the schema has none."""
         name = self.schema.partition("(")[0]
         return name if "::" in name else f"argus::{name}"
 
     def joined(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The operator's arguments for a call of the function."""
+        """Return the operator's arguments for a call of the function."""
         if self.join is not None:
             return self.join(tensors, numbers, way)
         given = {"t": iter(tensors), "n": iter(numbers), "w": iter(way)}
@@ -75,19 +76,19 @@ class Operator:
 
 
 def _kind(type: str) -> str:
-    """What an argument of this type is to a function: a letter for tensor, number or way."""
+    """Return the letter of an argument's kind by its type: "t" for a tensor, "n" for a number, "w" for the way."""
     return "t" if type == "Tensor" or type.startswith("Tensor(") else "n" if type in ("float", "int", "SymInt") else "w"
 
 
 class Memory:
-    """What a function prepared, to find it again by the way it is called and the tensors it gets."""
+    """The prepared launches of a function, found by kind of call and by tensors."""
 
     def __init__(self) -> None:
         self.sites: dict[Any, Site] = {}
         self._prepared: dict[Any, Prepared] = {}
 
     def site(self, kind: tuple[int, int, Any]) -> Site:
-        """The site of such calls."""
+        """Return the site for calls of this kind; create it if there is none."""
         if kind not in self.sites:
             if len(self.sites) >= _MOST:
                 self.sites.clear()
@@ -95,7 +96,7 @@ class Memory:
         return self.sites[kind]
 
     def prepared(self, key: Any, make: Callable[[], Prepared]) -> Prepared:
-        """What was prepared for tensors of this key."""
+        """Return the launches prepared for tensors with this key; `make` prepares them the first time."""
         found = self._prepared.get(key)
         if found is None:
             found = make()
@@ -106,14 +107,15 @@ class Memory:
 
 
 class Function:
-    """A function of tensors and numbers. `function(tensors, numbers, way)` returns a tensor or a tuple of several.
+    """A function of tensors and numbers. `function(tensors, numbers, way)` returns a tensor or a tuple of tensors.
 
-    `work(tensors, numbers, *way)` says what a call does, and raises what is wrong with its arguments. Numbers go to the
-    kernels as they are; whatever the choice or the constants of a kernel depend on belongs to `way`, which is hashable.
+    `work(tensors, numbers, *way)` describes a call, and raises the errors of its arguments. Numbers are passed to the
+    kernels unchanged. Everything that decides the choice or the constants of a kernel belongs to `way`, which must be
+    hashable.
 
-    With an `operator`, the function is also `torch.ops.argus.<name>`. Calls that need PyTorch's attention (gradients,
-    `torch.compile`, fake tensors, `vmap`, dispatch modes) go there by themselves; other calls launch directly.
-    `gradient` is what `argus.torch.gradient.attach` says.
+    With an `operator`, the function is also `torch.ops.argus.<name>`. Calls that PyTorch must handle (gradients,
+    `torch.compile`, fake tensors, `vmap`, dispatch modes) use the operator automatically; other calls launch directly.
+    `gradient` is set by `argus.torch.gradient.attach`.
     """
 
     def __init__(self, work: Callable[..., Work], operator: Operator | None = None) -> None:
@@ -125,7 +127,7 @@ class Function:
         self.number = number(self)
 
     def __call__(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...] = (), way: tuple[Any, ...] = ()) -> Any:
-        """The results. Raises what `work` raises, and what a kernel's call raises."""
+        """Return the results. Raises the errors of `work` and of the kernels' calls."""
         return self.call(tensors, numbers, way, self._as_operator)
 
     def call(
@@ -135,7 +137,7 @@ class Function:
         way: tuple[Any, ...],
         attended: Callable[[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]], Any],
     ) -> Any:
-        """The results; `attended` computes them where tensors need PyTorch's attention."""
+        """Return the results; `attended` computes them if PyTorch must handle the call."""
         site = self._sites.get((len(tensors), len(numbers), way))
         try:
             found = site.read(*tensors, *numbers) if site is not None else None
@@ -148,7 +150,7 @@ class Function:
         return found
 
     def launch(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Any:
-        """The results, where PyTorch has dealt with everything else: the operator's own implementation."""
+        """Return the results: the operator's own implementation, after PyTorch has handled everything else."""
         site = self._below.sites.get((len(tensors), len(numbers), way))
         try:
             found = site.read(*tensors, *numbers) if site is not None else None
@@ -159,7 +161,8 @@ class Function:
     def _missed(
         self, memory: Memory, found: Any, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]
     ) -> Any:
-        """The results of a call that no check knew: a first one, one that is always done anew, or a wrong one."""
+        """Return the results of a call that no check recognised: the first of its kind, one that cannot be recorded, or
+        one with wrong arguments."""
         site = memory.site((len(tensors), len(numbers), way))
         if found is None:
             try:
@@ -167,7 +170,7 @@ class Function:
             except UNREADABLE as error:
                 found = _Unread(error)
         if isinstance(found, _Unread):
-            self._work(tensors, numbers, *way)  # says in words what is no tensor with an address
+            self._work(tensors, numbers, *way)  # raises a clear error for arguments that are not tensors with addresses
             raise found.args[0]
         if isinstance(found, Cold):
             prepared = memory.prepared(found.key, lambda: self._prepare(tensors, numbers, way))
@@ -186,7 +189,7 @@ class Function:
     def _prepare(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Prepared:
         torch = sys.modules["torch"]
         with torch.inference_mode(False), torch.no_grad():
-            # Bases of their own, so that a view tells which tensor it is of, even if two share memory.
+            # New base tensors, so that the base of a view identifies its tensor, even if two tensors share memory.
             given = tuple(torch.empty(0, dtype=t.dtype, device=t.device).set_(t) for t in tensors)
             told = tuple(map(stand_in, numbers))
             found = recipe_of(lambda: self._work(given, told, *way), given, told)
@@ -204,21 +207,21 @@ class Function:
 
 
 def operator_of(function: Function) -> Any:
-    """The PyTorch operator of `function`, registered when it is first asked for."""
+    """Return the PyTorch operator of `function`, which is registered at the first request."""
     from argus.torch.library import overload
 
     return overload(function)
 
 
 def _registered(function: int) -> str:
-    """The name of the operator of the function with a number; it is registered if it was not."""
+    """Return the name of the operator of function number `function`; register the operator if needed."""
     return str(operator_of(numbered(function))._schema.name)
 
 
 def _inlined(
     function: Function, tensors: tuple[Any, ...], numbers: tuple[Number, ...] = (), way: tuple[Any, ...] = ()
 ) -> Any:
-    """What Dynamo traces in place of a call: the operator."""
+    """The function that Dynamo traces in place of a call: it calls the operator."""
     import torch
 
     namespace, name = _registered(function.number).split("::")

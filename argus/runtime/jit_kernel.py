@@ -1,4 +1,4 @@
-"""The callable kernel: `kernel[grid](a, b, c, BLOCK=128)`, or `kernel(a, b, c)` on the grid that it declares."""
+"""Callable kernels: `kernel[grid](a, b, c, BLOCK=128)`, or `kernel(a, b, c)` on the declared grid."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
 def _without_our_frames(function: _Call) -> _Call:
-    """Cut the frames of the compiler out of the tracebacks of its findings: the author's call is what matters.
+    """Remove the compiler's frames from the tracebacks of its findings, so that the author's call remains.
 
-    They stay with ARGUS_DEBUG=1 and above, and in exceptions that are no findings.
+    The frames stay with ARGUS_DEBUG=1 and above, and in exceptions that are not findings.
     """
 
     @wraps(function)
@@ -49,15 +49,16 @@ def _without_our_frames(function: _Call) -> _Call:
 class JitKernel:
     """A kernel that is proved, built and launched when it is called.
 
-    `kernel(*arguments)` launches the declared grid; `kernel[grid](*arguments)` the numbers of blocks along its axes,
-    or what `grid(constants)` returns. Arguments are PyTorch tensors on one device, or NumPy arrays (which run
-    on the CPU), and Python numbers; constexpr parameters usually by keyword. Two keywords are no parameters:
-    `num_warps=` overrides the decorator's; `check_index_tensors=True` reads every index tensor whose range the
-    kernel requires, and checks it. Nothing is returned: the kernel writes to its output tensors. On a GPU it is
-    queued on PyTorch's current stream.
+    `kernel(*arguments)` launches the declared grid. `kernel[grid](*arguments)` launches the given numbers of blocks
+    along the axes, or the numbers that `grid(constants)` returns. Arguments are PyTorch tensors on one device, or NumPy
+    arrays (which run on the CPU), and Python numbers. Constexpr parameters are usually passed by keyword.
 
-    The first call for each combination of constants, `num_warps`, device and alignment proves and builds the
-    kernel, unless the disk cache has it. A kernel that is not proved is not launched.
+    Two keyword arguments are options, not kernel parameters. `num_warps=` overrides the decorator's.
+    `check_index_tensors=True` reads and checks every index tensor whose contents the kernel restricts. A call returns
+    nothing: the kernel writes to its output tensors. On a GPU it is queued on PyTorch's current stream.
+
+    The first call for each combination of constants, `num_warps`, device and alignment proves and builds the kernel,
+    unless it is in the disk cache. A kernel that is neither proved nor accepted by its decorator is not launched.
 
     Raises SourceError, VerificationError, ToolchainError, and LaunchError for arguments that break a
     precondition.
@@ -84,9 +85,9 @@ class JitKernel:
         return f"<p><b>{escape(self.__name__)}</b>({escape(given)})</p><pre>{escape(self.__doc__ or '')}</pre>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Launches the declared grid."""
-        # Written for few bytecodes. Keywords by the identity of their values, which sites keep alive: to compare them
-        # would cost as much again.
+        """Launch the kernel on the declared grid."""
+        # Written for few bytecodes. Keyword values are found by identity (sites keep them alive): comparing them would
+        # double the time.
         way = (None, len(args), *kwargs, *map(id, kwargs.values())) if kwargs else len(args)
         try:
             missed = self._sites[way].read(*args)
@@ -96,7 +97,7 @@ class JitKernel:
             self._call_slowly(missed, way, None, args, kwargs)
 
     def __getitem__(self, grid: Grid | int | ComputedGrid) -> Callable[..., None]:
-        """The kernel on `grid`."""
+        """Return the kernel bound to `grid`."""
         if grid.__class__ is tuple:
             return partial(self._on, grid)
         if callable(grid):
@@ -104,15 +105,15 @@ class JitKernel:
         return partial(self._on, grid_of(grid))
 
     def prepare(self, *args: Any, **kwargs: Any) -> LaunchPlan:
-        """A launch for every call of these shapes, strides, types, alignments, device and constants, proved and built.
+        """Return a launch plan for all calls with these shapes, strides, types, alignments, device and constants.
 
-        Its `run` takes the tensors' addresses and the scalars, in order of declaration. For callers that keep such
-        launches themselves; what raises is what a call raises.
+        Proves and builds the kernel first. The plan's `run` takes the tensors' addresses and the scalars, in order of
+        declaration. Use it to keep launches yourself. Raises the errors of a call.
         """
         return self._planner.plan(None, self._planner.arrange(args, kwargs))
 
     def prepare_on(self, grid: Grid, *args: Any, **kwargs: Any) -> LaunchPlan:
-        """`prepare` for calls on `grid`."""
+        """Do the same as `prepare` for calls on `grid`."""
         return self._planner.plan(grid, self._planner.arrange(args, kwargs))
 
     @property
@@ -121,11 +122,11 @@ class JitKernel:
         return self._planner.parameters
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles hold the text, which is proved and built, or found in the cache, where they are called."""
+        """Pickle or copy the text only. A copy is proved and built, or found in the cache, when it is called."""
         return type(self), (self.__name__, self.source, self.__doc__)
 
     def situation(self, *args: Any, **kwargs: Any) -> Situation:
-        """What a call is made in: target, device, sizes, alignments. Raises what is wrong with its arguments."""
+        """Return target, device, sizes and alignments of a call with these arguments. Raises the arguments' errors."""
         return self._planner.situation(self._planner.arrange(args, kwargs))
 
     def build(
@@ -136,7 +137,7 @@ class JitKernel:
         num_warps: int | None = None,
         **constexprs: object,
     ) -> Executable:
-        """Proves and builds without launching; `alignment` in bytes by tensor, 16 where it says nothing.
+        """Prove and build without launching. `alignment` is in bytes by tensor, 16 for tensors that it leaves out.
 
         Raises SourceError, VerificationError, ToolchainError.
         """
@@ -153,7 +154,7 @@ class JitKernel:
         setup_context: Callable[..., None] | None = None,
         **constexprs: object,
     ) -> Any:
-        """Registers the kernel as the PyTorch operator `name` ("namespace::name"): see `argus.torch.register`."""
+        """Register the kernel as the PyTorch operator `name` ("namespace::name"): see `argus.torch.register`."""
         from argus.torch import register
 
         return register(
@@ -168,11 +169,14 @@ class JitKernel:
         )
 
     def declaration(self, *, num_warps: int | None = None, **constexprs: object) -> Signature:
-        """Parameters, sizes and grid, with what is read and written; nothing is proved. Raises SourceError."""
+        """Return parameters, sizes and grid, and which tensors are read and written. Proves nothing.
+
+        Raises SourceError.
+        """
         return self._planner.interface(Call({}, constexprs, num_warps, False), "cpu")
 
     def _on(self, grid: Grid, *args: Any, **kwargs: Any) -> None:
-        # `__call__` with a grid: written twice, as one through the other would cost each launch a call more.
+        # `__call__` with a grid. The code is repeated, because sharing it would cost every launch one more call.
         way = (grid, len(args), *kwargs, *map(id, kwargs.values())) if kwargs else (grid, len(args))
         try:
             missed = self._sites[way].read(*args)
@@ -205,9 +209,9 @@ class JitKernel:
     def _call_slowly(
         self, missed: object, way: Hashable, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """The first calls of their kind, tensors by keyword, NumPy arrays, and whatever is wrong.
+        """Handle the first call of each kind, tensors passed by keyword, NumPy arrays, and wrong arguments.
 
-        `missed` is what the call's site says of it, or this kernel where it has none, or cannot read the arguments.
+        `missed` is the result of the call's site, or this kernel if there is no site or it cannot read the arguments.
         """
         if missed is self:
             if not in_memory((*args, *kwargs.values())):
@@ -240,7 +244,7 @@ class JitKernel:
         self._planner.launch(grid, call)
 
     def _read(self, way: Hashable, args: tuple[Any, ...]) -> object:
-        """What the site of such calls says of this one, or this kernel."""
+        """Return the result of the call's site, or this kernel if there is no site or it cannot read the arguments."""
         site = self._sites.get(way)
         try:
             return self if site is None else site.read(*args)
@@ -250,15 +254,18 @@ class JitKernel:
     def _add_site(
         self, way: Hashable, grid: Grid | None, args: tuple[Any, ...], constants: Mapping[str, object]
     ) -> bool:
-        """Makes the site of such calls. False if there is one, and for what can have none, which is refused later."""
+        """Create the site of such calls. Return False if it exists already, or if the call cannot have a site.
+
+        A call that cannot have a site is refused later.
+        """
         try:
             if way in self._sites or not all(map(is_constant, constants.values())):
                 return False
-        except TypeError:  # a grid of lists, for one
+        except TypeError:  # not hashable, such as a grid of lists
             return False
         if len(self._sites) >= _MAX_PLANS:
             self._sites.clear()
-        # Constants as text, because 1, 1.0 and True are equal, and so are 0.0 and -0.0.
+        # The constants are compared as text, because 1, 1.0 and True are equal, and so are 0.0 and -0.0.
         kinds = tuple(_kind(p, a) for p, a in zip(self._planner.parameters, args, strict=False))
         name = (grid, kinds, repr(constants))
         self._sites[way] = Site(kinds, name, constants)
@@ -266,7 +273,7 @@ class JitKernel:
 
 
 def _kind(parameter: Parameter, argument: object) -> str:
-    """How a site reads an argument."""
+    """Return the kind by which a site reads an argument."""
     if parameter.kind == OPTIONAL:
         return ABSENT if argument is None else TENSOR
     return parameter.kind
@@ -276,7 +283,7 @@ def _kind(parameter: Parameter, argument: object) -> str:
 
 
 def operator_call(kernel: JitKernel, grid: Grid | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """A call as one of a PyTorch operator. Dynamo traces this text in place of a call."""
+    """Call the kernel as a PyTorch operator. Dynamo traces this function in place of a call."""
     import torch
 
     tensors_and_numbers: list[Any] = []
@@ -296,12 +303,12 @@ def operator_call(kernel: JitKernel, grid: Grid | None, args: tuple[Any, ...], k
 
 
 def _declared(kernel: int) -> str:
-    """Names and kinds of a kernel's parameters, as text: Dynamo keeps what is text as a constant."""
+    """Return names and kinds of a kernel's parameters as text, because Dynamo keeps text as a constant."""
     return " ".join(f"{p.name}:{p.kind}" for p in numbered(kernel).parameters)
 
 
 def _registered(kernel: int, present: str, **constants: object) -> str:
-    """The name of a kernel's operator, which is registered if it was not."""
+    """Return the name of a kernel's operator; register the operator if needed."""
     from argus.torch.operator import traced
 
     return traced(numbered(kernel), present, constants).partition("::")[2]

@@ -1,7 +1,7 @@
-"""Objects by number, for functions that Dynamo evaluates once and keeps the result of.
+"""A table of objects by number, for functions that Dynamo evaluates once and whose result it keeps.
 
-`assume_constant_result` takes arguments that are Python constants; PyTorch before 2.12 takes no others. So what Dynamo
-traces passes the number of a kernel or function, and the function that it evaluates looks the object up here.
+Before PyTorch 2.12, `assume_constant_result` only takes arguments that are Python constants. The traced code therefore
+passes the number of a kernel or function, and the function that Dynamo evaluates looks the object up here.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _objects: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
 def number(of: object) -> int:
-    """A number of its own for an object, which `numbered` finds for as long as the object lives."""
+    """Return a new number for an object; `numbered` finds the object by it as long as the object lives."""
     found = next(_numbers)
     _objects[found] = of
     return found
 
 
 def numbered(number: int) -> Any:
-    """The object with a number."""
+    """Return the object with a number."""
     return _objects[number]

@@ -1,4 +1,4 @@
-"""From a call's arguments to a prepared launch, the slow way: names, signature, proof, build, checks."""
+"""Prepare a launch from a call's arguments, the slow way: names, signature, proof, build, checks."""
 
 from __future__ import annotations
 
@@ -38,14 +38,18 @@ class Call:
 
     @property
     def constants(self) -> Hashable:
-        """What of the call fixes the text that is compiled."""
+        """The part of the call that determines the compiled text: constants and number of warps."""
         return repr((sorted(self.constexprs.items()), self.num_warps))
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a call is made in. `values` holds sizes and strides, `scalars` the numbers, `alignments` bytes by tensor;
-    `constants` are the names of the constexpr parameters, `written` those of the tensors that the kernel writes."""
+    """The target, device, sizes and alignments of a call.
+
+    `values` holds sizes and strides, `scalars` the numbers, `alignments` bytes by tensor. `constants` are the names of
+    the constexpr parameters, `written` the names of the tensors that the kernel writes, `order` the names of all
+    parameters.
+    """
 
     target: str
     device: str
@@ -59,7 +63,7 @@ class Situation:
     order: tuple[str, ...]
 
     def copies(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the call with copies of what the kernel writes."""
+        """Return the arguments of the call, with copies of the tensors that the kernel writes."""
 
         def copied(name: str, value: Any) -> Any:
             if name not in self.written:
@@ -73,7 +77,7 @@ class Situation:
 
 
 class Planner:
-    """Prepares launches of one kernel, and keeps what later calls share. Safe under threads."""
+    """Prepares launches of one kernel and keeps what later calls share. Several threads may use it."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -93,7 +97,7 @@ class Planner:
             return self._parameters
 
     def arrange(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-        """Arguments by name. LaunchError "argument-count" where they do not fit the parameters."""
+        """Return the arguments by name. Raises LaunchError "argument-count" if they do not fit the parameters."""
         declared = {p.name: p for p in self.parameters}
         options = {k: v for k, v in kwargs.items() if k in (NUM_WARPS, CHECK_INDEX_TENSORS) and k not in declared}
         given = dict(zip(declared, args, strict=False))
@@ -118,12 +122,12 @@ class Planner:
         return Call(runtime, constexprs, options.get(NUM_WARPS), bool(options.get(CHECK_INDEX_TENSORS)))
 
     def constants(self, call: Call) -> dict[str, object]:
-        """The value of every constexpr parameter, defaults included."""
+        """Return the value of every constexpr parameter, defaults included."""
         arrays, _ = self._split(call)
         return dict(self.interface(call, _target(arrays)).constexprs)
 
     def launch(self, grid: Grid | None, call: Call) -> None:
-        """Prepares, looks into index tensors if asked to, and launches."""
+        """Prepare the launch, check index tensors if the call asks for it, and launch."""
         plan = self.plan(grid, call)
         arrays, scalars = self._split(call)
         if call.check_contents:
@@ -134,12 +138,12 @@ class Planner:
         plan.run((*(a.pointer for a in tensors), *scalars.values()))
 
     def plan(self, grid: Grid | None, call: Call) -> LaunchPlan:
-        """A launch that serves every call of the same shapes, types, devices and constants. All errors of a call."""
+        """Return a plan for every call with the same shapes, types, devices and constants. Raises a call's errors."""
         arrays, scalars = self._split(call)
         target = _target(arrays)
         with self._lock:
             unaligned = self.interface(call, target)
-            # Before anything is built: wrong arguments should not cost a build.
+            # Arguments are checked before anything is built, so that wrong ones do not cost a build.
             device = bind(unaligned, arrays, scalars, grid).device
             alignments = {t.name: alignment(t, arrays[t.name]) for t in unaligned.tensors}
             built = self.executable(call, target, alignments)
@@ -147,7 +151,7 @@ class Planner:
         return LaunchPlan(built.signature, bind(built.signature, arrays, scalars, grid), function)
 
     def situation(self, call: Call) -> Situation:
-        """What the call is made in. Raises what is wrong with its arguments."""
+        """Return the target, device, sizes and alignments of the call. Raises the errors of its arguments."""
         arrays, scalars = self._split(call)
         target = _target(arrays)
         found = self.interface(call, target)
@@ -166,12 +170,12 @@ class Planner:
         )
 
     def interface(self, call: Call, target: str) -> Signature:
-        """The signature for a call's constants, asking for no alignment. Raises SourceError."""
+        """Return the signature for a call's constants, with no requirement on alignment. Raises SourceError."""
         options = Options(target, call.num_warps, call.constexprs)
         return _kept(self._interfaces, (call.constants, target), lambda: self._source.interface(options))
 
     def executable(self, call: Call, target: str, alignments: Mapping[str, int]) -> Executable:
-        """The kernel for a call's constants and these alignments in bytes, by tensor, 16 of those left out."""
+        """Return the kernel for a call's constants and alignments, in bytes by tensor; 16 for tensors left out."""
         options = Options(target, call.num_warps, call.constexprs, alignments)
         key = (call.constants, target, frozenset(item for item in alignments.items() if item[1] != ALIGNMENTS[0]))
         if key in self._refused:
@@ -188,14 +192,14 @@ class Planner:
         return _kept(self._functions, (id(built), device), lambda: load(built, device))
 
     def _split(self, call: Call) -> tuple[dict[str, Array], dict[str, Number]]:
-        """Tensors and scalars by name. LaunchError "argument-type"."""
+        """Return tensors and scalars by name. Raises LaunchError "argument-type"."""
         tensors = {p.name for p in self.parameters if p.kind in (TENSOR, OPTIONAL)}
         arrays = {name: array(name, value) for name, value in call.runtime.items() if name in tensors}
         return arrays, {name: value for name, value in call.runtime.items() if name not in tensors}
 
 
 def grid_of(grid: object) -> Grid:
-    """A grid as a tuple: of an integer or a sequence of integers. LaunchError "grid-mismatch"."""
+    """Return a grid, an integer or a sequence of integers, as a tuple. Raises LaunchError "grid-mismatch"."""
     try:
         if isinstance(grid, (tuple, list)):
             return tuple(operator.index(extent) for extent in grid)
@@ -206,7 +210,7 @@ def grid_of(grid: object) -> Grid:
 
 
 def _with_alignments(error: ArgusError, alignments: Mapping[str, int]) -> ArgusError:
-    """`error`, with a note on the tensors of this call that are less aligned than PyTorch makes them."""
+    """Return `error` with a note on the tensors of this call that are less aligned than PyTorch's allocations."""
     less = [f"`{name}` to {bytes}" for name, bytes in alignments.items() if bytes < ALIGNMENTS[0]]
     if not less:
         return error

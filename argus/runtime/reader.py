@@ -1,7 +1,7 @@
-"""Readers: from a call's PyTorch tensors to their addresses, and to what was prepared for such tensors, which they run.
+"""Readers: get the addresses of a call's PyTorch tensors, find what was prepared for such tensors, and run it.
 
-A reader is generated as Python text, one straight line of attribute reads: a loop over the arguments costs
-more than the rest of a launch. The text is made of positions only; nothing of a kernel or a call gets into it.
+A reader is generated as straight-line Python code, because a loop over the arguments takes longer than the rest of a
+launch. The code contains only positions of arguments, nothing from a kernel or a call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HOT = 4
 
 _RENEWALS = 8
 
-# Of an address only its last four bits matter to a plan: alignment is specialised up to 16 bytes.
+# A plan depends only on the last four bits of an address: kernels are specialised for alignments up to 16 bytes.
 _TENSOR_KEY = "a{i}.shape, a{i}.stride(), a{i}.dtype, a{i}.device, a{i}.__class__, a{i}.is_neg(), p{i} & 15, "
 
 
@@ -40,10 +40,10 @@ def _never(*_tensors: Any) -> bool:
 
 @dataclass(slots=True)
 class Prepared:
-    """What runs, and what tells that it serves. `written` are the places, among the tensors, of those that it writes.
+    """A prepared launch, and the check that tells if it fits a call's tensors.
 
-    `renewals`: how often yet the check may be made anew, for tensors that are the same to a plan and not to PyTorch
-    (which may need a gradient, say).
+    `written` are the positions, among the tensors, of those that it writes. `renewals` is the number of times that the
+    check may still be replaced, for tensors that are equal for a plan but not for PyTorch (one may need a gradient).
     """
 
     run: Run
@@ -52,7 +52,7 @@ class Prepared:
     renewals: int = _RENEWALS
 
     def started(self, tensors: Sequence[Any], values: tuple[Number, ...]) -> Any:
-        """Count the writes of the tensors, and run: the result. LaunchError for a tensor whose memory was freed."""
+        """Count writes of the tensors, run, and return the result. Raises LaunchError for a tensor without memory."""
         if 0 in values[: len(tensors)]:
             _refuse_freed(tensors)
         count_writes(tensors[i] for i in self.written)
@@ -60,13 +60,13 @@ class Prepared:
 
 
 def _ordinary(x: Any) -> None:
-    """Raises AttributeError or TypeError for what has no address that may be asked for."""
+    """Raise AttributeError or TypeError for an object without an address that may be read."""
     if type(x).__torch_dispatch__ is not sys.modules["torch"]._C._disabled_torch_dispatch_impl:
         raise TypeError(f"a {type(x).__name__} has no address")
 
 
 def in_memory(arguments: Iterable[Any]) -> bool:
-    """Return False if a tensor only stands for one: a fake tensor, or one inside of a transformation of functions."""
+    """Return False if an argument is a tensor without memory: a fake tensor, or one inside a function transform."""
     torch = sys.modules.get("torch")
     tensors = [a for a in arguments if isinstance(a, torch.Tensor)] if torch is not None else []
     if torch is None or not tensors:
@@ -96,7 +96,7 @@ def _refuse_freed(tensors: Sequence[Any]) -> None:
 
 
 def _counter(tensors: Sequence[Any]) -> Callable[[Any], None]:
-    """The function that counts writes of tensors like these, which a check knows; it takes them as a tuple."""
+    """Return the function that counts writes of a tuple of tensors like these; a check recognises such tensors."""
     if any(t.is_inference() for t in tensors):
         return count_writes
     count: Callable[[Any], None] = sys.modules["torch"]._C._increment_version
@@ -105,7 +105,7 @@ def _counter(tensors: Sequence[Any]) -> Callable[[Any], None]:
 
 @dataclass(frozen=True, slots=True)
 class Cold:
-    """A call that no check knew. Where keys are equal, one `Prepared` serves."""
+    """A call that no check recognised. Calls with equal keys share one `Prepared`."""
 
     key: Hashable
     values: tuple[Number, ...]
@@ -121,8 +121,11 @@ UNREADABLE = (AttributeError, RuntimeError, TypeError)
 
 
 class Site:
-    """Calls with the same grid, number of arguments and keywords. `hot` is what ran last: checks, what runs, and what
-    counts the writes of the tensors at the places `written`."""
+    """Calls with the same grid, number of arguments and keywords.
+
+    `hot` holds the latest launches: the check, the function that runs, and the function that counts the writes of the
+    tensors at the positions `written`.
+    """
 
     __slots__ = ("_name", "hot", "keywords", "kinds", "read", "written")
 
@@ -135,7 +138,7 @@ class Site:
         self.read: Reader = _generated(kinds, ())(self, name, Cold, _ordinary)
 
     def settle(self, prepared: Prepared, arguments: Sequence[Any], values: Sequence[Number]) -> None:
-        """Makes `prepared` hot: later calls like this one find it first."""
+        """Put `prepared` first in `hot`, so that later calls like this one find it first."""
         tensors = [a for a, kind in zip(arguments, self.kinds, strict=True) if kind == TENSOR]
         if CONSTEXPR in self.kinds or any(int(v) & 15 for v in values[: len(tensors)]):
             return
@@ -152,9 +155,10 @@ class Site:
 
 
 def check_of(tensors: Sequence[Any]) -> Check:
-    """A check of tensors like these, by PyTorch's own: types, layouts, dtypes, devices, sizes, strides, in one call.
+    """Return a check for tensors like these, made of PyTorch's guards.
 
-    It refuses one tensor in two places. Where this PyTorch has none, it refuses everything.
+    One call compares types, layouts, dtypes, devices, sizes and strides. The check refuses a call that passes one
+    tensor twice. If this PyTorch has no such guards, the check refuses everything.
     """
     try:
         guards = sys.modules["torch"]._C._dynamo.guards.TensorGuards
@@ -167,7 +171,10 @@ def check_of(tensors: Sequence[Any]) -> Check:
 
 @lru_cache(maxsize=256)
 def _generated(kinds: tuple[str, ...], written: tuple[int, ...]) -> Callable[..., Reader]:
-    """`make(site, name, Cold, _ordinary)` gives the reader of arguments of these kinds, some tensors written."""
+    """Return `make(site, name, Cold, _ordinary)`, which returns the reader of arguments of these kinds.
+
+    `written` are the positions, among the tensors, of those that are written.
+    """
     places = {kind: [i for i, k in enumerate(kinds) if k == kind] for kind in (TENSOR, SCALAR, CONSTEXPR)}
     tensors, scalars, constants = places[TENSOR], places[SCALAR], places[CONSTEXPR]
     addresses = [f"p{i} = a{i}.data_ptr()" for i in tensors]

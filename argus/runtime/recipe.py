@@ -1,7 +1,7 @@
-"""Functions of PyTorch tensors as prepared launches: what a call does is found out once, and done again for its kind.
+"""Recipes: the launches of a function's call, recorded once and repeated for every call of its kind.
 
-A recipe says which plans run, in what order, on which addresses. What carries it out is generated as Python text, one
-straight line, as a reader is; the text is made of positions only.
+A recipe lists the plans to run in order, with the source of each address. The function that carries it out is generated
+as straight-line Python code, as a reader is; the code contains only positions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from argus.runtime.reader import Run
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The address of the call's tensor number `index`, or `offset` bytes behind it."""
+    """The address of the call's tensor number `index`, plus `offset` bytes."""
 
     index: int
     offset: int = 0
@@ -26,14 +26,14 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Number `index` of the call."""
+    """The call's number at position `index`."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The address of what allocation number `index` gives, or `offset` bytes behind it."""
+    """The address of the tensor that allocation number `index` returns, plus `offset` bytes."""
 
     index: int
     offset: int = 0
@@ -44,7 +44,7 @@ Value = Given | Told | Made | Number
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """`plan`, on these addresses and numbers."""
+    """A launch of `plan` with these addresses and numbers."""
 
     plan: LaunchPlan
     values: tuple[Value, ...]
@@ -52,12 +52,12 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """`launches` in order, on what calls with `tensors` tensors and `numbers` numbers give, and on what `allocations`
-    make anew in each call.
+    """The launches of a call with `tensors` tensors and `numbers` numbers.
 
-    The results are the first `returned` of these: one tensor, else a tuple. The others go back to
-    PyTorch's allocator, which gives them to work that is queued later on the stream. `mutated` are the places of the
-    call's tensors that are written. `kept` stays alive with the recipe, because its addresses are among the values.
+    `allocations` allocate new tensors in each call. The results are the first `returned` of them: one tensor, or a
+    tuple. The others go back to PyTorch's allocator, which reuses them for work that is queued later on the stream.
+    `mutated` are the positions of the call's tensors that are written. `kept` stays alive with the recipe, because the
+    launches use its addresses.
     """
 
     tensors: int
@@ -69,7 +69,7 @@ class Recipe:
     kept: tuple[Any, ...] = ()
 
     def runner(self) -> Run:
-        """What carries it out."""
+        """Return the function that carries out the recipe."""
         constants: list[Number] = []
         launches = tuple(", ".join(_text(v, constants) for v in launch.values) for launch in self.launches)
         given = (self.tensors, self.numbers)
@@ -80,15 +80,15 @@ class Recipe:
 
 
 def room_like(x: Any) -> Callable[[], Any]:
-    """An allocation of contiguous tensors of the shape, dtype and device of `x`."""
+    """Return a function that allocates contiguous tensors of the shape, dtype and device of `x`."""
     return room(x.shape, x.dtype, x.device)
 
 
 def room(shape: Sequence[int], dtype: Any, device: Any) -> Callable[[], Any]:
-    """An allocation of contiguous tensors.
+    """Return a function that allocates contiguous tensors.
 
-    `torch.empty` takes as long as the driver's launch, `empty_strided` half of that, and what PyTorch's own compiled
-    code calls a third. That one allocates on the current device, so it is taken where there is but one.
+    `torch.empty` takes as long as the driver's launch, and `empty_strided` half of that. The function that PyTorch's
+    own compiled code calls takes a third. It allocates on the current device, so it is used if there is only one.
     """
     import torch
 
@@ -103,7 +103,7 @@ def room(shape: Sequence[int], dtype: Any, device: Any) -> Callable[[], Any]:
 
 
 def _text(value: Value, constants: list[Number]) -> str:
-    """How the generated text says `value`; numbers go to `constants`."""
+    """Return the generated text of `value`; numbers are added to `constants`."""
     match value:
         case Given(index=index, offset=offset) | Made(index=index, offset=offset):
             name = f"{'p' if isinstance(value, Given) else 'q'}{index}"
@@ -123,7 +123,7 @@ _Make = Callable[[Sequence[Run], Sequence[Callable[[], Any]], Sequence[Number]],
 
 @lru_cache(maxsize=256)
 def _generated(given: tuple[int, int], made: int, launches: tuple[str, ...], constants: int, returned: int) -> _Make:
-    """`make(runs, allocations, constants)` gives the runner of recipes of this form."""
+    """Return `make(runs, allocations, constants)`, which returns the runner of recipes of this form."""
 
     def names(prefix: str, count: int) -> str:
         return "".join(f"{prefix}{i}, " for i in range(count))

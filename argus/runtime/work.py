@@ -1,4 +1,4 @@
-"""What one call of a function of tensors launches, and the recipe that does the same for every call of its kind."""
+"""The launches of one call of a function of tensors, and the recipe that repeats them for every call of its kind."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Call:
     grid: tuple[int, ...] | None = None
 
     def run(self) -> None:
-        """Launch now."""
+        """Launch the kernel now."""
         kernel = self.kernel if self.grid is None else self.kernel[self.grid]
         kernel(*self.arguments, **self.constants)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one call of a function does: `calls`, in order, and then it returns `results`, a tensor or a tuple.
+    """The work of one call of a function: it makes `calls` in order and returns `results`, a tensor or a tuple.
 
-    Arguments of calls are the function's tensors, tensors that were allocated without contents (`torch.empty`,
-    `new_empty`, `empty_like`), views of either, and tensors that live longer than the call. Results are allocated and
-    contiguous. Work that copies or fills tensors is right as well, but is done anew in each call. Without calls, the
-    results are final.
+    Arguments of calls may be the function's tensors, tensors that were allocated without contents (`torch.empty`,
+    `new_empty`, `empty_like`), views of either, and tensors that live longer than the call. Results are newly allocated
+    and contiguous. Work may also copy or fill tensors, but then it is not recorded and runs again in each call. Without
+    calls, the results are final.
     """
 
     calls: tuple[Call, ...]
@@ -47,7 +47,7 @@ class Work:
 
 
 def plain(tensors: Sequence[Any]) -> bool:
-    """Return True if nothing but the launch has to happen: no gradient, no transformation, no tensor without memory."""
+    """Return True if a call only has to launch: no gradient, no function transform, no tensor without memory."""
     torch = sys.modules.get("torch")
     if torch is None or not all(isinstance(t, torch.Tensor) for t in tensors):
         return True
@@ -58,24 +58,24 @@ def plain(tensors: Sequence[Any]) -> bool:
 
 
 class _Float(float):
-    """A call's number, to be told from others of the same value."""
+    """A call's float as a distinct object, so that it can be told from others of the same value."""
 
 
 class _Int(int):
-    """A call's integer, to be told from others of the same value."""
+    """A call's integer as a distinct object, so that it can be told from others of the same value."""
 
 
 def stand_in(number: Number) -> Number:
-    """The same number as an object of its own."""
+    """Return the same number as a new object."""
     return _Float(number) if isinstance(number, float) else _Int(number)
 
 
 def recipe_of(work: Callable[[], Work], given: tuple[Any, ...], told: tuple[Number, ...]) -> Recipe | None:
-    """What `work` of these tensors and numbers does, for all calls of its kind; None if only doing it anew is right.
+    """Return the recipe of `work` for all calls of its kind; None if it must run again in each call.
 
-    The tensors are bases, so that views tell which of them they are of; the numbers are stand-ins.
+    The tensors are base tensors, so that the base of a view identifies its tensor. The numbers are stand-ins.
     """
-    for _ in range(2):  # the first time may make tensors that are kept from then on
+    for _ in range(2):  # the first run may create tensors that are kept for later calls
         with _allocations() as seen:
             found = work()
         recipe = _Recorder(given, told, seen).recipe(found)
@@ -85,7 +85,7 @@ def recipe_of(work: Callable[[], Work], given: tuple[Any, ...], told: tuple[Numb
 
 
 class _Recorder:
-    """Finds where the arguments of calls come from."""
+    """Finds the sources of the arguments of calls."""
 
     def __init__(self, given: tuple[Any, ...], told: tuple[Number, ...], seen: Any) -> None:
         self._given, self._told, self._seen = given, told, seen
@@ -97,7 +97,7 @@ class _Recorder:
         self._kept: list[Any] = []
 
     def recipe(self, work: Work) -> Recipe | None:
-        """The recipe, or None."""
+        """Return the recipe, or None if there is none."""
         if not work.calls or self._computes(work) or not all(map(self._result, work.results)):
             return None
         launches = tuple(map(self._launch, work.calls))
@@ -114,12 +114,12 @@ class _Recorder:
         )
 
     def _computes(self, work: Work) -> bool:
-        """Return True if a kernel gets a tensor that the call computed or filled: a copy, for one."""
+        """Return True if a kernel gets a tensor that the call computed or filled, such as a copy."""
         tensors = [a for call in work.calls for a in call.arguments if hasattr(a, "data_ptr")]
         return any(x.untyped_storage()._cdata in self._seen.computed for x in tensors)
 
     def _result(self, result: Any) -> bool:
-        """Make room for a result, if it is all of a new allocation."""
+        """Add an allocation for a result; return False if the result is not the whole of a new allocation."""
         storage = result.untyped_storage()
         whole = storage.nbytes() == result.numel() * result.itemsize and result.is_contiguous()
         if storage._cdata not in self._seen.empty or storage._cdata in self._rooms or not whole:
@@ -158,7 +158,7 @@ class _Recorder:
         return number
 
     def _tensor(self, x: Any, read: bool, written: bool) -> Value | None:
-        """Where a tensor comes from. None for an allocation that is read before anything was written to it."""
+        """Return the source of a tensor's address; None for an allocation that is read before it is written."""
         for index, base in enumerate(self._given):
             if x is base or x._base is base:
                 if written:
@@ -179,7 +179,7 @@ class _Recorder:
 
 
 def _offset(x: Any) -> int:
-    """How many bytes a tensor begins behind its storage."""
+    """Return the offset of a tensor in its storage, in bytes."""
     return int(x.storage_offset()) * int(x.itemsize)
 
 
@@ -189,7 +189,7 @@ def _allocations() -> Any:
 
 @lru_cache(maxsize=1)
 def _allocations_class() -> Any:
-    """A mode that sees which tensors are allocated without contents (`empty`), and which are computed."""
+    """Return a dispatch mode that records which tensors are allocated without contents (`empty`) or computed."""
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 

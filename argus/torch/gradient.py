@@ -40,7 +40,7 @@ from argus.runtime.function import Function
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """How a function is differentiated: see this module's text."""
+    """The functions that compute a function's gradient: see the module's docstring."""
 
     backward: Callable[..., Any]
     setup_context: Callable[..., None] | None
@@ -54,7 +54,7 @@ def attach(
     *,
     forward: Callable[..., tuple[Any, ...]] | None = None,
 ) -> None:
-    """Give `function`, which is an operator, a gradient: see this module's text."""
+    """Give `function`, which must be an operator, a gradient: see the module's docstring."""
     if function.operator is None:
         raise ValueError("a function without an operator has no gradient: Function(work, Operator(schema, fake))")
     function.gradient = Gradient(backward, setup_context, forward)

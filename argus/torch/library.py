@@ -1,9 +1,9 @@
 """Functions of tensors as PyTorch operators: registered when first needed, and as fast as PyTorch's dispatcher allows.
 
-An operator is three Python functions in a `torch.library.Library`. The one for autograd comes first in every call: it
-launches at once if nothing else has to happen, so that a call costs one pass through the dispatcher. Otherwise it
-records the gradient, or hands the call on to what PyTorch has below autograd: fake tensors, tracing, other modes, and
-at last the function's own implementation.
+An operator is three Python functions in a `torch.library.Library`. Every call reaches the autograd function first. If
+nothing else has to happen, this function launches at once, so that a call takes one pass through the dispatcher.
+Otherwise it records the gradient, or passes the call on to the layers below autograd: fake tensors, tracing, other
+modes, and finally the function's own implementation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LIBRARIES: dict[str, Library] = {}
 
 
 def overload(function: Function) -> Any:
-    """The operator of `function`, an `OpOverload`."""
+    """Return the operator of `function`, an `OpOverload`."""
     with _LOCK:
         if function not in _OVERLOADS:
             _OVERLOADS[function] = _register(function)
@@ -38,7 +38,7 @@ def overload(function: Function) -> Any:
 def register_library() -> None:
     """Register every operator of `argus.kernels`, for programs that name them: `torch.export.load`, `torch.ops.argus`.
 
-    Calls of the functions do it by themselves.
+    A call of a function registers its operator automatically.
     """
     import argus.kernels
     from argus.kernels.matmul import Matmul
@@ -72,7 +72,7 @@ def _register(function: Function) -> Any:
 
 
 class _Arguments:
-    """Between an operator's arguments and those of its function."""
+    """The conversion between an operator's arguments and those of its function."""
 
     def __init__(self, operator: Operator, schema: Any) -> None:
         self._operator, self._mutable = operator, schema.is_mutable
@@ -80,11 +80,11 @@ class _Arguments:
         self._optional = sum(a.has_default_value() for a in schema.arguments)
 
     def all(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments with the defaults, which PyTorch leaves out."""
+        """Return the arguments with the defaults, which PyTorch leaves out."""
         return (*given, *self._defaults[len(given) :])
 
     def passed(self, function: Callable[..., Any], *further: Any) -> Callable[..., Any]:
-        """`function(tensors, numbers, way, *further)` as a function of the operator's arguments."""
+        """Return `function(tensors, numbers, way, *further)` as a function of the operator's arguments."""
         operator = self._operator
         make = _passing(operator.kinds, operator.split is not None, self._optional, self._mutable, len(further))
         passing: Callable[..., Any] = make(function, operator.split, self._defaults, _plain_value, *further)
@@ -97,9 +97,9 @@ def _plain_value(value: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _passing(kinds: str, split: bool, optional: int, mutable: bool, further: int) -> Any:
-    """`make(function, split, defaults, plain, *further)`: what passes arguments of these kinds on.
+    """Return `make(function, split, defaults, plain, *further)`, which returns the function that passes arguments on.
 
-    Each call pays for each line, so the text is generated, of positions only.
+    Each line adds to the time of every call, so the code is generated. It contains only positions of arguments.
     """
     count, more = len(kinds), "".join(f", f{i}" for i in range(further))
     parameters = [f"a{i}" + (f"=d[{i}]" if i >= count - optional else "") for i in range(count)]
@@ -123,7 +123,7 @@ def _passing(kinds: str, split: bool, optional: int, mutable: bool, further: int
 
 
 def _attended(function: Function, found: Any) -> Callable[..., Any]:
-    """Calls of which PyTorch has to know: with a gradient, or for what lies below autograd."""
+    """Return the function for calls that PyTorch must handle: with a gradient, or by the layers below autograd."""
     written = [i for i, a in enumerate(found._schema.arguments) if a.alias_info is not None]
 
     def attended(tensors: Any, numbers: Any, way: Any) -> Any:
@@ -141,7 +141,7 @@ def _attended(function: Function, found: Any) -> Callable[..., Any]:
 
 
 class _Differentiable(torch.autograd.Function):
-    """A call of which the gradient is recorded. The last argument is the function."""
+    """A call whose gradient is recorded. The last argument is the function."""
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Any:
@@ -173,7 +173,7 @@ def _no_gradient(found: Any, what: str, help: str) -> LaunchError:
 
 
 def _vmap(found: Any, arguments: _Arguments, batch: int) -> Callable[..., Any]:
-    """The rule for `torch.vmap`: one call of all, where rows are independent; else a call for each element."""
+    """Return the rule for `torch.vmap`: one call for the batch if rows are independent, else one for each element."""
 
     def rule(info: Any, dims: Sequence[int | None], *given: Any) -> Any:
         given = arguments.all(given)

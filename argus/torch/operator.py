@@ -47,12 +47,12 @@ def register(
     the shape as a function of inputs by their names: `outputs={"c": lambda a, b: (a.shape[0], b.shape[0])}`
     (which implies `functional`).
 
-    Of inputs whose strides the kernel does not take, a copy is made. `backward` and `setup_context` give a functional
-    operator a gradient, as in `torch.library.register_autograd`. Optional tensors of the kernel are left out, unless
+    Inputs whose strides the kernel does not take are copied. `backward` and `setup_context` give a functional operator
+    a gradient, as in `torch.library.register_autograd`. Optional tensors of the kernel are left out, unless
     `constexprs` says otherwise.
 
-    Raises SourceError, and LaunchError "operator-name", "operator-grid" or "operator-output". A call raises
-    what a call of the kernel raises.
+    Raises SourceError, and LaunchError "operator-name", "operator-grid" or "operator-output". A call raises the errors
+    of a call of the kernel.
     """
     constants = dict(constexprs or {})
     signature = kernel.declaration(num_warps=num_warps, **constants)
@@ -71,9 +71,10 @@ def register(
 
 
 def traced(kernel: JitKernel, present: str, constants: Mapping[str, object]) -> str:
-    """The name of the operator for calls of `kernel` under `torch.compile`, which takes a grid as its last argument.
+    """Return the name of the operator for calls of `kernel` under `torch.compile`; its last argument is a grid.
 
-    `present` has a letter for each parameter: "0" for an optional tensor that is None. The name follows from the text.
+    `present` has a letter for each parameter: "0" for an optional tensor that is None. The name is derived from the
+    kernel's source, `present` and the constants.
     """
     absent = {p.name: None for p, there in zip(kernel.parameters, present, strict=False) if there == "0"}
     what = repr((kernel.source, present, sorted(constants.items())))
@@ -93,9 +94,9 @@ _TRACED: dict[str, Function] = {}
 
 @dataclass(frozen=True)
 class _Launches:
-    """Calls of a kernel as a function of its tensors and scalars; tensors that are `made` are results.
+    """Calls of a kernel as a function of its tensors and scalars. The tensors in `made` are results.
 
-    `gridded`: the last argument is the grid, or empty for the declared one.
+    If `gridded`, the last argument is the grid, or empty for the declared grid.
     """
 
     kernel: JitKernel
@@ -110,7 +111,7 @@ class _Launches:
         object.__setattr__(self, "inputs", tuple(p for p in self.signature.params if p not in self.made))
 
     def function(self, name: str) -> Function:
-        """The function, which is the operator `name`."""
+        """Return the function, which is the operator `name`."""
         written = [p.name for p in self.inputs if isinstance(p, TensorParam) and p.written]
         parameters = [_schema(p, written) for p in self.inputs] + ["SymInt[] grid"] * self.gridded
         returned = ["Tensor" for _ in self.made]
@@ -119,7 +120,7 @@ class _Launches:
         return Function(lambda *call: self.work(operator, *call), operator)
 
     def work(self, operator: Operator, tensors: tuple[Any, ...], numbers: tuple[Number, ...], *way: Any) -> Work:
-        """What a call launches."""
+        """Return the work of a call: one launch of the kernel, and the results."""
         given = self._named(operator.joined(tensors, numbers, way))
         made = self._made(given)
         everything = given | {t.name: v for t, v in zip(self.made, made, strict=True)}
@@ -128,7 +129,7 @@ class _Launches:
         return Work((Call(self.kernel, self._placed(arguments), self._constants(), grid),), made)
 
     def fake(self, *given: Any) -> Any:
-        """The results, empty; wrong arguments are refused."""
+        """Check the arguments and return uninitialised results."""
         named = self._named(given)
         made = self._made(named)
         arrays = {p.name: _array(named[p.name]) for p in self.inputs if isinstance(p, TensorParam)}
@@ -137,7 +138,7 @@ class _Launches:
         return None if not made else made[0] if len(made) == 1 else made
 
     def _placed(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of the kernel, with None for optional tensors that are left out."""
+        """Return the arguments of the kernel, with None for optional tensors that are left out."""
         given = iter(arguments)
         absent = {p.name for p in self.kernel.parameters if p.kind == OPTIONAL} - {
             p.name for p in self.signature.params
@@ -154,7 +155,7 @@ class _Launches:
         return {p.name for p in self.signature.params}
 
     def _named(self, given: Sequence[Any]) -> dict[str, Any]:
-        """The arguments by name, with copies of tensors whose strides the kernel does not take."""
+        """Return the arguments by name, with copies of tensors whose strides the kernel does not take."""
         pairs = zip(self.inputs, given, strict=False)
         return {p.name: _fitting(p, v) if isinstance(p, TensorParam) else v for p, v in pairs}
 
@@ -173,7 +174,7 @@ class _Launches:
 
 
 def _schema(param: TensorParam | ScalarParam, written: Sequence[str]) -> str:
-    """A parameter in the language of PyTorch's operator schemas."""
+    """Return a parameter in the language of PyTorch's operator schemas."""
     if isinstance(param, TensorParam):
         alias = f"(a{written.index(param.name)}!)" if param.name in written else ""
         return f"Tensor{alias} {param.name}"
@@ -182,7 +183,7 @@ def _schema(param: TensorParam | ScalarParam, written: Sequence[str]) -> str:
 
 
 def _fitting(param: TensorParam, x: torch.Tensor) -> torch.Tensor:
-    """`x`, or a copy if the kernel only reads it and asks for other strides."""
+    """Return `x`, or a contiguous copy if the kernel only reads it and requires other strides."""
     if param.written or x.ndim != len(param.strides):
         return x
     fixed = [(axis, e.value) for axis, e in enumerate(param.strides) if isinstance(e, Const)]
@@ -190,13 +191,13 @@ def _fitting(param: TensorParam, x: torch.Tensor) -> torch.Tensor:
 
 
 def _array(x: torch.Tensor) -> Array:
-    """A tensor without memory, as checks of shapes and dtypes see it."""
+    """Return the view of a tensor without memory that checks of shapes and dtypes need."""
     dtype = str(x.dtype).removeprefix("torch.")
     return Array(dtype, x.element_size(), tuple(x.shape), tuple(x.stride()), 0, str(x.device), True, x)
 
 
 def _sizes(inputs: Sequence[TensorParam | ScalarParam], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The sizes that the inputs' shapes give, by name."""
+    """Return the sizes that the inputs' shapes determine, by name."""
     sizes: dict[str, Any] = {}
     for param in inputs:
         if isinstance(param, TensorParam):
@@ -254,7 +255,7 @@ def _check_outputs(
     inputs: Sequence[TensorParam | ScalarParam],
     shapes: Mapping[str, Callable[..., Shape]],
 ) -> None:
-    """Refuses outputs that cannot be made anew, or whose shape is not known."""
+    """Refuse outputs that cannot be newly allocated, or whose shape is not known."""
     names, tensors = {p.name for p in inputs}, [p for p in inputs if isinstance(p, TensorParam)]
     known = {e.name for t in tensors for e in t.shape if isinstance(e, Param)}
     if not made or not tensors:

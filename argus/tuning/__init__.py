@@ -1,4 +1,4 @@
-"""Choosing constants by measurement: configurations are dropped by rule and by model, built side by side, and timed."""
+"""Choose constants by measurement: drop some configurations by rules and a model, build and time the others."""
 
 from argus.tuning.autotuner import Autotuner, autotune
 from argus.tuning.bench import do_bench

@@ -1,8 +1,8 @@
-"""A kernel that chooses its own constants: `@argus.autotune(configs, key)` above `@argus.kernel`.
+"""Kernels that choose their own constants: `@argus.autotune(configs, key)` above `@argus.kernel`.
 
-The first call for a class of sizes lowers every configuration, which takes a fraction of a second each, and drops those
-that break a rule of the machine and those that the model of it expects to be slow; the rest are proved and built side
-by side, timed on copies of the call's outputs, and the fastest is kept on disk. Every later call is an ordinary one.
+The first call for a class of sizes lowers every configuration, which takes a fraction of a second each. It drops those
+that break a rule of the machine, and those that the performance model expects to be slow. The others are proved and
+built in parallel, then timed on copies of the call's outputs. The fastest is stored on disk. Later calls are ordinary.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _bench(call: Callable[[], object], device: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What became of a configuration: its time, or why it has none. `predicted_us` is the model's time."""
+    """The outcome for a configuration: its time, or the reason why it has none. `predicted_us` is the model's time."""
 
     config: Config
     milliseconds: float | None
@@ -55,10 +55,10 @@ class Trial:
 
 
 class Autotuner:
-    """A kernel with configurations; called as the kernel is, without the constants that they choose.
+    """A kernel with configurations. It is called like the kernel, without the constants that the configurations set.
 
-    `key` names the sizes and scalar arguments whose values decide; numbers are rounded up to powers of two, so that one
-    measurement serves a class of them. `trials` tells, by class, what became of each configuration.
+    `key` names the sizes and scalar arguments that decide the choice. Integers are rounded up to powers of two, so that
+    one measurement serves a class of sizes. `trials` holds, by class, the outcome for each configuration.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class Autotuner:
         self._seen: dict[Hashable, Config] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Launches with the best configuration for these sizes, found first if need be.
+        """Launch with the best configuration for these sizes; find it first if necessary.
 
-        Raises LaunchError "no-configuration" if none can run, and what a call of the kernel raises.
+        Raises LaunchError "no-configuration" if none can run, and the errors of the kernel's call.
         """
         key = (*map(_facts, args), repr(kwargs) if kwargs else "")
         config = self._seen.get(key)
@@ -93,7 +93,7 @@ class Autotuner:
         self.kernel(*args, **kwargs, **config.keywords)
 
     def best(self, *args: Any, **kwargs: Any) -> Config:
-        """The configuration for a call like this one."""
+        """Return the configuration for a call like this one."""
         found = self._situation(args, kwargs)
         name = self._class(found, kwargs)
         if name not in self._chosen:
@@ -109,7 +109,7 @@ class Autotuner:
         return self._chosen[name]
 
     def _situation(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Situation:
-        """Of the first configuration with which the kernel's text makes sense."""
+        """Return the call's situation with the first configuration that raises no SourceError."""
         trials: list[Trial] = []
         for config in self.configs:
             both = next((name for name in config.keywords if name in kwargs), None)
@@ -127,7 +127,7 @@ class Autotuner:
         return LaunchError(_problem(f"no configuration of `{self.__name__}` can run here", "add others", notes))
 
     def _class(self, found: Situation, kwargs: Mapping[str, Any]) -> str:
-        """The class of a call: device, alignments, constants, and the key's values."""
+        """Return the class of a call: machine, alignments, constants, and the key's values."""
         values = {**found.values, **found.scalars}
         unknown = [name for name in self.key if name not in values]
         if unknown:
@@ -144,7 +144,7 @@ class Autotuner:
     # ------------------------------------------------------------------ finding the best
 
     def _tune(self, name: str, found: Situation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        """The place of the fastest configuration; `trials` gets what became of all."""
+        """Return the position of the fastest configuration; store the outcome of all in `trials`."""
         with progress(f"autotune {self.__name__}", len(self.configs)) as show:
             trials = self._pruned(found, kwargs, show)
             left = [place for place, trial in enumerate(trials) if not trial.reason]
@@ -180,12 +180,12 @@ class Autotuner:
         return self._source.cache or DiskCache(cache_directory())
 
     def _options(self, found: Situation, kwargs: Mapping[str, Any], config: Config) -> Options:
-        """As a call with these constants would be compiled."""
+        """Return the options with which a call with these constants is compiled."""
         constants = {name: kwargs[name] for name in found.constants if name in kwargs}
         return Options(found.target, config.num_warps, {**constants, **config.constants}, found.alignments)
 
     def _pruned(self, found: Situation, kwargs: Mapping[str, Any], show: Progress) -> list[Trial]:
-        """A trial of each configuration, those that are not worth building with the reason."""
+        """Return a trial for each configuration; those that are not worth building have a reason."""
         from argus.compile import elaborate, lower
         from argus.tuning.work import work_of
 
@@ -222,7 +222,10 @@ def _with(trial: Trial, milliseconds: float | None, reason: str) -> Trial:
 
 
 def _facts(value: Any) -> Hashable:
-    """What of an argument a choice can depend on: all but the address of a tensor or an array; a number."""
+    """Return the properties of an argument that a choice can depend on.
+
+    For a tensor or array these are all but its address, of which only the alignment counts. A number is kept as it is.
+    """
     if hasattr(value, "data_ptr"):
         return value.shape, value.stride(), value.dtype, value.device, value.data_ptr() & 15
     if hasattr(value, "ctypes"):
@@ -231,12 +234,12 @@ def _facts(value: Any) -> Hashable:
 
 
 def size_class(value: float) -> float:
-    """An integer rounded up to a power of two; another number as it is."""
+    """Return a positive integer rounded up to a power of two, and any other number as it is."""
     return value if not isinstance(value, int) or value < 1 else 1 << (value - 1).bit_length()
 
 
 def autotune(configs: Sequence[Config], key: Sequence[str] = ()) -> Callable[[JitKernel], Autotuner]:
-    """Makes a kernel choose among `configs`, by the sizes and scalars that `key` names: above `@argus.kernel`.
+    """Make a kernel choose among `configs` by the sizes and scalars that `key` names. Write it above `@argus.kernel`.
 
     Raises LaunchError "no-configuration" if there are no configurations.
     """

@@ -1,4 +1,4 @@
-"""Timing: of a call on a GPU by the device's own events, of one on the CPU by the clock."""
+"""Time calls: on a GPU with the device's events, on the CPU with the host's clock."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _CACHE_BYTES = 256 * 2**20  # written between calls: larger than any L2 cache
 
 
 def do_bench(call: Callable[[], object], warmup: float = 25.0, rep: float = 100.0, *, device: str = "cuda") -> float:
-    """Milliseconds of one `call`, the median over about `rep` ms after `warmup` ms. Needs PyTorch on a GPU.
+    """Return the milliseconds of one `call`, the median over about `rep` ms after `warmup` ms. A GPU needs PyTorch.
 
-    Before every call the L2 cache is overwritten, so that a call finds its operands in memory. On device "cpu" the
-    host's clock is read.
+    On a GPU the L2 cache is overwritten before every call, so that the call reads its operands from memory. On device
+    "cpu" the host's clock is used.
     """
     if device == "cpu":
         return _on_the_host(call, warmup, rep)
@@ -29,7 +29,7 @@ def do_bench(call: Callable[[], object], warmup: float = 25.0, rep: float = 100.
 
 
 def _events(torch: object, call: Callable[[], object], cache: object, count: int) -> list[float]:
-    """The milliseconds of each of `count` calls."""
+    """Return the milliseconds of each of `count` calls."""
     cuda = torch.cuda  # type: ignore[attr-defined]
     pairs = [tuple(cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(count)]
     for start, end in pairs:

@@ -1,7 +1,7 @@
-"""Building several kernels side by side: a process each, which leaves what it built in the disk cache.
+"""Build several kernels in parallel, each in its own process, which stores its build in the disk cache.
 
-Such a process finds its modules where its parent does, reads one pickled `BuildRequest` from it, and prints why that
-failed. It does not run the parent's main module again, as processes of `multiprocessing` may.
+Such a process searches modules where its parent does, reads one pickled `BuildRequest` from it, and prints the reason
+if the build fails. It does not run the parent's main module again, as processes of `multiprocessing` may.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ Build = Callable[[BuildRequest], str]
 
 
 def build_all(orders: Sequence[BuildRequest], build: Build, workers: int | None = None) -> Iterator[tuple[int, str]]:
-    """The place of each order and why it failed, as they are done; `workers` at a time, by default one a core that
-    this process may use."""
+    """Yield the position of each request and why it failed, or "", as builds end.
+
+    `workers` builds run at a time, by default one for each core that this process may use.
+    """
     with ThreadPoolExecutor(workers or len(os.sched_getaffinity(0))) as pool:
         places = {pool.submit(build, order): place for place, order in enumerate(orders)}
         for done in as_completed(places):
@@ -44,7 +46,7 @@ def build_all(orders: Sequence[BuildRequest], build: Build, workers: int | None 
 
 
 def in_a_process(order: BuildRequest) -> str:
-    """Builds in a process of its own."""
+    """Build in a separate process. Return the reason if it fails, else ""."""
     path = [os.path.abspath(entry) for entry in sys.path]
     text = f"import sys; sys.path[:] = {path!r}; from argus.tuning.build import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", text], input=pickle.dumps(order), capture_output=True, check=False)
@@ -56,7 +58,7 @@ def in_a_process(order: BuildRequest) -> str:
 
 
 def main() -> int:
-    """Builds what standard input orders; status 1 if that failed."""
+    """Build the request on standard input; return status 1 if the build fails."""
     order: BuildRequest = pickle.load(sys.stdin.buffer)
     try:
         CachedSource(order.kernel, DiskCache(order.directory)).executable(order.options)

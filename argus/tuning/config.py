@@ -15,7 +15,7 @@ class Config:
 
     @property
     def keywords(self) -> dict[str, object]:
-        """As keywords of a call."""
+        """The configuration as keyword arguments of a call."""
         warps = {} if self.num_warps is None else {"num_warps": self.num_warps}
         return {**self.constants, **warps}
 

@@ -1,13 +1,15 @@
-"""How long a kernel should take: occupancy, and the slowest of the machine's parts. Decides what is tried, not what is
-right: figures are rounded, and only their order matters.
+"""The performance model: estimate a kernel's time from occupancy and the slowest part of the machine.
 
-A multiprocessor runs its share of the blocks one round after the other, `resident` at a time. A block needs the tensor
-cores, shared memory and the way from the L2 cache at the same time, so the slowest of them counts, and a little more
-where others are nearly as busy: they get into each other's way. The cache serves all multiprocessors together: where a
-round does not fill the machine, each of its blocks gets more of it. A block's beginning and its end, when nothing is
-multiplied, are hidden only by other blocks on the same multiprocessor, and what is on its way only by the steps ahead.
-Meanwhile memory brings every byte once; the fewer are in flight, the longer it takes (Little's law). The kernel takes
-the longer of the two, and a little more where they are alike.
+The model decides which configurations are tried, not what is correct. Its figures are rounded; only their order
+matters.
+
+A multiprocessor runs its share of the blocks in rounds, `resident` at a time. A block uses the tensor cores, shared
+memory and the path from the L2 cache at the same time. So its time is that of the slowest of them, and a little more
+if others are nearly as busy, because they interfere. All multiprocessors share the cache: if a round does not fill the
+machine, each of its blocks gets more of the cache's bandwidth. Nothing is multiplied at the beginning and the end of a
+block. Only other blocks on the same multiprocessor hide that time, and only the stages ahead hide the latency of
+copies. Meanwhile memory delivers every byte once; with fewer bytes in flight it takes longer (Little's law). The kernel
+takes the longer of the two times, and a little more if they are similar.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ _LAUNCH_S = 1.35e-6
 
 @dataclass(frozen=True, slots=True)
 class Modelled:
-    """A machine, and what it does under load: its clock, and the rates of its memories.
+    """A machine with its behaviour under load: its clock, and the rates of its memories.
 
-    `cache_rate` is the bytes that a multiprocessor gets from the L2 cache in a cycle when all of them read.
+    `cache_rate` is the bytes per cycle that a multiprocessor gets from the L2 cache when all multiprocessors read.
     """
 
     machine: Machine
@@ -36,8 +38,8 @@ class Modelled:
     memory_latency_s: float
 
 
-# Of the H200, the cache's and memory's rates, the norms' orders, and cycles of `argus.kernels.tiling` were fitted to
-# 1342 measured tiles of 125 shapes; of the A100 these are rounded from its white paper.
+# For the H200, the rates of cache and memory, the orders of the norms, and the cycles in `argus.kernels.tiling` were
+# fitted to 1342 measured tiles of 125 shapes. For the A100, the rates are rounded from its white paper.
 MODELS = {m.machine.target: m for m in (Modelled(H200, 1.9e9, 82.0, 5.2e12, 3.5e-7),
                                         Modelled(A100, 1.3e9, 48.0, 1.7e12, 0.8e-6))}  # fmt: skip
 """By target. Other machines are not modelled: nothing was measured on them."""
@@ -45,12 +47,13 @@ MODELS = {m.machine.target: m for m in (Modelled(H200, 1.9e9, 82.0, 5.2e12, 3.5e
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a launch does. Bytes and operations are those of one block, unless they say otherwise.
+    """The work of a launch. Bytes and operations are per block unless stated otherwise.
 
-    `matrix_flops` at the rate of operands of `matrix_bits`; `shared_traffic` through shared memory, `global_traffic`
-    from and to the L2 cache; `all_bytes` of the whole launch, each counted once; `in_flight` asked of memory at one
-    time; `idle_cycles` at its beginning and end in which nothing is multiplied, `start_cycles` of the whole launch.
-    A block goes through `steps`, in a ring of `stages` whose copies take `arrival_cycles`.
+    `matrix_flops` run at the rate of operands of `matrix_bits`. `shared_traffic` is bytes through shared memory,
+    `global_traffic` bytes from and to the L2 cache. `all_bytes` counts each byte of the whole launch once. `in_flight`
+    is the bytes requested from memory at one time. `idle_cycles` are those at a block's beginning and end in which
+    nothing is multiplied; `start_cycles` are those of the whole launch. A block runs `steps` in a ring of `stages`,
+    whose copies take `arrival_cycles`.
     """
 
     blocks: int
@@ -73,7 +76,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What bounds a launch, and how long it takes. `reason` is empty for what can run, else why it cannot."""
+    """The estimated time of a launch and the part of the machine that bounds it.
+
+    `reason` is empty if the launch can run, else it says why it cannot.
+    """
 
     seconds: float
     bound: str
@@ -82,7 +88,10 @@ class Estimate:
 
 
 def occupancy(work: Work, machine: Machine) -> tuple[int, str]:
-    """Blocks that a multiprocessor runs at a time, and what allows no more (CUDA programming guide, "Occupancy")."""
+    """Return the number of blocks that a multiprocessor runs at a time, and the resource that limits it.
+
+    Source: CUDA programming guide, "Occupancy".
+    """
     if work.shared_bytes > machine.block_shared_bytes:
         return 0, f"{work.shared_bytes} bytes of shared memory, and a block has {machine.block_shared_bytes}"
     if work.registers > machine.thread_registers:
@@ -100,7 +109,7 @@ def occupancy(work: Work, machine: Machine) -> tuple[int, str]:
 
 
 def estimate(work: Work, model: Modelled) -> Estimate:
-    """The time of a launch, and of what it is; infinite with the reason for what the machine cannot run."""
+    """Return the time of a launch and what bounds it; infinite, with the reason, if the machine cannot run it."""
     machine = model.machine
     resident, limit = occupancy(work, machine)
     if not resident:
@@ -126,8 +135,10 @@ def estimate(work: Work, model: Modelled) -> Estimate:
 
 
 def _waiting(work: Work, step: float) -> float:
-    """Cycles of a step of `step` cycles in which its tile is still on the way. A copy is ordered when a stage is free:
-    one is multiplied meanwhile, and one is being handed back."""
+    """Return the cycles per step of `step` cycles that are spent waiting for a tile.
+
+    A copy is requested when a stage is free. Meanwhile one stage is being multiplied, and one is being released.
+    """
     return max(0.0, work.arrival_cycles - max(work.stages - 2, 0) * step) / work.stages
 
 

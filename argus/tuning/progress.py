@@ -1,4 +1,4 @@
-"""A progress bar for what takes seconds: on a terminal, and nowhere else."""
+"""A progress bar for work that takes seconds; it is shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 
 class Progress(Protocol):
-    """Told of stages of so many steps, and of each step."""
+    """A receiver of progress: it is told of each stage with its number of steps, and of each step."""
 
     def stage(self, name: str, steps: int) -> None: ...
 
@@ -17,7 +17,7 @@ class Progress(Protocol):
 
 @contextmanager
 def progress(title: str, steps: int) -> Iterator[Progress]:
-    """A bar on standard error, gone at the end."""
+    """Show a bar on standard error, which disappears at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars

@@ -1,7 +1,7 @@
-"""What one launch of an explicit kernel does, read off its statements: operations, bytes, and room.
+"""The work of one launch of an explicit kernel, counted from its statements: operations, bytes, and memory.
 
-Loops count by their bounds for the first program; both branches of an `if` count. The model needs no more: it compares
-configurations of one kernel.
+Trip counts of loops are those of the first program. Both branches of an `if` count. This is enough for the model, which
+compares configurations of one kernel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOADS_IN_FLIGHT = 4  # vectors of 16 bytes a thread, where nothing is asynchron
 
 
 def work_of(kernel: Kernel, values: Mapping[str, Number]) -> Work:
-    """The work of a launch with these sizes, strides and scalars by name. `kernel` is explicit and has a grid."""
+    """Return the work of a launch with sizes, strides and scalars by name. `kernel` is explicit and has a grid."""
     flops = scalar = shared = outside = 0.0
     bits = 32
     for stmt, times in _weighed(kernel.body, values, 1.0):
@@ -62,7 +62,7 @@ def work_of(kernel: Kernel, values: Mapping[str, Number]) -> Work:
 
 
 def _weighed(body: tuple[Stmt, ...], values: Mapping[str, Number], times: float) -> Iterator[tuple[Stmt, float]]:
-    """Every statement, with how often a block runs it."""
+    """Yield every statement with the number of times that a block runs it."""
     for stmt in body:
         yield stmt, times
         match stmt:
@@ -81,7 +81,7 @@ def _weighed(body: tuple[Stmt, ...], values: Mapping[str, Number], times: float)
 
 
 def _first(expr: Expr, values: Mapping[str, Number]) -> Number:
-    """The value of a loop's bound for program 0 and the first iterations around it; 1 if data decide it."""
+    """Return a loop's bound for program 0 and the first iterations of the loops around it; 1 if it depends on data."""
     at_first = rewrite(expr, lambda e: Const(0, e.dtype) if isinstance(e, ProgramId | LoopVar) else None)
     try:
         return evaluate(at_first, values)

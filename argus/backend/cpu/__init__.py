@@ -1,1 +1,1 @@
-"""The host as a target: emitted text of any target runs here, a block's lanes as fibers of one thread."""
+"""The host as a target. It runs the emitted text of any target; the lanes of a block are fibers of one thread."""

@@ -1,4 +1,4 @@
-"""Loads and launches a kernel that was compiled to a host shared library."""
+"""Load and launch a kernel that was compiled to a host shared library."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ _MESSAGE_BYTES = 1024
 
 
 class CpuFunction:
-    """A kernel in a host shared library, its function `launch`. `workers` host threads share the blocks of a launch."""
+    """A kernel in a host shared library, called by its function `launch`.
+
+    `workers` host threads share the blocks of a launch.
+    """
 
     def __init__(self, binary: bytes, workers: int | None = None, launch: str = "argus_cpu_launch") -> None:
         self._launch = _entry(binary, launch)
         self._workers = workers or os.cpu_count() or 1
 
     def describe(self, tensor: Described) -> Encode:
-        """As `argus.backend.launch.plan.Function`: a map in the layout of the host's header."""
+        """See `argus.backend.launch.plan.Function`. The map has the layout of the host's header."""
         t = tensor
 
         def write(address: int, place: int) -> None:
@@ -35,12 +38,12 @@ class CpuFunction:
         return write
 
     def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
-        """As `argus.backend.launch.plan.Function`: two, so that blocks have several programs also in small grids."""
+        """See `argus.backend.launch.plan.Function`. Two blocks, which run several programs even in small grids."""
         return 2
 
     def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
-        """As `argus.backend.launch.plan.Function`; a start returns when the kernel has ended."""
-        # Converted once: a start then passes ready C values.
+        """See `argus.backend.launch.plan.Function`. A launch returns when the kernel has ended."""
+        # Converted to C values once, not at every launch.
         numbers = (
             (ctypes.c_int * 3)(*grid),
             ctypes.c_int(threads),
@@ -66,7 +69,7 @@ def _failed(_status: int, bound: tuple[Any, ...]) -> None:
 
 
 def _entry(binary: bytes, launch: str) -> Callable[..., int]:
-    """The library's function `launch`. The file is only needed until the library is mapped."""
+    """Return the library's function `launch`. The file is only needed until the library is mapped."""
     with tempfile.TemporaryDirectory(prefix="argus-") as folder:
         path = Path(folder) / "kernel.so"
         path.write_bytes(binary)

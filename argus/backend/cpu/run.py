@@ -1,4 +1,4 @@
-"""Runs a kernel on NumPy arrays, without a launcher's checks: for tests and for measuring the host target."""
+"""Run a kernel on NumPy arrays without a launcher's checks, for tests and for measuring the host target."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ def run_cpu(
     workers: int | None = None,
     launch: str = "argus_cpu_launch",
 ) -> None:
-    """Run a host library made from `kernel`, in place; `launch` is its function if the library holds several kernels.
+    """Run a host library made from `kernel`; the kernel writes into the arrays that are passed.
 
-    `values` follow `argus.backend.abi.arguments(kernel)`, tensor maps left out: for a pointer a C-contiguous array of
-    any dtype of the right item size (bfloat16 as uint16, float8 as uint8), for the rest a number. No precondition of
-    the kernel is checked. Raises ValueError for values that do not fit the signature, and as `CpuFunction` does.
+    `launch` is the function to call if the library holds several kernels. `values` follow
+    `argus.backend.abi.arguments(kernel)` without tensor maps: a C-contiguous array for each pointer, of any dtype of
+    the right item size (bfloat16 as uint16, float8 as uint8), and a number for everything else. No precondition of
+    the kernel is checked. Raises ValueError for values that do not fit the signature, and the errors of `CpuFunction`.
     """
     described = tuple(a for a in arguments(kernel) if a.kind != "tensormap")
     if len(described) != len(values):
@@ -59,7 +60,7 @@ def run_cpu(
 
 
 def _tensor_maps(kernel: Kernel, cells: Mapping[str, NDArray[np.generic]]) -> list[NDArray[np.generic]]:
-    """The kernel's tensor maps, from the arguments by name."""
+    """Return the kernel's tensor maps, made from the arguments by name."""
 
     def number(expr: Expr) -> int:
         match expr:

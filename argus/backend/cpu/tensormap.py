@@ -1,4 +1,4 @@
-"""Tensor maps of the host: what a CUtensorMap says, in a layout of our own."""
+"""Tensor maps of the host: the contents of a CUtensorMap, in a layout of our own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from argus.ir.types import DType
 
-# As `struct TensorMap` of bulk.h: base, strides (bytes), extents, box, rank, bytes of an element, swizzle.
+# The layout of `struct TensorMap` in bulk.h: base, strides (bytes), extents, box, rank, bytes of an element, swizzle.
 _LAYOUT = struct.Struct("=Q5q5i5i3i28x")
 
 
@@ -19,7 +19,10 @@ def encode(
     box: Sequence[int],
     swizzle_bytes: int,
 ) -> bytes:
-    """The 128 bytes of a host tensor map; all sequences in the tensor's own order, the last dimension contiguous."""
+    """Return the 128 bytes of a host tensor map.
+
+    All sequences are in the tensor's own order of dimensions; the last dimension is contiguous.
+    """
     rank = len(extents)
 
     def innermost_first(values: Sequence[int]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Emitted C++ to a host shared library, with g++ or clang++."""
+"""Compile emitted C++ to a host shared library with g++ or clang++."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FLAGS = (
     "-std=c++17", "-O2", "-shared", "-fPIC", "-pthread",
     # Integers wrap on every GPU, and so they do here.
     "-fwrapv",
-    # A product and a sum stay two roundings: figures then do not depend on the host's instruction set.
+    # A product and a sum are rounded separately, so that results do not depend on the host's instruction set.
     "-ffp-contract=off",
-    # g++ 12 with its loop vectoriser loses terms of sums over registers that vectors of shared memory were loaded to.
+    # The loop vectoriser of g++ 12 drops terms of sums over registers that were loaded as vectors of shared memory.
     "-fno-tree-vectorize",
     # The unroll pragmas are meant for GPU compilers.
     "-Wno-unknown-pragmas",
@@ -37,8 +37,8 @@ def compile(
 ) -> tuple[bytes, Resources]:
     """Compile emitted text of any target, whose kernel is `entry`, for warps of 32 or 64 lanes.
 
-    Asynchronous copies are performed as late as the waits allow, or at once with `eager_copies`: a kernel whose
-    result depends on it lacks a wait. Raises `ToolchainError`: "compiler-missing", "compiler-failed".
+    Asynchronous copies run as late as the waits allow, or at once with `eager_copies`. A kernel whose result depends
+    on that choice lacks a wait. Raises `ToolchainError`: "compiler-missing", "compiler-failed".
     """
     tool = find_compiler()
     if tool is None:
@@ -55,5 +55,5 @@ def compile(
 
 
 def find_compiler() -> str | None:
-    """g++ or clang++: `CXX`, else the first on `PATH`."""
+    """Return the path of g++ or clang++: the one that `CXX` names, else the first one on `PATH`."""
     return find_tool(_COMPILERS, "CXX")

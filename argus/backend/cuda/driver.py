@@ -25,7 +25,7 @@ class Driver:
         self.library = library
 
     def check(self, status: int, doing: str) -> None:
-        """Raises ToolchainError "driver-failed" unless `status` is success."""
+        """Raise ToolchainError "driver-failed" unless `status` is success."""
         if status:
             raise ToolchainError(
                 Diagnostic(
@@ -37,7 +37,7 @@ class Driver:
             )
 
     def describe(self, status: int) -> str:
-        """The driver's name and words for a status code."""
+        """Return the driver's description and name of a status code."""
         texts = []
         for function in (self.library.cuGetErrorName, self.library.cuGetErrorString):
             text = ctypes.c_char_p()
@@ -46,7 +46,7 @@ class Driver:
         return f"{texts[1]} ({texts[0]})"
 
     def primary_context(self, device: int) -> ctypes.c_void_p:
-        """The context that PyTorch and the CUDA runtime use on a device; retained for the process's life."""
+        """Return the context that PyTorch and the CUDA runtime use on a device, retained until the process ends."""
         self.check(self.library.cuInit(ctypes.c_uint(0)), "start")
         handle, context = ctypes.c_int(), ctypes.c_void_p()
         self.check(self.library.cuDeviceGet(ctypes.byref(handle), ctypes.c_int(device)), f"find device {device}")
@@ -55,19 +55,19 @@ class Driver:
         return context
 
     def enter(self, context: ctypes.c_void_p) -> None:
-        """Makes `context` the calling thread's current one."""
+        """Make `context` the calling thread's current context."""
         self.check(self.library.cuCtxSetCurrent(context), "select the device")
 
     def shared_limit(self, device: int) -> int:
-        """Bytes of shared memory that one block may use on a device."""
+        """Return the bytes of shared memory that one block may use on a device."""
         return self._attribute(_SHARED_OPTIN, device)
 
     def multiprocessors(self, device: int) -> int:
-        """How many multiprocessors a device has."""
+        """Return the number of multiprocessors of a device."""
         return self._attribute(_MULTIPROCESSORS, device)
 
     def overlaps(self, device: int) -> bool:
-        """Whether blocks of a launch may come before the launch in front of it is complete; they wait in `begin`."""
+        """Return True if blocks of a launch may start before the previous launch is complete; they wait in `begin`."""
         return self._attribute(_CAPABILITY_MAJOR, device) >= _OVERLAPS_FROM
 
     def _attribute(self, number: int, device: int) -> int:
@@ -80,7 +80,7 @@ class Driver:
 
 @lru_cache(maxsize=1)
 def driver() -> Driver:
-    """The installed driver. ToolchainError "driver-missing" if there is none."""
+    """Return the installed driver. Raises ToolchainError "driver-missing" if there is none."""
     try:
         return Driver(ctypes.CDLL(_LIBRARY))
     except OSError:

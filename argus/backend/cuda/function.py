@@ -30,8 +30,8 @@ _ATTRIBUTE = struct.Struct("=I4xi60x")  # CUlaunchAttribute: its number, its val
 class CudaFunction:
     """A kernel of a cubin, loaded on one device.
 
-    `stream()` gives the handle of the stream to launch into; `current_device()` the current device, where there are
-    several.
+    `stream()` returns the handle of the stream to launch into. `current_device()` returns the current device; it is
+    None if there is only one device.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class CudaFunction:
             driver.check(found, f"find the entry point {entry}")
 
     def describe(self, tensor: Described) -> Encode:
-        """As `argus.backend.launch.plan.Function`."""
+        """See `argus.backend.launch.plan.Function`."""
         if 0 not in tensor.extents:
             return encoder(self._driver, tensor)
-        # The driver describes no empty tensor (K = 0, say). A kernel may prefetch the map all the same, and copy boxes
-        # that are all outside: one element of our own, zero, stands for the tensor, and for no other: what a kernel
-        # stores to it lands there.
+        # The driver refuses empty tensors (K = 0, for example). But a kernel may prefetch the map, and copy boxes that
+        # lie outside the tensor. So one zero element of our own stands for the tensor. Each empty tensor gets its own
+        # element, because a kernel may store to it.
         if tensor.name not in self._zeros:
             self._zeros[tensor.name] = self._cleared()
         rank, zero = len(tensor.extents), self._zeros[tensor.name]
@@ -67,7 +67,7 @@ class CudaFunction:
         return lambda _address, place: encode(zero, place)
 
     def _cleared(self) -> int:
-        """The address of 16 bytes of zeros on the device; kept for the process's life, like the kernel."""
+        """Return the address of 16 zero bytes on the device, kept until the process ends, like the kernel."""
         library, address = self._driver.library, ctypes.c_uint64()
         with _Current(self._driver, self._context):
             self._driver.check(library.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(16)), "allocate memory")
@@ -76,11 +76,11 @@ class CudaFunction:
         return address.value
 
     def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
-        """As `argus.backend.launch.plan.Function`."""
+        """See `argus.backend.launch.plan.Function`."""
         self._claim(threads, shared_bytes)
         value = ctypes.c_int()
         with _Current(self._driver, self._context):
-            if cluster > 1:  # its size is part of the code
+            if cluster > 1:  # the size of a cluster is fixed in the machine code
                 config = ctypes.create_string_buffer(_CONFIG.size)
                 _CONFIG.pack_into(config, 0, cluster, 1, 1, threads, 1, 1, shared_bytes, 0, 0, 0)
                 status = self._driver.library.cuOccupancyMaxActiveClusters(ctypes.byref(value), self._function, config)
@@ -93,10 +93,10 @@ class CudaFunction:
         return max(1, value.value * self._driver.multiprocessors(self._device))
 
     def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
-        """As `argus.backend.launch.plan.Function`; a start returns as soon as the launch is queued."""
+        """See `argus.backend.launch.plan.Function`. A launch returns as soon as it is queued."""
         self._claim(threads, shared_bytes)
         overlaps = self._driver.overlaps(self._device)
-        function = ctypes.c_void_p.from_param(self._function.value)  # ready as an argument, where numbers are converted
+        function = ctypes.c_void_p.from_param(self._function.value)  # converted once; a number is converted every time
 
         @lru_cache(maxsize=64)
         def config(stream: int) -> object:
@@ -107,7 +107,7 @@ class CudaFunction:
             return ctypes.byref(made)
 
         def bound(arguments: Arguments, stream: int) -> tuple[object, ...]:
-            return config(stream), function, ctypes.byref(arguments), None  # which keep alive what they point to
+            return config(stream), function, ctypes.byref(arguments), None  # these keep alive what they point to
 
         launch: Callable[..., int] = self._driver.library.cuLaunchKernelEx
         selected = partial(_Current, self._driver, self._context)
@@ -115,7 +115,7 @@ class CudaFunction:
         return Launcher(self._stream, bound, start, self._failed)
 
     def _claim(self, threads: int, shared_bytes: int) -> None:
-        """Asks for the block's shared memory, and refuses what the device cannot run."""
+        """Request the block's shared memory, and refuse a block that the device cannot run."""
         limit = self._driver.shared_limit(self._device)
         insist_on_room(shared_bytes, limit, self._device, "shared memory")
         library, value = self._driver.library, ctypes.c_int()
@@ -137,7 +137,7 @@ class CudaFunction:
 
 
 class _Current(AbstractContextManager[None]):
-    """`with _Current(driver, context):` makes `context` current, and puts back what was."""
+    """`with _Current(driver, context):` makes `context` current, and restores the previous context at the end."""
 
     def __init__(self, driver: Driver, context: ctypes.c_void_p) -> None:
         self._driver, self._context = driver, context

@@ -1,8 +1,9 @@
-"""Machine code (SASS) of warpgroup products whose left operand is in registers: is it still there while they read it?
+"""Check in machine code (SASS) that no instruction overwrites a register that an asynchronous product still reads.
 
-ptxas has been seen to reuse such registers before the product has read them (triton-lang/triton#11781, fixed in CUDA
-13.3). An asynchronous product may read its left operand until a wait says that its group is complete. So between the
-two, along every path, no instruction may write one of these registers: `overwritten` gives those that do.
+ptxas has reused registers of a warpgroup product's left operand before the product read them
+(triton-lang/triton#11781, fixed in CUDA 13.3). An asynchronous product may read its left operand until a wait says
+that its group is complete. Between the product and that wait, no instruction on any path may write these registers.
+`overwritten` returns the instructions that do.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Groups = tuple[Registers, ...]
 
 @dataclass(frozen=True, slots=True)
 class Overwritten:
-    """An instruction that writes registers which a product under way may still read."""
+    """An instruction that writes registers which an unfinished product may still read."""
 
     address: int
     instruction: str
@@ -53,7 +54,7 @@ class _Line:
 def insist(cubin: bytes) -> None:
     """Raise `ToolchainError` "register-overwritten" if the machine code has the fault.
 
-    Without a disassembler nothing is looked at.
+    Without a disassembler nothing is checked.
     """
     if toolchain.find_disassembler() is None:
         return
@@ -69,7 +70,10 @@ def insist(cubin: bytes) -> None:
 
 
 def overwritten(sass: str) -> tuple[Overwritten, ...] | None:
-    """The instructions of nvdisasm's text that overwrite what a product may still read; None if that was too much."""
+    """Return the instructions in nvdisasm's text that overwrite registers which a product may still read.
+
+    Return None if the code has more than `MOST_STATES` states.
+    """
     found: dict[int, Overwritten] = {}
     for lines, labels in _functions(sass):
         if not any(_left(line) for line in lines):
@@ -93,7 +97,7 @@ def overwritten(sass: str) -> tuple[Overwritten, ...] | None:
 
 
 def _functions(sass: str) -> Iterator[tuple[list[_Line], dict[str, int]]]:
-    """The instructions of each function, and the places of its labels."""
+    """Yield the instructions of each function, and the positions of its labels."""
     lines: list[_Line] = []
     labels: dict[str, int] = {}
     for text in sass.splitlines():
@@ -128,7 +132,7 @@ def _conditional(line: _Line) -> bool:
 
 
 def _left(line: _Line) -> Registers:
-    """The registers of a product's left operand; none of one in shared memory."""
+    """Return the registers of a product's left operand; none if the operand is in shared memory."""
     if "GMMA" not in line.opcode or len(line.operands) < 3:
         return frozenset()
     register = _number(line.operands[1])
@@ -136,9 +140,9 @@ def _left(line: _Line) -> Registers:
 
 
 def _after(line: _Line, groups: Groups) -> Groups:
-    """What is under way after an instruction."""
+    """Return the registers that unfinished products may read after an instruction."""
     if "GMMA" in line.opcode:
-        if line.operands[0] == "RZ":  # it computes nothing: whether it counts as a group is not documented
+        if line.operands[0] == "RZ":  # computes nothing; it is not documented whether it counts as a group
             return groups
         groups = (*groups[:-1], groups[-1] | _left(line))
         return (*groups, frozenset()) if "gsb0" in line.operands else groups
@@ -150,7 +154,7 @@ def _after(line: _Line, groups: Groups) -> Groups:
 
 
 def _written(line: _Line) -> Registers:
-    """The registers that an instruction writes."""
+    """Return the registers that an instruction writes."""
     base = line.opcode.split(".")[0]
     operands = list(line.operands)
     if not operands or base.endswith("SETP") or base in ("PLOP3", "R2P", "R2UR", "WARPGROUP", "SYNCS", "BAR"):
@@ -167,7 +171,7 @@ def _number(operand: str) -> int | None:
 
 
 def _width(opcode: str) -> int:
-    """How many registers an instruction writes."""
+    """Return the number of registers that an instruction writes."""
     product = _PRODUCT.match(opcode)
     if product:
         columns, kind = int(product[1] or product[3]), product[2] or product[4]

@@ -1,12 +1,13 @@
-"""Compiles one text with NVRTC. Run as a program of its own: `nvrtc_worker.py LIBRARY NAME OUTPUT OPTION...`
+"""Compile one text with NVRTC. Run as a separate program: `nvrtc_worker.py LIBRARY NAME OUTPUT OPTION...`
 
-The text is standard input, to its end; the program makes the compiler ready before it reads. NAME stands for it in
+The program first starts the compiler, then reads the text from standard input to its end. NAME names the text in
 messages.
 
-NVRTC works inside the calling process, where a crash or an endless compilation would be the user's. Here it
-is a program that can be ended. Status 0: OUTPUT is written (unless the text is empty), the log is on stderr.
-Status 1: the log says why.
-Imports nothing of ours, so that it starts at once.
+NVRTC works inside the calling process. In the user's process, a crash or an endless compilation would be the user's
+problem; this program can be killed instead. Status 0: OUTPUT is written (unless the text is empty), and the log is on
+stderr. Status 1: the log gives the reason.
+
+The program imports nothing from Argus, so that it starts at once.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Nvrtc:
         self._call("nvrtcCreateProgram", program, text, name, ctypes.c_int(0), None, None)
 
     def compile(self, options: list[bytes]) -> bool:
-        """Whether the program compiles; the log has the reasons."""
+        """Compile the program. Return False if it does not compile; the log gives the reasons."""
         array = (ctypes.c_char_p * len(options))(*options)
         return self._status("nvrtcCompileProgram", self._program, ctypes.c_int(len(options)), array) == 0
 
@@ -53,11 +54,11 @@ class Nvrtc:
         return buffer.raw
 
     def log(self) -> str:
-        """What the compiler said."""
+        """Return the compiler's log."""
         return self._bytes("ProgramLog").rstrip(b"\0").decode(errors="replace")
 
     def cubin(self) -> bytes:
-        """The machine code; the options must have named a real architecture (sm_*)."""
+        """Return the machine code; the options must have named a real architecture (sm_*)."""
         return self._bytes("CUBIN")
 
 
@@ -72,7 +73,7 @@ def main(arguments: list[str]) -> int:
     nvrtc.create(_FIRST, b"first.cu")
     nvrtc.compile(encoded)
     text = sys.stdin.buffer.read()
-    if not text:  # whoever started this has nothing to compile after all
+    if not text:  # nothing to compile after all
         return 0
     nvrtc.create(text, name.encode())
     compiled = nvrtc.compile(encoded)

@@ -1,4 +1,4 @@
-"""Tensor maps: what the copy engine of sm_90 knows about a tensor (CUDA driver API, cuTensorMapEncodeTiled)."""
+"""Tensor maps, which describe tensors to the copy engine of sm_90 (CUDA driver API, cuTensorMapEncodeTiled)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from argus.backend.launch.bind import Described
 from argus.backend.launch.plan import Encode
 from argus.diagnostic import LaunchError
 
-# CUtensorMapDataType: what reductions compute in; elements of one byte are unsigned integers. Otherwise nothing is
-# converted, and zero is all bits zero in every type: only the float32 numbers of a tensor of tf32 are rounded.
+# CUtensorMapDataType: the type that reductions compute in; elements of one byte are unsigned integers. Copies convert
+# nothing, except that the float32 numbers of a tfloat32 tensor are rounded. Zero has all bits zero in every type.
 _ARITHMETIC = {"int32": 3, "int64": 5, "float16": 6, "float32": 7, "bfloat16": 9, "tfloat32": 11}
 _BYTES = 0
 _SWIZZLE = {0: 0, 32: 1, 64: 2, 128: 3}
@@ -18,11 +18,11 @@ _PROMOTE_TO_128_BYTES = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B; 256 bytes take 
 
 
 def encoder(driver: Driver, tensor: Described) -> Encode:
-    """A call that writes the map of `tensor` at an address to a place in host memory, both known by then.
+    """Return a function `encode(address, place)` that writes the map of `tensor` at `address` to host memory.
 
-    The address is a multiple of 16, the place of 64; elements outside of the tensor read as zero. All but the
-    address is made ready here: one call of the driver is left. Copies no data and launches nothing; a context need
-    not be current. The call raises LaunchError "tensor-map-refused" for what the driver does not take.
+    `address` must be a multiple of 16 and `place` a multiple of 64. Elements outside the tensor read as zero.
+    Everything but the address is prepared here, so that `encode` makes one driver call. It copies no data, launches
+    nothing and needs no current context. It raises LaunchError "tensor-map-refused" if the driver refuses the tensor.
     """
     rank, library = len(tensor.extents), driver.library
     where, what = ctypes.c_void_p(), ctypes.c_void_p()

@@ -1,4 +1,4 @@
-"""CUDA C++ to a cubin with NVRTC or nvcc. Needs no driver and no GPU."""
+"""Compile CUDA C++ to a cubin with NVRTC or nvcc. This needs no driver and no GPU."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _WORKER = Path(__file__).parent / "nvrtc_worker.py"
 
 
 def compile(source: str, arch: str, *, timeout_s: float = process.TIMEOUT_S) -> tuple[bytes, Resources]:
-    """Compile emitted text, the device header put in front of it, for `arch` ("sm_80", "sm_90a") to a cubin.
+    """Compile emitted text, preceded by the device header, for `arch` ("sm_80", "sm_90a") to a cubin.
 
-    Uses NVRTC if there is one, else nvcc. `Resources` are ptxas's figures, of the kernel that uses most if
-    there are several; `shared_bytes` counts statically declared shared memory only. Raises `ToolchainError`:
+    Uses NVRTC if it is installed, else nvcc. `Resources` are ptxas's figures, the largest if there are several
+    kernels; `shared_bytes` counts only statically declared shared memory. Raises `ToolchainError`:
     "compiler-missing", "compiler-failed".
     """
     with standby(arch) as compiler:
@@ -42,16 +42,16 @@ Compiler = Callable[[str, float], tuple[bytes, Resources]]
 
 @contextmanager
 def standby(arch: str) -> Iterator[Compiler]:
-    """A compiler for `arch` and one text, which makes itself ready while the text is written.
+    """Start a compiler for `arch` and one text; it starts up while the text is being written.
 
-    It is ended with the block, whatever it does then. That there is none is said when it is asked to compile.
+    The compiler is killed at the end of the `with` block. A missing compiler is reported when it is asked to compile.
     """
     library = find_nvrtc()
     with tempfile.TemporaryDirectory(prefix="argus-") as folder:
         if library is None:
             yield lambda source, timeout_s: _with_nvcc(source, arch, Path(folder), timeout_s)
             return
-        # No site packages: the program needs none, and starts in half the time.
+        # The program needs no site packages, and starts in half the time without them.
         command = [sys.executable, "-I", "-S", str(_WORKER), str(library), "kernel.cu", "kernel.cubin"]
         options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", *_include()]
         running = process.start("NVRTC", [*command, *options], cwd=Path(folder))
@@ -86,13 +86,13 @@ def _include() -> list[str]:
 
 
 def find_compiler() -> str | None:
-    """The path of the compiler that `compile` would use, for cache keys; None if there is none."""
+    """Return the path of the compiler that `compile` would use, for cache keys; None if there is none."""
     library = find_nvrtc()
     return str(library) if library is not None else find_nvcc()
 
 
 def disassemble(cubin: bytes) -> str:
-    """The machine code (SASS) of a cubin as text. Raises `ToolchainError` "compiler-missing"."""
+    """Return the machine code (SASS) of a cubin as text. Raises `ToolchainError` "compiler-missing"."""
     tool = find_disassembler()
     if tool is None:
         help = "install a CUDA toolkit, `pip install nvidia-cuda-nvdisasm`, or Triton, which brings it"
@@ -104,13 +104,16 @@ def disassemble(cubin: bytes) -> str:
 
 
 def find_disassembler() -> str | None:
-    """nvdisasm: on `PATH`, among Python packages, in a CUDA toolkit, or in Triton."""
+    """Return the path of nvdisasm, searched on `PATH`, among Python packages, in CUDA toolkits and in Triton."""
     return find_tool(["nvdisasm"], directories=_tool_directories())
 
 
 def find_nvrtc() -> Path | None:
-    """NVRTC's library: `ARGUS_NVRTC`, else of the newest release found among Python packages (PyTorch's CUDA
-    libraries are such), then in CUDA toolkits, then where the loader looks. `ARGUS_NVCC` rules it out."""
+    """Return the path of NVRTC's library: the one that `ARGUS_NVRTC` names, else the newest release found.
+
+    Searches Python packages (which include PyTorch's CUDA libraries) and CUDA toolkits; of equal releases, packages
+    come first. If there is none, searches the loader's folders. Returns None if `ARGUS_NVCC` is set.
+    """
     chosen = variable("ARGUS_NVRTC")
     if chosen:
         return Path(chosen) if Path(chosen).is_file() else None
@@ -126,15 +129,15 @@ def find_nvrtc() -> Path | None:
 
 
 def find_nvcc() -> str | None:
-    """nvcc: `ARGUS_NVCC`, `PATH`, then CUDA toolkits. `ARGUS_NVRTC` rules it out."""
+    """Return the path of nvcc: `ARGUS_NVCC`, else on `PATH`, else in CUDA toolkits; None if `ARGUS_NVRTC` is set."""
     return None if variable("ARGUS_NVRTC") else find_tool(["nvcc"], "ARGUS_NVCC", cuda_directories())
 
 
 def parse_resources(log: str) -> Resources:
-    """Registers, shared memory and stack of the largest kernel in ptxas's verbose log, and what ptxas warns of: that it
-    makes asynchronous products wait for one another, for one.
+    """Return the largest registers, shared memory and stack in ptxas's verbose log, and its performance warnings.
 
-    A thread's stack holds its spills and any array indexed at run time; both cost memory traffic.
+    One such warning says that asynchronous products are made to wait for one another. A thread's stack holds its spills
+    and any array indexed at run time; both cost memory traffic.
     """
 
     def largest(pattern: str) -> int | None:
@@ -156,7 +159,7 @@ def _release(path: Path) -> tuple[int, ...]:
 
 
 def _package_directories(leaf: str) -> Iterator[Path]:
-    """`leaf` folders of NVIDIA's Python packages (nvidia/cu13/lib, nvidia/cuda_nvrtc/lib, ...)."""
+    """Yield the `leaf` folders of NVIDIA's Python packages (nvidia/cu13/lib, nvidia/cuda_nvrtc/lib, ...)."""
     spec = find_spec("nvidia")
     for root in spec.submodule_search_locations or () if spec is not None else ():
         yield from sorted(Path(root).glob(f"*/{leaf}"))

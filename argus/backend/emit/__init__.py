@@ -1,7 +1,7 @@
-"""The flat emitter: explicit IR to C++ calls of the device library. It prints, and decides nothing.
+"""The emitter: print explicit IR as C++ calls of the device library. It makes no decisions.
 
-What it does have to work out is arithmetic: which register holds an element (`registers`), and how an address
-splits into what is uniform, what is the thread's and what is the unrolled loops' (`address`).
+It only does arithmetic: it finds the register that holds an element (`registers`), and splits an address into a uniform
+part, the thread's part and the unrolled loops' part (`address`).
 """
 
 from argus.backend.emit.kernel import emit

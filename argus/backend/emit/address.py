@@ -1,10 +1,9 @@
-"""Addresses: an index expression split into what is uniform over the block, the thread's, and the loops'
-counters.
+"""Addresses: split an index expression into a part uniform over the block, the thread's part, and the loop counters'.
 
-Shared memory: `x = uniform + thread + counters` (elements), then the layout's XOR. Where these parts share no
-bit, XOR acts on each alone, `S(t ^ v) = S(t) ^ S(v)`: the thread's share is computed once in the prologue,
-and what is left for the unrolled loops are constants, to XOR where they meet bits of the thread's share and
-to add elsewhere.
+An offset in shared memory is `x = uniform + thread + counters` (elements), to which the layout's XOR is applied. If
+these parts share no bit, the XOR acts on each part alone, `S(t ^ v) = S(t) ^ S(v)`. The thread's part is then computed
+once, in the prologue. Only constants are left for the unrolled loops. A constant is combined by XOR if it overlaps
+bits of the thread's part, and added otherwise.
 """
 
 from __future__ import annotations
@@ -28,9 +27,12 @@ from argus.layout.core import flat_modes
 
 @dataclass
 class Parts:
-    """A sum. `uniform` and `mixed` are (factor, expression); `coords` the factor of each coordinate; `cuts` of what a
-    coordinate (axis, width, False) is modulo a width, or (axis, width, True) divided by it. Where it is `narrow`, what
-    32 bits hold as a whole alone is one of its terms."""
+    """A sum of terms.
+
+    `uniform`, `mixed` and `threads` hold (factor, expression). `coords` holds the factor of each coordinate. `cuts`
+    holds the factors of a coordinate modulo a width, (axis, width, False), and divided by it, (axis, width, True).
+    A `narrow` sum keeps an expression as one term if 32 bits may hold its value but not its parts.
+    """
 
     constant: int = 0
     uniform: list[tuple[int, Expr]] = field(default_factory=list)
@@ -41,7 +43,7 @@ class Parts:
     narrow: bool = False
 
     def add(self, expr: Expr, factor: int) -> None:
-        """Adds `factor * expr`."""
+        """Add `factor * expr`."""
         match expr:
             case Op() if self.narrow and not _fits_by_terms(expr):
                 self._leaf(expr, factor)
@@ -65,7 +67,7 @@ class Parts:
                 self._leaf(expr, factor)
 
     def reach(self, shape: tuple[int, ...]) -> int:
-        """The magnitude of what coordinates in `shape`, or the constant, come to alone."""
+        """Return the largest magnitude that the coordinates in `shape` alone, or the constant alone, can reach."""
         most = sum(abs(factor) * (shape[axis] - 1) for axis, factor in self.coords.items())
         return max(most, abs(self.constant))
 
@@ -80,7 +82,7 @@ class Parts:
             self.uniform.append((factor, expr))
 
     def add_panels(self, expr: Expr, width: int, near: int, far: int) -> bool:
-        """Adds `expr % width * near + expr // width * far`; False if `expr` is no plain coordinate."""
+        """Add `expr % width * near + expr // width * far`; return False if `expr` is not a plain coordinate."""
         inner = split(expr)
         plain = not (inner.mixed or inner.threads or inner.uniform or inner.constant % width)
         if not plain or list(inner.coords.values()) != [1] or width & (width - 1):
@@ -93,30 +95,33 @@ class Parts:
 
 
 def split(expr: Expr) -> Parts:
-    """The parts of one index expression."""
+    """Return the parts of one index expression."""
     parts = Parts()
     parts.add(expr, 1)
     return parts
 
 
 def addends(expr: Expr, shape: tuple[int, ...]) -> Parts:
-    """The parts of an index over a domain of `shape`, each of which 32 bits hold where they hold the index.
+    """Return the parts of an index over a domain of `shape`; each part fits into 32 bits whenever the index does.
 
-    That the index fits is proved of it as it stands, for all coordinates, 0 among them. `(c - 64) * 2**25` does for c
-    up to 127, and `c * 2**25` does not: what is such a product stays one.
+    The proof shows that the whole index fits, for all coordinates including 0, but says nothing about its terms.
+    `(c - 64) * 2**25` fits for c up to 127, for example, but `c * 2**25` does not. Such a product is not split.
     """
     while isinstance(expr, Op) and expr.op == "cast" and expr.args[0].dtype.is_int and _widens(expr):
         expr = expr.args[0]
     parts, whole = Parts(narrow=True), Parts()
     parts.add(expr, 1)
     whole._leaf(expr, 1)
-    by_data = parts.mixed or parts.threads  # without these terms, others may be too much together
+    by_data = parts.mixed or parts.threads  # the sum of the other terms alone may be too large
     several = len(parts.uniform) + (parts.constant != 0) > 1
     return whole if parts.reach(shape) > int32.integers[1] or (by_data and several) else parts
 
 
 def _fits_by_terms(expr: Op) -> bool:
-    """Whether 32 bits hold the terms of a product of a sum where they hold the product, coordinates aside."""
+    """Return True if all terms of a product with a sum fit into 32 bits whenever the product does.
+
+    Terms of coordinates are not looked at here.
+    """
     if expr.dtype.bits > 32:
         return False
     match expr:
@@ -135,12 +140,12 @@ def _widens(expr: Op) -> bool:
 
 
 def times_text(text: str, factor: int) -> str:
-    """`text * factor`, for a `text` that binds as a product."""
+    """Return `text * factor`, for a `text` that binds as a product."""
     return text if factor == 1 else f"{text} * {factor}"
 
 
 def sum_text(terms: list[str]) -> str:
-    """The sum of `terms`, zeros left out."""
+    """Return the sum of `terms` as text, without zeros."""
     return " + ".join(t for t in terms if t != "0") or "0"
 
 
@@ -148,11 +153,10 @@ def sum_text(terms: list[str]) -> str:
 
 
 def global_address(tensor: Tensor, index: tuple[Expr, ...], domain: Domain) -> tuple[str, str]:
-    """(`base`, `offset`) of `tensor[index]`: the pointer moved by what is uniform, and the rest, in
-    elements.
+    """Return (`base`, `offset`) of `tensor[index]`: the pointer moved by the uniform part, and the rest in elements.
 
-    The thread's share of the offset is computed once, in the prologue: what is left for a loop is one addition
-    of 64 bits a vector, and products of constants with uniform strides.
+    The thread's part of the offset is computed once, in the prologue. A loop is left with one 64-bit addition per
+    vector, and products of constants with uniform strides.
     """
     printer = Printer(domain.writer, domain)
     base, own, rest = [], [], []
@@ -175,7 +179,7 @@ def global_address(tensor: Tensor, index: tuple[Expr, ...], domain: Domain) -> t
 
 
 def _scaled(text: str, stride: Expr, printer: Printer) -> str:
-    """`text * stride` in 64 bits; nothing of it where the text is 0."""
+    """Return `text * stride` in 64 bits; "0" if the text is "0"."""
     if text == "0":
         return "0"
     if isinstance(stride, Const) and stride.value == 1:
@@ -199,7 +203,7 @@ class _Piece:
 
 
 def shared_address(shared: Shared, index: tuple[Expr, ...], domain: Domain) -> str:
-    """Byte offset of `shared[index]` in the block's shared memory."""
+    """Return the byte offset of `shared[index]` in the block's shared memory."""
     layout, offset = shared.layout, shared.offset
     if layout is None or offset is None:
         raise problem("not-explicit", f"shared tile `{shared.name}` has no layout or no offset", shared.span)
@@ -217,7 +221,10 @@ def shared_address(shared: Shared, index: tuple[Expr, ...], domain: Domain) -> s
 
 
 def _summed(index: tuple[Expr, ...], modes: tuple[Layout, ...], start: int, panels: bool) -> Parts | None:
-    """The offset before the swizzle as a sum, dimensions of two digits in `panels` of columns; None if it is none."""
+    """Return the offset before the swizzle as a sum, or None if it is not a sum.
+
+    With `panels`, a dimension of two digits is split into panels of columns.
+    """
     parts = Parts(constant=start)
     for expr, mode in zip(index, modes, strict=True):
         match leaves(mode):
@@ -231,7 +238,7 @@ def _summed(index: tuple[Expr, ...], modes: tuple[Layout, ...], start: int, pane
 
 
 def leaves(mode: Layout) -> tuple[tuple[int, int], ...]:
-    """(extent, stride) of the digits of one dimension that do move; (1, 0) if there is none."""
+    """Return (extent, stride) of the digits of one dimension with an extent above 1; (1, 0) if there is none."""
     moving = tuple((n, s) for n, s in flat_modes(mode) if n > 1)
     return moving or ((1, 0),)
 
@@ -250,7 +257,7 @@ def _pieces(parts: Parts, domain: Domain) -> list[_Piece]:
 
 
 def _cut_pieces(parts: Parts, domain: Domain) -> list[_Piece] | None:
-    """The loops' shares of coordinates by panels; None if a panel ends inside of a step of a loop."""
+    """Return the loop counters' parts of coordinates split into panels; None if a panel ends within a loop's step."""
     pieces = []
     for (axis, width, quotient), factor in parts.cuts.items():
         for d in (d for d in domain.loops if d.dim == axis):
@@ -273,7 +280,7 @@ def _cut_pieces(parts: Parts, domain: Domain) -> list[_Piece] | None:
 
 
 def _cut_threads(parts: Parts, domain: Domain) -> list[str]:
-    """The thread's share of coordinates by panels."""
+    """Return the thread's part of coordinates split into panels."""
     terms = []
     for (axis, width, quotient), factor in parts.cuts.items():
         values, text = domain.layout.coordinates()[:, 0, axis], domain.thread_part(axis)
@@ -286,7 +293,7 @@ def _cut_threads(parts: Parts, domain: Domain) -> list[str]:
 
 
 def _split_offset(parts: Parts, swizzle: Swizzle | None, size: int, domain: Domain) -> str | None:
-    """The offset in bytes with the thread's share in the prologue; None if the XOR cannot be taken apart."""
+    """Return the offset in bytes, its thread's part in the prologue; None if the XOR cannot be split over the parts."""
     printer = Printer(domain.writer, domain)
     pieces, cut = _pieces(parts, domain), _cut_pieces(parts, domain)
     if cut is None:
@@ -306,7 +313,7 @@ def _split_offset(parts: Parts, swizzle: Swizzle | None, size: int, domain: Doma
     values = _thread_values(parts, domain)
     if parts.constant:
         pieces.append(_Piece("", 1, parts.constant))
-    # What is a multiple of all that the swizzle looks at and changes is added behind it.
+    # Multiples of the swizzle's period touch no bit that it reads or changes: they are added after the swizzle.
     period = 1 << max(swizzle.source_mask, swizzle.target_mask).bit_length()
     far = [p for p in pieces if p.stride % period == 0]
     pieces = [p for p in pieces if p.stride % period]
@@ -335,7 +342,7 @@ def _bytes(text: str, size: int) -> str:
 
 
 def uniform_text(parts: Parts, printer: Printer, size: int) -> list[str]:
-    """What is uniform of an offset, in elements of `size` bytes: terms of a sum of bytes."""
+    """Return the uniform terms of an offset in bytes; `parts` counts elements of `size` bytes."""
     return [printer.times(e, f * size) for f, e in parts.uniform]
 
 
@@ -344,7 +351,7 @@ def _sum_mixed(parts: Parts, printer: Printer, size: int) -> list[str]:
 
 
 def _thread_values(parts: Parts, domain: Domain) -> Ints:
-    """int64 `[threads]`: the thread's share of the offset."""
+    """Return the thread's part of the offset, int64 `[threads]`."""
     threads = domain.threads
     zero = domain.layout.coordinates()[:, 0]
     total = np.zeros(threads.shape[0], dtype=np.int64)
@@ -363,7 +370,7 @@ def _support(values: Ints | int) -> int:
 
 
 def _disjoint(groups: list[Ints]) -> bool:
-    """Whether no bit is set in values of two groups, and none is negative: then + is XOR."""
+    """Return True if no value is negative and no bit is set in values of two groups, so that + equals XOR."""
     seen = 0
     for values in groups:
         if int(values.min()) < 0 or _support(values) & seen:
@@ -373,7 +380,7 @@ def _disjoint(groups: list[Ints]) -> bool:
 
 
 def _xor(text: str, support: int, swizzle: Swizzle) -> str:
-    """`swizzle(text)` in elements, not enclosed, for an enclosed text with bits of `support` only."""
+    """Return `swizzle(text)` in elements, without parentheses, for a parenthesised text with bits of `support` only."""
     mask = swizzle.source_mask & support
     if not mask:
         return text
@@ -390,7 +397,7 @@ def _swizzled_thread(thread: str, support: int, swizzle: Swizzle, size: int, dom
 
 
 def _swizzled(piece: _Piece, swizzle: Swizzle, size: int) -> str:
-    """A counter's share in bytes: a constant once the loop is unrolled."""
+    """Return a loop counter's part in bytes, which is a constant once the loop is unrolled."""
     if not piece.name:
         return str(int(swizzle(piece.stride)) * size)
     support = _support(piece.values())
@@ -405,7 +412,7 @@ def _whole_offset(
     index: tuple[Expr, ...], modes: tuple[Layout, ...], start: int, swizzle: Swizzle | None, size: int,
     domain: Domain,
 ) -> str:  # fmt: skip
-    """The offset in bytes by the layout's formula as it stands, for layouts and indices of any form."""
+    """Return the offset in bytes by the layout's unsimplified formula, for layouts and indices of any form."""
     printer = Printer(domain.writer, domain)
     terms = [str(start)]
     for expr, mode in zip(index, modes, strict=True):
@@ -424,6 +431,6 @@ def _whole_offset(
 
 
 def pointer_type(tensor: Tensor, written: bool) -> str:
-    """The C++ type of a tensor's argument."""
+    """Return the C++ type of a tensor's argument."""
     const = "" if written else "const "
     return f"{const}{cpp_type(tensor.dtype)}* ARGUS_RESTRICT"

@@ -1,11 +1,11 @@
-"""Roles whose texts are alike, as one text with a number: half of the work for the compiler, half of the machine code.
+"""Merge roles whose texts are alike into one text with a role number, which halves compile time and machine code.
 
     tma_store(smem, 147456, c_map2, n, m);      and      tma_store(smem, 180224, c_map2, n, m + 64);
       ->   tma_store(smem, (147456 + role_number * 32768), c_map2, n, m + role_number * 64);
 
-The texts are held against one another token by token. Where they differ in anything but names of registers, one for one
-throughout, and numbers that grow evenly among the arguments of calls, there is no such text. So for each number it is
-the text that it stands for, by C++'s own rules, whatever the text says.
+The texts are compared token by token. They may differ only in names of registers, which must correspond one to one, and
+in numbers among the arguments of calls, which must grow by a constant step. Otherwise they are not merged. By the rules
+of C++, the merged text with a role's number therefore equals that role's text, whatever it says.
 
 For proofs, `argus/verify/reductions/alike.py` replaces such roles by one role, with fewer arrivals. This file keeps
 everything that the roles say, and depends on no proof.
@@ -30,9 +30,9 @@ class _Unlike(Exception):
 
 
 def as_one(texts: Sequence[Sequence[str]], names: Sequence[Mapping[str, str]]) -> list[str] | None:
-    """The lines that are `texts[i]` where `NUMBER` is i; None if there are none.
+    """Return lines that equal `texts[i]` where `NUMBER` is i; None if there are no such lines.
 
-    `names[i]` gives the first text's names for what only text i names, its registers: other texts do not.
+    `names[i]` maps names that only text i uses, its registers, to the names in the first text.
     """
     if len({len(text) for text in texts}) > 1:
         return None
@@ -71,7 +71,7 @@ def _line(lines: Sequence[str], names: Sequence[Mapping[str, str]]) -> str:
 
 
 def _in_brackets(before: Sequence[str]) -> bool:
-    """Whether the place behind these tokens is an index, or an argument of a template."""
+    """Return True if the next token after these is part of an index or of a template's arguments."""
     text = "".join(before)
     return text.count("[") > text.count("]") or re.search(r"\b[A-Za-z_]\w*<[^<>;()]*$", text) is not None
 
@@ -81,14 +81,14 @@ def _is_number(token: str) -> bool:
 
 
 def _added(own: Sequence[str], place: int) -> str:
-    """The number that is added at this place of a text; "0" if there is none."""
+    """Return the number that the text adds at this place; "0" if it adds none."""
     if list(own[place : place + 3]) == _PLUS and place + 3 < len(own) and _is_number(own[place + 3]):
         return own[place + 3]
     return "0"
 
 
 def _grown(numbers: Sequence[str], absent: bool = False) -> str:
-    """`NUMBER` times the step in which the numbers grow. With `absent` they begin with none, which is 0."""
+    """Return `NUMBER` times the constant step between the numbers. With `absent`, the first must be missing, or 0."""
     first, step = int(numbers[0]), int(numbers[1]) - int(numbers[0])
     if any(int(number) != first + step * i for i, number in enumerate(numbers)) or (absent and first) or step <= 0:
         raise _Unlike

@@ -1,4 +1,4 @@
-"""mbarriers, bulk copies, and what orders asynchronous products: one line of text each."""
+"""Emit mbarriers, bulk copies, and the statements that order asynchronous products."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from argus.ir.nodes import (
 
 
 def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
-    """One statement that only orders others."""
+    """Emit a statement that only orders others."""
     match stmt:
         case MmaFence():
             writer.line("argus::wgmma_fence();")
@@ -78,7 +78,7 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
 
 
 def _place(name: str, index: Expr, writer: Writer) -> str:
-    """Byte offset of `name[index]` in the block's shared memory."""
+    """Return the byte offset of `name[index]` in the block's shared memory."""
     offset = _offset(_barrier(name, writer))
     if isinstance(index, Const):
         return str(offset + 8 * int(index.value))
@@ -96,12 +96,12 @@ def _offset(barrier: Mbarrier) -> int:
 
 
 def _first(writer: Writer) -> str:
-    """Whether this is thread 0 of the block, or of the role."""
+    """Return the C++ condition that is true for thread 0 of the block, or of the role."""
     return "argus::thread_id() == 0" if writer.barrier is None else "thread == 0"
 
 
 def emit_bulk(stmt: BulkCopy, writer: Writer) -> None:
-    """A copy of a box by the copy engine."""
+    """Emit the copy of a box by the copy engine."""
     dst, src = writer.kernel.object(stmt.dst.obj), writer.kernel.object(stmt.src.obj)
     match dst, src:
         case Shared(), Tensor():
@@ -114,7 +114,7 @@ def emit_bulk(stmt: BulkCopy, writer: Writer) -> None:
 
 
 def _bulk_load(stmt: BulkCopy, dst: Shared, writer: Writer) -> None:
-    """A copy of a box to shared memory: one lane of the warp hands the whole box to the copy engine."""
+    """Emit the copy of a box to shared memory: one lane of the warp hands the whole box to the copy engine."""
     if stmt.signal is None:
         raise problem("not-explicit", f"the bulk copy to `{dst.name}` signals no mbarrier", stmt.span)
     to = box_origin(dst, stmt.dst.index, stmt.shape, writer, stmt.span)
@@ -127,14 +127,14 @@ def _bulk_load(stmt: BulkCopy, dst: Shared, writer: Writer) -> None:
 
 
 def _bulk_store(stmt: BulkCopy, src: Shared, writer: Writer) -> None:
-    """The copy "tma.store": the first thread hands the whole box to the copy engine."""
+    """Emit the copy "tma.store": the first thread hands the whole box to the copy engine."""
     place = box_origin(src, stmt.src.index, stmt.shape, writer, stmt.span)
     call = INSTRUCTIONS[stmt.instr].call
     writer.line(f"if (thread == 0) argus::{call}(smem, {place}, {_box(stmt, stmt.dst, writer)});")
 
 
 def emit_bulk_reduce(stmt: Accumulate, writer: Writer) -> None:
-    """The same, for a box that is combined with what the tensor holds: "tma.reduce.add" and its kin."""
+    """Emit "tma.reduce.add" and the like: the copy engine combines a box with the contents of the tensor."""
     source = stmt.value
     src = writer.kernel.object(source.obj) if isinstance(source, Elem) else None
     if not isinstance(source, Elem) or not isinstance(src, Shared):
@@ -145,7 +145,7 @@ def emit_bulk_reduce(stmt: Accumulate, writer: Writer) -> None:
 
 
 def _box(stmt: BulkCopy | Accumulate, outside: Access, writer: Writer) -> str:
-    """The tensor map, and the box's corner, innermost first."""
+    """Return the tensor map and the box's corner, innermost dimension first, as arguments of a call."""
     wanted = (outside.obj, box(outside, stmt.shape))
     tensor_map = next(m for m in tensor_maps(writer.kernel) if (m.tensor, m.box) == wanted)
     corner = [box_corner(e, writer, stmt.span) for e in reversed(outside.index)]
@@ -153,7 +153,7 @@ def _box(stmt: BulkCopy | Accumulate, outside: Access, writer: Writer) -> str:
 
 
 def prefetch_maps(kernel: Kernel, writer: Writer) -> None:
-    """One thread brings the tensor maps near."""
+    """Emit the prefetch of the tensor maps by one thread."""
     maps = tensor_maps(kernel)
     if maps:
         with writer.block("if (argus::thread_id() == 0)"):

@@ -1,4 +1,4 @@
-"""The statements of a kernel: loops, branches, programs, and roles, each with a prologue and registers of its own."""
+"""Emit the statements of a kernel: loops, branches, programs, and roles, each with its own prologue and registers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def statements(body: tuple[Stmt, ...], writer: Writer) -> None:
 
 
 def _statement_at(body: tuple[Stmt, ...], place: int, writer: Writer) -> None:
-    """Statement number `place`, behind those before it."""
+    """Emit statement number `place` of `body`; the statements before it are already emitted."""
     stmt = body[place]
     if isinstance(stmt, Map) and _is_overwritten(stmt, body[place + 1 :], writer.kernel):
         writer.line(f"argus::wgmma_forget({writer.names[stmt.dst.obj]});")
@@ -89,7 +89,10 @@ def _statement_at(body: tuple[Stmt, ...], place: int, writer: Writer) -> None:
 
 
 def _beside(rest: tuple[Stmt, ...], writer: Writer) -> None:
-    """In front of a wait: what was computed beside the products, and is used by the `rest` after it, is there now."""
+    """Before a wait, hold the tiles that ordinary code computed beside the products and that `rest` uses.
+
+    Their computation then ends before the wait.
+    """
     work = writer.flight.beside & used(rest)
     for fragment in writer.kernel.fragments:
         if fragment.name in work:
@@ -99,10 +102,10 @@ def _beside(rest: tuple[Stmt, ...], writer: Writer) -> None:
 
 
 def _is_overwritten(stmt: Map, rest: tuple[Stmt, ...], kernel: Kernel) -> bool:
-    """Whether `stmt` clears a whole tile and an asynchronous product is the next to use it: one that need not add.
+    """Return True if `stmt` clears a whole tile and an asynchronous product, which can overwrite it, uses it next.
 
-    Not so for a product in a loop: a path on which registers are cleared instead makes the compiler of sm_90a wait for
-    each product by itself.
+    Return False for a product in a loop: if another path clears the registers, the compiler of sm_90a waits for each
+    product separately.
     """
     tile = kernel.object(stmt.dst.obj)
     if not isinstance(stmt.value, Const) or stmt.value.value != 0 or stmt.shape != tile.shape:
@@ -178,15 +181,16 @@ def _loop(stmt: For, writer: Writer) -> None:
 
 
 def _of_block(writer: Writer, span: Span) -> Printer:
-    """Prints what a statement without elements computes, of scalars in registers as well."""
+    """Return a printer for statements without elements; it can also read scalars in registers."""
     return Printer(writer, Domain(writer, FragmentLayout((), (), ()), (), span))
 
 
 def _programs(stmt: Programs, writer: Writer) -> None:
-    """A loop over the programs of the grid, from the block's own on; the first axis of the grid counts fastest.
+    """Emit a loop over the programs of the grid, from the block's own on; the first axis of the grid varies fastest.
 
-    What depends on the thread or on the program is computed anew for each program, and not before something needs it:
-    kept any longer, it would take registers from products in flight, and ptxas makes those wait for one another.
+    Values that depend on the thread or the program are computed again for each program, just before their first use.
+    If they lived longer, they would take registers from products in flight, and ptxas would make those wait for one
+    another.
     """
     extents = [Printer(writer).text(extent, ATOM) for extent in grid_of_clusters(writer.kernel)]
     if not extents:
@@ -218,7 +222,7 @@ def _programs(stmt: Programs, writer: Writer) -> None:
 
 
 def _others_turn(stmt: Programs, writer: Writer) -> None:
-    """Another role's program is left out, but for the running counts of its loops."""
+    """Emit the skipping of another role's program, which only advances the running counters of its loops."""
     with writer.block(f"if (program_number % {stmt.turns} != {stmt.turn})"):
         for loop in stmt.body:
             if isinstance(loop, For) and loop.counter is not None:
@@ -233,7 +237,7 @@ _PROGRAM_ID = re.compile(r"\bblock[012]\b")
 
 
 def _program_ids(extents: list[str], writer: Writer) -> None:
-    """The ids of program number `program`; in clusters, which are counted together, of this block's one of those."""
+    """Emit the ids of program number `program`. A cluster shares one number; the ids are those of this block in it."""
     kernel = writer.kernel
     first = "block0" if kernel.cluster == 1 else "cluster0"
     names, rest = [first, *(f"block{axis}" for axis in range(1, len(extents)))], "program"
@@ -250,7 +254,7 @@ def _program_ids(extents: list[str], writer: Writer) -> None:
 
 
 def digits(number: str, names: list[str], extents: list[str], writer: Writer) -> None:
-    """Variables `names` for the digits of `number`: so many of the `extents`, the first of which counts fastest."""
+    """Emit variables `names` for the digits of `number` in the mixed radix `extents`, the fastest digit first."""
     for name, extent in zip(names, extents, strict=False):
         writer.line(f"const int {name} = {number}{'' if name == names[-1] else f' % {extent}'};")
         number += f" / {extent}"
@@ -281,8 +285,10 @@ def _barrier(writer: Writer) -> None:
 
 
 def _roles(stmt: Roles, writer: Writer) -> None:
-    """One branch a role, by the number of the warp; one for several whose texts are alike. Registers are dealt to whole
-    warpgroups, with idle warps or not."""
+    """Emit a branch for each role, chosen by the number of the warp. Roles whose texts are alike share a branch.
+
+    Registers are assigned to whole warpgroups, including idle warps.
+    """
     kernel = writer.kernel
     writer.line(f"const int warp = argus::uniform(argus::thread_id() / {kernel.warp_size});")
     lead = ""
@@ -299,7 +305,7 @@ def _roles(stmt: Roles, writer: Writer) -> None:
 
 
 def _branches(stmt: Roles, writer: Writer) -> Iterator[tuple[tuple[Role, ...], Callable[[int], list[str]]]]:
-    """The roles in order, side by side those that share a branch, and what gives its lines at a depth."""
+    """Yield the roles of each branch, in order, with a function that returns the branch's lines at a depth."""
     declared = used(tuple(s for s in writer.kernel.body if s is not stmt))
 
     def alone(role: Role) -> Callable[[int], list[str]]:
@@ -316,7 +322,7 @@ def _branches(stmt: Roles, writer: Writer) -> Iterator[tuple[tuple[Role, ...], C
 
 
 def _side_by_side(roles: tuple[Role, ...]) -> list[tuple[Role, ...]]:
-    """Runs of roles of as many warps and registers, whole warpgroups each, one behind the other."""
+    """Return runs of consecutive roles with equal numbers of warps and registers, each role of whole warpgroups."""
     groups: list[tuple[Role, ...]] = []
     for role in roles:
         last = groups[-1][-1] if groups else None
@@ -333,7 +339,7 @@ def _side_by_side(roles: tuple[Role, ...]) -> list[tuple[Role, ...]]:
 
 
 def _shared_branch(group: tuple[Role, ...], stmt: Roles, declared: frozenset[str], writer: Writer) -> list[str] | None:
-    """The lines of several roles, not indented, if their texts are alike: where `role_number` is i, those of role i."""
+    """Return lines, not indented, that equal those of role i where `role_number` is i; None if there are none."""
     if len(group) == 1:
         return None
     kernel, warps = writer.kernel, group[0].num_warps
@@ -357,7 +363,7 @@ def _indented(lines: list[str], depth: int) -> list[str]:
 
 
 def _role(role: Role, barrier: int, thread: str, declared: frozenset[str], writer: Writer, depth: int) -> list[str]:
-    """The lines of a role, of which the first names it; `thread` computes its threads' numbers."""
+    """Return the lines of a role; the first one names it. `thread` is the C++ that computes its threads' numbers."""
     kernel = writer.kernel
     inner = Writer(
         kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size,
@@ -373,16 +379,17 @@ def _role(role: Role, barrier: int, thread: str, declared: frozenset[str], write
 
 
 def _of_warps(first: int, end: int, kernel: Kernel) -> str:
-    """Whether the warp is one from `first` up to `end`."""
+    """Return the C++ condition that the warp's number is in [`first`, `end`)."""
     conditions = [f"warp >= {first}"] if first else []
     conditions += [f"warp < {end}"] if end < kernel.num_warps else []
     return " && ".join(conditions) or "true"
 
 
 def _redistribute(role: Role, writer: Writer) -> None:
-    """Takes the role's registers from the block's pool, or gives back what it does not need.
+    """Emit the request for more registers from the block's pool, or the return of registers that a role does not need.
 
-    A block starts with the registers of a multiprocessor evenly dealt out; of a small one all threads have the most.
+    A block starts with the multiprocessor's registers divided evenly among its threads. In a small block every thread
+    has the maximum, and nothing is emitted.
     """
     if role.registers is None:
         return
@@ -396,7 +403,7 @@ def _redistribute(role: Role, writer: Writer) -> None:
 
 
 def opening(writer: Writer, thread: str, fragments: tuple[Fragment, ...]) -> None:
-    """What the statements of a kernel or a role start from: the thread, its share of addresses, its registers."""
+    """Emit the declarations that the statements of a kernel or role use: thread, prologue variables, registers."""
     writer.line(f"{'int' if writer.kernel.persistent else 'const int'} thread = {thread};")
     _prologue(writer, 0)
     for f in fragments:
@@ -407,13 +414,13 @@ def opening(writer: Writer, thread: str, fragments: tuple[Fragment, ...]) -> Non
 
 
 def _prologue(writer: Writer, start: int) -> None:
-    """The variables of the prologue from number `start` on."""
+    """Emit the variables of the prologue from number `start` on."""
     for (ctype, text), name in list(writer.prologue.items())[start:]:
         writer.line(f"const {ctype} {name} = {text};")
 
 
 def counts(body: tuple[Stmt, ...], writer: Writer) -> None:
-    """The running counts of all loops, which outlive them."""
+    """Declare the running counters of all loops, which keep their values after the loops."""
     for stmt in visit.walk(body):
         if isinstance(stmt, For) and stmt.counter is not None:
             writer.line(f"unsigned {writer.names[stmt.counter.name]} = 0;")

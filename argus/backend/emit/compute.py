@@ -1,4 +1,4 @@
-"""Elementwise statements, reductions and shuffles."""
+"""Emit elementwise statements, reductions and shuffles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from argus.layout import FragmentLayout, Mode
 
 
 def emit_map(stmt: Map, writer: Writer) -> None:
-    """`dst = value` elementwise, in the thread's own registers or by a shuffle."""
+    """Emit `dst = value` elementwise, in the thread's own registers or by a shuffle."""
     domain = domain_of(stmt.layout, 1, writer, stmt.span)
     if stmt.scope == "warp":
         _shuffle(stmt, domain, writer)
@@ -37,7 +37,7 @@ def emit_map(stmt: Map, writer: Writer) -> None:
 
 
 def _narrowed(stmt: Map, writer: Writer) -> Expr | None:
-    """The float32 numbers that a statement converts to 8-bit floats to fill a whole tile, if it does that."""
+    """Return the float32 expression that a statement converts to 8-bit floats to fill a whole tile, or None."""
     tile = writer.fragment(stmt.dst.obj)
     match stmt.value:
         case Op(op="cast", args=(wide,), dtype=dtype) if wide.dtype == float32 and dtype.is_float and dtype.bits == 8:
@@ -48,7 +48,7 @@ def _narrowed(stmt: Map, writer: Writer) -> Expr | None:
 
 
 def _narrow(stmt: Map, wide: Expr, domain: Domain, writer: Writer) -> None:
-    """All numbers first, then their conversion: a machine has instructions for more than one at a time."""
+    """Emit the computation of all numbers, then their conversion, because instructions convert several at a time."""
     name, count = writer.names[stmt.dst.obj], domain.layout.num_values
     with writer.braces():
         writer.line(f"float wide[{count}];")
@@ -63,9 +63,9 @@ def _narrow(stmt: Map, wide: Expr, domain: Domain, writer: Writer) -> None:
 
 
 def _holder(modes: tuple[Mode, ...], index: tuple[Expr, ...], own: bool) -> Expr:
-    """The thread (or value) number that holds the element `index`, digit by digit of the layout.
+    """Return the number of the thread (or value) that holds the element `index`, built from the layout's digits.
 
-    Digits that move nowhere are the thread's own, or 0.
+    A digit that moves along no dimension is that of the current thread if `own`, else 0.
     """
     total: Expr = Const(0)
     weight = 1
@@ -80,7 +80,7 @@ def _holder(modes: tuple[Mode, ...], index: tuple[Expr, ...], own: bool) -> Expr
 
 
 def _shuffle(stmt: Map, domain: Domain, writer: Writer) -> None:
-    """`dst[c] = src[index(c)]` where lanes of the same warp hold the source."""
+    """Emit `dst[c] = src[index(c)]`, where lanes of the same warp hold the source."""
     value = stmt.value
     source = writer.fragment(value.obj) if isinstance(value, Elem) else None
     if source is None or not isinstance(value, Elem):
@@ -103,7 +103,7 @@ def _shuffle(stmt: Map, domain: Domain, writer: Writer) -> None:
 
 
 def _shuffle_written_out(stmt: Map, source: Fragment, domain: Domain, holder: tuple[Expr, Expr], numbers: Ints) -> None:
-    """All lanes exchange every register that some lane wants, then each takes its own."""
+    """Emit a shuffle: all lanes exchange every register that some lane needs, then each lane selects its own."""
     writer, name = domain.writer, domain.writer.names[source.name]
     count = prod(d.extent for d in domain.loops)
     table = counters(domain.loops)
@@ -126,7 +126,7 @@ def _shuffle_written_out(stmt: Map, source: Fragment, domain: Domain, holder: tu
 
 
 def _tabulate(expr: Expr, domain: Domain) -> Ints:
-    """`[threads, combinations]`."""
+    """Return the values of `expr`, `[threads, combinations]`."""
     shape = (domain.threads.shape[0], prod(d.extent for d in domain.loops))
     return np.broadcast_to(evaluate(expr, domain.coordinates(), domain.threads, domain.span), shape)
 
@@ -147,7 +147,7 @@ def _check_source(layout: FragmentLayout, value: Elem, threads: Ints, numbers: I
 
 
 def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
-    """`dst = dst op value`: in the thread's registers, across a warp, or atomically in memory."""
+    """Emit `dst = dst op value`: in the thread's registers, across a warp, or atomically in memory."""
     if stmt.instr in REDUCES:
         emit_bulk_reduce(stmt, writer)
         return
@@ -172,8 +172,11 @@ def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
 
 
 def _last_first(stmt: Accumulate, domain: Domain) -> Domain:
-    """What a thread has all of along a reduced dimension, such as several rows at a time, is combined from the last to
-    the first: what was loaded last is wanted first, so the compiler cannot spare registers by waiting in between."""
+    """Return `domain` with the loops along reduced dimensions that lie within one thread running backwards.
+
+    The element loaded last is then used first. Otherwise the compiler would wait between loads to save registers, and
+    fewer loads would be in flight.
+    """
     shared = {m.dim for m in domain.layout.threads if m.extent > 1}
     kept = {c.axis for e in stmt.dst.index for c in walk(e) if isinstance(c, Coord)}
     loops = (replace(d, down=d.dim not in shared | kept) for d in domain.loops)
@@ -191,7 +194,7 @@ def _atomic(stmt: Accumulate, tensor: Tensor, domain: Domain, writer: Writer) ->
 
 
 def _across_warp(stmt: Accumulate, target: Fragment, domain: Domain, writer: Writer) -> None:
-    """Each lane reduces its own elements, then lanes exchange along the bits that the reduction crosses."""
+    """Emit a reduction in which each lane reduces its own elements, then lanes exchange along the bits it crosses."""
     bits = crossed_bits(stmt, target, domain)
     combine = reduction(stmt.op, target.dtype)
     count = register_layout(target).num_values
@@ -221,10 +224,10 @@ def _across_warp(stmt: Accumulate, target: Fragment, domain: Domain, writer: Wri
 
 
 def crossed_bits(stmt: Accumulate, target: Fragment, domain: Domain) -> list[int]:
-    """The bits of the lane along which elements of one cell are spread.
+    """Return the bits of the lane number over which the elements of one cell are spread.
 
-    Raises `ArgusError` "reduction-layout" if exchanging along whole bits does not bring a cell's elements
-    together, "reduction-crosses-warps" if other warps hold some of them.
+    Raises `ArgusError` "reduction-layout" if exchanges along these bits do not combine all elements of a cell, and
+    "reduction-crosses-warps" if other warps hold some of them.
     """
     shape = (domain.threads.shape[0], prod(d.extent for d in domain.loops))
     element, cell = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Copies: loads, stores, asynchronous copies, and the matrix moves between shared memory and registers."""
+"""Emit copies: loads, stores, asynchronous copies, and matrix moves between shared memory and registers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from argus.source import Span
 
 
 def emit_copy(stmt: Copy, writer: Writer) -> None:
-    """One copy statement."""
+    """Emit one copy statement."""
     dst, src = writer.kernel.object(stmt.dst.obj), writer.kernel.object(stmt.src.obj)
     row = INSTRUCTIONS.get(stmt.instr or "")
     if isinstance(stmt, BulkCopy):
@@ -48,19 +48,19 @@ def emit_copy(stmt: Copy, writer: Writer) -> None:
 
 
 def domain_of(layout: FragmentLayout | None, vector: int, writer: Writer, span: Span) -> Domain:
-    """The domain of a statement of explicit IR."""
+    """Return the domain of a statement of explicit IR."""
     if layout is None:
         raise problem("not-explicit", "the statement has no layout", span)
     return Domain(writer, layout, digits(layout, vector), span)
 
 
 def reads(*expressions: Expr | None) -> list[Elem]:
-    """All registers that the expressions read."""
+    """Return all registers that the expressions read."""
     return [e for expr in expressions if expr is not None for e in elements(expr)]
 
 
 def holders(layout: FragmentLayout, writer: Writer, span: Span, lanes: int = 1) -> str:
-    """`if (...)` for the primary holders of a replicated tile; "" if no element is replicated across threads.
+    """Return `if (...)` for the primary holders of a replicated tile; "" if no element is replicated across threads.
 
     Replicas must be whole groups of `lanes` threads.
     """
@@ -139,13 +139,16 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
                 if cell.block is not None:
                     place = f"{place}, {Printer(writer).text(cell.block)}"
                 call = f"argus::{row.call}<{stmt.vector}>({place}, {pointer});"
-                if load and mask is not None and other is not None:  # asked once: it may depend on what is loaded over
+                if load and mask is not None and other is not None:  # the mask is read once: the load may overwrite it
                     call += f" else {_fill(printer.register(register), other, stmt.vector)}"
                 _guarded(writer, mask, call)
 
 
 def _unaligned(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | Elem], writer: Writer) -> None:
-    """Vectors that begin anywhere: by whole words if all of the thread's are amid the inside, else by elements."""
+    """Emit the load of vectors that start at any address.
+
+    Vectors are loaded as whole words if all vectors of the thread lie well inside the tensor, else element by element.
+    """
     name, vector = writer.names[stmt.dst.obj], stmt.vector
     with writer.braces():
         writer.line(f"argus::Words words[{domain.layout.num_values // vector}];")
@@ -168,8 +171,12 @@ def _unaligned(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | E
 
 
 def _cut(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | Elem], writer: Writer) -> None:
-    """Vectors of which the mask leaves a part: those that it leaves whole at once where they are aligned, others by
-    elements, behind all whole ones, and put into place when all are on their way: few warps have such."""
+    """Emit the copy of vectors that the mask may cut.
+
+    If the thread's vectors are aligned, whole vectors are loaded first, each by one instruction. Cut vectors, which few
+    warps have, follow element by element, and are put into place when all loads are on their way. Unaligned vectors
+    are loaded element by element.
+    """
     load, vector = memory.name == stmt.src.obj, stmt.vector
     cell, register = (stmt.src, stmt.dst) if load else (stmt.dst, stmt.src)
     name, count, dtype = writer.names[register.obj], domain.layout.num_values, cpp_type(memory.dtype)
@@ -213,8 +220,10 @@ def _global(name: str, vector: int, mask: str | None, place: str, pointer: str, 
 
 
 def _inside(stmt: Copy, domain: Domain, printer: Printer) -> tuple[str, ...]:
-    """Whether a vector has elements inside, the place of the first, and where the inside ends; of a vector that may be
-    cut, also where it begins, before the last."""
+    """Return the C++ of a masked vector: whether it has elements inside, its first place, and the end of the inside.
+
+    A copy that may cut a vector at both ends also gets the start of the inside, before the end.
+    """
     ends = INSTRUCTIONS[stmt.instr or ""].ends
     found, cut = _form(stmt, domain, ends), ends is Ends.BOTH
     if found is None or (not cut and stmt.other is not None and stmt.other.value != 0):
@@ -233,12 +242,12 @@ def _inside(stmt: Copy, domain: Domain, printer: Printer) -> tuple[str, ...]:
 
 
 def _unless(sure: str | None, met: str, bound: str) -> str:
-    """A bound, or one that is met anyway where it is sure that this one is."""
+    """Return `bound`, or `met` where the condition `sure` guarantees that the bound holds."""
     return bound if sure is None else met if sure == "true" else f"{sure} ? {met} : {bound}"
 
 
 def _form(stmt: Copy, domain: Domain, ends: Ends) -> Inside | None:
-    """The mask along the vectors, in numbers of 32 bits."""
+    """Return the mask along the vectors, or None if it has another form or its numbers are not int32."""
     axis = next((m.dim for m in domain.layout.values if m.extent > 1), None)
     found = None if axis is None else along(stmt.mask, axis, ends)
     numbers = () if found is None else (found.place, found.start, found.bound)
@@ -271,9 +280,7 @@ def _check_vector(layout: FragmentLayout, vector: int, cell: Access, memory: Ten
 
 
 def _check_run(modes: tuple[Mode, ...], count: int, cell: Access, memory: Tensor | Shared, span: Span) -> None:
-    """One access is `count` elements that the digits `modes` run through: they must be neighbours in
-    memory.
-    """
+    """Check that the `count` elements of one access, which the digits `modes` enumerate, are adjacent in memory."""
     if count == 1:
         return
     run = merged(modes)
@@ -291,7 +298,7 @@ def _check_run(modes: tuple[Mode, ...], count: int, cell: Access, memory: Tensor
 
 
 def _unit_run(memory: Tensor | Shared, dim: int, count: int) -> bool:
-    """Whether aligned runs of `count` along `dim` are consecutive cells."""
+    """Return True if aligned runs of `count` elements along `dim` are consecutive cells."""
     if isinstance(memory, Tensor):
         stride = memory.strides[dim]
         return isinstance(stride, Const) and stride.value == 1
@@ -333,7 +340,7 @@ def _asynchronous(stmt: Copy, dst: Shared, src: Tensor, writer: Writer) -> None:
 
 
 def _to_lds(stmt: Copy, dst: Shared, src: Tensor, writer: Writer) -> None:
-    """Every lane of every wave issues every load: a wave counts its instructions."""
+    """Emit loads to LDS. Every lane of every wave issues every load, because a wave counts its instructions."""
     name, domain = INSTRUCTIONS[stmt.instr or ""].call, domain_of(stmt.layout, stmt.vector, writer, stmt.span)
     for access, memory in ((stmt.dst, dst), (stmt.src, src)):
         _check_vector(domain.layout, stmt.vector, access, memory, stmt.span)
@@ -351,12 +358,11 @@ def _to_lds(stmt: Copy, dst: Shared, src: Tensor, writer: Writer) -> None:
 
 
 def matrix_rows(layout: FragmentLayout, dtype: DType, vector: int, trans: bool) -> FragmentLayout:
-    """The layout by which lanes address rows: lane 8 * i + r stands at the first element of row r of matrix
-    i.
+    """Return the layout by which lanes address rows: lane 8 * i + r points to the first element of row r of matrix i.
 
-    In `layout` lane l holds four bytes of row l / 4 of each matrix, at l % 4 times four bytes; transposed:
-    elements 2 * (l % 4) and the next of column l / 4. So the row number is made of digits of the lane (and of
-    the value, if transposed), the matrix number of the value's next digits, and the address has no others.
+    In `layout` lane l holds four bytes of row l / 4 of each matrix, at byte 4 * (l % 4). If transposed, it holds
+    elements 2 * (l % 4) and the next of column l / 4. So the row number consists of digits of the lane (and of the
+    value, if transposed), and the matrix number of the value's next digits. The address has no other digits.
     """
     each = 4 // dtype.bytes
     threads, values = layout.threads, layout.values

@@ -1,4 +1,4 @@
-"""Expressions to C++."""
+"""Print expressions as C++."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CALLS = {"abs": "absolute", "floordiv": "floordiv", "mod": "floormod"}
 
 
 def natural(expr: Expr, names: set[str]) -> bool:
-    """Whether `expr` is certainly not negative; `names` are the parameters and counters that are not."""
+    """Return True if `expr` is certainly not negative; `names` are the non-negative parameters and counters."""
     match expr:
         case Const(value=value):
             return value >= 0
@@ -62,7 +62,7 @@ def natural(expr: Expr, names: set[str]) -> bool:
 
 
 def literal(value: float, dtype: DType) -> str:
-    """A constant of element type `dtype`."""
+    """Return the C++ of a constant of element type `dtype`."""
     if dtype is boolean or dtype.kind == "bool":
         return "true" if value else "false"
     if dtype.is_int:
@@ -88,24 +88,24 @@ TERNARY, LOGICAL, COMPARISON, SUM, PRODUCT, ATOM = range(6)
 
 
 def enclosed(text: str, binds: int, needed: int) -> str:
-    """`text`, whose outermost operator binds as `binds`, in parentheses where at least `needed` is asked for."""
+    """Return `text`, whose outermost operator binds as `binds`, in parentheses if that is less than `needed`."""
     return f"({text})" if binds < needed else text
 
 
 def _sum(text: str, needed: int) -> str:
-    """`text`, a sum of products, enclosed as needed."""
+    """Return `text`, a sum of products, in parentheses if necessary."""
     return enclosed(text, SUM if " + " in text else PRODUCT if " " in text else ATOM, needed)
 
 
 class Printer:
-    """Prints expressions: of launch-time scalars anywhere, of coordinates and registers within a `Domain`."""
+    """Prints expressions. Launch-time scalars may occur anywhere, coordinates and registers only within a `Domain`."""
 
     def __init__(self, writer: Writer, domain: Domain | None = None) -> None:
         self.writer = writer
         self.domain = domain
 
     def text(self, expr: Expr, needed: int = TERNARY) -> str:
-        """`expr` as C++, in parentheses if its outermost operator binds less than `needed`."""
+        """Return `expr` as C++, in parentheses if its outermost operator binds less than `needed`."""
         match expr:
             case Const(value=value, dtype=dtype):
                 text = literal(value, dtype)
@@ -124,15 +124,15 @@ class Printer:
                 return self._op(expr, needed)
 
     def factor(self, expr: Expr) -> str:
-        """`expr` as the factor of a product."""
+        """Return `expr` as the factor of a product."""
         return self.text(expr, PRODUCT)
 
     def times(self, expr: Expr, factor: int) -> str:
-        """`expr * factor` as the term of a sum."""
+        """Return `expr * factor` as the term of a sum."""
         return self.text(expr, SUM) if factor == 1 else f"{self.factor(expr)} * {factor}"
 
     def register(self, cell: Elem | Access) -> str:
-        """The register that holds a cell of a register tile."""
+        """Return the register that holds a cell of a register tile."""
         fragment = self.writer.fragment(cell.obj)
         if fragment is None:
             raise problem("element-not-register", f"`{cell.obj}` is no register tile, but is used as one",
@@ -140,7 +140,7 @@ class Printer:
         return self._domain().register(fragment, cell.index)
 
     def _domain(self, rank: int = 0) -> Domain:
-        """The domain, of at least that many dimensions."""
+        """Return the domain, which must have at least `rank` dimensions."""
         if self.domain is None or self.domain.layout.rank < rank:
             raise problem("coordinate-outside", "a coordinate or register is read outside of a tile",
                           NO_SPAN)  # fmt: skip
@@ -184,7 +184,7 @@ class Printer:
         return self._infix(expr, infix, needed)
 
     def _rounded_down(self, expr: Op) -> str | None:
-        """`c - c % width` of a coordinate, where it is what some of the coordinate's digits make up."""
+        """Return the C++ of `c - c % width` for a coordinate `c`, if it is a sum of some of the coordinate's digits."""
         match expr:
             case Op(op="sub", args=(Coord(axis=axis), Op(op="mod", args=(Coord(axis=same), Const(value=width))))):
                 return self._domain().rounded_down(axis, int(width)) if axis == same else None
@@ -192,15 +192,18 @@ class Printer:
                 return None
 
     def below(self, place: Expr, bound: Expr, more: int = 0) -> str | None:
-        """When a coordinate, or what some number leaves of it, and `more` further are less than a size whatever the
-        thread, as the preconditions say how small that can be."""
+        """Return the C++ condition under which `place + more < bound` holds for every thread, or None if unknown.
+
+        `place` is a coordinate, or a coordinate minus a remainder. `bound` is a size, whose least value follows from
+        the preconditions.
+        """
         axis = _left(place)
         if axis is None or self.domain is None or not isinstance(bound, Param):
             return None
         return self.domain.below(axis[0], self.writer.least.get(bound.name, 0) - more)
 
     def above(self, start: Expr, place: Expr) -> str | None:
-        """When such a place is at least a number whatever the thread."""
+        """Return the C++ condition under which `place >= start` holds for every thread, or None if unknown."""
         axis = _left(place)
         if axis is None or self.domain is None or not isinstance(start, Const):
             return None
@@ -217,7 +220,7 @@ class Printer:
         return self._narrow(expr.dtype, f"{x} {symbol} {y}", binds, needed)
 
     def _same_type(self, expr: Op, needed: int) -> list[str]:
-        """Arguments of one C++ type: templates and mixed widths need it spelled out."""
+        """Return the arguments as C++ of one type; templates and mixed widths need explicit casts."""
         widest = max((a.dtype for a in expr.args), key=lambda d: d.bits)
         return [
             self.text(a, needed) if a.dtype == widest else f"argus::cast<{cpp_type(widest)}>({self.text(a)})"
@@ -231,14 +234,17 @@ class Printer:
 
     @staticmethod
     def _narrow(dtype: DType, text: str, binds: int, needed: int) -> str:
-        """C++ computes narrow integers as int; bring the result back."""
+        """Return the text, cast to `dtype` if that is narrower than int: C++ computes narrow integers as int."""
         if dtype.is_int and dtype.bits < 32:
             return f"{cpp_type(dtype)}({text})"
         return enclosed(text, binds, needed)
 
 
 def _left(place: Expr) -> tuple[int, int] | None:
-    """The axis of a coordinate that is the whole of `place`, and how much at most a remainder takes off it."""
+    """Return the axis of the coordinate in `place`, and the most that a subtracted remainder can take off; or None.
+
+    `place` must be a coordinate, or a coordinate minus a remainder.
+    """
     match place:
         case Coord(axis=axis):
             return axis, 0
@@ -266,7 +272,7 @@ def _logical(name: str) -> str | None:
 
 
 def reduction(op: str, dtype: DType) -> Callable[[str, str], str]:
-    """How `op` of REDUCTIONS combines two values of `dtype`."""
+    """Return a function that gives the C++ combining two values of `dtype` by `op` of REDUCTIONS."""
     if op != "add":
         return lambda x, y: f"argus::{op}({x}, {y})"
     if dtype.is_int:

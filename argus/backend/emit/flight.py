@@ -1,9 +1,10 @@
-"""Which register tiles asynchronous products may be using, statement by statement.
+"""Track the register tiles that asynchronous products may be using, statement by statement.
 
-The compiler of the emitted text knows nothing of asynchrony. So the text *holds* tiles, which keeps ordinary code on
-its side: those that it wrote before a fence, and those that it uses after a wait. Tiles that are in flight are left
-alone, for ptxas makes products wait for one another where anything else touches their registers. What ordinary code
-wrote *beside* products is held in front of the wait for them: ptxas would wait first, and compute afterwards.
+The compiler of the emitted text does not know that products are asynchronous. The text therefore *holds* tiles, so
+that ordinary code does not move across a hold. Tiles that ordinary code wrote are held before a fence. Tiles that
+ordinary code uses after a wait are held after that wait. Tiles in flight are never held: if anything else touches
+their registers, ptxas makes products wait for one another. Tiles that ordinary code wrote *beside* products are held
+before the wait for these products; otherwise ptxas would wait first and compute afterwards.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _NONE: Names = frozenset()
 
 
 def used(body: tuple[Stmt, ...]) -> Names:
-    """All memory objects that the statements name."""
+    """Return the names of all memory objects that the statements access."""
     names: set[str] = set()
 
     def see(access: Access) -> Access:
@@ -53,7 +54,7 @@ def used(body: tuple[Stmt, ...]) -> Names:
 
 
 def is_product(stmt: Stmt) -> bool:
-    """Whether a statement is an asynchronous product."""
+    """Return True if a statement is an asynchronous product."""
     return isinstance(stmt, Mma) and stmt.instr in WGMMA
 
 
@@ -68,10 +69,13 @@ def _by_others(body: tuple[Stmt, ...]) -> Names:
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """Tiles that may be in use: by products of no group yet, of the latest groups (newest first), of older ones; tiles
-    that ordinary code may have `written` since the last fence; tiles that were `waited` for, and not held since.
-    `tiles` are all that products use at all; `beside` are those that ordinary code wrote beside products in flight,
-    since the latest group or wait."""
+    """The state of register tiles at one point of the text.
+
+    `tiles` are all tiles that products use. Tiles that may be in use now: `open` by products that are in no group yet,
+    `groups` by the latest groups, newest first, `older` by older groups. Ordinary code may have `written` tiles since
+    the last fence. Tiles in `waited` were waited for and not held since. Tiles in `beside` were written by ordinary
+    code while products were in flight, since the latest group or wait.
+    """
 
     tiles: Names
     open: Names = _NONE
@@ -82,7 +86,7 @@ class Flight:
     beside: Names = _NONE
 
     def held(self, stmt: Stmt) -> Names:
-        """The tiles to hold in front of a statement."""
+        """Return the tiles to hold before a statement."""
         match stmt:
             case MmaFence():
                 return self.written
@@ -96,7 +100,7 @@ class Flight:
                 return self.waited & used((stmt,))
 
     def after(self, stmt: Stmt) -> Flight:
-        """Behind a statement, in front of which tiles were held."""
+        """Return the state after a statement; its tiles were held before it."""
         held = self.held(stmt)
         state = replace(self, written=self.written - held, waited=self.waited - held)
         match stmt:
@@ -126,25 +130,25 @@ class Flight:
                 return state
 
     def forgetting(self, tile: str) -> Flight:
-        """Behind a statement after which what the tile holds is not used."""
+        """Return the state without `tile` among the tiles to hold, after a statement whose value of it is not used."""
         return replace(self, written=self.written - {tile}, waited=self.waited - {tile})
 
     def through(self, body: tuple[Stmt, ...]) -> Flight:
-        """Behind all of `body`."""
+        """Return the state after all of `body`."""
         state = self
         for stmt in body:
             state = state.after(stmt)
         return state
 
     def around(self, body: tuple[Stmt, ...]) -> Flight:
-        """In front of any run of `body` in a loop, and behind the last one; tiles are held in front of the loop."""
+        """Return a state that covers the start of every iteration of `body` and the end of the loop."""
         state = self
         while (further := state.joined(state.through(body))) != state:
             state = further
         return state
 
     def joined(self, other: Flight) -> Flight:
-        """Where two ways meet."""
+        """Return the state where two paths meet: everything that may hold on either."""
         groups = zip_longest(self.groups, other.groups, fillvalue=_NONE)
         return Flight(
             self.tiles, self.open | other.open, tuple(a | b for a, b in groups), self.older | other.older,
@@ -153,5 +157,5 @@ class Flight:
 
 
 def start(body: tuple[Stmt, ...], fragments: Iterable[str]) -> Flight:
-    """In front of `body`; `fragments` are the register tiles of the kernel."""
+    """Return the state before `body`; `fragments` are the register tiles of the kernel."""
     return Flight(_by_products(body) & frozenset(fragments))

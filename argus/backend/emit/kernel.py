@@ -1,4 +1,4 @@
-"""A whole kernel: signature, what stands before its body, and the body."""
+"""Emit a whole kernel: signature, declarations, and body."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ from argus.ir.nodes import (
 
 
 def emit(kernel: Kernel) -> str:
-    """The C++ text of an explicit kernel, for any target's header.
+    """Return the C++ text of an explicit kernel, for any target's header.
 
-    Depends on what the kernel does alone: tags, assertions, specifications and spans leave no trace, and preconditions
-    none but that elements which they say are inside are not asked whether they are. Raises `ArgusError` where a
-    statement has no C++: IR that is not explicit, register tiles indexed at run time, layouts that an instruction
-    cannot serve.
+    The text depends only on what the kernel does. Tags, assertions, specifications and spans do not change it.
+    Preconditions only remove bounds checks that they make unnecessary. Raises `ArgusError` if a statement has no C++:
+    IR that is not explicit, register tiles indexed at run time, layouts that an instruction cannot handle.
     """
     kernel = replace(kernel, body=visit.rewrite_body(kernel.body, _without_claims))
     names, threads = identifiers(kernel), kernel.num_threads
@@ -67,7 +66,7 @@ def _without_claims(stmt: Stmt) -> tuple[Stmt, ...] | None:
 
 
 def _head(kernel: Kernel, writer: Writer) -> None:
-    """Everything before the first statement."""
+    """Emit everything before the first statement."""
     written = {s.dst.obj for s in visit.walk(kernel.body) if isinstance(s, Copy | Accumulate)}
     tensors = {t.name: t for t in kernel.tensors}
     parameters = []
@@ -110,7 +109,10 @@ def _head(kernel: Kernel, writer: Writer) -> None:
 
 
 def _preparing(body: tuple[Stmt, ...]) -> int:
-    """How many statements at the head of `body` prepare mbarriers, which needs nothing of the kernel before it."""
+    """Return the number of statements at the start of `body` that prepare mbarriers.
+
+    These statements need no results of the previous kernel.
+    """
     count = next((n for n, s in enumerate(body) if not isinstance(s, _PREPARING)), len(body))
     return count if any(isinstance(s, MbarrierInit) for s in body[:count]) else 0
 
@@ -123,9 +125,11 @@ _MUCH = 8
 
 
 def _leaves_together(kernel: Kernel) -> bool:
-    """Whether blocks read many times what they write. Such kernels reduce, mostly in one round of blocks with equal
-    shares: blocks of the next launch, which come where a block ends, would find room here and there before the others
-    end, and be dealt out unevenly. They come at the end, therefore."""
+    """Return True if blocks read many times more than they write; the next launch's blocks then start at the end.
+
+    Such kernels are reductions, mostly one round of blocks with equal shares. If blocks of the next launch could start
+    early, they would take the place of the first blocks to end and be spread unevenly over the multiprocessors.
+    """
     tensors, moved = {t.name for t in kernel.tensors}, list(visit.walk(kernel.body))
     if any(isinstance(s, Roles | Programs) for s in moved):
         return False

@@ -1,4 +1,4 @@
-"""Matrix products: which registers each matrix instruction takes, by enumeration of the three layouts."""
+"""Emit matrix products. The registers of each matrix instruction are found by enumerating the three layouts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from argus.layout.fragment import cut, merged
 
 @dataclass(frozen=True)
 class _Operand:
-    """A fragment of the product, the instruction's layout of it, and the axes of the domain it lies along."""
+    """A fragment of the product, the instruction's layout for it, and the axes of the domain that it spans."""
 
     fragment: Fragment
     index: tuple[Expr, ...]
@@ -31,9 +31,7 @@ class _Operand:
 
 
 def emit_mma(stmt: Mma, writer: Writer) -> None:
-    """Loops over the instructions of a warp: along K outside, then along N and M of the accumulator's
-    registers.
-    """
+    """Emit loops over a warp's instructions: along K outside, then along N and M of the accumulator's registers."""
     if stmt.instr is None:
         raise problem("not-explicit", "the matrix product names no instruction", stmt.span)
     if stmt.instr in WGMMA:
@@ -68,8 +66,8 @@ def _operand(access: Access, atom: FragmentLayout, axes: tuple[int, int], writer
 
 
 def _loops(operand: _Operand, axis: int | None, first: str) -> tuple[Digit, ...]:
-    """The digits of the fragment's registers that count instructions, slowest first; along `axis` only, if
-    given.
+    """Return the digits of the fragment's registers that count instructions, slowest first; only those along `axis`,
+    if given.
     """
     layout = register_layout(operand.fragment)
     result: list[Digit] = []
@@ -84,7 +82,7 @@ def _loops(operand: _Operand, axis: int | None, first: str) -> tuple[Digit, ...]
 def _blocks(
     d: _Operand, loops: tuple[Digit, ...], atom: tuple[int, int, int], lanes: int, stmt: Mma
 ) -> tuple[Ints, Ints, Ints]:
-    """(m, n, k): `[groups, combinations]`, where the instruction of each combination stands in the domain.
+    """Return (m, n, k), each `[groups, combinations]`: the position in the domain of each combination's instruction.
 
     The threads of an instruction are a group of `lanes`: a warp, or a warpgroup.
     """
@@ -107,7 +105,7 @@ def _blocks(
 
 
 def _numbers(operand: _Operand, blocks: tuple[Ints, Ints, Ints], lanes: int, writer: Writer, stmt: Mma) -> Ints:
-    """`[combinations]`: the first register of the operand of each instruction, the same in every group of lanes."""
+    """Return the operand's first register for each instruction, the same in every group of lanes: `[combinations]`."""
     threads = np.arange(writer.threads, dtype=np.int64)[:, None]
     inside = operand.atom.coordinates().astype(np.int64)
     at = [np.repeat(block, lanes, axis=0)[:, None, :] for block in blocks]
@@ -130,10 +128,10 @@ def _numbers(operand: _Operand, blocks: tuple[Ints, Ints, Ints], lanes: int, wri
 
 
 def _asynchronous(stmt: Mma, row: WgmmaRow, writer: Writer) -> None:
-    """Loops over the instructions of a warpgroup: along K outside, then over the accumulator's registers.
+    """Emit loops over the instructions of a warpgroup: along K outside, then over the accumulator's registers.
 
-    The first instruction along K does not add to an accumulator that holds nothing. The warpgroup's share of an
-    operand's address is uniform over the warpgroup, and computed in the prologue.
+    If the accumulator is empty, the first instruction along K overwrites it. The warpgroup's part of an operand's
+    address is uniform over the warpgroup and computed in the prologue.
     """
     fresh = stmt.d.obj in writer.empty
     writer.empty.discard(stmt.d.obj)
@@ -163,7 +161,7 @@ def _asynchronous(stmt: Mma, row: WgmmaRow, writer: Writer) -> None:
 
 @dataclass(frozen=True)
 class _Side:
-    """An operand of each combination: described from `described` on, or in registers of `name`, at `numbers`."""
+    """An operand of each combination: by descriptor `described`, or in registers of `name`; at positions `numbers`."""
 
     dtype: DType
     described: Descriptor | None
@@ -196,7 +194,7 @@ def _side(access: Access, axis: int, row: WgmmaRow, blocks: Blocks, writer: Writ
 
 
 def _steps(stmt: Mma, row: WgmmaRow, writer: Writer) -> tuple[Digit, ...]:
-    """The loops along K: over panels, and over the steps in one."""
+    """Return the loops along K: over panels, and over the steps in a panel."""
     k, depth = row.shape[2], stmt.shape[2]
     width = row.row_bytes // writer.kernel.object(stmt.b.obj).dtype.bytes
     if depth <= width or depth % width:
@@ -205,7 +203,7 @@ def _steps(stmt: Mma, row: WgmmaRow, writer: Writer) -> tuple[Digit, ...]:
 
 
 def _groups(d: _Operand, lanes: int) -> tuple[Digit, ...]:
-    """The digits of the number of the warpgroup, slowest first, as C++."""
+    """Return the digits of the warpgroup's number as C++, slowest first."""
     result, weight = [], lanes
     for mode in cut(register_layout(d.fragment).threads, lanes):
         result.append(Digit(f"thread / {weight} % {mode.extent}", mode.extent, -1, 0, 0))

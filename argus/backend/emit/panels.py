@@ -25,20 +25,23 @@ _UNIT = 16
 
 @dataclass(frozen=True)
 class Panels:
-    """Where a tile's elements are, before the swizzle, in elements: `strides` of all dimensions but the last, whose
-    columns come in rows of `width`, `step` from one panel to the next (0: there is one)."""
+    """The positions of a tile's elements before the swizzle, in elements.
+
+    `strides` are those of all dimensions but the last. The last dimension's columns come in rows of `width`. `step` is
+    the distance from one panel to the next, or 0 if there is one panel.
+    """
 
     strides: tuple[int, ...]
     width: int
     step: int
 
     def column(self, column: int) -> int:
-        """The offset of a column."""
+        """Return the offset of a column."""
         return column // self.width * self.step + column % self.width
 
 
 def panels_of(shared: Shared, span: Span, code: str, row: int = ROW_BYTES) -> Panels:
-    """A tile's panels, of rows of `row` bytes. Raises `ArgusError` with `code` if it is not made of such."""
+    """Return a tile's panels, with rows of `row` bytes. Raises `ArgusError` `code` if the tile has another layout."""
     layout, offset, size = shared.layout, shared.offset, shared.dtype.bytes
     wanted = Swizzle((row // 16).bit_length() - 1, (16 // size).bit_length() - 1, 3)
     if not isinstance(layout, SwizzledLayout) or layout.swizzle != wanted or offset is None or offset % 1024:
@@ -57,9 +60,9 @@ def panels_of(shared: Shared, span: Span, code: str, row: int = ROW_BYTES) -> Pa
 
 
 def box_origin(shared: Shared, index: tuple[Expr, ...], shape: tuple[int, ...], writer: Writer, span: Span) -> str:
-    """Byte offset of a box of `shape` in a shared tile: one panel, or a part of it.
+    """Return the byte offset of a box of `shape` in a shared tile; the box is one panel or a part of one.
 
-    Raises `ArgusError` "tma-layout" if the tile does not lie as the copy engine lays boxes: densely.
+    Raises `ArgusError` "tma-layout" if the box is not dense in the tile, as the copy engine writes it.
     """
     size = shared.dtype.bytes
     row = shape[-1] * size
@@ -83,7 +86,7 @@ def box_origin(shared: Shared, index: tuple[Expr, ...], shape: tuple[int, ...], 
 
 
 def box_corner(expr: Expr, writer: Writer, span: Span) -> str:
-    """Where a box starts along one dimension: the index without its coordinate. It may be in a register."""
+    """Return the start of a box along one dimension: the index without its coordinate. It may be in a register."""
     parts = split(expr)
     if parts.threads or any(isinstance(e, Coord | Thread) for _, term in parts.mixed for e in walk(term)):
         raise problem("tma-index", "the corner of a bulk copy depends on a thread or an element", span)
@@ -97,8 +100,10 @@ def box_corner(expr: Expr, writer: Writer, span: Span) -> str:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Where the products of one statement stand: `at` = (m, n, k), each `[groups, combinations]`; `groups` are the
-    digits of the warpgroup's number with their C++, `loops` those of the combination."""
+    """The positions of one statement's products: `at` = (m, n, k), each `[groups, combinations]`.
+
+    `groups` are the digits of the warpgroup's number with their C++; `loops` are the digits of the combination.
+    """
 
     at: tuple[Ints, Ints, Ints]
     groups: tuple[Digit, ...]
@@ -107,14 +112,17 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Descriptor:
-    """The operand of each combination: `start` (C++) moved by `steps` units. `major` is 1 if k goes across rows."""
+    """The descriptors of an operand: for each combination, `start` (C++) advanced by `steps` units.
+
+    `major` is 1 if k runs across rows.
+    """
 
     start: str
     steps: Ints
     major: int
 
     def text(self, steps: Affine | int) -> str:
-        """The descriptor `steps` units on."""
+        """Return the C++ of the descriptor advanced by `steps` units."""
         moved = str(steps) if isinstance(steps, int) else steps.text()
         return self.start if moved == "0" else f"argus::descriptor_at({self.start}, {moved})"
 
@@ -122,10 +130,10 @@ class Descriptor:
 def matrix_descriptor(
     shared: Shared, index: tuple[Expr, ...], axis: int, row: WgmmaRow, blocks: Blocks, writer: Writer, span: Span
 ) -> Descriptor:
-    """How the operand over m (`axis` 0) or n (1) and k is described; what is the same for all products is computed in
-    the prologue.
+    """Return the descriptor of the operand over m (`axis` 0) or n (1) and k.
 
-    Raises `ArgusError` "mma-operand" if the tile does not lie as the instruction reads it.
+    The part that is the same for all products is computed in the prologue. Raises `ArgusError` "mma-operand" if the
+    tile does not have a layout that the instruction reads.
     """
     panels, major = panels_of(shared, span, "mma-operand"), int(index[-2] == Coord(2))
     if index[-2:] != ((Coord(2), Coord(axis)) if major else (Coord(axis), Coord(2))) or major > row.transposes:
@@ -152,7 +160,7 @@ def matrix_descriptor(
 def _placed(
     start: str, shared: Shared, index: tuple[Expr, ...], panels: Panels, row: WgmmaRow, writer: Writer, span: Span
 ) -> str:
-    """The descriptor of the place that the leading indices choose."""
+    """Return the C++ of the descriptor at the place that the leading indices select."""
     parts, printer = Parts(), Printer(writer)
     for expr, stride in zip(index[:-2], panels.strides, strict=False):
         parts.add(expr, stride)

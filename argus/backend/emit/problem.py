@@ -1,4 +1,4 @@
-"""What the emitter says when explicit IR is not explicit enough to be printed."""
+"""Errors of the emitter for explicit IR that is not explicit enough to be printed."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from argus.source import Span
 
 
 def problem(code: str, message: str, span: Span, help: str = "") -> ArgusError:
-    """The exception for a statement that has no C++."""
+    """Return the exception for a statement that has no C++."""
     return ArgusError(Diagnostic(code, message, span, property="machine rules", help=help))

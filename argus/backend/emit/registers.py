@@ -1,6 +1,4 @@
-"""Digits of register tiles, and which register of a fragment holds an element: by enumeration of the
-layout.
-"""
+"""Find the digits of register tiles, and the register that holds an element, by enumerating the layout."""
 
 from __future__ import annotations
 
@@ -24,8 +22,9 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """One unrolled loop of a statement: counter `name` in [0, extent), `stride` elements along `dim` a
-    step; `down` counts it from the last to the first.
+    """One unrolled loop of a statement: counter `name` in [0, extent) moves `stride` elements along `dim` per step.
+
+    If `down`, it counts from the last to the first.
     """
 
     name: str
@@ -37,9 +36,7 @@ class Digit:
 
 
 def digits(layout: FragmentLayout, vector: int = 1) -> tuple[Digit, ...]:
-    """The loops over the vectors of a thread, slowest first. Replicated digits stay 0, so there is none for
-    them.
-    """
+    """Return the loops over the vectors of a thread, slowest first. Replicated digits stay 0 and have no loop."""
     result: list[Digit] = []
     weight = vector
     for mode in cut(merged(layout.values), vector):
@@ -50,16 +47,14 @@ def digits(layout: FragmentLayout, vector: int = 1) -> tuple[Digit, ...]:
 
 
 def counters(loops: tuple[Digit, ...]) -> dict[str, Ints]:
-    """Every combination of counters: arrays `[combinations]` by name, the last loop fastest."""
+    """Return every combination of counters: arrays `[combinations]` by name, the last loop fastest."""
     extents = [d.extent for d in loops]
     grids = np.unravel_index(np.arange(prod(extents)), extents) if loops else ()
     return {d.name: np.asarray(g, dtype=np.int64) for d, g in zip(loops, grids, strict=True)}
 
 
 def coordinates(layout: FragmentLayout, loops: tuple[Digit, ...], inner: int = 0) -> tuple[Ints, ...]:
-    """Per dimension, `[threads, combinations]`: coordinates of value `inner` of the vector at the loops'
-    counters.
-    """
+    """Return the coordinates of value `inner` of each vector, `[threads, combinations]` for each dimension."""
     values = sum((c * d.weight for d, c in zip(loops, counters(loops).values(), strict=True)), np.int64(inner))
     index = np.broadcast_to(values, prod(d.extent for d in loops))
     table = layout.coordinates()
@@ -75,7 +70,7 @@ _NUMPY = {
 
 
 def evaluate(expr: Expr, at: tuple[Ints, ...], threads: Ints, span: Span) -> Ints:
-    """An index expression at element coordinates `at`, for `threads` (broadcast against them).
+    """Evaluate an index expression at element coordinates `at`, for `threads` (broadcast against them).
 
     Raises `ArgusError` "register-dynamic" if it depends on anything that is only known at run time.
     """
@@ -103,7 +98,7 @@ def evaluate(expr: Expr, at: tuple[Ints, ...], threads: Ints, span: Span) -> Int
 
 
 def locate(fragment: Fragment, index: tuple[Expr, ...], at: tuple[Ints, ...], threads: Ints, span: Span) -> Ints:
-    """`[threads, combinations]`: the register of each thread that holds `fragment[index]`, or -1."""
+    """Return the register of each thread that holds `fragment[index]`, or -1: `[threads, combinations]`."""
     layout = register_layout(fragment)
     wanted = np.zeros((1, 1), dtype=np.int64)
     inside: NDArray[np.bool_] = np.ones((1, 1), dtype=np.bool_)
@@ -124,7 +119,7 @@ def locate(fragment: Fragment, index: tuple[Expr, ...], at: tuple[Ints, ...], th
 
 @lru_cache(maxsize=64)
 def _holders(layout: FragmentLayout, size: int) -> tuple[Ints, Ints]:
-    """Threads and elements as `thread * size + element`, in order, and the register of each; the lowest comes first."""
+    """Return the sorted keys `thread * size + element`, and the register of each; equal keys have the lowest first."""
     held = layout.linear()
     order = np.argsort(held, axis=1, kind="stable")
     keys = np.take_along_axis(held, order, axis=1) + np.arange(len(held), dtype=np.int64)[:, None] * size
@@ -134,7 +129,7 @@ def _holders(layout: FragmentLayout, size: int) -> tuple[Ints, Ints]:
 def uniform_registers(
     fragment: Fragment, index: tuple[Expr, ...], at: tuple[Ints, ...], threads: Ints, span: Span
 ) -> Ints:
-    """`[combinations]`: the register that holds the element, the same in every thread.
+    """Return the register that holds the element, the same in every thread: `[combinations]`.
 
     Raises `ArgusError` "register-missing" if a thread does not hold what it uses, "register-varies" if the
     number of the register depends on the thread.
@@ -162,7 +157,7 @@ class Affine:
     factors: Mapping[str, int]
 
     def text(self) -> str:
-        """As C++; factors of zero left out."""
+        """Return the sum as C++, without factors of zero."""
         terms = [n if f == 1 else f"{f} * {n}" for n, f in self.factors.items() if f]
         if self.base or not terms:
             terms.append(str(self.base))
@@ -170,7 +165,7 @@ class Affine:
 
 
 def fit(values: Ints, loops: tuple[Digit, ...]) -> Affine | None:
-    """The affine form of `values[combination]` over the counters, or None if it has none."""
+    """Return the affine form of `values[combination]` over the counters, or None if there is none."""
     names = counters(loops)
     base = int(values[0])
     factors: dict[str, int] = {}
@@ -184,7 +179,7 @@ def fit(values: Ints, loops: tuple[Digit, ...]) -> Affine | None:
 
 
 def register_layout(fragment: Fragment) -> FragmentLayout:
-    """The layout of a fragment of explicit IR."""
+    """Return the layout of a fragment of explicit IR. Raises `ArgusError` "not-explicit" if it has none."""
     if fragment.layout is None:
         raise problem("not-explicit", f"register tile `{fragment.name}` has no layout", fragment.span)
     return fragment.layout

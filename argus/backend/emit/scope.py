@@ -1,6 +1,4 @@
-"""What is being printed: the text so far, the variables of the prologue, and the coordinates of one
-statement.
-"""
+"""The emitter's state: the text so far, the variables of the prologue, and the coordinates of one statement."""
 
 from __future__ import annotations
 
@@ -23,10 +21,12 @@ from argus.source import Span
 
 @dataclass
 class Writer:
-    """The text of one kernel, or of one role of it. `prologue` holds what depends on the thread alone, computed
-    once: text -> name. `threads` run the text; in a role, `barrier` is the number of the barrier that joins them.
-    `flight` is what asynchronous products use where the text stands; `empty` are tiles that the next
-    such product fills. `least` are the least values of sizes that the preconditions allow.
+    """The text of one kernel, or of one of its roles.
+
+    `prologue` maps the text of expressions that depend only on the thread, computed once, to their names. `threads` is
+    the number of threads that run the text. In a role, `barrier` is the number of the barrier that joins them.
+    `flight` describes the tiles that asynchronous products use at this point. `empty` are tiles that the next such
+    product overwrites. `least` holds the least values of sizes that the preconditions allow.
     """
 
     kernel: Kernel
@@ -42,12 +42,12 @@ class Writer:
     depth: int = 1
 
     def line(self, text: str) -> None:
-        """Append one line at the present depth."""
+        """Append one line at the current depth."""
         self.lines.append("    " * self.depth + text if text else "")
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """`head {` ... `}`; nothing around it if `head` is empty."""
+        """Enclose the lines in `head {` ... `}`; add nothing if `head` is empty."""
         if not head:
             yield
             return
@@ -59,7 +59,7 @@ class Writer:
 
     @contextmanager
     def braces(self) -> Iterator[None]:
-        """A scope for local variables."""
+        """Enclose the lines in a scope for local variables."""
         self.line("{")
         self.depth += 1
         yield
@@ -68,7 +68,7 @@ class Writer:
 
     @contextmanager
     def loops(self, digits: tuple[Digit, ...]) -> Iterator[None]:
-        """Unrolled loops over the counters."""
+        """Enclose the lines in unrolled loops over the counters."""
         for d in digits:
             self.line("#pragma unroll")
             up, down = (f"= 0; {d.name} < {d.extent}; ++{d.name}", f"= {d.extent - 1}; {d.name} >= 0; --{d.name}")
@@ -80,9 +80,7 @@ class Writer:
             self.line("}")
 
     def hoist(self, ctype: str, text: str, letter: str) -> str:
-        """The prologue's variable for `text`, which depends on the thread alone. Constants stay as they
-        are.
-        """
+        """Return the prologue's variable for `text`, which depends only on the thread; return a constant as it is."""
         if text.isdigit():
             return text
         key = (ctype, text)
@@ -92,8 +90,11 @@ class Writer:
         return self.prologue[key]
 
     def block_id(self, axis: int) -> str:
-        """The variable for the program's index along an axis: the kernel's where ids are computed from more than the
-        block's index along that axis, else the prologue's; 0 for an axis that the grid does not have."""
+        """Return the variable for the program's index along an axis; "0" for an axis that the grid does not have.
+
+        The kernel declares the variable if the index is computed from more than the block's index along that axis.
+        Otherwise it is a variable of the prologue.
+        """
         if self.kernel.grid is not None and axis >= len(self.kernel.grid):
             return "0"
         if self.kernel.group > 1 or self.kernel.flat or self.kernel.persistent:
@@ -101,12 +102,12 @@ class Writer:
         return self.prologue.setdefault(("int", f"argus::block_id<{axis}>()"), f"block{axis}")
 
     def fragment(self, name: str) -> Fragment | None:
-        """The register tile of that name, if it is one."""
+        """Return the register tile of that name, or None if there is none."""
         return next((f for f in self.kernel.fragments if f.name == name), None)
 
 
 def digit_text(modes: tuple[Mode, ...], dim: int | None, threads: int, variable: str = "thread") -> str:
-    """The part of `variable`'s mixed-radix digits that moves along `dim`, as C++; "0" if there is none."""
+    """Return, as C++, the sum of `variable`'s mixed-radix digits that move along `dim`; "0" if there are none."""
     terms: list[str] = []
     weight = 1
     for mode in modes:
@@ -133,24 +134,24 @@ class Domain:
 
     @property
     def threads(self) -> Ints:
-        """int64 `[threads, 1]`."""
+        """The thread numbers, int64 `[threads, 1]`."""
         return np.arange(self.writer.threads, dtype=np.int64)[:, None]
 
     def coordinates(self, inner: int = 0) -> tuple[Ints, ...]:
-        """Per dimension `[threads, combinations]`."""
+        """Return the coordinates, `[threads, combinations]` for each dimension."""
         return registers.coordinates(self.layout, self.loops, inner)
 
     def thread_part(self, dim: int) -> str:
-        """The thread's share of the coordinate along `dim`: a variable of the prologue, or "0"."""
+        """Return the thread's part of the coordinate along `dim`: a variable of the prologue, or "0"."""
         text = digit_text(self.layout.threads, dim, self.writer.threads)
         return self.writer.hoist("int", text, "t")
 
     def counter(self, digit: Digit) -> str:
-        """The counter of a loop, or its value."""
+        """Return the counter of a loop, or its value if that is fixed."""
         return digit.name if self.fixed is None else str(self.fixed[digit.name])
 
     def counted(self, dim: int) -> list[str]:
-        """The loops' share of the coordinate along `dim`: terms of a sum."""
+        """Return the loop counters' part of the coordinate along `dim`, as terms of a sum."""
         along = [d for d in self.loops if d.dim == dim]
         if self.fixed is not None:
             known = sum(self.fixed[d.name] * d.stride for d in along)
@@ -158,11 +159,11 @@ class Domain:
         return [d.name if d.stride == 1 else f"{d.name} * {d.stride}" for d in along]
 
     def coordinate(self, dim: int) -> str:
-        """The coordinate along `dim` as C++."""
+        """Return the coordinate along `dim` as C++."""
         return " + ".join(t for t in (self.thread_part(dim), *self.counted(dim)) if t != "0") or "0"
 
     def rounded_down(self, dim: int, width: int) -> str | None:
-        """The largest multiple of `width` up to the coordinate along `dim`, if some of its digits make it up."""
+        """Return the coordinate along `dim` rounded down to a multiple of `width`, if some of its digits sum to it."""
         threads = [m for m in self.layout.threads if m.dim == dim and m.extent > 1]
         along = [d for d in self.loops if d.dim == dim]
         small = [d for d in along if d.stride % width]
@@ -172,8 +173,10 @@ class Domain:
         return large.coordinate(dim)
 
     def below(self, dim: int, bound: int) -> str | None:
-        """What of the loops alone makes the coordinate along `dim` less than `bound` in every thread: "true", a test of
-        the counter that moves farthest, or None if nothing does."""
+        """Return a condition on loop counters that makes the coordinate along `dim` less than `bound` in every thread.
+
+        It is "true", a test of the counter with the largest stride, or None if there is no such condition.
+        """
         threads = sum((m.extent - 1) * m.stride for m in self.layout.threads if m.dim == dim)
         along = sorted((d for d in self.loops if d.dim == dim), key=lambda d: d.stride)
         if self.fixed is not None:
@@ -185,7 +188,7 @@ class Domain:
         return "true" if turns >= along[-1].extent else f"{along[-1].name} < {turns}"
 
     def above(self, dim: int, bound: int) -> str | None:
-        """What of the loops alone makes the coordinate along `dim` at least `bound` in every thread, likewise."""
+        """Return a condition, like `below`, that makes the coordinate along `dim` at least `bound` in every thread."""
         along = sorted((d for d in self.loops if d.dim == dim), key=lambda d: d.stride)
         if self.fixed is not None:
             return "true" if sum(self.fixed[d.name] * d.stride for d in along) >= bound else None
@@ -195,20 +198,20 @@ class Domain:
         return f"{along[-1].name} >= {turns}" if turns < along[-1].extent else None
 
     def combination(self) -> int:
-        """The position of `fixed` among all combinations of counters."""
+        """Return the position of `fixed` among all combinations of counters."""
         index = 0
         for d in self.loops:
             index = index * d.extent + (self.fixed or {})[d.name]
         return index
 
     def registers(self, fragment: Fragment, index: tuple[Expr, ...], inner: int = 0) -> Ints:
-        """`[combinations]`: the register of `fragment[index]` at value `inner` of each vector."""
+        """Return the register of `fragment[index]` at value `inner` of each vector, `[combinations]`."""
         at = self.coordinates(inner)
         found = registers.uniform_registers(fragment, index, at, self.threads, self.span)
         return np.broadcast_to(found, prod(d.extent for d in self.loops))
 
     def register(self, fragment: Fragment, index: tuple[Expr, ...]) -> str:
-        """`name[number]`, the register that holds `fragment[index]` at the counters."""
+        """Return `name[number]`, the register that holds `fragment[index]` at the current counters."""
         found = self.registers(fragment, index)
         name = self.writer.names[fragment.name]
         if self.fixed is not None:
@@ -218,11 +221,14 @@ class Domain:
         return f"{name}[{form.text()}]"
 
     def affine(self, elems: list[tuple[Fragment, tuple[Expr, ...]]]) -> bool:
-        """Whether every register number is affine in the counters, so that the loops can stay loops."""
+        """Return True if every register number is affine in the counters, so that the loops can stay loops."""
         return all(isinstance(registers.fit(self.registers(f, index), self.loops), Affine) for f, index in elems)
 
     def iterations(self, cells: Sequence[Elem | Access]) -> Iterator[Domain]:
-        """The statement's text is written once in loops, or once a combination where registers need it."""
+        """Yield the domain in which to print the statement: once inside loops, or once per combination of counters.
+
+        Combinations are written out if register numbers are not affine in the counters.
+        """
         used = [(f, e.index) for e in cells if (f := self.writer.fragment(e.obj)) is not None]
         if self.affine(used):
             with self.writer.loops(self.loops):

@@ -1,4 +1,4 @@
-"""How small the preconditions, which every launch is checked for, let sizes be: some masks are then no question."""
+"""Lower bounds of sizes from preconditions, which every launch checks. They make some masks unnecessary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from argus.ir.types import boolean
 
 
 def least(kernel: Kernel) -> dict[str, int]:
-    """The least value that `requires(size >= n)` leaves to each size that it is said of."""
+    """Return the least value of each size that a precondition such as `requires(size >= n)` bounds from below."""
     found: dict[str, int] = {}
     for precondition in kernel.preconditions:
         if isinstance(precondition, Requires):

@@ -1,4 +1,4 @@
-"""What AMD's waves wait for and are told: one line of text each."""
+"""Emit the waits and scheduling instructions of AMD's waves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from argus.ir.waves import operands
 
 
 def emit_wave_step(stmt: WaveStep, writer: Writer) -> None:
-    """One statement of waves."""
+    """Emit one of these statements."""
     match stmt:
         case WaitCounts(vm=vm, lgkm=lgkm):
             counts = ", ".join(str(-1 if n is None else n) for n in (vm, lgkm))

@@ -28,7 +28,7 @@ class Runtime:
         library.hipGetErrorName.restype = library.hipGetErrorString.restype = ctypes.c_char_p
 
     def check(self, status: int, doing: str) -> None:
-        """Raises ToolchainError "driver-failed" unless `status` is success."""
+        """Raise ToolchainError "driver-failed" unless `status` is success."""
         if status:
             raise ToolchainError(
                 Diagnostic(
@@ -40,14 +40,14 @@ class Runtime:
             )
 
     def describe(self, status: int) -> str:
-        """The runtime's words and name for a status code."""
+        """Return the runtime's description and name of a status code."""
         functions = (self.library.hipGetErrorString, self.library.hipGetErrorName)
         words, name = ((function(ctypes.c_int(status)) or b"?").decode() for function in functions)
         return f"{words} ({name})"
 
     @contextmanager
     def on(self, device: int) -> Iterator[None]:
-        """Make `device` the calling thread's current one, and then the one that was."""
+        """Make `device` the calling thread's current device, and restore the previous device at the end."""
         before = ctypes.c_int()
         self.check(self.library.hipGetDevice(ctypes.byref(before)), "tell the current device")
         self.check(self.library.hipSetDevice(ctypes.c_int(device)), f"use device {device}")
@@ -57,11 +57,11 @@ class Runtime:
             self.check(self.library.hipSetDevice(before), f"use device {before.value}")
 
     def shared_limit(self, device: int) -> int:
-        """Bytes of LDS that one block may use on a device."""
+        """Return the bytes of LDS that one block may use on a device."""
         return self._attribute(_SHARED, device)
 
     def multiprocessors(self, device: int) -> int:
-        """How many compute units a device has."""
+        """Return the number of compute units of a device."""
         return self._attribute(_MULTIPROCESSORS, device)
 
     def _attribute(self, number: int, device: int) -> int:
@@ -73,10 +73,10 @@ class Runtime:
 
 @lru_cache(maxsize=1)
 def runtime() -> Runtime:
-    """The process's runtime. ToolchainError "driver-missing" if there is none.
+    """Return the process's HIP runtime. Raises ToolchainError "driver-missing" if there is none.
 
-    PyTorch brings a copy of its own, and another copy would know neither its memory nor its streams. So what is mapped
-    comes before what is installed.
+    PyTorch brings its own copy of the runtime, and another copy would not know its memory or its streams. So a copy
+    that is already mapped comes before an installed one.
     """
     try:
         return Runtime(ctypes.CDLL(mapped(_MAPPED.read_text(encoding="utf-8")) or _LIBRARY))
@@ -92,7 +92,7 @@ def runtime() -> Runtime:
 
 
 def mapped(maps: str) -> str | None:
-    """The path of the HIP runtime among the files of a process, from the text of its /proc/PID/maps."""
+    """Return the path of the HIP runtime that a process has mapped, from the text of its /proc/PID/maps; or None."""
     lines = (line.split(maxsplit=5) for line in maps.splitlines())
     paths = (fields[5] for fields in lines if len(fields) == 6)
     return next((path for path in paths if Path(path).name.startswith(_LIBRARY)), None)

@@ -23,8 +23,8 @@ _NO_DYNAMIC_SHARED = 0  # the code object itself declares the LDS that a block h
 class HipFunction:
     """A kernel of a code object, loaded on one device.
 
-    `stream()` gives the handle of the stream to launch into; `current_device()` the current device, where there are
-    several.
+    `stream()` returns the handle of the stream to launch into. `current_device()` returns the current device; it is
+    None if there is only one device.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class HipFunction:
             runtime.check(found, f"find the entry point {entry}")
 
     def describe(self, tensor: Described) -> Encode:
-        """As `argus.backend.launch.plan.Function`: gfx942 has no copy engine."""
+        """Raise LaunchError "tensor-map-refused": gfx942 has no copy engine."""
         message = f"the kernel wants a tensor map of `{tensor.name}`, and AMD GPUs have none"
         raise LaunchError.of("tensor-map-refused", message, "build the kernel for gfx942")
 
     def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
-        """As `argus.backend.launch.plan.Function`; gfx942 has no clusters."""
+        """See `argus.backend.launch.plan.Function`. `cluster` is not used: gfx942 has no clusters."""
         self._claim(threads, shared_bytes)
         value = ctypes.c_int()
         ask = self._runtime.library.hipModuleOccupancyMaxActiveBlocksPerMultiprocessor
@@ -63,12 +63,12 @@ class HipFunction:
         return max(1, value.value * self._runtime.multiprocessors(self._device))
 
     def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
-        """As `argus.backend.launch.plan.Function`; a start returns as soon as the launch is queued."""
+        """See `argus.backend.launch.plan.Function`. A launch returns as soon as it is queued."""
         self._claim(threads, shared_bytes)
         if grid[0] * threads > _MOST_THREADS:
             message = f"{grid[0]} blocks of {threads} threads are more threads along the grid's first axis than HIP has"
             raise refused(f"{message} ({_MOST_THREADS})", "use fewer warps or larger tiles, or launch in parts")
-        function = ctypes.c_void_p.from_param(self._function.value)  # ready as an argument, where numbers are converted
+        function = ctypes.c_void_p.from_param(self._function.value)  # converted once; a number is converted every time
         sizes = tuple(ctypes.c_uint(n) for n in (*grid, threads, 1, 1, _NO_DYNAMIC_SHARED))
 
         def bound(arguments: Arguments, stream: int) -> tuple[object, ...]:
@@ -80,7 +80,7 @@ class HipFunction:
         return Launcher(self._stream, bound, start, self._failed)
 
     def _claim(self, threads: int, shared_bytes: int) -> None:
-        """Refuses what the device cannot run."""
+        """Refuse a block that the device cannot run."""
         limit = self._runtime.shared_limit(self._device)
         insist_on_room(shared_bytes, limit, self._device, "LDS")
         value = ctypes.c_int()

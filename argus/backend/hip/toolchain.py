@@ -1,4 +1,4 @@
-"""HIP C++ to a code object for AMD GPUs with clang alone: no ROCm, no driver, no GPU."""
+"""Compile HIP C++ to a code object for AMD GPUs with clang. This needs no ROCm, no driver and no GPU."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _FLAGS = (
 
 
 def compile(source: str, arch: str, *, timeout_s: float = process.TIMEOUT_S) -> tuple[bytes, Resources]:
-    """Compile emitted text, the device header put in front of it, for `arch` ("gfx942") to a code object.
+    """Compile emitted text, preceded by the device header, for `arch` ("gfx942") to a code object.
 
-    `Resources` are clang's figures, of the kernel that uses most if there are several. Raises
-    `ToolchainError`: "compiler-missing", "compiler-failed".
+    `Resources` are clang's figures, the largest if there are several kernels. Raises `ToolchainError`:
+    "compiler-missing", "compiler-failed".
     """
     clang = find_compiler()
     if clang is None:
@@ -45,19 +45,19 @@ def compile(source: str, arch: str, *, timeout_s: float = process.TIMEOUT_S) -> 
 
 
 def find_compiler() -> str | None:
-    """clang: `ARGUS_CLANG`, else a release that knows gfx942 on `PATH`, else ROCm's."""
+    """Return the path of clang: `ARGUS_CLANG`, else a release on `PATH` that supports gfx942, else ROCm's clang."""
     names = [*(f"clang-{release}" for release in _RELEASES), "amdclang", "clang"]
     return find_tool(names, "ARGUS_CLANG", llvm_directories())
 
 
 def find_disassembler() -> str | None:
-    """llvm-objdump on `PATH` or in ROCm."""
+    """Return the path of llvm-objdump, on `PATH` or in ROCm."""
     names = [*(f"llvm-objdump-{release}" for release in _RELEASES), "llvm-objdump"]
     return find_tool(names, directories=llvm_directories())
 
 
 def disassemble(code_object: bytes) -> str:
-    """The machine code of a code object as text. Raises `ToolchainError` "compiler-missing"."""
+    """Return the machine code of a code object as text. Raises `ToolchainError` "compiler-missing"."""
     tool = find_disassembler()
     if tool is None:
         raise process.missing("disassembler (llvm-objdump)", "install LLVM 17 or newer (Debian: llvm-19), or ROCm")
@@ -68,7 +68,7 @@ def disassemble(code_object: bytes) -> str:
 
 
 def parse_resources(remarks: str) -> Resources:
-    """The figures of clang's remarks: vector registers (both files), LDS, scratch.
+    """Return the figures in clang's remarks: vector registers (VGPRs plus AGPRs), LDS, scratch.
 
     Scratch is a lane's stack in memory: spills, and arrays indexed at run time.
     """

@@ -1,6 +1,6 @@
-"""One view of what a caller may pass as a tensor: a PyTorch tensor or a NumPy array.
+"""A common view of tensor arguments, which may be PyTorch tensors or NumPy arrays.
 
-PyTorch is never imported from here: its tensors are recognised only if the caller has imported it.
+This module never imports PyTorch: its tensors are recognised only if the caller has imported it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ _STAND_INS = {"uint16": "bfloat16", "float32": "tfloat32"}
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A tensor argument. `strides` in elements, `pointer` the address of element (0, ..., 0), `device` as
-    PyTorch spells it ("cpu", "cuda:0"). `dtype` is the array's own name for its elements."""
+    """A tensor argument.
+
+    `strides` are in elements. `pointer` is the address of element (0, ..., 0). `device` is spelled as in PyTorch
+    ("cpu", "cuda:0"). `dtype` is the array's own name for its element type.
+    """
 
     dtype: str
     itemsize: int
@@ -30,21 +33,23 @@ class Array:
     source: Any
 
     def holds(self, dtype: str) -> bool:
-        """Whether the elements may be read as Argus's `dtype`."""
+        """Return True if the elements may be read as Argus's `dtype`."""
         if self.dtype == dtype:
             return True
         return _STAND_INS.get(self.dtype) == dtype and not (self.dtype == "uint16" and is_torch(self.source))
 
     def extent(self) -> tuple[int, int]:
-        """Half-open range of bytes that the elements occupy, relative to `pointer`; (0, 0) if there are none."""
+        """Return the half-open range of bytes that the elements occupy, relative to `pointer`; (0, 0) if empty."""
         if 0 in self.shape:
             return 0, 0
         spans = [(n - 1) * s * self.itemsize for n, s in zip(self.shape, self.strides, strict=True)]
         return sum(min(s, 0) for s in spans), sum(max(s, 0) for s in spans) + self.itemsize
 
     def injective(self) -> bool:
-        """Whether distinct coordinates have distinct addresses, by this sufficient rule: sorted by stride, each
-        dimension steps over all that the ones before it span."""
+        """Return True if distinct coordinates have distinct addresses, by a sufficient rule.
+
+        The rule: with dimensions sorted by stride, each stride exceeds the span of all smaller dimensions.
+        """
         if 0 in self.shape:
             return True
         dims = sorted((abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
@@ -57,20 +62,22 @@ class Array:
 
 
 def is_torch(value: object) -> bool:
-    """Whether `value` is a PyTorch tensor."""
+    """Return True if `value` is a PyTorch tensor."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def is_array(value: object) -> bool:
-    """Whether `value` is a PyTorch tensor or a NumPy array."""
+    """Return True if `value` is a PyTorch tensor or a NumPy array."""
     numpy = sys.modules.get("numpy")
     return is_torch(value) or (numpy is not None and isinstance(value, numpy.ndarray))
 
 
 def array(name: str, value: Any) -> Array:
-    """The view of `value`, passed for the tensor parameter `name`. LaunchError "argument-type" if it is no array
-    whose elements lie in memory."""
+    """Return the view of `value`, which was passed for the tensor parameter `name`.
+
+    Raises LaunchError "argument-type" if `value` is not an array with elements in memory.
+    """
     if is_torch(value):
         return _torch(name, value)
     if is_array(value):
@@ -94,7 +101,7 @@ def _torch(name: str, tensor: Any) -> Array:
         raise _unusable(name, what, "its storage was made smaller: pass a tensor that has all its elements")
     try:
         pointer = tensor.data_ptr()
-    except RuntimeError:  # inside of a transformation of functions: vmap, functionalize
+    except RuntimeError:  # inside a function transform: vmap, functionalize
         raise _unusable(name, "a tensor without an address", "register the kernel by `as_torch_op`") from None
     return Array(
         str(tensor.dtype).removeprefix("torch."),
@@ -109,7 +116,7 @@ def _torch(name: str, tensor: Any) -> Array:
 
 
 def _reach(tensor: Any) -> int:
-    """The byte of its storage at which a tensor's last element ends."""
+    """Return the byte of a tensor's storage at which its last element ends."""
     if not tensor.numel():
         return 0
     last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))

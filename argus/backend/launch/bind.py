@@ -1,7 +1,7 @@
-"""Arguments against a signature: every precondition of the proof that does not depend on the address.
+"""Check arguments against a signature: every precondition of the proof that does not depend on addresses.
 
-What passes here is checked again only where a later call may differ: addresses (`Binding.apart`) and
-conditions over scalar arguments (`Binding.scalar_conditions`).
+Later calls repeat only the checks whose result may differ: those of addresses (`Binding.apart`) and of conditions over
+scalar arguments (`Binding.scalar_conditions`).
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Apart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What the tensor map `argument` says of tensor `name`, the `position`-th of the tensors; but for its address.
+    """The contents of tensor map `argument`, except the address: it describes tensor `name`, number `position`.
 
-    All sequences are in the tensor's own order of dimensions (rank 2 to 5), the last of them contiguous; `box` and
-    `swizzle_bytes` as in `argus.backend.abi.TensorMap`.
+    All sequences are in the tensor's own order of dimensions (rank 2 to 5); the last dimension is contiguous. `box` and
+    `swizzle_bytes` are as in `argus.backend.abi.TensorMap`.
     """
 
     argument: str
@@ -66,8 +66,11 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Checked arguments. `values` holds every size and symbolic stride by name; `grid` has three extents; `given` is
-    what the call said of them."""
+    """Checked arguments.
+
+    `values` holds every size and symbolic stride by name. `grid` has three extents. `given` is the grid that the call
+    passed, or None.
+    """
 
     values: Mapping[str, int]
     grid: tuple[int, int, int]
@@ -79,7 +82,7 @@ class Binding:
 
 
 def alignment(param: TensorParam, value: Array) -> int:
-    """The largest of `ALIGNMENTS` that `value` satisfies for `param`, in bytes."""
+    """Return the largest of `ALIGNMENTS` that `value` satisfies for `param`, in bytes."""
     quantities = [value.pointer]
     for extent, stride, declared in zip(value.shape, value.strides, param.strides, strict=False):
         unit = isinstance(declared, Const) and declared.value == 1
@@ -93,9 +96,9 @@ def bind(
     scalars: Mapping[str, Number],
     grid: Sequence[int] | None,
 ) -> Binding:
-    """Checks one call. `arrays` and `scalars` hold every parameter by name; `grid` None: the declared one.
+    """Check one call. `arrays` and `scalars` hold every parameter by name. A `grid` of None means the declared grid.
 
-    Raises LaunchError with every failed precondition.
+    Raises LaunchError with the preconditions that fail.
     """
     numbers, problems = _held(signature, scalars)
     for param in signature.tensors:
@@ -134,9 +137,9 @@ def bind(
 
 
 def held(signature: Signature, scalars: Mapping[str, Number]) -> dict[str, Number]:
-    """The scalars as their parameters hold them: rounded to float32, for one.
+    """Return the scalars as their parameters hold them, for example rounded to float32.
 
-    Raises LaunchError "scalar-argument" for every one that its parameter cannot hold.
+    Raises LaunchError "scalar-argument" for every scalar that its parameter cannot hold.
     """
     values, problems = _held(signature, scalars)
     if problems:
@@ -158,7 +161,7 @@ def _held(signature: Signature, scalars: Mapping[str, Number]) -> tuple[dict[str
 
 
 def _conversion(name: str, value: Array, wanted: str) -> str:
-    """How an array of another type becomes one that the kernel takes."""
+    """Return the help text that says how to convert an array of another type to the wanted one."""
     if value.dtype.startswith("complex"):
         return f"pass its pairs as a last dimension of 2: `torch.view_as_real({name})`, or NumPy's `.view` of floats"
     kept = wanted in DTYPES and (wanted == "bfloat16" or wanted.startswith("float8"))
@@ -168,7 +171,7 @@ def _conversion(name: str, value: Array, wanted: str) -> str:
 
 
 def mismatches(signature: Signature, arrays: Mapping[str, Array]) -> list[Diagnostic]:
-    """The tensors of the wrong dtype, rank or extents. Asks for nothing that a tensor without memory lacks."""
+    """Return the errors of tensors with the wrong dtype, rank or extents. Works for tensors without memory."""
     problems = [p for param in signature.tensors for p in _undeclared(param, arrays[param.name])]
     _values(replace(signature, params=tuple(map(_strideless, signature.tensors))), arrays, problems)
     return problems
@@ -179,7 +182,7 @@ def _strideless(param: TensorParam) -> TensorParam:
 
 
 def _undeclared(param: TensorParam, value: Array) -> list[Diagnostic]:
-    """A dtype or rank that is not the declared one."""
+    """Return the errors of a tensor whose dtype or rank is not the declared one."""
     name, span = param.name, param.span
     if not value.holds(param.dtype):
         return [
@@ -203,7 +206,7 @@ def _undeclared(param: TensorParam, value: Array) -> list[Diagnostic]:
 
 
 def _tensor(param: TensorParam, value: Array) -> list[Diagnostic]:
-    """What is wrong with one tensor by itself."""
+    """Return the errors of one tensor that do not involve other tensors."""
     name, span = param.name, param.span
     problems = _undeclared(param, value)
     if problems:
@@ -255,7 +258,10 @@ def _misaligned(param: TensorParam, value: Array) -> Diagnostic | None:
 
 
 def _fixed_strides(param: TensorParam, value: Array) -> list[Diagnostic]:
-    """Strides that differ from a constant in the annotation. The stride of a dimension of one element is free."""
+    """Return the errors of strides that differ from a constant in the annotation.
+
+    The stride of a dimension of one element may be anything.
+    """
     if 0 in value.shape:
         return []
     return [
@@ -274,7 +280,7 @@ def _fixed_strides(param: TensorParam, value: Array) -> list[Diagnostic]:
 
 
 def _values(signature: Signature, arrays: Mapping[str, Array], problems: list[Diagnostic]) -> dict[str, int]:
-    """Sizes and strides by name; adds to `problems` where two uses of a name, or a constant, disagree."""
+    """Return sizes and strides by name. Add to `problems` where two uses of a name, or a use and a constant, differ."""
     values: dict[str, int] = {}
     origin: dict[str, str] = {}
 
@@ -316,19 +322,19 @@ def _values(signature: Signature, arrays: Mapping[str, Array], problems: list[Di
 
 
 def _apart(signature: Signature, arrays: Mapping[str, Array]) -> tuple[Apart, ...]:
-    """One row for each pair of tensors of which one is written and that both have elements."""
+    """Return one row for each pair of tensors that both have elements and at least one of which is written."""
     rows = []
     for (i, first), (j, second) in combinations(enumerate(signature.tensors), 2):
         low1, high1 = arrays[first.name].extent()
         low2, high2 = arrays[second.name].extent()
         if (first.written or second.written) and low1 < high1 and low2 < high2:
-            # p + low1 < q + high2 and q + low2 < p + high1, for the addresses p and q
+            # for addresses p and q: overlap if p + low1 < q + high2 and q + low2 < p + high1
             rows.append(Apart(i, j, low2 - high1, high2 - low1))
     return tuple(rows)
 
 
 def check_apart(signature: Signature, apart: Sequence[Apart], pointers: Sequence[int]) -> None:
-    """Raises LaunchError "overlapping-output" if a written tensor shares a byte with another tensor."""
+    """Raise LaunchError "overlapping-output" if a written tensor shares a byte with another tensor."""
     for row in apart:
         if row.low < pointers[row.first] - pointers[row.second] < row.high:
             first, second = signature.tensors[row.first], signature.tensors[row.second]
@@ -349,11 +355,11 @@ _MAX_STRIDE = 2**40  # bytes; CUDA driver API, cuTensorMapEncodeTiled
 
 
 def _described(signature: Signature, values: Mapping[str, int]) -> tuple[Described, ...]:
-    """The tensors of the signature's tensor maps, as the kernel sees them.
+    """Return the tensors of the signature's tensor maps, as the kernel sees them.
 
-    Raises LaunchError "tensor-map-refused" for strides that the copy engine does not take. Its other rules hold
-    already: boxes by the well-formedness of the kernel, extents by `MAX_EXTENT`, and multiples of 16 bytes by the
-    alignment that such a kernel is compiled for; but the stride of a dimension of one element is free.
+    Raises LaunchError "tensor-map-refused" for strides that the copy engine does not take. Its other rules already
+    hold: boxes are legal in a well-formed kernel, `MAX_EXTENT` bounds extents, and the alignment that the kernel was
+    compiled for makes strides multiples of 16 bytes. Only the stride of a dimension of one element may be anything.
     """
     positions = {t.name: i for i, t in enumerate(signature.tensors)}
     found, problems = [], []
@@ -384,7 +390,7 @@ def _described(signature: Signature, values: Mapping[str, int]) -> tuple[Describ
 
 
 def check_conditions(conditions: Sequence[Condition], values: Mapping[str, Number]) -> None:
-    """Raises LaunchError "precondition-failed" with every `requires` that does not hold."""
+    """Raise LaunchError "precondition-failed" with every `requires` that does not hold."""
     problems = []
     for condition in conditions:
         try:
@@ -407,7 +413,7 @@ def check_conditions(conditions: Sequence[Condition], values: Mapping[str, Numbe
 
 
 def _check_programs(grid: tuple[int, ...]) -> None:
-    """Raises LaunchError "grid-too-large" where 32 bits do not count the programs of a persistent or flat kernel."""
+    """Raise LaunchError "grid-too-large" if a persistent or flat kernel has more than `MAX_EXTENT` programs."""
     if min(grid) < 0 or prod(grid) > MAX_EXTENT:
         raise LaunchError(
             _problem(
@@ -423,8 +429,11 @@ def _check_programs(grid: tuple[int, ...]) -> None:
 def launch_grid(
     signature: Signature, values: Mapping[str, Number], given: Sequence[int] | None
 ) -> tuple[int, int, int]:
-    """The three extents of the grid for all sizes, strides and scalars by name. Raises LaunchError where there is none,
-    or too large a one, or where the call gives another one than the kernel declares."""
+    """Return the three extents of the grid for sizes, strides and scalars by name.
+
+    Raises LaunchError if neither the kernel nor the call gives a grid, if the grid is too large, or if the call's grid
+    differs from the declared one.
+    """
     most = HARDWARE_AXES if signature.grid is None else max(HARDWARE_AXES, len(signature.grid))
     if given is not None and (not 1 <= len(given) <= most or any(not _is_count(extent) for extent in given)):
         raise LaunchError(
@@ -473,7 +482,7 @@ def launch_grid(
 
 
 def _agree(given: Sequence[int], declared: Sequence[int], flat: bool) -> bool:
-    """Whether a call's grid is the declared one; of a flat kernel neighbouring axes may be given as their product."""
+    """Return True if a call's grid is the declared one. For a flat kernel it may give adjacent axes as a product."""
     if not flat:
         return _three(given) == _three(declared)
     if 0 in declared:
@@ -501,10 +510,11 @@ def _three(grid: Sequence[int]) -> tuple[int, int, int]:
 
 
 def check_contents(found: Signature, arrays: Mapping[str, Array], values: Mapping[str, Number]) -> None:
-    """Raises LaunchError "index-out-of-range" if an index tensor holds a value outside of its declared range, and
-    "index-order" if its elements are not arranged as declared; both name the first place.
+    """Check the contents of index tensors.
 
-    Reads the whole tensor where it is: on a GPU this waits for the work before it.
+    Raises LaunchError "index-out-of-range" if an index tensor holds a value outside its declared range, and
+    "index-order" if its elements are not arranged as declared. Both name the first such element. The whole tensor is
+    read on its device; on a GPU this waits for earlier work.
     """
     from argus.ir.contents import offence, outside, spaced  # not needed by launches that look at no contents
 

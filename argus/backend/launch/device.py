@@ -1,4 +1,4 @@
-"""What functions loaded on a GPU share, whichever driver launches them: the current device, and what is refused."""
+"""Launch code that the CUDA and HIP drivers share: selecting the current device, and refusing launches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ def on_device(
     current: Callable[[], int] | None,
     selected: Callable[[], AbstractContextManager[None]],
 ) -> Callable[..., int]:
-    """The driver's `launch` with `device` as the current one; as it is if there is only one (`current` is None)."""
+    """Return a function that calls `launch` with `device` as the current device.
+
+    Return `launch` itself if there is only one device (`current` is None).
+    """
     if current is None:
         return launch
 
@@ -42,11 +45,11 @@ def insist_on_threads(threads: int, most: int) -> None:
 
 
 def refused(message: str, help: str) -> LaunchError:
-    """A launch that the device does not make."""
+    """Return the error for a launch that the device cannot run."""
     return LaunchError.of("launch-refused", message, help)
 
 
 def failed(driver: str, what: str) -> LaunchError:
-    """A launch that the driver did not make."""
+    """Return the error for a launch that the driver refused."""
     help = "an earlier kernel may have failed: errors of a launch are reported by later calls"
     return refused(f"the {driver} refused the launch: {what}", help)

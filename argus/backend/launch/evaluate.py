@@ -1,7 +1,7 @@
-"""Launch-time expressions: evaluated on Python numbers, printed for a person, kept as JSON.
+"""Launch-time expressions: evaluate them on Python numbers, print them for a person, and store them as JSON.
 
-They are over `Param`s and constants only: grids, bounds of index tensors, and conditions of `requires`.
-Integers are exact (no wrap-around), which is how the verifier reads a precondition.
+These expressions contain only `Param`s and constants: grids, bounds of index tensors, and conditions of `requires`.
+Integers are exact (they do not wrap around), as the verifier reads a precondition.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
 
 
 def evaluate(expr: Expr, values: Mapping[str, Number]) -> Number:
-    """The value of `expr`, with the value of every `Param` by name. Numbers of float32 are those that the kernel has:
-    0.1 is not greater than its own rounding.
+    """Return the value of `expr`; `values` holds the value of every `Param` by name.
 
-    ArithmeticError or ValueError where there is none (division by zero, the logarithm of a negative number).
+    float32 constants are rounded as in the kernel, so that 0.1 is not greater than its own rounding. Raises
+    ArithmeticError or ValueError if there is no value (division by zero, the logarithm of a negative number).
     """
     match expr:
         case Const(value=value, dtype=dtype):
@@ -83,17 +83,17 @@ def _cast(value: Number, dtype: DType) -> Number:
         return bool(value)
     low, high = dtype.integers
     if isinstance(value, float) and not low <= int(value) <= high:
-        raise OverflowError(f"{value} is no {dtype}")  # every machine makes another number of it
+        raise OverflowError(f"{value} is no {dtype}")  # the result of this conversion differs between machines
     return int(value)
 
 
 def names(expr: Expr) -> frozenset[str]:
-    """The names of the `Param`s in `expr`."""
+    """Return the names of the `Param`s in `expr`."""
     return frozenset(e.name for e in walk(expr) if isinstance(e, Param))
 
 
 def show(expr: Expr) -> str:
-    """`expr` as an author would write it, fully parenthesised inside."""
+    """Return `expr` as an author would write it, fully parenthesised inside."""
     return _show(expr, outer=True)
 
 
@@ -115,7 +115,7 @@ def _show(expr: Expr, outer: bool = False) -> str:
 
 
 def to_json(expr: Expr) -> Any:
-    """`expr` as a JSON value: `[name, dtype]` for a `Param`, `[op, dtype, args...]`, `["const", dtype, text]`."""
+    """Return `expr` as JSON: `["param", dtype, name]`, `["const", dtype, text]` or `[op, dtype, args...]`."""
     match expr:
         case Const(value=value, dtype=dtype):
             return ["const", dtype.name, float(value).hex() if dtype.is_float else str(int(value))]

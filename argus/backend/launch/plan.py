@@ -1,4 +1,4 @@
-"""A prepared launch: what stays from call to call is packed once; a call finds what was ready for its addresses."""
+"""Prepared launches: values that stay the same between calls are packed once, and launches are kept by address."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ Encode = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """How a driver launches a kernel on a grid.
+    """The functions by which a driver launches a kernel on a grid.
 
-    `start(*bound(arguments, stream()))` queues it with the values that `arguments` points to at that time, and gives 0.
-    Of another status `failed`, which gets it and what `bound` gave, raises LaunchError, or it launches after all.
+    `start(*bound(arguments, stream()))` queues the kernel with the values that `arguments` points to at that time, and
+    returns 0. If the status is not 0, `failed(status, bound)` raises LaunchError or launches the kernel after all.
     """
 
     stream: Callable[[], int]
@@ -58,7 +58,7 @@ class Launcher:
     failed: Callable[[int, tuple[Any, ...]], None]
 
     def launch(self, arguments: Arguments) -> None:
-        """One launch. Raises LaunchError."""
+        """Launch the kernel once. Raises LaunchError."""
         bound = self.bound(arguments, self.stream())
         if status := self.start(*bound):
             self.failed(status, bound)
@@ -68,24 +68,30 @@ class Function(Protocol):
     """A kernel that a driver has loaded."""
 
     def describe(self, tensor: Described) -> Encode:
-        """What writes the tensor map that the kernel wants. The call raises LaunchError for what has no map."""
+        """Return the function that writes the kernel's map of `tensor`.
+
+        A tensor without a map raises LaunchError, here or when the function is called.
+        """
 
     def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
-        """How many such blocks the device runs at once, in whole clusters, one or more. Raises as `prepare` does."""
+        """Return the number of such blocks that the device runs at once: whole clusters, at least one.
+
+        Raises LaunchError if the device cannot run such blocks.
+        """
 
     def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
-        """What launches it on `grid`, which holds no zero. Raises LaunchError if the device cannot run such blocks."""
+        """Return the launcher for `grid`, which has no zero. Raises LaunchError if the device cannot run it."""
 
 
 class LaunchPlan:
-    """Launches of one kernel on arguments that differ in addresses and scalars only.
+    """Launches of one kernel on arguments that differ only in addresses and scalars.
 
-    `run(values)` launches with a tuple of the tensors' addresses, then the scalars, each in order of the signature. It
-    raises LaunchError "overlapping-output", "precondition-failed", "scalar-argument" or "tensor-map-refused", and what
-    the device says of the launch.
+    `run(values)` launches the kernel. `values` is a tuple of the tensors' addresses followed by the scalars, each in
+    the signature's order. `run` raises LaunchError "overlapping-output", "precondition-failed", "scalar-argument" or
+    "tensor-map-refused", and the errors of the device.
 
-    A launch that is ready for its addresses and its stream is never written again, but for its scalars: while these
-    are written and read, it is taken out of the memory, so that no other thread finds it.
+    The prepared memory of a launch, kept for its addresses and stream, is never changed except for its scalars. While
+    the scalars are written and read, the entry is taken out of the table, so that no other thread finds it.
     """
 
     __slots__ = (
@@ -117,16 +123,16 @@ class LaunchPlan:
 
     @property
     def written(self) -> tuple[int, ...]:
-        """The places, among the tensors, of those that the kernel writes."""
+        """The positions, among the tensors, of those that the kernel writes."""
         return tuple(i for i, tensor in enumerate(self._signature.tensors) if tensor.written)
 
     @property
     def read(self) -> tuple[int, ...]:
-        """The places, among the tensors, of those that the kernel reads."""
+        """The positions, among the tensors, of those that the kernel reads."""
         return tuple(i for i, tensor in enumerate(self._signature.tensors) if tensor.read)
 
     def _with_addresses(self) -> Callable[[tuple[Number, ...]], None]:
-        """`run` of kernels without scalars. Every launch pays for each line."""
+        """Return `run` for kernels without scalars. Each line of it adds to the time of every launch."""
         stream, start, failed = self._launcher.stream, self._launcher.start, self._launcher.failed
         ready: dict[Any, tuple[Any, ...]] = {}
         find, place = ready.get, self._place
@@ -145,8 +151,11 @@ class LaunchPlan:
         return run
 
     def _with_scalars(self) -> Callable[[tuple[Number, ...]], None]:
-        """`run` of kernels with scalars. Those of a launch's last time are there already: mostly the very objects, and
-        equal ones where PyTorch's dispatcher made them anew."""
+        """Return `run` for kernels with scalars.
+
+        Scalars are not written again if they are the same as in the last such launch. They are mostly the same objects,
+        or equal ones if PyTorch's dispatcher created new objects.
+        """
         stream, start, failed = self._launcher.stream, self._launcher.start, self._launcher.failed
         ready: dict[Any, tuple[tuple[Any, ...], Arguments, tuple[object, ...]]] = {}
         take, place, write, first = ready.pop, self._place, self._write, self._first
@@ -168,7 +177,7 @@ class LaunchPlan:
         return run
 
     def _by_grid(self, function: Function) -> Callable[[tuple[Number, ...]], None]:
-        """`run` of kernels whose grid depends on scalars: a plan for each grid."""
+        """Return `run` for kernels whose grid depends on scalars; it keeps one plan for each grid."""
         binding, first = self._binding, self._first
         chosen = replace(self._signature, grid=None)
         plans: dict[tuple[int, int, int], LaunchPlan] = {}
@@ -187,16 +196,16 @@ class LaunchPlan:
         return run
 
     def _place(self, addresses: tuple[Number, ...], stream: int) -> tuple[tuple[Any, ...], Arguments]:
-        """A launch for these addresses, which are checked. Raises LaunchError."""
+        """Check these addresses and prepare a launch for them. Raises LaunchError."""
         if self._overlap(addresses):
             check_apart(self._signature, self._binding.apart, [int(v) for v in addresses])
-        with self._lock:  # several threads may need one map
+        with self._lock:  # several threads may use the same map
             maps = [m.of(int(addresses[m.position])) for m in self._maps]
         room = self._room.filled(addresses, maps)
         return self._launcher.bound(room, stream), room
 
     def _write(self, room: Arguments, scalars: tuple[Number, ...]) -> tuple[object, ...]:
-        """Checks and writes the scalars; of these, the ones that nothing can change. Raises LaunchError."""
+        """Check and write the scalars; return them, with `_NOTHING` for objects that may change. Raises LaunchError."""
         numbers = self._converted(scalars)
         if self._conditions:
             check_conditions(self._conditions, {**self._binding.values, **self._held(numbers)})
@@ -208,7 +217,7 @@ class LaunchPlan:
         return tuple(v if type(v) in _UNCHANGING else _NOTHING for v in scalars)
 
     def _converted(self, scalars: tuple[Number, ...]) -> tuple[Number, ...]:
-        """Scalars as numbers: an object that stands for one is asked once, so what is checked is what is passed."""
+        """Return the scalars as numbers. Objects are converted once, so that the checked value is the passed one."""
         if all(type(v) in _UNCHANGING for v in scalars):
             return scalars
         return tuple(self._held(scalars).values())
@@ -218,12 +227,12 @@ class LaunchPlan:
 
 
 def _same(scalars: tuple[Number, ...], written: tuple[object, ...]) -> bool:
-    """Return True if the scalars have the same bits: zeros may differ in sign, and no NaN equals another."""
+    """Return True if the scalars surely have the same bits; False with a zero, whose sign may differ, or a NaN."""
     return scalars == written and 0.0 not in scalars and all(map(is_, map(type, scalars), map(type, written)))
 
 
 class _Map:
-    """The tensor map of one argument, encoded once for an address."""
+    """The tensor map of one argument, encoded once for each address."""
 
     __slots__ = ("_encode", "_known", "_place", "_room", "position")
 
@@ -234,7 +243,7 @@ class _Map:
         self.position = tensor.position
 
     def of(self, address: int) -> bytes:
-        """The map of the tensor at `address`. Raises LaunchError "tensor-map-refused"."""
+        """Return the map of the tensor at `address`. Raises LaunchError "tensor-map-refused"."""
         known = self._known.get(address)
         if known is None:
             self._encode(address, self._place)
@@ -245,9 +254,9 @@ class _Map:
 
 
 class _Room:
-    """How the memory of a launch is laid out: pointers, then values, then tensor maps.
+    """The memory layout of a launch: pointers, then values, then tensor maps.
 
-    Of the values those that change come first: addresses, scalars; then sizes and strides.
+    Among the values, those that change come first: addresses and scalars, then sizes and strides.
     """
 
     def __init__(self, signature: Signature, binding: Binding) -> None:
@@ -261,7 +270,7 @@ class _Room:
             struct.pack_into("<i" if kind == "size" else "<q", values, place[name], binding.values[name])
         self._values = bytes(values)
         self._maps_at = self._at + len(values)
-        # Where each argument lies: so far behind the values, or which of the maps it is.
+        # The position of each argument: its offset among the values, or the index of its map.
         self._slots = [(place.get(s.name), described.get(s.name, 0)) for s in signature.slots]
         spare = _MAP_BYTES * len(described) + _MAP_ALIGNMENT if described else 0
         self._type = ctypes.c_char * (self._maps_at + spare)
@@ -271,7 +280,7 @@ class _Room:
         self._scalars_at = self._at + _SLOT * len(signature.tensors)
 
     def filled(self, addresses: Sequence[Number], maps: Sequence[bytes]) -> Arguments:
-        """New memory with all in its place but scalars."""
+        """Return new memory with everything but the scalars filled in."""
         room = self._type()
         base = ctypes.addressof(room)
         first = _aligned(base + self._maps_at)
@@ -286,7 +295,7 @@ class _Room:
         return room
 
     def write_scalars(self, room: Arguments, *scalars: Number) -> None:
-        """Raises struct.error or OverflowError for what their types cannot hold."""
+        """Write the scalars. Raises struct.error or OverflowError for a scalar that its type cannot hold."""
         self._pack_scalars(room, self._scalars_at, *scalars)
 
 
@@ -295,15 +304,17 @@ def _aligned(address: int) -> int:
 
 
 def _overlap(apart: Sequence[Apart]) -> Callable[[Sequence[Number]], bool]:
-    """Whether tensors at such addresses share bytes that they must not: one expression, where a loop would cost more
-    than the rest of a call's checks."""
+    """Return a function that returns True if tensors at given addresses overlap that must not.
+
+    It is generated as one expression, because a loop would take longer than all other checks of a call.
+    """
     pairs = (f"{row.low:d} < v[{row.first:d}] - v[{row.second:d}] < {row.high:d}" for row in apart)
     check: Callable[[Sequence[Number]], bool] = eval(f"lambda v: {' or '.join(pairs) or False}")
     return check
 
 
 def _blocks(signature: Signature, binding: Binding, function: Function) -> tuple[int, int, int]:
-    """The blocks to launch: one for each program, or, of a persistent kernel, no more than run at once."""
+    """Return the blocks to launch: one per program, or, for a persistent kernel, at most as many as run at once."""
     if not signature.persistent:
         return binding.grid
     at_once = function.resident(signature.num_threads, signature.shared_bytes, signature.cluster)

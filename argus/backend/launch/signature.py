@@ -1,7 +1,7 @@
-"""What a launcher must know of a compiled kernel: parameters, preconditions, calling convention.
+"""The signature of a compiled kernel, which a launcher needs: parameters, preconditions, calling convention.
 
-It is read off the explicit kernel that was proved, and kept beside the binary, so that a cached kernel is
-launched without its IR.
+The signature is taken from the explicit kernel that was proved and stored beside the binary, so that a cached kernel
+is launched without its IR.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TensorParam:
-    """A tensor parameter. `shape` and `strides` (elements) are `Param`s or `Const`s; `dtype` an Argus name.
+    """A tensor parameter. `shape` and `strides` (elements) are `Param`s or `Const`s; `dtype` is an Argus name.
 
     `alignment` (bytes) divides the address, every stride that is not the constant 1, and the extent of the
     stride-1 dimension, each times the item size.
@@ -65,7 +65,7 @@ class ContentRange:
 
 @dataclass(frozen=True, slots=True)
 class ContentOrder:
-    """How the index tensor `tensor` is arranged; see `argus.ir.nodes.Arranged`."""
+    """The declared arrangement of the elements of index tensor `tensor`; see `argus.ir.nodes.Arranged`."""
 
     tensor: str
     how: str
@@ -76,7 +76,7 @@ class ContentOrder:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One argument of the entry point, as `argus.backend.abi.Argument`; `dtype` by name."""
+    """One argument of the entry point; see `argus.backend.abi.Argument`. `dtype` is a name."""
 
     name: str
     kind: str
@@ -85,7 +85,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class MapSlot:
-    """What the argument `name`, a tensor map, describes; as `argus.backend.abi.TensorMap`."""
+    """The tensor map that is the argument `name`; see `argus.backend.abi.TensorMap`."""
 
     name: str
     tensor: str
@@ -95,9 +95,12 @@ class MapSlot:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """See the module. `grid` None: the launch says it. `shared_bytes` is what a block needs; `persistent` as in
-    `argus.backend.abi`: the grid is then of programs. `cluster`: as many blocks run together. `flat`: as in
-    `argus.ir.nodes.Kernel`."""
+    """The signature of a compiled kernel.
+
+    If `grid` is None, the launch gives it. `shared_bytes` is the shared memory that a block needs. In a `persistent`
+    kernel (see `argus.backend.abi`) the grid counts programs. `cluster` is the number of blocks in a cluster. `flat` is
+    as in `argus.ir.nodes.Kernel`.
+    """
 
     name: str
     constexprs: tuple[tuple[str, object], ...]
@@ -127,7 +130,7 @@ class Signature:
 
 
 def signature(kernel: Kernel) -> Signature:
-    """The signature of a kernel in tile or explicit IR (in tile IR, shared memory is not laid out: 0 bytes)."""
+    """Return the signature of a kernel in tile or explicit IR; in tile IR, shared memory is not laid out: 0 bytes."""
     from argus.backend.abi import arguments, persistent, shared_bytes, tensor_maps
     from argus.ir.contents import ranges
     from argus.ir.nodes import Arranged, Requires, Tensor
@@ -176,7 +179,7 @@ def signature(kernel: Kernel) -> Signature:
 
 
 def _touched(kernel: Kernel) -> tuple[set[str], set[str]]:
-    """The objects that the body reads, and those that it writes (an accumulation does both)."""
+    """Return the objects that the body reads, and those that it writes (an accumulation does both)."""
     from argus.ir.access import Mode, relations
     from argus.ir.nodes import Stage
     from argus.ir.visit import walk
@@ -198,7 +201,7 @@ def _touched(kernel: Kernel) -> tuple[set[str], set[str]]:
 
 
 def signature_to_json(value: Signature) -> Any:
-    """`value` as a JSON value; of spans, the place without the file."""
+    """Return `value` as a JSON value; spans are stored without the file."""
     return {
         "name": value.name,
         "constexprs": [[name, constant(v)] for name, v in value.constexprs],
@@ -222,7 +225,7 @@ def signature_to_json(value: Signature) -> Any:
 
 
 def signature_from_json(data: Any, file: SourceFile) -> Signature:
-    """The inverse of `signature_to_json`; the kernel stands in `file`."""
+    """The inverse of `signature_to_json`; `file` contains the kernel."""
     return Signature(
         data["name"],
         tuple((name, value_of(v)) for name, v in data["constexprs"]),
