@@ -102,7 +102,7 @@ def test_kernels_without_such_roles_are_as_they_were() -> None:
 
 STEP = "            mbarrier_arrive empty[(turn + 2) % 3]\n"
 ROW = "program_id(0) * 128 + 64 + c0"
-SECOND = f"{ROW}, program_id(1) * 64 + c1] <- c_tile1_panels[0, c0, c1] shape 64x64 if ({ROW}"
+SECOND = f"{ROW}, program_id(1) * 64 + c1] <~ c_tile1_panels[0, c0, c1] shape 64x64 if ({ROW}"
 FIRST = SECOND.replace(" + 64 + c0", " + c0")
 OUT = "        bulk_wait_read 0\n"
 LOAD = "        copy {0}[c0, c1] <- c[program_id(0) * 128 + c0, c1] shape 64x64 layout {1} via ld.global\n"

@@ -97,7 +97,7 @@ def test_a_turn_that_waits_for_the_next_one_is_refused() -> None:
     given = (
         r"\1          mbarrier_wait asked[turn % 1] parity turn // 1 % 2\n          mbarrier_arrive leave[turn % 1]\n"
     )
-    text = re.sub(r"(.*bt\[turn.*<- b.*\n)", given, text)
+    text = re.sub(r"(.*bt\[turn.*<~ b.*\n)", given, text)
     declared = "mbarrier asked count 1 arrivals 8 at 98304\nmbarrier leave count 1 arrivals 1 at 98312\n"
     text = re.sub(r"(mbarrier empty .*\n)", rf"\1{declared}", text)
     text = text.replace("mbarrier_init empty\n", "mbarrier_init empty\n  mbarrier_init asked\n  mbarrier_init leave\n")

@@ -35,7 +35,7 @@ TEXTS = {"product": product, "attention": attention}
 WAITED = "        bulk_wait_read 0\n        barrier\n"
 WRITTEN = "        proxy_fence\n        barrier\n"
 PLACE = "program_id(0) * 128 + 64 + c0"
-SECOND = f"{PLACE}, program_id(1) * 64 + c1] <- c_tile1_panels[0, c0, c1] shape 64x64 if ({PLACE} < M)"
+SECOND = f"{PLACE}, program_id(1) * 64 + c1] <~ c_tile1_panels[0, c0, c1] shape 64x64 if ({PLACE} < M)"
 LAST = "            if n0 + 64 >= maximum(N, 1) {\n              mbarrier_arrive empty1[program % 1]\n            }\n"
 
 EDITS = {
