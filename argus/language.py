@@ -274,28 +274,30 @@ def requires(condition: Scalar | Condition) -> None:
 
 @_kernel_only
 def in_range(tensor: View, lo: Scalar, hi: Scalar) -> Condition:
-    """For `requires`: every element of an index tensor is in [lo, hi)."""
+    """A condition for `requires`: every element of an index tensor is in [lo, hi)."""
 
 
 @_kernel_only
 def sorted(tensor: View) -> Condition:
-    """For `requires`: along the last dimension of an index tensor no element is less than the one before it."""
+    """A condition for `requires`: the elements of an index tensor do not decrease along its last dimension."""
 
 
 @_kernel_only
 def distinct(tensor: View) -> Condition:
-    """For `requires`: no two elements of an index tensor are equal."""
+    """A condition for `requires`: no two elements of an index tensor are equal."""
 
 
 @_kernel_only
 def permutation(tensor: View) -> Condition:
-    """For `requires`: each integer from 0 up to the extent of an index tensor of one dimension occurs in it once."""
+    """A condition for `requires`: each integer in [0, n) occurs once in a one-dimensional index tensor of extent n."""
 
 
 @_kernel_only
 def offsets(tensor: View, total: Scalar, longest: Scalar | None = None) -> Condition:
-    """For `requires`: an index tensor begins with 0, never decreases, and ends with `total`; segments have at most
-    `longest` elements, if that is given."""
+    """A condition for `requires`: an index tensor begins with 0, never decreases, and ends with `total`.
+
+    If `longest` is given, segments have at most `longest` elements.
+    """
 
 
 @_kernel_only
@@ -723,27 +725,27 @@ def tag(x: Tile | View, function: Callable[..., Any]) -> None:
 
 @_kernel_only
 def assert_tags(condition: Callable[..., Any], where: Callable[..., Any] | None = None) -> None:
-    """What must hold of tags here, for all values of the lambda's parameters (under `where`)."""
+    """Assert a condition on tags at this point, for all values of the lambda's parameters for which `where` holds."""
 
 
 @_kernel_only
 def once(lo: Scalar, hi: Scalar) -> Any:
-    """For `assert_tags`: every integer of [lo, hi) exactly once."""
+    """A value for `assert_tags`: every integer of [lo, hi) exactly once."""
 
 
 @_kernel_only
 def spec(output: View, function: Callable[..., Any]) -> None:
-    """What the kernel computes: `output[i, ...]` is the lambda's value, for every element."""
+    """Specify the kernel's result: `output[i, ...]` is the lambda's value, for every element."""
 
 
 @_kernel_only
 def softmax(score: Callable[..., Any]) -> Any:
-    """For `spec`: `al.softmax(lambda k: score)[n]` is exp(score) at n over the sum of exp(score) over all k.
+    """A term for `spec`: `al.softmax(lambda k: score)[n]` is exp(score) at n over the sum of exp(score) over all k.
 
-    A score of -inf, as a mask gives with `al.where`, weighs 0, also where there is no other.
+    A score of -inf, such as a mask gives with `al.where`, has weight 0, even if all scores are -inf.
     """
 
 
 @_kernel_only
 def logsumexp(score: Callable[..., Any]) -> Tile:
-    """For `spec`: `al.logsumexp(lambda k: score)` is the logarithm of the sum of exp(score) over all k."""
+    """A term for `spec`: `al.logsumexp(lambda k: score)` is the logarithm of the sum of exp(score) over all k."""

@@ -193,7 +193,7 @@ def _retarget(context: Context, source: str, fragment: str) -> bool:
 
 
 def _writes_only(stmt: Stmt, source: str, fragment: str) -> bool:
-    """Whether a statement writes `source` and reads neither it nor `fragment`."""
+    """Return True if a statement writes `source` and reads neither `source` nor `fragment`."""
     if not isinstance(stmt, (Copy, Map, Accumulate)) or stmt.dst.obj != source:
         return False
     exprs = [*stmt.dst.index]

@@ -194,7 +194,11 @@ def _module_file(module: str, importer: str) -> tuple[str | None, list[str]]:
 
 
 def _folders(importer: str, dots: int) -> list[str]:
-    """Where modules are that a file imports: beside it, beside its package, on Python's path; with dots, there only."""
+    """Return the folders in which a file's imports are sought.
+
+    An absolute import is sought beside the file, beside its package, and on Python's path. A relative import (with
+    `dots`) is sought only in the folder that the dots name.
+    """
     if not os.path.isfile(importer):
         return [] if dots else list(dict.fromkeys(p for p in sys.path if os.path.isdir(p or ".")))
     own = os.path.dirname(importer) or "."

@@ -150,7 +150,7 @@ def that_share(exprs: Sequence[Expr], cluster: int) -> Among | None:
 
 
 def reaches_peers(kernel: Kernel) -> bool:
-    """Whether the blocks of a kernel meet, or touch tiles of one another, by what its author wrote."""
+    """Return True if the kernel as written has a barrier of the cluster, or an access to a tile of a peer."""
     return any((isinstance(s, Barrier) and s.scope == "cluster") or peers_of(s) for s in walk(kernel.body))
 
 
@@ -166,7 +166,7 @@ def rank_of(name: str) -> int | None:
 
 
 def clusters(extent: Expr, cluster: int) -> Expr | None:
-    """How many clusters a grid's extent along axis 0 is, if it is written as a multiple of `cluster`."""
+    """Return the number of clusters in a grid's extent; None unless it is written as a multiple of `cluster`."""
     if cluster == 1:
         return extent
     match extent:
@@ -263,7 +263,7 @@ def _name(name: str, rank: int) -> str:
 
 
 class _Block:
-    """What block `rank` of a cluster runs, by the names of the united block."""
+    """The statements that block `rank` of a cluster runs, with the names of the united block."""
 
     def __init__(self, kernel: Kernel, rank: int) -> None:
         self._rank, self._count = rank, kernel.cluster

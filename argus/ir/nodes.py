@@ -197,12 +197,12 @@ class Copy(Statement):
 
     @property
     def layout(self) -> FragmentLayout | None:
-        """Which thread moves which element; None if it is still open, or no thread's work."""
+        """The thread that moves each element; None while it is open, and for copies that no thread carries out."""
         return None
 
     @property
     def vector(self) -> int:
-        """How many consecutive value digits move at once."""
+        """The number of consecutive value digits that move at once."""
         return 1
 
     @property
@@ -494,10 +494,10 @@ class Assume:
 
 @dataclass(frozen=True, slots=True)
 class Covers:
-    """What the kernel writes of `output`: the elements `at`, over `Coord`s in the box `shape`, where `where` holds.
+    """The part of `output` that the kernel writes: elements `at`, over `Coord`s in the box `shape`, if `where` holds.
 
-    Each of these is written once, and no other: those keep what they held. `at` and `where` may read tensors that the
-    kernel does not write; where such an element does not exist, nothing is meant.
+    Each of these elements is written once. All other elements keep their values. `at` and `where` may read tensors that
+    the kernel does not write; coordinates for which such an element does not exist stand for no element of `output`.
     """
 
     output: str
