@@ -169,4 +169,4 @@ class LaunchError(ArgusError, ValueError):
 
 
 class ToolchainError(ArgusError, RuntimeError):
-    """A compiler is missing or failed, or the driver refused what it made."""
+    """A compiler is missing or failed, or the driver refused the compiler's output."""

@@ -1,17 +1,17 @@
 """The names that a kernel's author uses: `import argus.language as al`.
 
-Their meaning is docs/language.md and the elaboration in `argus.frontend`; here stand their signatures, once.
-Kernels are read, not run: called from Python, each of these functions raises `SourceError`.
+This file holds their signatures. docs/language.md describes their meaning, and `argus.frontend` elaborates them.
+Kernels are read, not run: each of these functions raises `SourceError` if Python calls it.
 
-The signatures name what an argument is. To a Python type checker these names mean anything.
+The signatures name the kinds of arguments. A Python type checker sees all of these kinds as `Any`.
 
 - `Tile`: a tile in registers, or a scalar, which is a tile of shape `()`.
 - `View`: a tensor parameter, a shared tile, or a part of one: `x[i]`, `a[m0 : m0 + 64, k0 : k0 + 32]`.
 - `TileOrView`: either of the two; the result is of the same kind.
 - `Scalar`: one number: a constant, a size, or a tile of shape `()`.
 - `Constant`: a number that is known when the kernel is compiled.
-- `Condition`: what `in_range` and its like return, for `requires`.
-- `Range`: what a `for` runs over.
+- `Condition`: the result of `in_range` and similar functions, for `requires`.
+- `Range`: the range of a `for` loop.
 - `Shape`: a tuple of constants, one for each dimension.
 - `DType`, `Layout`, `Mbarrier`, `NamedBarrier`: an element type, a memory or register layout, and barriers.
 """

@@ -78,7 +78,7 @@ class SourceFile:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The text's lines, without what ends them."""
+        """The text's lines, without line endings."""
         return _lines(self.text)
 
     def line(self, number: int) -> str:
@@ -118,7 +118,7 @@ class Span:
 
     @property
     def known(self) -> bool:
-        """False for what no author wrote."""
+        """False for code that no author wrote."""
         return self.file is not None
 
     def __str__(self) -> str:

@@ -1,11 +1,11 @@
-"""Axes of the grid that count several things become axes of their own, so that nobody divides by sizes.
+"""Split each grid axis that counts several things into separate axes, so that no program id is divided by sizes.
 
     grid [H * B]                                              ->  grid [H, B] flat
     copy r[c0] <- x[program_id(0) // H, program_id(0) % H, c0]    copy r[c0] <- x[program_id(1), program_id(0), c0]
 
-Blocks decode the same digits of the same numbers in the same order; proofs see independent axes, where quotients by
-sizes are beyond them. An axis stays as it is where its id is used in any other way, where all divisors are constants,
-and where clusters or the order of blocks hang on it.
+Blocks decode the same digits of the same numbers in the same order. Proofs see independent axes; they cannot handle
+quotients by sizes. An axis stays as it is if its id is used in any other way, if all divisors are constants, or if
+clusters or the order of blocks depend on it.
 """
 
 from __future__ import annotations

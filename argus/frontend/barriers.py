@@ -1,4 +1,4 @@
-"""Barriers as values: named barriers and mbarriers, what is done with them, and what orders asynchronous products."""
+"""Named barriers and mbarriers as values, the operations on them, and the ordering of asynchronous products."""
 
 from __future__ import annotations
 

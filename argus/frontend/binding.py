@@ -1,4 +1,4 @@
-"""Binding names: which values get registers, what is updated in place, what a run-time block may change."""
+"""Bind names: decide which values get registers, what is updated in place, and what a run-time block may change."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def settle(context: Context, value: Value, name: str, span: Span) -> Value:
 
 
 def _settle_index(context: Context, index: Expr, view: View, name: str, span: Span) -> Expr:
-    """An index expression with what it reads from registers kept in registers of its own."""
+    """Keep an index that reads registers in a fragment of its own, and return an index that reads that fragment."""
     if not any(True for _ in elements(index)):
         return index
     used = sorted({e.axis for e in walk(index) if isinstance(e, Coord)})

@@ -1,4 +1,4 @@
-"""Python outside of the subset: every construct by name, with what to write instead."""
+"""Python constructs outside the language, by name, each with a replacement."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+)?import[ \t]+(\([^)]*\
 
 
 class Unreadable(Exception):
-    """A file that is no readable text: why, and what to do."""
+    """A file that is not readable text, with the reason and a remedy."""
 
     def __init__(self, why: str, remedy: str) -> None:
         super().__init__(why)

@@ -1,4 +1,4 @@
-"""`al.spec`: what a kernel computes, as one expression an output element."""
+"""`al.spec`: the specified result of a kernel, as one expression for each output element."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def tag(call: CallSite) -> Value:
 
 
 def _once_for_all(context: Context, tensor: str, span: Span) -> None:
-    """A tensor's tags are those of the whole kernel."""
+    """Check that a tensor is tagged once, at the top level: its tag holds for the whole kernel."""
     context.require_top_level("a tensor's tag", span)
     before = next((s for s in context.body if isinstance(s, Tag) and s.obj == tensor), None)
     if before is not None:

@@ -186,7 +186,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """The value of what was already reported."""
+    """The value of an expression or name whose error was already reported."""
 
 
 Value = Union[

@@ -1,4 +1,4 @@
-"""Views: subscripts of tensors, shared tiles and register tiles; transposition; masks of what is out of range."""
+"""Views: subscripts of tensors, shared tiles and register tiles; transposition; masks of elements out of range."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def peers_of(stmt: Stmt) -> tuple[Access, ...]:
 
 
 def rank_of(name: str) -> int | None:
-    """The block that has what is called `name` in a united block; None for what no one block has."""
+    """Return the block that owns the object `name` of a united block; None if no single block owns it."""
     _, dot, rank = name.rpartition(".")
     return int(rank) if dot and rank.isdecimal() else None
 
@@ -258,7 +258,7 @@ def _moved(offset: int | None, by: int) -> int:
 
 
 def _name(name: str, rank: int) -> str:
-    """The name of what block `rank` has: nothing that an author writes has a number after a dot."""
+    """Return the name of an object of block `rank`: nothing that an author writes has a number after a dot."""
     return f"{name}.{rank}"
 
 
@@ -269,7 +269,7 @@ class _Block:
         self._rank, self._count = rank, kernel.cluster
         own: tuple[Shared | Fragment, ...] = (*kernel.shared, *kernel.fragments)
         self._own = {s.name for s in own}
-        # Blocks that come to different barriers wait for ever, so each statement may have a barrier of its own. The
+        # Blocks that arrive at different barriers hang, so each statement may have a barrier of its own. The
         # first ones are the roles'.
         self._met = count_from(kernel.cluster + 1)
         self._threads = kernel.cluster * kernel.num_threads

@@ -1,4 +1,4 @@
-"""The one walk over a kernel in which all rules are asked."""
+"""The walk over a kernel that checks all rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of copies: those that all keep, and those of threads; `engine` has those of the copy engine."""
+"""Rules of all copies, and of copies by threads; `engine` has the rules of the copy engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of what a kernel declares: parameters, tiles, the grid, preconditions and promises."""
+"""Rules of a kernel's declarations: parameters, tiles, the grid, preconditions and promises."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _tiles(kernel: Kernel) -> Iterator[Problem]:
 
 
 def _fragments(kernel: Kernel) -> Iterator[Problem]:
-    """Each register tile is that of the block's threads, or of one role's."""
+    """Check that each register tile belongs to the threads of the block, or of one role."""
     named = [(part, {name for stmt in walk(part.body) for name in _objects(stmt)}) for part in _parts(kernel)]
     for fragment in kernel.fragments:
         if fragment.layout is None:
