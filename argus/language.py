@@ -3,7 +3,7 @@
 This file holds their signatures. docs/language.md describes their meaning, and `argus.frontend` elaborates them.
 Kernels are read, not run: each of these functions raises `SourceError` if Python calls it.
 
-The signatures name the kinds of arguments. A Python type checker sees all of these kinds as `Any`.
+The signatures name the kinds of arguments. A Python type checker accepts any value for them (a tuple for `Shape`).
 
 - `Tile`: a tile in registers, or a scalar, which is a tile of shape `()`.
 - `View`: a tensor parameter, a shared tile, or a part of one: `x[i]`, `a[m0 : m0 + 64, k0 : k0 + 32]`.
