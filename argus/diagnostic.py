@@ -10,7 +10,7 @@ from argus.source import NO_SPAN, Span
 
 
 class Verdict(Enum):
-    """What is known of a kernel or an obligation. `UNKNOWN` never counts as proved."""
+    """The result of proving a kernel or an obligation. `UNKNOWN` never counts as proved."""
 
     PROVED = "proved"
     REFUTED = "refuted"
@@ -88,8 +88,11 @@ class Witness:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """How many answers of an engine to one kind of question another engine agreed with, and how many it did not decide;
-    `disagreed`: the texts of those that it contradicts."""
+    """The second opinion of another engine on the answers that `engine` gave to one kind of question.
+
+    `agreed` counts the answers that the other engine confirms, and `undecided` those that it does not decide.
+    `disagreed` holds the texts of the answers that it contradicts.
+    """
 
     engine: str
     question: str
@@ -99,7 +102,7 @@ class Opinion:
 
     @property
     def asked(self) -> int:
-        """How many answers there were."""
+        """The number of answers."""
         return self.agreed + self.undecided + len(self.disagreed)
 
 
@@ -166,4 +169,4 @@ class LaunchError(ArgusError, ValueError):
 
 
 class ToolchainError(ArgusError, RuntimeError):
-    """A compiler is missing or failed, or the driver refused what it made."""
+    """A compiler is missing or failed, or the driver refused the compiler's output."""

@@ -1,17 +1,17 @@
 """The names that a kernel's author uses: `import argus.language as al`.
 
-Their meaning is docs/language.md and the elaboration in `argus.frontend`; here stand their signatures, once.
-Kernels are read, not run: called from Python, each of these functions raises `SourceError`.
+This file holds their signatures. docs/language.md describes their meaning, and `argus.frontend` elaborates them.
+Kernels are read, not run: each of these functions raises `SourceError` if Python calls it.
 
-The signatures name what an argument is. To a Python type checker these names mean anything.
+The signatures name the kinds of arguments. A Python type checker accepts any value for them (a tuple for `Shape`).
 
 - `Tile`: a tile in registers, or a scalar, which is a tile of shape `()`.
 - `View`: a tensor parameter, a shared tile, or a part of one: `x[i]`, `a[m0 : m0 + 64, k0 : k0 + 32]`.
 - `TileOrView`: either of the two; the result is of the same kind.
 - `Scalar`: one number: a constant, a size, or a tile of shape `()`.
 - `Constant`: a number that is known when the kernel is compiled.
-- `Condition`: what `in_range` and its like return, for `requires`.
-- `Range`: what a `for` runs over.
+- `Condition`: the result of `in_range` and similar functions, for `requires`.
+- `Range`: the range of a `for` loop.
 - `Shape`: a tuple of constants, one for each dimension.
 - `DType`, `Layout`, `Mbarrier`, `NamedBarrier`: an element type, a memory or register layout, and barriers.
 """
@@ -274,28 +274,30 @@ def requires(condition: Scalar | Condition) -> None:
 
 @_kernel_only
 def in_range(tensor: View, lo: Scalar, hi: Scalar) -> Condition:
-    """For `requires`: every element of an index tensor is in [lo, hi)."""
+    """A condition for `requires`: every element of an index tensor is in [lo, hi)."""
 
 
 @_kernel_only
 def sorted(tensor: View) -> Condition:
-    """For `requires`: along the last dimension of an index tensor no element is less than the one before it."""
+    """A condition for `requires`: the elements of an index tensor do not decrease along its last dimension."""
 
 
 @_kernel_only
 def distinct(tensor: View) -> Condition:
-    """For `requires`: no two elements of an index tensor are equal."""
+    """A condition for `requires`: no two elements of an index tensor are equal."""
 
 
 @_kernel_only
 def permutation(tensor: View) -> Condition:
-    """For `requires`: each integer from 0 up to the extent of an index tensor of one dimension occurs in it once."""
+    """A condition for `requires`: each integer in [0, n) occurs once in a one-dimensional index tensor of extent n."""
 
 
 @_kernel_only
 def offsets(tensor: View, total: Scalar, longest: Scalar | None = None) -> Condition:
-    """For `requires`: an index tensor begins with 0, never decreases, and ends with `total`; segments have at most
-    `longest` elements, if that is given."""
+    """A condition for `requires`: an index tensor begins with 0, never decreases, and ends with `total`.
+
+    If `longest` is given, segments have at most `longest` elements.
+    """
 
 
 @_kernel_only
@@ -723,27 +725,27 @@ def tag(x: Tile | View, function: Callable[..., Any]) -> None:
 
 @_kernel_only
 def assert_tags(condition: Callable[..., Any], where: Callable[..., Any] | None = None) -> None:
-    """What must hold of tags here, for all values of the lambda's parameters (under `where`)."""
+    """Assert a condition on tags at this point, for all values of the lambda's parameters for which `where` holds."""
 
 
 @_kernel_only
 def once(lo: Scalar, hi: Scalar) -> Any:
-    """For `assert_tags`: every integer of [lo, hi) exactly once."""
+    """A value for `assert_tags`: every integer of [lo, hi) exactly once."""
 
 
 @_kernel_only
 def spec(output: View, function: Callable[..., Any]) -> None:
-    """What the kernel computes: `output[i, ...]` is the lambda's value, for every element."""
+    """Specify the kernel's result: `output[i, ...]` is the lambda's value, for every element."""
 
 
 @_kernel_only
 def softmax(score: Callable[..., Any]) -> Any:
-    """For `spec`: `al.softmax(lambda k: score)[n]` is exp(score) at n over the sum of exp(score) over all k.
+    """A term for `spec`: `al.softmax(lambda k: score)[n]` is exp(score) at n over the sum of exp(score) over all k.
 
-    A score of -inf, as a mask gives with `al.where`, weighs 0, also where there is no other.
+    A score of -inf, such as a mask gives with `al.where`, has weight 0, even if all scores are -inf.
     """
 
 
 @_kernel_only
 def logsumexp(score: Callable[..., Any]) -> Tile:
-    """For `spec`: `al.logsumexp(lambda k: score)` is the logarithm of the sum of exp(score) over all k."""
+    """A term for `spec`: `al.logsumexp(lambda k: score)` is the logarithm of the sum of exp(score) over all k."""

@@ -34,11 +34,13 @@ _UNSEEN = ("Cc", "Cf", "Zl", "Zp")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is known of one kernel. `seconds` are of wall time; `verdict` is UNKNOWN also where nothing was tried.
+    """The result for one kernel.
 
-    `alignment`: the bytes to which each tensor and its rows are taken to be aligned, which every call checks.
+    `verdict`: UNKNOWN also if nothing was tried.
+    `seconds`: wall time.
+    `alignment`: the assumed alignment of each tensor and its rows, in bytes; every call checks it.
     `accepted`: the unknown findings that were accepted, and tested in `runs` runs in the simulator.
-    `equality`: in which sense the values of each specified output are compared, "exact" or "over the reals".
+    `equality`: the sense in which values of each specified output are compared, "exact" or "over the reals".
     `opinions`: second opinions, by engine and question, if there are any.
     """
 
@@ -187,7 +189,7 @@ def _excerpt(line: str, start: int, end: int) -> tuple[str, str, str]:
 
 
 def _drawn(character: str) -> str:
-    """What stands for a character of a source line: itself, if it can be seen."""
+    """Return the text that represents a character of a source line: the character itself, if it is visible."""
     if character == "\t":
         return "    "
     if ord(character) < 32:
@@ -264,7 +266,7 @@ def _where(witness: Witness) -> str:
 
 
 def _columns(text: Text, arrived: str, expected: str) -> None:
-    """What arrived beside what should have, in two columns."""
+    """Print what arrived beside what was expected, in two columns."""
     left, right = ["arrived", *arrived.splitlines()], ["expected", *expected.splitlines()]
     rows = max(len(left), len(right))
     left += [""] * (rows - len(left))

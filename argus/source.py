@@ -48,9 +48,9 @@ class Unusable:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """What a name means that comes from outside of a text, as the text writes it: `norm`, or `helpers.norm`.
+    """The meaning of a name from outside a text; `name` is as the text writes it: `norm`, or `helpers.norm`.
 
-    `closest`: the name is of a function around the kernel, and hides what the file calls so.
+    `closest`: a function around the kernel binds the name, which hides the file's own meaning of it.
     """
 
     name: str
@@ -78,7 +78,7 @@ class SourceFile:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The text's lines, without what ends them."""
+        """The text's lines, without line endings."""
         return _lines(self.text)
 
     def line(self, number: int) -> str:
@@ -118,7 +118,7 @@ class Span:
 
     @property
     def known(self) -> bool:
-        """False for what no author wrote."""
+        """False for code that no author wrote."""
         return self.file is not None
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""From text to tile IR: parse (syntax), check (names, types, shapes, constants)."""
+"""The frontend translates text to tile IR: parse (syntax), check (names, types, shapes, constants)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from argus.source import Span
 
 
 def given(call: CallSite, name: str) -> bool:
-    """Whether the argument is anything but None."""
+    """Return True if the argument is not None."""
     return call.args[name] != Constant(None)
 
 

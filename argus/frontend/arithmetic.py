@@ -207,7 +207,7 @@ def first_extremum(call: CallSite) -> Value:
 
 
 def _reduction(call: CallSite) -> tuple[Tile, str, tuple[int, ...], bool]:
-    """What is reduced by which operator along which dimensions, and whether they stay as 1."""
+    """Return the tile, the operator and the dimensions of a reduction, and whether they are kept with extent 1."""
     context, x, op = call.context, arguments.tile(call, "x"), _REDUCE[call.name]
     keep = arguments.flag(call, "keep_dims")
     if not x.shape:
@@ -249,7 +249,7 @@ def _identity(op: str, dtype: DType) -> int | float:
 
 
 def mma(call: CallSite) -> Value:
-    """In place where the result replaces its accumulator, else into a copy of it."""
+    """Emit a matrix product: into the accumulator if the result replaces it, otherwise into a copy of it."""
     context = call.context
     a, b = _operand(call, "a"), _operand(call, "b")
     (m, k), (n, k_b) = _matrix(call, a, "a"), _matrix(call, b, "b")

@@ -1,11 +1,11 @@
-"""Axes of the grid that count several things become axes of their own, so that nobody divides by sizes.
+"""Split each grid axis that counts several things into separate axes, so that no program id is divided by sizes.
 
     grid [H * B]                                              ->  grid [H, B] flat
     copy r[c0] <- x[program_id(0) // H, program_id(0) % H, c0]    copy r[c0] <- x[program_id(1), program_id(0), c0]
 
-Blocks decode the same digits of the same numbers in the same order; proofs see independent axes, where quotients by
-sizes are beyond them. An axis stays as it is where its id is used in any other way, where all divisors are constants,
-and where clusters or the order of blocks hang on it.
+Blocks decode the same digits of the same numbers in the same order. Proofs see independent axes; they cannot handle
+quotients by sizes. An axis stays as it is if its id is used in any other way, if all divisors are constants, or if
+clusters or the order of blocks depend on it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_FACTORS = 4
 
 
 def separate_axes(kernel: Kernel) -> Kernel:
-    """The kernel with an axis of the grid for each digit of a program id that it decodes by sizes."""
+    """Return the kernel with a grid axis for each digit that it decodes from a program id by dividing by sizes."""
     if kernel.grid is None or kernel.group > 1 or kernel.cluster > 1:
         return kernel
     for axis in reversed(range(len(kernel.grid))):
@@ -34,19 +34,22 @@ def separate_axes(kernel: Kernel) -> Kernel:
 
 
 def _digits(extent: Expr) -> Iterator[tuple[Expr, ...]]:
-    """Extents whose product is `extent` in every order and grouping of its factors, the finest first; slowest first."""
+    """Yield the ways to write `extent` as a product, in all orders and groupings of its factors.
+
+    Finer groupings come first. Within one, the slowest digit comes first.
+    """
     factors = _factors(extent)
     if len(factors) > _MOST_FACTORS:
         return
     for count in range(len(factors), 1, -1):
         for order in permutations(factors):
             for digits in _grouped(order, count):
-                if not all(isinstance(e, Const) for e in digits[1:]):  # by constants everybody divides
+                if not all(isinstance(e, Const) for e in digits[1:]):  # constants alone show no axis
                     yield digits
 
 
 def _grouped(factors: tuple[Expr, ...], count: int) -> Iterator[tuple[Expr, ...]]:
-    """`factors` as `count` products of neighbours."""
+    """Yield the groupings of `factors` into `count` products of neighbours."""
     if count == 1:
         yield (_product(factors),)
         return
@@ -55,12 +58,12 @@ def _grouped(factors: tuple[Expr, ...], count: int) -> Iterator[tuple[Expr, ...]
 
 
 def _separated(kernel: Kernel, axis: int, digits: tuple[Expr, ...]) -> Kernel | None:
-    """`kernel` with an axis for each of `digits` in place of `axis`, if its id is used by these digits alone."""
+    """Return `kernel` with an axis for each of `digits` in place of `axis`; None if its id has any other use."""
     grid, count = kernel.grid or (), len(digits)
     if len(grid) + count - 1 > MAX_GRID_AXES:
         return None
     own = [ProgramId(axis + place) for place in reversed(range(count))]
-    # Every number that some neighbouring digits make up, by the first and the end of them.
+    # The number that each run of neighbouring digits makes up, by the first digit and the end of the run.
     numbers = {(a, b): _number(own[a:b], digits[a:b]) for a in range(count) for b in range(a + 1, count + 1)}
     spans = {number: span for span, number in numbers.items()}
     divisors = {(c, b): _known(_product(digits[c:b])) for c in range(count) for b in range(c + 1, count + 1)}
@@ -93,7 +96,7 @@ def _separated(kernel: Kernel, axis: int, digits: tuple[Expr, ...]) -> Kernel | 
 
 
 def _uses(body: tuple[Stmt, ...], wanted: Callable[[Expr], bool]) -> bool:
-    """Whether some statement computes with an expression that is `wanted`."""
+    """Return True if some statement computes with an expression for which `wanted` is true."""
     found: list[Expr] = []
 
     def look(expr: Expr) -> Expr | None:
@@ -107,7 +110,7 @@ def _uses(body: tuple[Stmt, ...], wanted: Callable[[Expr], bool]) -> bool:
 
 
 def _number(ids: list[ProgramId], digits: tuple[Expr, ...]) -> Expr:
-    """What the digits `ids` make up, slowest first."""
+    """Combine the digits `ids`, slowest first, into one number."""
     places = zip(ids[1:], digits[1:], strict=True)
     number: Expr = ids[0]
     for digit, extent in places:

@@ -1,4 +1,4 @@
-"""Barriers as values: named barriers and mbarriers, what is done with them, and what orders asynchronous products."""
+"""Named barriers and mbarriers as values, the operations on them, and the ordering of asynchronous products."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _scalar(context: Context, value: Value, what: str, span: Span) -> Expr:
 
 
 def signal(call: CallSite) -> Signal | None:
-    """Where a bulk copy tells that its bytes have come."""
+    """Return the mbarrier that a bulk copy signals when its bytes have arrived; None without one."""
     value = call.args["signal"]
     if value == Constant(None):
         return None

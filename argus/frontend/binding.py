@@ -1,4 +1,4 @@
-"""Binding names: which values get registers, what is updated in place, what a run-time block may change."""
+"""Bind names: decide which values get registers, what is updated in place, and what a run-time block may change."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def settle(context: Context, value: Value, name: str, span: Span) -> Value:
 
 
 def _settle_index(context: Context, index: Expr, view: View, name: str, span: Span) -> Expr:
-    """An index expression with what it reads from registers kept in registers of its own."""
+    """Keep an index that reads registers in a fragment of its own, and return an index that reads that fragment."""
     if not any(True for _ in elements(index)):
         return index
     used = sorted({e.axis for e in walk(index) if isinstance(e, Coord)})
@@ -193,7 +193,7 @@ def _retarget(context: Context, source: str, fragment: str) -> bool:
 
 
 def _writes_only(stmt: Stmt, source: str, fragment: str) -> bool:
-    """Whether a statement writes `source` and reads neither it nor `fragment`."""
+    """Return True if a statement writes `source` and reads neither `source` nor `fragment`."""
     if not isinstance(stmt, (Copy, Map, Accumulate)) or stmt.dst.obj != source:
         return False
     exprs = [*stmt.dst.index]

@@ -69,7 +69,7 @@ def dotted(tokens: Sequence[Token]) -> str:
 
 
 def imports(line: Line) -> Iterator[tuple[str, str]]:
-    """(name, what it stands for) of an import statement of one line."""
+    """The pairs (name, imported path) of an import statement of one line."""
     if line.first.text not in ("import", "from"):
         return
     words = [t.text for t in line.tokens if t.text not in "()"]

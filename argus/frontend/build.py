@@ -1,4 +1,4 @@
-"""From the parser's tree to the surface tree: spans in the file's coordinates, literals as values."""
+"""Build the surface tree from the parser's tree: spans in the file's coordinates, literals as values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Builder:
         self.diagnostics.append(Diagnostic(code, message, span, help=remedy))
 
     def span(self, first: Node, last: Node | None = None) -> Span:
-        """From the start of `first` to the end of `last` (default: of `first`)."""
+        """Return the span from the start of `first` to the end of `last` (default: the end of `first`)."""
         a, b = _position(first), _position(first if last is None else last)
         return Span(
             self.source,

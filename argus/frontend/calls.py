@@ -1,4 +1,4 @@
-"""Calls: which function, which argument goes where, and what comes back."""
+"""Elaborate calls: find the function, match arguments to parameters, and return the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From the surface tree to tile IR: names, constants, types and shapes; helpers inlined; every error at once."""
+"""Translate the surface tree to tile IR.
+
+The checker resolves names, constants, types and shapes, inlines helpers, and reports all errors together.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python outside of the subset: every construct by name, with what to write instead."""
+"""Python constructs outside the language, by name, each with a replacement."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HEADERS = ("if", "elif", "else", "for", "def")
 
 
 def name_construct(source: SourceFile, line: Line, at: Token | None) -> Diagnostic:
-    """What is wrong with a statement that the grammar refuses at token `at` (None: at its end)."""
+    """Diagnose a statement that the grammar refuses at token `at` (None: at the end of the statement)."""
     found = _statement(line, at) or _inside(line, at)
     if found is not None:
         token, what, remedy = found

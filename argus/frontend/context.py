@@ -35,9 +35,9 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a name is bound to, at how many run-time blocks deep, and where.
+    """The value of a name, the number of run-time blocks around its binding (`depth`), and the binding's place.
 
-    `borrowed`: a parameter of a helper that stands for its caller's fragment, which it must not change.
+    `borrowed`: the name is a helper's parameter that stands for the caller's fragment; the helper must not change it.
     """
 
     value: Value
@@ -48,7 +48,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Why a name that was bound is not usable any more."""
+    """A name that was bound and is no longer usable, with the reason."""
 
     reason: str
     span: Span
@@ -71,7 +71,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Where a call's result will go: the name it is bound to, and the fragment that the name has now."""
+    """The destination of a call's result: the name that it is bound to, and the fragment that the name has now."""
 
     name: str
     fragment: str | None
@@ -199,7 +199,7 @@ class Context:
         self.body.append(replace(stmt, span=self.at(span)))
 
     def require_top_level(self, what: str, span: Span) -> None:
-        """What is said of the whole kernel does not stand in a run-time block."""
+        """Reject, inside a run-time block, a declaration that holds for the whole kernel."""
         if self.depth:
             self.fail(
                 "conditional-declaration",
@@ -285,7 +285,7 @@ class Context:
 
 
 def _reads_thread(stmt: Stmt) -> bool:
-    """Whether a statement's own expressions depend on the thread."""
+    """Return True if an expression of the statement itself depends on the thread."""
     found: list[Expr] = []
     map_exprs(stmt, lambda e: found.append(e) if isinstance(e, Thread) else None)
     return bool(found)

@@ -46,7 +46,7 @@ def covers(call: CallSite) -> Value:
 def _places(
     call: CallSite, view: View, tensor: Tensor, functions: dict[str, Lambda]
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """Where the elements are, and how far the parameters range."""
+    """Return the indices of the covered elements, and the extents over which the parameters range."""
     context, node = call.context, functions.get("at")
     if node is None:
         node = functions["where"]
@@ -81,7 +81,11 @@ def _condition(context: Context, node: Lambda) -> Expr:
 def _extent(
     context: Context, param: str, items: tuple[Expression, ...], functions: dict[str, Lambda], tensor: Tensor
 ) -> Expr:
-    """How far a parameter ranges: over the output's dimension, if it is an index by itself, or an index tensor's."""
+    """Return the extent over which a parameter ranges.
+
+    If the parameter is an index of the output by itself, this is the extent of the output's dimension; otherwise it is
+    the extent of the index tensor's dimension that the parameter indexes.
+    """
     alone = [tensor.shape[axis] for axis, item in enumerate(items) if isinstance(item, Name) and item.id == param]
     found: list[int | Expr] = list(dict.fromkeys(alone))
     for extents in (direct_extents, divided_extents):
@@ -98,7 +102,7 @@ def _extent(
 
 
 def _constant_contents(call: CallSite, tensor: Tensor, exprs: tuple[Expr, ...]) -> None:
-    """What is covered does not depend on what the output holds."""
+    """Check that the covered elements do not depend on the contents of the output."""
     if any(isinstance(e, Elem) and e.obj == tensor.name for expr in exprs for e in walk(expr)):
         what = f"what is covered of `{tensor.name}` depends on what it holds, which the kernel changes"
         call.context.fail("bad-covers", what, call.span, "let it depend on sizes, scalars and other tensors")

@@ -42,7 +42,7 @@ class FuncSource:
 
     @property
     def digest(self) -> str:
-        """What tells files apart: SHA-256 of the text that defines the helper, and of what that imports."""
+        """The SHA-256 of the text that defines the helper and of the texts that it imports."""
         return self.file.digest
 
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
@@ -183,7 +183,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _meaning(value: object) -> Elsewhere | Value | None:
-    """What a Python value means in a kernel; None for what a kernel cannot use."""
+    """Return the meaning of a Python value in a kernel; None if a kernel cannot use it."""
     if isinstance(value, FuncSource):
         return Elsewhere(value.file, value.name)
     return Value.of(value) if _is_constant(value) else None

@@ -192,7 +192,7 @@ def _global(context: Context, node: Name) -> Value:
 
 
 def _path(context: Context, path: str, span: Span) -> Value:
-    """What a dotted path below `argus` is."""
+    """Return the value of a dotted path below `argus`."""
     if path in ("argus", "argus.language"):
         return ModuleValue(path)
     name = path.removeprefix("argus.language.")

@@ -61,7 +61,7 @@ def _adoptable(result: Value, own: set[str]) -> Value:
 def bound(
     context: Context, helper: Helper, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span
 ) -> list[tuple[Parameter, Value]]:
-    """What each parameter of a helper is given by a call."""
+    """Return each parameter of a helper with the value that a call gives it."""
     function = helper.function
     names = [p.name for p in function.params]
     form = f"its form is `{function.name}({', '.join(names)})`"
@@ -105,7 +105,7 @@ def _argument(context: Context, helper: Helper, parameter: Parameter, given: Map
 
 
 def _is_constexpr(context: Context, helper: Helper, parameter: Parameter) -> bool:
-    """Whether a helper's parameter is annotated `al.constexpr`, the only annotation that helpers have."""
+    """Return True if a helper's parameter is annotated `al.constexpr`, the only annotation that helpers have."""
     aliases = dict(helper.module.aliases)
     match parameter.annotation:
         case Attribute(value=Name(id=module), name="constexpr") if aliases.get(module) == "argus.language":

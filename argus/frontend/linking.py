@@ -27,7 +27,7 @@ _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+)?import[ \t]+(\([^)]*\
 
 
 class Unreadable(Exception):
-    """A file that is no readable text: why, and what to do."""
+    """A file that is not readable text, with the reason and a remedy."""
 
     def __init__(self, why: str, remedy: str) -> None:
         super().__init__(why)
@@ -194,7 +194,11 @@ def _module_file(module: str, importer: str) -> tuple[str | None, list[str]]:
 
 
 def _folders(importer: str, dots: int) -> list[str]:
-    """Where modules are that a file imports: beside it, beside its package, on Python's path; with dots, there only."""
+    """Return the folders in which a file's imports are sought.
+
+    An absolute import is sought beside the file, beside its package, and on Python's path. A relative import (with
+    `dots`) is sought only in the folder that the dots name.
+    """
     if not os.path.isfile(importer):
         return [] if dots else list(dict.fromkeys(p for p in sys.path if os.path.isdir(p or ".")))
     own = os.path.dirname(importer) or "."

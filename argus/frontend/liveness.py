@@ -1,6 +1,7 @@
-"""Which names a block reads before it binds them: what a run-time block carries in, and what is used after it.
+"""Find the names that a block reads before it binds them.
 
-A name that a block binds first, and that nothing reads after it, is the block's own, whatever it was outside.
+They tell which names a run-time block carries in, and which are used after it. A name is local to the block if the
+block binds it first and nothing reads it afterwards, whatever the name meant outside.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _stored(call: CallSite, view: View, extents: tuple[int, ...]) -> Tile:
 
 
 def _is_permutation(tile: Tile) -> bool:
-    """Whether the tile is a fragment with its dimensions permuted (or not)."""
+    """Return True if the tile is a fragment, possibly with its dimensions permuted."""
     index = tile.expr.index if isinstance(tile.expr, Elem) else ()
     axes = [e.axis for e in index if isinstance(e, Coord)]
     return len(index) == len(tile.shape) and sorted(axes) == list(range(len(tile.shape)))

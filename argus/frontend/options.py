@@ -1,4 +1,4 @@
-"""What is fixed before a kernel is elaborated."""
+"""Options that are fixed before a kernel is elaborated."""
 
 from __future__ import annotations
 

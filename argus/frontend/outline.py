@@ -1,4 +1,4 @@
-"""A file cut into top-level blocks: the functions of the language, and what is Python's. Cheap: no grammar is used."""
+"""Cut a file into top-level blocks: functions of the language, and Python's. It is cheap: no grammar is used."""
 
 from __future__ import annotations
 

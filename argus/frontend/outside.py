@@ -1,4 +1,4 @@
-"""Names that no function binds: constants of the file, and what comes from other files and from the program around."""
+"""Names that no function binds: the file's constants, and names from other files or the surrounding program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from argus.source import Elsewhere, Outer, Span, Unusable
 
 
 def meaning(context: Context, outer: Outer, span: Span) -> Value:
-    """What a name means that comes from elsewhere. Raises `SourceError` with mistakes in the text that it stands in."""
+    """Return the meaning of a name from outside the file.
+
+    Raises `SourceError` with the mistakes of the file that defines the name.
+    """
     match outer.meaning:
         case Unusable(code=code, message=message, remedy=remedy):
             context.fail(code, message, span, remedy, notes=_import_of(context.module, outer.name))
@@ -50,7 +53,7 @@ def _defined(context: Context, module: Module, name: str, outer: Outer, span: Sp
 
 
 def attribute(context: Context, path: str, span: Span) -> Value:
-    """What `helpers.norm` means, where `helpers` is a module that the file imports."""
+    """Return the meaning of `helpers.norm`, where `helpers` is a module that the file imports."""
     outer = context.module.outer(path)
     if outer is not None:
         return meaning(context, outer, span)
@@ -61,7 +64,7 @@ def attribute(context: Context, path: str, span: Span) -> Value:
 
 
 def insist_on_one_meaning(context: Context, outer: Outer | None, span: Span) -> None:
-    """Refuse a name that the file both imports and defines: which is meant would depend on the order of statements."""
+    """Refuse a name that the file both imports and defines: its meaning would depend on the order of statements."""
     if outer is None or isinstance(outer.meaning, Unusable):
         return
     module = context.module

@@ -1,8 +1,8 @@
-"""From a file's text to its surface tree. Nothing of the text is run.
+"""Parse a file's text to its surface tree. No part of the text is executed.
 
-The file is cut into top-level blocks; decorated functions and module-level constants go to the grammar, the
-rest of the file is Python's. A statement that the grammar refuses is noted, put aside, and the function is
-read again without it, so that one reading reports every mistake.
+The file is cut into top-level blocks. Decorated functions and module-level constants go to the grammar; the rest of
+the file is left to Python. If the grammar refuses a statement, the parser records the mistake and parses the function
+again without the statement, so that all mistakes are reported together.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ def _foreign_letters(source: SourceFile, line: scan.Line) -> Diagnostic | None:
 
 
 def _depth(tree: Tree[Token]) -> tuple[int, Tree[Token]]:
-    """How deep a tree is, and a node at that depth that has a position."""
+    """Return the depth of the deepest node that has a position, and that node."""
     found, todo = (0, tree), [(1, tree)]
     while todo:
         depth, node = todo.pop()

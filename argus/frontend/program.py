@@ -64,7 +64,7 @@ def grid(call: CallSite) -> Value:
 
 
 def _schedule(call: CallSite) -> str:
-    """How the computing warps share out programs."""
+    """Return the schedule by which the computing warps share programs."""
     schedule = arguments.text(call, "schedule")
     if schedule not in ("cooperative", "pingpong", "rows", "turns"):
         help = 'use "cooperative", "pingpong", "rows" or "turns"'
@@ -76,7 +76,7 @@ def _schedule(call: CallSite) -> str:
 
 
 def _group(call: CallSite, axes: int) -> int:
-    """How many rows of the grid are walked at a time."""
+    """Return the number of grid rows that are walked together."""
     group = arguments.integer(call, "group", 1)
     if group > 1 and axes not in ((2, 3) if call.context.persistent else (2,)):
         call.context.fail(
@@ -93,7 +93,7 @@ def _group(call: CallSite, axes: int) -> int:
 
 
 def _cluster(call: CallSite) -> int:
-    """How many programs along the first axis share what they load."""
+    """Return the number of programs along the first axis that share their loads."""
     cluster = arguments.integer(call, "cluster", 1)
     if not 1 <= cluster <= MAX_CLUSTER:
         call.context.fail(

@@ -1,4 +1,4 @@
-"""Roles, explicitly: warps of a block that each run a program of their own."""
+"""Explicit roles: groups of warps of a block that each run their own program."""
 
 from __future__ import annotations
 

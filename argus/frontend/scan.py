@@ -64,7 +64,7 @@ class Token(NamedTuple):
     end_column: int
 
     def span(self, source: SourceFile) -> Span:
-        """Where it stands."""
+        """The span of the token."""
         return Span(source, self.line, self.column, self.end_line, self.end_column)
 
 
@@ -86,11 +86,11 @@ class Line:
 
     @property
     def opens_block(self) -> bool:
-        """Whether an indented block belongs below."""
+        """True if an indented block must follow this line."""
         return self.last.text == ":"
 
     def span(self, source: SourceFile) -> Span:
-        """From the first token to the last."""
+        """The span from the first token to the last."""
         return Span(source, self.first.line, self.first.column, self.last.end_line, self.last.end_column)
 
 

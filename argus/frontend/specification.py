@@ -1,4 +1,4 @@
-"""`al.spec`: what a kernel computes, as one expression an output element."""
+"""`al.spec`: the specified result of a kernel, as one expression for each output element."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def _specified(context: Context, operands: tuple[Expression, ...]) -> bool:
 
 
 def _helper(context: Context, helper: Helper, args: tuple[Expression, ...], axes: int, span: Span) -> SpecTerm:
-    """What an `@argus.func` of single elements computes: the function that is an epilogue in the kernel's text."""
+    """Return the value of an `@argus.func` applied to single elements, such as the epilogue that the kernel calls."""
     function = helper.function
     if context.running(function):
         context.fail("recursive-function", f"`{function.name}` calls itself", span, "write it without")
@@ -311,7 +311,7 @@ def _extents_in_helpers(context: Context, node: Expression, param: str, axes: in
 
 
 def _value(context: Context, node: Expression, axes: int) -> Value:
-    """What a name is bound to: a term, or what is no single element."""
+    """Return the value of an argument: a term, or the value of a name, which need not be a single element."""
     match node:
         case Name() | Literal():
             return evaluate(context, node)
@@ -352,7 +352,7 @@ def _body(context: Context, body: tuple[Statement, ...], axes: int) -> SpecTerm 
 
 
 def _items(context: Context, iterable: Expression) -> tuple[Value, ...]:
-    """What an unrolled loop of a specification runs over."""
+    """Return the values over which an unrolled loop of a specification runs."""
     found = evaluate(context, iterable)
     items = items_of(found)
     if items is None and isinstance(found, Range) and found.kind == "static":

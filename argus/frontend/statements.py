@@ -83,7 +83,7 @@ def _statement(context: Context, statement: Statement) -> None:
 
 
 def _poison(context: Context, statement: Statement) -> None:
-    """What a statement with an error would have bound stands for nothing; its uses are not reported again."""
+    """Poison the names that a statement with an error would have bound, so that their uses report no further errors."""
     for target in assigned((statement,)):
         if target.id not in context.frame.sizes:
             context.frame.names[target.id] = Binding(Poison(), context.depth, target.span)

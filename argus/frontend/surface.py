@@ -285,10 +285,10 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What a kernel file gives to the language. `aliases` maps names to what an import binds them to.
+    """The parts of a kernel file that the language reads.
 
-    `unread` lists name and kind of the file's functions that were not asked for; `around` holds what names mean that
-    come from elsewhere.
+    `aliases` maps imported names to the paths that they stand for. `unread` lists name and kind of the file's functions
+    that were not asked for. `around` holds the meanings of names that come from outside the file.
     """
 
     source: SourceFile
@@ -300,7 +300,7 @@ class Module:
     around: tuple[Outer, ...] = ()
 
     def outer(self, name: str) -> Outer | None:
-        """What a name, or a name with its attributes, means that comes from elsewhere."""
+        """Return the meaning of a name (or name with attributes) that comes from outside the file; None for others."""
         return next((outer for outer in self.around if outer.name == name), None)
 
     def function(self, name: str) -> Function | None:

@@ -68,7 +68,7 @@ def save(parser: Lark, grammar: str, path: Path = PATH) -> None:
 
 
 def identity(grammar: str) -> list[str]:
-    """What tables hold for: the grammar's text, and the release of lark that made them."""
+    """Return the key for which tables are valid: the release of lark that made them, and a digest of the grammar."""
     return [lark.__version__, sha256(grammar.encode()).hexdigest()]
 
 

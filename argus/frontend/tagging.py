@@ -62,7 +62,7 @@ def quantified(context: Context, params: tuple[str, ...], span: Span, first_axis
 
 
 def is_call(context: Context, node: Expression, name: str) -> bool:
-    """Whether `node` calls the language's function `name`; `builtins.` names are Python's."""
+    """Return True if `node` calls the language's function `name`; names that begin with `builtins.` are Python's."""
     if not isinstance(node, Call) or not isinstance(node.function, (Name, Attribute)):
         return False
     try:
@@ -114,7 +114,7 @@ def tag(call: CallSite) -> Value:
 
 
 def _once_for_all(context: Context, tensor: str, span: Span) -> None:
-    """A tensor's tags are those of the whole kernel."""
+    """Check that a tensor is tagged once, at the top level: its tag holds for the whole kernel."""
     context.require_top_level("a tensor's tag", span)
     before = next((s for s in context.body if isinstance(s, Tag) and s.obj == tensor), None)
     if before is not None:
@@ -290,7 +290,7 @@ def direct_extents(context: Context, node: Expression, param: str) -> Iterator[i
 
 
 def divided_extents(context: Context, node: Expression, param: str) -> Iterator[int | Expr]:
-    """How far `param` ranges where `param // n`, for a constant n, indexes a dimension: n times its extent."""
+    """Yield the extents of `param` that follow from indices `param // n` with a constant n: n times the dimension."""
     if isinstance(node, Lambda) and param in node.params:
         return
     if isinstance(node, Subscript):
@@ -304,7 +304,7 @@ def divided_extents(context: Context, node: Expression, param: str) -> Iterator[
 
 
 def _divided(item: Expression | Slice, param: str) -> Expression | None:
-    """What an index divides `param` by; None of any other index."""
+    """Return the divisor of an index of the form `param // divisor`; None for any other index."""
     match item:
         case Binary(op="//", left=Name(id=name), right=divisor) if name == param:
             return divisor

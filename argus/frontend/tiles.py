@@ -221,7 +221,7 @@ def _fail_mix(
 
 
 def _check_operator(context: Context, operator: str, symbol: str, dtype: DType, span: Span) -> None:
-    """Whether `operator` computes in `dtype`."""
+    """Check that `operator` computes in `dtype`."""
     if dtype.name in _STORAGE_ONLY:
         context.fail(
             "type-mismatch",
@@ -233,7 +233,7 @@ def _check_operator(context: Context, operator: str, symbol: str, dtype: DType, 
 
 
 def check_kind(context: Context, operator: str, symbol: str, dtype: DType, span: Span) -> None:
-    """Whether `operator` has a meaning on integers, floats or booleans, whichever `dtype` is."""
+    """Check that `operator` is defined for the kind of `dtype`: integers, floats or booleans."""
     if operator == "truediv" and not dtype.is_float:
         context.fail(
             "integer-division",
@@ -340,7 +340,10 @@ def cast(tile: Tile, dtype: DType) -> Tile:
 
 
 def needs_registers(tile: Tile) -> bool:
-    """Whether a name bound to `tile` gets registers of its own: it reads registers, or computes floats a tile wide."""
+    """Return True if a name bound to `tile` gets its own registers.
+
+    It does if the tile's expression reads registers, computes floats over a tile, or is larger than `MAX_NAMED`.
+    """
     if any(True for _ in elements(tile.expr)):
         return True
     if tile.shape and any(e.dtype.is_float for e in walk(tile.expr)):
@@ -373,5 +376,5 @@ def in_registers(context: Context, tile: Tile, name: str, span: Span) -> Tile:
 
 
 def reads(expr: Expr, fragment: str) -> bool:
-    """Whether `expr` reads `fragment`."""
+    """Return True if `expr` reads `fragment`."""
     return any(isinstance(e, Elem) and e.obj == fragment for e in walk(expr))

@@ -1,4 +1,4 @@
-"""What names and expressions stand for while a kernel is checked."""
+"""The values of names and expressions while a kernel is checked."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class View:
 
     @property
     def whole(self) -> bool:
-        """Whether it is the object itself."""
+        """True if the view is the whole object itself."""
         return self.block is None and self.shape == extents_of(self.obj) and self.index == coords(len(self.shape))
 
     @property
     def order(self) -> tuple[int, ...] | None:
-        """Of all of the object with its dimensions permuted: for each of the object's, which of the view's it is."""
+        """The view's dimension for each dimension of the object; None unless the view is the whole object, permuted."""
         axes = tuple(e.axis for e in self.index if isinstance(e, Coord))
         extents = extents_of(self.obj)
         if self.block is not None or sorted(axes) != list(range(len(extents))) or len(axes) != len(self.index):
@@ -131,7 +131,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a `for` runs over. `kind` "range", "static" or "pipelined"; `stages` and `producer_warps` for the last."""
+    """The range of a `for`. `kind`: "range", "static" or "pipelined"; only the last uses `stages`, `producer_warps`."""
 
     kind: str
     start: Value
@@ -186,7 +186,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """The value of what was already reported."""
+    """The value of an expression or name whose error was already reported."""
 
 
 Value = Union[

@@ -1,4 +1,4 @@
-"""Views: subscripts of tensors, shared tiles and register tiles; transposition; masks of what is out of range."""
+"""Views: subscripts of tensors, shared tiles and register tiles; transposition; masks of elements out of range."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def _as(expr: Expr, dtype: DType) -> Expr:
 
 
 def non_negative(context: Context, expr: Expr) -> bool:
-    """Whether `expr` is at least 0 by its form alone."""
+    """Return True if the form of `expr` alone shows that it is at least 0."""
     match expr:
         case Const(value=value):
             return value >= 0

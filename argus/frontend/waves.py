@@ -1,4 +1,4 @@
-"""What AMD's waves wait for and are told: waits for counters, the bare barrier, and hints."""
+"""The wave steps of AMD: waits for counters, the bare barrier, and hints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def s_barrier(call: CallSite) -> Value:
 
 
 def _hint(node: type[Hint]) -> Handler:
-    """What makes a hint of a call: the operands of its row are the parameters, in this order."""
+    """Return the handler that turns a call into a hint. Its parameters are the operands of the row, in this order."""
 
     def handle(call: CallSite) -> Value:
         return _emit(call, node(*(arguments.integer(call, name, 0) for name, _, _ in STEPS[node.ROW].operands)))

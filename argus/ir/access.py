@@ -51,7 +51,7 @@ from argus.layout import FragmentLayout
 
 
 class Mode(Enum):
-    """How a cell is touched. Accumulations into one cell commute with each other."""
+    """The kind of an access to a cell. Accumulations into one cell commute with each other."""
 
     READ = "read"
     WRITE = "write"
@@ -59,7 +59,7 @@ class Mode(Enum):
 
 
 class Holders(Enum):
-    """Which holders of an element touch the cell: every replica, the primary one, or its whole warp together."""
+    """The holders of an element that touch the cell: every replica, the primary one, or the whole warp together."""
 
     ALL = "all"
     PRIMARY = "primary"

@@ -150,7 +150,7 @@ def that_share(exprs: Sequence[Expr], cluster: int) -> Among | None:
 
 
 def reaches_peers(kernel: Kernel) -> bool:
-    """Whether the blocks of a kernel meet, or touch tiles of one another, by what its author wrote."""
+    """Return True if the kernel as written has a barrier of the cluster, or an access to a tile of a peer."""
     return any((isinstance(s, Barrier) and s.scope == "cluster") or peers_of(s) for s in walk(kernel.body))
 
 
@@ -160,13 +160,13 @@ def peers_of(stmt: Stmt) -> tuple[Access, ...]:
 
 
 def rank_of(name: str) -> int | None:
-    """The block that has what is called `name` in a united block; None for what no one block has."""
+    """Return the block that owns the object `name` of a united block; None if no single block owns it."""
     _, dot, rank = name.rpartition(".")
     return int(rank) if dot and rank.isdecimal() else None
 
 
 def clusters(extent: Expr, cluster: int) -> Expr | None:
-    """How many clusters a grid's extent along axis 0 is, if it is written as a multiple of `cluster`."""
+    """Return the number of clusters in a grid's extent; None unless it is written as a multiple of `cluster`."""
     if cluster == 1:
         return extent
     match extent:
@@ -258,18 +258,18 @@ def _moved(offset: int | None, by: int) -> int:
 
 
 def _name(name: str, rank: int) -> str:
-    """The name of what block `rank` has: nothing that an author writes has a number after a dot."""
+    """Return the name of an object of block `rank`: nothing that an author writes has a number after a dot."""
     return f"{name}.{rank}"
 
 
 class _Block:
-    """What block `rank` of a cluster runs, by the names of the united block."""
+    """The statements that block `rank` of a cluster runs, with the names of the united block."""
 
     def __init__(self, kernel: Kernel, rank: int) -> None:
         self._rank, self._count = rank, kernel.cluster
         own: tuple[Shared | Fragment, ...] = (*kernel.shared, *kernel.fragments)
         self._own = {s.name for s in own}
-        # Blocks that come to different barriers wait for ever, so each statement may have a barrier of its own. The
+        # Blocks that arrive at different barriers hang, so each statement may have a barrier of its own. The
         # first ones are the roles'.
         self._met = count_from(kernel.cluster + 1)
         self._threads = kernel.cluster * kernel.num_threads

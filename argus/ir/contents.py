@@ -30,24 +30,24 @@ def _range(kernel: Kernel, fact: Precondition) -> InRange | None:
 
 
 def extent(kernel: Kernel, tensor: str) -> Expr:
-    """How many elements a tensor of one dimension has."""
+    """Return the number of elements of a tensor of one dimension."""
     found = kernel.object(tensor)
     assert isinstance(found, Tensor)
     return found.shape[0]
 
 
 def arrangements(kernel: Kernel, tensor: str) -> tuple[Arranged, ...]:
-    """How the elements of a tensor are arranged."""
+    """Return the preconditions on the arrangement of a tensor's elements."""
     return tuple(p for p in kernel.preconditions if isinstance(p, Arranged) and p.tensor == tensor)
 
 
 def is_sorted(kernel: Kernel, tensor: str) -> bool:
-    """Whether no element is less than the one before it along the last dimension."""
+    """Return True if a precondition says that the elements do not decrease along the last dimension."""
     return any(p.how in ("sorted", "offsets") for p in arrangements(kernel, tensor))
 
 
 def is_distinct(kernel: Kernel, tensor: str) -> bool:
-    """Whether no two elements are equal."""
+    """Return True if a precondition says that no two elements are equal."""
     return any(p.how in ("distinct", "permutation") for p in arrangements(kernel, tensor))
 
 

@@ -31,7 +31,7 @@ from argus.layout import FragmentLayout
 
 
 class Kind(Enum):
-    """What a field holds, as its type says."""
+    """The kind of value that a field holds, derived from its type."""
 
     ACCESS = auto()  # cells of a memory object
     EXPRESSION = auto()  # over what the statement can see
@@ -87,7 +87,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What stands for itself."""
+    """A literal piece of text."""
 
     text: str
 
@@ -109,7 +109,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What is there unless all of its fields are as if they were absent."""
+    """An optional piece: it is left out if all of its fields have their absent values."""
 
     pieces: tuple[Text | Hole, ...]
 

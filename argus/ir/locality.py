@@ -131,9 +131,10 @@ def partial(
 
 
 def _held_along(domain: FragmentLayout, where: Table, target: FragmentLayout, warp_size: int) -> bool:
-    """Whether every warp that holds the cell of an element in `target` holds the element too.
+    """Return True if every warp that holds the cell of an element in `target` holds the element too.
 
-    `where`: the cell of each register of the domain, the same for the same element. By counting the warps of both.
+    `where`: the cell of each register of the domain; registers of one element have the same cell. The function
+    compares the number of warps that hold the cell with the number of those that hold the element as well.
     """
     cell_of = np.full(domain.size, -1, dtype=np.int64)
     cell_of[domain.linear()] = where

@@ -9,7 +9,7 @@ over a *domain*, a box of element coordinates `shape`. Two stages share these no
   proved, simulated and emitted.
 
 Registers, shared tiles and global tensors are all mutable memory objects addressed by logical coordinates.
-Which cells a statement touches is said once, by its `Access`es and `Elem`s; `argus.ir.access` reads it off.
+Only the `Access`es and `Elem`s of a statement say which cells it touches; `argus.ir.access` derives its relations.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Signal:
 class Copy(Statement):
     """`dst[...] = src[...]` for every element of `shape` under `mask`; between any two spaces, same dtype.
 
-    Where `mask` is false: a fragment or shared destination gets `other` (None: keeps its old value), a global
+    If `mask` is false, a fragment or shared destination gets `other` (None: keeps its old value), and a global
     destination is left alone. `instr` is a row of the instruction table, which says who moves the data (`Mechanism`),
     when the copy is complete (`Order`), and all else that is particular to the instruction.
 
@@ -197,12 +197,12 @@ class Copy(Statement):
 
     @property
     def layout(self) -> FragmentLayout | None:
-        """Which thread moves which element; None if it is still open, or no thread's work."""
+        """The thread that moves each element; None while it is open, and for copies that no thread carries out."""
         return None
 
     @property
     def vector(self) -> int:
-        """How many consecutive value digits move at once."""
+        """The number of consecutive value digits that move at once."""
         return 1
 
     @property
@@ -286,8 +286,9 @@ class Accumulate(Statement):
     leaves that open. Into global memory it is atomic, at device scope, relaxed, one per primary holder
     (`instr` "red.global"). `mask` false: that element contributes nothing.
 
-    "tma.reduce.add" and its kin do so by the copy engine, for a whole box: `value` is a single element of a shared
-    tile, `mask` exactly "inside the tensor", there is no `layout`, and it is issued and completes as a "tma.store".
+    With "tma.reduce.add" and similar instructions, the copy engine accumulates a whole box: `value` is a single element
+    of a shared tile, `mask` is exactly "inside the tensor", and there is no `layout`. The statement is issued and
+    completes like a "tma.store".
     """
 
     FORM: ClassVar[str] = (
@@ -469,7 +470,7 @@ class InRange:
 class Arranged:
     """A precondition on the order of an index tensor's contents. Checked at launch on request.
 
-    "sorted": along the last dimension no element is less than the one before it.
+    "sorted": the elements do not decrease along the last dimension.
     "distinct": no two elements are equal.
     "permutation": each integer from 0 up to the extent of the one dimension occurs once.
     "offsets": of one dimension, sorted; the first element is 0, the last is `total`, and none is more than `longest`
@@ -494,10 +495,10 @@ class Assume:
 
 @dataclass(frozen=True, slots=True)
 class Covers:
-    """What the kernel writes of `output`: the elements `at`, over `Coord`s in the box `shape`, where `where` holds.
+    """The part of `output` that the kernel writes: elements `at`, over `Coord`s in the box `shape`, if `where` holds.
 
-    Each of these is written once, and no other: those keep what they held. `at` and `where` may read tensors that the
-    kernel does not write; where such an element does not exist, nothing is meant.
+    Each of these elements is written once. All other elements keep their values. `at` and `where` may read tensors that
+    the kernel does not write; coordinates for which such an element does not exist stand for no element of `output`.
     """
 
     output: str

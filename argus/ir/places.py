@@ -1,4 +1,4 @@
-"""What a statement computes to know where, whether and how often: all that is not data."""
+"""The values that decide where, whether and how often a statement acts, as opposed to the data that it moves."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def inside(mask: Expr | None, axis: int) -> Inside | None:
 
 
 def counts(expr: Expr, axis: int) -> bool:
-    """Whether `expr` is the coordinate of `axis` plus what does not depend on it."""
+    """Return True if `expr` is the coordinate of `axis` plus a term that does not depend on `axis`."""
     match expr:
         case Coord(axis=found):
             return found == axis

@@ -23,8 +23,10 @@ def strip(spec: SpecTerm) -> SpecTerm:
 
 
 def exact_indices(spec: SpecTerm) -> bool:
-    """Whether a term depends on an index, and is computed from indices and sizes by arithmetic that is taken for exact:
-    that of 32 bits and more."""
+    """Return True if a term depends on an index and is exact arithmetic on indices and sizes.
+
+    Integer arithmetic of 32 bits and more is taken as exact.
+    """
     if isinstance(spec, (SpecReduce, SpecSoftmax, SpecOp)):
         return False
     parts = list(walk(spec))
@@ -43,7 +45,7 @@ def unrounded(spec: SpecTerm) -> bool:
 
 
 def uses(spec: SpecTerm, axis: int) -> bool:
-    """Whether a specified term depends on `Coord(axis)`."""
+    """Return True if a specified term depends on `Coord(axis)`."""
     match spec:
         case SpecReduce(body=body):
             return uses(body, axis)
@@ -88,7 +90,7 @@ def elements_of(spec: SpecTerm) -> list[Elem]:
 
 
 def of_floats(spec: SpecTerm) -> bool:
-    """Whether a number that may be rounded takes part."""
+    """Return True if the term contains a number that may be rounded."""
     if spec.dtype.is_float:
         return not unrounded(spec)
     match spec:

@@ -1,4 +1,4 @@
-"""What all statements have: a place in the author's text, and an identity that rewriting keeps."""
+"""The base of all statements: a place in the author's text, and an identity that rewriting keeps."""
 
 from __future__ import annotations
 

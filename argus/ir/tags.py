@@ -58,10 +58,10 @@ TagCondition = Union[TagEqual, TagTuple]
 
 @dataclass(frozen=True, slots=True)
 class Tag(Statement):
-    """From here on `obj[c0, c1, ...]` carries the tag `fields`, over the `Coord`s of `obj`.
+    """The elements `obj[c0, c1, ...]` carry the tag `fields` from this point on, over the `Coord`s of `obj`.
 
-    On a tensor: of the elements in memory, for the whole kernel. On a fragment or shared tile: of what the tile
-    holds at this point; a field may use the tag that an element carried (`TagField`).
+    A tag on a tensor belongs to the elements in memory, for the whole kernel. A tag on a fragment or shared tile
+    belongs to the tile's contents at this point; a field may use the tag that an element carried before (`TagField`).
     """
 
     FORM: ClassVar[str] = "tag {obj}{shape} = {fields}"

@@ -55,7 +55,7 @@ class Target:
         return self.machine.block_threads
 
     def has(self, instruction: Instruction) -> bool:
-        """Whether the machine has the instruction."""
+        """Return True if the machine has the instruction."""
         return not set(instruction.architectures).isdisjoint(self.architectures)
 
 

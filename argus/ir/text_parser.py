@@ -168,7 +168,7 @@ def _insist_on_short(text: str, source: SourceFile) -> None:
 
 
 def _insist_on_shallow(tree: Tree[Token], source: SourceFile) -> None:
-    """What is nested deeper than any kernel would end in Python's own limit."""
+    """Refuse a text that is nested deeper than any kernel; it would exceed Python's own recursion limit."""
     level: list[Tree[Token]] = [tree]
     for _ in range(_DEEPEST):
         level = [child for node in level for child in node.children if isinstance(child, Tree)]

@@ -66,9 +66,9 @@ _COORD = re.compile(r"c\d+")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What names stand for at one point of the text: types of parameters and elements, and open loops.
+    """The meanings of names at one point of the text: types of parameters and elements, and open loops.
 
-    `source`: the file that is read, if statements shall say where in it they stand.
+    `source`: the file that is read, if statements shall print their place in it.
     """
 
     params: Mapping[str, DType]
@@ -81,7 +81,7 @@ class Names:
         return replace(self, loops=self.loops.union(loops))
 
     def is_param(self, name: str) -> bool:
-        """Whether the bare `name` is read as a launch parameter."""
+        """Return True if the bare `name` is read as a launch parameter."""
         return name not in self.loops and name not in RESERVED and _COORD.fullmatch(name) is None
 
 

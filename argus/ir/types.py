@@ -79,7 +79,7 @@ def _named(name: str) -> DType:
 
 
 def rounds_only(source: DType, target: DType) -> bool:
-    """Whether a conversion changes a value by rounding at most; specifications look through those, and no others."""
+    """Return True if a conversion changes a value by rounding at most. Specifications look through only these."""
     if target.is_float or source == target:
         return True
     if not target.is_int or source.is_float:

@@ -26,11 +26,11 @@ from argus.ir.types import HARDWARE_AXES, DType, boolean, float32, int32
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What an expression may name: memory objects, launch parameters with their types, loops, coordinates; mbarriers.
+    """The names that an expression may use: memory objects, launch parameters, loops, coordinates and mbarriers.
 
-    `kinds` are the kinds of memory objects whose elements may be read; `launch` allows nothing that differs
-    between blocks, iterations or threads (for preconditions, the grid and specifications). `variables` are how many
-    a specification has of those outputs of which only a part is written.
+    `kinds` are the kinds of memory objects whose elements may be read. `launch` allows nothing that differs
+    between blocks, iterations or threads (for preconditions, the grid and specifications). `variables` gives, for each
+    output of which only a part is written, the number of variables of its specification.
     """
 
     objects: Mapping[str, MemoryObject]
@@ -101,7 +101,7 @@ def expr_problems(expr: Expr, scope: Scope) -> Iterator[str]:
 
 
 def index_problems(obj: str, index: tuple[Expr, ...], scope: Scope) -> Iterator[str]:
-    """What is wrong with `obj[index]` besides the index expressions themselves."""
+    """Yield the problems of `obj[index]`, besides problems of the index expressions themselves."""
     target = scope.objects.get(obj)
     if target is None:
         yield f"there is no memory object `{obj}`"

@@ -26,12 +26,12 @@ LARGEST_VM = STEPS["s_waitcnt vmcnt"].operands[0][2]
 
 
 def counted(stmt: Stmt) -> bool:
-    """Whether the statement's accesses complete by vmcnt."""
+    """Return True if a wait for vmcnt completes the statement's accesses."""
     return isinstance(stmt, Copy) and stmt.instr in INSTRUCTIONS and INSTRUCTIONS[stmt.instr].order is Order.VMCNT
 
 
 def loads_to_lds(stmt: Stmt) -> int:
-    """How many instructions each wave issues for a copy of explicit IR that completes by vmcnt; 0 for any other."""
+    """Return the number of instructions that each wave issues for an explicit copy that vmcnt completes, else 0."""
     if not counted(stmt):
         return 0
     assert isinstance(stmt, Copy) and stmt.layout is not None
@@ -55,7 +55,7 @@ def load_to_lds(stmt: Copy, row: CopyRow) -> Iterator[Problem]:
 
 
 def operands(stmt: WaveStep) -> dict[str, tuple[int, ...]]:
-    """By row of the instruction table that a step is: its operands."""
+    """Return the operands of a step, by the rows of the instruction table that the step consists of."""
     match stmt:
         case WaitCounts(vm=vm, lgkm=lgkm):
             named = {"s_waitcnt vmcnt": vm, "s_waitcnt lgkmcnt": lgkm}

@@ -231,10 +231,10 @@ def _isl_swizzle(layout: SwizzledLayout, total: str) -> tuple[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class BankModel:
-    """How one memory serves a wave: banks of 4 bytes, and which lanes are served together for each width.
+    """The way one memory serves a wave: its banks of 4 bytes, and the lanes that are served together for each width.
 
-    `phases[width]` lists groups of lanes; each group is served on its own and takes as many passes as the most
-    different words it asks of one bank.
+    `phases[width]` lists groups of lanes. Each group is served on its own. It takes as many passes as the largest
+    number of different words that it requests from one bank.
     """
 
     name: str

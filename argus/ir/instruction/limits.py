@@ -1,4 +1,4 @@
-"""What the copy engine, mbarriers and warpgroups of sm_90a fix: sizes of boxes, rows and registers."""
+"""Limits of the copy engine, mbarriers and warpgroups of sm_90a: sizes of boxes, rows and registers."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from argus.layout import FragmentLayout
 
 
 class Order(Enum):
-    """How an access is ordered with what follows in its thread."""
+    """The order of an access relative to what follows in its thread."""
 
     SYNC = "sync"  # program order
     ASYNC_GROUP = "async-group"  # complete after the wait that covers its commit group (cp.async)
@@ -28,7 +28,7 @@ class Order(Enum):
 
 
 class Mechanism(Enum):
-    """Who moves the data of a copy, and so which further fields of a `Copy` mean something."""
+    """The hardware that moves the data of a copy. It decides which further fields of a `Copy` have a meaning."""
 
     THREADS = "threads"  # each thread moves its own vectors, between memory and its registers
     MATRIX = "matrix"  # the lanes of a warp together move matrices; they may address for one another
@@ -37,7 +37,7 @@ class Mechanism(Enum):
 
 
 class Ends(Enum):
-    """Where the mask of a copy may cut through an access (`ir.prefix`)."""
+    """The ends at which the mask of a copy may cut through an access (`ir.prefix`)."""
 
     WHOLE = "whole"  # nowhere: an access is masked as a whole, and aligned to its size
     LAST = "last"  # it may end inside of an access; the address is a multiple of the element's size alone
@@ -162,7 +162,10 @@ class BarrierRow:
 
 
 class Law(Enum):
-    """What a step of AMD's waves orders; `argus.verify.order.order` proves with it, `argus.simulate` executes it."""
+    """The order that a step of AMD's waves gives.
+
+    `argus.verify.order.order` proves with it, and `argus.simulate` executes it.
+    """
 
     LOADS = "the wave's loads to LDS after which n or more were issued are complete, for its own lanes"
     ACCESSES = "with n = 0 the wave's accesses to LDS are done, for what a barrier of waves then orders"

@@ -1,4 +1,4 @@
-"""How the warps of a block share one matrix multiplication: the register layouts of its three operands."""
+"""The division of one matrix multiplication among the warps of a block: register layouts of its three operands."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a legal kernel is at each stage. A finding here is a mistake of the frontend or a pass, not of an author.
+"""The rules for a legal kernel at each stage. A finding here is a mistake of the frontend or a pass, not of an author.
 
-A kernel is checked in one walk (`check.py`): first what it declares, then each statement, once. What holds for every
-statement follows from its descriptor: its expressions are typed and name what is in scope, its accesses have the rank
-and the space that the fields declare. What else holds for one kind of statement is its row of `RULES`.
+A kernel is checked in one walk (`check.py`): first its declarations, then each statement once. Some rules hold for
+every statement and follow from its descriptor: its expressions are typed and use names in scope, and its accesses have
+the rank and the space that the fields declare. The further rules of one kind of statement are its row of `RULES`.
 """
 
 from argus.ir.wellformed.check import check_explicit, check_tile

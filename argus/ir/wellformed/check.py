@@ -1,4 +1,4 @@
-"""The one walk over a kernel in which all rules are asked."""
+"""The walk over a kernel that checks all rules."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def problems(kernel: Kernel, explicit: bool) -> Iterator[Problem]:
 
 
 def outside_of_roles(kernel: Kernel) -> tuple[Stmt, ...]:
-    """What the whole block runs."""
+    """Return the statements that the whole block runs."""
     return tuple(s for s in kernel.body if not isinstance(s, Roles))
 
 
 def _part(body: tuple[Stmt, ...], site: Site) -> Iterator[Problem]:
-    """What is wrong with what the block runs, or with a role."""
+    """Yield the problems of the statements that the block or a role runs."""
     roles = any(isinstance(s, Roles) for s in body)
     yield from () if roles else counts.clashes(body)
     yield from _body(body, site if roles else replace(site, counts=counts.names(body)))
@@ -142,7 +142,7 @@ def _fields(stmt: Stmt, site: Site) -> Iterator[Problem]:
 
 
 def _scope(stmt: Stmt, field: Field, site: Site) -> Scope:
-    """What a field of a statement may name."""
+    """Return the names that a field of a statement may use."""
     match stmt:
         case Spec(names=names):  # of all blocks and iterations
             return replace(site.scope, kinds=(Tensor,), launch=True, loops=frozenset()).over(len(names))
@@ -155,7 +155,7 @@ def _scope(stmt: Stmt, field: Field, site: Site) -> Scope:
 
 
 def _field(value: Any, field: Field, stmt: Stmt, scope: Scope) -> Iterator[Problem]:
-    """What is wrong with the value of a field, by what the descriptor says that it holds."""
+    """Yield the problems of a field's value, according to the field's kind in the descriptor."""
     span = stmt.span
     match field.kind:
         case _ if value is None:
@@ -192,7 +192,7 @@ def _nothing(*_: object) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a kind of statement has to keep besides: `always`, and, where that holds, at the `explicit` stage."""
+    """The further rules of one kind of statement: `always`, and, if those hold, at the `explicit` stage."""
 
     always: Callable[[Any, Site], Iterator[Problem]] = _nothing
     explicit: Callable[[Any, Site, Target], Iterator[Problem]] = _nothing

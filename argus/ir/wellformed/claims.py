@@ -1,4 +1,4 @@
-"""Rules of what only claims something: tags, assertions and specifications."""
+"""Rules of statements that only claim something: tags, assertions and specifications."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def specification(stmt: Spec, site: Site) -> Iterator[Problem]:
 
 
 def condition(found: TagCondition, scope: Scope, span: Span) -> Iterator[Problem]:
-    """What is wrong with a condition on tags."""
+    """Yield the problems of a condition on tags."""
     match found:
         case TagEqual(left=left, right=right):
             yield from term(left, scope, span)
@@ -76,7 +76,7 @@ def condition(found: TagCondition, scope: Scope, span: Span) -> Iterator[Problem
 
 
 def term(found: TagTerm, scope: Scope, span: Span) -> Iterator[Problem]:
-    """What is wrong with a term of a tag."""
+    """Yield the problems of a term of a tag."""
     match found:
         case TagField(elem=elem):
             yield from expressions((elem,), scope, span)
@@ -89,7 +89,7 @@ def term(found: TagTerm, scope: Scope, span: Span) -> Iterator[Problem]:
 
 
 def meaning(found: SpecTerm, scope: Scope, span: Span) -> Iterator[Problem]:
-    """What is wrong with a term of a specification."""
+    """Yield the problems of a term of a specification."""
     match found:
         case SpecReduce(op=op, axis=axis, extent=extent, body=body):
             if op not in (*REDUCTIONS, "logaddexp"):

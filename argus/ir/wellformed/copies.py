@@ -1,4 +1,4 @@
-"""Rules of copies: those that all keep, and those of threads; `engine` has those of the copy engine."""
+"""Rules of all copies, and of copies by threads; `engine` has the rules of the copy engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SPACES: dict[type, str] = {Tensor: "global", Shared: "shared", Fragment: "fragm
 
 
 def stage_names(stmt: Stage, site: Site) -> Iterator[Problem]:
-    """What is staged fits the shared tile."""
+    """Check that the staged elements fit the shared tile."""
     tile = site.scope.objects.get(stmt.dst)
     if not isinstance(tile, Shared) or tile.shape != stmt.shape:
         yield f"`{stmt.dst}` is not a shared tile of shape {stmt.shape}", stmt.span

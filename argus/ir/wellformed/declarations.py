@@ -1,4 +1,4 @@
-"""Rules of what a kernel declares: parameters, tiles, the grid, preconditions and promises."""
+"""Rules of a kernel's declarations: parameters, tiles, the grid, preconditions and promises."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from argus.layout import extremes
 
 
 def names(kernel: Kernel) -> Iterator[Problem]:
-    """What is wrong, at any stage, with a kernel's declarations."""
+    """Yield the problems of a kernel's declarations at any stage."""
     scope = scope_of(kernel)
     launch = replace(scope, launch=True, kinds=())
     yield from _named_once(kernel)
@@ -117,7 +117,7 @@ def _preconditions(kernel: Kernel, scope: Scope, launch: Scope) -> Iterator[Prob
 
 
 def _covers(kernel: Kernel, covers: Covers, scope: Scope) -> Iterator[Problem]:
-    """What is wrong with a declared part of an output."""
+    """Yield the problems of a declared part of an output."""
     target = scope.objects.get(covers.output)
     if not isinstance(target, Tensor) or len(target.shape) != len(covers.at) or len(covers.names) != len(covers.shape):
         yield f"`{covers.output}` is not a tensor of {len(covers.at)} dimensions", covers.span
@@ -131,7 +131,7 @@ def _covers(kernel: Kernel, covers: Covers, scope: Scope) -> Iterator[Problem]:
 
 
 def _arranged(fact: Arranged, scope: Scope, launch: Scope) -> Iterator[Problem]:
-    """What is wrong with a fact about the order of a tensor's contents, as a statement about them."""
+    """Yield the problems in the form of a precondition on the arrangement of a tensor's contents."""
     tensor = scope.objects.get(fact.tensor)
     if not isinstance(tensor, Tensor) or not tensor.dtype.is_int or not tensor.shape:
         yield f"`{fact.tensor}` is not a tensor of integers with a dimension", fact.span
@@ -160,7 +160,7 @@ def _named(expr: Expr, names: tuple[str, ...] | None = None) -> bool:
 
 
 def explicit(kernel: Kernel, target: Target | None) -> Iterator[Problem]:
-    """What is open or inconsistent in the declarations of explicit IR."""
+    """Yield what is open or inconsistent in the declarations of explicit IR."""
     if target is None:
         yield "the kernel has no target", kernel.span
         return
@@ -189,7 +189,7 @@ def _tiles(kernel: Kernel) -> Iterator[Problem]:
 
 
 def _fragments(kernel: Kernel) -> Iterator[Problem]:
-    """Each register tile is that of the block's threads, or of one role's."""
+    """Check that each register tile belongs to the threads of the block, or of one role."""
     named = [(part, {name for stmt in walk(part.body) for name in _objects(stmt)}) for part in _parts(kernel)]
     for fragment in kernel.fragments:
         if fragment.layout is None:
@@ -202,7 +202,7 @@ def _fragments(kernel: Kernel) -> Iterator[Problem]:
 
 
 def _parts(kernel: Kernel) -> Iterator[Kernel]:
-    """What the whole block runs, then the program of each role, as kernels of that many warps."""
+    """Yield a kernel of what the whole block runs, then a kernel for each role, with the role's number of warps."""
     yield replace(kernel, body=tuple(s for s in kernel.body if not isinstance(s, Roles)))
     for stmt in kernel.body:
         if isinstance(stmt, Roles):

@@ -85,7 +85,7 @@ def _box(
     row: CopyRow | ReduceRow, outside: Access, inside: Access, shape: tuple[int, ...], mask: Expr | None,
     kernel: Kernel, span: Span,
 ) -> Iterator[Problem]:  # fmt: skip
-    """What is wrong with a box of `shape` between a tensor and a shared tile, for the instruction `row`."""
+    """Yield the problems of a box of `shape` between a tensor and a shared tile, for the instruction `row`."""
     tensor, tile, rank, name = kernel.object(outside.obj), kernel.object(inside.obj), len(shape), row.name
     if not isinstance(tensor, Tensor) or not isinstance(tile, Shared):
         return  # the instruction's spaces are wrong, which is told already

@@ -13,7 +13,7 @@ from argus.source import Span
 
 
 def fits(what: str, layout: FragmentLayout, shape: tuple[int, ...], part: Kernel, span: Span) -> Iterator[Problem]:
-    """What is wrong with a layout of `shape` over the threads of `part`."""
+    """Yield the problems of a layout of `shape` over the threads of `part`."""
     if layout.shape != shape:
         yield f"the layout {layout} of {what} does not have its shape {shape}", span
     if layout.num_threads != part.num_threads:
@@ -23,7 +23,7 @@ def fits(what: str, layout: FragmentLayout, shape: tuple[int, ...], part: Kernel
 
 
 def domain(stmt: ThreadCopy | Map | Accumulate, part: Kernel) -> Iterator[Problem]:
-    """What is wrong with how a statement's elements are spread over threads."""
+    """Yield the problems of the layout that spreads a statement's elements over threads."""
     if stmt.layout is None:
         what = "copy" if isinstance(stmt, ThreadCopy) else type(stmt).__name__.lower()
         yield f"a {what} has no layout yet", stmt.span

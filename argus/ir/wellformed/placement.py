@@ -37,7 +37,7 @@ from argus.source import Span
 
 
 def problems(kernel: Kernel) -> Iterator[Problem]:
-    """What is wrong, at any stage, with where a kernel's statements stand."""
+    """Yield the problems of the positions of a kernel's statements, at any stage."""
     yield from _roles(kernel)
     yield from _programs(kernel)
     yield from _initialisations(kernel)
@@ -126,7 +126,7 @@ def _of_launch(loop: For) -> bool:
 
 
 def _started(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
-    """What follows the initialisation of mbarriers, and first arrivals."""
+    """Return the statements after the initialisation of mbarriers and the first arrivals."""
     return tuple(dropwhile(lambda s: isinstance(s, MbarrierInit | MbarrierFence | Barrier | BarrierArrive), body))
 
 
@@ -135,7 +135,7 @@ def _only_programs(body: tuple[Stmt, ...]) -> bool:
 
 
 def _initialisations(kernel: Kernel) -> Iterator[Problem]:
-    """Each array of mbarriers is initialised by one statement at most."""
+    """Check that at most one statement initialises each array of mbarriers."""
     found = [s for s in walk_statements(kernel.body) if isinstance(s, MbarrierInit)]
     for name, count in Counter(s.barrier for s in found).items():
         if count > 1:
@@ -144,10 +144,10 @@ def _initialisations(kernel: Kernel) -> Iterator[Problem]:
 
 
 def cluster(kernel: Kernel, target: Target) -> Iterator[Problem]:
-    """What is wrong with a cluster of explicit IR.
+    """Yield the problems of a cluster of explicit IR.
 
-    Blocks of a cluster that are made of roles are nothing else. What peers touch, neither the copy engine nor an
-    asynchronous product does.
+    If a block of a cluster has roles, it runs nothing else after its mbarriers are initialised. The copy engine and
+    asynchronous products must not touch a tile that peers touch.
     """
     if kernel.cluster == 1:
         return
@@ -163,8 +163,10 @@ def cluster(kernel: Kernel, target: Target) -> Iterator[Problem]:
 
 
 def _by_engine(stmt: Stmt) -> set[str]:
-    """What the copy engine or an asynchronous product touches: proxy fences order that with the own block's accesses
-    alone (fence.proxy.async.shared::cta)."""
+    """Return the objects that the copy engine or an asynchronous product touches.
+
+    Proxy fences order these accesses only with accesses of the same block (fence.proxy.async.shared::cta).
+    """
     if isinstance(stmt, Copy) and stmt.instr is not None and stmt.instr not in INSTRUCTIONS:
         return set()  # told where copies are looked at
     return {r.obj for r in relations(stmt) if r.order.by_proxy}

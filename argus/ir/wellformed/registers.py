@@ -1,4 +1,4 @@
-"""Rules of what computes in registers: maps and accumulations."""
+"""Rules of statements that compute in registers: maps and accumulations."""
 
 from __future__ import annotations
 

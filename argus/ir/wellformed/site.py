@@ -1,4 +1,4 @@
-"""Where a statement stands, for the rules that it has to keep; and what rules of several kinds of statements share."""
+"""The surroundings of a statement, which its rules look at, and checks that several kinds of statements share."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def dtype_of(obj: str, scope: Scope) -> DType | None:
 
 
 def expressions(exprs: Iterable[Expr], scope: Scope, span: Span) -> Iterator[Problem]:
-    """What is wrong with expressions, as such."""
+    """Yield the problems of expressions by themselves."""
     for expr in exprs:
         for message in expr_problems(expr, scope):
             yield message, span
@@ -63,20 +63,20 @@ def has_type(what: str, expr: Expr, dtype: DType | None, span: Span) -> Iterator
 
 
 def typed(what: str, expr: Expr, dtype: DType, scope: Scope, span: Span) -> Iterator[Problem]:
-    """What is wrong with an expression that has to have this type."""
+    """Yield the problems of an expression that must have the type `dtype`."""
     yield from expressions((expr,), scope, span)
     yield from has_type(what, expr, dtype, span)
 
 
 def counted(exprs: tuple[Expr, ...], scope: Scope, span: Span) -> Iterator[Problem]:
-    """What is wrong with what host and device compute, both, and alike."""
+    """Yield the problems of expressions that host and device both compute, and must compute alike."""
     yield from expressions(exprs, scope, span)
     if any(isinstance(e, Op) and e.dtype.is_float for expr in exprs for e in walk_expr(expr)):
         yield "an extent or a limit is computed in floats, which the host rounds otherwise than the device", span
 
 
 def access(found: Access, scope: Scope, spaces: tuple[type, ...], span: Span) -> Iterator[Problem]:
-    """What is wrong with an access to an object in one of these spaces."""
+    """Yield the problems of an access to an object in one of these spaces."""
     for message in index_problems(found.obj, found.index, scope):
         yield message, span
     target = scope.objects.get(found.obj)
@@ -86,7 +86,7 @@ def access(found: Access, scope: Scope, spaces: tuple[type, ...], span: Span) ->
 
 
 def mbarrier(name: str, index: Expr, site: Site, span: Span, parity: Expr | None = None) -> Iterator[Problem]:
-    """What is wrong with `name[index]` as an mbarrier, besides the typing of its expressions."""
+    """Yield the problems of `name[index]` as an mbarrier, besides the typing of its expressions."""
     if name not in site.scope.barriers:
         yield f"there is no mbarrier `{name}`", span
     for what, expr in (("index", index), ("parity", parity)):
