@@ -44,9 +44,9 @@ from tests.strategies import kernels, mutations, sizes
 from tests.verify.interleavings import Unmodelled, explore
 
 LIMIT_S = 30.0
+"""Seconds of verification per kernel."""
 INDEX_FAMILIES = frozenset(draw.__name__ for draw in indices.FAMILIES)
 """Families whose addresses, bounds or conditions are loaded. Their proofs may end as unknown, which is counted."""
-"""Seconds of verification per kernel."""
 COLUMNS = ("kernels", "proved", "refuted", "unknown", "refused", "simulations", "explored", "disagreements", "seconds")
 _SAY_NOTHING = ("vacuous-assertion", "contradictory-requires")
 """Of assertions over nothing, and of preconditions that leave no elements: what is refused so has no run to show."""
