@@ -578,9 +578,9 @@ def shuffle_down(x: Tile, delta: int) -> Tile:
 
 @_kernel_only
 def stage(
-    view: View, boundary_check: Shape = (), other: Scalar = 0, once: bool = False, mask: Tile | None = None
+    view: View | Tile, boundary_check: Shape = (), other: Scalar = 0, once: bool = False, mask: Tile | None = None
 ) -> View:
-    """Policy: a shared copy of a view, visible to the whole block. Masked elements are `other`.
+    """Policy: a shared copy of a view or of a register tile, visible to the whole block. Masked elements are `other`.
 
     `once=True`: nothing else reads these elements soon. A hint: they leave the L2 cache first.
     """

@@ -7,10 +7,10 @@ from dataclasses import replace
 from argus.diagnostic import Note
 from argus.frontend import arguments, barriers, tiles, views
 from argus.frontend.context import CallSite, Handler
-from argus.frontend.values import Nothing, Tile, Value, View, shape_text
+from argus.frontend.values import Nothing, Tile, Value, View, describe, shape_text
 from argus.ir.expr import Coord, Elem, coords, substitute_coords
 from argus.ir.instruction import INSTRUCTIONS, Mechanism
-from argus.ir.nodes import Access, Accumulate, BulkCopy, Shared, Stage, Tensor, ThreadCopy
+from argus.ir.nodes import Access, Accumulate, BulkCopy, Share, Shared, Stage, Tensor, ThreadCopy
 from argus.ir.types import bfloat16, float16, float32, int32, int64
 
 
@@ -161,8 +161,11 @@ def _instruction(call: CallSite, src: str, dst: str) -> str | None:
 
 
 def stage(call: CallSite) -> Value:
-    """Policy: a shared tile filled from a view of a tensor."""
-    context, view = call.context, arguments.tensor_view(call, "view")
+    """Policy: a shared tile filled from a view of a tensor, or from registers."""
+    context, given = call.context, call.args["view"]
+    if isinstance(given, Tile) and given.shape:
+        return _share(call, given)
+    view = arguments.tensor_view(call, "view")
     extents = views.known_extents(context, view, call.spans["view"])
     mask = arguments.mask(call, view, extents, call.spans["view"])
     other = arguments.filling(call, view.obj.dtype, mask is not None, 0)
@@ -170,6 +173,21 @@ def stage(call: CallSite) -> Value:
     made = context.new_shared(name, extents, view.obj.dtype, None, call.span)
     once = arguments.flag(call, "once")
     context.emit(Stage(made.name, view.access, extents, mask, other, once), call.span)
+    return views.whole_view(made)
+
+
+def _share(call: CallSite, given: Tile) -> Value:
+    """A shared tile filled from registers: there is nothing to mask."""
+    context = call.context
+    for name in ("boundary_check", "mask", "other", "once"):
+        if call.spans[name] != call.span:
+            what = f"`{name}` is about a place in memory, and this stages {describe(given)}"
+            context.fail("wrong-arguments", what, call.spans[name], f"leave `{name}` out")
+    name = call.wanted.name if call.wanted is not None else "stage"
+    held = tiles.in_registers(context, given, f"{name}_tile", call.span).fragment
+    assert held is not None
+    made = context.new_shared(name, given.shape, given.dtype, None, call.span)
+    context.emit(Share(made.name, Access(held, coords(len(given.shape))), given.shape), call.span)
     return views.whole_view(made)
 
 

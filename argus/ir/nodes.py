@@ -70,9 +70,9 @@ __all__ = [
     "BarrierSync", "BulkCommit", "BulkCopy", "BulkWait", "CommitGroup", "Copy", "Counter", "Covers", "DataValue", "For",
     "Fragment", "Hint", "If", "InRange", "Invariant", "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect",
     "MbarrierFence", "MbarrierInit", "MbarrierWait", "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once",
-    "Precondition", "Programs", "ProxyFence", "Requires", "Role", "Roles", "Scalar", "Shared", "Signal", "Spec",
-    "SpecOp", "SpecReduce", "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag", "TagCondition", "TagEqual", "TagField",
-    "TagTerm", "TagTuple", "Tensor", "ThreadCopy", "WaitCounts", "WaitGroup", "WaveBarrier", "WaveStep",
+    "Precondition", "Programs", "ProxyFence", "Requires", "Role", "Roles", "Scalar", "Share", "Shared", "Signal",
+    "Spec", "SpecOp", "SpecReduce", "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag", "TagCondition", "TagEqual",
+    "TagField", "TagTerm", "TagTuple", "Tensor", "ThreadCopy", "WaitCounts", "WaitGroup", "WaveBarrier", "WaveStep",
 ]  # fmt: skip
 """All nodes, those of `ordering` and `tags` too: this is where others import them from."""
 
@@ -292,8 +292,7 @@ class Accumulate(Statement):
     """
 
     FORM: ClassVar[str] = (
-        "accumulate {dst} {op} {value} shape {shape}(? if {mask})(? layout {layout})(? scope {scope})"
-        "(? via {instr})"
+        "accumulate {dst} {op} {value} shape {shape}(? if {mask})(? layout {layout})(? scope {scope})(? via {instr})"
     )
     dst: Access = field(metadata=IN_REGISTERS_OR_GLOBAL)
     value: Expr
@@ -393,6 +392,16 @@ class Stage(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class Share(Statement):
+    """Policy: put a register tile into the shared tile `dst` and make it visible to the whole block, or role."""
+
+    FORM: ClassVar[str] = "share {dst} <- {src} shape {shape}"
+    dst: str
+    src: Access = field(metadata=IN_REGISTERS)
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Counter:
     """`LoopVar(name)` in a loop: how many of its iterations the thread began before this one, in all of its runs
     and programs, modulo `wrap`. Places in a ring of S buffers are `name % S` and the like, and 2 S divides `wrap`."""
@@ -441,7 +450,7 @@ class If(Statement):
 
 
 Stmt = Union[
-    Copy, Map, Accumulate, Mma, Barrier, CommitGroup, WaitGroup, Asynchronous, WaveStep, Stage, For, If, Roles,
+    Copy, Map, Accumulate, Mma, Barrier, CommitGroup, WaitGroup, Asynchronous, WaveStep, Stage, Share, For, If, Roles,
     Programs, Tag, AssertTags, Spec,
 ]  # fmt: skip
 

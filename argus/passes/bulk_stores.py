@@ -63,14 +63,14 @@ def store_in_bulk(kernel: Kernel) -> Kernel:
     """The kernel whose roles store register tiles by the copy engine; it remarks which ones cannot be, and why."""
     if not any(isinstance(s, Roles) for s in kernel.body) or not target_of(kernel).has(STORE):
         return kernel
-    most, done = _MOST_PANELS, kernel
-    while most:
-        done = by_role(_storing(most))(kernel)
+    inner = outer = _MOST_PANELS
+    while True:
+        done = by_role(_storing(inner, outer))(kernel)
         counts = [s.shape[0] for s in done.shared if s not in kernel.shared]
-        if not counts or fits(done):
+        most = max(counts, default=1) - 1
+        if not most or fits(done):
             return done
-        most = max(counts) - 1
-    return done
+        inner, outer = (inner, min(outer - 1, most)) if outer > 1 else (min(inner - 1, most), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,28 +94,28 @@ class _PanelPlan:
     repeated: bool = False
 
 
-def _storing(most: int) -> Pass:
-    """The pass on the program of one role, a kernel of its own warps: with `most` panels for each store."""
+def _storing(inner: int, outer: int) -> Pass:
+    """The pass on the program of one role, a kernel of its own warps: with at most `inner` panels for each store of a
+    loop, and `outer` for each of the others. A store of a loop waits for its panels in every iteration."""
 
     def run(kernel: Kernel) -> Kernel:
         kernel = numbered(in_tiles(kernel))
         plans, remarks = _plans(kernel)
         new = (r for r in remarks if r not in kernel.remarks)  # of roles that store parts of one tile, one is enough
         kernel = replace(kernel, remarks=(*kernel.remarks, *new))
-        return _with_panels(kernel, plans, most) if plans else kernel
+        return _with_panels(kernel, plans, inner, outer) if plans else kernel
 
     return run
 
 
-def _with_panels(kernel: Kernel, plans: Sequence[_PanelPlan], most: int) -> Kernel:
+def _with_panels(kernel: Kernel, plans: Sequence[_PanelPlan], inner: int, outer: int) -> Kernel:
     fresh = Fresh(kernel)
     persistent = any(isinstance(s, Programs) for s in kernel.body)
-    through = {
-        p.stmt.stmt.id: _through_panels(
-            fresh, p, min(most, len(p.panels)), again=p.repeated or (persistent and p is plans[0])
-        )
-        for p in plans
-    }
+    through = {}
+    for p in plans:
+        again = p.repeated or (persistent and p is plans[0])
+        count = min(inner if p.repeated else outer, len(p.panels))
+        through[p.stmt.stmt.id] = _through_panels(fresh, p, count, again=again)
     body = rewrite_body(kernel.body, lambda s: through.get(s.id))
     done = fresh.finish((*body, BulkWait(0, span=plans[-1].stmt.span)))
     pinned = {p.source.name: p.whole for p in plans}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from argus.ir.expr import REDUCTIONS, Const, coords
-from argus.ir.nodes import Access, AssertTags, For, Fragment, Kernel, Shared, Spec, Stage, Stmt, Tag
+from argus.ir.nodes import Access, AssertTags, For, Fragment, Kernel, Share, Shared, Spec, Stage, Stmt, Tag
 from argus.ir.types import DType
 from argus.ir.visit import map_accesses, rewrite_body, walk
 from argus.layout import AnyLayout, FragmentLayout
@@ -76,7 +76,7 @@ def touches(stmt: Stmt) -> set[str]:
 
 def names(stmt: Stmt) -> set[str]:
     """The memory objects that a statement itself (not a nested one) names."""
-    found: set[str] = {stmt.dst} if isinstance(stmt, Stage) else set()
+    found: set[str] = {stmt.dst} if isinstance(stmt, Stage | Share) else set()
 
     def note(access: Access) -> Access:
         found.add(access.obj)

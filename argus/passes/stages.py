@@ -6,9 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from argus.ir.expr import Const, Elem, Expr, elements
+from argus.ir.expr import Const, Elem, Expr, coords, elements
 from argus.ir.instruction import INSTRUCTIONS, Order
-from argus.ir.nodes import Access, CommitGroup, Kernel, Shared, Stage, Stmt, Tensor, ThreadCopy, WaitCounts, WaitGroup
+from argus.ir.nodes import (
+    Access,
+    CommitGroup,
+    Kernel,
+    Share,
+    Shared,
+    Stage,
+    Stmt,
+    Tensor,
+    ThreadCopy,
+    WaitCounts,
+    WaitGroup,
+)
 from argus.ir.waves import LARGEST_VM, loads_to_lds
 from argus.layout import FragmentLayout, Layout, Mode
 from argus.layout.core import flat_modes
@@ -31,6 +43,11 @@ def padded(stage: Stage, kernel: Kernel) -> Stage:
 def plain_copy(stage: Stage, place: Access) -> ThreadCopy:
     """The synchronous copy of `stage` into `place`."""
     return ThreadCopy(place, stage.src, stage.shape, stage.mask, stage.other, span=stage.span)
+
+
+def shared_copy(share: Share) -> ThreadCopy:
+    """The copy of a register tile into its shared tile."""
+    return ThreadCopy(Access(share.dst, coords(len(share.shape))), share.src, share.shape, span=share.span)
 
 
 def asynchronous_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts) -> ThreadCopy | None:

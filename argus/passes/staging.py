@@ -5,8 +5,8 @@
                                             commit; wait 0       (only if copies are asynchronous)
                                             barrier
 
-Stages that follow one another share the barriers. If other asynchronous copies are in flight, these copies are
-synchronous, since waiting for them would wait for the others too.
+The threads that hold a register tile (`Share`) copy it. Stages that follow one another share the barriers. If other
+asynchronous copies are in flight, these copies are synchronous, since waiting for them would wait for the others too.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
-from argus.ir.nodes import Barrier, Kernel, Stage, Stmt
+from argus.ir.nodes import Barrier, Kernel, Share, Stage, Stmt
 from argus.ir.visit import walk
 from argus.passes.affine import Facts, facts
 from argus.passes.context import Enclosing, rewrite_bodies
 from argus.passes.fresh import touches, whole
 from argus.passes.report import LoweringError, problem
-from argus.passes.stages import asynchronous_copy, awaited, committed, padded, plain_copy
+from argus.passes.stages import asynchronous_copy, awaited, committed, padded, plain_copy, shared_copy
 
 
 def stage_tiles(kernel: Kernel) -> Kernel:
-    """Expand every `Stage` that is left."""
+    """Expand every `Stage` that is left, and every `Share`."""
     known = facts(kernel)
     order = list(walk(kernel.body))
 
     def change(body: tuple[Stmt, ...], context: Enclosing) -> tuple[Stmt, ...]:
         result: list[Stmt] = []
-        for staging, run in groupby(body, lambda s: isinstance(s, Stage)):
-            group = [s for s in run if isinstance(s, Stage) or not staging]
-            stages = [s for s in group if isinstance(s, Stage)]
+        for staging, run in groupby(body, lambda s: isinstance(s, Stage | Share)):
+            group = list(run)
+            stages = [s for s in group if isinstance(s, Stage | Share)]
             result += _expand(kernel, order, stages, context, known) if staging else group
         return tuple(result)
 
@@ -40,7 +40,7 @@ def stage_tiles(kernel: Kernel) -> Kernel:
 
 
 def _expand(
-    kernel: Kernel, order: list[Stmt], stages: list[Stage], context: Enclosing, known: Facts
+    kernel: Kernel, order: list[Stmt], stages: list[Stage | Share], context: Enclosing, known: Facts
 ) -> tuple[Stmt, ...]:
     span = stages[0].span
     if context.divergent:
@@ -53,6 +53,9 @@ def _expand(
     copies: list[Stmt] = []
     wait: tuple[Stmt, ...] = ()
     for stage in stages:
+        if isinstance(stage, Share):
+            copies.append(shared_copy(stage))
+            continue
         filled = padded(stage, kernel)
         place = whole(stage.dst, len(stage.shape))
         copy = None if context.in_flight else asynchronous_copy(kernel, filled, place, known)

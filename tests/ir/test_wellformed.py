@@ -22,6 +22,7 @@ from argus.ir.nodes import (
     Map,
     Mma,
     Requires,
+    Share,
     Spec,
     SpecReduce,
     Stage,
@@ -84,6 +85,8 @@ TILE: dict[str, tuple[Callable[[Kernel], Kernel], str]] = {
     "tensor as operand": (on(Mma, lambda s: replace(s, a=Access("a", (C0, C1)))), "cannot stand here"),
     "staging into registers": (on(Stage, lambda s: replace(s, dst="acc")), "not a shared tile"),
     "padding of another type": (on(Stage, lambda s: replace(s, other=Const(0))), "padding of type int32"),
+    "sharing of another type": (
+        lambda k: replace(k, body=(*k.body, Share("sa", Access("acc", (C0, C1)), (64, 32)))), "does not convert"),
     "mask that is no condition": (on(Stage, lambda s: replace(s, mask=C0)), "a mask has type int32"),
     "step 0": (on(For, lambda s: replace(s, step=0)), "with step 0"),
     "counter twice": (

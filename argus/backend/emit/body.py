@@ -53,6 +53,7 @@ from argus.ir.nodes import (
     ProxyFence,
     Role,
     Roles,
+    Share,
     Spec,
     Stage,
     Stmt,
@@ -151,7 +152,7 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
             emit_wave_step(stmt, writer)
         case Programs():
             _programs(stmt, writer)
-        case Stage():
+        case Stage() | Share():
             raise problem("not-explicit", "a staged copy is a policy: lower the kernel first", stmt.span)
         case _:
             assert_never(stmt)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from argus.ir.cluster import peer, peers_of
 from argus.ir.instruction import INSTRUCTIONS, CopyRow, Mechanism
-from argus.ir.nodes import Access, Copy, Fragment, Kernel, Shared, Stage, Tensor, ThreadCopy
+from argus.ir.nodes import Access, Copy, Fragment, Kernel, Share, Shared, Stage, Tensor, ThreadCopy
 from argus.ir.statement import Problem
 from argus.ir.target import Target
 from argus.ir.types import int32
@@ -28,7 +28,16 @@ def stage_names(stmt: Stage, site: Site) -> Iterator[Problem]:
         yield f"padding of type {stmt.other.dtype} does not fit `{stmt.dst}`", stmt.span
 
 
-def stage_explicit(stmt: Stage, site: Site, target: Target) -> Iterator[Problem]:
+def share_names(stmt: Share, site: Site) -> Iterator[Problem]:
+    """Check that the whole register tile fits the shared tile."""
+    tile, given = site.scope.objects.get(stmt.dst), site.scope.objects.get(stmt.src.obj)
+    if not isinstance(tile, Shared) or tile.shape != stmt.shape:
+        yield f"`{stmt.dst}` is not a shared tile of shape {stmt.shape}", stmt.span
+    elif isinstance(given, Fragment) and given.dtype != tile.dtype:
+        yield f"`{stmt.src.obj}` holds {given.dtype}, `{stmt.dst}` {tile.dtype}: a copy does not convert", stmt.span
+
+
+def stage_explicit(stmt: Stage | Share, site: Site, target: Target) -> Iterator[Problem]:
     """Staging is a policy."""
     yield f"the staging of `{stmt.dst}` is still a policy", stmt.span
 

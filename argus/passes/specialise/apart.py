@@ -29,6 +29,7 @@ from argus.ir.nodes import (
     Kernel,
     Map,
     Mma,
+    Share,
     Shared,
     Spec,
     Stage,
@@ -132,7 +133,7 @@ def _own(kernel: Kernel, stmt: Stmt) -> list[Access]:
 
     map_accesses(stmt, note)
     match stmt:
-        case Stage(dst=name) | Tag(obj=name) if name in tiles:
+        case Stage(dst=name) | Share(dst=name) | Tag(obj=name) if name in tiles:
             found.append(Access(name, coords(len(tiles[name].shape))))
         case _:
             pass
@@ -142,7 +143,7 @@ def _own(kernel: Kernel, stmt: Stmt) -> list[Access]:
 def _check(kernel: Kernel, rows: Rows, height: int, stmt: Stmt) -> None:
     """The statement works row by row. Raises `Unfit`."""
     help = "leave out the schedule, or let every statement compute each row from the same row"
-    if not isinstance(stmt, Stage | Copy | Map | Accumulate | Mma | For | If | Tag | AssertTags | Spec):
+    if not isinstance(stmt, Stage | Share | Copy | Map | Accumulate | Mma | For | If | Tag | AssertTags | Spec):
         raise Unfit("warps that compute wait for one another", stmt.span, help)
     if _depends_on_thread(stmt):
         raise Unfit("a statement depends on the thread", stmt.span, help)
@@ -153,8 +154,12 @@ def _check(kernel: Kernel, rows: Rows, height: int, stmt: Stmt) -> None:
             straight = isinstance(expr, Coord) and bool(along)
             if straight != (dim in rows.get(access.obj, ())) or (along and not straight):
                 raise Unfit(f"a row of {access.obj} meets other rows", stmt.span, help)
-    if isinstance(stmt, Stage | Copy | Map | Accumulate | AssertTags) and any(stmt.shape[a] != height for a in axes):
+    if isinstance(stmt, Stage | Share | Copy | Map | Accumulate | AssertTags) and any(
+        stmt.shape[a] != height for a in axes
+    ):
         raise Unfit(f"a statement goes over some of the {height} rows", stmt.span, help)
+    if isinstance(stmt, Share) and not axes:
+        raise Unfit(f"{stmt.dst} is written for all rows together", stmt.span, help)
     if isinstance(stmt, Copy | Map | Accumulate):
         inner = [a for a in own if a == stmt.dst]
         if inner and axes - {e.axis for e in inner[0].index if isinstance(e, Coord)}:
@@ -231,7 +236,7 @@ class _Part:
         match stmt:
             case Mma(shape=(_, n, k)):
                 return replace(stmt, shape=(self.height, n, k))
-            case Stage(dst=dst):
+            case Stage(dst=dst) | Share(dst=dst):
                 return replace(stmt, dst=called.get(dst, dst), shape=self._shape(stmt.shape, axes))
             case Copy() | Map() | Accumulate() | AssertTags():
                 return replace(stmt, shape=self._shape(stmt.shape, axes))

@@ -31,7 +31,9 @@ from argus.ir.nodes import (
     Programs,
     Role,
     Roles,
+    Shared,
     Stmt,
+    ThreadCopy,
 )
 from argus.ir.target import TARGETS
 from argus.ir.visit import walk as statements
@@ -62,6 +64,9 @@ def take_turns(kernel: Kernel) -> Kernel:
         raise Unfit("tiles are staged outside of the loop", computing.span, "stage all tiles in the loop")
     if not any(isinstance(s, MmaCommit) for s in loops[0].body):
         raise Unfit("no product is one of every iteration", computing.span, "multiply outside of branches")
+    made = next((s for s in statements(computing.body) if isinstance(s, ThreadCopy) and _shared(kernel, s)), None)
+    if made is not None:
+        raise Unfit(f"both groups would fill {made.dst.obj}", made.span, "keep its tile in registers")
     warps, fresh = computing.num_warps, Fresh(kernel)
     copies = {f.name: fresh.fragment(f.name, f.dtype, f.shape, f.layout) for f in _fragments(kernel, computing)}
     first, count = 2 + _GROUPS, _GROUPS * warps * kernel.warp_size  # roles have the barriers up to 1 + _GROUPS
@@ -83,6 +88,10 @@ def take_turns(kernel: Kernel) -> Kernel:
     roles = replace(found, roles=(producer, *groups))
     done = fresh.finish((*kernel.body[:position], roles, *kernel.body[position + 1 :]))
     return replace(done, num_warps=total)
+
+
+def _shared(kernel: Kernel, copy: ThreadCopy) -> bool:
+    return isinstance(kernel.object(copy.dst.obj), Shared)
 
 
 def _programs(body: tuple[Stmt, ...], role: Role) -> tuple[Stmt, ...]:

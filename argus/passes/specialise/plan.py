@@ -9,7 +9,7 @@ from argus.ir.expr import Elem, ProgramId, walk
 from argus.ir.instruction import WGMMA
 from argus.ir.instruction.tiled import wgmma_accumulator
 from argus.ir.machine import WARPGROUP
-from argus.ir.nodes import AssertTags, Copy, For, Fragment, If, Kernel, Mma, Stage, Stmt
+from argus.ir.nodes import AssertTags, Copy, For, Fragment, If, Kernel, Mma, Share, Stage, Stmt
 from argus.ir.visit import numbered, rewrite_body
 from argus.ir.visit import walk as statements
 from argus.layout import LayoutError
@@ -51,6 +51,11 @@ class RolePlan:
         if not any(ring.by_threads for ring in self.rings):
             return 0
         return self.loop.producer_warps - (WARPGROUP if self.engines else 0)
+
+    @property
+    def made(self) -> frozenset[str]:
+        """The tiles that computing warps fill from their registers."""
+        return frozenset(s.dst for part in self.parts for s in statements(part.body) if isinstance(s, Share))
 
     def part(self, kernel: Kernel) -> RolePlan:
         """The plan of one of the `parts`: with its own loop, and the rings that it reads."""
@@ -119,20 +124,21 @@ def _check_separable(kernel: Kernel) -> None:
     """Check that the copies need nothing that the products or the rest of the kernel make, and the other way round."""
     loop, everything = _pipelined(kernel), list(statements(kernel.body))
     staged = [s for s in everything if isinstance(s, Stage)]
-    tiles = {s.dst for s in staged}
-    if len(tiles) != len(staged) or not any(isinstance(s, Stage) for s in loop.body):
+    made = [s for s in everything if isinstance(s, Share)]
+    tiles = {s.dst for s in staged} | {s.dst for s in made}
+    if len(tiles) != len(staged) + len(made) or not any(isinstance(s, Stage) for s in loop.body):
         raise Unfit("the loop stages no tile, or one twice", loop.span, "stage each tile once, in the loop")
     laid = next((s for s in kernel.shared if s.name in tiles and s.layout is not None), None)
     if laid is not None:
         raise Unfit(f"the layout of tile {laid.name} is the author's", loop.span, "leave it open")
     direct = {s.id for s in (*kernel.body, *loop.body)}
     branched = {s.id for b in loop.body if isinstance(b, If) and not b.orelse for s in b.then if isinstance(s, Mma)}
-    inner = next((s for s in everything if isinstance(s, Stage | Mma) and s.id not in direct | branched), None)
+    inner = next((s for s in everything if isinstance(s, Stage | Share | Mma) and s.id not in direct | branched), None)
     if inner is not None:
         help = "stage in every iteration; a product may stand in an `if` of the loop without an `else`"
         raise Unfit("a tile is staged or multiplied in a branch or inner loop", inner.span, help)
     _check_readers(kernel.body, tiles, set())
-    _check_readers(loop.body, tiles, {s.dst for s in kernel.body if isinstance(s, Stage)})
+    _check_readers(loop.body, tiles, {s.dst for s in kernel.body if isinstance(s, Stage | Share)})
     written = {s.dst.obj for s in everything if isinstance(s, Copy) and s.dst.obj not in tiles}
     late = next((s for s in staged if s.src.obj in written), None)
     if late is not None:
@@ -146,7 +152,7 @@ def _check_readers(body: tuple[Stmt, ...], tiles: set[str], before: set[str]) ->
     filled = set(before)
     for stmt in body:
         match stmt:
-            case Stage(dst=dst):
+            case Stage(dst=dst) | Share(dst=dst):
                 filled.add(dst)
             case Mma() | AssertTags():
                 if names(stmt) & tiles - filled:

@@ -4,6 +4,7 @@
     mma o += p * vt                   ->    wait full1; mma o += p * vt[i % S]; commit
     map w = exp2(s)                         mma_wait 1; arrive empty; map w = exp2(s)
     map o = o * f                           mma_wait 0; arrive empty1; map o = o * f
+    share st <- w                           barrier; st <- w; proxy fence; barrier
 
 A buffer goes back to the producer after the wait that covers the last product which reads it. A buffer that was filled
 before the loop, and that nothing after the loop reads, goes back in the last iteration. Products that nothing waits for
@@ -20,6 +21,7 @@ from argus.ir.expr import Const, Expr, LoopVar, op
 from argus.ir.nodes import (
     Access,
     AssertTags,
+    Barrier,
     For,
     If,
     MbarrierWait,
@@ -27,6 +29,8 @@ from argus.ir.nodes import (
     MmaCommit,
     MmaFence,
     MmaWait,
+    ProxyFence,
+    Share,
     Stage,
     Stmt,
     Tag,
@@ -37,6 +41,7 @@ from argus.passes.fresh import names, touches
 from argus.passes.report import Unfit
 from argus.passes.specialise.plan import RolePlan
 from argus.passes.specialise.rings import Ring, counted, tiles_of
+from argus.passes.stages import shared_copy
 from argus.source import Span
 
 
@@ -85,6 +90,8 @@ class _Writer:
         match stmt:
             case Stage():
                 pass
+            case Share():
+                self._share(stmt)
             case AssertTags():
                 self.claims.append(stmt)
                 self._claim()
@@ -113,6 +120,15 @@ class _Writer:
             self.fenced = True
         self.done += [map_accesses(stmt, self._within), MmaCommit(span=stmt.span)]
         self._issued((stmt,))
+
+    def _share(self, stmt: Share) -> None:
+        """Put registers into a tile that no product reads any more. The products read it by another proxy than the
+        threads write it."""
+        self._touch(stmt)
+        self._free({f for f in self.flights if stmt.dst in f.tiles}, stmt.span)
+        meet = Barrier(span=stmt.span)
+        self.done += [meet, shared_copy(stmt), ProxyFence(span=stmt.span), meet]
+        self.fenced = False
 
     def _branch(self, stmt: If) -> None:
         """Emit a branch with products. Waits and arrivals stand before it.
@@ -148,7 +164,7 @@ class _Writer:
         """Products are in flight, in one group."""
         objects = frozenset(o for p in products for o in (p.d.obj, p.a.obj, p.b.obj))
         into = frozenset(p.d.obj for p in products)
-        self.flights.append(Flight(into, objects & self.registers, frozenset(objects & self.rings.keys())))
+        self.flights.append(Flight(into, objects & self.registers, objects - self.registers))
         for ring in dict.fromkeys(r for p in products for r in self._rings_of(p)):
             if ring.full in self.readers:
                 self.readers[ring.full] -= 1

@@ -140,8 +140,12 @@ def once_a_program(kernel: Kernel, turn: str, body: tuple[Stmt, ...], span: Span
 
 
 def buffers(tile: Shared, ring: Ring) -> Shared:
-    """The ring's copies of a tile, in panels as wide as the swizzle of the copy engine."""
-    shape = (ring.buffers, *tile.shape) if ring.looped else tile.shape
+    """The ring's copies of a tile, in panels."""
+    return in_panels(tile, (ring.buffers, *tile.shape) if ring.looped else tile.shape)
+
+
+def in_panels(tile: Shared, shape: tuple[int, ...]) -> Shared:
+    """The tile, or copies of it, of `shape`, in panels as wide as the swizzle of the copy engine."""
     width, row = _panel(tile), tile.shape[-1]
     if not _has_panels(tile):
         return replace(tile, shape=shape, layout=_row_major(shape))

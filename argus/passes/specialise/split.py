@@ -43,7 +43,7 @@ from argus.passes.specialise.loads import budget, load
 from argus.passes.specialise.pingpong import take_turns
 from argus.passes.specialise.plan import RolePlan, differs, plan
 from argus.passes.specialise.products import computing
-from argus.passes.specialise.rings import Ring, buffers, counted, fill, once_a_program, tiles_of
+from argus.passes.specialise.rings import Ring, buffers, counted, fill, in_panels, once_a_program, tiles_of
 from argus.passes.specialise.turns import in_turns
 
 _PRODUCER_REGISTERS = 24  # a thread: addresses and a loop
@@ -120,12 +120,14 @@ def _assembled(found: RolePlan, kernel: Kernel, roles: Roles) -> Kernel:
     before = tuple(s for s in kernel.body[:position] if _on_tensors(kernel, s))
     after = tuple(s for s in kernel.body[position:] if _on_tensors(kernel, s))
     rings = tiles_of(found.rings)
+    tiles = tuple(buffers(s, rings[s.name]) if s.name in rings else s for s in kernel.shared)
+    tiles = tuple(in_panels(s, s.shape) if s.name in found.made else s for s in tiles)
     barriers = tuple(b for ring in found.rings for b in ring.barriers(found.loaders, found.consumers(ring)))
     kernel = _in_clusters(found, kernel)
     return replace(
         kernel,
         num_warps=kernel.num_warps + found.loop.producer_warps,
-        shared=tuple(buffers(s, rings[s.name]) if s.name in rings else s for s in kernel.shared),
+        shared=tiles,
         barriers=barriers,
         body=(*before, *initialisation(barriers, found.loop.span, kernel.cluster), roles, *after),
     )
