@@ -26,7 +26,7 @@ def broken(author: Kernel, candidate: Kernel) -> str:
             return field
     if _statements(author) != _statements(candidate):
         return "tags, assertions and specifications"
-    if _written(author) != _written(candidate):
+    if written(author) != written(candidate):
         return "outputs"
     free = unspecified(author)
     if free and _values(author) != _values(candidate):
@@ -61,7 +61,8 @@ def _head(stmt: Stmt, number: int) -> object:
             return number
 
 
-def _written(kernel: Kernel) -> set[str]:
+def written(kernel: Kernel) -> set[str]:
+    """Return the tensors that a kernel writes."""
     tensors = {t.name for t in kernel.tensors}
     return {a.obj for s in walk(kernel.body) for a in relations(s) if a.mode is not Mode.READ} & tensors
 

@@ -41,6 +41,14 @@ def definition(text: str) -> tuple[str, object]:
         return name, value
 
 
+def size(text: str) -> tuple[str, int]:
+    """NAME=VALUE of a size, a whole number that is not negative."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier() or not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE with a whole number")
+    return name, int(value)
+
+
 def acceptable(text: str) -> str:
     """An error code that may be accepted while it is unknown."""
     from argus.frontend.options import ACCEPTABLE, unacceptable

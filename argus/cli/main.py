@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from argus.cli.arguments import acceptable, definition, positive, seconds
+from argus.cli.arguments import acceptable, definition, positive, seconds, size
 from argus.diagnostic import ArgusError
 from argus.ir.target import TARGETS
 from argus.ir.types import ALIGNMENTS
@@ -103,16 +103,22 @@ def _parser() -> argparse.ArgumentParser:
     repairer = command("repair", "repair", "look for an edit that makes a wrong kernel right, and prove it")
     repairer.add_argument("file", metavar="FILE[::KERNEL]")
     repairer.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")
-    repairer.add_argument("--steps", type=positive, default=48, metavar="N",
-                          help="edits to try; default: 48")
+    repairer.add_argument("--steps", type=positive, default=48, metavar="N", help="edits to try; default: 48")
     repairer.add_argument("--json", action="store_true", help="print a JSON list with an object for each kernel")
+    known = command("knowledge", "knowledge", "find what is known about making kernels fast, and what applies to one")
+    known.add_argument("query", nargs="?", metavar="QUERY|FILE[::KERNEL]", help="words, or a kernel; default: all")
+    known.add_argument("--target", choices=list(TARGETS), default="sm_90a", help="default: sm_90a")
+    known.add_argument("--json", action="store_true", help="print a JSON list with an object for each entry")
+    for sub in (known,):
+        sub.add_argument("--size", dest="sizes", action="append", type=size, default=[], metavar="NAME=VALUE",
+                         help="a size of the kernel's tensors, or a number that it takes")  # fmt: skip
     for sub in (check, build, mutant, report, repairer):
         sub.add_argument("--limit", type=seconds, metavar="S",
                          help="work that a proof may take, in seconds of a processor")  # fmt: skip
     for sub in (check, build):
         sub.add_argument("--accept", action="append", type=acceptable, default=[], metavar="CODE",
                          help="release a kernel after a test, though its values are unknown: spec-unknown")  # fmt: skip
-    for sub in (check, show, build, mutant, report, repairer):
+    for sub in (check, show, build, mutant, report, repairer, known):
         sub.add_argument("-D", dest="constants", action="append", type=definition, default=[], metavar="NAME=VALUE",
                          help="the value of a constexpr parameter")  # fmt: skip
         sub.add_argument("--alignment", type=int, choices=ALIGNMENTS, metavar="BYTES",

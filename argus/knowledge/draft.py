@@ -1,0 +1,210 @@
+"""A kernel's text under edit: its surface tree, and replacements of parts of the text.
+
+All edits of one rewrite refer to the same text and are carried out together, so comments and line breaks around them
+stay as the author wrote them. The text is read by the parser of the language; none of it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from argus.frontend import parse
+from argus.frontend.surface import (
+    Assign,
+    Attribute,
+    Call,
+    Expression,
+    ForStmt,
+    Function,
+    IfStmt,
+    Keyword,
+    Literal,
+    Name,
+    Statement,
+    parts,
+)
+from argus.source import SourceFile, Span
+
+PATH = "kernel.py"
+
+
+class OverlapError(Exception):
+    """Two edits of one rewrite change the same text, so the rewrite does not apply."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """The text of a file, one kernel in it, and the edits that were asked for: (start, end, new text)."""
+
+    text: str
+    function: Function
+    language: str
+    edits: list[tuple[int, int, str]] = field(default_factory=list)
+    starts: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, text: str, name: str) -> Draft:
+        """Read kernel `name` of a text. Raises `SourceError`, also if the text has no such kernel."""
+        module = parse(SourceFile(PATH, text), name)
+        function = module.function(name)
+        assert function is not None, name
+        language = next((alias for alias, path in module.aliases if path == "argus.language"), "al")
+        lines = text.splitlines(keepends=True)
+        return cls(text, function, language, [], tuple(accumulate(map(len, lines), initial=0)))
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, node: Expression | Statement) -> str:
+        """The text of a node."""
+        start, end = self.place(node.span)
+        return self.text[start:end]
+
+    def place(self, span: Span) -> tuple[int, int]:
+        """Where a span begins and ends in the text."""
+        return self.starts[span.line - 1] + span.column - 1, self.starts[span.end_line - 1] + span.end_column - 1
+
+    def calls(self, *names: str, within: tuple[Statement, ...] | None = None) -> list[Call]:
+        """The calls of these functions of the language, in order of the text."""
+        found = [c for s in statements(self.function.body if within is None else within) for e in expressions(s)
+                 for c in every(e) if isinstance(c, Call)]  # fmt: skip
+        return [c for c in found if self.called(c) in names]
+
+    def called(self, expr: Expression) -> str:
+        """The name of the function of the language that an expression calls, or "range"; "" for anything else."""
+        if not isinstance(expr, Call):
+            return ""
+        match expr.function:
+            case Attribute(value=Name(id=module), name=name) if module == self.language:
+                return name
+            case Name(id="range"):
+                return "range"
+            case _:
+                return ""
+
+    def loops(self) -> list[ForStmt]:
+        """The loops that run on the machine, the outer before the inner."""
+        return [s for s in statements(self.function.body)
+                if isinstance(s, ForStmt) and self.called(s.iterable) in ("range", "pipelined")]  # fmt: skip
+
+    def constants(self) -> dict[str, int | float | str | bool | None]:
+        """The parameters whose default is a plain constant, with it."""
+        return {p.name: p.default.value for p in self.function.params if isinstance(p.default, Literal)}
+
+    # ------------------------------------------------------------------ editing
+
+    def replace(self, node: Expression | Statement, new: str) -> None:
+        """Put `new` in the place of a node."""
+        self.edits.append((*self.place(node.span), new))
+
+    def before(self, statement: Statement, *lines: str) -> None:
+        """Put lines before a statement, indented as it is."""
+        start, _ = self.place(statement.span)
+        indent = " " * (statement.span.column - 1)
+        self.edits.append((start, start, "".join(f"{line}\n{indent}" for line in lines)))
+
+    def after(self, statement: Statement, *lines: str) -> None:
+        """Put lines after the line on which a statement ends, indented as the statement is; after a loop's body."""
+        last = statement
+        while isinstance(last, ForStmt | IfStmt):
+            last = last.body[-1] if isinstance(last, ForStmt) else (last.orelse or last.then)[-1]
+        end = self.starts[last.span.end_line]
+        indent = " " * (statement.span.column - 1)
+        self.edits.append((end, end, "".join(f"{indent}{line}\n" for line in lines)))
+
+    def remove(self, statement: Statement) -> None:
+        """Leave out a statement that has its lines for itself."""
+        self.edits.append((self.starts[statement.span.line - 1], self.starts[statement.span.end_line], ""))
+
+    def keyword(self, call: Call, name: str, value: str) -> None:
+        """Give a call a keyword argument, or another value for one that it has."""
+        given = next((k for k in call.keywords if k.name == name), None)
+        if given is not None:
+            self.replace(given.value, value)
+            return
+        _, end = self.place(call.span)
+        inside = self.text[: end - 1].rstrip()
+        comma = " " if inside.endswith(",") else ", "
+        self.edits.append((len(inside), len(inside), f"{comma}{name}={value}"))
+
+    def parameter(self, name: str, value: object) -> None:
+        """Give the kernel a constexpr parameter with a default, or a parameter that it has another default."""
+        given = next((p for p in self.function.params if p.name == name), None)
+        if given is not None and given.default is not None:
+            self.replace(given.default, repr(value))
+            return
+        last = self.function.params[-1]
+        _, end = self.place(last.span)
+        indent = " " * (last.span.column - 1) if self._first_on_its_line(last.span) else ""
+        between = f",\n{indent}" if indent else ", "
+        self.edits.append((end, end, f"{between}{name}: {self.language}.constexpr = {value!r}"))
+
+    def option(self, name: str, value: object) -> None:
+        """Give the decorator of the kernel another value for an option that it names."""
+        given = next((k for k in self.function.options if k.name == name), None)
+        if given is not None:
+            self.replace(given.value, repr(value))
+            return
+        start, _ = self.place(self.function.span)
+        head = self.text.rindex("@", 0, start)
+        end = self.text.index("\n", head)
+        while self.text[end - 1] in " \r)":
+            end -= 1
+        opened = "(" in self.text[head:end]
+        self.edits.append((end, end, f"{name}={value!r}" if opened else f"({name}={value!r})"))
+
+    def result(self) -> str:
+        """The text with all edits carried out; of two at one place the first comes first."""
+        found, end = [], len(self.text)
+        for start, stop, new in sorted(self.edits, key=lambda e: (e[0], e[1]), reverse=True):
+            if stop > end:
+                raise OverlapError
+            found += [self.text[stop:end], new]
+            end = start
+        return "".join(reversed([*found, self.text[:end]]))
+
+    def _first_on_its_line(self, span: Span) -> bool:
+        return not self.text[self.starts[span.line - 1] :][: span.column - 1].strip()
+
+
+def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """All statements of a body, those of loops and branches behind their heads."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ForStmt):
+            yield from statements(statement.body)
+        elif isinstance(statement, IfStmt):
+            yield from statements((*statement.then, *statement.orelse))
+
+
+def expressions(statement: Statement) -> tuple[Expression, ...]:
+    """The expressions of a statement itself; of a loop or branch those of its head."""
+    value = getattr(statement, "value", None) or getattr(statement, "iterable", None)
+    value = value or getattr(statement, "cond", None)
+    return () if value is None else (value,)
+
+
+def every(expr: Expression) -> Iterator[Expression]:
+    """An expression and all expressions in it."""
+    yield expr
+    for part in parts(expr):
+        yield from every(part)
+
+
+def given(call: Call, name: str) -> Keyword | None:
+    """A keyword argument of a call, if it has it."""
+    return next((k for k in call.keywords if k.name == name), None)
+
+
+def bound(statement: Statement) -> str:
+    """The one name that an assignment binds, or ""."""
+    return statement.targets[0].id if isinstance(statement, Assign) and not statement.unpack else ""
+
+
+def free_name(draft: Draft, wanted: str) -> str:
+    """`wanted`, or with a number behind it if the kernel uses that name."""
+    taken, name, number = draft.text, wanted, 2
+    while name in taken:
+        name, number = f"{wanted}{number}", number + 1
+    return name

@@ -1,0 +1,91 @@
+"""Rewrites of arithmetic that leave its value over the reals alone."""
+
+from __future__ import annotations
+
+from argus.frontend.surface import Assign, AugAssign, Binary, Call, Expression, ForStmt, Name, Statement
+from argus.knowledge.draft import Draft, bound, every, expressions, free_name, statements
+
+LOG2E = "1.4426950408889634"
+_OUTER = ("spec", "tag", "assert_tags", "requires", "assume")
+
+
+def _computing(draft: Draft) -> list[tuple[Statement, Expression]]:
+    """The statements that compute, with each of their expressions."""
+    return [(s, e) for s in statements(draft.function.body) for e in expressions(s) if draft.called(e) not in _OUTER]
+
+
+def base_2(draft: Draft) -> None:
+    """`al.exp(x)` becomes `al.exp2(x * log2(e))`: the machine has powers of two only."""
+    for _, expr in _computing(draft):
+        for call in every(expr):
+            if isinstance(call, Call) and draft.called(call) == "exp":
+                draft.replace(call.function, f"{draft.language}.exp2")
+                start, end = draft.place(call.args[0].span)
+                simple = isinstance(call.args[0], Name | Call)
+                draft.edits.append((start, start, "" if simple else "("))
+                draft.edits.append((end, end, f" * {LOG2E}" if simple else f") * {LOG2E}"))
+
+
+def divide_once(draft: Draft) -> None:
+    """`x / total` in a store or a result becomes `x * inverse`, with the inverse computed once before."""
+    for statement, expr in _computing(draft):
+        for quotient in every(expr):
+            match quotient:
+                case Binary(op="/", left=left, right=Name(id=total)) if not _number(left):
+                    inverse = free_name(draft, "inverse")
+                    draft.before(statement, f"{inverse} = 1.0 / {total}")
+                    draft.replace(quotient, f"{draft.read(left)} * {inverse}")
+                    return
+                case _:
+                    pass
+
+
+def _number(expr: Expression) -> bool:
+    return not isinstance(expr, Name | Call | Binary)
+
+
+def fuse(draft: Draft) -> None:
+    """`(x - y) * c` becomes `al.fma(x, c, -y * c)`: with y one number a row, one instruction an element for two."""
+    for _, expr in _computing(draft):
+        for product in every(expr):
+            match product:
+                case Binary(op="*", left=Binary(op="-", left=Name(id=x), right=y), right=Name(id=c)):
+                    draft.replace(product, f"{draft.language}.fma({x}, {c}, -{draft.read(y)} * {c})")
+                case _:
+                    pass
+
+
+def reduce_at_the_end(draft: Draft) -> None:
+    """`total += al.sum(e)` in a loop becomes a sum for each thread, added up once behind the loop."""
+    for loop in draft.loops():
+        for statement in loop.body:
+            found = _summed(draft, statement)
+            if found is not None and _tile(draft, loop, found[1]):
+                _delay(draft, loop, statement, *found)
+                return
+
+
+def _summed(draft: Draft, statement: Statement) -> tuple[str, str] | None:
+    """The name and the tile of `total += al.sum(tile)` or `total = total + al.sum(tile)`."""
+    match statement:
+        case AugAssign(target=target, op="+=" | "+", value=value):
+            name = target.id
+        case Assign(value=Binary(op="+", left=Name(id=left), right=value)) if left == bound(statement):
+            name = left
+        case _:
+            return None
+    if draft.called(value) != "sum" or not isinstance(value, Call):
+        return None
+    return name, draft.read(value.args[0])
+
+
+def _tile(draft: Draft, loop: ForStmt, _: str) -> bool:
+    return isinstance(loop.iterable, Call) and len(loop.iterable.args) == 3
+
+
+def _delay(draft: Draft, loop: ForStmt, statement: Statement, name: str, tile: str) -> None:
+    assert isinstance(loop.iterable, Call)
+    step, parts = draft.read(loop.iterable.args[2]), free_name(draft, "parts")
+    draft.before(loop, f"{parts} = {draft.language}.zeros(({step},), {draft.language}.float32)")
+    draft.replace(statement, f"{parts} += {tile}")
+    draft.after(loop, f"{name} = {name} + {draft.language}.sum({parts}, axis=0)")

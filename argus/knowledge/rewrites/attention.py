@@ -1,0 +1,78 @@
+"""Rewrites of loops that multiply twice, as attention does: products of different turns run side by side."""
+
+from __future__ import annotations
+
+from argus.frontend.surface import Assign, Attribute, Call, ForStmt, Slice, Subscript
+from argus.knowledge.draft import Draft, bound, every, free_name
+
+
+def rotate(draft: Draft) -> None:
+    """Delay the loop's last product by one turn, so that it runs beside what comes between the two products.
+
+    `p` is kept from turn to turn, the second operand's tile is that of the turn before, and the last product of all
+    follows the loop.
+    """
+    for loop in draft.loops():
+        products = [s for s in loop.body if isinstance(s, Assign) and draft.called(s.value) == "mma"]
+        if len(products) == 2 and isinstance(loop.iterable, Call) and len(loop.iterable.args) == 3:
+            _rotate(draft, loop, products[0], products[1])
+            return
+
+
+def _rotate(draft: Draft, loop: ForStmt, first: Assign, last: Assign) -> None:
+    weights, tile = _weights(draft, loop, last), _tile(draft, loop, last)
+    shape = _shape(draft, first)
+    if weights is None or tile is None or shape is None or draft.read(loop.iterable.args[0]) != "0":  # type: ignore[union-attr]
+        return
+    assert isinstance(loop.iterable, Call)
+    counter, (end, step) = loop.target.id, (draft.read(a) for a in loop.iterable.args[1:])
+    al, place = draft.language, free_name(draft, "last")
+    name, dtype = weights
+    statement, part = tile
+    here = f"{counter} : {counter} + {step}"
+    text = draft.read(statement)
+    if text.count(here) != 1:
+        return
+    product = draft.read(last)
+    draft.before(loop, f"{name} = {al}.zeros({shape}, {dtype})")
+    draft.replace(statement, text.replace(here, f"{counter} - {step} : {counter}"))
+    draft.after(first, f"if {counter} > 0:", f"    {product}")
+    draft.remove(last)
+    behind = draft.read(part).replace(here, f"{place} : {place} + {step}")
+    draft.after(loop, f"{place} = ({al}.cdiv({end}, {step}) - 1) * {step}",
+                f"{bound(statement)} = {text[len(bound(statement)) + 3 :].replace(draft.read(part), behind)}",
+                product)  # fmt: skip
+
+
+def _weights(draft: Draft, loop: ForStmt, last: Assign) -> tuple[str, str] | None:
+    """The left operand of the last product, `p = w.to(dtype)` of the loop: its name and its dtype."""
+    assert isinstance(last.value, Call)
+    name = draft.read(last.value.args[0])
+    for statement in loop.body:
+        if isinstance(statement, Assign) and bound(statement) == name and isinstance(statement.value, Call):
+            function = statement.value.function
+            if isinstance(function, Attribute) and function.name == "to":
+                return name, draft.read(statement.value.args[0])
+    return None
+
+
+def _tile(draft: Draft, loop: ForStmt, last: Assign) -> tuple[Assign, Subscript] | None:
+    """The statement that stages the right operand of the last product, and the view in it."""
+    assert isinstance(last.value, Call)
+    wanted = draft.read(last.value.args[1])
+    for statement in loop.body:
+        if isinstance(statement, Assign) and draft.called(statement.value) in ("stage", "load"):
+            assert isinstance(statement.value, Call)
+            name, view = bound(statement), statement.value.args[0]
+            sliced = isinstance(view, Subscript) and any(isinstance(i, Slice) for i in view.items)
+            if name and name in wanted and sliced and isinstance(view, Subscript):
+                return statement, view
+    return None
+
+
+def _shape(draft: Draft, first: Assign) -> str | None:
+    """The shape of the first product's accumulator, which it makes itself."""
+    for call in every(first.value):
+        if isinstance(call, Call) and draft.called(call) == "zeros":
+            return draft.read(call.args[0])
+    return None

@@ -1,0 +1,63 @@
+"""Rewrites of numbers: a constexpr parameter's default, and the number of warps. Each is one step of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from argus.frontend.surface import Literal
+from argus.knowledge.draft import Draft
+
+
+def set_constants(draft: Draft, **values: int) -> None:
+    """Give constexpr parameters other defaults; `num_warps` is the decorator's option."""
+    for name, value in values.items():
+        if name == "num_warps":
+            if warps(draft) != value:
+                draft.option("num_warps", value)
+        elif draft.constants().get(name, value) != value:
+            draft.parameter(name, value)
+
+
+def warps(draft: Draft) -> int:
+    """The number of warps of the decorator: 4 unless it says otherwise."""
+    option = next((k.value for k in draft.function.options if k.name == "num_warps"), None)
+    return int(option.value) if isinstance(option, Literal) and isinstance(option.value, int) else 4
+
+
+def _scaled_warps(draft: Draft, factor: float) -> None:
+    wanted = int(warps(draft) * factor)
+    if 1 <= wanted <= 32:
+        draft.option("num_warps", wanted)
+
+
+def _scaled(draft: Draft, names: tuple[str, ...], factor: float) -> None:
+    """Multiply the first of these parameters that the kernel has."""
+    for name, value in draft.constants().items():
+        if name in names and isinstance(value, int) and int(value * factor) >= 1:
+            draft.parameter(name, int(value * factor))
+            return
+
+
+ROWS, COLUMNS = ("BLOCK_M", "ROWS"), ("BLOCK_N", "COLUMNS", "BLOCK")
+DEPTH, STAGES = ("BLOCK_K", "DEPTH"), ("STAGES",)
+"""What the language's examples and kernels call the extents of a tile."""
+
+
+def _more_stages(draft: Draft) -> None:
+    value = draft.constants().get("STAGES")
+    if isinstance(value, int):
+        draft.parameter("STAGES", value + 1)
+
+
+REWRITES: dict[str, Callable[[Draft], None]] = {
+    "more_warps": partial(_scaled_warps, factor=2),
+    "fewer_warps": partial(_scaled_warps, factor=0.5),
+    "taller_tile": partial(_scaled, names=ROWS, factor=2),
+    "lower_tile": partial(_scaled, names=ROWS, factor=0.5),
+    "wider_tile": partial(_scaled, names=COLUMNS, factor=2),
+    "narrower_tile": partial(_scaled, names=COLUMNS, factor=0.5),
+    "deeper_tile": partial(_scaled, names=DEPTH, factor=2),
+    "shallower_tile": partial(_scaled, names=DEPTH, factor=0.5),
+    "more_stages": _more_stages,
+}

@@ -1,0 +1,62 @@
+"""Rewrites of the grid: which blocks run together, and which programs a block has."""
+
+from __future__ import annotations
+
+from argus.frontend.surface import Call
+from argus.knowledge.draft import Draft, given
+
+_GROUP = 8
+
+
+def _grid(draft: Draft, *without: str) -> Call | None:
+    """The call of `al.grid`, if it has none of these options."""
+    calls = draft.calls("grid")
+    if len(calls) != 1 or any(given(calls[0], name) is not None for name in without):
+        return None
+    return calls[0]
+
+
+def persistent(draft: Draft) -> None:
+    """Share out the programs among as many blocks as run at once."""
+    call = _grid(draft, "persistent")
+    if call is not None:
+        draft.keyword(call, "persistent", "True")
+
+
+def group(draft: Draft) -> None:
+    """Run some rows of tiles at a time, column by column."""
+    call = _grid(draft, "group")
+    if call is not None and len(call.args) > 1:
+        draft.keyword(call, "group", "GROUP")
+        draft.parameter("GROUP", _GROUP)
+
+
+def rows_apart(draft: Draft) -> None:
+    """Give each computing warpgroup rows of the tile for itself."""
+    _schedule(draft, "rows")
+
+
+def turns(draft: Draft) -> None:
+    """Let warpgroups with rows of their own multiply one after the other."""
+    _schedule(draft, "turns")
+
+
+def pingpong(draft: Draft) -> None:
+    """Let two groups of warps take turns at whole programs."""
+    _schedule(draft, "pingpong")
+
+
+def _schedule(draft: Draft, name: str) -> None:
+    call = _grid(draft)
+    if call is None:
+        return
+    now = given(call, "schedule")
+    if now is None or draft.read(now.value) != f'"{name}"':
+        draft.keyword(call, "schedule", f'"{name}"')
+
+
+def cluster(draft: Draft) -> None:
+    """Run programs two by two, which load the tiles that both read for one another."""
+    call = _grid(draft, "cluster")
+    if call is not None and len(call.args) > 1:
+        draft.keyword(call, "cluster", "2")

@@ -1,0 +1,130 @@
+"""Rewrites of loops over tiles: staging, pipelines, producer warps, unrolling, masks."""
+
+from __future__ import annotations
+
+from argus.frontend.surface import Assign, Call, Compare, Expression, ForStmt, IfStmt, Literal, Name, Statement, names
+from argus.knowledge.draft import Draft, bound, every, expressions, given, statements
+
+_STAGES, _PRODUCERS, _GATHERING = 3, 4, 8
+
+
+def operands(draft: Draft) -> set[str]:
+    """The names that matrix products read as operands, and nothing else but assertions and specifications reads."""
+    used: set[str] = set()
+    elsewhere: set[str] = set()
+    for statement in statements(draft.function.body):
+        for expr in expressions(statement):
+            if draft.called(expr) in ("assert_tags", "tag", "spec"):
+                continue
+            inside: list[str] = []
+            for call in every(expr):
+                if isinstance(call, Call) and draft.called(call) == "mma":
+                    inside += [n for a in call.args[:2] for n in names(a)]
+            used.update(inside)
+            elsewhere.update(n for n in set(names(expr)) if list(names(expr)).count(n) > inside.count(n))
+    return used - elsewhere
+
+
+def stage_operands(draft: Draft) -> None:
+    """`x = al.load(view, boundary_check)` of a product's operand becomes `x = al.stage(view, boundary_check)`."""
+    wanted = operands(draft)
+    for statement in statements(draft.function.body):
+        if not isinstance(statement, Assign) or bound(statement) not in wanted:
+            continue
+        call = statement.value
+        if draft.called(call) == "load" and isinstance(call, Call) and _plain(call):
+            draft.replace(call.function, f"{draft.language}.stage")
+
+
+def _plain(call: Call) -> bool:
+    return len(call.args) == 1 and all(k.name in ("boundary_check", "mask", "other") for k in call.keywords)
+
+
+def staged_loop(draft: Draft) -> ForStmt | None:
+    """The outermost loop that stages tiles and multiplies."""
+    for loop in draft.loops():
+        if draft.calls("stage", within=loop.body) and draft.calls("mma", within=loop.body):
+            return loop
+    return None
+
+
+def pipeline_loop(draft: Draft) -> None:
+    """`range(lo, hi, step)` around staged products becomes `al.pipelined(lo, hi, step, stages=STAGES)`."""
+    loop = staged_loop(draft)
+    if loop is None or draft.called(loop.iterable) != "range" or not isinstance(loop.iterable, Call):
+        return
+    args = [draft.read(a) for a in loop.iterable.args]
+    if len(args) == 3:
+        draft.replace(loop.iterable, f"{draft.language}.pipelined({', '.join(args)}, stages=STAGES)")
+        draft.parameter("STAGES", _STAGES)
+
+
+def producer_warps(draft: Draft) -> None:
+    """Give the pipelined loop warps of its own that load its tiles."""
+    _producers(draft, _PRODUCERS)
+
+
+def gathering_producers(draft: Draft) -> None:
+    """Give the pipelined loop twice as many producer warps, because threads gather the rows of a tile."""
+    _producers(draft, _GATHERING)
+
+
+def _producers(draft: Draft, warps: int) -> None:
+    for loop in draft.loops():
+        call = loop.iterable
+        if isinstance(call, Call) and draft.called(call) == "pipelined" and given(call, "producer_warps") is None:
+            draft.keyword(call, "producer_warps", str(warps))
+            return
+
+
+def unroll_loop(draft: Draft) -> None:
+    """`range` over constants becomes `al.static_range`, so that no bound and no counter is left."""
+    constants = draft.constants()
+    for loop in draft.loops():
+        call = loop.iterable
+        known = isinstance(call, Call) and all(
+            isinstance(a, Literal) or (isinstance(a, Name) and a.id in constants) for a in call.args
+        )
+        if known and isinstance(call, Call) and draft.called(call) == "range":
+            draft.replace(call.function, f"{draft.language}.static_range")
+            return
+
+
+def read_once(draft: Draft) -> None:
+    """Say of the larger operand of a product of few rows that no two programs read it: it leaves the cache first."""
+    calls = [c for c in draft.calls("stage") if given(c, "once") is None]
+    if calls:
+        draft.keyword(calls[-1], "once", "True")
+
+
+def mask_last_block(draft: Draft) -> None:
+    """A mask of a loop's places, `x = al.where(place < end, x, c)`, is asked for in the last block only."""
+    for loop in draft.loops():
+        call = loop.iterable
+        if not isinstance(call, Call) or len(call.args) < 3:
+            continue
+        end, step = draft.read(call.args[1]), draft.read(call.args[2])
+        for statement in loop.body:
+            if not isinstance(statement, IfStmt) and _masks(draft, statement, loop.target.id, end):
+                indent = " " * (statement.span.column - 1)
+                text = draft.read(statement).replace("\n", "\n    ")
+                draft.replace(statement, f"if {end} < {loop.target.id} + {step}:\n{indent}    {text}")
+
+
+def _masks(draft: Draft, statement: Statement, counter: str, end: str) -> bool:
+    """Whether a statement is `x = al.where(... counter ... < end, x, constant)`."""
+    if not isinstance(statement, Assign) or draft.called(statement.value) != "where":
+        return False
+    assert isinstance(statement.value, Call)
+    if len(statement.value.args) != 3:
+        return False
+    mask, kept, _ = statement.value.args
+    return _below(draft, mask, counter, end) and isinstance(kept, Name) and kept.id == bound(statement)
+
+
+def _below(draft: Draft, mask: Expression, counter: str, end: str) -> bool:
+    match mask:
+        case Compare(first=first, ops=("<",), rest=(limit,)):
+            return counter in names(first) and draft.read(limit) == end
+        case _:
+            return False
