@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from argus.diagnostic import Diagnostic, SourceError
 from argus.frontend import parse
 from argus.frontend.surface import (
     Assign,
@@ -49,7 +50,9 @@ class Draft:
         """Read kernel `name` of a text. Raises `SourceError`, also if the text has no such kernel."""
         module = parse(SourceFile(PATH, text), name)
         function = module.function(name)
-        assert function is not None, name
+        if function is None:
+            help = f"its kernels are {', '.join(module.kernels) or 'none'}"
+            raise SourceError(Diagnostic("unknown-kernel", f"there is no kernel `{name}`", property="input", help=help))
         language = next((alias for alias, path in module.aliases if path == "argus.language"), "al")
         lines = text.splitlines(keepends=True)
         return cls(text, function, language, [], tuple(accumulate(map(len, lines), initial=0)))
