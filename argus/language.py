@@ -34,6 +34,7 @@ __all__ = [
     "argmax",
     "argmin",
     "assert_tags",
+    "associative_scan",
     "assume",
     "atomic_add",
     "atomic_max",
@@ -51,6 +52,8 @@ __all__ = [
     "covers",
     "cp_async_commit",
     "cp_async_wait",
+    "cumprod",
+    "cumsum",
     "distinct",
     "erf",
     "exp",
@@ -98,6 +101,7 @@ __all__ = [
     "permutation",
     "permute",
     "pipelined",
+    "prod",
     "program_id",
     "proxy_fence",
     "requires",
@@ -539,6 +543,40 @@ def max(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
 @_kernel_only
 def min(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
     """Minimum along a dimension, or of all elements."""
+
+
+@_kernel_only
+def prod(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
+    """Product along a dimension, or of all elements."""
+
+
+@_kernel_only
+def cumsum(x: Tile, axis: int, reverse: bool = False) -> Tile:
+    """Sums of the elements up to each one along a dimension, itself included; with `reverse`, of those from it on.
+
+    In a specification: `al.cumsum(lambda k: x[i, k])[j]`.
+    """
+
+
+@_kernel_only
+def cumprod(x: Tile, axis: int, reverse: bool = False) -> Tile:
+    """Products of the elements up to each one along a dimension, itself included; with `reverse`, of those from it on.
+
+    In a specification: `al.cumprod(lambda k: x[i, k])[j]`.
+    """
+
+
+@_kernel_only
+def associative_scan(x: Tile, axis: int, combine: Any, reverse: bool = False, associative: bool = False) -> Tile:
+    """Results of combining all elements up to each one along a dimension by `combine`, an `@argus.func`.
+
+    `combine(before, next)` is a function of two numbers. `x` may be a tuple of n tiles of the same shape, which are
+    combined together: `combine` takes n numbers for what comes before and n for what comes next, and returns n numbers.
+
+    `combine` must be associative, because parts are combined first. The compiler decides this for sums, products,
+    extrema and choices, as in linear recurrences `(a, b), (c, d) -> (a * c, b * c + d)`. If it cannot,
+    `associative=True` is the author's word for it (docs/soundness.md).
+    """
 
 
 @_kernel_only

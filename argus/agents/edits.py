@@ -130,7 +130,7 @@ def _changed(stmt: Stmt, kernel: Kernel) -> Iterator[Edit]:
         yield edit("mask by the bounds of the tensor", Group.MASK, changed)
     yield from (edit("another value", Group.VALUE, changed) for changed in _values(stmt, kernel))
     if isinstance(stmt, Accumulate):
-        for name in ("add", "maximum", "minimum"):
+        for name in ("add", "mul", "maximum", "minimum"):
             if name != stmt.op:
                 yield edit(f"reduce by {name}", Group.REDUCTION, replace(stmt, op=name))
     for title, kind, new in edits.statement(stmt):

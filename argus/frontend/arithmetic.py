@@ -177,7 +177,7 @@ def next_power_of_2(call: CallSite) -> Value:
 
 # ---------------------------------------------------------------------------- reductions
 
-_REDUCE = {"sum": "add", "max": "maximum", "min": "minimum", "argmax": "maximum", "argmin": "minimum"}
+_REDUCE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "argmax": "maximum", "argmin": "minimum"}
 
 
 def reduce(call: CallSite) -> Value:
@@ -467,6 +467,7 @@ HANDLERS: dict[str, Handler] = {
     "cdiv": cdiv,
     "next_power_of_2": next_power_of_2,
     "sum": reduce,
+    "prod": reduce,
     "max": reduce,
     "min": reduce,
     "argmax": first_extremum,

@@ -16,7 +16,6 @@ FUNCTIONS = {
     "full_like": "write `al.full(x.shape, value, x.dtype)`",
     "rand": "pass a tensor of random numbers, or compute them with `al.uint32` as examples/dropout.py does",
     "randn": "pass a tensor of random numbers, or compute them with `al.uint32` as examples/dropout.py does",
-    "prod": "add logarithms: `al.exp(al.sum(al.log(x), axis))`, for positive x",
     "any": "write `al.max(al.where(condition, 1, 0), axis) > 0`",
     "all": "write `al.min(al.where(condition, 1, 0), axis) > 0`",
     "sort": "sort outside of the kernel, and pass the order as an index tensor",
@@ -32,9 +31,8 @@ FUNCTIONS = {
     "clamp": "write `al.minimum(al.maximum(x, lo), hi)`",
     "mean": "divide `al.sum(x, axis)` by how many there are",
     **dict.fromkeys(
-        ("cumsum", "cumprod", "associative_scan", "scan"),
-        "carry the result in a loop, or reduce a tile under a triangular mask: "
-        "`al.where(j <= i, x[None, :], 0.0)`; examples/cumsum.py does both",
+        ("scan", "cummax", "cummin"),
+        "write `al.associative_scan(x, axis, combine)`, with an `@argus.func` of what comes before and what comes next",
     ),
     "cast": "write `x.to(al.float32)`",
     **dict.fromkeys(("libdevice", "math"), "write the function itself: `al.exp(x)`"),

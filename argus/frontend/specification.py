@@ -32,14 +32,17 @@ from argus.frontend.surface import (
 from argus.frontend.tagging import direct_extents, divided_extents, is_call, quantified
 from argus.frontend.tiles import BINARY
 from argus.frontend.values import Builtin, Constant, Helper, Nothing, Range, Specified, Tile, Value, View, describe
-from argus.ir.expr import OPERATORS, Const, Expr, Op
+from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Expr, Op, op
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import renumbered
 from argus.ir.types import DType, boolean, float32, int32, int64, uint32
 from argus.source import Span
 
 _ELEMENTWISE = frozenset(o.name for o in OPERATORS.values() if o.symbol is None and o.result != "given")
-_REDUCE = {"sum": "add", "max": "maximum", "min": "minimum", "logsumexp": "logaddexp"}
+_REDUCE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "logsumexp": "logaddexp"}
+
+_CUMULATIVE = {"cumsum": "add", "cumprod": "mul"}
+"""Scans that a specification may name, by what they combine with."""
 
 
 def spec(call: CallSite) -> Value:
@@ -88,6 +91,8 @@ def _term(context: Context, node: Expression, axes: int) -> SpecTerm:
             chosen = evaluate(context, cond)
             if isinstance(chosen, Constant):
                 return _term(context, then if chosen.value else orelse, axes)
+        case Subscript(value=Call(args=(Lambda() as body,)) as call, items=(at,)) if _scan_of(context, call):
+            return _cumulative(context, call, body, at, axes)
         case Subscript(value=Call(args=(Lambda() as score,), keywords=()) as call, items=(at,)):
             return _softmax(context, call, score, at, axes)
         case Call(function=Attribute(value=value, name="to")):
@@ -200,15 +205,49 @@ def _reduce(context: Context, node: Call, body: Lambda, axes: int) -> SpecTerm:
     if name is None or len(body.params) != 1:
         context.fail(
             "bad-tag",
-            "here a lambda of one parameter is what `al.sum`, `al.max`, `al.min` or `al.logsumexp` runs over",
+            "here a lambda of one parameter is what `al.sum`, `al.prod`, `al.max`, `al.min`, `al.logsumexp` run over",
             node.span,
             "write `al.sum(lambda k: a[m, k] * b[n, k])`",
         )
     extent, term = _bound(context, body, axes)
-    if name == "sum" and _dtype(term).modular:
-        text = "this is a sum of many uint32, modulo 2^32, which no proof follows"
-        context.fail("type-mismatch", text, node.span, "convert the terms: `.to(al.int64)`, in the kernel as well")
+    if name in ("sum", "prod"):
+        _insist_on_numbers(context, term, node.span)
     return SpecReduce(_REDUCE[name], axes, extent, term, _dtype(term))
+
+
+def _insist_on_numbers(context: Context, term: SpecTerm, span: Span) -> None:
+    if _dtype(term).modular:
+        text = "this is a sum of many uint32, modulo 2^32, which no proof follows"
+        context.fail("type-mismatch", text, span, "convert the terms: `.to(al.int64)`, in the kernel as well")
+
+
+def _scan_of(context: Context, call: Call) -> str | None:
+    """The operator of `al.cumsum` or `al.cumprod`, if it is called."""
+    return next((op for name, op in _CUMULATIVE.items() if is_call(context, call, name)), None)
+
+
+def _cumulative(context: Context, node: Call, body: Lambda, at: Expression | Slice, axes: int) -> SpecTerm:
+    """`al.cumsum(lambda k: ...)[j]` as the reduction over the k that come up to j, or from j on with `reverse=True`."""
+    operator, reverse = _scan_of(context, node), False
+    for keyword in node.keywords:
+        value = evaluate(context, keyword.value)
+        if keyword.name != "reverse" or not isinstance(value, Constant) or not isinstance(value.value, bool):
+            text = "in a specification a scan takes a lambda of one parameter, and `reverse=True`"
+            context.fail("wrong-arguments", text, keyword.span, "write `al.cumsum(lambda k: x[i, k])[j]`")
+        reverse = value.value
+    place = None if isinstance(at, Slice) else _leaf(context, at, axes)
+    if place is None or isinstance(place, (SpecOp, SpecReduce, SpecSoftmax)) or not place.dtype.is_int:
+        context.fail("bad-tag", "a scan is indexed by one integer", at.span, "write `al.cumsum(...)[j]`")
+    assert operator is not None
+    extent, term = _bound(context, body, axes)
+    _insist_on_numbers(context, term, node.span)
+    counted = op("ge" if reverse else "le", Coord(axes), place)
+    nothing = _literal(Const(REDUCTIONS[operator](_dtype(term))), _dtype(term))
+    if isinstance(term, (SpecOp, SpecReduce, SpecSoftmax)) or isinstance(nothing, (SpecOp, SpecReduce, SpecSoftmax)):
+        chosen: SpecTerm = SpecOp("where", (counted, term, nothing), _dtype(term))
+    else:
+        chosen = tiles.make("where", (counted, term, nothing))
+    return SpecReduce(operator, axes, extent, chosen, _dtype(term))
 
 
 def _softmax(context: Context, node: Call, score: Lambda, at: Expression | Slice, axes: int) -> SpecTerm:

@@ -39,6 +39,7 @@ from argus.ir.nodes import (
     Programs,
     ProxyFence,
     Roles,
+    Scan,
     Share,
     Spec,
     Stage,
@@ -120,7 +121,7 @@ def relations(stmt: Stmt) -> tuple[Relation, ...]:
             return tuple(r for e in (start, stop) for r in _elements(e, None, (), None, Holders.ALL))
         case If(cond=cond):
             return _elements(cond, None, (), None, Holders.ALL)
-        case Roles() | Programs() | Stage() | Share() | Tag() | AssertTags() | Spec():
+        case Roles() | Programs() | Stage() | Share() | Scan() | Tag() | AssertTags() | Spec():
             return ()
         case Barrier() | CommitGroup() | WaitGroup():
             return ()

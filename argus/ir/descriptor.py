@@ -146,6 +146,9 @@ _OVER = frozenset({Kind.ACCESS, Kind.EXPRESSION, Kind.FIELDS, Kind.CONDITIONS})
 """What is over the coordinates of a statement, and rewritten with it."""
 
 
+_PARTS = frozenset({Kind.PART, Kind.PARTS})
+
+
 def describe(node: type) -> Descriptor:
     """The descriptor of a class of nodes that has a `FORM`. Raises `TypeError` for a field that the form lacks."""
     key: Any = node
@@ -168,8 +171,8 @@ def _describe(node: Any) -> Descriptor:
         "_".join(words).lower() + "_node",
         MappingProxyType(fields),
         form,
-        accesses=tuple(f for f in every if f.kind is Kind.ACCESS),
-        expressions=tuple(f for f in every if f.kind in _OVER or (f.kind is Kind.PART and _part(f).expressions)),
+        accesses=tuple(f for f in every if f.kind is Kind.ACCESS or (f.kind is Kind.PARTS and _part(f).accesses)),
+        expressions=tuple(f for f in every if f.kind in _OVER or (f.kind in _PARTS and _part(f).expressions)),
         blocks=tuple(f for f in every if f.kind in (Kind.BLOCK, Kind.BLOCKS)),
     )
 

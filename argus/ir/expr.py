@@ -172,6 +172,7 @@ LEAVING = ("add", "sub", "mul", "neg", "shl", "not", "cast")
 
 REDUCTIONS: dict[str, Callable[[DType], int | float]] = {
     "add": lambda dtype: 0,
+    "mul": lambda dtype: 1,
     "maximum": lambda dtype: float("-inf") if dtype.is_float else dtype.integers[0],
     "minimum": lambda dtype: float("inf") if dtype.is_float else dtype.integers[1],
 }

@@ -4,7 +4,7 @@ A kernel is an imperative block program: every statement is executed by all thre
 over a *domain*, a box of element coordinates `shape`. Two stages share these nodes:
 
 - *tile* IR, as the frontend makes it: `layout`, `instr`, `scope`, shared `offset` may be None, and the policy
-  statements `Stage` and `For(kind="pipelined")` may occur;
+  statements `Stage`, `Scan` and `For(kind="pipelined")` may occur;
 - *explicit* IR, as the passes leave it: everything is filled in, no policy statement is left. This is what is
   proved, simulated and emitted.
 
@@ -70,9 +70,10 @@ __all__ = [
     "BarrierSync", "BulkCommit", "BulkCopy", "BulkWait", "CommitGroup", "Copy", "Counter", "Covers", "DataValue", "For",
     "Fragment", "Hint", "If", "InRange", "Invariant", "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect",
     "MbarrierFence", "MbarrierInit", "MbarrierWait", "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once",
-    "Precondition", "Programs", "ProxyFence", "Requires", "Role", "Roles", "Scalar", "Share", "Shared", "Signal",
-    "Spec", "SpecOp", "SpecReduce", "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag", "TagCondition", "TagEqual",
-    "TagField", "TagTerm", "TagTuple", "Tensor", "ThreadCopy", "WaitCounts", "WaitGroup", "WaveBarrier", "WaveStep",
+    "Precondition", "Programs", "ProxyFence", "Requires", "Role", "Roles", "Scalar", "Scan", "Scanned", "Share",
+    "Shared", "Signal", "Spec", "SpecOp", "SpecReduce", "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag",
+    "TagCondition", "TagEqual", "TagField", "TagTerm", "TagTuple", "Tensor", "ThreadCopy", "WaitCounts", "WaitGroup",
+    "WaveBarrier", "WaveStep",
 ]  # fmt: skip
 """All nodes, those of `ordering` and `tags` too: this is where others import them from."""
 
@@ -305,6 +306,35 @@ class Accumulate(Statement):
 
 
 @dataclass(frozen=True, slots=True)
+class Scanned:
+    """One tile of a scan: `result[c] = combine`, over what the results hold at the element before, and the operands.
+
+    In `combine`, an `Elem` of a result stands for its element before c, and one of an operand for its element at c.
+    """
+
+    FORM: ClassVar[str] = "of {operand} to {result} = {combine}"
+    operand: Access = field(metadata=IN_REGISTERS)
+    result: Access = field(metadata=IN_REGISTERS)
+    combine: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(Statement):
+    """Policy: a scan of register tiles along `axis`, of all of them together; the first element is the operand's.
+
+    With `reverse` it runs from the last element to the first. The combination of all results is associative, so parts
+    may be combined first: a pass spreads the work over registers, lanes and warps (`argus.passes.scan`).
+    """
+
+    FORM: ClassVar[str] = "scan axis {axis}(?reverse: reverse) shape {shape}(? layout {layout})(? {tiles})"
+    axis: int
+    shape: tuple[int, ...]
+    reverse: bool = False
+    layout: FragmentLayout | None = None
+    tiles: tuple[Scanned, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Mma(Statement):
     """`d[m, n] += sum over k of a[m, k] * b[n, k]`, domain `shape` = (M, N, K) with Coords (m, n, k).
 
@@ -450,8 +480,8 @@ class If(Statement):
 
 
 Stmt = Union[
-    Copy, Map, Accumulate, Mma, Barrier, CommitGroup, WaitGroup, Asynchronous, WaveStep, Stage, Share, For, If, Roles,
-    Programs, Tag, AssertTags, Spec,
+    Copy, Map, Accumulate, Scan, Mma, Barrier, CommitGroup, WaitGroup, Asynchronous, WaveStep, Stage, Share, For, If,
+    Roles, Programs, Tag, AssertTags, Spec,
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------- the kernel

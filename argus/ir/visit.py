@@ -105,6 +105,8 @@ def _map_value(value: Any, kind: Kind, change: Callable[[Expr], Expr | None]) ->
             return tuple(_map_condition(c, one) for c in value)
         case Kind.PART:
             return map_exprs(value, change)
+        case Kind.PARTS:
+            return tuple(map_exprs(part, change) for part in value)
         case _:
             return one(value)
 
@@ -145,6 +147,14 @@ def map_accesses(stmt: Stmt, change: Callable[[Access], Access]) -> Stmt:
         new = change(Access(expr.obj, expr.index))
         return Elem(new.obj, new.index, expr.dtype)
 
-    stmt = map_exprs(stmt, register)
-    fields = describe(type(stmt)).accesses
-    return _replaced(stmt, {f.name: change(getattr(stmt, f.name)) for f in fields})
+    return _map_own(map_exprs(stmt, register), change)
+
+
+def _map_own(node: _Node, change: Callable[[Access], Access]) -> _Node:
+    """`node` with `change` applied to the accesses that are fields of it, or of its parts."""
+    new: dict[str, object] = {}
+    for field in describe(type(node)).accesses:
+        value = getattr(node, field.name)
+        direct = field.kind is Kind.ACCESS
+        new[field.name] = change(value) if direct else tuple(_map_own(part, change) for part in value)
+    return _replaced(node, new)

@@ -68,7 +68,7 @@ _TITLES: dict[type, str] = {
     BarrierSync: "a meeting at a named barrier",
     BarrierArrive: "an arrival at a named barrier",
 }
-_OTHER_REDUCTION = {"add": "maximum", "maximum": "minimum", "minimum": "maximum"}
+_OTHER_REDUCTION = {"add": "maximum", "mul": "add", "maximum": "minimum", "minimum": "maximum"}
 _BYTES = 16
 """The least by which bytes that an mbarrier expects may differ."""
 _WARP = 32

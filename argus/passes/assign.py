@@ -18,7 +18,21 @@ from math import prod
 from argus.diagnostic import Diagnostic
 from argus.ir.expr import Elem, Expr, coords, elements
 from argus.ir.instruction import WGMMA
-from argus.ir.nodes import Access, Accumulate, Barrier, Copy, Fragment, Kernel, Map, Mma, Stmt, Tag, Tensor, ThreadCopy
+from argus.ir.nodes import (
+    Access,
+    Accumulate,
+    Barrier,
+    Copy,
+    Fragment,
+    Kernel,
+    Map,
+    Mma,
+    Scan,
+    Stmt,
+    Tag,
+    Tensor,
+    ThreadCopy,
+)
 from argus.ir.statement import UNNUMBERED
 from argus.ir.visit import map_accesses, numbered, rewrite_blocks, walk
 from argus.layout import FragmentLayout
@@ -81,6 +95,8 @@ class _Filling:
                 return None
             case ThreadCopy() | Map() | Accumulate():
                 result = self._work(stmt, context, before)
+            case Scan():
+                result = self._scan(stmt, context, before)
             case Mma():
                 result = (self._product(stmt, context, before),)
             case Tag(obj=name) if stmt.id in self.following and not any(moved == name for moved, _ in self.moved):
@@ -96,7 +112,7 @@ class _Filling:
 
     # ---------------------------------------------------------------- statements
 
-    def _work(self, stmt: Work, context: Enclosing, before: list[Stmt]) -> tuple[Stmt, ...]:
+    def _work(self, stmt: ThreadCopy | Map | Accumulate, context: Enclosing, before: list[Stmt]) -> tuple[Stmt, ...]:
         domain = self.state.domains[stmt.id]
         if isinstance(stmt, ThreadCopy):
             staged = self._stage_store(stmt, domain, context, before)
@@ -132,7 +148,28 @@ class _Filling:
             return False
         return warp_holds(self._layout(fragment.name), domain, stmt.value.index, self.state.kernel.warp_size)
 
-    def _write(self, stmt: Work, domain: FragmentLayout, context: Enclosing) -> tuple[Stmt, ...]:
+    def _scan(self, stmt: Scan, context: Enclosing, before: list[Stmt]) -> tuple[Stmt, ...]:
+        """A scan of tiles that its domain's threads hold, which they write; others are moved before and after it."""
+        domain = self.state.domains[stmt.id]
+        renamed: dict[str, str] = {}
+        behind: list[Stmt] = []
+        for operand in {t.operand.obj: t.operand for t in stmt.tiles}.values():
+            fragment = self.state.fragment(operand.obj)
+            if fragment is not None and not holds(self._layout(fragment.name), domain, operand.index):
+                renamed[operand.obj] = self._moved(fragment, domain, stmt.span, context, before) or operand.obj
+        for result in (t.result for t in stmt.tiles):
+            fragment = self.state.fragment(result.obj)
+            if fragment is not None and not fills(self._layout(fragment.name), domain, result.index):
+                made = self.fresh.fragment(f"{fragment.name}_out", fragment.dtype, fragment.shape, domain)
+                renamed[result.obj] = made
+                behind += self._through_shared(made, result.obj, self._layout(result.obj), stmt.span, context)
+        done = map_accesses(stmt, lambda a: Access(renamed.get(a.obj, a.obj), a.index))
+        assert isinstance(done, Scan)
+        return (replace(done, layout=domain), *behind)
+
+    def _write(
+        self, stmt: ThreadCopy | Map | Accumulate, domain: FragmentLayout, context: Enclosing
+    ) -> tuple[Stmt, ...]:
         """`stmt`, through a tile of the right layout if its destination has another."""
         fragment = self.state.fragment(stmt.dst.obj)
         if fragment is None or fills(self._layout(fragment.name), domain, stmt.dst.index):
@@ -290,11 +327,13 @@ def _written(stmt: Stmt) -> tuple[str, ...]:
     match stmt:
         case Copy(dst=dst) | Map(dst=dst) | Accumulate(dst=dst) | Mma(d=dst):
             return (dst.obj,)
+        case Scan(tiles=tiles):
+            return tuple(tile.result.obj for tile in tiles)
         case _:
             return ()
 
 
-def _reading(stmt: Work, renamed: dict[Access, str]) -> Work:
+def _reading(stmt: ThreadCopy | Map | Accumulate, renamed: dict[Access, str]) -> ThreadCopy | Map | Accumulate:
     """`stmt` with some of its register reads directed to other tiles; what it writes stays."""
     result = map_accesses(stmt, lambda a: Access(renamed[a], a.index) if a in renamed else a)
     assert isinstance(result, ThreadCopy | Map | Accumulate)

@@ -16,16 +16,28 @@ from math import gcd, prod
 from argus.ir.expr import Coord, Expr, elements, rewrite
 from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
 from argus.ir.instruction.tiled import TiledMma, tiled_mma, wgmma_accumulator
-from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Map, Mma, Shared, Tensor, ThreadCopy
+from argus.ir.nodes import (
+    Access,
+    Accumulate,
+    Copy,
+    Fragment,
+    Kernel,
+    Map,
+    Mma,
+    Scan,
+    Shared,
+    Tensor,
+    ThreadCopy,
+)
 from argus.ir.visit import numbered, walk
 from argus.layout import FragmentLayout
 from argus.layout.swizzle import SwizzledLayout
 from argus.passes.affine import Facts, facts
-from argus.passes.layouts import complete, default, everywhere, lift, project
+from argus.passes.layouts import complete, default, everywhere, lift, project, uneven
 from argus.passes.moves import by_engine, contiguous_axis, moves, target_of, vector_width
 from argus.passes.rows import Reduced, in_rows, reduced_dimensions, row_axis
 
-Work = ThreadCopy | Map | Accumulate
+Work = ThreadCopy | Map | Accumulate | Scan
 """Statements with a layout of their own."""
 
 _VECTOR = 16  # bytes: the widest access of all targets
@@ -122,6 +134,8 @@ def _over(index: Sequence[Expr], axes: dict[int, int]) -> tuple[Expr, ...]:
 def register_reads(stmt: Work) -> tuple[Access, ...]:
     """The register tiles that a statement reads, with their indices."""
     exprs: list[Expr] = []
+    if isinstance(stmt, Scan):
+        return tuple(tile.operand for tile in stmt.tiles)
     match stmt:
         case Copy(src=src, dst=dst, mask=mask):
             exprs = [*src.index, *dst.index]
@@ -138,13 +152,18 @@ def register_reads(stmt: Work) -> tuple[Access, ...]:
     return tuple(reads)
 
 
+def written(stmt: Work) -> tuple[Access, ...]:
+    """What a statement writes, with its indices."""
+    return tuple(tile.result for tile in stmt.tiles) if isinstance(stmt, Scan) else (stmt.dst,)
+
+
 def _accesses(state: Layouts, stmt: Work) -> list[tuple[Access, Fragment]]:
     """Return the fragment accesses, the written one first. It is last for a reduction, whose result is the smaller
     side."""
     found = state.accesses.get(stmt.id)
     if found is None:
-        reads = register_reads(stmt)
-        order = (*reads, stmt.dst) if isinstance(stmt, Accumulate) else (stmt.dst, *reads)
+        reads, writes = register_reads(stmt), written(stmt)
+        order = (*reads, *writes) if isinstance(stmt, Accumulate | Scan) else (*writes, *reads)
         found = state.accesses[stmt.id] = [(a, f) for a in order if (f := state.fragment(a.obj)) is not None]
     return found
 
@@ -166,6 +185,8 @@ def _visit(state: Layouts, stmt: Work) -> bool:
         for access, fragment in accesses:
             layout = state.fragments.get(fragment.name)
             found = None if layout is None else lift(layout, access.index, stmt.shape)
+            if found is not None and isinstance(stmt, Scan) and uneven(found, stmt.axis):
+                found = default(stmt.shape, state.kernel.num_threads)
             if found is not None:
                 state.domains[stmt.id] = found
                 changed = True
@@ -206,7 +227,7 @@ def _default_domain(state: Layouts, stmt: Work) -> FragmentLayout:
         return _single(stmt.shape, threads)
     if isinstance(stmt, Copy):
         return memory_domain(state, stmt)
-    vector = _VECTOR // state.kernel.object(stmt.dst.obj).dtype.bytes
+    vector = _VECTOR // state.kernel.object(written(stmt)[0].obj).dtype.bytes
     partial = [(a, f) for a, f in _accesses(state, stmt) if f.name in state.fragments and prod(f.shape) > 1]
     for access, fragment in sorted(partial, key=lambda e: -prod(e[1].shape)):
         found = complete(state.fragments[fragment.name], access.index, stmt.shape, vector)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import gcd, prod
 
 import numpy as np
@@ -134,6 +135,42 @@ def _uneven(shape: tuple[int, ...], num_threads: int, order: tuple[int, ...]) ->
         left //= across
     threads.append(Mode(left, None))
     return FragmentLayout(shape, tuple(threads), tuple(values)).simplify()
+
+
+def uneven(layout: FragmentLayout, axis: int) -> bool:
+    """Return True unless threads and registers split an axis evenly, each element in one register of its holders."""
+    covered = 1
+    for mode in sorted((m for m in (*layout.threads, *layout.values) if m.dim == axis), key=lambda m: m.stride):
+        if mode.extent > 1 and mode.stride != covered:
+            return True
+        covered *= mode.extent
+    return covered != layout.shape[axis] or any(m.dim is None and m.extent > 1 for m in layout.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """`extent` positions of lanes, warps or registers along an axis of a tile, one each `stride` elements."""
+
+    axis: int
+    stride: int
+    extent: int
+
+
+def split_threads(layout: FragmentLayout, warp_size: int) -> tuple[tuple[Digit, ...], tuple[Digit, ...]] | None:
+    """The digits of a layout's lanes and of its warps, fastest first; None if a mode is cut by the end of a warp."""
+    lanes: list[Digit] = []
+    warps: list[Digit] = []
+    place = 1
+    for mode in layout.threads:
+        inside = gcd(mode.extent, max(1, warp_size // place))
+        if place < warp_size and place * inside not in (warp_size, place * mode.extent):
+            return None
+        if mode.dim is not None and inside > 1:
+            lanes.append(Digit(mode.dim, mode.stride, inside))
+        if mode.dim is not None and mode.extent > inside:
+            warps.append(Digit(mode.dim, mode.stride * inside, mode.extent // inside))
+        place *= mode.extent
+    return tuple(lanes), tuple(warps)
 
 
 def everywhere(num_threads: int) -> FragmentLayout:

@@ -19,6 +19,7 @@ from argus.passes.reduce import split_reductions
 from argus.passes.registers import check_registers
 from argus.passes.report import LoweringError, problem
 from argus.passes.roles import Pass, by_role
+from argus.passes.scan import expand_scans
 from argus.passes.select import select_instructions
 from argus.passes.slices import slice_products
 from argus.passes.specialise import specialise
@@ -39,6 +40,7 @@ PASSES: tuple[Pass, ...] = (
     by_role(assign_layouts),  # registers: layout of tiles and statements, moves between layouts
     by_role(slice_products),  # mma: operands in registers
     by_role(spread_copies),  # pipelined loops: copies between products
+    by_role(expand_scans),  # scan: registers, lanes, warps
     by_role(split_reductions),  # accumulate: thread, warp, block
     by_role(sum_behind_loops),  # sums that loops carry: exchanges between lanes behind the loop
     trust_the_grid,  # where, masks: what the grid says

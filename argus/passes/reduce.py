@@ -14,7 +14,6 @@ coordinate, so that each partial result has one holder (and its replicas), and e
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import gcd
 
 from argus.diagnostic import Diagnostic
 from argus.ir.expr import Const, Coord, Elem, Expr, coords, op, rewrite
@@ -22,7 +21,7 @@ from argus.ir.nodes import Access, Accumulate, Barrier, Fragment, Kernel, Map, S
 from argus.layout import FragmentLayout, Mode
 from argus.passes.context import Enclosing, rewrite_in_context
 from argus.passes.fresh import Fresh, identity
-from argus.passes.layouts import axes_of
+from argus.passes.layouts import Digit, axes_of, split_threads, uneven
 from argus.passes.moves import by_engine, moves, target_of
 from argus.passes.report import LoweringError, problem
 from argus.passes.scratch import scratch_layout
@@ -47,15 +46,6 @@ def split_reductions(kernel: Kernel) -> Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Digit:
-    """`extent` positions of lanes or warps along the reduced `axis`, one each `stride` elements."""
-
-    axis: int
-    stride: int
-    extent: int
-
-
-@dataclass(frozen=True, slots=True)
 class ReductionPlan:
     """The split of a reduced domain over threads: the axes kept, and the digits of lanes and of warps, fastest
     first."""
@@ -71,33 +61,11 @@ def _plan(kernel: Kernel, stmt: Accumulate) -> ReductionPlan:
     axes = axes_of(stmt.dst.index)
     kept = tuple(sorted(a for a in axes or () if a is not None))
     reduced = [axis for axis in range(len(stmt.shape)) if axis not in kept]
-    for axis in reduced:
-        _check_chain(stmt, stmt.layout, axis)
-    lanes: list[Digit] = []
-    warps: list[Digit] = []
-    place = 1
-    for mode in stmt.layout.threads:
-        inside = gcd(mode.extent, max(1, kernel.warp_size // place))
-        if place < kernel.warp_size and place * inside not in (kernel.warp_size, place * mode.extent):
-            raise LoweringError(_uneven(stmt))
-        if mode.dim in reduced:
-            if inside > 1:
-                lanes.append(Digit(mode.dim, mode.stride, inside))
-            if mode.extent > inside:
-                warps.append(Digit(mode.dim, mode.stride * inside, mode.extent // inside))
-        place *= mode.extent
-    return ReductionPlan(stmt.layout, kept, tuple(lanes), tuple(warps))
-
-
-def _check_chain(stmt: Accumulate, layout: FragmentLayout, axis: int) -> None:
-    """A reduced axis must be split evenly: else two registers could hold, and add, the same element."""
-    covered = 1
-    for mode in sorted((m for m in (*layout.threads, *layout.values) if m.dim == axis), key=lambda m: m.stride):
-        if mode.extent > 1 and mode.stride != covered:
-            raise LoweringError(_uneven(stmt))
-        covered *= mode.extent
-    if covered != layout.shape[axis] or any(m.dim is None and m.extent > 1 for m in layout.values):
+    parts = split_threads(stmt.layout, kernel.warp_size)
+    if parts is None or any(uneven(stmt.layout, axis) for axis in reduced):
         raise LoweringError(_uneven(stmt))
+    lanes, warps = (tuple(d for d in each if d.axis in reduced) for each in parts)
+    return ReductionPlan(stmt.layout, kept, lanes, warps)
 
 
 def _uneven(stmt: Accumulate) -> Diagnostic:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import gcd
 
 from argus.ir.expr import Expr, elements
-from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Map
+from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Map, Scan
 from argus.ir.visit import walk
 from argus.layout import FragmentLayout, Mode
 from argus.passes.layouts import axes_of
@@ -25,7 +25,8 @@ def reduced_dimensions(kernel: Kernel) -> Reduced:
     """Find the reduced dimensions of register tiles, going back from the reductions through the maps before them."""
     fragments = {f.name for f in kernel.fragments}
     work = [s for s in walk(kernel.body) if isinstance(s, Accumulate | Map)]
-    found: Reduced = {}
+    scans = [s for s in walk(kernel.body) if isinstance(s, Scan)]
+    found: Reduced = {tile.operand.obj: frozenset({s.axis}) for s in scans for tile in s.tiles}
     changed = True
     while changed:
         changed = False

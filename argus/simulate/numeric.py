@@ -117,7 +117,7 @@ def _drop_mantissa(values: Array, bits: int) -> Array:
     return result
 
 
-_UFUNCS: dict[str, np.ufunc] = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum}
+_UFUNCS: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
 
 
 def reduced(before: Array, values: Array, group: Array, op: str, dtype: DType) -> Array:

@@ -17,9 +17,9 @@ from argus.simulate.memory import GlobalTensor
 from argus.simulate.numeric import Array, round_to, shaken, strains
 
 UFUNCS: dict[str, np.ufunc] = {
-    "add": np.add, "maximum": np.maximum, "minimum": np.minimum, "logaddexp": np.logaddexp,
+    "add": np.add, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "logaddexp": np.logaddexp,
 }  # fmt: skip
-_STARTS = {"add": 0.0, "maximum": -np.inf, "minimum": np.inf, "logaddexp": -np.inf}
+_STARTS = {"add": 0.0, "mul": 1.0, "maximum": -np.inf, "minimum": np.inf, "logaddexp": -np.inf}
 
 
 def _reduced(op: str, values: Array, n: int, start: float) -> Array:

@@ -38,6 +38,7 @@ from argus.ir.nodes import (
     Programs,
     ProxyFence,
     Roles,
+    Scan,
     Share,
     Spec,
     Stage,
@@ -180,7 +181,7 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                         yield from execute(block, inner, replace(frame, program=program))
                     else:
                         _count_on(block, inner, replace(frame, program=program))
-            case Stage() | Share():
+            case Stage() | Share() | Scan():
                 raise ValueError("a policy statement is left: lower the kernel first")
             case _:
                 assert_never(stmt)

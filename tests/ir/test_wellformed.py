@@ -97,7 +97,7 @@ TILE: dict[str, tuple[Callable[[Kernel], Kernel], str]] = {
     "bound variable twice": (
         on(Spec, lambda s: replace(s, value=SpecReduce("add", 0, Param("K"), Const(1), int32))), "bound already"),
     "unknown reduction": (
-        on(Spec, lambda s: replace(s, value=SpecReduce("mul", 2, Param("K"), Const(1), int32))), "not a reduction"),
+        on(Spec, lambda s: replace(s, value=SpecReduce("sub", 2, Param("K"), Const(1), int32))), "not a reduction"),
     "precondition on the block": (
         lambda k: replace(k, preconditions=(Requires(Op("lt", (ProgramId(0), Const(1)), boolean)),)),
         "program id 0 has no meaning"),

@@ -53,6 +53,7 @@ from argus.ir.nodes import (
     ProxyFence,
     Role,
     Roles,
+    Scan,
     Share,
     Spec,
     Stage,
@@ -152,6 +153,8 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
             emit_wave_step(stmt, writer)
         case Programs():
             _programs(stmt, writer)
+        case Scan():
+            raise problem("not-explicit", "a scan is a policy: lower the kernel first", stmt.span)
         case Stage() | Share():
             raise problem("not-explicit", "a staged copy is a policy: lower the kernel first", stmt.span)
         case _:

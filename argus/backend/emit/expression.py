@@ -273,8 +273,8 @@ def _logical(name: str) -> str | None:
 
 def reduction(op: str, dtype: DType) -> Callable[[str, str], str]:
     """Return a function that gives the C++ combining two values of `dtype` by `op` of REDUCTIONS."""
-    if op != "add":
+    if op not in ("add", "mul"):
         return lambda x, y: f"argus::{op}({x}, {y})"
     if dtype.is_int:
-        return lambda x, y: f"argus::add_wrap({x}, {y})"
-    return lambda x, y: f"{x} + {y}"
+        return lambda x, y: f"argus::{op}_wrap({x}, {y})"
+    return lambda x, y: f"{x} {OPERATORS[op].symbol} {y}"

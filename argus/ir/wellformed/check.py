@@ -37,6 +37,7 @@ from argus.ir.nodes import (
     ProxyFence,
     Role,
     Roles,
+    Scan,
     Share,
     Shared,
     Spec,
@@ -172,6 +173,10 @@ def _field(value: Any, field: Field, stmt: Stmt, scope: Scope) -> Iterator[Probl
         case Kind.PART:
             for part in describe(type(value)).fields.values():
                 yield from _field(getattr(value, part.name), part, stmt, scope)
+        case Kind.PARTS:
+            for each in value:
+                for part in describe(type(each)).fields.values():
+                    yield from _field(getattr(each, part.name), part, stmt, scope)
         case Kind.FIELDS:
             for _, term in value:
                 yield from claims.term(term, scope, span)
@@ -204,6 +209,7 @@ RULES: Mapping[type, Rule] = {
     BulkCopy: Rule(engine.names, engine.explicit),
     Map: Rule(registers.map_names, registers.map_explicit),
     Accumulate: Rule(registers.accumulate_names, registers.accumulate_explicit),
+    Scan: Rule(registers.scan_names, registers.scan_explicit),
     Mma: Rule(products.names, products.explicit),
     Stage: Rule(copies.stage_names, copies.stage_explicit),
     Share: Rule(copies.share_names, copies.stage_explicit),

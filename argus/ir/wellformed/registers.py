@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from argus.ir.expr import REDUCTIONS, Elem
+from argus.ir.expr import REDUCTIONS, Elem, coords
 from argus.ir.instruction import INSTRUCTIONS, REDUCES
 from argus.ir.locality import partial
-from argus.ir.nodes import Accumulate, Kernel, Map, Tensor
+from argus.ir.nodes import Accumulate, Kernel, Map, Scan, Tensor
 from argus.ir.statement import Problem
 from argus.ir.target import Target
 from argus.ir.wellformed import engine
@@ -66,8 +66,37 @@ def accumulate_explicit(stmt: Accumulate, site: Site, target: Target) -> Iterato
         yield from _totals(stmt, stmt.layout, part)
 
 
+def scan_names(stmt: Scan, site: Site) -> Iterator[Problem]:
+    """A scan runs over whole tiles, combines them in their own types, and reads nothing else in registers."""
+    if not stmt.tiles:
+        yield "a scan of no tile", stmt.span
+    if not 0 <= stmt.axis < len(stmt.shape):
+        yield f"a scan along axis {stmt.axis} of {len(stmt.shape)}", stmt.span
+    whole = coords(len(stmt.shape))
+    own_tiles = [access for tile in stmt.tiles for access in (tile.operand, tile.result)]
+    for access in own_tiles:
+        extents = getattr(site.scope.objects.get(access.obj), "shape", stmt.shape)
+        if access.index != whole or extents != stmt.shape:
+            yield f"`{access.obj}` does not take part in a scan of shape {stmt.shape} as a whole", stmt.span
+    for tile in stmt.tiles:
+        held = dtype_of(tile.result.obj, site.scope)
+        yield from has_type(f"the combination for `{tile.result.obj}`", tile.combine, held, stmt.span)
+        if held != dtype_of(tile.operand.obj, site.scope):
+            yield f"`{tile.operand.obj}` and `{tile.result.obj}` of a scan differ in type", stmt.span
+        for read in reads([tile.combine]):
+            if read not in own_tiles:
+                yield f"a scan combines elements of its own tiles, and `{read.obj}` is none of them", stmt.span
+
+
+def scan_explicit(stmt: Scan, site: Site, target: Target) -> Iterator[Problem]:
+    """A scan is a policy."""
+    yield "a scan is still a policy", stmt.span
+
+
 def _atomic(stmt: Accumulate, target: Target) -> Iterator[Problem]:
     row = INSTRUCTIONS.get(stmt.instr or "")
+    if stmt.op == "mul":
+        yield "memory multiplies no atomic product", stmt.span
     if row is None or (row.src, row.dst) != ("fragment", "global"):
         yield f"`{stmt.instr}` does not accumulate into global memory", stmt.span
     elif not target.has(row):

@@ -1,0 +1,298 @@
+"""Scans over threads: first each thread's own registers, then the lanes of a warp, then the warps, and back down.
+
+    scan axis 1 of x to y = y[c0, c1] + x[c0, c1]      (c1 is spread over 4 registers, 32 lanes, 2 warps)
+
+    s[c0, 4 * c1] = x[c0, 4 * c1]                      one register after the other: s are scans of four elements
+    s[c0, 4 * c1 + 1] = s[c0, 4 * c1] + x[c0, 4 * c1 + 1] ...
+    t[c0, c1] = s[c0, 4 * c1 + 3]                      their totals: by shuffles over 1, 2, 4, ... lanes, t becomes
+    t[c0, c1] = t[c0, c1 - 1] + t[c0, c1] ...            the scan of the totals in a warp
+    u[c0, c1] = t[c0, 32 * c1 + 31]                    the totals of warps: through shared memory, scanned by all
+    t[c0, c1] = u[c0, c1 // 32 - 1] + t[c0, c1]        and back: what comes before each part
+    y[c0, c1] = t[c0, c1 // 4 - 1] + s[c0, c1]
+
+Every step is an ordinary statement, and these are what is proved. The combination is written out wherever two parts
+meet, the earlier one first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from argus.ir.expr import Const, Coord, Elem, Expr, coords, op, rewrite
+from argus.ir.nodes import Access, Barrier, Kernel, Map, Scan, Stmt, ThreadCopy
+from argus.layout import FragmentLayout, Mode
+from argus.passes.context import Enclosing, rewrite_in_context
+from argus.passes.fresh import Fresh
+from argus.passes.layouts import holds, split_threads, uneven
+from argus.passes.moves import target_of
+from argus.passes.report import LoweringError, problem
+from argus.passes.scratch import scratch_layout
+
+_STEPS = 8
+"""Most registers that are combined one after the other; longer runs are parts of parts."""
+
+
+def expand_scans(kernel: Kernel) -> Kernel:
+    """Write out every `Scan`, whose layout is chosen."""
+    fresh = Fresh(kernel)
+
+    def change(stmt: Stmt, context: Enclosing) -> tuple[Stmt, ...] | None:
+        return _Expansion(fresh, stmt, context).run() if isinstance(stmt, Scan) else None
+
+    return fresh.finish(rewrite_in_context(kernel.body, change))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiles:
+    """One register tile for each tile of a scan, all in the same layout."""
+
+    names: tuple[str, ...]
+    layout: FragmentLayout
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """Scans of groups of `extent` neighbouring parts of the axis. `spread`: the groups are spread over warps above."""
+
+    scanned: _Tiles
+    extent: int
+    spread: FragmentLayout
+
+
+class _Expansion:
+    """The statements of one scan. `body` collects them."""
+
+    def __init__(self, fresh: Fresh, stmt: Scan, context: Enclosing) -> None:
+        self.fresh, self.stmt, self.context = fresh, stmt, context
+        self.axis, self.whole = stmt.axis, coords(len(stmt.shape))
+        self.dtypes = tuple(t.combine.dtype for t in stmt.tiles)
+        self.body: list[Stmt] = []
+
+    def run(self) -> tuple[Stmt, ...]:
+        """Scan from the smallest parts to the largest; then combine each with what comes before it, the other way."""
+        assert self.stmt.layout is not None
+        source = _Tiles(tuple(t.operand.obj for t in self.stmt.tiles), self.stmt.layout)
+        digits = self._digits(source.layout)
+        own = [(kind, n) for kind, n in digits if kind != "warps"]
+        levels, totals = self._up(source, own or [("registers", 1)], len(own) < len(digits))
+        before = None if totals is None else self._over_warps(totals)
+        self._down(levels, before)
+        return tuple(self.body)
+
+    def _up(self, source: _Tiles, digits: list[tuple[str, int]], more: bool) -> tuple[list[_Level], _Tiles | None]:
+        """The scans of all levels, and with `more` the totals of the last one."""
+        levels: list[_Level] = []
+        for number, (kind, extent) in enumerate(digits):
+            spread = coarser(source.layout, self.axis, extent)
+            scanned = self._lanes(source, extent) if kind == "lanes" else self._registers(source, extent, spread)
+            levels.append(_Level(scanned, extent, spread))
+            if number + 1 < len(digits) or more:
+                source = self._read(scanned, self._end(extent), spread, "totals")
+        return levels, source if more else None
+
+    def _digits(self, layout: FragmentLayout) -> list[tuple[str, int]]:
+        """The digits of the axis, fastest first. Every thread scans what lies above the first digit of warps."""
+        threads = split_threads(layout, self.fresh.kernel.warp_size)
+        if threads is None or uneven(layout, self.axis):
+            what = f"the layout {layout} does not split the scanned axis evenly over threads and registers"
+            help = "leave the layout of the operand open, or choose one whose modes nest"
+            raise LoweringError(problem("reduction-layout", what, self.stmt.span, help))
+        lanes, warps = threads
+        digits = [(d.stride, "lanes", d.extent) for d in lanes if d.axis == self.axis]
+        digits += [(d.stride, "warps", d.extent) for d in warps if d.axis == self.axis]
+        digits += [(m.stride, "registers", m.extent) for m in layout.values if m.dim == self.axis and m.extent > 1]
+        found: list[tuple[str, int]] = []
+        for stride, kind, extent in sorted(digits):
+            if kind == "warps":
+                return [*found, (kind, layout.shape[self.axis] // stride)]
+            found += [(kind, n) for n in (in_steps(extent) if kind == "registers" else (extent,))]
+        return found
+
+    # ------------------------------------------------------------------ up
+
+    def _registers(self, source: _Tiles, extent: int, groups: FragmentLayout) -> _Tiles:
+        """Each thread combines its own elements one after the other."""
+        scanned = so_far = self._tiles("scan", source.layout)
+        first, step = (extent - 1, -1) if self.stmt.reverse else (0, 1)
+        for turn in range(extent):
+            here = op("add", op("mul", Coord(self.axis), Const(extent)), Const(first + step * turn))
+            values = self._elems(source, here)
+            if turn:
+                values = self._combined(self._elems(so_far, Coord(self.axis)), values)
+            so_far = self._tiles("part", groups)
+            self._set(so_far, Coord(self.axis), values, groups)
+            self._set(scanned, here, self._elems(so_far, Coord(self.axis)), groups)
+        return scanned
+
+    def _lanes(self, source: _Tiles, extent: int) -> _Tiles:
+        """Lanes combine what they have with what lanes at twice the distance have, again and again."""
+        here = Coord(self.axis)
+        place = op("mod", here, Const(extent)) if extent < source.layout.shape[self.axis] else here
+        scanned, distance = source, 1
+        while distance < extent:
+            near = (op("lt", place, Const(extent - distance)) if self.stmt.reverse
+                    else op("ge", place, Const(distance)))  # fmt: skip
+            from_there = op("where", near, self._before(here, distance), here)
+            earlier = self._read(scanned, from_there, source.layout, "earlier")
+            own = self._elems(scanned, here)
+            combined = self._combined(self._elems(earlier, here), own)
+            scanned = self._tiles("scan", source.layout)
+            self._set(scanned, here, _either(near, combined, own), source.layout)
+            distance *= 2
+        return scanned
+
+    # ------------------------------------------------------------------ across warps, and down
+
+    def _over_warps(self, totals: _Tiles) -> _Tiles:
+        """What comes before each of the parts that warps have: every thread scans them all, in its registers."""
+        layout, here = totals.layout, Coord(self.axis)
+        threads = tuple(Mode(m.extent, None) if m.dim == self.axis else m for m in layout.threads)
+        kept = tuple(m for m in layout.values if m.dim != self.axis)
+        extent = layout.shape[self.axis]
+        together = FragmentLayout(layout.shape, threads, (*kept, Mode(extent, self.axis))).simplify()
+        every = self._through_shared(totals, here, together, "warps", not self.context.meets)
+        levels, _ = self._up(every, [("registers", n) for n in in_steps(extent)], False)
+        scanned = levels[-1].scanned
+        for level in reversed(levels[:-1]):
+            before = self._read(scanned, self._preceding(level.spread), level.spread, "before")
+            scanned = self._tiles("scan", level.scanned.layout)
+            self._set(scanned, here, self._joined(before, level), level.scanned.layout)
+        return self._through_shared(scanned, self._preceding(layout), layout, "before", False)
+
+    def _down(self, levels: Sequence[_Level], before: _Tiles | None) -> None:
+        """Combine the smallest scans with what comes before them, told by the levels above, the largest first.
+
+        `before`: what comes before each group of the largest level; None if it has one group.
+        """
+        for level in reversed(levels[1:]):
+            before = self._exclusive(level, before)
+        first, here = levels[0], Coord(self.axis)
+        results = _Tiles(tuple(t.result.obj for t in self.stmt.tiles), first.scanned.layout)
+        values = self._elems(first.scanned, here) if before is None else self._joined(before, first)
+        self._set(results, here, values, first.scanned.layout)
+
+    def _exclusive(self, level: _Level, before: _Tiles | None) -> _Tiles:
+        """What comes before each part of a level: the parts before it in its group, and what comes before the group."""
+        layout, here = level.scanned.layout, Coord(self.axis)
+        inside = self._follows(op("mod", here, Const(level.extent)) if before is not None else here, level.extent)
+        near = self._read(level.scanned, op("where", inside, self._before(here, 1), here), layout, "near")
+        if before is None:
+            return near
+        group = op("floordiv", here, Const(level.extent))
+        some, own = self._follows(group, level.spread.shape[self.axis]), self._elems(near, here)
+        there = self._elems(before, group)
+        both = _either(some, self._combined(there, own), own)
+        made = self._tiles("before", layout)
+        self._set(made, here, _either(inside, both, there), layout)
+        return made
+
+    def _joined(self, before: _Tiles, level: _Level) -> list[Expr]:
+        """The scans of a level, each combined with what comes before its group."""
+        here, groups = Coord(self.axis), level.spread.shape[self.axis]
+        group = op("floordiv", here, Const(level.extent))
+        own = self._elems(level.scanned, here)
+        return _either(self._follows(group, groups), self._combined(self._elems(before, group), own), own)
+
+    def _follows(self, place: Expr, extent: int) -> Expr:
+        """Whether something comes before the place, of so many."""
+        return op("lt", place, Const(extent - 1)) if self.stmt.reverse else op("gt", place, Const(0))
+
+    def _preceding(self, layout: FragmentLayout) -> Expr:
+        """The element before each one, or the first itself."""
+        here = Coord(self.axis)
+        return op("where", self._follows(here, layout.shape[self.axis]), self._before(here, 1), here)
+
+    # ------------------------------------------------------------------ expressions and statements
+
+    def _at(self, place: Expr) -> tuple[Expr, ...]:
+        """The coordinates of a statement, with `place` along the axis."""
+        return (*self.whole[: self.axis], place, *self.whole[self.axis + 1 :])
+
+    def _end(self, extent: int) -> Expr:
+        """The element of a group at which its scan ends."""
+        last = 0 if self.stmt.reverse else extent - 1
+        return op("add", op("mul", Coord(self.axis), Const(extent)), Const(last))
+
+    def _before(self, place: Expr, distance: int) -> Expr:
+        return op("add" if self.stmt.reverse else "sub", place, Const(distance))
+
+    def _elems(self, tiles: _Tiles, place: Expr) -> list[Expr]:
+        return [Elem(name, self._at(place), dtype) for name, dtype in zip(tiles.names, self.dtypes, strict=True)]
+
+    def _combined(self, before: Sequence[Expr], here: Sequence[Expr]) -> list[Expr]:
+        """The combination of what a scan holds so far with what comes next, each one expression for each tile."""
+        known: dict[Expr, Expr] = {}
+        for tile, first, second, dtype in zip(self.stmt.tiles, before, here, self.dtypes, strict=True):
+            known |= {
+                Elem(tile.operand.obj, self.whole, dtype): second,
+                Elem(tile.result.obj, self.whole, dtype): first,
+            }
+        return [rewrite(tile.combine, known.get) for tile in self.stmt.tiles]
+
+    def _tiles(self, what: str, layout: FragmentLayout) -> _Tiles:
+        """New tiles, named after the results."""
+        pairs = zip((t.result.obj for t in self.stmt.tiles), self.dtypes, strict=True)
+        names = (self.fresh.fragment(f"{name}_{what}", dtype, layout.shape, layout) for name, dtype in pairs)
+        return _Tiles(tuple(names), layout)
+
+    def _set(
+        self, tiles: _Tiles, place: Expr, values: Sequence[Expr], domain: FragmentLayout, scope: str = "thread"
+    ) -> None:
+        for name, value in zip(tiles.names, values, strict=True):
+            target = Access(name, self._at(place))
+            self.body.append(Map(target, value, domain.shape, domain, scope, span=self.stmt.span))
+
+    def _read(self, source: _Tiles, place: Expr, layout: FragmentLayout, what: str) -> _Tiles:
+        """New tiles with the elements of others at `place`: of the same thread, or of another lane."""
+        made = self._tiles(what, layout)
+        scope = "thread" if holds(source.layout, layout, self._at(place)) else "warp"
+        self._set(made, Coord(self.axis), self._elems(source, place), layout, scope)
+        return made
+
+    def _through_shared(self, source: _Tiles, place: Expr, layout: FragmentLayout, what: str, again: bool) -> _Tiles:
+        """The same through shared memory. `again`: what the last iteration read may be there still."""
+        span, target = self.stmt.span, target_of(self.fresh.kernel)
+        if self.context.divergent:
+            text = "this scan crosses warps, which needs all threads of the block"
+            raise LoweringError(problem("barrier-in-divergent-branch", text, span, "scan before the branch"))
+        made = self._tiles(what, layout)
+        scratch = []
+        for name, dtype in zip(source.names, self.dtypes, strict=True):
+            memory = scratch_layout(layout.shape, dtype.bytes, source.layout, layout, target)
+            scratch.append(self.fresh.tile(f"{name}_scratch", dtype, layout.shape, memory))
+        self.body += [Barrier(span=span)] if again else []
+        for name, tile in zip(source.names, scratch, strict=True):
+            to, own = Access(tile, self.whole), Access(name, self.whole)
+            self.body.append(ThreadCopy(to, own, layout.shape, None, None, source.layout, span=span))
+        self.body.append(Barrier(span=span))
+        for name, tile in zip(made.names, scratch, strict=True):
+            to, there = Access(name, self.whole), Access(tile, self._at(place))
+            self.body.append(ThreadCopy(to, there, layout.shape, None, None, layout, span=span))
+        return made
+
+
+def _either(condition: Expr, yes: Sequence[Expr], no: Sequence[Expr]) -> list[Expr]:
+    return [op("where", condition, *each) for each in zip(yes, no, strict=True)]
+
+
+def in_steps(extent: int) -> tuple[int, ...]:
+    """Factors of an extent of at most `_STEPS` each, as far as it has such: 32 as 8 and 4."""
+    step = max(n for n in range(1, _STEPS + 1) if extent % n == 0)
+    return (extent,) if extent <= _STEPS or step == 1 else (step, *in_steps(extent // step))
+
+
+def coarser(layout: FragmentLayout, axis: int, extent: int) -> FragmentLayout:
+    """The layout of groups of `extent` elements along an axis: threads that share a group all hold it."""
+
+    def split(mode: Mode) -> tuple[Mode, ...]:
+        if mode.dim != axis:
+            return (mode,)
+        inside = gcd(mode.extent, max(1, extent // mode.stride))
+        return Mode(inside, None), Mode(mode.extent // inside, axis, max(1, mode.stride // extent))
+
+    shape = tuple(n // extent if d == axis else n for d, n in enumerate(layout.shape))
+    threads = tuple(part for mode in layout.threads for part in split(mode))
+    values = tuple(part for mode in layout.values for part in split(mode) if part.dim is not None)
+    return FragmentLayout(shape, threads, values).simplify()
