@@ -123,7 +123,7 @@ def _on_tile(expression: str) -> str:
         ("x.numel()", "multiply the extents"),
         ("len(x)", "write `x.shape[0]`"),
         (f"{LOAD}.T", "write `al.trans(x)`"),
-        (f"al.cummax({LOAD}, 0)", "al.associative_scan"),
+        (f"al.cummax({LOAD}, 0)", "write `al.associative_scan"),
         ("al.multiple_of(i, 8)", "leave it out: alignment is read off the arguments"),
         ("al.static_assert(BLOCK == 128)", "write `assert condition"),
         ("al.static_print(i)", "print what the compiler made"),
