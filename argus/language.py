@@ -54,6 +54,8 @@ __all__ = [
     "cp_async_wait",
     "cumprod",
     "cumsum",
+    "device_assert",
+    "device_print",
     "distinct",
     "erf",
     "exp",
@@ -764,6 +766,16 @@ def tag(x: Tile | View, function: Callable[..., Any]) -> None:
 @_kernel_only
 def assert_tags(condition: Callable[..., Any], where: Callable[..., Any] | None = None) -> None:
     """Assert a condition on tags at this point, for all values of the lambda's parameters for which `where` holds."""
+
+
+@_kernel_only
+def device_print(text: str, *values: Tile | Scalar) -> None:
+    """Print a line for each element of each value from the running kernel: kernel, program, element, text and value."""
+
+
+@_kernel_only
+def device_assert(condition: Tile | Scalar, text: str = "") -> None:
+    """Stop the running kernel with an error if an element of `condition` is false. Proofs do not use the condition."""
 
 
 @_kernel_only

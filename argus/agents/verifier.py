@@ -109,7 +109,8 @@ def _simulated(explicit: compile.ExplicitKernel) -> Stage:
     start = time.perf_counter()
     for values in size_vectors(explicit):
         try:
-            outcome = simulate(explicit, arguments(explicit, values), tags=True, stop_at_first=True, resident=1)
+            inputs = arguments(explicit, values)
+            outcome = simulate(explicit, inputs, tags=True, stop_at_first=True, resident=1, watch=False)
         except (ArgusError, NotReplayable):  # nothing is known of these sizes
             continue
         for violation in outcome.violations:

@@ -143,6 +143,13 @@ def _moves() -> Iterator[Function]:
             yield _f(f"{name}_or", vectors, "void", masked, f"the same where p; else {otherwise}", served, targets)
 
 
+_WATCHES = (
+    _f("print", "class... A", "void", "const char* format, A... values",
+       "prints a line, as C's printf formats it; integers and doubles", "", _NVIDIA),
+    _f("fail", "class... A", "void", "const char* format, A... values",
+       "prints a line and stops the kernel, whose launch ends with an error; on AMD it stops without the line"),
+)
+
 _COPIES = (
     *_moves(),
     _f("is_amid", "int N", "bool", "bool p, int at, int end",
@@ -324,7 +331,7 @@ _HOPPER = (
        _NVIDIA),
 )  # fmt: skip
 
-FUNCTIONS: tuple[Function, ...] = (*_IDS, *_COPIES, *_WAVES, *_WARP, *_ATOMICS, *_MATH, *_HOPPER)
+FUNCTIONS: tuple[Function, ...] = (*_IDS, *_WATCHES, *_COPIES, *_WAVES, *_WARP, *_ATOMICS, *_MATH, *_HOPPER)
 """Every device function but those of the matrix instructions. The last ones, from `mbarrier_init` on, need sm_90a."""
 
 

@@ -88,6 +88,11 @@ def _language_function(context: Context, name: str, node: Call, evaluate: Evalua
     args: dict[str, Value] = {}
     spans: dict[str, Span] = {}
     for parameter in found.parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            places = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in found.parameters.values())
+            args[parameter.name] = TupleValue(tuple(evaluate(a) for a in node.args[places:]))
+            spans[parameter.name] = node.span
+            continue
         given = bound.get(parameter.name)
         args[parameter.name] = Constant(parameter.default) if given is None else evaluate(given)
         spans[parameter.name] = node.span if given is None else given.span
@@ -96,10 +101,11 @@ def _language_function(context: Context, name: str, node: Call, evaluate: Evalua
 
 def _bind(context: Context, name: str, found: inspect.Signature, node: Call) -> dict[str, Expression]:
     """Argument expressions by parameter name."""
-    names = list(found.parameters)
-    places = [n for n, p in found.parameters.items() if p.kind is not p.KEYWORD_ONLY]
+    names = [n for n, p in found.parameters.items() if p.kind is not p.VAR_POSITIONAL]
+    places = [n for n, p in found.parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in found.parameters.values())
     text = f"{name}{_signature_text(found)}"
-    if len(node.args) > len(places):
+    if len(node.args) > len(places) and not variadic:
         context.fail(
             "wrong-arguments",
             f"`{name}` takes {len(places)} argument{'s' * (len(places) != 1)}, and {len(node.args)} are given",
@@ -110,7 +116,7 @@ def _bind(context: Context, name: str, found: inspect.Signature, node: Call) -> 
     for keyword in node.keywords:
         _check_keyword(context, name, keyword, names, bound, text)
         bound[keyword.name] = keyword.value
-    missing = [n for n, p in found.parameters.items() if p.default is p.empty and n not in bound]
+    missing = [n for n in names if found.parameters[n].default is inspect.Parameter.empty and n not in bound]
     if missing:
         context.fail(
             "wrong-arguments",
@@ -142,7 +148,10 @@ def _check_keyword(
 
 
 def _signature_text(found: inspect.Signature) -> str:
-    parts = [n if p.default is p.empty else f"{n}={p.default!r}" for n, p in found.parameters.items()]
+    parts = [
+        f"*{n}" if p.kind is p.VAR_POSITIONAL else n if p.default is p.empty else f"{n}={p.default!r}"
+        for n, p in found.parameters.items()
+    ]
     keyword_only = [i for i, p in enumerate(found.parameters.values()) if p.kind is p.KEYWORD_ONLY]
     if keyword_only:
         parts.insert(keyword_only[0], "*")

@@ -21,6 +21,7 @@ from argus.frontend import (
     specification,
     statements,
     tagging,
+    watching,
     waves,
 )
 from argus.frontend.axes import separate_axes
@@ -141,6 +142,7 @@ HANDLERS: dict[str, Handler] = {
     **tagging.HANDLERS,
     **covering.HANDLERS,
     **specification.HANDLERS,
+    **watching.HANDLERS,
     **waves.HANDLERS,
     "once": _misplaced,
     "softmax": _outside,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 PYTHON = {
     "list": "a tuple",
-    "print": "a store to a tensor",
+    "print": "`al.device_print`",
     "sum": "`al.sum`",
     "enumerate": "`range`",
     "zip": "`range`",
@@ -53,8 +53,6 @@ FUNCTIONS = {
     ),
     "static_print": "print what the compiler made with `argus show FILE::KERNEL`",
     "static_assert": 'write `assert condition, "message"`, on constants',
-    "device_print": "store the numbers to a tensor of their own, and print that after the call",
-    "device_assert": "state it with `al.requires(condition)`, if it is about sizes, or with `al.spec(...)`",
     **dict.fromkeys(
         ("randint", "philox", "randint4x"), "compute it with `al.uint32`, as examples/dropout.py does"
     ),

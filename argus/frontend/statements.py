@@ -204,7 +204,7 @@ def _assert(context: Context, statement: AssertStmt) -> None:
             "not-constant",
             f"`assert` checks constants, and this is {describe(cond)}",
             statement.cond.span,
-            "write `al.requires(...)` for sizes, `al.assert_tags(...)` for tags",
+            "write `al.requires(...)` for sizes, `al.assert_tags(...)` for tags, `al.device_assert(...)` for values",
         )
     if not cond.value:
         message = evaluate(context, statement.message) if statement.message is not None else Constant("")

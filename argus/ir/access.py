@@ -47,6 +47,7 @@ from argus.ir.nodes import (
     Tag,
     WaitCounts,
     WaitGroup,
+    Watch,
     WaveBarrier,
 )
 from argus.layout import FragmentLayout
@@ -121,6 +122,8 @@ def relations(stmt: Stmt) -> tuple[Relation, ...]:
             return tuple(r for e in (start, stop) for r in _elements(e, None, (), None, Holders.ALL))
         case If(cond=cond):
             return _elements(cond, None, (), None, Holders.ALL)
+        case Watch(src=src, shape=shape, layout=layout):
+            return (_access(src, Mode.READ, shape, None, layout, Holders.PRIMARY),)
         case Roles() | Programs() | Stage() | Share() | Scan() | Tag() | AssertTags() | Spec():
             return ()
         case Barrier() | CommitGroup() | WaitGroup():

@@ -24,9 +24,10 @@ from types import MappingProxyType, NoneType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from argus.ir.expr import Const, Expr
-from argus.ir.nodes import COPIES, Access, Copy, Hint, SpecTerm, Stmt, TagCondition, TagTerm
+from argus.ir.nodes import COPIES, Access, Copy, Hint, SpecTerm, Stmt, TagCondition, TagTerm, Watch
 from argus.ir.ordering import HINTS
 from argus.ir.statement import Statement
+from argus.ir.watch import WATCHES, Quoted
 from argus.layout import FragmentLayout
 
 
@@ -40,6 +41,7 @@ class Kind(Enum):
     FLAG = auto()
     NAME = auto()  # of an object, an instruction, or a choice
     NAMES = auto()
+    QUOTED = auto()  # text for a person
     SHAPE = auto()  # numbers: 128x64
     EXTENTS = auto()  # expressions of the launch: [M, N]
     LAYOUT = auto()
@@ -59,6 +61,7 @@ _KINDS: tuple[tuple[Any, Kind], ...] = (
     (bool, Kind.FLAG),
     (int, Kind.NUMBER),
     (str, Kind.NAME),
+    (Quoted, Kind.QUOTED),
     (FragmentLayout, Kind.LAYOUT),
     (tuple[str, ...], Kind.NAMES),
     (tuple[Expr, ...], Kind.EXTENTS),
@@ -138,7 +141,7 @@ class Descriptor:
     blocks: tuple[Field, ...]
 
 
-STATEMENTS: tuple[type, ...] = (*COPIES, *(s for s in get_args(Stmt) if s not in (Copy, Hint)), *HINTS)
+STATEMENTS: tuple[type, ...] = (*COPIES, *(s for s in get_args(Stmt) if s not in (Copy, Hint, Watch)), *HINTS, *WATCHES)
 """The classes of all statements."""
 
 

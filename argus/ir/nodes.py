@@ -14,12 +14,24 @@ Only the `Access`es and `Elem`s of a statement say which cells it touches; `argu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Union
 
 from argus.diagnostic import Diagnostic
 from argus.ir.expr import Const, Expr, ProgramId
+from argus.ir.objects import (
+    IN_GLOBAL,
+    IN_REGISTERS,
+    IN_REGISTERS_OR_GLOBAL,
+    IN_REGISTERS_OR_SHARED,
+    Access,
+    Fragment,
+    Mbarrier,
+    MemoryObject,
+    Scalar,
+    Shared,
+    Tensor,
+)
 from argus.ir.ordering import (
     Among,
     Asynchronous,
@@ -61,111 +73,22 @@ from argus.ir.tags import (
     TagTerm,
     TagTuple,
 )
-from argus.ir.types import HARDWARE_AXES, DType
-from argus.layout import AnyLayout, FragmentLayout
+from argus.ir.types import HARDWARE_AXES
+from argus.ir.watch import DeviceAssert, DevicePrint, Watch
+from argus.layout import FragmentLayout
 from argus.source import Span, span_field
 
 __all__ = [
     "Access", "Accumulate", "Among", "Arranged", "AssertTags", "Assume", "Asynchronous", "Barrier", "BarrierArrive",
-    "BarrierSync", "BulkCommit", "BulkCopy", "BulkWait", "CommitGroup", "Copy", "Counter", "Covers", "DataValue", "For",
-    "Fragment", "Hint", "If", "InRange", "Invariant", "Kernel", "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect",
-    "MbarrierFence", "MbarrierInit", "MbarrierWait", "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once",
-    "Precondition", "Programs", "ProxyFence", "Requires", "Role", "Roles", "Scalar", "Scan", "Scanned", "Share",
-    "Shared", "Signal", "Spec", "SpecOp", "SpecReduce", "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag",
-    "TagCondition", "TagEqual", "TagField", "TagTerm", "TagTuple", "Tensor", "ThreadCopy", "WaitCounts", "WaitGroup",
-    "WaveBarrier", "WaveStep",
+    "BarrierSync", "BulkCommit", "BulkCopy", "BulkWait", "CommitGroup", "Copy", "Counter", "Covers", "DataValue",
+    "DeviceAssert", "DevicePrint", "For", "Fragment", "Hint", "If", "InRange", "Invariant", "Kernel", "Map", "Mbarrier",
+    "MbarrierArrive", "MbarrierExpect", "MbarrierFence", "MbarrierInit", "MbarrierWait", "MemoryObject", "Mma",
+    "MmaCommit", "MmaFence", "MmaWait", "Once", "Precondition", "Programs", "ProxyFence", "Requires", "Role", "Roles",
+    "Scalar", "Scan", "Scanned", "Share", "Shared", "Signal", "Spec", "SpecOp", "SpecReduce", "SpecSoftmax", "SpecTerm",
+    "Stage", "Stmt", "Tag", "TagCondition", "TagEqual", "TagField", "TagTerm", "TagTuple", "Tensor", "ThreadCopy",
+    "WaitCounts", "WaitGroup", "Watch", "WaveBarrier", "WaveStep",
 ]  # fmt: skip
 """All nodes, those of `ordering` and `tags` too: this is where others import them from."""
-
-# ---------------------------------------------------------------------------- memory objects
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """A global tensor parameter. `shape` and `strides` (in elements) are `Param`s or `Const`s.
-
-    `alignment` (bytes, a power of two up to 16) divides the base address, every stride other than 1, and the
-    extent of the stride-1 dimension, each times the item size. It is a precondition, checked at launch.
-    """
-
-    name: str
-    dtype: DType
-    shape: tuple[Expr, ...]
-    strides: tuple[Expr, ...]
-    alignment: int
-    span: Span = span_field()
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """A scalar launch parameter, read as `Param(name)`."""
-
-    name: str
-    dtype: DType
-    span: Span = span_field()
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """A tile in the block's shared memory (LDS). `layout` maps logical coordinates to element offsets from
-    byte `offset` of the block's shared memory; tiles whose byte ranges overlap alias on purpose."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    layout: AnyLayout | None = None
-    offset: int | None = None
-    span: Span = span_field()
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """A tile in registers, spread over the block's threads by `layout`. Replicas always hold equal values."""
-
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    layout: FragmentLayout | None = None
-    span: Span = span_field()
-
-
-@dataclass(frozen=True, slots=True)
-class Mbarrier:
-    """An array of `count` mbarriers in shared memory, 8 bytes each from byte `offset` (PTX ISA, mbarrier).
-
-    Each phase of each of them completes after `arrivals` arrivals and all bytes expected in it. They are used once a
-    `MbarrierInit` of theirs is visible: after a `MbarrierFence`, and then what orders threads.
-    """
-
-    name: str
-    count: int
-    arrivals: int
-    offset: int | None = None
-    span: Span = span_field()
-
-
-MemoryObject = Union[Tensor, Shared, Fragment]
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """The cell `obj[index]`, one expression per dimension of `obj`, over the statement's `Coord`s.
-
-    With `block`, of a `Copy` and of a shared tile: that of block number `block` of the cluster (distributed shared
-    memory), an expression over the block's own number in the cluster, `ProgramId(0) % cluster`, and constants.
-    """
-
-    obj: str
-    index: tuple[Expr, ...]
-    block: Expr | None = None
-
-
-IN_REGISTERS: Mapping[str, object] = {"spaces": (Fragment,)}
-IN_REGISTERS_OR_GLOBAL: Mapping[str, object] = {"spaces": (Fragment, Tensor)}
-IN_REGISTERS_OR_SHARED: Mapping[str, object] = {"spaces": (Fragment, Shared)}
-IN_GLOBAL: Mapping[str, object] = {"spaces": (Tensor,)}
-"""Of a field that holds an access: where its object may be, if not anywhere."""
-
 
 # ---------------------------------------------------------------------------- statements
 
@@ -481,7 +404,7 @@ class If(Statement):
 
 Stmt = Union[
     Copy, Map, Accumulate, Scan, Mma, Barrier, CommitGroup, WaitGroup, Asynchronous, WaveStep, Stage, Share, For, If,
-    Roles, Programs, Tag, AssertTags, Spec,
+    Roles, Programs, Watch, Tag, AssertTags, Spec,
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------------- the kernel

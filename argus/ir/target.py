@@ -35,6 +35,11 @@ class Target:
         return "sm_90a" in self.architectures
 
     @property
+    def prints(self) -> bool:
+        """Return True if running kernels can print. On AMD's GPUs that would need a library of ROCm."""
+        return self.vendor != "amd"
+
+    @property
     def warp_size(self) -> int:
         """Threads of a warp."""
         return self.machine.warp_size

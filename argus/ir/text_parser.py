@@ -90,7 +90,7 @@ def _rules() -> Mapping[str, Descriptor]:
 
 _SYMBOLS: Mapping[Kind, str] = {
     Kind.ACCESS: "access", Kind.EXPRESSION: "expr", Kind.MEANING: "expr", Kind.CONSTANT: "expr", Kind.NUMBER: "INT",
-    Kind.NAME: "name", Kind.NAMES: "names", Kind.SHAPE: "SHAPE_TEXT", Kind.EXTENTS: "list",
+    Kind.NAME: "name", Kind.QUOTED: "STRING", Kind.NAMES: "names", Kind.SHAPE: "SHAPE_TEXT", Kind.EXTENTS: "list",
     Kind.LAYOUT: "FRAGMENT_TEXT", Kind.FIELDS: "fields", Kind.CONDITIONS: "conditions", Kind.BLOCK: "block",
 }  # fmt: skip
 """What the grammar calls a field of each kind; parts of statements have rules of their own."""
@@ -358,6 +358,8 @@ def _value(node: Node, kind: Kind, scope: Names) -> object:
             return True
         case Kind.NAME:
             return name_of(node)
+        case Kind.QUOTED:
+            return string_of(node)
         case Kind.NAMES:
             return tuple(name_of(child) for child in tree_of(node).children)
         case Kind.SHAPE:

@@ -361,6 +361,8 @@ def _value(value: Any, kind: Kind, scope: Names, inner: Names) -> str:
             return str(value)
         case Kind.NAME:
             return _name(value)
+        case Kind.QUOTED:
+            return json.dumps(value)
         case Kind.NAMES:
             return ", ".join(map(_name, value))
         case Kind.SHAPE:

@@ -218,7 +218,7 @@ def _plan(kernel: Kernel, vectors: list[dict[str, int]]) -> list[tuple[dict[str,
 def _simulate(kernel: Kernel, values: dict[str, int], schedule: str) -> _Run:
     try:
         inputs = arguments(kernel, values)
-        outcome = simulate(kernel, inputs, tags=True, schedule=schedule, stop_at_first=True, resident=1)
+        outcome = simulate(kernel, inputs, tags=True, schedule=schedule, stop_at_first=True, resident=1, watch=False)
     except ArgusError as error:
         return _Run(error.diagnostics[0].code, error.diagnostics[0].message, {})
     first = next(iter(outcome.violations), None)

@@ -33,6 +33,7 @@ from argus.ir.nodes import (
     Tag,
     WaitCounts,
     WaitGroup,
+    Watch,
     WaveBarrier,
 )
 from argus.ir.text import print_stmt
@@ -157,7 +158,7 @@ def _statement_edits(stmt: Stmt) -> Iterator[Edit]:
 
 def _exchange(block: Block, i: int, first: int) -> Iterator[_Edit]:
     a, b = block[i], block[i + 1]
-    if any(isinstance(s, Tag | AssertTags | Spec | Roles) for s in (a, b)):
+    if any(isinstance(s, Tag | AssertTags | Spec | Roles | Watch) for s in (a, b)):
         return
     synchronises = isinstance(a, SYNCHRONISATION) or isinstance(b, SYNCHRONISATION)
     name = f"exchange statements {first + i} and {first + i + 1}"

@@ -32,6 +32,7 @@ from argus.ir.nodes import (
     Tag,
     Tensor,
     ThreadCopy,
+    Watch,
 )
 from argus.ir.statement import UNNUMBERED
 from argus.ir.visit import map_accesses, numbered, rewrite_blocks, walk
@@ -99,6 +100,8 @@ class _Filling:
                 result = self._scan(stmt, context, before)
             case Mma():
                 result = (self._product(stmt, context, before),)
+            case Watch(src=src):
+                result = (replace(stmt, layout=self._layout(src.obj)),)
             case Tag(obj=name) if stmt.id in self.following and not any(moved == name for moved, _ in self.moved):
                 self.tagged[name] = stmt
                 return None

@@ -75,6 +75,8 @@ class Run:
     """A float that is carried in 64 bits came near the ends of their range."""
     work: Work | None = None
     """Steps after which the run is given up; None: it may take as many as it needs."""
+    printed: list[str] | None = None
+    """The lines of device prints; None: prints and assertions on the device are passed over."""
 
 
 @dataclass(frozen=True, slots=True)

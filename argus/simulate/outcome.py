@@ -59,13 +59,14 @@ class Outcome:
     untouched.
 
     `violations`: the first of each statement, code and object, in the order in which they were found.
-    `complete` is true when every block of the grid ran to its end.
+    `complete` is true when every block of the grid ran to its end. `printed`: the lines of `al.device_print`, in order.
     """
 
     tensors: dict[str, Array]
     violations: tuple[Violation, ...]
     blocks: int
     complete: bool
+    printed: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

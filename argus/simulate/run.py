@@ -52,6 +52,7 @@ def simulate(
     schedule: str = "program",
     resident: int = 2,
     work: Work | None = None,
+    watch: bool = True,
 ) -> Outcome:
     """Execute an explicit kernel on NumPy arrays and report every rule that it breaks.
 
@@ -61,7 +62,8 @@ def simulate(
     `tags`: carry tags and evaluate tag assertions (docs/tags.md). `schedule` orders what runs side by side in a block
     (argus/simulate/schedule.py): "program", "reverse", "lazy", "eager-ROLE" or "random(SEED)". Values are the same
     under all of them unless there is a race. A persistent kernel's programs are shared out to `resident` blocks; those
-    of `blocks` all go to one, in that order. A cluster runs as one block (`argus.ir.cluster`).
+    of `blocks` all go to one, in that order. A cluster runs as one block (`argus.ir.cluster`). `watch`: collect what
+    `al.device_print` prints, and stop at an `al.device_assert` that fails.
 
     Raises `LaunchError` for arguments that break a precondition, `NotReplayable` for a loop of more than
     2^20 iterations, or a run of more steps than `work` has.
@@ -70,7 +72,7 @@ def simulate(
     params = launch.bind(kernel, arguments)
     launch.check_ranges(kernel, arguments, params)
     run = prepare(kernel, params, _dense(kernel, arguments), checks, tags, stop_at_first, MOST_ITERATIONS)
-    run.work = work
+    run.work, run.printed = work, [] if watch else None
     return run_blocks(run, blocks, grid_of(run, grid, blocks), schedule, resident)
 
 
@@ -219,4 +221,4 @@ def run_blocks(
     except Stopped:
         complete = False
     tensors = {name: t.contents.values.reshape(t.shape) for name, t in run.tensors.items() if t.dense}
-    return Outcome(tensors, tuple(run.log.violations), len(chosen), complete)
+    return Outcome(tensors, tuple(run.log.violations), len(chosen), complete, tuple(run.printed or ()))

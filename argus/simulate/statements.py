@@ -46,11 +46,12 @@ from argus.ir.nodes import (
     Tag,
     WaitCounts,
     WaitGroup,
+    Watch,
     WaveBarrier,
 )
 from argus.ir.rescaling import rescaled
 from argus.ir.waves import loads_to_lds
-from argus.simulate import assertions, asynchronous, bulk, checked, mbarrier, product, stores, tagging, vectors
+from argus.simulate import assertions, asynchronous, bulk, checked, mbarrier, product, stores, tagging, vectors, watch
 from argus.simulate.evaluate import Overflow
 from argus.simulate.machine import Block
 from argus.simulate.matrix import multiply
@@ -167,6 +168,8 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 mbarrier.passed(block, waiting)
             case BarrierArrive():
                 mbarrier.meet(block, stmt, frame)
+            case Watch():
+                watch.watch(block, stmt, frame)
             case Tag():
                 assertions.tag(block, stmt, frame)
             case AssertTags():

@@ -93,6 +93,13 @@ def ids() -> str:
     return kernel("ids", "int* ARGUS_RESTRICT b", body)
 
 
+def watches(target: str) -> str:
+    """Prints and assertions on the device."""
+    printed = ['if (x[t] < 0) argus::print("element %d = %g\\n", t, static_cast<double>(x[t]));']
+    body = [*(printed if target != "hip" else []), 'if (x[t] > 1e6f) argus::fail("element %d", t);', "y[t] = x[t];"]
+    return kernel("watches", "const float* ARGUS_RESTRICT x, float* ARGUS_RESTRICT y", body)
+
+
 def unaligned() -> str:
     """Vectors that begin anywhere."""
     kernels = []
@@ -361,7 +368,8 @@ def clusters() -> str:
 def source(target: str, architectures: tuple[str, ...], host: bool = False) -> str:
     """All of it for one target: "cuda" or "hip", with the instruction-table keys of the architecture; for its compiler,
     or for the `host`'s."""
-    parts = [ids(), copies(target, architectures), exchanges(), casts(), arithmetic(), products(architectures)]
+    parts = [ids(), watches(target), copies(target, architectures), exchanges(), casts(), arithmetic()]
+    parts.append(products(architectures))
     if target == "hip":
         parts.append(waves())
     if target == "cuda":

@@ -17,6 +17,16 @@ namespace argus {
 
 using shared_t = char*;
 
+template <class... A> void print(const char* format, A... values) {
+    printf(format, values...);
+    fflush(stdout);
+}
+template <class... A> [[noreturn]] void fail(const char* format, A... values) {
+    detail::Block& block = *detail::self().block;
+    block.asserted = true;
+    detail::say(block, format, values...);
+    detail::stop();
+}
 inline void launch_dependents() {}  // launches run one after the other
 inline void begin() {}
 inline int thread_id() { return detail::self().thread; }

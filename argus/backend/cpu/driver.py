@@ -15,6 +15,7 @@ from argus.backend.launch.plan import Arguments, Encode, Launcher
 from argus.diagnostic import Diagnostic, LaunchError, ToolchainError
 
 _MESSAGE_BYTES = 1024
+_ASSERTED = 2  # in fibers.h
 
 
 class CpuFunction:
@@ -62,8 +63,12 @@ def _no_stream() -> int:
     return 0
 
 
-def _failed(_status: int, bound: tuple[Any, ...]) -> None:
-    message = f"the kernel stopped: {bound[-2].value.decode(errors='replace')}"
+def _failed(status: int, bound: tuple[Any, ...]) -> None:
+    text = bound[-2].value.decode(errors="replace")
+    if status == _ASSERTED:
+        help = "look at the values with `al.device_print`; outputs hold what the kernel wrote before it stopped"
+        raise LaunchError.of("device-assert", text, help)
+    message = f"the kernel stopped: {text}"
     help = "a proved kernel does not do this: report it with the kernel's text and the arguments"
     raise LaunchError.of("kernel-failed", message, help)
 

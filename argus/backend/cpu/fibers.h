@@ -42,6 +42,7 @@ constexpr int MAX_THREADS = 1024;
 constexpr int MAX_MBARRIERS = 128;
 constexpr int ROLE_BARRIERS = 256;  // of all blocks of a cluster that runs as one
 constexpr int MESSAGE_BYTES = 1024;
+constexpr int FAILED = 1, ASSERTED = 2;  // of a launch
 // A fiber's stack, its record at the low end: a power of two, so that the record is found from any local address.
 constexpr size_t STACK_BYTES = size_t(256) << 10;
 constexpr size_t GUARD_BYTES = 4096;
@@ -187,6 +188,7 @@ struct Block {
     Queue<Product> products[MAX_THREADS];
     Queue<BulkStore> stores[MAX_THREADS];
     char failure[MESSAGE_BYTES];
+    bool asserted;  // the failure is an assertion of the kernel's author
 
     Fiber& fiber(int thread) {
         return *reinterpret_cast<Fiber*>(stacks + STACK_BYTES * static_cast<size_t>(thread) + GUARD_BYTES);
@@ -394,8 +396,9 @@ struct Launch {
     long long next;
     int failed;
 
-    void report(const char* text) {
-        if (!__atomic_exchange_n(&failed, 1, __ATOMIC_ACQ_REL))
+    void report(const char* text, int status = FAILED) {
+        int none = 0;
+        if (__atomic_compare_exchange_n(&failed, &none, status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
             snprintf(message, static_cast<size_t>(message_bytes), "%s", text);
     }
 };
@@ -411,6 +414,7 @@ inline void run_blocks(Launch& launch, Block& block) {
         block.index[1] = static_cast<int>(i / grid[0] % grid[1]);
         block.index[2] = static_cast<int>(i / grid[0] / grid[1]);
         run_block(block);
+        if (block.asserted) return launch.report(block.failure, ASSERTED);
         if (block.failure[0]) {
             char text[MESSAGE_BYTES + 64];
             const int* at = block.index;
@@ -453,13 +457,13 @@ inline void* work(void* argument) {
     return nullptr;
 }
 
-// Runs the grid on `workers` host threads. Returns 0, or 1 with the first failure in `message`.
+// Runs the grid on `workers` host threads. Returns 0, or FAILED or ASSERTED with the first failure in `message`.
 inline int launch(void (*kernel)(void**), void** arguments, const int* grid, int threads, int shared_bytes, int workers,
                   char* message, int message_bytes) {
     Launch all{kernel, arguments, grid, threads, shared_bytes, message, message_bytes, 0, 0};
     if (threads > MAX_THREADS || threads % ARGUS_WARP_SIZE) {
         all.report("the number of threads is above 1024 or no multiple of the warp size");
-        return 1;
+        return FAILED;
     }
     const long long blocks = static_cast<long long>(grid[0]) * grid[1] * grid[2];
     constexpr int MAX_HELPERS = 63;

@@ -164,6 +164,13 @@ ARGUS_FN unsigned nearest_tf32(unsigned bits) {
 
 // Blocks of the next launch may come once all of this one's have said so or ended (the driver is told so at every
 // launch). They wait in `begin`, with the indices of their first accesses computed.
+template <class... A> ARGUS_FN void print(const char* format, A... values) { printf(format, values...); }
+template <class... A> ARGUS_FN void fail(const char* format, A... values) {
+    printf(format, values...);
+    printf("\n");
+    __assertfail("al.device_assert", "see the line before", 0, "kernel", 1);
+}
+
 ARGUS_FN void launch_dependents() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -17,8 +17,10 @@ from argus.backend.cuda.tensormap import encoder
 from argus.backend.launch.bind import Described
 from argus.backend.launch.device import failed, insist_on_room, insist_on_threads, on_device
 from argus.backend.launch.plan import Arguments, Encode, Launcher
+from argus.diagnostic import LaunchError
 
 _INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
+_ASSERTED = 710  # CUDA_ERROR_ASSERT
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MAX_THREADS = 0  # CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 _OVERLAPPED = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
@@ -132,6 +134,10 @@ class CudaFunction:
         if status == _INVALID_CONTEXT:  # a thread's first CUDA call
             self._driver.enter(self._context)
             status = self._driver.library.cuLaunchKernelEx(*bound)
+        if status == _ASSERTED:
+            text = "an `al.device_assert` of an earlier launch failed; the standard output says which"
+            help = "a process cannot use the GPU after that: mend the cause, and start it again"
+            raise LaunchError.of("device-assert", text, help)
         if status:
             raise failed("CUDA driver", self._driver.describe(status))
 

@@ -19,6 +19,7 @@ from argus.backend.emit.matrix import emit_mma
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import register_layout
 from argus.backend.emit.scope import Domain, Writer
+from argus.backend.emit.watch import emit_watch
 from argus.backend.emit.waves import emit_wave_step
 from argus.ir import visit
 from argus.ir.cluster import grid_of_clusters, group_of_clusters
@@ -61,6 +62,7 @@ from argus.ir.nodes import (
     Tag,
     WaitCounts,
     WaitGroup,
+    Watch,
     WaveBarrier,
 )
 from argus.layout import FragmentLayout
@@ -155,6 +157,8 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
             _programs(stmt, writer)
         case Scan():
             raise problem("not-explicit", "a scan is a policy: lower the kernel first", stmt.span)
+        case Watch():
+            emit_watch(stmt, writer)
         case Stage() | Share():
             raise problem("not-explicit", "a staged copy is a policy: lower the kernel first", stmt.span)
         case _:

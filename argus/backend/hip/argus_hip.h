@@ -99,6 +99,7 @@ template <class W> using lds = __attribute__((address_space(3))) W*;
 
 // ---- ids
 
+template <class... A> ARGUS_FN void fail(const char*, A...) { __builtin_trap(); }
 ARGUS_FN void launch_dependents() {}  // the hardware orders launches
 ARGUS_FN void begin() {}
 ARGUS_FN int thread_id() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }

@@ -56,6 +56,7 @@ from argus.ir.target import TARGETS, Target
 from argus.ir.types import boolean
 from argus.ir.typing_rules import Scope, scope_of
 from argus.ir.visit import blocks
+from argus.ir.watch import DeviceAssert, DevicePrint
 from argus.ir.wellformed import claims, copies, counts, declarations, engine, ordering, placement, products, registers
 from argus.ir.wellformed.site import Site, access, expressions, has_type
 
@@ -235,6 +236,8 @@ RULES: Mapping[type, Rule] = {
     BarrierArrive: Rule(ordering.named_barrier),
     WaitCounts: Rule(ordering.wave_step, ordering.wave_step_explicit),
     WaveBarrier: Rule(ordering.wave_step, ordering.wave_step_explicit),
+    DevicePrint: Rule(registers.watch_names, registers.watch_explicit),
+    DeviceAssert: Rule(registers.watch_names, registers.watch_explicit),
     Tag: Rule(claims.tag),
     AssertTags: Rule(claims.assertion),
     Spec: Rule(claims.specification),

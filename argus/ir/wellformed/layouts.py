@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from argus.ir.expr import Expr, elements
 from argus.ir.locality import foreign
-from argus.ir.nodes import Access, Accumulate, Fragment, Kernel, Map, ThreadCopy
+from argus.ir.nodes import Access, Accumulate, Fragment, Kernel, Map, ThreadCopy, Watch
 from argus.ir.statement import Problem
 from argus.layout import FragmentLayout
 from argus.source import Span
@@ -22,7 +22,7 @@ def fits(what: str, layout: FragmentLayout, shape: tuple[int, ...], part: Kernel
         yield f"the layout {layout} of {what} leaves elements to no thread", span
 
 
-def domain(stmt: ThreadCopy | Map | Accumulate, part: Kernel) -> Iterator[Problem]:
+def domain(stmt: ThreadCopy | Map | Accumulate | Watch, part: Kernel) -> Iterator[Problem]:
     """Yield the problems of the layout that spreads a statement's elements over threads."""
     if stmt.layout is None:
         what = "copy" if isinstance(stmt, ThreadCopy) else type(stmt).__name__.lower()

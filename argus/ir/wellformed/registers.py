@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from argus.ir.expr import REDUCTIONS, Elem, coords
 from argus.ir.instruction import INSTRUCTIONS, REDUCES
 from argus.ir.locality import partial
-from argus.ir.nodes import Accumulate, Kernel, Map, Scan, Tensor
+from argus.ir.nodes import Accumulate, DeviceAssert, DevicePrint, Kernel, Map, Scan, Tensor, Watch
 from argus.ir.statement import Problem
 from argus.ir.target import Target
+from argus.ir.types import boolean
 from argus.ir.wellformed import engine
 from argus.ir.wellformed.layouts import domain, layout_of, own, reads
 from argus.ir.wellformed.site import Site, dtype_of, has_type
@@ -34,6 +35,25 @@ def map_explicit(stmt: Map, site: Site, target: Target) -> Iterator[Problem]:
     yield from own(stmt.layout, [stmt.dst], site.part, stmt.span)
     lanes = site.part.warp_size if stmt.scope == "warp" else None
     yield from own(stmt.layout, reads([stmt.value]), site.part, stmt.span, lanes)
+
+
+def watch_names(stmt: Watch, site: Site) -> Iterator[Problem]:
+    """The text is one line, and what an assertion reads are truth values."""
+    if not stmt.text.isprintable():
+        yield "the text for a person has characters that cannot be printed", stmt.span
+    dtype = dtype_of(stmt.src.obj, site.scope)
+    if isinstance(stmt, DeviceAssert) and dtype not in (None, boolean):
+        yield f"an assertion reads `{stmt.src.obj}`, which is {dtype}, not bool", stmt.span
+
+
+def watch_explicit(stmt: Watch, site: Site, target: Target) -> Iterator[Problem]:
+    """Threads look at what they hold."""
+    if isinstance(stmt, DevicePrint) and not target.prints:
+        yield f"kernels print nothing on {target.name}", stmt.span
+    problems = list(domain(stmt, site.part))
+    yield from problems
+    if not problems and stmt.layout is not None:
+        yield from own(stmt.layout, [stmt.src], site.part, stmt.span)
 
 
 def accumulate_names(stmt: Accumulate, site: Site) -> Iterator[Problem]:

@@ -35,6 +35,7 @@ from argus.ir.nodes import (
     Stage,
     Stmt,
     Tag,
+    Watch,
 )
 from argus.ir.visit import map_accesses, map_exprs, rewrite_body
 from argus.ir.visit import walk as statements
@@ -143,7 +144,7 @@ def _own(kernel: Kernel, stmt: Stmt) -> list[Access]:
 def _check(kernel: Kernel, rows: Rows, height: int, stmt: Stmt) -> None:
     """The statement works row by row. Raises `Unfit`."""
     help = "leave out the schedule, or let every statement compute each row from the same row"
-    if not isinstance(stmt, Stage | Share | Copy | Map | Accumulate | Mma | For | If | Tag | AssertTags | Spec):
+    if not isinstance(stmt, Stage | Share | Copy | Map | Accumulate | Mma | For | If | Watch | Tag | AssertTags | Spec):
         raise Unfit("warps that compute wait for one another", stmt.span, help)
     if _depends_on_thread(stmt):
         raise Unfit("a statement depends on the thread", stmt.span, help)
@@ -154,9 +155,8 @@ def _check(kernel: Kernel, rows: Rows, height: int, stmt: Stmt) -> None:
             straight = isinstance(expr, Coord) and bool(along)
             if straight != (dim in rows.get(access.obj, ())) or (along and not straight):
                 raise Unfit(f"a row of {access.obj} meets other rows", stmt.span, help)
-    if isinstance(stmt, Stage | Share | Copy | Map | Accumulate | AssertTags) and any(
-        stmt.shape[a] != height for a in axes
-    ):
+    shaped = Stage | Share | Copy | Map | Accumulate | Watch | AssertTags
+    if isinstance(stmt, shaped) and any(stmt.shape[a] != height for a in axes):
         raise Unfit(f"a statement goes over some of the {height} rows", stmt.span, help)
     if isinstance(stmt, Share) and not axes:
         raise Unfit(f"{stmt.dst} is written for all rows together", stmt.span, help)
@@ -238,7 +238,7 @@ class _Part:
                 return replace(stmt, shape=(self.height, n, k))
             case Stage(dst=dst) | Share(dst=dst):
                 return replace(stmt, dst=called.get(dst, dst), shape=self._shape(stmt.shape, axes))
-            case Copy() | Map() | Accumulate() | AssertTags():
+            case Copy() | Map() | Accumulate() | Watch() | AssertTags():
                 return replace(stmt, shape=self._shape(stmt.shape, axes))
             case Tag(obj=obj, shape=shape):
                 extents = tuple(Const(self.height) if dim in axes else e for dim, e in enumerate(shape))

@@ -112,7 +112,7 @@ def _result(kernel: Kernel, promise: Invariant, call: _Call, work: Work) -> _Val
     if call.reverse and kernel.grid is not None:
         blocks = walk_grid(tuple(int(scalar(e, params)) for e in kernel.grid), kernel.group)[::-1]
     with np.errstate(all="ignore"):
-        outcome = simulate(kernel, arguments, blocks=blocks, checks=False, work=work)
+        outcome = simulate(kernel, arguments, blocks=blocks, checks=False, work=work, watch=False)
     return np.asarray(outcome.tensors[promise.tensor], dtype=np.float64)
 
 
