@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argus.diagnostic import SourceError
+from argus.ir import text_parser
 from argus.ir.expr import Const, Expr, LoopVar, Param, ProgramId, op
 from argus.ir.nodes import (
     Access,
@@ -139,3 +141,9 @@ def test_what_is_nested_too_deep_is_refused(extent: str) -> None:
         parse_kernel(text.format(extent))
     assert {d.code for d in caught.value.diagnostics} == {"nesting-too-deep"}
     assert parse_kernel(text.format(" + ".join(["N"] * 100))).sizes == ("N",)
+
+
+def test_the_parser_is_small() -> None:
+    """A rule has as many alternatives as its optional parts have combinations: one rule for a kernel took 13 s."""
+    alternatives = Counter(str(rule.origin.name) for rule in text_parser._grammar().rules)
+    assert max(alternatives.values()) <= 64
