@@ -95,7 +95,10 @@ def _scan(call: CallSite, xs: list[Tile], left: list[Elem], right: list[Elem], m
     (axis,) = arguments.axes(call, "axis", len(shape))
     whole = coords(len(shape))
     name = call.wanted.name if call.wanted is not None else call.name
-    operands = [tiles.in_registers(context, x, f"{call.name}_of", call.span) for x in xs]
+    operands: list[Tile] = []
+    for x in xs:
+        again = x.fragment is None or any(x.fragment == other.fragment for other in operands)
+        operands.append(tiles.materialise(context, x, f"{call.name}_of", call.span) if again else x)
     results = [context.new_fragment(name, shape, x.dtype, call.span) for x in xs]
     known: dict[Expr, Expr] = {}
     for operand, result, first, second in zip(operands, results, left, right, strict=True):

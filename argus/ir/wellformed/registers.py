@@ -94,6 +94,8 @@ def scan_names(stmt: Scan, site: Site) -> Iterator[Problem]:
         yield f"a scan along axis {stmt.axis} of {len(stmt.shape)}", stmt.span
     whole = coords(len(stmt.shape))
     own_tiles = [access for tile in stmt.tiles for access in (tile.operand, tile.result)]
+    if len({access.obj for access in own_tiles}) < len(own_tiles):
+        yield "a tile takes part in a scan twice", stmt.span
     for access in own_tiles:
         extents = getattr(site.scope.objects.get(access.obj), "shape", stmt.shape)
         if access.index != whole or extents != stmt.shape:

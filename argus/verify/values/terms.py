@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Union
 
-from argus.ir.expr import LEAVING, Const, Elem, Expr, Op, Param
+from argus.ir.expr import LEAVING, REDUCTIONS, Const, Elem, Expr, Op, Param
 from argus.ir.interval import WIDE, Interval, operate
 from argus.ir.nodes import Accumulate, Copy, InRange, Kernel, Map, Mma, Scalar, Tensor
 from argus.ir.spec_terms import exact_indices, rounds_in
@@ -19,6 +19,7 @@ from argus.verify.model.flow import sink_name
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.model.program import Site
 from argus.verify.model.translator import NonAffine, Translator
+from argus.verify.values.ranges import Ranges
 from argus.verify.values.tags import TagAnalysis, writes
 
 
@@ -153,6 +154,7 @@ class TermBuilder:
         self._unrounded = unrounded
         self._ordered: TermBuilder | None = None
         self.model = analysis.model
+        self._ranges = Ranges(self.model)
         self._terms: dict[int, Term] = {}
         self._active: set[int] = set()
         self._recurrent: set[int] = set()
@@ -193,7 +195,7 @@ class TermBuilder:
             case Copy():
                 return self._copy(site, stmt)
             case Map(value=value):
-                return self.of_expr(site, value)
+                return self._combined(site, value.dtype) or self.of_expr(site, value)
             case Accumulate(value=value, op=op, mask=mask):
                 term = self.of_expr(site, value) if op in _MODULAR else self._widened(site, value)
                 return term if mask is None else Cases(((self.analysis.where(site, mask), term),))
@@ -202,6 +204,14 @@ class TermBuilder:
                 return Apply("mul", tuple(_exact(self.read(site, n), dtype, self.model.kernel) for n in (0, 1)))
             case _:
                 return Opaque("a statement without a value")
+
+    def _combined(self, site: Site, dtype: DType) -> Term | None:
+        """The term of a statement that ends a scan: a reduction over the elements that it combines."""
+        found = self._ranges.of(site)
+        if found is None:
+            return None
+        parts = ((along, self.read(source, self.analysis.number(source, elem))) for along, source, elem in found.parts)
+        return Reduce(found.op, Constant(float(REDUCTIONS[found.op](dtype))), tuple(parts))
 
     def _copy(self, site: Site, stmt: Copy) -> Term:
         number = self.analysis.source_number(site, stmt)
