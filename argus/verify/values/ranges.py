@@ -287,7 +287,7 @@ def _displaced(site: Site) -> bool:
 
 def _bounds(base: _Base, tile: _Tile, domain: FragmentLayout, step: int) -> tuple[str, ...] | None:
     """For each dimension of the base, what an element's coordinate `place` is, over c0, c1, ... of the statement."""
-    own = domain.coordinates().reshape(domain.size, len(domain.shape))
+    own = domain.coordinates().reshape(domain.size, len(domain.shape)).astype(np.int64)
     first, last = np.unravel_index(tile.first, base.shape), np.unravel_index(tile.last, base.shape)
     texts: list[str] = []
     for dim, (low, high, extent) in enumerate(zip(first, last, base.shape, strict=True)):
