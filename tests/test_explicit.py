@@ -51,6 +51,8 @@ def reads_back(kernel: compile.ExplicitKernel) -> str:
     return text
 
 
+SMALL = [t for t in TARGETS.values() if t.shared_bytes < 128 * 1024]
+
 ELSEWHERE = {
     ("gemm_explicit", "gfx942"): "unknown-instruction",
     ("layernorm_held_rows", "gfx942"): "unknown-instruction",
@@ -59,12 +61,11 @@ ELSEWHERE = {
     ("add_layernorm_held_rows", "gfx942"): "unknown-instruction",
     ("reduce_odd_rows", "gfx942"): "unknown-instruction",
     ("transpose_to_odd_rows", "gfx942"): "unknown-instruction",
-    **{("gemm_waves", target): "unknown-instruction" for target in ("cpu", "sm_80", "sm_89", "sm_90a")},
-    **{("cluster_softmax", target): "no-cluster" for target in ("sm_80", "sm_89", "gfx942")},
     ("attention_forward", "gfx942"): "shared-memory",
-    **{("attention_backward_keys", target): "register-budget" for target in ("cpu", "sm_80")},
-    **{("attention_backward_keys", target): "shared-memory" for target in ("sm_89", "gfx942")},
-    **{("attention_backward_queries", target): "shared-memory" for target in ("sm_89", "gfx942")},
+    **{("gemm_waves", t.name): "unknown-instruction" for t in TARGETS.values() if t.vendor != "amd"},
+    **{("cluster_softmax", t.name): "no-cluster" for t in TARGETS.values() if not t.clusters and t.vendor != "cpu"},
+    **{("attention_backward_keys", t.name): "register-budget" for t in TARGETS.values() if not t.clusters},
+    **{(f"attention_backward_{part}", t.name): "shared-memory" for part in ("keys", "queries") for t in SMALL},
 }
 """Kernels that some targets lack the instructions or, with the tiles above, the room for, and what they are told."""
 
