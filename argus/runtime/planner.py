@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from threading import RLock
 from typing import Any, TypeVar
 
+from argus.backend.launch.arguments import alignment
 from argus.backend.launch.array import Array, array, is_torch
-from argus.backend.launch.bind import alignment, bind, check_contents
+from argus.backend.launch.bind import bind, check_contents
 from argus.backend.launch.evaluate import Number
 from argus.backend.launch.plan import Function, LaunchPlan
 from argus.backend.launch.signature import Signature

@@ -11,17 +11,16 @@ from operator import is_
 from threading import Lock
 from typing import Any, Protocol
 
+from argus.backend.launch.arguments import SCALAR_FORMATS, held
 from argus.backend.launch.bind import (
-    SCALAR_FORMATS,
     Apart,
     Binding,
     Described,
     check_apart,
     check_conditions,
-    held,
-    launch_grid,
 )
 from argus.backend.launch.evaluate import Number, names
+from argus.backend.launch.grid import launch_grid
 from argus.backend.launch.signature import Signature
 
 _SLOT = 8

@@ -29,8 +29,9 @@ from argus.simulate.sizes import integer_arguments
 from argus.verify.checks.launchable import launchable
 from argus.verify.checks.totals import Totals
 from argus.verify.findings import FailurePlace, Finding, axes_help, unknown
+from argus.verify.model.barriers import mbarrier_use
 from argus.verify.model.data import Data, counted, evaluated, partly_defined
-from argus.verify.model.program import Site, mbarrier_use
+from argus.verify.model.program import Site
 from argus.verify.model.solver import Answer, Solver, z3
 
 _INDEX = "an index expression"

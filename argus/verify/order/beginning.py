@@ -12,8 +12,9 @@ from argus.ir.access import Mode
 from argus.ir.instruction import Order
 from argus.ir.nodes import BulkWait, MbarrierInit
 from argus.verify.findings import Finding, place_of, unknown
+from argus.verify.model.barriers import mbarrier_use
 from argus.verify.model.isl import Map, Set, isl, smallest
-from argus.verify.model.program import PROGRAM, Site, mbarrier_use
+from argus.verify.model.program import PROGRAM, Site
 from argus.verify.model.relations import Model
 from argus.verify.order.order import Ordering
 

@@ -38,8 +38,9 @@ from argus.ir.nodes import (
 )
 from argus.ir.rings import RingPlace, turn_parity
 from argus.verify.findings import Finding, place_of, unknown
+from argus.verify.model.barriers import barrier_use
 from argus.verify.model.isl import Map, isl, smallest
-from argus.verify.model.program import Site, barrier_use, turns
+from argus.verify.model.program import Site, turns
 from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
 from argus.verify.order.knowledge import Event, Knowledge, Wait

@@ -18,8 +18,9 @@ from itertools import product
 
 from argus.ir.expr import Const, Expr, LoopVar, Op, op
 from argus.ir.nodes import BarrierArrive, BarrierSync, Mbarrier, Roles
+from argus.verify.model.barriers import barrier_use
 from argus.verify.model.isl import Map, Set, isl, point
-from argus.verify.model.program import PROGRAM, Site, barrier_use, own_turn, turns
+from argus.verify.model.program import PROGRAM, Site, own_turn, turns
 from argus.verify.model.relations import Count, Model
 from argus.verify.model.translator import NonAffine
 

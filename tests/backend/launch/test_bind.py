@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from argus.backend.launch.arguments import alignment
 from argus.backend.launch.array import Array, array
 from argus.backend.launch.bind import (
     Apart,
     Binding,
-    alignment,
     bind,
     check_apart,
     check_conditions,
