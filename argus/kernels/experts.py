@@ -3,7 +3,8 @@
 Rows are sorted by expert and cut into tiles (`argus.kernels.dispatch`): tile i has the rows `first[i] .. first[i + 1]`,
 all of expert `owner[i]`. So the grid depends on sizes alone, uneven experts become even work, and nothing asks the
 device how many rows an expert has. Rows of `x` are the rows themselves, which the copy engine brings (sm_90a), or those
-that `token` names, which producer warps gather while the copy engine brings weights. Tiles left over at the end are
+that `token` names, which producer warps gather while the copy engine brings weights. Of many rows, it pays to gather
+them first (`gather_rows`): each is read for many columns. Tiles left over at the end are
 empty: they store nothing.
 
 With an activation, weights hold an expert's gates and, behind these, what they let through: both products are one loop.
@@ -70,6 +71,7 @@ def expert_rows(
     STAGES: al.constexpr = 4,
     PRODUCERS: al.constexpr = 4,
     SWAPPED: al.constexpr = False,
+    TOGETHER: al.constexpr = 8,
 ):
     """`out[p, n] = sum(x[p, :] * w[e, n, :])`, with e the expert of row p; or the activation of columns n and C + n."""
     T, K, E, N, P, C = x.shape[0], x.shape[1], w.shape[0], w.shape[1], out.shape[0], out.shape[1]
@@ -91,7 +93,9 @@ def expert_rows(
                 al.sum(lambda k: row_of(x, token, p, k) * w[owner[i], C + n, k]),
             ),
         )
-    column, i = al.grid(al.cdiv(C, COLUMNS), first.shape[0] - 1, persistent=PRODUCERS > 0)
+    # Some tiles of rows at a time go through all columns: those of one expert share its weights in the cache.
+    tiles, columns = first.shape[0] - 1, al.cdiv(C, COLUMNS)
+    i, column = al.grid(tiles, columns, group=TOGETHER, persistent=PRODUCERS > 0)
     m0, end, e, n0 = al.load(first[i]), al.load(first[i + 1]), al.load(owner[i]), column * COLUMNS
     p = m0 + al.arange(ROWS)
     if token is not None:
@@ -121,6 +125,23 @@ def expert_rows(
         al.store(al.trans(out[p, n0 : n0 + COLUMNS]), result, mask=(p < end)[None, :], boundary_check=(0,))
     else:
         al.store(out[p, n0 : n0 + COLUMNS], result, mask=(p < end)[:, None], boundary_check=(1,))
+
+
+@argus.kernel
+def gather_rows(
+    x: al.Tensor[DTYPE, "T K"],
+    token: al.Tensor[al.int32, "P"],
+    out: al.Tensor[DTYPE, "P K"],
+    DTYPE: al.constexpr = al.bfloat16,
+    BLOCK: al.constexpr = 2048,
+):
+    """`out[p] = x[token[p]]`."""
+    T, K, P = x.shape[0], x.shape[1], out.shape[0]
+    al.requires(al.in_range(token, 0, T))
+    al.spec(out, lambda p, k: x[token[p], k])
+    column, p = al.grid(al.cdiv(K, BLOCK), P)
+    k = column * BLOCK + al.arange(BLOCK)
+    al.store(out[p, k], al.load(x[al.load(token[p]), k], mask=k < K), mask=k < K)
 
 
 @argus.kernel

@@ -28,6 +28,7 @@ PAIRS = 512
 _HALVES = ("bfloat16", "float16")
 _FEW = 48  # rows of an expert, on average, up to which weights are the rows of the products
 _COLUMNS = 1024  # of a token's result in a block
+_MOVED = 2048  # elements of a row that a block gathers
 
 
 def moe(
@@ -62,10 +63,10 @@ def tile_of(target: str, rows: int, count: int, aligned: bool, gated: bool, gath
         side, stages = (32, 1) if target == "cpu" else (64, 2)
         return {"ROWS": side, "COLUMNS": side, "DEPTH": 32, "STAGES": stages, "PRODUCERS": 0, "num_warps": 4}
     each = rows / count
-    producers = 8 if gathered else 4
     if each > _FEW:
         columns = 128 if gated else 256
-        return {"ROWS": 128, "COLUMNS": columns, "DEPTH": 64, "STAGES": 4, "PRODUCERS": producers, "num_warps": 8}
+        return {"ROWS": 128, "COLUMNS": columns, "DEPTH": 64, "STAGES": 4, "PRODUCERS": 4, "num_warps": 8}
+    producers = 8 if gathered else 4
     side = next(n for n in (16, 32, 64) if each <= 3 * n // 4 or n == 64)
     shape = {"ROWS": side, "COLUMNS": 128, "DEPTH": 64, "STAGES": 5, "PRODUCERS": producers, "num_warps": 8}
     return {**shape, "SWAPPED": True}
@@ -127,8 +128,13 @@ def _work(
     down = tile_of(target_of(str(x.device)), order.pairs, len(w1), _aligned(hidden, w2), False, False)
     cut, first, owner = order.cut(int(up["ROWS"]))
     calls = [*routed.calls, *order.calls, cut]
+    token: torch.Tensor | None = order.token
+    if up["PRODUCERS"] == 4:  # the copy engine brings rows that stand one after the other
+        rows = x.new_empty(order.pairs, x.shape[1])
+        calls.append(Call(experts.gather_rows, (x, token, rows), {"DTYPE": dtype, "BLOCK": _MOVED}))
+        x, token = rows, None
     gated = {"DTYPE": dtype, "ACTIVATION": ACTIVATIONS[act], **up}
-    calls.append(Call(experts.expert_rows, (x, order.token, first, owner, w1, hidden), gated))
+    calls.append(Call(experts.expert_rows, (x, token, first, owner, w1, hidden), gated))
     if down["ROWS"] != up["ROWS"]:
         cut, first, owner = order.cut(int(down["ROWS"]))
         calls.append(cut)

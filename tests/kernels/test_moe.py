@@ -85,6 +85,14 @@ def test_no_tokens(device: str) -> None:
     assert moe(*layer(0, device), topk=2).shape == (0, H)
 
 
+def test_rows_are_gathered(device: str) -> None:
+    x = random(9, 70, dtype="bfloat16", device=device)
+    token = torch.tensor([8, 0, 3, 3, 7], dtype=torch.int32, device=device)
+    rows = x.new_empty(5, 70)
+    experts.gather_rows(x, token, rows, BLOCK=64)
+    assert torch.equal(rows, x[token.long()])
+
+
 def test_order_of_pairs(device: str) -> None:
     """Places are those of a stable sort, over several blocks of pairs; numbers beyond the experts count as the last."""
     chosen = torch.randint(-1, 9, (700, 2), generator=torch.Generator().manual_seed(0)).int().to(device)
@@ -135,6 +143,7 @@ def test_dispatch_is_proved(target: str) -> None:
 
 GATED = {"ACTIVATION": experts.swiglu, "PRODUCERS": 8}
 PRODUCTS = {
+    "gated rows": {"token": None, "ACTIVATION": experts.swiglu},
     "gathered and gated": GATED,
     "rows": {"token": None, "COLUMNS": 256},
     "few gathered rows": {**GATED, "ROWS": 16, "STAGES": 5, "SWAPPED": True},
@@ -145,6 +154,10 @@ PRODUCTS = {
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_are_proved(name: str) -> None:
     assert_proved("experts", "expert_rows", "sm_90a", num_warps=8, **PRODUCTS[name])
+
+
+def test_gathered_rows_are_proved() -> None:
+    assert_proved("experts", "gather_rows", "sm_90a")
 
 
 def test_combine_is_proved() -> None:
