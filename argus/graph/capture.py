@@ -148,7 +148,9 @@ def refusal(node: Node) -> str:
     if unread:
         return f"{name(node)}: kernels do not read {unread[0]}"
     unwritten = sorted({m.dtype for m in made} - FLOATS - {"bool"})
-    if unwritten:
+    if found.places and known[0].dtype not in FLOATS:
+        return f"{name(node)} of {known[0].dtype}"
+    if unwritten and not found.places:
         return f"{name(node)}: kernels do not compute {unwritten[0]}, which may wrap around or lose digits"
     if len({m.device for m in (*known, *made)}) > 1:
         return f"{name(node)} on several devices"

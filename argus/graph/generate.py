@@ -17,13 +17,15 @@ from argus.graph.indexing import indexed
 from argus.graph.layout import Axis, Layout, Param
 from argus.graph.operators import elements, name_of
 from argus.graph.partition import Group
-from argus.graph.row import INDEXED, REDUCTION, Operand, Result, Site
+from argus.graph.row import INDEXED, REDUCTION, NotExpressible, Operand, Result, Site
 from argus.graph.terms import Element, Load, Term, is_float
 from argus.graph.text import bare, dtype, literal, printed
 from argus.graph.tiles import Tile
 
-IDENTITY = {"sum": "0.0", "max": '-float("inf")', "min": 'float("inf")'}
-ONTO = {"sum": "{a} + {b}", "max": "al.maximum({a}, {b})", "min": "al.minimum({a}, {b})"}
+IDENTITY = {"sum": "0.0", "prod": "1.0", "max": '-float("inf")', "min": 'float("inf")'}
+INTEGERS = {"max": "-2147483648", "min": "2147483647"}
+"""The identity of extrema of int32."""
+ONTO = {"sum": "{a} + {b}", "prod": "{a} * {b}", "max": "al.maximum({a}, {b})", "min": "al.minimum({a}, {b})"}
 
 
 MOST_BLOCKS = 65535
@@ -62,6 +64,7 @@ class Emitter:
         self.flat = tile.rows is None
         self.across: tuple[Axis, ...] = (tile.columns,)  # the axes along the columns of the tile
         self.masks: dict[str, str] = {}
+        self.begin = 0  # the line at which the pass begins
 
     # ------------------------------------------------------------------------ the kernel
 
@@ -116,6 +119,7 @@ class Emitter:
     def enter(self) -> int:
         """Begin a pass over what is reduced; returns how many loops it has."""
         tile, out = self.tile, self.out
+        self.begin = len(out.lines)
         axis, step = (tile.columns, "WIDTH") if tile.over == "columns" else (tile.rows, "HEIGHT")
         assert axis is not None
         for loop in tile.loops:
@@ -178,7 +182,7 @@ class Emitter:
         where = ", ".join(map(self.index, param.axes)) or "0"
         mask = self.mask(param.axes)
         made = dtype(param.meta.dtype)
-        text = f"{value}.to({made})" if is_float(param.meta.dtype) else value
+        text = value if param.meta.dtype == "bool" else f"{value}.to({made})"
         self.out.add(f"al.store({param.name}[{where}], {text}{f', mask={mask}' if mask else ''})")
 
     # ------------------------------------------------------------------------ values
@@ -286,28 +290,63 @@ class Emitter:
 
     # ------------------------------------------------------------------------ reductions
 
-    def reduce(self, key: Any, op: str, body: Callable[[], str]) -> str:
-        """Emit a reduction of the block over the tiles that `body` returns in each pass; `key` names it, so that it is
-        done once."""
+    def reduce(self, key: Any, op: str, body: Callable[[], str], kind: str = "float32") -> str:
+        """Emit a reduction of the block over the tiles that `body` returns in each pass, of dtype `kind`; `key` names
+        it, so that it is done once."""
         if key in self.block:
             return self.block[key]
         along = "" if self.flat else ", axis=0" if self.tile.over == "rows" else ", axis=1, keep_dims=True"
         if self.tile.held:
-            self.block[key] = self.out.bind(f"al.{op}({self.masked(op, body())}{along})")
+            self.block[key] = self.out.bind(f"al.{op}({self.masked(op, body(), kind)}{along})")
             return self.block[key]
         name = f"v{next(self.out.names)}"
         shape = "(WIDTH,)" if self.flat else "(HEIGHT, WIDTH)"
-        self.out.add(f"{name} = al.full({shape}, {IDENTITY[op]}, al.float32)")
+        self.out.add(f"{name} = al.full({shape}, {_identity(op, kind)}, {dtype(kind)})")
         loops = self.enter()
-        self.out.add(f"{name} = {ONTO[op].format(a=name, b=self.masked(op, body()))}")
+        self.out.add(f"{name} = {ONTO[op].format(a=name, b=self.masked(op, body(), kind))}")
         self.leave(loops)
         self.block[key] = self.out.bind(f"al.{op}({name}{along})")
         return self.block[key]
 
-    def masked(self, op: str, text: str) -> str:
+    def scan(self, op: str, body: Callable[[], str]) -> str:
+        """Emit a scan of the tiles that `body` returns in each pass; what comes before a tile is carried on to it."""
+        if self.tile.loops:
+            raise NotExpressible("a scan over several axes")
+        axis = 0 if self.flat or self.tile.over == "rows" else 1
+        text = self.masked(op, body())
+        if self.tile.held:
+            return f"al.cum{op}({text}, {axis})"
+        x, carry = self.out.bind(text), f"v{next(self.out.names)}"
+        shape = "()" if self.flat else "(1, WIDTH)" if axis == 0 else "(HEIGHT, 1)"
+        start = IDENTITY[op] if self.flat else f"al.full({shape}, {IDENTITY[op]}, al.float32)"
+        self.out.lines.insert(self.begin, f"    {carry} = {start}")
+        scanned = self.out.bind(ONTO[op].format(a=carry, b=f"al.cum{op}({x}, {axis})"))
+        whole = f"al.{op}({x})" if self.flat else f"al.{op}({x}, axis={axis}, keep_dims=True)"
+        self.out.add(f"{carry} = {ONTO[op].format(a=carry, b=whole)}")
+        return scanned
+
+    def extremum(self, node: Any, least: bool) -> str:
+        """Emit the first place of an extremum: the extremum of the keys, then the least place that has it."""
+        if self.tile.loops:
+            raise NotExpressible("places along several axes")
+        own = self.tile.rows if self.tile.over == "rows" else self.tile.columns
+        assert own is not None
+
+        def keys() -> str:
+            known = self.block if self.here is None else self.here
+            if (node, "keys") not in known:
+                x = self.real(node)
+                known[(node, "keys")] = self.out.bind(f"al.sortable({'-' if least else ''}{x}, al.int32)")
+            return known[(node, "keys")]
+
+        top = self.reduce((node, "top"), "max", keys, "int32")
+        found = f"{{keys}} == {top}, {self.index(own)}, {INTEGERS['min']}"
+        return self.reduce((node, "place"), "min", lambda: f"al.where({found.format(keys=keys())})", "int32")
+
+    def masked(self, op: str, text: str, kind: str = "float32") -> str:
         """Return a tile with the identity of the operation in the elements outside the axes."""
         axes = tuple(a for a in (self.tile.rows, self.tile.columns) if a is not None)
-        return f"al.where({self.mask(axes)}, {bare(text)}, {IDENTITY[op]})"
+        return f"al.where({self.mask(axes)}, {bare(text)}, {_identity(op, kind)})"
 
     def count(self) -> str:
         """The number of reduced elements, as an expression."""
@@ -315,6 +354,10 @@ class Emitter:
         own = tile.columns if tile.over == "columns" else tile.rows
         assert own is not None
         return " * ".join(f"{a.size}.to(al.float32)" for a in (own, *tile.loops))
+
+
+def _identity(op: str, kind: str) -> str:
+    return IDENTITY[op] if is_float(kind) else INTEGERS[op]
 
 
 Reduction = Callable[..., tuple[str, ...]]
@@ -325,6 +368,21 @@ def _simple(op: str, mean: bool = False) -> Reduction:
     def reduction(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
         total = e.reduce((node, op), op, lambda: e.real(node))
         return ("",) if dry else (f"{total} / ({e.count()})" if mean else total,)
+
+    return reduction
+
+
+def _place(least: bool) -> Reduction:
+    def reduction(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
+        found = e.extremum(node, least)
+        return ("",) if dry else (found,)
+
+    return reduction
+
+
+def _scan(op: str) -> Reduction:
+    def reduction(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
+        return ("",) if dry else (e.scan(op, lambda: e.real(node)),)
 
     return reduction
 
@@ -412,6 +470,11 @@ _REDUCTIONS: dict[str, Reduction] = {
     **{f"mean.{kind}": _simple("sum", True) for kind in ("default", "dim")},
     **{f"{name}.default": _simple("max") for name in ("amax", "max")},
     **{f"{name}.default": _simple("min") for name in ("amin", "min")},
+    **{f"prod.{kind}": _simple("prod") for kind in ("default", "dim_int")},
+    "argmax.default": _place(False),
+    "argmin.default": _place(True),
+    "cumsum.default": _scan("sum"),
+    "cumprod.default": _scan("prod"),
     **{f"{name}.correction": _variance for name in ("var", "var_mean")},
     "linalg_vector_norm.default": _norm,
     "native_layer_norm.default": _layer_norm,

@@ -16,6 +16,7 @@ from argus.graph.operators import name_of
 from argus.graph.partition import Group
 from argus.graph.pooling import PoolEmitter
 from argus.graph.products import ProductEmitter
+from argus.graph.reduced import SCANS
 from argus.graph.specification import dtypes, specifications
 from argus.graph.tiles import Tile, product_tile, tile
 
@@ -75,7 +76,7 @@ def statements(group: Group, found: Layout, target: str) -> tuple[list[str], dic
         constants = {"HEIGHT": conv.filters} if conv.rows is not None else {}
         constants |= {"WIDTH": conv.width} | ({"DEPTH": conv.k} if conv.mma else {})
         return ConvolutionEmitter(group, found, conv).body(), constants, conv.warps, ()
-    chosen = tile(found)
+    chosen = tile(found, any(name_of(n.target) in SCANS for n in group.nodes))
     constants = {"WIDTH": chosen.width} | ({"HEIGHT": chosen.height} if chosen.rows is not None else {})
     emitter = PoolEmitter if group.window is not None else Emitter
     return emitter(group, found, chosen).body(), constants, chosen.warps, _requires(chosen)

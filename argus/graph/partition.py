@@ -91,6 +91,11 @@ def partition(graph: Graph, refused: dict[Any, str] | None = None, apart: Iterab
     return _Partitioner(graph, refused or {}, tuple(apart)).run()
 
 
+def _compares(node: Node, source: Any) -> bool:
+    """Return True if what an operator reads from another must be in memory: places are made of elements as stored."""
+    return any(found is not None and found.places for found in (row(node), row(source)))
+
+
 class _Partitioner:
     def __init__(self, graph: Graph, refused: dict[Any, str], apart: tuple[Apart, ...]) -> None:
         self.graph, self.refused, self.apart = graph, refused, apart
@@ -173,6 +178,8 @@ class _Partitioner:
             return None
         together = {n for g in groups for n in g.nodes} | {node}
         if any(together & first and together & second for first, second in self.apart):
+            return None
+        if any(self.base(v)[0] in together and _compares(n, self.base(v)[0]) for n in together for v in inputs(n)):
             return None
         trial = groups[0].copy()
         try:

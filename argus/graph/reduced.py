@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from argus.graph.operators import name_of
 from argus.graph.row import normal
-from argus.graph.space import Dims
+from argus.graph.space import Dims, Mismatch
 
 if TYPE_CHECKING:
     from torch.fx import Node
+
+
+SCANS = frozenset(("cumsum.default", "cumprod.default"))
+"""Operators with one result for each element, of all elements up to it."""
 
 
 def reduced_dims(node: Node, arguments: tuple[Any, ...], rank: int) -> tuple[tuple[int, ...], bool]:
@@ -34,8 +38,16 @@ def reduced_dims(node: Node, arguments: tuple[Any, ...], rank: int) -> tuple[tup
             return (normal(arguments[1], rank),), True
         case "_softmax_backward_data.default" | "_log_softmax_backward_data.default":
             return (normal(arguments[2], rank),), True
+        case "cumsum.default" | "cumprod.default":
+            return (normal(arguments[1], rank),), True
+        case "argmax.default" | "argmin.default":
+            if arguments[1] is None and rank != 1:
+                raise Mismatch("the place of an extremum in several dimensions")
+            return (normal(arguments[1] or 0, rank),), bool(arguments[2])
+        case "prod.dim_int":
+            return (normal(arguments[1], rank),), bool(arguments[2])
         case op:
-            assert op in ("sum.default", "mean.default", "max.default", "min.default"), op
+            assert op in ("sum.default", "mean.default", "max.default", "min.default", "prod.default"), op
             return tuple(range(rank)), False
 
 
@@ -44,7 +56,7 @@ def result_dims(node: Node, x: Dims, without: Dims) -> tuple[Dims, ...]:
     match name_of(node.target):
         case "native_layer_norm.default":
             return x, without, without
-        case op if "softmax" in op:
+        case op if "softmax" in op or op in SCANS:
             return (x,)
         case "var_mean.correction":
             return without, without

@@ -25,7 +25,24 @@ from argus.graph.row import (
     square,
     sub,
 )
-from argus.graph.terms import ZERO, Count, Element, Flat, Index, Reduce, Softmax, Term, Var, cast, dtype_of
+from argus.graph.terms import (
+    ZERO,
+    Apply,
+    Count,
+    Element,
+    Flat,
+    Index,
+    Number,
+    Reduce,
+    Softmax,
+    Term,
+    Var,
+    cast,
+    dtype_of,
+)
+
+IDENTITY = {"sum": 0.0, "prod": 1.0}
+"""What changes no sum, and no product."""
 
 
 def _dims(x: Operand, dims: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -159,6 +176,56 @@ def _layer_norm(
     )
 
 
+LAST_PLACE = 2**31 - 1
+"""A place beyond all others."""
+
+
+def _place(least: bool) -> Callable[..., Element]:
+    """The first place of the largest or least element along a dimension; NaN is beyond all: (x, dim, keepdim).
+
+    Numbers are compared as integers of the same order.
+    """
+
+    def meaning(site: Site, x: Operand, dim: int | None = None, keep: bool = False, *_: Any) -> Element:
+        if dim is None and len(x.shape) != 1:
+            raise NotExpressible("the place of an extremum of all elements")
+        first, second = (Over(site, x, (normal(dim or 0, len(x.shape)),)) for _ in range(2))
+
+        def key(over: Over, where: Index) -> Term:
+            value = over.at(where)
+            return Apply("sortable", (apply("neg", value) if least else value,), "int32")
+
+        def element(index: Index) -> Term:
+            where = first.padded(index, bool(keep))
+            top = Reduce("max", first.vars, key(first, where), "int32")
+            (place,) = second.bound.values()
+            chosen = Apply("where", (apply("eq", key(second, where), top), place, Number(LAST_PLACE, "int64")), "int64")
+            return cast(Reduce("min", second.vars, chosen, "int64"), site.result.dtype)
+
+        return element
+
+    return meaning
+
+
+def _cumulative(op: str) -> Callable[..., Element]:
+    """A sum or product of all elements up to each one along a dimension: (x, dim)."""
+
+    def meaning(site: Site, x: Operand, dim: int, *_: Any) -> Element:
+        at = normal(dim, len(x.shape))
+        over = Over(site, x, (at,) if x.shape else ())
+
+        def element(index: Index) -> Term:
+            body = over.at(index)
+            if x.shape and x.shape[at] != 1:
+                before = apply("le", over.bound[at], index[at])
+                body = apply("where", before, body, constant(IDENTITY[op], body))
+            return cast(Reduce(op, over.vars, body, dtype_of(body)), site.result.dtype)
+
+        return element
+
+    return meaning
+
+
 def _softmax(site: Site, x: Operand, dim: int, *_: Any) -> Element:
     at = normal(dim, len(x.shape))
     over = Over(site, x, (at,) if x.shape else ())
@@ -244,8 +311,12 @@ ROWS: dict[str, Row] = {
     "amin.default": Row(REDUCTION, _reduced("min")),
     "max.default": Row(REDUCTION, _of_all("max")),
     "min.default": Row(REDUCTION, _of_all("min")),
-    "prod.default": Row(REDUCTION, _of_all("prod"), "the language has no product of all elements"),
-    "prod.dim_int": Row(REDUCTION, _product, "the language has no product of all elements"),
+    "prod.default": Row(REDUCTION, _of_all("prod")),
+    "prod.dim_int": Row(REDUCTION, _product),
+    "argmax.default": Row(REDUCTION, _place(False), places=True),
+    "argmin.default": Row(REDUCTION, _place(True), places=True),
+    "cumsum.default": Row(REDUCTION, _cumulative("sum")),
+    "cumprod.default": Row(REDUCTION, _cumulative("prod")),
     "var.correction": Row(REDUCTION, _variance),
     "var_mean.correction": Row(REDUCTION, _variance_and_mean),
     "linalg_vector_norm.default": Row(REDUCTION, _norm),

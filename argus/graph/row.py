@@ -74,11 +74,16 @@ element of the result as a function of its index, or a tuple of such functions."
 
 @dataclass(frozen=True)
 class Row:
-    """An operator of the table. `left` says why the generator does not take it, if it does not."""
+    """An operator of the table. `left` says why the generator does not take it, if it does not.
+
+    `places`: its result are places of elements. They neither wrap around nor lose digits, and elements are compared
+    as they are in memory, because rounding would decide between computed ones.
+    """
 
     kind: str
     meaning: Meaning
     left: str = ""
+    places: bool = False
 
 
 class NotExpressible(Exception):

@@ -114,8 +114,6 @@ class _Builder:
             case Load(source=param, index=index):
                 return self.load(param, index)
             case Reduce(op=op, vars=variables, body=body):
-                if op == "prod":
-                    raise NotExpressible("the language has no product of all elements")
                 inner = bare(self.text(body))
                 for name in reversed(self.bound(variables)):
                     inner = f"al.{op}(lambda {name}: {inner})"

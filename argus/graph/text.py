@@ -43,6 +43,8 @@ def printed(term: Term, leaf: Callable[[Term], str | None]) -> str:
             return f"{printed(arg, leaf)}.to({dtype(name)})"
         case Apply(op=op, args=(a, b)) if op in _INFIX:
             return f"({printed(a, leaf)} {_INFIX[op]} {printed(b, leaf)})"
+        case Apply(op="sortable", args=(a,), dtype=name):
+            return f"al.sortable({bare(printed(a, leaf))}, {dtype(name)})"
         case Apply(op="neg", args=(a,)):
             return f"(-{printed(a, leaf)})"
         case Apply(op="not", args=(a,)):

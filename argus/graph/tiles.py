@@ -22,6 +22,7 @@ LEAST_CHANNELS, LEAST_FILTERS = 3, 8
 _ELEMENTS = 1024  # of a tile: 8 a thread of 4 warps
 _IN_FLIGHT = 4096  # of a row that is read piece by piece: a block waits for that many at a time
 _ROWS_OF_COLUMNS, _COLUMNS = 64, 64  # of a tile whose rows are reduced
+_ROWS_OF_SCANS = 16  # of a tile with scans along the columns: every thread gathers what all warps found
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Tile:
     warps: int = 4
 
 
-def tile(layout: Layout) -> Tile:
-    """The tile of a group without a product. Raises Mismatch for a group without axes."""
+def tile(layout: Layout, scans: bool = False) -> Tile:
+    """The tile of a group without a product, which has scans or not. Raises Mismatch for a group without axes."""
     parallel, reduced = list(layout.of(PARALLEL)), list(layout.of(REDUCED))
     if not parallel and not reduced:
         raise Mismatch("a kernel of one element")
@@ -65,7 +66,8 @@ def tile(layout: Layout) -> Tile:
         return Tile(rows, columns, grid, height, width, "columns", loops, held, 8 if width > 2048 else 4)
     rows = reduced[-1]
     loops, grid = tuple(reduced[:-1]), tuple(a for a in parallel if a is not inner)
-    return Tile(rows, inner, grid, _ROWS_OF_COLUMNS, min(_COLUMNS, _power(inner)), "rows", loops)
+    height = _ROWS_OF_SCANS if scans else _ROWS_OF_COLUMNS
+    return Tile(rows, inner, grid, height, min(_COLUMNS, _power(inner)), "rows", loops)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def exact_indices(spec: SpecTerm) -> bool:
 def unrounded(spec: SpecTerm) -> bool:
     """Return True if no operation of the term rounds a float."""
     match spec:
-        case Op(op="where" | "cast" | "sortable", args=args) | SpecOp(op="where" | "cast" | "sortable", args=args):
+        case Op(op=op, args=args) | SpecOp(op=op, args=args) if op in ("where", "cast", "sortable", "neg", "abs"):
             return all(unrounded(a) for a in args if a.dtype.is_float)
         case _:
             return not spec.dtype.is_float or isinstance(spec, (Elem, Const, Param))

@@ -6,7 +6,7 @@
     s[c0, 4 * c1 + 1] = s[c0, 4 * c1] + x[c0, 4 * c1 + 1] ...
     t[c0, c1] = s[c0, 4 * c1 + 3]                      their totals: by shuffles over 1, 2, 4, ... lanes, t becomes
     t[c0, c1] = t[c0, c1 - 1] + t[c0, c1] ...            the scan of the totals in a warp
-    u[c0, c1] = t[c0, 32 * c1 + 31]                    the totals of warps: through shared memory, scanned by all
+    u[c0, c1] = t[c0, 32 * c1 + 31]                    the totals of warps: through shared memory, scanned by each
     t[c0, c1] = u[c0, c1 // 32 - 1] + t[c0, c1]        and back: what comes before each part
     y[c0, c1] = t[c0, c1 // 4 - 1] + s[c0, c1]
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
 
 from argus.ir.expr import Const, Coord, Elem, Expr, coords, op, rewrite
 from argus.ir.nodes import Access, Barrier, Kernel, Map, Scan, Stmt, ThreadCopy
@@ -78,7 +78,8 @@ class _Expansion:
         own = [(kind, n) for kind, n in digits if kind != "warps"]
         levels, totals = self._up(source, own or [("registers", 1)], len(own) < len(digits))
         before = None if totals is None else self._over_warps(totals)
-        self._down(levels, before)
+        results = tuple(t.result.obj for t in self.stmt.tiles)
+        self._down(levels, before, _Tiles(results, self.stmt.layout))
         return tuple(self.body)
 
     def _up(self, source: _Tiles, digits: list[tuple[str, int]], more: bool) -> tuple[list[_Level], _Tiles | None]:
@@ -108,7 +109,7 @@ class _Expansion:
             if kind == "warps":
                 return [*found, (kind, layout.shape[self.axis] // stride)]
             found += [(kind, n) for n in (in_steps(extent) if kind == "registers" else (extent,))]
-        return found
+        return found or [("registers", 1)]
 
     # ------------------------------------------------------------------ up
 
@@ -146,22 +147,36 @@ class _Expansion:
     # ------------------------------------------------------------------ across warps, and down
 
     def _over_warps(self, totals: _Tiles) -> _Tiles:
-        """What comes before each of the parts that warps have: every thread scans them all, in its registers."""
-        layout, here = totals.layout, Coord(self.axis)
-        threads = tuple(Mode(m.extent, None) if m.dim == self.axis else m for m in layout.threads)
-        kept = tuple(m for m in layout.values if m.dim != self.axis)
-        extent = layout.shape[self.axis]
-        together = FragmentLayout(layout.shape, threads, (*kept, Mode(extent, self.axis))).simplify()
-        every = self._through_shared(totals, here, together, "warps", not self.context.meets)
-        levels, _ = self._up(every, [("registers", n) for n in in_steps(extent)], False)
-        scanned = levels[-1].scanned
-        for level in reversed(levels[:-1]):
-            before = self._read(scanned, self._preceding(level.spread), level.spread, "before")
-            scanned = self._tiles("scan", level.scanned.layout)
-            self._set(scanned, here, self._joined(before, level), level.scanned.layout)
-        return self._through_shared(scanned, self._preceding(layout), layout, "before", False)
+        """What comes before each of the parts that warps have: every warp scans them all."""
+        layout = self._of_every_warp(totals.layout)
+        every = self._through_shared(totals, Coord(self.axis), layout, "warps", not self.context.meets)
+        levels, _ = self._up(every, self._digits(layout), False)
+        scanned = self._tiles("scan", layout)
+        self._down(levels, None, scanned)
+        return self._through_shared(scanned, self._preceding(totals.layout), totals.layout, "before", False)
 
-    def _down(self, levels: Sequence[_Level], before: _Tiles | None) -> None:
+    def _of_every_warp(self, totals: FragmentLayout) -> FragmentLayout:
+        """The layout of all totals in each warp: over the lanes that share the axis, if there are enough of them."""
+        assert self.stmt.layout is not None
+        extent, size, place = totals.shape[self.axis], self.fresh.kernel.warp_size, 1
+        lanes: list[tuple[Mode, int]] = []
+        for mode in self.stmt.layout.threads:
+            lanes.append((mode, gcd(mode.extent, max(1, size // place)) if mode.dim == self.axis else 0))
+            place *= mode.extent
+        across = prod(inside for _, inside in lanes if inside)
+        spread = extent % across == 0 and extent > _STEPS
+        stride, threads = extent // across, list[Mode]()
+        for mode, inside in lanes:
+            if mode.dim != self.axis:
+                threads.append(mode)
+                continue
+            threads += [Mode(inside, self.axis if spread else None, stride), Mode(mode.extent // inside, None)]
+            stride *= inside
+        own = Mode(extent // across if spread else extent, self.axis)
+        kept = tuple(m for m in totals.values if m.dim != self.axis)
+        return FragmentLayout(totals.shape, tuple(threads), (*kept, own)).simplify()
+
+    def _down(self, levels: Sequence[_Level], before: _Tiles | None, results: _Tiles) -> None:
         """Combine the smallest scans with what comes before them, told by the levels above, the largest first.
 
         `before`: what comes before each group of the largest level; None if it has one group.
@@ -169,7 +184,6 @@ class _Expansion:
         for level in reversed(levels[1:]):
             before = self._exclusive(level, before)
         first, here = levels[0], Coord(self.axis)
-        results = _Tiles(tuple(t.result.obj for t in self.stmt.tiles), first.scanned.layout)
         values = self._elems(first.scanned, here) if before is None else self._joined(before, first)
         self._set(results, here, values, first.scanned.layout)
 

@@ -14,6 +14,16 @@ _UNARY = {
     "sigmoid": torch.sigmoid, "abs": torch.abs, "floor": torch.floor,
     "log1p": torch.log1p, "ceil": torch.ceil, "not": torch.logical_not,
 }  # fmt: skip
+
+
+def _sortable(x: torch.Tensor) -> torch.Tensor:
+    """int32 in the order of float32: zeros are equal, NaN is above all."""
+    bits = torch.where(x == 0, 0.0, x).to(torch.float32).view(torch.int32)
+    keys = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+    return torch.where(x.isnan(), 0x7FFFFFFF, keys)
+
+
+_UNARY["sortable"] = _sortable
 _BINARY = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "maximum": torch.maximum,
     "minimum": torch.minimum, "eq": torch.eq, "ne": torch.ne, "lt": torch.lt, "le": torch.le, "gt": torch.gt,
