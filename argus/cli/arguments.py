@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import math
 
 from argus.ir.types import DTYPES
 
@@ -18,6 +19,18 @@ def seconds(text: str) -> float:
     if not 0 < value <= _LONGEST_S:
         raise argparse.ArgumentTypeError(f"{text} is not a time above 0 s, and at most {_LONGEST_S} s (a day)")
     return value
+
+
+def number(text: str) -> tuple[str, float]:
+    """NAME=VALUE of a float, which is finite."""
+    name, equals, value = text.partition("=")
+    try:
+        found = float(value)
+    except ValueError:
+        found = math.nan
+    if not equals or not name.isidentifier() or not math.isfinite(found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE with a number")
+    return name, found
 
 
 def positive(text: str) -> int:

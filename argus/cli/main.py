@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from argus.cli.arguments import acceptable, definition, positive, seconds, size
+from argus.cli.arguments import acceptable, definition, number, positive, seconds, size
 from argus.diagnostic import ArgusError
 from argus.ir.target import TARGETS
 from argus.ir.types import ALIGNMENTS
@@ -109,7 +109,19 @@ def _parser() -> argparse.ArgumentParser:
     known.add_argument("query", nargs="?", metavar="QUERY|FILE[::KERNEL]", help="words, or a kernel; default: all")
     known.add_argument("--target", choices=list(TARGETS), default="sm_90a", help="default: sm_90a")
     known.add_argument("--json", action="store_true", help="print a JSON list with an object for each entry")
-    for sub in (known,):
+    faster = command("optimize", "optimize", "look for a faster kernel that is proved to compute the same")
+    faster.add_argument("file", metavar="FILE[::KERNEL]")
+    faster.add_argument("--target", choices=list(TARGETS), required=True)
+    faster.add_argument("--minutes", type=seconds, default=5.0, metavar="M", help="of the whole run; default: 5")
+    faster.add_argument("--steps", type=positive, default=1000, metavar="N", help="candidates; default: 1000")
+    faster.add_argument("--workers", type=positive, metavar="N", help="proofs at a time; default: one a core")
+    faster.add_argument("--number", dest="numbers", action="append", type=number, default=[], metavar="NAME=VALUE",
+                        help="a float that the kernel takes; default: 0.125")  # fmt: skip
+    faster.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder of the run, which continues; default: a new one"
+    )
+    faster.add_argument("--json", action="store_true", help="print a JSON object")
+    for sub in (known, faster):
         sub.add_argument("--size", dest="sizes", action="append", type=size, default=[], metavar="NAME=VALUE",
                          help="a size of the kernel's tensors, or a number that it takes")  # fmt: skip
     for sub in (check, build, mutant, report, repairer):
@@ -118,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     for sub in (check, build):
         sub.add_argument("--accept", action="append", type=acceptable, default=[], metavar="CODE",
                          help="release a kernel after a test, though its values are unknown: spec-unknown")  # fmt: skip
-    for sub in (check, show, build, mutant, report, repairer, known):
+    for sub in (check, show, build, mutant, report, repairer, known, faster):
         sub.add_argument("-D", dest="constants", action="append", type=definition, default=[], metavar="NAME=VALUE",
                          help="the value of a constexpr parameter")  # fmt: skip
         sub.add_argument("--alignment", type=int, choices=ALIGNMENTS, metavar="BYTES",

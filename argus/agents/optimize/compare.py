@@ -1,0 +1,48 @@
+"""Compare what a candidate left with what the author's kernel left, which another process computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+TOLERANCE = {"float32": 1e-4, "float16": 2.0**-9, "bfloat16": 2.0**-6}
+"""By dtype of an output: of an element, and of the root mean square of all, as sums are added up in another order."""
+_NARROW = 0.13
+
+
+def differences(candidate: Path, reference: Path, count: int) -> str:
+    """Say where results differ under any of the distributions; "" if they agree."""
+    import torch
+
+    for place in range(count):
+        ours = torch.load(candidate / f"{place}.pt", weights_only=True)
+        theirs = torch.load(reference / f"{place}.pt", weights_only=True)
+        if sorted(ours) != sorted(theirs):
+            return f"distribution {place}: other outputs"
+        for name in theirs:
+            said = difference(torch, ours[name], theirs[name])
+            if said:
+                return f"distribution {place}, output `{name}`: {said}"
+    return ""
+
+
+def difference(torch: Any, ours: Any, theirs: Any) -> str:
+    """Say how two tensors differ by more than rounding; "" if they do not. NaN agrees with NaN only."""
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return f"{tuple(ours.shape)} of {ours.dtype} for {tuple(theirs.shape)} of {theirs.dtype}"
+    if not ours.is_floating_point():
+        wrong = (ours != theirs).sum().item()
+        return f"{wrong} elements differ" if wrong else ""
+    tolerance = TOLERANCE.get(str(theirs.dtype).removeprefix("torch."), _NARROW)
+    a, b = ours.double(), theirs.double()
+    if not torch.equal(a.isfinite(), b.isfinite()) or not torch.equal(a.isnan(), b.isnan()):
+        return "not the same elements are finite"
+    finite = b.isfinite()
+    if not torch.equal(a[~finite & ~b.isnan()], b[~finite & ~b.isnan()]):
+        return "infinities of another sign"
+    a, b = a[finite], b[finite]
+    if not b.numel():
+        return ""
+    scale = b.square().mean().sqrt()
+    over = ((a - b).abs() - tolerance * (b.abs() + scale)).max().item()
+    return f"an element is off by {over:.3g} more than rounding explains" if over > 0 else ""

@@ -1,0 +1,114 @@
+"""One candidate through the stages that need no device, the cheapest rejection first."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from argus import compile
+from argus.agents.optimize.problem import Problem, admits
+from argus.agents.task import changed_task, specialised
+from argus.diagnostic import ArgusError, Diagnostic, Verdict
+from argus.frontend.decorator import KernelSource
+from argus.ir.nodes import Kernel
+from argus.ir.text import print_kernel
+from argus.knowledge import Fact, facts_of_profile, facts_of_shape, facts_of_text
+from argus.runtime.executable import CachedSource
+from argus.tuning.model import MODELS, estimate
+from argus.tuning.work import work_of
+
+STAGES = ("parse", "task", "lower", "model", "prove", "build", "run", "compare", "time")
+"""Where a candidate may be refused, in order. Up to "prove" nothing is compiled."""
+
+SLOWER = 3.0
+"""A candidate that the model expects to take this many times as long as the best is not proved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What became of a candidate: the stage that refused it ("" for none) and why; the model's time; its facts."""
+
+    refused: str
+    reason: str = ""
+    code: str = ""
+    predicted_us: float | None = None
+    facts: dict[str, Fact] = field(default_factory=dict)
+    specialised: bool = False
+
+
+def shape_of(problem: Problem, text: str) -> tuple[Examined, compile.ExplicitKernel | None]:
+    """Pass a text through "parse", "task", "lower" and "model", against no other time."""
+    try:
+        tile = problem.kernel(text)
+    except ArgusError as error:
+        return _refused("parse", error.diagnostics), None
+    author = problem.kernel()
+    broken = changed_task(author, tile)
+    narrower = specialised(author, tile)
+    if broken or (narrower and not (problem.fixed and admits(tile, problem))):
+        return Examined("task", f"it changes the author's {broken or 'preconditions'}", "task"), None
+    try:
+        explicit = compile.lower(tile, problem.target)
+        facts = facts_of_text(text, problem.name, problem.target) | facts_of_shape(explicit, problem.sizes)
+    except ArgusError as error:
+        return _refused("lower", error.diagnostics), None
+    if text != problem.text and _form(explicit) == _author(problem.path, problem.text, problem.name, problem.target):
+        return Examined("task", "it is the author's kernel, written in another way", "copy", None, facts), None
+    us, reason = predicted(problem, explicit)
+    if reason:
+        return Examined("model", reason, "resources", None, facts, narrower), None
+    return Examined("", "", "", us, facts, narrower), explicit
+
+
+@lru_cache(maxsize=4)
+def _author(path: str, text: str, name: str, target: str) -> str:
+    """The author's kernel as it is lowered."""
+    problem = Problem(path, text, name, target, {})
+    return _form(compile.lower(problem.kernel(), target))
+
+
+def _form(explicit: Kernel) -> str:
+    """The text of a kernel with numbers for the names of its tiles."""
+    tiles = [tile.name for tile in explicit.shared] + [tile.name for tile in explicit.fragments]
+    names = {name: f"tile{number}" for number, name in enumerate(tiles)}
+    return re.sub(r"[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), print_kernel(explicit))
+
+
+def examine(problem: Problem, text: str, best_us: float | None = None, *, build: bool = True) -> Examined:
+    """Pass a text through all stages up to "build". `best_us` is the model's time of the best so far."""
+    found, explicit = shape_of(problem, text)
+    if explicit is None:
+        return found
+    us = found.predicted_us
+    if us is not None and best_us is not None and us > SLOWER * best_us:
+        said = f"the model expects {us:.1f} us, and {best_us:.1f} us of the best"
+        return Examined("model", said, "slower", us, found.facts, found.specialised)
+    try:
+        report = compile.verify(explicit)
+    except ArgusError as error:
+        return _refused("prove", error.diagnostics, us)
+    if report.verdict is not Verdict.PROVED:
+        return _refused("prove", report.diagnostics, us)
+    facts = found.facts | facts_of_profile(report.diagnostics)
+    if build:
+        try:
+            CachedSource(KernelSource(problem.name, problem.source(text))).executable(problem.options)
+        except ArgusError as error:
+            return _refused("build", error.diagnostics, us)
+    return Examined("", "", "", us, facts, found.specialised)
+
+
+def predicted(problem: Problem, explicit: Kernel) -> tuple[float | None, str]:
+    """The model's microseconds at the problem's sizes, and why the machine cannot run the kernel, or ""."""
+    model = MODELS.get(problem.target)
+    if model is None:
+        return None, ""
+    found = estimate(work_of(explicit, {**problem.sizes, **problem.numbers}), model)
+    return found.seconds * 1e6, found.reason
+
+
+def _refused(stage: str, findings: tuple[Diagnostic, ...], us: float | None = None) -> Examined:
+    errors = [d for d in findings if d.severity.value == "error"] or list(findings)
+    first = sorted(errors, key=lambda d: d.verdict is Verdict.UNKNOWN)[0]
+    return Examined(stage, first.message, first.code, us)

@@ -1,0 +1,131 @@
+"""The folder of a run: its state, texts and log, written so that an interruption at any point loses nothing."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from argus.diagnostic import ArgusError, Diagnostic
+
+SCHEMA = "argus.agents.optimize/1"
+
+
+@dataclass(slots=True)
+class Trial:
+    """One candidate: what made it of which parent, what refused it, the model's time and the measured one."""
+
+    number: int
+    name: str
+    how: str
+    parent: int
+    digest: str
+    refused: str = ""
+    reason: str = ""
+    code: str = ""
+    predicted_us: float | None = None
+    us: float | None = None
+    at_s: float = 0.0
+    facts: dict[str, Any] = field(default_factory=dict)
+    specialised: bool = False
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that a run knows. `trials[0]` is the author's kernel."""
+
+    problem: str
+    timed_on: str
+    trials: list[Trial] = field(default_factory=list)
+    best: int = 0
+    spent_s: float = 0.0
+    planner: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    def refused(self) -> dict[str, int]:
+        """The number of refused candidates by stage."""
+        counts: dict[str, int] = {}
+        for trial in self.trials:
+            if trial.refused:
+                counts[trial.refused] = counts.get(trial.refused, 0) + 1
+        return counts
+
+
+class Folder:
+    """A run's folder: `state.json`, `log.txt`, `candidates/`, `results/`, and what is made at the end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder. Raises `ArgusError` if another run holds it; a run that died holds nothing."""
+        for part in ("candidates", "results"):
+            (self.path / part).mkdir(parents=True, exist_ok=True)
+        with (self.path / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                message = f"another run works in `{self.path}`"
+                help = "wait for it, or choose another folder with `--out`"
+                raise ArgusError(Diagnostic("bad-option", message, property="input", help=help)) from None
+            yield
+
+    def load(self, problem: str) -> State | None:
+        """The state of an earlier run of the same problem. Raises `ArgusError` if it was another problem."""
+        try:
+            data = json.loads((self.path / "state.json").read_text(encoding="utf-8"))
+            trials = [Trial(**t) for t in data.pop("trials")]
+            data.pop("schema")
+            state = State(trials=trials, **data)
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._foreign(f"is not readable: {error}") from error
+        if state.problem != problem:
+            raise self._foreign("is of another kernel, target or sizes")
+        return state
+
+    def _foreign(self, what: str) -> ArgusError:
+        help = "choose another folder with `--out`"
+        return ArgusError(Diagnostic("bad-option", f"the state in `{self.path}` {what}", property="input", help=help))
+
+    def save(self, state: State) -> None:
+        """Write the state whole, or leave the old one."""
+        self.write("state.json", json.dumps({"schema": SCHEMA, **asdict(state)}, indent=1))
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file whole, or leave the old one."""
+        path = self.path / name
+        part = path.with_name(f"{path.name}.part")
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+
+    def text(self, number: int) -> str:
+        """The text of a candidate."""
+        return (self.path / "candidates" / f"{number:04}.py").read_text(encoding="utf-8")
+
+    def keep(self, number: int, text: str) -> None:
+        """Store the text of a candidate."""
+        self.write(f"candidates/{number:04}.py", text)
+
+    def results(self, name: str) -> Path:
+        """A folder for what a run of a candidate leaves."""
+        path = self.path / "results" / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def log(self, line: str) -> None:
+        """Append a line to the log; line breaks in it are escaped, so that no text can forge a line."""
+        escaped = line.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+        with (self.path / "log.txt").open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%H:%M:%S')} {escaped}\n")

@@ -1,0 +1,85 @@
+"""Worker processes that answer one request a line. Their answers go over a pipe that nothing else can write to.
+
+What a worker's libraries or compilers print goes to its standard error, so no printed line can pass for an answer.
+A worker that dies is replaced; the request it died of is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TextIO
+
+Answer = dict[str, Any]
+Handler = Callable[[Answer], Answer]
+
+
+class WorkerLost(Exception):
+    """The process ended, or answered with something that is no answer."""
+
+
+class Worker:
+    """One process that runs `module`.main()."""
+
+    def __init__(self, module: str, log: int | None = None) -> None:
+        self._module, self._log = module, log
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, request: Answer, timeout_s: float | None = None) -> Answer:
+        """Send a request and wait for its answer. Raises WorkerLost; the next request starts a new process."""
+        process = self._running()
+        assert process.stdin is not None and process.stdout is not None
+        watch = threading.Timer(timeout_s, process.kill) if timeout_s is not None else None
+        try:
+            if watch is not None:
+                watch.start()
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            answer = json.loads(process.stdout.readline())
+            if not isinstance(answer, dict):
+                raise ValueError("no object")
+            return answer
+        except (OSError, ValueError) as error:
+            self.close()
+            raise WorkerLost(f"the process ended ({process.returncode}): {error}") from error
+        finally:
+            if watch is not None:
+                watch.cancel()
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._process is None or self._process.poll() is not None:
+            path = [os.path.abspath(entry) for entry in sys.path]
+            text = f"import sys; sys.path[:] = {path!r}; from {self._module} import main; main()"
+            self._process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE,
+                                             stdout=subprocess.PIPE, stderr=self._log, text=True)  # fmt: skip
+        return self._process
+
+
+def serve(handler: Handler) -> None:
+    """Answer requests on standard input until it ends; an error is an answer, too."""
+    answers = _private_output()
+    for line in sys.stdin:
+        try:
+            answer = handler(json.loads(line))
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _private_output() -> TextIO:
+    """What was standard output, under another number; standard output now goes to standard error."""
+    private = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return private

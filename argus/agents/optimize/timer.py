@@ -1,0 +1,118 @@
+"""The process that runs candidates and takes their time. It knows nothing of how they were made, and judges none.
+
+For each candidate: the build comes first, then the seed, so that no build can depend on inputs. Inputs are drawn under
+each hidden distribution; outputs are poisoned before every run that is compared; streams are joined before a result is
+read. What a run leaves is written to files, which another process compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from argus import from_text
+from argus.agents.optimize.problem import Problem
+from argus.agents.optimize.service import Answer, serve
+from argus.agents.contract import written
+from argus.ir.nodes import Kernel, Scalar, Tensor
+from argus.simulate.index_contents import Declared, declared, drawn
+from argus.simulate.sizes import shape_of
+from argus.tuning.bench import do_bench
+
+DISTRIBUTIONS = (1.0, 3.0, 0.01, -1.0)
+"""Factors of the inputs; no candidate is told of them."""
+_WARMUP_MS, _REP_MS = 10.0, 60.0
+
+
+class Timer:
+    """Candidates that were built, each to be run with inputs of a seed that comes later."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, Callable[..., None]] = {}
+
+    def handle(self, request: Answer) -> Answer:
+        """Answer {"step", "problem", "text", "device"}; the step "run" also has "seed", "folder" and "time"."""
+        problem = Problem(**request["problem"])
+        kernel = problem.kernel(request["text"])
+        work = self._build if request["step"] == "build" else self._run
+        return work(problem, kernel, request)
+
+    def _build(self, problem: Problem, kernel: Kernel, request: Answer) -> Answer:
+        import torch
+
+        callable_ = from_text(request["text"], problem.path)[problem.name]
+        callable_.prepare(*arguments(torch, kernel, problem, request["device"], seed=0, factor=1.0))
+        self._built = {request["text"]: callable_}  # one at a time: their inputs fill the memory
+        return {"built": True}
+
+    def _run(self, problem: Problem, kernel: Kernel, request: Answer) -> Answer:
+        import torch
+
+        call, device = self._built[request["text"]], request["device"]
+        outputs = sorted(written(kernel))
+        names = [p.name for p in kernel.params]
+        values: list[Any] = []
+        for place, factor in enumerate(DISTRIBUTIONS):
+            values = arguments(torch, kernel, problem, device, seed=int(request["seed"]) + place, factor=factor)
+            named = dict(zip(names, values, strict=True))
+            for name in outputs:
+                _poison(torch, named[name])
+            call(*values)
+            _join(torch, device)
+            torch.save({n: named[n].cpu() for n in outputs}, Path(request["folder"]) / f"{place}.pt")
+        if not request["time"]:
+            return {"us": None}
+        us = do_bench(lambda: call(*values), _WARMUP_MS, _REP_MS, device=device) * 1e3
+        _join(torch, device)
+        return {"us": us}
+
+
+def arguments(torch: Any, kernel: Kernel, problem: Problem, device: str, seed: int, factor: float) -> list[Any]:
+    """The arguments of a call: normal numbers times `factor`, and index tensors with contents as declared."""
+    values = dict(problem.sizes)
+    return [_scalar(p, problem) if isinstance(p, Scalar) else
+            _tensor(torch, kernel, p, values, device, seed * 64 + place, factor)
+            for place, p in enumerate(kernel.params)]  # fmt: skip
+
+
+def _scalar(parameter: Scalar, problem: Problem) -> int | float:
+    known: Mapping[str, int | float] = problem.numbers if parameter.dtype.is_float else problem.sizes
+    return known[parameter.name]
+
+
+def _tensor(
+    torch: Any, kernel: Kernel, tensor: Tensor, values: Mapping[str, int], device: str, seed: int, factor: float
+) -> Any:
+    shape = shape_of(tensor, values)
+    dtype = getattr(torch, {"boolean": "bool"}.get(tensor.dtype.name, tensor.dtype.name).replace("tfloat32", "float32"))
+    if tensor.dtype.is_float:
+        generator = torch.Generator(device=device).manual_seed(seed)
+        return (torch.randn(shape, generator=generator, device=device) * factor).to(dtype)
+    import numpy as np
+
+    noise = np.random.default_rng(seed)
+    found = drawn(declared(kernel, tensor, values) or Declared(0, 2), shape,
+                  lambda n: noise.integers(0, 2**62, n).astype(np.uint64), {})  # fmt: skip
+    if found is None:
+        raise ValueError(f"no contents of `{tensor.name}` are as the kernel requires")
+    return torch.from_numpy(found).to(device=device, dtype=dtype)
+
+
+def _poison(torch: Any, tensor: Any) -> None:
+    """Fill an output with what nobody computes: NaN, or the least integer."""
+    if tensor.is_floating_point() and tensor.element_size() > 1:
+        tensor.fill_(float("nan"))
+    else:
+        tensor.view(torch.uint8).fill_(0x80)
+
+
+def _join(torch: Any, device: str) -> None:
+    """Wait for all streams of the device."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    """Serve until the parent closes the pipe."""
+    serve(Timer().handle)
