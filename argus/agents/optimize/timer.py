@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from argus import from_text
+from argus.agents.contract import written
 from argus.agents.optimize.problem import Problem
 from argus.agents.optimize.service import Answer, serve
-from argus.agents.contract import written
 from argus.ir.nodes import Kernel, Scalar, Tensor
 from argus.simulate.index_contents import Declared, declared, drawn
 from argus.simulate.sizes import shape_of
