@@ -103,7 +103,7 @@ CHEATS = (
     Cheat("an assertion that is dropped", "task", ASSERTED, ""),
     Cheat("an assertion that never applies", "prove", "where=lambda j: j < N)", "where=lambda j: j < 0)"),
     Cheat("another type of the output", "parse", OUT, OUT.replace('32', '16')),
-    Cheat("a shape that leaves less to do", "task", X, X.replace('M N', 'M 64')),
+    Cheat("a shape that leaves less to do", "parse", X, X.replace('M N', 'M 64')),
     Cheat("an optional output", "task", OUT, f'{OUT} | None'),
     Cheat("one parameter more, for a result made elsewhere", "task", "    BLOCK: al",
           '    cached: al.Tensor[al.float32, "M N"],\n    BLOCK: al'),
