@@ -150,11 +150,11 @@ def test_inputs_come_after_the_build(problem: Problem, tmp_path: Path) -> None:
 
     request = {"problem": asdict(problem), "text": KERNEL, "device": "cpu"}
     with pytest.raises(KeyError):  # what was not built does not run
-        Timer().handle({**request, "step": "run", "seed": 1, "folder": str(tmp_path), "time": False})
+        Timer().handle({**request, "step": "run", "seed": 1, "folder": str(tmp_path)})
     with pytest.raises(KeyError):  # and a run has a seed, which the build has not
         timer = Timer()
         timer.handle({**request, "step": "build"})
-        timer.handle({**request, "step": "run", "folder": str(tmp_path), "time": False})
+        timer.handle({**request, "step": "run", "folder": str(tmp_path)})
 
 
 def test_outputs_are_poisoned_before_a_run() -> None:

@@ -10,13 +10,13 @@ TOLERANCE = {"float32": 1e-4, "float16": 2.0**-9, "bfloat16": 2.0**-6}
 _NARROW = 0.13
 
 
-def differences(candidate: Path, reference: Path, count: int) -> str:
+def differences(candidate: Path, reference: Path, count: int, device: str = "cpu") -> str:
     """Say where results differ under any of the distributions; "" if they agree."""
     import torch
 
     for place in range(count):
-        ours = torch.load(candidate / f"{place}.pt", weights_only=True)
-        theirs = torch.load(reference / f"{place}.pt", weights_only=True)
+        ours = torch.load(candidate / f"{place}.pt", weights_only=True, map_location=device)
+        theirs = torch.load(reference / f"{place}.pt", weights_only=True, map_location=device)
         if sorted(ours) != sorted(theirs):
             return f"distribution {place}: other outputs"
         for name in theirs:

@@ -34,6 +34,7 @@ class Trial:
     at_s: float = 0.0
     facts: dict[str, Any] = field(default_factory=dict)
     specialised: bool = False
+    compared: bool = False
 
 
 @dataclass(slots=True)

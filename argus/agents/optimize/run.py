@@ -29,10 +29,12 @@ from argus.tuning.model import MODELS
 _PROVER, _TIMER = "argus.agents.optimize.prover", "argus.agents.optimize.timer"
 _PROOF_S, _RUN_S = 300.0, 180.0
 """A process that takes longer is ended. No verdict depends on this: what is not proved by then is refused."""
-_BETTER = 0.995
+_BETTER, _MUCH_BETTER = 0.995, 0.8
 _PARENTS, _SCREENED = 3, 4
 """Texts from which steps are taken, and how many times as many steps the model looks at as are examined."""
 _REPEATED, _FINALISTS = 3, 3
+_WIDTH = 8
+"""Candidates of a round, at most: later ones start from a better text."""
 
 Show = Callable[[State, str], None]
 
@@ -127,8 +129,11 @@ class Run:
         trial.predicted_us = found.predicted_us
         if self.timed_on != "model":
             reference = Worker(_TIMER)
+            reference.start()
+            self._timer.start()
             try:
-                self._ran(reference, self.problem.text, "reference", timed=False)
+                self._asked_timer(reference, "build", self.problem.text)
+                self._results(reference, self.problem.text, "reference")
             finally:
                 reference.close()
         self._measure(trial, self.problem.text)
@@ -149,7 +154,11 @@ class Run:
             found = pool.map(lambda pair: self._examined(pair[0], pair[1].move.text, best),
                              zip(self._provers, steps, strict=False))  # fmt: skip
             for step, examined in zip(steps, found, strict=False):
+                before = self.state.trials[self.state.best].us or math.inf
                 self._decide(step, examined)
+                now = self.state.trials[self.state.best].us or math.inf
+                if self._over() or (now < before * _MUCH_BETTER and step.move.name != TUNE):
+                    break  # what is left started from a text that is not worth it any more
         return True
 
     def _decide(self, step: Step, found: Examined) -> None:
@@ -172,7 +181,7 @@ class Run:
         self.folder.keep(trial.number, text)
         state.trials.append(trial)
         best = state.trials[state.best]
-        if trial.us is not None and best.us is not None and trial.us < best.us * _BETTER:
+        if trial.compared and trial.us is not None and best.us is not None and trial.us < best.us * _BETTER:
             state.best = trial.number
         state.planner = self.planner.as_json()
         self.folder.save(state)
@@ -205,7 +214,7 @@ class Run:
 
     def _looked_at(self, steps: list[Step]) -> list[Step]:
         """Let the model look at some of the steps; leave out what it refuses, and put the most promising first."""
-        width = min(len(self._provers), max(0, self.limits.steps + 1 - len(self.state.trials)))
+        width = min(len(self._provers), _WIDTH, max(0, self.limits.steps + 1 - len(self.state.trials)))
         random.Random(f"{self.state.seed} {len(self.state.trials)}").shuffle(steps)
         named = sorted((s for s in steps if s.move.name != TUNE), key=lambda s: -s.score)[: 2 * width]
         numbers = [s for s in steps if s.move.name == TUNE][: _SCREENED * width]
@@ -225,7 +234,7 @@ class Run:
             return None
         if found.predicted_us is None or parent.predicted_us is None:
             return step
-        promised = math.log(parent.predicted_us / found.predicted_us)
+        promised = 0.0 if _unlike(parent) else math.log(parent.predicted_us / found.predicted_us)
         prior = max(step.prior, promised) if step.move.name != TUNE else promised
         gain = self.planner.expected(step.move.name, step.context, prior)
         return Step(step.move, step.parent, step.context, prior, step.score + gain -
@@ -245,50 +254,76 @@ class Run:
         return Examined("prove", answer["error"], "internal-error") if "error" in answer else Examined(**answer)
 
     def _measure(self, trial: Trial, text: str) -> None:
-        """Run a candidate and compare what it leaves, then take its time; without a device take the model's."""
+        """Time a candidate, and compare what it leaves if it is the fastest; without a device take the model's time.
+
+        The model's time stands for a proof alone: there is nothing to compare.
+        """
         if self.timed_on == "model":
-            trial.us = trial.predicted_us
+            trial.us, trial.compared = trial.predicted_us, True
             return
         try:
-            trial.us = self._ran(self._timer, text, "candidate", timed=True)
-            said = differences(self.folder.results("candidate"), self.folder.results("reference"), len(DISTRIBUTIONS))
+            self._asked_timer(self._timer, "build", text)
+            trial.us = self._time(text)
+            best = self.state.trials[self.state.best].us if self.state.trials else None
+            if best is not None and trial.us >= best * _BETTER:
+                return
+            self._results(self._timer, text, "candidate")
+            said = differences(self.folder.results("candidate"), self.folder.results("reference"), len(DISTRIBUTIONS),
+                               self._device)  # fmt: skip
+            trial.compared = not said
             if said:
                 trial.us, trial.refused, trial.reason, trial.code = None, "compare", said, "different-result"
         except (WorkerLost, RuntimeError) as error:
             trial.us, trial.refused, trial.reason, trial.code = None, "run", str(error), "kernel-failed"
 
-    def _ran(self, worker: Worker, text: str, name: str, timed: bool) -> float | None:
-        """Build, then run with the seed, which no build has seen. Raises RuntimeError for what fails."""
+    @property
+    def _device(self) -> str:
+        return "cpu" if self.timed_on == "cpu" else "cuda:0"
+
+    def _asked_timer(self, worker: Worker, step: str, text: str, **more: object) -> dict[str, object]:
+        """Ask a timer for a step of a candidate. Raises RuntimeError for what fails, and WorkerLost."""
+        request = {"problem": self._request, "text": text, "device": self._device, "step": step, **more}
+        answer = worker.ask(request, _RUN_S)
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
+
+    def _results(self, worker: Worker, text: str, name: str) -> None:
+        """Run what was built with the seed, which no build has seen; its results go to a folder."""
         where = self.folder.results(name)
         for old in where.glob("*.pt"):
             old.unlink()
-        device = "cpu" if self.timed_on == "cpu" else "cuda:0"
-        request = {"problem": self._request, "text": text, "device": device}
-        for step in ({"step": "build"}, {"step": "run", "seed": self.state.seed, "folder": str(where), "time": timed}):
-            answer = worker.ask({**request, **step}, _RUN_S)
-            if "error" in answer:
-                raise RuntimeError(answer["error"])
-        us = answer["us"]
-        if timed and (type(us) is not float or not math.isfinite(us) or us <= 0):
+        self._asked_timer(worker, "run", text, seed=self.state.seed, folder=str(where))
+
+    def _time(self, text: str) -> float:
+        """The microseconds of what was built. Raises RuntimeError for anything that is no time."""
+        us = self._asked_timer(self._timer, "time", text, seed=self.state.seed)["us"]
+        if not isinstance(us, float) or not math.isfinite(us) or us <= 0:
             raise RuntimeError(f"the timer said {us!r}")
-        return us if timed else None
+        return us
 
     def _confirm(self) -> None:
         """Time the fastest candidates again, in turns, and take the one whose middle time is least."""
         state = self.state
-        timed = sorted((t for t in state.trials if t.us is not None), key=lambda t: t.us or 0.0)[:_FINALISTS]
+        timed = sorted((t for t in state.trials if t.compared), key=lambda t: t.us or 0.0)[:_FINALISTS]
         if self.timed_on == "model" or len(timed) < 2:
             return
         times: dict[int, list[float]] = {t.number: [t.us or 0.0] for t in timed}
         for _ in range(_REPEATED - 1):
             for trial in timed:
                 with suppress(WorkerLost, RuntimeError):
-                    us = self._ran(self._timer, self.folder.text(trial.number), "candidate", timed=True)
-                    times[trial.number].append(us or math.inf)
+                    text = self.folder.text(trial.number)
+                    self._asked_timer(self._timer, "build", text)
+                    times[trial.number].append(self._time(text))
         for trial in timed:
             trial.us = _middle(times[trial.number])
         state.best = min(timed, key=lambda t: t.us or math.inf).number
         self.folder.save(state)
+
+
+def _unlike(trial: Trial) -> bool:
+    """Whether the model cannot tell texts like this apart: products that read their operands from global memory."""
+    return bool(trial.facts.get("loaded_operands"))
 
 
 def _middle(values: Sequence[float]) -> float:

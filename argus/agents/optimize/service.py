@@ -50,6 +50,10 @@ class Worker:
             if watch is not None:
                 watch.cancel()
 
+    def start(self) -> None:
+        """Start the process, so that it is ready when the first request comes."""
+        self._running()
+
     def close(self) -> None:
         """End the process."""
         process, self._process = self._process, None

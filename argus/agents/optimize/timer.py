@@ -8,6 +8,7 @@ read. What a run leaves is written to files, which another process compares.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,11 @@ class Timer:
         self._built: dict[str, Callable[..., None]] = {}
 
     def handle(self, request: Answer) -> Answer:
-        """Answer {"step", "problem", "text", "device"}; the step "run" also has "seed", "folder" and "time"."""
+        """Answer {"step", "problem", "text", "device"}; what comes after "build" has "seed", and "run" has "folder"."""
         problem = Problem(**request["problem"])
         kernel = problem.kernel(request["text"])
-        work = self._build if request["step"] == "build" else self._run
-        return work(problem, kernel, request)
+        steps = {"build": self._build, "time": self._time, "run": self._run}
+        return steps[request["step"]](problem, kernel, request)
 
     def _build(self, problem: Problem, kernel: Kernel, request: Answer) -> Answer:
         import torch
@@ -52,7 +53,6 @@ class Timer:
         call, device = self._built[request["text"]], request["device"]
         outputs = sorted(written(kernel))
         names = [p.name for p in kernel.params]
-        values: list[Any] = []
         for place, factor in enumerate(DISTRIBUTIONS):
             values = arguments(torch, kernel, problem, device, seed=int(request["seed"]) + place, factor=factor)
             named = dict(zip(names, values, strict=True))
@@ -61,8 +61,13 @@ class Timer:
             call(*values)
             _join(torch, device)
             torch.save({n: named[n].cpu() for n in outputs}, Path(request["folder"]) / f"{place}.pt")
-        if not request["time"]:
-            return {"us": None}
+        return {"ran": True}
+
+    def _time(self, problem: Problem, kernel: Kernel, request: Answer) -> Answer:
+        import torch
+
+        call, device = self._built[request["text"]], request["device"]
+        values = arguments(torch, kernel, problem, device, seed=int(request["seed"]), factor=1.0)
         us = do_bench(lambda: call(*values), _WARMUP_MS, _REP_MS, device=device) * 1e3
         _join(torch, device)
         return {"us": us}
@@ -115,4 +120,6 @@ def _join(torch: Any, device: str) -> None:
 
 def main() -> None:
     """Serve until the parent closes the pipe."""
+    with suppress(ImportError):
+        import torch  # noqa: F401  (takes seconds: before the first request, while others work)
     serve(Timer().handle)
