@@ -140,7 +140,7 @@ def test_a_time_must_be_a_time(problem: Problem, tmp_path: Path, monkeypatch: py
     for us in (math.nan, math.inf, -1.0, 0.0, "0.1", None, True):
         monkeypatch.setattr(module.Worker, "ask", lambda self, request, limit=None, us=us: {"us": us})
         with pytest.raises(RuntimeError):
-            one._ran(one._timer, KERNEL, "candidate", timed=True)
+            one._time(KERNEL)
 
 
 def test_inputs_come_after_the_build(problem: Problem, tmp_path: Path) -> None:
