@@ -94,6 +94,7 @@ def _kernelbench(arguments: argparse.Namespace) -> Results:
             tuple(range(arguments.devices)),
             arguments.survey,
             tuple(arguments.only or ()),
+            arguments.workers,
         )
     )
 
@@ -169,6 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--seconds", type=float, default=900.0, metavar="S", help="what one problem may take")
     bench.add_argument("--batches", type=int, default=10, help="measurements of each side")
     bench.add_argument("--devices", type=int, default=1, help="how many GPUs share the problems")
+    bench.add_argument("--workers", type=int, default=0, help="processes that compile before times are taken")
     bench.add_argument(
         "--survey", choices=("generate", "prove"), default="", help="run nothing: what would be taken, on any machine"
     )

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from benchmarks.table import Cell, Results
 @dataclass(frozen=True)
 class Plan:
     """What to run. `floors`: a file with the floor of each problem; `folder`: where rows are kept; `seconds`: what one
-    problem may take; `devices`: numbers of GPUs that share the problems."""
+    problem may take; `devices`: numbers of GPUs that share the problems; `workers`: processes that compile ahead."""
 
     root: Path
     levels: tuple[int, ...]
@@ -37,6 +38,7 @@ class Plan:
     devices: tuple[int, ...]
     survey: str
     only: tuple[str, ...] = ()
+    workers: int = 0
 
 
 def run(plan: Plan) -> Results:
@@ -44,6 +46,8 @@ def run(plan: Plan) -> Results:
     plan.folder.mkdir(parents=True, exist_ok=True)
     floors = _floors(plan.floors)
     missing = [p for p in problems(plan) if not _row_file(plan, p).exists()]
+    if plan.workers:
+        _prepare(plan, missing)
     with ThreadPoolExecutor(len(plan.devices)) as pool:
         free = list(plan.devices)
         running = {pool.submit(_one, plan, p, free): p for p in missing}
@@ -73,15 +77,29 @@ def _row_file(plan: Plan, file: Path) -> Path:
     return plan.folder / f"{name(file).replace('/', '_')}.json"
 
 
+def _prepare(plan: Plan, files: Sequence[Path]) -> None:
+    """Compile every problem once, several at a time, so that the caches of all sides are full when times are taken."""
+
+    def compiled(place: int) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            _process(plan, files[place], plan.devices[place % len(plan.devices)], batches=0)
+
+    with ThreadPoolExecutor(plan.workers) as pool:
+        for count, _ in enumerate(pool.map(compiled, range(len(files))), 1):
+            print(f"compiled {count}/{len(files)}", file=sys.stderr, flush=True)
+
+
+def _process(plan: Plan, file: Path, device: int, batches: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks.kernelbench_problem", str(file), str(batches), plan.survey]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": str(device), "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=plan.seconds, env=environment, check=False)
+
+
 def _one(plan: Plan, file: Path, free: list[int]) -> dict[str, Cell]:
     """The row of a problem, measured by a process of its own."""
     device = free.pop()
     try:
-        command = [sys.executable, "-m", "benchmarks.kernelbench_problem", str(file), str(plan.batches), plan.survey]
-        environment = os.environ | {"CUDA_VISIBLE_DEVICES": str(device), "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=plan.seconds, env=environment, check=False
-        )
+        done = _process(plan, file, device, plan.batches)
         lines = done.stdout.strip().splitlines()
         if done.returncode == 0 and lines:
             return {"problem": name(file)} | json.loads(lines[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,12 @@ def test_a_survey_has_a_row_a_problem_and_goes_on_where_it_stopped(
     assert len(kernelbench.run(plan).rows) == 2
 
 
-def test_only_some(plan: kernelbench.Plan) -> None:
-    from dataclasses import replace
+def test_a_problem_that_does_not_compile_ahead_still_gets_its_row(plan: kernelbench.Plan) -> None:
+    (row,) = kernelbench.run(replace(plan, only=("1/2",), workers=2)).rows
+    assert row["correct"] == "no" and "no problem" in str(row["note"])
 
+
+def test_only_some(plan: kernelbench.Plan) -> None:
     assert [kernelbench.name(f) for f in kernelbench.problems(replace(plan, only=("1/1",)))] == ["1/10_Relu"]
 
 
