@@ -17,7 +17,7 @@ from argus.graph.capture import Value, inputs, meta_of
 from argus.graph.generate import Emitter
 from argus.graph.layout import Axis, Layout
 from argus.graph.partition import Group
-from argus.graph.tiles import LEAST_CHANNELS, LEAST_FILTERS, ConvolutionTile, Tile, convolution_tile
+from argus.graph.tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, ConvolutionTile, Tile, convolution_tile
 from argus.graph.window import window_of
 
 
@@ -75,10 +75,13 @@ def by_matrices(group: Group) -> bool:
     window = window_of(group.window)
     if window.op != "convolution":
         return False
-    outer, inner, *_ = meta_of(inputs(group.window)[1]).shape  # type: ignore[union-attr]
+    weight = meta_of(inputs(group.window)[1])
+    assert weight is not None
+    outer, inner, *_ = weight.shape
     outer //= window.groups
     channels, filters = (outer, inner) if window.transposed else (inner, outer)
-    return bool(channels >= LEAST_CHANNELS and filters >= LEAST_FILTERS)
+    least = FEW_CHANNELS if weight.dtype == "float32" else LEAST_CHANNELS
+    return bool(channels >= least and filters >= LEAST_FILTERS)
 
 
 def tile_of(group: Group, layout: Layout, target: str, bits: int) -> ConvolutionTile:
@@ -198,7 +201,8 @@ class ConvolutionEmitter(Emitter):
         out.add(f"for step in al.pipelined(0, {parts * prod(turns)}, 1, stages={conv.stages}{producers}):")
         out.depth += 1
         out.add(f"{c.index}0 = step % {parts} * DEPTH" if parts > 1 else f"{c.index}0 = 0")
-        out.add(f"{c.index} = {c.index}0 + al.arange(DEPTH)")
+        if not conv.flat:
+            out.add(f"{c.index} = {c.index}0 + al.arange(DEPTH)")
         conditions = self.taps(parts, turns)
         left = self.filters(conditions)
         right = self.windows()

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from argus.graph.tiles import LEAST_CHANNELS, LEAST_FILTERS, MOST_HELD
+from argus.graph.tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, MOST_HELD
 
 aten = torch.ops.aten
 
@@ -49,8 +49,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 _LEAST_PRODUCT = 128
 """Rows, columns and terms of a product from which on a copy of a factor costs less than it saves."""
-_VECTOR, _WORTH = 32, 160
-"""Channels of a row of a tile; filters times taps from which on a copy by channels last costs less than it saves."""
+_VECTOR, _HALF_ROW, _WORTH = 32, 64, 160
+"""Channels of a row of a tile; bytes of half of one; filters times taps from which on a copy by channels last costs
+less than it saves."""
 
 
 # ---------------------------------------------------------------------------- reductions in two steps
@@ -270,25 +271,34 @@ def _added_product(c: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1)
 
 
 def _by_rows(a: Any, b: Any) -> tuple[Any, Any] | None:
-    """Copy float32 factors so that their terms are contiguous, which the fastest TF32 instructions need.
+    """Copy float32 factors so that their terms are contiguous, and rows begin at multiples of 16 bytes, which the
+    fastest TF32 instructions need. Terms are added up to a multiple of 4, as zeros.
 
-    None if the terms are contiguous, or if a copy does not pay."""
+    None if the factors are like that, or if a copy does not pay."""
     sizes = (*a.shape, *b.shape)
     if a.dtype != torch.float32 or not torch.backends.cuda.matmul.allow_tf32:
         return None
     if not all(isinstance(size, int) for size in sizes) or min(*a.shape[-2:], *b.shape[-2:]) < _LEAST_PRODUCT:
         return None
-    turned = a.stride(-1) != 1, b.stride(-2) != 1
-    if a.shape[-1] % 4 or not any(turned):
-        return None
-    return a.contiguous() if turned[0] else a, b.mT.contiguous().mT if turned[1] else b
+    rows = b.mT
+    first, second = _terms_last(a), _terms_last(rows)
+    return None if first is a and second is rows else (first, b if second is rows else second.mT)
+
+
+def _terms_last(x: Any) -> Any:
+    """A factor whose last dimension is contiguous, in whole vectors of 4 elements; the same one if it is like that."""
+    missing = -x.shape[-1] % 4
+    if missing:
+        return torch.nn.functional.pad(x, (0, missing))
+    return x if x.stride(-1) == 1 and all(s % 4 == 0 for s in x.stride()[:-1]) else x.contiguous()
 
 
 def _convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
     """Lay out a convolution for matrix instructions.
 
-    Filters are stored with the taps first, so that channels are contiguous. Images are stored with the channels last if
-    the products are worth the copy."""
+    Filters are stored with the taps first, so that channels are contiguous, or the filters if channels are few. Images
+    are stored with the channels last and with their border, if the products are worth the copy. The result is laid out
+    as it was."""
     groups, transposed, taps = rest[5], rest[3], weight.dim() - 2
     if not all(isinstance(size, int) for size in (*x.shape, *weight.shape)):
         return NotImplemented
@@ -297,8 +307,11 @@ def _convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
     if channels < LEAST_CHANNELS or filters < LEAST_FILTERS:
         return NotImplemented
     places = [*range(2, taps + 2)]
+    if groups == 1 and {*rest[0]} == {1} and _boxes(x, channels) and filters * prod(weight.shape[2:]) >= _WORTH:
+        return _moved(x, weight, bias, *rest[1:5])
     packed, last = weight, x
-    order = [*places, 1, 0] if transposed and groups == 1 else [*places, 0, 1]
+    few = x.dtype == torch.float32 and channels < FEW_CHANNELS and not transposed
+    order = [*places, 1, 0] if (transposed or few) and groups == 1 else [*places, 0, 1]
     if prod(weight.shape[2:]) > 1:
         packed = _laid_out(weight, order)
     work = filters * prod(weight.shape[2:]) / (1 if transposed else prod(rest[0]))
@@ -306,7 +319,32 @@ def _convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
         last = _laid_out(x, [0, *places, 1])
     if packed is weight and last is x:
         return NotImplemented
-    return aten.convolution.default(last, packed, bias, *rest)
+    return _as_before(aten.convolution.default(last, packed, bias, *rest), x)
+
+
+def _boxes(x: Any, channels: int) -> bool:
+    """Return True if the channels of a place are whole vectors, and half a row of a tile or more."""
+    row = int(channels * x.dtype.itemsize)
+    return row % 16 == 0 and row >= _HALF_ROW
+
+
+def _moved(x: Any, weight: Any, bias: Any, padding: Any, dilation: Any, transposed: bool, further: Any) -> Any:
+    """A convolution without strides, as one without a border: the image is copied with its border. A transposed one is
+    a convolution with its filters turned around."""
+    places = [*range(2, weight.dim())]
+    borders = [(p, p) for p in padding]
+    if transposed:
+        weight = weight.flip(places).transpose(0, 1)
+        reach = [d * (t - 1) for d, t in zip(dilation, weight.shape[2:], strict=True)]
+        borders = [(r - p, r - p + more) for r, p, more in zip(reach, padding, further, strict=True)]
+    pad = [e for border in reversed(borders) for e in border]
+    image = aten.constant_pad_nd.default(x, pad) if any(pad) else x
+    none, ones = [0] * len(places), [1] * len(places)
+    packed = _laid_out(weight, [*places, 0, 1])
+    laid = _laid_out(image, [0, *places, 1])
+    if packed is weight and laid is x and not transposed:
+        return NotImplemented
+    return _as_before(aten.convolution.default(laid, packed, bias, ones, none, dilation, False, none, 1), x)
 
 
 def _laid_out(x: Any, order: Sequence[int]) -> Any:
@@ -315,6 +353,11 @@ def _laid_out(x: Any, order: Sequence[int]) -> Any:
     if moved.is_contiguous():
         return x
     return moved.contiguous().permute([order.index(d) for d in range(x.dim())])
+
+
+def _as_before(made: Any, x: Any) -> Any:
+    """The result of a convolution, contiguous if its image was: a copy that the convolution's kernel makes at once."""
+    return made.contiguous() if x.is_contiguous() else made
 
 
 def _extremum(value: Any, place: Any) -> Callable[..., Any]:
@@ -348,5 +391,4 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.convolution.default: _convolution,
     aten.max.dim: _extremum(aten.amax, aten.argmax),
     aten.min.dim: _extremum(aten.amin, aten.argmin),
-    aten.lift_fresh_copy.default: torch.clone,
 }

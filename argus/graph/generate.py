@@ -7,6 +7,7 @@ one for the rest.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -17,8 +18,8 @@ from argus.graph.indexing import indexed
 from argus.graph.layout import Axis, Layout, Param
 from argus.graph.operators import elements, name_of
 from argus.graph.partition import Group
-from argus.graph.row import INDEXED, REDUCTION, NotExpressible, Operand, Result, Site
-from argus.graph.terms import Element, Load, Term, is_float
+from argus.graph.row import INDEXED, POINTWISE, REDUCTION, NotExpressible, Operand, Result, Site
+from argus.graph.terms import Element, Load, Term, is_float, walk
 from argus.graph.text import bare, dtype, literal, printed
 from argus.graph.tiles import Tile
 
@@ -52,6 +53,15 @@ class Lines:
         return name
 
 
+def turning(tile: Tile, param: Param) -> str:
+    """The end of a shared tile's text whose columns are read without bank conflicts."""
+    bits = {"float32": 2, "float16": 3, "bfloat16": 3}.get(param.meta.dtype)
+    whole = param.meta.dtype == "float32" and tile.width >= 32 and tile.height >= 32
+    if bits is None or not whole:
+        return ")"
+    return f", layout=al.swizzle(3, {bits}, {tile.width.bit_length() - 1}))"
+
+
 class Emitter:
     """Emits a group's operators onto one tile."""
 
@@ -65,6 +75,8 @@ class Emitter:
         self.across: tuple[Axis, ...] = (tile.columns,)  # the axes along the columns of the tile
         self.masks: dict[str, str] = {}
         self.begin = 0  # the line at which the pass begins
+        self.zeroed: set[str] = set()  # tiles that are 0 outside the axes
+        self.within: set[Value] = set()  # values that are part of the one text that uses them
 
     # ------------------------------------------------------------------------ the kernel
 
@@ -175,15 +187,38 @@ class Emitter:
             where = ", ".join(map(self.index, param.axes)) or "0"
             mask = self.mask(param.axes)
             known[param.name] = self.out.bind(f"al.load({param.name}[{where}]{f', mask={mask}' if mask else ''})")
+            if all(a is None or a in param.axes for a in (self.tile.rows, self.tile.columns)):
+                self.zeroed.add(known[param.name])
         return known[param.name]
 
     def store(self, param: Param) -> None:
+        if self.tile.turned:
+            return self.store_turned(param)
         value = self.value(param.value)
         where = ", ".join(map(self.index, param.axes)) or "0"
         mask = self.mask(param.axes)
         made = dtype(param.meta.dtype)
         text = value if param.meta.dtype == "bool" else f"{value}.to({made})"
         self.out.add(f"al.store({param.name}[{where}], {text}{f', mask={mask}' if mask else ''})")
+
+    def store_turned(self, param: Param) -> None:
+        """Turn a tile in shared memory, so that both sides of memory see whole lines."""
+        tile, out, made = self.tile, self.out, dtype(param.meta.dtype)
+        assert tile.rows is not None
+        value = self.value(param.value)
+        text = value if param.meta.dtype == "bool" else f"{value}.to({made})"
+        name = f"turned{param.name}"
+        out.add(f"{name} = al.shared((HEIGHT, WIDTH), {made}{turning(tile, param)}")
+        out.add(f"al.store({name}, {text})")
+        out.add("al.barrier()")
+        size = {tile.columns.symbol: "WIDTH", tile.rows.symbol: "HEIGHT"}
+        where = [
+            f"p{a.index} * {size[a.symbol]} : p{a.index} * {size[a.symbol]} + {size[a.symbol]}"
+            if a.symbol in size
+            else a.index
+            for a in param.axes
+        ]
+        out.add(f"al.store({param.name}[{', '.join(where)}], al.load(al.trans({name})), boundary_check=(0, 1))")
 
     # ------------------------------------------------------------------------ values
 
@@ -213,7 +248,8 @@ class Emitter:
         elif row.kind == INDEXED:
             known[value] = self.out.bind(indexed(self, node))
         else:
-            known[value] = self.out.bind(self.formula(node))
+            text = self.formula(node)
+            known[value] = f"({bare(text)})" if value in self.within else self.out.bind(text)
 
     def prepare(self, value: Value) -> None:
         """Emit what a value needs of the block: tensors that are not reduced, and reductions, each in its own pass."""
@@ -256,7 +292,26 @@ class Emitter:
         """An elementwise operator: its row's formula over tiles."""
         (made,) = results(node)
         assert made is not None
-        return printed(self.element(node)(tuple(Load(None, (), "int64") for _ in made.shape)), self.leaf)
+        term = self.element(node)(tuple(Load(None, (), "int64") for _ in made.shape))
+        if self.group.head is not None:
+            self.within |= self.used_once(term)
+        return printed(term, self.leaf)
+
+    def used_once(self, term: Term) -> set[Value]:
+        """The values of elementwise operators that only this term has, and once. They become part of its text: behind a
+        product a tile of their own may be more than the registers hold."""
+        uses = Counter(load.source for load in walk(term) if isinstance(load, Load) and load.source is not None)
+        inner = {value for n in self.group.nodes for value in inputs(n) if self.is_inner(value)}
+        return {v for v, count in uses.items() if count == 1 and v in inner}
+
+    def is_inner(self, value: Value) -> bool:
+        """Return True for an elementwise operator's value that one operator of the group reads, and nothing else."""
+        node = value[0]
+        if node not in self.group.nodes or value in self.group.outputs or is_view(node) or len(results(node)) != 1:
+            return False
+        row = capture.row(node)
+        users = [user for user in node.users if user.op == "call_function"]
+        return row is not None and row.kind == POINTWISE and len(users) == 1 and users[0] in self.group.nodes
 
     def element(self, node: Any) -> Element:
         """The formula of an elementwise operator. Floats that the group computes are float32 until they are stored."""
@@ -344,7 +399,9 @@ class Emitter:
         return self.reduce((node, "place"), "min", lambda: f"al.where({found.format(keys=keys())})", "int32")
 
     def masked(self, op: str, text: str, kind: str = "float32") -> str:
-        """Return a tile with the identity of the operation in the elements outside the axes."""
+        """Return a tile with the identity of the operation in the elements outside the axes; loads have a 0 there."""
+        if op == "sum" and text in self.zeroed:
+            return text
         axes = tuple(a for a in (self.tile.rows, self.tile.columns) if a is not None)
         return f"al.where({self.mask(axes)}, {bare(text)}, {_identity(op, kind)})"
 

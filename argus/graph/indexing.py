@@ -6,7 +6,7 @@ from typing import Any
 
 from argus.graph import capture
 from argus.graph.indexed import INSIDE, meaning
-from argus.graph.terms import Apply, Flat, Load, Term, dtype_of, is_float
+from argus.graph.terms import Apply, Flat, Load, Term, dtype_of, is_float, walk
 from argus.graph.text import bare, printed
 
 
@@ -17,6 +17,20 @@ def indexed(e: Any, node: Any) -> str:
     term, index = meaning(node, "float32" if is_float(made.dtype) else made.dtype)
     text = _Places(e, node, index).text(term, ())
     return text if dtype_of(term) in ("float32", "bool") else f"{text}.to(al.float32)"
+
+
+def follows(group: Any, layout: Any) -> dict[str, Any]:
+    """The axis of results that computed places go along, by the symbol of the axis that is read there."""
+    found = {}
+    for (value, use), dims in ((key, group.space[key]) for key in group.reads if key[1].startswith(INSIDE)):
+        node = next(n for n in group.nodes if f"{INSIDE}{n.name}" == use)
+        term, index = meaning(node)
+        for load in (t for t in walk(term) if isinstance(t, Load) and t.source == value):
+            for dim, place in zip(dims, load.index, strict=True):
+                own, along = layout.axis(dim), {t for t in walk(place) if isinstance(t, Flat) and t in index}
+                if own is not None and len(along) == 1:
+                    found[own.symbol] = layout.axis(group.space[(node, 0)][index.index(along.pop())])
+    return {symbol: axis for symbol, axis in found.items() if axis is not None}
 
 
 class _Places:

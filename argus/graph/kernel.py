@@ -7,10 +7,13 @@ from typing import Any
 
 import torch
 
-from argus.graph import capture
+from argus.graph import capture, direct, flat
 from argus.graph.capture import inputs, meta_of
 from argus.graph.convolutions import ConvolutionEmitter, by_matrices, tile_of
+from argus.graph.direct import DirectEmitter, is_direct
+from argus.graph.flat import FlatEmitter, is_flat
 from argus.graph.generate import Emitter
+from argus.graph.indexing import follows
 from argus.graph.layout import Layout, Param, layout
 from argus.graph.operators import name_of
 from argus.graph.partition import Group
@@ -39,7 +42,7 @@ Generator = Any
 
 def generate(group: Group, target: str, generator: Generator | None = None) -> KernelText:
     """The kernel of a group. Raises Mismatch or NotExpressible for what no kernel is made for."""
-    found = layout(group, multiplied(group, target))
+    found = layout(group, *_multiplied(group, target))
     specified = specifications(group, found)
     body, constants, warps, requires = (generator or statements)(group, found, target)
     types = dtypes(found)
@@ -72,14 +75,25 @@ def statements(group: Group, found: Layout, target: str) -> tuple[list[str], dic
         constants = {"HEIGHT": product.m, "WIDTH": product.n} | ({"DEPTH": product.k} if product.mma else {})
         return ProductEmitter(group, found, product).body(), constants, product.warps, ()
     if group.window is not None and name_of(group.window.target) == "convolution.default":
-        conv = tile_of(group, found, target, matrix_bits(found))
+        convolution = _convolution(group, found, target, matrix_bits(found))
+        conv = convolution.conv
         constants = {"HEIGHT": conv.filters} if conv.rows is not None else {}
         constants |= {"WIDTH": conv.width} | ({"DEPTH": conv.k} if conv.mma else {})
-        return ConvolutionEmitter(group, found, conv).body(), constants, conv.warps, ()
-    chosen = tile(found, any(name_of(n.target) in SCANS for n in group.nodes))
+        return convolution.body(), constants, conv.warps, ()
+    scans = any(name_of(n.target) in SCANS for n in group.nodes)
+    chosen = tile(found, scans, follows(group, found))
     constants = {"WIDTH": chosen.width} | ({"HEIGHT": chosen.height} if chosen.rows is not None else {})
     emitter = PoolEmitter if group.window is not None else Emitter
     return emitter(group, found, chosen).body(), constants, chosen.warps, _requires(chosen)
+
+
+def _convolution(group: Group, found: Layout, target: str, bits: int) -> ConvolutionEmitter:
+    """The way in which a convolution is computed."""
+    if is_flat(group, bits):
+        return FlatEmitter(group, found, flat.tile_of(group, found, target, bits))
+    if is_direct(group):
+        return DirectEmitter(group, found, direct.tile_of(group, found))
+    return ConvolutionEmitter(group, found, tile_of(group, found, target, bits))
 
 
 def multiplied(group: Group, target: str) -> str:
@@ -93,12 +107,21 @@ def multiplied(group: Group, target: str) -> str:
     return "tfloat32" if meta is not None and meta.dtype == "float32" and flags.allow_tf32 else ""
 
 
+_BITS = {"tfloat32": 32, "float16": 16, "bfloat16": 16}
+
+
 def matrix_bits(layout: Layout) -> int:
     """Return the bits of a factor's element for the matrix instruction; 0 if there is no instruction for these
     factors."""
-    bits = {"tfloat32": 32, "float16": 16, "bfloat16": 16}
     factors = [p.dtype for p in layout.reads if p.use]
-    return bits.get(factors[0], 0) if len(set(factors)) == 1 else 0
+    return _BITS.get(factors[0], 0) if len(set(factors)) == 1 else 0
+
+
+def _multiplied(group: Group, target: str) -> tuple[str, bool]:
+    """The dtype that factors are multiplied as, "" for their own, and whether an image is read by boxes."""
+    dtype = multiplied(group, target)
+    own = meta_of(inputs(group.window)[0]) if group.window is not None else None
+    return dtype, own is not None and is_flat(group, _BITS.get(dtype or own.dtype, 0))
 
 
 def _requires(chosen: Tile) -> tuple[str, ...]:

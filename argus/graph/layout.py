@@ -87,9 +87,9 @@ class Layout:
         return tuple(axis for axis in self.axes if axis.kind == kind)
 
 
-def layout(group: Group, multiplied: str = "") -> Layout:
-    """The axes and tensors of a group, whose factors are `multiplied` as that dtype. Raises Mismatch for what no kernel
-    is generated for."""
+def layout(group: Group, multiplied: str = "", flat: bool = False) -> Layout:
+    """The axes and tensors of a group, whose factors are `multiplied` as that dtype. `flat`: the places of an image are
+    one axis. Raises Mismatch for what no kernel is generated for."""
     space = group.space
     read: dict[tuple[Value, Dims], str] = {}
     for use, value in group.reads.items():
@@ -97,7 +97,7 @@ def layout(group: Group, multiplied: str = "") -> Layout:
     written = [(value, space[value]) for value in group.outputs]
     strides = {key: _strides(group, *key) for key in (*read, *written)}
     kinds = _kinds(group, read)
-    runs = _runs(group, list(strides.values()), kinds)
+    runs = _runs(group, list(strides.values()), kinds, set(space.atoms(group.places)) if flat else set())
     if len(runs) > len(SYMBOLS):
         raise Mismatch("more axes than there are letters")
     fixed = space.atoms(group.fixed)
@@ -148,14 +148,16 @@ def _kinds(group: Group, read: dict[tuple[Value, Dims], str]) -> dict[int, str]:
     return kinds
 
 
-def _runs(group: Group, tensors: list[dict[int, Extent]], kinds: dict[int, str]) -> list[tuple[int, ...]]:
-    """Atoms joined to axes, in the order of the first result."""
+def _runs(
+    group: Group, tensors: list[dict[int, Extent]], kinds: dict[int, str], flat: set[int]
+) -> list[tuple[int, ...]]:
+    """Atoms joined to axes, in the order of the first result; `flat`: fixed atoms that are joined nevertheless."""
     order: list[int] = []
     for value in group.outputs:
         order += [a for dim in group.space[value] for a in dim]
     runs: list[tuple[int, ...]] = [(a,) for a in dict.fromkeys((*order, *kinds))]
 
-    fixed = set(group.space.atoms(group.fixed))
+    fixed = set(group.space.atoms(group.fixed)) - flat
 
     def join(high: tuple[int, ...], low: tuple[int, ...]) -> bool:
         if fixed.intersection((*high, *low)):

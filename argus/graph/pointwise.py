@@ -282,6 +282,7 @@ ROWS: dict[str, Row] = {
     "addcmul.default": _row(lambda x, y, z, value=1: add(x, scaled(mul(y, z), value))),
     "addcdiv.default": _row(lambda x, y, z, value=1: add(x, scaled(div(y, z), value))),
     "lerp.Scalar": _row(lambda x, y, weight: add(x, scaled(sub(y, x), weight))),
+    "isnan.default": Row(POINTWISE, lambda site, x: _compared("ne")(site, x, x)),
     "where.self": Row(POINTWISE, _where),
     "logical_not.default": Row(POINTWISE, _logical(lambda x: apply("not", x))),
     "bitwise_not.default": Row(POINTWISE, _logical(lambda x: apply("not", x))),

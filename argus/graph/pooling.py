@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argus.graph.capture import Value, inputs
 from argus.graph.generate import IDENTITY, ONTO, Emitter
-from argus.graph.layout import Axis, Layout
+from argus.graph.layout import PARALLEL, Axis, Layout
 from argus.graph.partition import Group
 from argus.graph.space import Dim
 from argus.graph.text import bare
@@ -34,7 +34,7 @@ class PoolEmitter(Emitter):
         taps = [f"t{d}" if size > 1 else "0" for d, size in enumerate(window.taps)]
         shape = "(WIDTH,)" if self.flat else "(HEIGHT, WIDTH)"
         made = self.group.space[(self.group.window, 0)]
-        conditions = [self.mask(tuple(a for d in made if (a := self.layout.axis(d)) is not None))]
+        conditions = [self.mask(self.layout.of(PARALLEL))]
         out.add(f"pooled = al.full({shape}, {IDENTITY[op]}, al.float32)")
         for tap, size in zip(taps, window.taps, strict=True):
             if size > 1:
@@ -46,13 +46,15 @@ class PoolEmitter(Emitter):
             axis, size = self.layout.axis(made[first + d]), param.meta.shape[first + d]
             place = self.reached(axis, taps[d], d, made[first + d])
             at[dims[first + d]] = place, axis
+            if axis is None and size == 1:
+                continue
             inside = f"((0 <= {place}) & ({place} < {size}))"
             conditions.append(f"{inside}[:, None]" if axis is not None and axis is self.tile.rows else inside)
         where = []
         for own in param.axes:
             text, axis = at.get(own.atoms, (self.index(own), None))
             where.append(f"{text}[:, None]" if axis is not None and axis is self.tile.rows else text)
-        mask = " & ".join(f"({c})" if "&" in c and not c.startswith("(") else c for c in conditions if c)
+        mask = " & ".join(c if c.isidentifier() or c.startswith("(") else f"({c})" for c in conditions if c)
         loaded = f"al.load({param.name}[{', '.join(where)}], mask={mask}, other={IDENTITY[op]}).to(al.float32)"
         out.add(f"pooled = {ONTO[op].format(a='pooled', b=loaded)}")
         out.depth -= sum(size > 1 for size in window.taps)

@@ -14,7 +14,7 @@ from argus.graph.capture import Value, is_view, meta_of, results, value_of
 from argus.graph.layout import Layout, Param
 from argus.graph.operators import elements
 from argus.graph.partition import Group
-from argus.graph.row import NotExpressible, Operand, Result, Site
+from argus.graph.row import NotExpressible, Operand, Result, Site, add, integer, mul
 from argus.graph.terms import Count, Element, Flat, Index, Load, Number, Reduce, Softmax, Term, Var, walk
 from argus.graph.text import bare, dtype, literal, printed
 
@@ -154,14 +154,21 @@ class _Builder:
         names = []
         for axis in param.axes:
             if axis.atoms[0] in computed:
-                if len(axis.atoms) > 1:
-                    raise NotExpressible("a tensor read at a computed place")
-                names.append(bare(self.text(computed[axis.atoms[0]])))
+                names.append(bare(self.text(self.joined(axis.atoms, computed))))
                 continue
             key = tuple(digits[a].name for a in axis.atoms)
             self.extents[key] = axis.size
             names.append(self.name(key))
         return f"{param.name}[{', '.join(names) or '0'}]"
+
+    def joined(self, atoms: tuple[int, ...], computed: dict[int, Term]) -> Term:
+        """Return the place along an axis of these atoms."""
+        if not all(a in computed for a in atoms):
+            raise NotExpressible("a tensor read at a computed place")
+        found = computed[atoms[0]]
+        for atom in atoms[1:]:
+            found = add(mul(found, integer(self.group.space.size(atom))), computed[atom])
+        return found
 
     def place(self, digits: tuple[Var, ...]) -> str:
         """Return an index as a value. It must run over one axis, or over a dimension of one element."""

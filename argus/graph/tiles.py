@@ -7,7 +7,7 @@ pass over memory. Longer ones, and those whose length is known only when they ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from argus.graph.layout import LEFT, PARALLEL, PLACE, REDUCED, RIGHT, Axis, Layout, Param
@@ -19,17 +19,22 @@ MOST_HELD = 8192
 LEAST_CHANNELS, LEAST_FILTERS = 3, 8
 """Of a convolution that is multiplied by matrix instructions."""
 
+FEW_CHANNELS = 16
+"""Of a convolution: with fewer, float32 stays float32, as in libraries."""
+
 _ELEMENTS = 1024  # of a tile: 8 a thread of 4 warps
 _IN_FLIGHT = 4096  # of a row that is read piece by piece: a block waits for that many at a time
-_ROWS_OF_COLUMNS, _COLUMNS = 64, 64  # of a tile whose rows are reduced
+_ROWS_OF_COLUMNS, _COLUMNS = 32, 128  # of a tile whose rows are reduced
 _ROWS_OF_SCANS = 16  # of a tile with scans along the columns: every thread gathers what all warps found
+_LEAST_WIDTH = 256  # of a row that is read piece by piece
+_SIDE, _LEAST_SIDE = 64, 4  # of a tile that is turned in shared memory
 
 
 @dataclass(frozen=True)
 class Tile:
     """A tile of `height` by `width` elements along the axes `rows` (if any) and `columns`; the axes `grid` have a
     program each. `over`: "columns", "rows" or "" for what is reduced; `loops`: further reduced axes; `held`: one tile
-    has all that is reduced."""
+    has all that is reduced; `turned`: results are contiguous along the rows, and leave through shared memory."""
 
     rows: Axis | None
     columns: Axis
@@ -40,34 +45,65 @@ class Tile:
     loops: tuple[Axis, ...] = ()
     held: bool = False
     warps: int = 4
+    turned: bool = False
 
 
-def tile(layout: Layout, scans: bool = False) -> Tile:
-    """The tile of a group without a product, which has scans or not. Raises Mismatch for a group without axes."""
+def tile(layout: Layout, scans: bool = False, follows: Mapping[str, Axis] | None = None) -> Tile:
+    """The tile of a group without a product, which has scans or not. `follows`: by the symbol of an axis that is read at
+    computed places, the axis of results that these places go along. Raises Mismatch for a group without axes."""
     parallel, reduced = list(layout.of(PARALLEL)), list(layout.of(REDUCED))
     if not parallel and not reduced:
         raise Mismatch("a kernel of one element")
     if not reduced:
         columns = contiguous(layout, parallel)
+        other = _turned(layout, columns, follows or {})
+        if other is not None:
+            grid = tuple(a for a in parallel if a not in (columns, other))
+            width, height = (min(_SIDE, _power(a)) for a in (other, columns))
+            return Tile(columns, other, grid, height, width, warps=8, turned=True)
         rest = [a for a in parallel if a is not columns]
         width = min(_ELEMENTS, _power(columns))
-        rows = rest.pop() if rest and width < _ELEMENTS else None
+        rows = None
+        if width < _ELEMENTS and rest:
+            rows = max(rest, key=lambda a: (_used(a, _ELEMENTS // width), rest.index(a)))
         height = min(_ELEMENTS // width, _power(rows)) if rows is not None else 1
-        return Tile(rows, columns, tuple(rest), height if rows else 1, width)
+        return Tile(rows, columns, tuple(a for a in rest if a is not rows), height, width)
     inner = contiguous(layout, [*parallel, *reduced])
     if inner in reduced or not parallel:
         columns = inner if inner in reduced else reduced[-1]
         loops = tuple(a for a in reduced if a is not columns)
         held = not loops and isinstance(columns.extent, int) and columns.extent <= MOST_HELD
-        width = _power(columns) if held else _IN_FLIGHT
+        width = _power(columns) if held else min(_IN_FLIGHT, max(_power(columns), _LEAST_WIDTH))
         rows = parallel[-1] if parallel and width < _ELEMENTS else None
         height = max(1, _ELEMENTS // width) if rows else 1
         grid = tuple(a for a in parallel if a is not rows)
         return Tile(rows, columns, grid, height, width, "columns", loops, held, 8 if width > 2048 else 4)
     rows = reduced[-1]
     loops, grid = tuple(reduced[:-1]), tuple(a for a in parallel if a is not inner)
-    height = _ROWS_OF_SCANS if scans else _ROWS_OF_COLUMNS
-    return Tile(rows, inner, grid, height, min(_COLUMNS, _power(inner)), "rows", loops)
+    if scans:
+        return Tile(rows, inner, grid, _ROWS_OF_SCANS, min(_COLUMNS // 2, _power(inner)), "rows", loops)
+    return Tile(rows, inner, grid, _ROWS_OF_COLUMNS, min(_COLUMNS, _power(inner)), "rows", loops, warps=8)
+
+
+def _used(axis: Axis, height: int) -> float:
+    """Which part of a tile's rows are elements of an axis; all of them for a size that is known only when it runs."""
+    if not isinstance(axis.extent, int):
+        return 1.0
+    height = min(height, _power(axis))
+    return axis.extent / (-(-axis.extent // height) * height)
+
+
+def _turned(layout: Layout, columns: Axis, follows: Mapping[str, Axis]) -> Axis | None:
+    """The axis along which a tensor is read whose results are written along `columns`; None if there is none."""
+    if any(not p.axes or p.axes[-1] is not columns or p.strides[-1] != 1 for p in layout.writes):
+        return None
+    for read in layout.reads:
+        along = [follows.get(axis.symbol, axis) for axis in read.axes]
+        if columns in along[:-1] and read.strides[-1] == 1:
+            last = along[-1]
+            if last.kind == PARALLEL and min(_power(last), _power(columns)) >= _LEAST_SIDE:
+                return last
+    return None
 
 
 @dataclass(frozen=True)
@@ -151,8 +187,8 @@ def _whole_vectors(param: Param, bits: int) -> bool:
 @dataclass(frozen=True)
 class ConvolutionTile:
     """A convolution's tile: `filters` along the axis `rows` (if any) by pixels along the axes `pixels`, each with its
-    part of the tile, `k` channels at a time; `mma`: by a matrix instruction. `phases`: of a transposed convolution,
-    every so many places of each spatial axis use the same filters."""
+    part of the tile, `k` channels at a time; `mma`: by a matrix instruction; `flat`: the pixels are places of the image
+    that follow one another in memory."""
 
     rows: Axis | None
     pixels: tuple[tuple[Axis, int], ...]
@@ -164,6 +200,31 @@ class ConvolutionTile:
     mma: bool
     warps: int
     producers: int = 0
+    flat: bool = False
+
+
+def flat_tile(layout: Layout, spatial: tuple[Axis, ...], target: str, bits: int) -> ConvolutionTile:
+    """The tile of a convolution whose image is read by boxes: `width` places of an image that follow one another."""
+    rows = next(iter(layout.of(LEFT)), None)
+    if len(layout.of(LEFT)) != 1 or rows is None:
+        raise Mismatch("filters along several axes")
+    filters = 64 if -(-rows.extent // 64) % 2 else 128
+    width, stages, warps, producers = 256, 4, filters // 16, 4
+    if target != "sm_90a":
+        filters, width, stages, warps, producers = 32, 32, 3, 4, 0
+    grid = tuple(a for a in layout.axes if a.kind not in (REDUCED, PLACE) and a not in (rows, *spatial))
+    pixels = tuple((a, 1) for a in spatial)
+    return ConvolutionTile(rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True)
+
+
+def direct_tile(layout: Layout, spatial: tuple[Axis, ...]) -> ConvolutionTile:
+    """The tile of a convolution whose products are added up one by one, over pixels that follow one another."""
+    rows = next(iter(layout.of(LEFT)), None)
+    if len(layout.of(LEFT)) > 1:
+        raise Mismatch("filters along several axes")
+    filters = min(-(-rows.extent // 8) * 8, 32) if rows is not None else 1
+    grid = tuple(a for a in layout.axes if a.kind not in (REDUCED, PLACE) and a not in (rows, *spatial))
+    return ConvolutionTile(rows, tuple((a, 2) for a in spatial), grid, filters, 256, 1, 1, False, 4)
 
 
 def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis, ...], phases: dict[str, int],

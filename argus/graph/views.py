@@ -156,14 +156,18 @@ def _pad(site: Site, x: Operand, pad: Sequence[int], value: Any = 0) -> Element:
     rank = len(x.shape)
 
     def element(index: Index) -> Term:
-        inside: Term = Number(True, "bool")
+        inside: Term | None = None
         places = list(index)
         for n in range(len(pad) // 2):
             d = rank - 1 - n
+            if not any(pad[2 * n : 2 * n + 2]):
+                continue
             places[d] = apply("sub", index[d], integer(pad[2 * n]))
-            inside = apply("and", inside, within(places[d], x.shape[d]))
+            here = within(places[d], x.shape[d])
+            inside = here if inside is None else apply("and", inside, here)
+        found = x.at(tuple(places))
         filling = Number(number(value or 0, x.dtype), x.dtype)
-        return apply("where", inside, x.at(tuple(places)), filling)
+        return found if inside is None else apply("where", inside, found, filling)
 
     return element
 
@@ -205,6 +209,7 @@ def _gather(site: Site, x: Operand, dim: int, indices: Operand, *_: Any) -> Elem
 ROWS: dict[str, Row] = {
     "alias.default": Row(VIEW, _same),
     "detach.default": Row(VIEW, _same),
+    "lift_fresh_copy.default": Row(VIEW, _same),
     "view.default": Row(VIEW, _reshape),
     "_unsafe_view.default": Row(VIEW, _reshape),
     "reshape.default": Row(VIEW, _reshape),

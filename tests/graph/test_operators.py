@@ -166,6 +166,7 @@ CASES: dict[str, Callable[[], None]] = {
     "addcdiv": lambda: agree(aten.addcdiv.default, x, y, p, value=2),
     "lerp": lambda: agree(aten.lerp.Scalar, x, y, 0.3),
     "where": lambda: agree(aten.where.self, mask, x, z),
+    "isnan": lambda: agree(aten.isnan.default, torch.where(mask, x, float("nan"))),
     "where promotes": lambda: agree(aten.where.self, mask, half, x),
     **{f"{op} scalar": lambda op=op: agree(overload(f"{op}.Scalar"), x, 0) for op in sorted(COMPARISONS)},
     "eq integers": lambda: agree(aten.eq.Scalar, places, 1),
@@ -218,6 +219,7 @@ CASES: dict[str, Callable[[], None]] = {
     # views
     "alias": lambda: agree(aten.alias.default, x),
     "detach": lambda: agree(aten.detach.default, x),
+    "constant": lambda: agree(aten.lift_fresh_copy.default, x),
     "view": lambda: agree(aten.view.default, cube, [6, 4]),
     "view across": lambda: agree(aten.view.default, cube, [4, 6]),
     "view with ones": lambda: agree(aten.view.default, cube, [1, 2, 1, 12]),

@@ -1,0 +1,63 @@
+"""Convolutions of few channels in float32: products that are added up one by one.
+
+A library multiplies them without TF32 too: so few channels fill no matrix instruction. A tile has filters as rows, and
+pixels that follow one another in the result as columns, so that results leave in whole lines, whatever the image's
+sizes. For each channel and tap a thread has a pixel or two and all filters of the tile.
+"""
+
+from __future__ import annotations
+
+from math import ceil, prod
+
+from argus.graph.capture import inputs, meta_of
+from argus.graph.convolutions import ConvolutionEmitter, spatials
+from argus.graph.layout import Layout
+from argus.graph.partition import Group
+from argus.graph.tiles import FEW_CHANNELS, ConvolutionTile, direct_tile
+from argus.graph.window import window_of
+
+
+def is_direct(group: Group) -> bool:
+    """Return True for a convolution of float32 with few channels, whose result is contiguous."""
+    if group.window is None:
+        return False
+    window, made = window_of(group.window), meta_of((group.window, 0))
+    x, weight = (meta_of(v) for v in (*inputs(group.window), None)[:2])
+    if window.op != "convolution" or x is None or weight is None or made is None:
+        return False
+    packed, follows = 1, True
+    for size, stride in zip(reversed(made.shape[2:]), reversed(made.strides[2:]), strict=True):
+        follows, packed = follows and (size == 1 or stride == packed), packed * size
+    few = weight.shape[1] < FEW_CHANNELS and x.dtype == "float32"
+    return bool(few and follows and not window.transposed and window.groups == 1 and packed > 1)
+
+
+def tile_of(group: Group, layout: Layout) -> ConvolutionTile:
+    """The tile of a direct convolution."""
+    return direct_tile(layout, tuple(d.result for d in spatials(group, layout) if d.result is not None))
+
+
+class DirectEmitter(ConvolutionEmitter):
+    """Emits a tile of filters by pixels that follow one another, and then the operators that use it."""
+
+    def grid(self) -> None:
+        """Program ids; a tile begins at a pixel of an image."""
+        conv, axes = self.conv, []
+        if conv.rows is not None:
+            axes.append((f"p{conv.rows.index}", f"al.cdiv({conv.rows.size}, HEIGHT)"))
+        axes.append(("run", str(ceil(prod(a.extent for a in self.across) / conv.width))))
+        axes += [(axis.index, axis.size) for axis in conv.grid]
+        if len(axes) == 3:
+            axes.append(("one", "1"))  # the images are many more than a grid has along its third axis
+        self.out.add(f"{', '.join(n for n, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)})")
+        if conv.rows is not None:
+            self.out.add(f"{conv.rows.index} = p{conv.rows.index} * HEIGHT + al.arange(HEIGHT)")
+
+    def pixels(self) -> None:
+        """The indices along the result's axes of each of the tile's pixels."""
+        self.out.add("pixel = run * WIDTH + al.arange(WIDTH)")
+        inner = prod(a.extent for a in self.across)
+        for place, axis in enumerate(self.across):
+            inner //= axis.extent
+            text = f"pixel // {inner}" if inner > 1 else "pixel"
+            self.out.add(f"{axis.index} = {text} % {axis.extent}" if place else f"{axis.index} = {text}")

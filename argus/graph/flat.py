@@ -1,0 +1,111 @@
+"""Convolutions whose image is read by boxes: implicit products that the copy engine feeds.
+
+With the channels last, a stride of 1 and no padding, the window of tap (r, s) is the image itself, moved:
+
+    place = p * W + q          of the result's pixel (p, q), counted in the image's rows
+    y[f, p, q] = sum over r, s, c of w[r, s, f, c] * x[place + (r * W + s) * dilation, c]
+
+So a tile is a run of places, and its windows are a box of rows of channels for each tap. Places with q >= Q belong to
+no pixel; they are computed and not stored. `decompose` pads images and turns transposed convolutions to get there.
+"""
+
+from __future__ import annotations
+
+from math import ceil, prod
+from typing import Any
+
+from argus.graph.capture import inputs, meta_of
+from argus.graph.convolutions import ConvolutionEmitter, Spatial, by_matrices, spatials
+from argus.graph.layout import PLACE, Layout
+from argus.graph.partition import Group
+from argus.graph.tiles import ConvolutionTile, flat_tile
+from argus.graph.window import window_of
+
+MOST_OUTSIDE = 1.6
+"""Places that are computed, of those that are stored: beyond that number gathering the pixels costs less."""
+
+
+def is_flat(group: Group, bits: int) -> bool:
+    """Return True for a convolution whose image can be read by boxes. `bits` of an element that is multiplied."""
+    if group.window is None or not bits or not by_matrices(group):
+        return False
+    window, x = window_of(group.window), meta_of(inputs(group.window)[0])
+    assert x is not None
+    if window.transposed or window.groups != 1 or {*window.stride} != {1} or {*window.padding} != {0}:
+        return False
+    inner, packed = x.shape[1], x.shape[1]
+    for size, stride in zip(reversed(x.shape[2:]), reversed(x.strides[2:]), strict=True):
+        if size > 1 and stride != packed:
+            return False
+        packed *= size
+    reach = [(t - 1) * d for t, d in zip(window.taps, window.dilation, strict=True)]
+    made = [size - r for size, r in zip(x.shape[2:], reach, strict=True)]
+    outside = prod(x.shape[3:]) / max(prod(made[1:]), 1)
+    return bool(inner > 1 and x.strides[1] == 1 and inner * bits % 128 == 0 and outside <= MOST_OUTSIDE)
+
+
+def tile_of(group: Group, layout: Layout, target: str, bits: int) -> ConvolutionTile:
+    """The tile of a flat convolution."""
+    spatial = tuple(d.result for d in spatials(group, layout) if d.result is not None)
+    return flat_tile(layout, spatial, target, bits)
+
+
+class FlatEmitter(ConvolutionEmitter):
+    """Emits a tile of filters by places that follow one another, and then the operators that use it."""
+
+    def __init__(self, group: Group, layout: Layout, tile: ConvolutionTile) -> None:
+        super().__init__(group, layout, tile)
+        sizes: Any = next(p for p in layout.reads if p.use == "x").meta.shape[2:]
+        self.inner = [prod(sizes[d + 1 :]) for d in range(len(sizes))]
+        self.image = sizes
+
+    def grid(self) -> None:
+        """Program ids; a tile begins at a place of an image."""
+        conv = self.conv
+        assert conv.rows is not None
+        f = conv.rows.index
+        made = [d.result.extent if d.result is not None else 1 for d in self.dims]
+        last = sum((extent - 1) * inner for extent, inner in zip(made, self.inner, strict=True)) + 1
+        axes = [(f"p{f}", f"al.cdiv({conv.rows.size}, HEIGHT)"), ("run", str(ceil(last / conv.width)))]
+        axes += [(axis.index, axis.size) for axis in conv.grid]
+        order = ""
+        if conv.producers:
+            order = f', persistent=True, schedule="{"rows" if conv.warps > 4 else "pingpong"}"'
+        self.out.add(f"{', '.join(n for n, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)}{order})")
+        self.out.add(f"{f}0 = p{f} * HEIGHT")
+        self.out.add(f"{f} = {f}0 + al.arange(HEIGHT)")
+
+    def pixels(self) -> None:
+        """The indices along the result's axes of each of the tile's places."""
+        self.out.add("first = run * WIDTH")
+        self.out.add("place = first + al.arange(WIDTH)")
+        for d in self.dims:
+            if d.result is None:
+                continue
+            text = f"place // {self.inner[d.number]}" if self.inner[d.number] > 1 else "place"
+            if prod(self.image[: d.number]) > 1:
+                text = f"{text} % {self.image[d.number]}"
+            self.out.add(f"{d.result.index} = {text}")
+
+    def reached(self, d: Spatial, turn: str) -> tuple[str, str, str]:
+        """Return the tap of a turn, how far it moves the window, and no condition."""
+        far = d.dilation * self.inner[d.number]
+        return turn, turn if far == 1 else f"{turn} * {far}", ""
+
+    def windows(self) -> str:
+        """The places that this step's taps meet, in shared memory, as rows of channels."""
+        c = self.channels
+        assert c is not None
+        moved = " + ".join(f"at{d.number}" for d in self.dims if d.turns > 1) or "0"
+        self.out.add(f"moved = first + {moved}" if moved != "0" else "moved = first")
+        where = [
+            f"{c.index}0 : {c.index}0 + DEPTH"
+            if axis is c
+            else "moved : moved + WIDTH"
+            if axis.kind == PLACE
+            else axis.index
+            for axis in self.x.axes
+        ]
+        checked = "(0,)" if c.extent % self.conv.k == 0 else "(0, 1)"
+        self.out.add(f"windows = al.stage({self.x.name}[{', '.join(where)}], boundary_check={checked})")
+        return "windows"
