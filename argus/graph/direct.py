@@ -22,9 +22,10 @@ def is_direct(group: Group) -> bool:
     if group.window is None:
         return False
     window, made = window_of(group.window), meta_of((group.window, 0))
-    x, weight = (meta_of(v) for v in (*inputs(group.window), None)[:2])
-    if window.op != "convolution" or x is None or weight is None or made is None:
+    if window.op != "convolution":
         return False
+    x, weight = (meta_of(v) for v in inputs(group.window)[:2])
+    assert x is not None and weight is not None and made is not None
     packed, follows = 1, True
     for size, stride in zip(reversed(made.shape[2:]), reversed(made.strides[2:]), strict=True):
         follows, packed = follows and (size == 1 or stride == packed), packed * size
