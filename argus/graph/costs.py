@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from math import inf, prod
+from math import prod
 from typing import Any
 
 from argus.graph import capture
 from argus.graph.partition import Apart, Group
 
-MOST_COST, TERMS = 3, 1500
-"""Of the functions behind a product: at most 3, and 1 for this many terms of a sum, as a product of few terms is done
-before its functions are. Beyond that a kernel of their own, with many more threads, pays."""
+MOST_COST, TERMS, LARGE = 3, 1500, 2**22
+"""Of the functions behind a product: at most 3, and 1 for so many terms of a sum if the product has so many elements, as
+few terms are added up before the functions are computed. Beyond that a kernel of their own, with many more threads,
+pays."""
 
 _COSTS = {
     **dict.fromkeys(("exp", "exp2", "log", "log2", "sigmoid", "silu", "sin", "cos"), 1),
@@ -25,14 +26,20 @@ def cost(node: Any) -> int:
 
 def costly_part(group: Group) -> Apart | None:
     """Split the operators at the first costly one if too many functions follow a product; None if not."""
-    if group.head is None or sum(map(cost, group.nodes)) <= min(MOST_COST, _terms(group) / TERMS):
+    if group.head is None or sum(map(cost, group.nodes)) <= _most(group):
         return None
     first = next(n for n, node in enumerate(group.nodes) if cost(node))
     return frozenset(group.nodes[:first]), frozenset(group.nodes[first:])
 
 
-def _terms(group: Group) -> float:
-    """How many products each element of a product adds up; many for sizes that are known only when it runs."""
+def _most(group: Group) -> float:
+    """What the functions behind a group's product may cost."""
     over = set(group.space.atoms(group.contracted)) - set(group.space.atoms(group.places))
-    sizes = [group.space.size(a) for a in over]
-    return float(prod(sizes)) if all(isinstance(size, int) for size in sizes) else inf
+    terms, made = ([group.space.size(a) for a in atoms] for atoms in (over, _made(group)))
+    if not all(isinstance(size, int) for size in (*terms, *made)) or prod(made) < LARGE:
+        return MOST_COST
+    return float(min(MOST_COST, prod(terms) / TERMS))
+
+
+def _made(group: Group) -> list[int]:
+    return [a for dim in group.space[(group.head, 0)] for a in dim]

@@ -49,8 +49,8 @@ class Tile:
 
 
 def tile(layout: Layout, scans: bool = False, follows: Mapping[str, Axis] | None = None) -> Tile:
-    """The tile of a group without a product, which has scans or not. `follows`: by the symbol of an axis that is read at
-    computed places, the axis of results that these places go along. Raises Mismatch for a group without axes."""
+    """The tile of a group without a product, which has scans or not. `follows`: by the symbol of an axis that is read
+    at computed places, the axis of results that these places go along. Raises Mismatch for a group without axes."""
     parallel, reduced = list(layout.of(PARALLEL)), list(layout.of(REDUCED))
     if not parallel and not reduced:
         raise Mismatch("a kernel of one element")
