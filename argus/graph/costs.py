@@ -9,9 +9,8 @@ from argus.graph import capture
 from argus.graph.partition import Apart, Group
 
 MOST_COST, TERMS, LARGE = 3, 1500, 2**22
-"""Of the functions behind a product: at most 3, and 1 for so many terms of a sum if the product has so many elements, as
-few terms are added up before the functions are computed. Beyond that a kernel of their own, with many more threads,
-pays."""
+"""Of the functions behind a product: at most 3. Behind one of so many elements, 1 for so many terms of a sum: few terms
+are added up before the functions are computed. Beyond that a kernel of their own, with many more threads, pays."""
 
 _COSTS = {
     **dict.fromkeys(("exp", "exp2", "log", "log2", "sigmoid", "silu", "sin", "cos"), 1),
